@@ -3,6 +3,7 @@
 
 mod check;
 mod codegen;
+mod figures;
 mod fresh;
 mod schema;
 mod tidy;
@@ -29,6 +30,8 @@ enum Command {
     },
     /// Check the rules that the compiler does not cover
     Tidy,
+    /// List published figures that are older than the code that they measure: before a release
+    Figures,
     /// Generate the Rust code of Kafka's messages from crates/wire/schema
     Codegen {
         /// Change nothing; fail if a generated file is out of date
@@ -61,6 +64,7 @@ fn perform(command: Command) -> Result<()> {
     match command {
         Command::Check { skip } => check::run(&root, &skip),
         Command::Tidy => tidy::run(&root),
+        Command::Figures => figures::run(&root),
         Command::Codegen { check } => codegen::run(&root, check),
         Command::Schema { classpath, check } => schema::run(&root, &classpath, check),
     }

@@ -21,12 +21,12 @@ pub enum Hosted {
     Create(verbs::Create),
     Deploy(verbs::Deploy),
     /// Stop a stream cleanly, wherever it runs: messages in flight are delivered.
-    Undeploy(verbs::Named),
+    Undeploy(verbs::NamedStream),
     /// Stop a stream cleanly, and delete it.
-    Destroy(verbs::Named),
+    Destroy(verbs::NamedStream),
     List(verbs::List),
     /// Show the state of a stream and the figures of its stages.
-    Status(verbs::Named),
+    Status(verbs::NamedStream),
     Top(top::Top),
 }
 

@@ -110,6 +110,7 @@ pub async fn collect(claim: Claim<'_>) -> Result<Evidence, EvidenceError> {
         replication_factor: claim.replication_factor,
         fsync_policy: policies.fsync.clone(),
         partitions: found,
+        replicas: None,
         check: None,
         not_read_back: None,
         faults: Vec::new(),

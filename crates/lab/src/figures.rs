@@ -9,48 +9,69 @@ use crate::quantity;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Figures {
     /// Records acknowledged per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub produced_records_per_s: Option<f64>,
     /// MB (2^20 bytes) acknowledged per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub produced_mb_per_s: Option<f64>,
     /// Records consumed per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub consumed_records_per_s: Option<f64>,
     /// MB (2^20 bytes) consumed per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub consumed_mb_per_s: Option<f64>,
     /// Processor time of all brokers per record produced (or consumed, if none is produced), microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_us_per_record: Option<f64>,
     /// Processor time of all producers per record produced, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub producer_cpu_us_per_record: Option<f64>,
     /// Processor time of all consumers per record consumed, microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_cpu_us_per_record: Option<f64>,
     /// The maximum resident memory of one broker.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_memory_bytes_max: Option<u64>,
     /// Time to drain the backlog.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<f64>,
     /// Time from the intended send time to the acknowledgement, median.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p50_us: Option<f64>,
     /// Time from the intended send time to the acknowledgement, 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p99_us: Option<f64>,
     /// Time from the intended send time to the acknowledgement, 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p999_us: Option<f64>,
     /// Time from the intended send time to the acknowledgement, maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_max_us: Option<f64>,
     /// Time from the intended send time to the consumer, median.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_p50_us: Option<f64>,
     /// Time from the intended send time to the consumer, 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_p99_us: Option<f64>,
     /// Time from the intended send time to the consumer, 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_p999_us: Option<f64>,
     /// Time from the intended send time to the consumer, maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_max_us: Option<f64>,
     /// Temporary topics that got leaders, per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topics_ready_per_s: Option<f64>,
     /// Time from the intended creation of a temporary topic to its leaders, median. Topics without leaders at
     /// the end count as slower than all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic_ready_p50_us: Option<f64>,
     /// Time from the intended creation of a temporary topic to its leaders, 99th percentile. Topics without
     /// leaders at the end count as slower than all others.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub topic_ready_p99_us: Option<f64>,
     /// Time of an answer with the metadata of all partitions, including idle ones; the median of several.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata_us: Option<f64>,
 }
 
@@ -178,21 +199,19 @@ impl Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::{from_value, json, to_value};
 
     #[test]
     fn the_table_holds_each_field_under_its_name() {
-        let fields = serde_json::to_value(Figures::default()).expect("figures are plain");
-        let mut names: Vec<&str> = FIGURES.iter().map(|figure| figure.name).collect();
-        names.sort_unstable();
-        let mut keys: Vec<&str> = fields.as_object().expect("a struct").keys().map(String::as_str).collect();
-        keys.sort_unstable();
-        assert_eq!(names, keys);
-        for (place, figure) in FIGURES.iter().enumerate() {
-            let mut object = fields.as_object().expect("a struct").clone();
-            object.insert(figure.name.to_owned(), serde_json::json!(place + 1));
-            let figures: Figures =
-                serde_json::from_value(serde_json::Value::Object(object)).expect("a figure");
-            assert_eq!(figures.value(figure.name), Some((place + 1) as f64), "{}", figure.name);
+        let values = FIGURES.iter().zip(1..).map(|(figure, value)| (figure.name.to_owned(), json!(value)));
+        let object: serde_json::Map<String, serde_json::Value> = values.collect();
+        let figures: Figures = from_value(object.clone().into()).expect("figures");
+        for (figure, value) in FIGURES.iter().zip(1..) {
+            assert_eq!(figures.value(figure.name), Some(f64::from(value)), "{}", figure.name);
         }
+        let fields = to_value(&figures).expect("figures are plain");
+        let keys = fields.as_object().expect("a struct").keys();
+        assert_eq!(keys.collect::<Vec<_>>(), object.keys().collect::<Vec<_>>());
+        assert_eq!(to_value(Figures::default()).expect("figures are plain"), json!({}));
     }
 }

@@ -1,10 +1,15 @@
 //! Latency histograms: percentiles come from merged histograms, never from averages.
 
+use std::collections::BTreeSet;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram as Recorded;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 use serde::{Deserialize, Serialize};
+
+/// The percentiles of [`Histogram`].
+const PERCENTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 
 /// A histogram of microseconds with three significant digits: the usual percentiles and the raw counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,8 +59,6 @@ impl Histogram {
         if recorded.is_empty() {
             return None;
         }
-        let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(recorded, &mut bytes).expect("a Vec takes every byte");
         let at = |quantile| recorded.value_at_quantile(quantile);
         Some(Histogram {
             count: recorded.len(),
@@ -69,8 +72,26 @@ impl Histogram {
             p999_us: at(0.999),
             p9999_us: at(0.9999),
             max_us: recorded.max(),
-            hdr_v2_deflate_base64: STANDARD.encode(bytes),
+            hdr_v2_deflate_base64: encoded(recorded),
         })
+    }
+
+    /// The same with fewer distinct values: each value between those of the percentiles `drawn` counts as the next of these. The
+    /// number of values, minimum, mean, maximum, all percentiles of the fields and those at `drawn` stay as they are.
+    pub fn thinned(&self, drawn: impl IntoIterator<Item = f64>) -> Result<Histogram, HistogramUnreadable> {
+        let all = self.recorded()?;
+        let mut kept: BTreeSet<u64> =
+            drawn.into_iter().map(|quantile| all.value_at_quantile(quantile)).collect();
+        kept.extend(PERCENTILES.map(|quantile| all.value_at_quantile(quantile)));
+        kept.extend([all.highest_equivalent(all.min()), all.highest_equivalent(all.max())]);
+        let mut thin = Histogram::recorder();
+        for bin in all.iter_recorded() {
+            let value = all.highest_equivalent(bin.value_iterated_to());
+            let kept = kept.range(value..).next().expect("the maximum is kept");
+            thin.record_n(*kept, bin.count_at_value())
+                .map_err(|error| HistogramUnreadable { reason: error.to_string() })?;
+        }
+        Ok(Histogram { hdr_v2_deflate_base64: encoded(&thin), ..self.clone() })
     }
 
     /// Decodes all counts.
@@ -94,9 +115,35 @@ impl Histogram {
     }
 }
 
+fn encoded(recorded: &Recorded<u64>) -> String {
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(recorded, &mut bytes).expect("a Vec takes every byte");
+    STANDARD.encode(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thinned_histogram_has_the_same_percentiles() {
+        let mut recorded = Histogram::recorder();
+        for step in 0..50_000u64 {
+            recorded.record(50 + step * step % 1_000_003).expect("within the bounds");
+        }
+        let whole = Histogram::of(&recorded).expect("not empty");
+        let drawn = || (0..=60).map(|step| 1.0 - 10f64.powf(-f64::from(step) / 12.0));
+        let thin = whole.thinned(drawn()).expect("readable");
+        assert!(thin.hdr_v2_deflate_base64.len() * 10 < whole.hdr_v2_deflate_base64.len());
+        let again = thin.recorded().expect("readable");
+        for quantile in drawn().chain(PERCENTILES) {
+            assert_eq!(again.value_at_quantile(quantile), recorded.value_at_quantile(quantile), "{quantile}");
+        }
+        assert_eq!((again.len(), again.min(), again.max()), (recorded.len(), recorded.min(), recorded.max()));
+        let fields = Histogram { hdr_v2_deflate_base64: whole.hdr_v2_deflate_base64.clone(), ..thin.clone() };
+        assert_eq!(fields, whole);
+        assert_eq!(thin.thinned(drawn()).expect("readable"), thin);
+    }
 
     #[test]
     fn percentiles_come_from_the_merged_counts() {

@@ -6,6 +6,7 @@
 
 mod answer;
 mod chart;
+mod condensed;
 mod headline;
 mod latency;
 mod markdown;
@@ -19,6 +20,7 @@ mod throughput;
 mod timeline;
 
 pub use answer::{Answer, answer};
+pub use condensed::condensed;
 pub use markdown::markdown;
 pub use throughput::cumulative_bars;
 

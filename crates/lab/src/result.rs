@@ -3,9 +3,11 @@
 //! A result has all data for judging or repeating the run: machine, versions, all settings, seed, histograms,
 //! evidence, and the limit of each point. These types are the schema of the file.
 
+mod columns;
 mod compare;
 mod evidence;
 mod file;
+mod layout;
 mod measured;
 mod objection;
 pub mod openmessaging;
@@ -18,8 +20,8 @@ pub use compare::{
     Comparison, Difference, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair, Pairing, PointName, Ratio,
     Refused, Values, compare, ratio_of, values,
 };
-pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaEvidence};
-pub use file::{ReadError, WriteError, read, write, write_whole};
+pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
+pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use objection::Objection;
 pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, varies};
@@ -38,13 +40,16 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Workload;
 
 /// The version of the document, increased if readers of the old version would misread the new one.
-pub const SCHEMA: &str = "thalweg-lab-result/1";
+pub const SCHEMA: &str = "thalweg-lab-result/2";
 
 /// A run: workloads on targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// The schema version, [`SCHEMA`].
     pub schema: String,
+    /// True if only the parts are left that reports and comparisons read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub condensed: bool,
     /// Start time, RFC 3339.
     pub began_at: String,
     /// End time, RFC 3339.

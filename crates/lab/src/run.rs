@@ -100,6 +100,7 @@ impl<'a> Points<'a, ()> {
         let now = rfc_3339(now_us());
         let result = RunResult {
             schema: SCHEMA.to_owned(),
+            condensed: false,
             began_at: now.clone(),
             ended_at: now,
             state: State::Partial { why: "the run was in progress".to_owned() },

@@ -3,6 +3,7 @@
 use super::root::FOLDERS;
 use super::tree::Tree;
 use super::{Finding, Rule};
+use std::collections::BTreeSet;
 
 pub const RULE: Rule = Rule {
     name: "documents",
@@ -10,7 +11,7 @@ pub const RULE: Rule = Rule {
     check: |tree| Ok(check(tree)),
 };
 
-/// The table of contents of the documentation site: every page directly in docs/.
+/// The table of contents of the documentation site: every page in docs/ and its folders.
 const CONTENTS: &str = "docs/SUMMARY.md";
 
 const ARCHITECTURE_LINES_MAX: usize = 400;
@@ -33,18 +34,33 @@ fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     if let Some(contents) = tree.text(CONTENTS) {
-        let linked: Vec<_> = contents.lines().flat_map(links).collect();
-        let pages = tree.texts().filter_map(|(path, _)| path.strip_prefix("docs/"));
-        let pages =
-            pages.filter(|page| page.ends_with(".md") && !page.contains('/') && *page != "SUMMARY.md");
-        let left_out = pages.filter(|page| !linked.contains(page));
-        findings.extend(left_out.map(|page| Finding::new(CONTENTS, 0, format!("leaves out docs/{page}"))));
+        findings.extend(check_contents(tree, contents));
     }
     let lines = tree.text("ARCHITECTURE.md").map_or(0, |text| text.lines().count());
     if lines > ARCHITECTURE_LINES_MAX {
         let message = format!("{lines} lines; at most {ARCHITECTURE_LINES_MAX}");
         findings.push(Finding::new("ARCHITECTURE.md", 0, message));
     }
+    findings
+}
+
+/// The table of contents lists each page once, and nothing but pages. Missing files are found as those of any document are.
+fn check_contents(tree: &Tree, contents: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut listed = BTreeSet::new();
+    for (number, line) in (1..).zip(contents.lines()) {
+        for link in links(line) {
+            if !link.ends_with(".md") {
+                findings.push(Finding::new(CONTENTS, number, format!("lists {link}, which is not a page")));
+            } else if !listed.insert(link) {
+                findings.push(Finding::new(CONTENTS, number, format!("lists {link} twice")));
+            }
+        }
+    }
+    let pages = tree.paths().filter_map(|path| path.strip_prefix("docs/"));
+    let left_out =
+        pages.filter(|page| page.ends_with(".md") && *page != "SUMMARY.md" && !listed.contains(page));
+    findings.extend(left_out.map(|page| Finding::new(CONTENTS, 0, format!("leaves out docs/{page}"))));
     findings
 }
 
@@ -99,7 +115,14 @@ mod tests {
     use super::*;
 
     fn findings(path: &str, text: &str) -> Vec<String> {
-        let files = [(path, text), ("crates/log/src/index.rs", ""), ("docs/a.md", ""), ("scripts/demo", "")];
+        let files = [
+            (path, text),
+            ("crates/log/src/index.rs", ""),
+            ("docs/a.md", ""),
+            ("docs/b/c.md", ""),
+            ("docs/b/d.json", ""),
+            ("scripts/demo", ""),
+        ];
         check(&Tree::of(&files)).into_iter().map(|finding| finding.message).collect()
     }
 
@@ -123,9 +146,18 @@ mod tests {
     }
 
     #[test]
-    fn the_contents_have_every_page() {
-        assert_eq!(findings(CONTENTS, "- [A](a.md)\n"), [""; 0]);
-        assert_eq!(findings(CONTENTS, "# Summary\n"), ["leaves out docs/a.md"]);
+    fn the_contents_have_every_page_of_every_folder() {
+        assert_eq!(findings(CONTENTS, "- [A](a.md)\n    - [C](b/c.md)\n"), [""; 0]);
+        assert_eq!(findings(CONTENTS, "- [A](a.md)\n"), ["leaves out docs/b/c.md"]);
+        assert_eq!(findings(CONTENTS, "# Summary\n"), ["leaves out docs/a.md", "leaves out docs/b/c.md"]);
+    }
+
+    #[test]
+    fn the_contents_have_nothing_but_pages() {
+        let with = |line: &str| findings(CONTENTS, &format!("- [A](a.md)\n    - [C](b/c.md)\n{line}\n"));
+        assert_eq!(with("- [E](b/e.md)"), ["names b/e.md, which does not exist"]);
+        assert_eq!(with("- [B](b)"), ["lists b, which is not a page"]);
+        assert_eq!(with("- [C](b/c.md)"), ["lists b/c.md twice"]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod commands;
 mod comments;
 mod dependencies;
 mod documents;
+mod figures;
 mod function_size;
 mod headers;
 mod leftovers;
@@ -17,6 +18,7 @@ mod lints;
 mod machines;
 mod manifest;
 mod names;
+mod results;
 mod rooms;
 mod root;
 mod settings;
@@ -51,7 +53,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 17] = [
+const RULES: [Rule; 19] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -67,6 +69,8 @@ const RULES: [Rule; 17] = [
     machines::RULE,
     settings::RULE,
     documents::RULE,
+    results::RULE,
+    figures::RULE,
     commands::RULE,
     root::RULE,
 ];

@@ -34,7 +34,7 @@ pub struct Rerun {
 #[derive(Parser, Debug)]
 struct Line {
     #[command(flatten)]
-    _global: Global,
+    _global: GlobalOptions,
     #[command(subcommand)]
     command: Command,
 }

@@ -121,12 +121,24 @@ fn load(point: &PointResult) -> &'static str {
 
 fn curve(histogram: &Histogram) -> Result<Curve, HistogramUnreadable> {
     let recorded = histogram.recorded()?;
-    // Beyond 1 in `count` there is only the maximum.
-    let last = (recorded.len().max(2) as f64).log10().clamp(NINES_FROM, NINES_MAX);
+    let at = |nines: f64| recorded.value_at_quantile(quantile(nines)).max(1) as f64;
+    Ok(places(recorded.len()).map(|nines| (nines, at(nines))).collect())
+}
+
+/// The quantiles of a curve of so many values.
+pub(super) fn quantiles(count: u64) -> impl Iterator<Item = f64> {
+    places(count).map(quantile)
+}
+
+/// The nines of a curve of so many values. Beyond 1 in `count` there is only the maximum.
+fn places(count: u64) -> impl Iterator<Item = f64> {
+    let last = (count.max(2) as f64).log10().clamp(NINES_FROM, NINES_MAX);
     let step = (last - NINES_FROM) / f64::from(STEPS);
-    let at = |nines: f64| recorded.value_at_quantile(1.0 - 10f64.powf(-nines)).max(1) as f64;
-    let places = (0..=STEPS).map(|number| NINES_FROM + f64::from(number) * step);
-    Ok(places.map(|nines| (nines, at(nines))).collect())
+    (0..=STEPS).map(move |number| NINES_FROM + f64::from(number) * step)
+}
+
+fn quantile(nines: f64) -> f64 {
+    1.0 - 10f64.powf(-nines)
 }
 
 fn percentile(nines: f64) -> String {

@@ -4,7 +4,7 @@ use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::{badge, escape, table};
 use crate::quantity;
-use crate::result::{Evidence, Figure, PointResult, Spread, WorkloadResult};
+use crate::result::{Evidence, Figure, PointResult, ReplicaCount, Spread, WorkloadResult};
 use crate::worker::Driver;
 
 /// All figures that any point has, as means with their variation: rates and costs, then latencies.
@@ -149,7 +149,8 @@ pub(super) fn evidence(workload: &WorkloadResult, palette: &Palette) -> String {
     });
     format!(
         "{}<p class=\"dim\">A replica is complete if it ends at the end of its partition's log. Sums are over all \
-         repetitions, warm-up included; every repetition and replica is in the JSON of the result.</p>{}",
+         repetitions, warm-up included; every repetition is in the JSON of the result, and unless that is condensed, every \
+         replica.</p>{}",
         table(&heads, 3, &rows),
         synced(workload, palette)
     )
@@ -188,11 +189,9 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
             (false, false) => quantity::count(sum),
         }
     };
-    let replicas = || {
-        let partitions = all.iter().flat_map(|evidence| &evidence.partitions);
-        partitions.flat_map(|partition| partition.replicas.iter().map(move |replica| (partition, replica)))
-    };
-    let whole = replicas().filter(|(partition, replica)| replica.end_offset == partition.end_offset).count();
+    let replicas: Vec<ReplicaCount> = all.iter().map(|evidence| evidence.replicas()).collect();
+    let complete: usize = replicas.iter().map(|count| count.complete).sum();
+    let whole: usize = replicas.iter().map(|count| count.all).sum();
     let least = all.iter().map(|evidence| evidence.in_sync_replicas_min).min().unwrap_or(0);
     let asked = all.iter().map(|evidence| evidence.replication_factor).max().unwrap_or(0);
     let isr = match least < u32::from(asked) {
@@ -217,7 +216,7 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
         checked(checks.iter().map(|check| check.duplicated).collect(), true),
         checked(checks.iter().map(|check| check.reordered).collect(), true),
         checked(checks.iter().map(|check| check.damaged).collect(), true),
-        format!("{whole} of {}", replicas().count()),
+        format!("{complete} of {whole}"),
         isr,
         quantity::bytes(all.iter().map(|evidence| evidence.bytes_on_disk as f64).sum()),
     ]

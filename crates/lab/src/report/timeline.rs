@@ -39,7 +39,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
 }
 
 /// The representative repetition: the one with the median rate.
-fn typical(point: &PointResult) -> Option<&Repetition> {
+pub(super) fn typical(point: &PointResult) -> Option<&Repetition> {
     let rate = |repetition: &&Repetition| {
         let figures = &repetition.figures;
         figures.produced_records_per_s.or(figures.consumed_records_per_s).unwrap_or(0.0)

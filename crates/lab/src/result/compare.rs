@@ -88,8 +88,8 @@ impl std::fmt::Display for PointName {
     }
 }
 
-/// Compares two results. Results from different machines or schemas, or without a common point, are refused
-/// as a whole; points with different settings or incomplete measurements are refused one by one.
+/// Compares two results. Results from different machines, or without a common point, are refused as a whole;
+/// points with different settings or incomplete measurements are refused one by one.
 pub fn compare(a: &RunResult, b: &RunResult, pairing: &Pairing) -> Result<Comparison, NotComparable> {
     let obstacles = difference::between_runs(a, b);
     if !obstacles.is_empty() {

@@ -9,8 +9,12 @@ pub struct Evidence {
     pub acknowledged: u64,
     /// Records in the log: end offsets minus start offsets, over all partitions.
     pub in_log: u64,
-    /// The partitions.
+    /// The partitions; none in a condensed result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<PartitionEvidence>,
+    /// The replicas of all partitions, where these were left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<ReplicaCount>,
     /// Size of the partitions on all disks, as reported by the brokers.
     pub bytes_on_disk: u64,
     /// The smallest number of in-sync replicas of any partition during the run.
@@ -26,6 +30,28 @@ pub struct Evidence {
     pub not_read_back: Option<String>,
     /// Contradictions to the claim that nothing was lost, as text; empty if there are none.
     pub faults: Vec<String>,
+}
+
+/// A count of replicas.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaCount {
+    /// All.
+    pub all: usize,
+    /// Those that end at the end of their partition's log.
+    pub complete: usize,
+}
+
+impl Evidence {
+    /// The replicas of all partitions.
+    pub fn replicas(&self) -> ReplicaCount {
+        let mut count = self.replicas.unwrap_or_default();
+        for partition in &self.partitions {
+            let complete = |replica: &&ReplicaEvidence| replica.end_offset == partition.end_offset;
+            count.all += partition.replicas.len();
+            count.complete += partition.replicas.iter().filter(complete).count();
+        }
+        count
+    }
 }
 
 /// A partition after a repetition.

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::{RunResult, SCHEMA};
+use super::layout::laid_out;
+use super::{RunResult, SCHEMA, Spread};
 
 /// Size limit: the result of a long run has some tens of megabytes.
 const BYTES_MAX: u64 = 1 << 30;
@@ -102,11 +103,15 @@ fn parse(path: &Path, text: &[u8]) -> Result<RunResult, ReadError> {
         Some(other) => return Err(ReadError::NotAResult { path, found: other.to_string() }),
         None => return Err(ReadError::NotAResult { path, found: "missing".to_owned() }),
     }
-    serde_path_to_error::deserialize(document).map_err(|error| ReadError::Field {
-        path,
-        field: error.path().to_string(),
-        reason: error.inner().to_string(),
-    })
+    let mut result: RunResult = serde_path_to_error::deserialize(document).map_err(|error| {
+        ReadError::Field { path, field: error.path().to_string(), reason: error.inner().to_string() }
+    })?;
+    for point in result.workloads.iter_mut().flat_map(|workload| &mut workload.points) {
+        if point.summary.figures.is_empty() {
+            point.summary.figures = Spread::of_figures(&point.repetitions);
+        }
+    }
+    Ok(result)
 }
 
 fn version(schema: &str) -> Option<u64> {
@@ -116,9 +121,22 @@ fn version(schema: &str) -> Option<u64> {
 
 /// Writes a result to `path` atomically.
 pub fn write(path: &Path, result: &RunResult) -> Result<(), WriteError> {
-    let text = serde_json::to_vec_pretty(result)
-        .map_err(|error| WriteError { path: path.to_owned(), source: error.into() })?;
+    let text = to_json(result).map_err(|error| WriteError { path: path.to_owned(), source: error.into() })?;
     write_whole(path, &text)
+}
+
+/// The text of a result's file. A condensed result leaves out the spreads of figures, which [`read`] calculates again.
+pub fn to_json(result: &RunResult) -> serde_json::Result<Vec<u8>> {
+    if !result.condensed {
+        return Ok(laid_out(&serde_json::to_vec(result)?));
+    }
+    let mut result = result.clone();
+    for point in result.workloads.iter_mut().flat_map(|workload| &mut workload.points) {
+        if point.summary.figures == Spread::of_figures(&point.repetitions) {
+            point.summary.figures.clear();
+        }
+    }
+    Ok(laid_out(&serde_json::to_vec(&result)?))
 }
 
 /// Writes a file to `path` atomically: to a temporary file, then renamed.

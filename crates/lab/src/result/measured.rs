@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::columns::{self, Intervals, Samples};
 use super::{Evidence, Figures, Histogram, HostUse, Negotiated, ProcessUse, Sample};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
@@ -48,18 +49,40 @@ pub struct Repetition {
     /// The repetition's figures.
     pub figures: Figures,
     /// Latency from the intended send time to the acknowledgement.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_latency: Option<Histogram>,
     /// Latency from the intended send time to the consumer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_latency: Option<Histogram>,
     /// The intervals of all producers combined.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "columns::serialize::<Intervals, _>",
+        deserialize_with = "columns::deserialize::<Intervals, _>"
+    )]
     pub produced: Vec<Interval>,
     /// The intervals of all consumers combined.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "columns::serialize::<Intervals, _>",
+        deserialize_with = "columns::deserialize::<Intervals, _>"
+    )]
     pub consumed: Vec<Interval>,
     /// The usage of each process.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub processes: Vec<ProcessUse>,
     /// The usage of the machine.
+    #[serde(default, skip_serializing_if = "HostUse::is_unknown")]
     pub host: HostUse,
     /// Samples of processes and machine over time.
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "columns::serialize::<Samples, _>",
+        deserialize_with = "columns::deserialize::<Samples, _>"
+    )]
     pub samples: Vec<Sample>,
     /// The evidence for acknowledged records.
     pub evidence: Evidence,
@@ -74,7 +97,8 @@ pub struct Repetition {
 /// The summary of a point's repetitions: each figure of [`Figures`] by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The spread of each figure, by name.
+    /// The spread of each figure, by name. If a file leaves them out, they are calculated from the repetitions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Spread>,
     /// Acknowledgement latencies of all repetitions, merged.
     pub acknowledge_latency: Option<Histogram>,
@@ -97,6 +121,47 @@ pub struct Spread {
     pub max: f64,
     /// Standard deviation (of a sample) divided by the mean; 0 for one repetition.
     pub variation: f64,
+}
+
+impl Spread {
+    /// The statistics of values; all zero if there are none.
+    pub fn of(values: &[f64]) -> Spread {
+        if values.is_empty() {
+            return Spread::default();
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let count = sorted.len();
+        let mean = sorted.iter().sum::<f64>() / count as f64;
+        let median = f64::midpoint(sorted[(count - 1) / 2], sorted[count / 2]);
+        let deviation = if count < 2 {
+            0.0
+        } else {
+            let squares: f64 = sorted.iter().map(|value| (value - mean).powi(2)).sum();
+            (squares / (count - 1) as f64).sqrt()
+        };
+        Spread {
+            count: u32::try_from(count).unwrap_or(u32::MAX),
+            mean,
+            median,
+            min: sorted[0],
+            max: sorted[count - 1],
+            variation: if mean == 0.0 { 0.0 } else { deviation / mean.abs() },
+        }
+    }
+
+    /// Each figure over the repetitions, by name.
+    pub fn of_figures(repetitions: &[Repetition]) -> BTreeMap<String, Spread> {
+        let mut values: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        for repetition in repetitions {
+            for (figure, value) in repetition.figures.each() {
+                if let Some(value) = value {
+                    values.entry(figure.name).or_default().push(value);
+                }
+            }
+        }
+        values.into_iter().map(|(name, values)| (name.to_owned(), Spread::of(&values))).collect()
+    }
 }
 
 /// A step of a search for saturation.

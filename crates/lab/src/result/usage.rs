@@ -49,6 +49,13 @@ pub struct HostUse {
     pub dirty_bytes_max: u64,
 }
 
+impl HostUse {
+    /// Whether nothing is known: the sampler saw nothing, or a condensed result left it out.
+    pub fn is_unknown(&self) -> bool {
+        *self == HostUse::default()
+    }
+}
+
 /// Usage of a disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DiskUse {

@@ -114,6 +114,32 @@ fn a_result_comes_back_as_it_was_written_and_leaves_nothing_beside() {
     assert!(write(&missing, &run).expect_err("no directory").to_string().contains("no/such/result.json"));
 }
 
+#[test]
+fn a_result_of_the_first_schema_is_read() {
+    let mut run = fixture::run(7);
+    run.schema = "thalweg-lab-result/1".to_owned();
+    let mut document = serde_json::to_value(&run).expect("plain data");
+    for (number, workload) in run.workloads.iter().enumerate() {
+        for (place, point) in workload.points.iter().enumerate() {
+            for (taken, repetition) in point.repetitions.iter().enumerate() {
+                let written = &mut document["workloads"][number]["points"][place]["repetitions"][taken];
+                // Its series were rows.
+                written["produced"] = serde_json::to_value(&repetition.produced).expect("plain data");
+                written["consumed"] = serde_json::to_value(&repetition.consumed).expect("plain data");
+                written["samples"] = serde_json::to_value(&repetition.samples).expect("plain data");
+                assert!(written["produced"].is_array());
+            }
+        }
+    }
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("result.json");
+    std::fs::write(&path, document.to_string()).expect("written");
+    assert!(read(&path).expect("readable") == run);
+    // Its figures can be compared with those of today.
+    let pairs = compare(&run, &fixture::run(7), &targets()).expect("comparable").pairs;
+    assert!(!pairs.is_empty());
+}
+
 fn written(dir: &Path, change: impl FnOnce(&mut serde_json::Value)) -> ReadError {
     let mut document = serde_json::to_value(fixture::run(7)).expect("plain data");
     change(&mut document);
@@ -130,7 +156,7 @@ fn a_result_that_cannot_be_read_names_file_and_field() {
     });
     let text = error.to_string();
     assert!(text.contains("changed.json: workloads[1].points[2].repetitions[0].figures.drain_s: "), "{text}");
-    let error = written(dir.path(), |document| document["schema"] = "thalweg-lab-result/2".into());
+    let error = written(dir.path(), |document| document["schema"] = "thalweg-lab-result/3".into());
     assert!(matches!(error, ReadError::Newer { .. }), "{error}");
     let error = written(dir.path(), |document| document["schema"] = 7.into());
     assert!(matches!(error, ReadError::NotAResult { .. }), "{error}");

@@ -37,6 +37,7 @@ pub fn run(seed: u64) -> RunResult {
     workloads.iter_mut().for_each(take_turns);
     RunResult {
         schema: SCHEMA.to_owned(),
+        condensed: false,
         began_at: "2026-11-22T04:00:00.000Z".to_owned(),
         ended_at: "2026-11-22T04:14:31.250Z".to_owned(),
         state: State::Complete,
@@ -594,6 +595,7 @@ fn evidence(shape: &Point, records: u64) -> Evidence {
         acknowledged: records,
         in_log: records,
         partitions: (0..partitions).map(partition).collect(),
+        replicas: None,
         bytes_on_disk: records * u64::from(shape.records.size_bytes + 8),
         in_sync_replicas_min: u32::from(shape.topics.replication_factor),
         replication_factor: shape.topics.replication_factor,

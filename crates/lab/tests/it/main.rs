@@ -4,6 +4,8 @@
 mod apache_kafka;
 mod browser;
 mod compare;
+mod compared_brokers;
+mod condensed;
 mod fixture;
 mod floors;
 mod options;

@@ -1,11 +1,14 @@
-//! The lab's tables in the README and the pages under `docs/results/` match the results that they name. UPDATE_DOCS=1 rewrites
-//! them.
+//! The lab's results under `docs/results/` are condensed, and the lab's tables in the pages beside them match the results that they
+//! name. UPDATE_DOCS=1 rewrites both.
 //!
 //! A table is between `<!-- lab RESULT.json WORKLOAD... -->` and `<!-- /lab -->`; the path is relative to the root.
 
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 use thalweg_lab::{report, result};
+
+use crate::compared_brokers::PAGES_LOCK;
 
 const BEGIN: &str = "<!-- lab ";
 const END: &str = "<!-- /lab -->";
@@ -49,7 +52,24 @@ fn results(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Results of earlier versions are fixtures: what they lack has a default, and what they say is understood.
+/// The parts that reports do not read make up nine tenths of a result as it was measured.
+#[test]
+fn every_result_that_is_kept_is_condensed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for path in results(&root) {
+        let run = result::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        let condensed = report::condensed(run).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let text = result::to_json(&condensed).expect("plain data");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            result::write(&path, &condensed).expect("it can be written");
+        } else {
+            let is_condensed = std::fs::read(&path).expect("it is kept") == text;
+            assert!(is_condensed, "{} is not condensed: run this test with UPDATE_DOCS=1", path.display());
+        }
+    }
+}
+
+/// Results of earlier versions are understood: what they lack has a default.
 #[test]
 fn every_result_that_is_kept_is_read_and_has_its_page() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -84,6 +104,7 @@ fn the_first_version_of_a_result_has_the_answer_of_its_pairs() {
 fn tables_are_those_of_the_results_that_they_name() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut tables = 0;
+    let _held = PAGES_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for path in pages(&root) {
         let page = std::fs::read_to_string(&path).expect("the page is there");
         let (fresh, count) = written(&root, &page);
@@ -94,5 +115,5 @@ fn tables_are_those_of_the_results_that_they_name() {
             assert!(page == fresh, "{} is stale: run this test with UPDATE_DOCS=1", path.display());
         }
     }
-    assert!(tables > 0, "the README has a table of the lab");
+    assert!(tables > 0, "the pages have tables of the lab");
 }
