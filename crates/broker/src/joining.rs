@@ -5,6 +5,7 @@
 
 use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
+use crate::embedded_controller::EmbeddedController;
 use crate::loading::Loading;
 use crate::opening::{StartError, bind_all, open_logs};
 use crate::trails::Trails;
@@ -52,7 +53,7 @@ pub(crate) async fn find_controller(
             &trails,
         )
         .await?;
-        let link = ControllerLink::in_process(Arc::clone(node.controller()));
+        let link = ControllerLink::in_process(Arc::new(EmbeddedController(Arc::clone(node.controller()))));
         return Ok(Joined { controller: Some(node), link, log_dirs, found, trails });
     }
     let options = quorum_options(config, machine.network.connector())?;

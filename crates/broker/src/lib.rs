@@ -15,6 +15,7 @@ mod config_rules;
 mod connection_limits;
 mod controller_node;
 mod directory_watch;
+mod embedded_controller;
 mod fetch_sessions;
 mod http_access;
 mod internal_log;

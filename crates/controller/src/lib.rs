@@ -11,12 +11,10 @@
 //!   serves all requests that arrived meanwhile.
 //! - `dispatch` reads frames by the entries of the served APIs.
 //! - `asker` collects the decisions about a request, which the task logs once they count.
-//! - [`batches`] reads batches of metadata records, for the controller's recovery and for observers.
 //!
 //! Deliberately absent: a vote. The quorum has one member, which begins a new epoch each time it starts.
 
 mod asker;
-pub mod batches;
 mod controller;
 mod dispatch;
 mod driver;
@@ -33,6 +31,6 @@ pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
 pub use published::{ControllerFigures, MutationFigures};
-pub use quorum::{QuorumStateError, Remedy, SNAPSHOT_BYTES_MAX, SnapshotError, StartError};
+pub use quorum::{QuorumStateError, Remedy, SnapshotError, StartError};
 pub use requester::Requester;
 pub use state::{ComparedElection, Undecided};

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use thalweg_controller::HandleError;
 use thalweg_dial::ClientError;
 use thalweg_wire::{DecodeError, EncodeError, ErrorCode};
 
@@ -17,7 +16,7 @@ pub enum LinkError {
     Decode(#[from] DecodeError),
     /// The controller did not answer.
     #[error("the controller does not answer: {0}")]
-    Controller(#[from] HandleError),
+    Controller(#[from] LocalControllerError),
     /// A node of the quorum did not answer.
     #[error(transparent)]
     Quorum(#[from] ClientError),
@@ -41,6 +40,16 @@ pub enum LinkError {
     },
 }
 
+/// A failed request to the controller in this process.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct LocalControllerError {
+    /// The controller's error.
+    pub error: Box<dyn std::error::Error + Send + Sync>,
+    /// True if the controller has stopped, or cannot write.
+    pub is_absence: bool,
+}
+
 fn why_no_cluster_id(code: ErrorCode, message: &str) -> String {
     match code {
         ErrorCode::MismatchedEndpointType => {
@@ -55,13 +64,10 @@ impl LinkError {
     /// True if no controller could answer, false if a controller refused.
     pub fn is_absence(&self) -> bool {
         match self {
-            LinkError::NoController { .. }
-            | LinkError::Controller(HandleError::Stopped | HandleError::DiskFull) => true,
+            LinkError::NoController { .. } => true,
+            LinkError::Controller(error) => error.is_absence,
             LinkError::Quorum(error) => error.is_retriable(),
-            LinkError::Encode(_)
-            | LinkError::Decode(_)
-            | LinkError::Controller(_)
-            | LinkError::NoClusterId { .. } => false,
+            LinkError::Encode(_) | LinkError::Decode(_) | LinkError::NoClusterId { .. } => false,
         }
     }
 }

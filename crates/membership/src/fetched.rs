@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_controller::batches::{self, ControlRecord, MetadataBatch, MetadataBatchError};
+use thalweg_metadata::batches::{self, ControlRecord, MetadataBatch, MetadataBatchError};
 use thalweg_metadata::{Image, Loader, Provenance, ReplayError};
 use thalweg_record::{BatchError, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer};
 use thalweg_wire::data::voters_record::Voter;

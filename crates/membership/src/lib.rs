@@ -37,8 +37,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-pub use error::LinkError;
-pub use link::ControllerLink;
+pub use error::{LinkError, LocalControllerError};
+pub use link::{ControllerLink, LocalAnswer, LocalController};
 pub use observer::ObserverError;
 pub use outbox::{Letter, NoAnswer, Outbox};
 pub use outgoing::OutgoingSecurity;

@@ -1,18 +1,19 @@
 //! The link to the active controller. The broker uses only KRaft's requests, as bytes, whether the controller
 //! is in this process or remote.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI16, AtomicI32, Ordering};
 use std::time::Duration;
 
-use thalweg_controller::{Controller, Requester};
+use bytes::Bytes;
 use thalweg_metadata::BrokerId;
 use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, Message, Request};
 use tokio::time::Instant;
 
-use super::error::LinkError;
+use super::error::{LinkError, LocalControllerError};
 use super::fetched::QuorumNews;
 use super::quorum::{FETCH_WAIT, Quorum, QuorumOptions};
 use thalweg_watch as watch;
@@ -20,8 +21,27 @@ use thalweg_watch as watch;
 /// Maximum wait of a Fetch at a controller in this process. Waiting is free there, waking up is not.
 const IN_PROCESS_FETCH_WAIT: Duration = Duration::from_secs(30);
 
+/// The controller of the cluster in this process.
+pub trait LocalController: Send + Sync {
+    /// The id of its node.
+    fn node_id(&self) -> i32;
+
+    /// The id of the cluster.
+    fn cluster_id(&self) -> &str;
+
+    /// True if the controller serves an API.
+    fn serves(&self, api: ApiKey) -> bool;
+
+    /// Answers a request of this process's broker: header and body in, header and body out, both without the
+    /// length in front.
+    fn handle(&self, frame: Bytes) -> LocalAnswer<'_>;
+}
+
+/// The pending answer of a [`LocalController`].
+pub type LocalAnswer<'a> = Pin<Box<dyn Future<Output = Result<Bytes, LocalControllerError>> + Send + 'a>>;
+
 enum Way {
-    InProcess(Arc<Controller>),
+    InProcess(Arc<dyn LocalController>),
     Network(Box<Quorum>),
 }
 
@@ -40,7 +60,7 @@ pub struct ControllerLink(Arc<LinkState>);
 
 impl ControllerLink {
     /// A link to the controller in this process.
-    pub fn in_process(controller: Arc<Controller>) -> ControllerLink {
+    pub fn in_process(controller: Arc<dyn LocalController>) -> ControllerLink {
         ControllerLink::by(Way::InProcess(controller))
     }
 
@@ -62,7 +82,7 @@ impl ControllerLink {
     /// Over the network the request is retried with the active controller until the timeout.
     pub async fn send<R: Request>(&self, request: R, version: i16) -> Result<R::Response, LinkError> {
         match &self.0.way {
-            Way::InProcess(controller) => self.call(controller, &request, version).await,
+            Way::InProcess(controller) => self.call(&**controller, &request, version).await,
             Way::Network(quorum) => quorum.send(&request, version).await,
         }
     }
@@ -78,20 +98,20 @@ impl ControllerLink {
     /// Fetches the metadata log. Over the network, this request finds the active controller.
     pub(super) async fn fetch(&self, request: FetchRequest) -> Result<FetchResponse, LinkError> {
         match &self.0.way {
-            Way::InProcess(controller) => self.call(controller, &request, FetchRequest::MAX_VERSION).await,
+            Way::InProcess(controller) => self.call(&**controller, &request, FetchRequest::MAX_VERSION).await,
             Way::Network(quorum) => quorum.fetch(&request, FetchRequest::MAX_VERSION).await,
         }
     }
 
     async fn call<R: Request>(
         &self,
-        controller: &Controller,
+        controller: &dyn LocalController,
         request: &R,
         version: i16,
     ) -> Result<R::Response, LinkError> {
         let correlation_id = self.0.correlation_ids.fetch_add(1, Ordering::Relaxed);
         let frame = frame::encode_request(request, version, correlation_id, None)?;
-        let answer = controller.handle(frame.slice(LENGTH_LEN..), &Requester::ThisProcess).await?;
+        let answer = controller.handle(frame.slice(LENGTH_LEN..)).await?;
         let (_, response) = frame::decode_response::<R>(answer, version)?;
         Ok(response)
     }
@@ -108,7 +128,7 @@ impl ControllerLink {
     /// build.
     pub fn served(&self, api: ApiKey) -> Option<(i16, i16)> {
         match &self.0.way {
-            Way::InProcess(_) => thalweg_controller::serves(api).then(|| api.versions()),
+            Way::InProcess(controller) => controller.serves(api).then(|| api.versions()),
             Way::Network(quorum) if !quorum.is_known() => Some(api.versions()),
             Way::Network(quorum) => quorum.served(api),
         }

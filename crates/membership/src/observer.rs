@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use thalweg_controller::SNAPSHOT_BYTES_MAX;
-use thalweg_controller::batches::{MetadataBatch, MetadataBatchError};
+use thalweg_metadata::batches::SNAPSHOT_BYTES_MAX;
+use thalweg_metadata::batches::{MetadataBatch, MetadataBatchError};
 use thalweg_metadata::topic_name::CLUSTER_METADATA;
 use thalweg_metadata::{BrokerId, Delta, Image, Loader, PublishedImage, ReplayError};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ReplicaState};

@@ -8,7 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_config::BrokerConfig;
 use thalweg_controller::{
-    ConfigRefusal, ConfigRules, Controller, ControllerOptions, EffectiveConfig, default_supported_features,
+    ConfigRefusal, ConfigRules, Controller, ControllerOptions, EffectiveConfig, Requester,
+    default_supported_features, serves,
 };
 use thalweg_metadata::{
     ConfigMap, ConfigResource, ConfigResourceKind, Delta, Endpoint, Image, PartitionIndex,
@@ -26,6 +27,27 @@ use super::*;
 
 const CLUSTER: &str = "MkU3OEVBNTcwNTJENDM2Qg";
 const DIRECTORY: Uuid = Uuid(0xabcd_0000_0000_0000_0000_0000_0000_0001);
+
+impl LocalController for Controller {
+    fn node_id(&self) -> i32 {
+        Controller::node_id(self)
+    }
+
+    fn cluster_id(&self) -> &str {
+        Controller::cluster_id(self)
+    }
+
+    fn serves(&self, api: thalweg_wire::ApiKey) -> bool {
+        serves(api)
+    }
+
+    fn handle(&self, frame: bytes::Bytes) -> LocalAnswer<'_> {
+        Box::pin(async move {
+            let answered = Controller::handle(self, frame, &Requester::ThisProcess).await;
+            answered.map_err(|error| LocalControllerError { error: error.into(), is_absence: true })
+        })
+    }
+}
 
 struct AnyConfig;
 

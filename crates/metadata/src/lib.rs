@@ -7,12 +7,14 @@
 //!   becomes the next image.
 //! - [`Loader`] converts the batches of a log or a snapshot to deltas, on batch boundaries and never within a
 //!   metadata transaction.
+//! - [`batches`] reads the batches of a metadata log and its snapshots.
 //! - [`Image::to_records`] writes an image as the records of a snapshot.
 //!
 //! The crate reads no clock, file or socket, and skips nothing: an inapplicable record is a [`ReplayError`],
 //! after which the node must stop, because continuing would diverge from the cluster.
 
 mod access;
+pub mod batches;
 mod broker;
 mod cell;
 mod changes;

@@ -83,7 +83,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("thalweg-lab", &["authority", "client", "ports", "record", "security", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["config", "controller", "dial", "metadata", "record", "watch", "wire"]),
-    ("thalweg-metadata", &["hash", "ids", "security", "wire"]),
+    ("thalweg-metadata", &["hash", "ids", "record", "security", "wire"]),
     ("thalweg-net", &["config", "dial", "hash", "histogram", "log", "places", "security", "watch", "wire"]),
     ("thalweg-places", &[]),
     ("thalweg-ports", &[]),

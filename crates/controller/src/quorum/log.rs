@@ -11,6 +11,7 @@ use thalweg_log::{
     AppendError, AppendOptions, AppendOrigin, CleanupPolicy, FlushTarget, Home, LogConfig, LogError,
     OpenOptions, PartitionLog, TopicPartition,
 };
+use thalweg_metadata::batches::{self as metadata_batches, ControlRecord};
 use thalweg_metadata::{BrokerId, Image, Loader};
 use thalweg_record::{
     BatchBuilder, BatchOptions, ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer,
@@ -22,7 +23,6 @@ use super::recovery_point::RecoveryPoint;
 use super::reserve::Reserve;
 use super::snapshot::{self, LoadedSnapshot};
 use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartError};
-use crate::batches::{self as metadata_batches, ControlRecord};
 use crate::options::ControllerOptions;
 use crate::state::{BATCH_OVERHEAD, Claim, RECORD_OVERHEAD};
 

@@ -22,6 +22,8 @@ mod snapshot;
 use std::io;
 use std::path::PathBuf;
 
+use thalweg_metadata::batches::MetadataBatchError;
+
 pub(crate) use describe::describe_quorum;
 pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
 pub(crate) use log::{
@@ -29,10 +31,8 @@ pub(crate) use log::{
 };
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;
-pub use snapshot::{SNAPSHOT_BYTES_MAX, SnapshotError};
+pub use snapshot::SnapshotError;
 pub(crate) use snapshot::{SnapshotContent, SnapshotId};
-
-use crate::batches::MetadataBatchError;
 
 /// The bare name of the log's directory.
 pub(crate) const LOG_DIR: &str = "__cluster_metadata-0";

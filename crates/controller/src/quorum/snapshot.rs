@@ -14,20 +14,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_log::disk::{Disk, Durability};
+use thalweg_metadata::batches::{
+    self as metadata_batches, ControlRecord, MetadataBatch, MetadataBatchError, SNAPSHOT_BYTES_MAX,
+};
 use thalweg_metadata::{Image, Loader, Provenance, ReplayError, VersionedRecord};
 use thalweg_record::{ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, batches};
 use thalweg_wire::data::{SnapshotFooterRecord, SnapshotHeaderRecord};
 use thalweg_wire::{EncodeError, Message, MetadataRecord};
 
 use super::log::{encode_batch, encode_control_batch};
-use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatch, MetadataBatchError};
 
 const SUFFIX: &str = ".checkpoint";
 /// The most bytes of values in one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// The largest snapshot, for those who write it and for those who read it: a larger one would stop every broker that
-/// starts. An image that needs more stays in the log.
-pub const SNAPSHOT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
 /// A snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]

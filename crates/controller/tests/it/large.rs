@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use thalweg_controller::batches::MetadataBatch;
 use thalweg_controller::{ControllerOptions, Requester};
 use thalweg_log::disk::{Disk, Faults};
 use thalweg_metadata::BrokerId;
+use thalweg_metadata::batches::MetadataBatch;
 use thalweg_security::Principal;
 use thalweg_security::acl::Rules;
 use thalweg_wire::frame::{self, LENGTH_LEN};

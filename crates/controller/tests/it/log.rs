@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use thalweg_controller::batches::ControlRecord;
+use thalweg_metadata::batches::ControlRecord;
 use thalweg_wire::request::fetch_snapshot_request::{PartitionSnapshot, SnapshotId, TopicSnapshot};
 use thalweg_wire::request::{FetchRequest, FetchSnapshotRequest};
 use thalweg_wire::{ErrorCode, MetadataRecord, Records};

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use thalweg_config::BrokerConfig;
-use thalweg_controller::batches::{self, MetadataBatch};
 use thalweg_controller::{
     ConfigRefusal, ConfigRules, Controller, ControllerOptions, EffectiveConfig, HandleError,
 };
+use thalweg_metadata::batches::{self, MetadataBatch};
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind, Image, Loader};
 use thalweg_record::{DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer};
 use thalweg_wire::frame::{self, LENGTH_LEN};

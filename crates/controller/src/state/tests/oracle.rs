@@ -136,8 +136,8 @@ impl Cluster for Kafka {
             }
             if let Some(Records::Inline(bytes)) = &fetched.records {
                 for batch in thalweg_record::batches(bytes) {
-                    let batch =
-                        crate::batches::decode(&batch.expect("a batch"), &mut buffer).expect("records");
+                    let batch = thalweg_metadata::batches::decode(&batch.expect("a batch"), &mut buffer)
+                        .expect("records");
                     if batch.last.offset >= fetched.high_watermark {
                         break;
                     }

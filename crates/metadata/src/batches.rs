@@ -3,10 +3,14 @@
 //! An unknown record must stop the reader: skipping it would diverge.
 
 use bytes::Bytes;
-use thalweg_metadata::Provenance;
 use thalweg_record::{Batch, BatchError, ControlRecordType, DecompressBuffer, RecordError};
 use thalweg_wire::data::{KRaftVersionRecord, LeaderChangeMessage, SnapshotHeaderRecord, VotersRecord};
 use thalweg_wire::{DecodeError, Message, MetadataRecord, MetadataValueError, decode_metadata_value};
+
+use crate::Provenance;
+
+/// Maximum size of a snapshot. A snapshot is read as a whole when a node starts. A larger image stays in the log.
+pub const SNAPSHOT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
 /// A batch could not be read.
 #[derive(Debug, thiserror::Error)]
