@@ -5,8 +5,9 @@
 //! are forwarded (Kafka's `ConfigAdminManager`). The controller handles those that pass, and all others. The answer
 //! combines both, in the order of the request.
 
+use super::Call;
 use super::entry::{Api, Controller, Forwarding, later};
-use super::{Call, forward};
+use super::serve::forward;
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeMap;

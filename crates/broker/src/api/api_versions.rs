@@ -6,7 +6,7 @@
 //! (KAFKA-18659).
 
 use super::entry::{Api, Open, now};
-use super::forward::served_with_controller;
+use super::serve::forward::served_with_controller;
 use super::{Call, all_served, consumer_groups};
 use crate::broker::Broker;
 use thalweg_metadata::feature::KRAFT_VERSION;

@@ -5,8 +5,9 @@
 //! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. What a client may not describe is
 //! left out.
 
+use super::Call;
 use super::entry::{Api, ByResource, Controller, Forwarding, now};
-use super::{Call, forward};
+use super::serve::forward;
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeSet;

@@ -7,8 +7,9 @@
 //! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
 //! are not served appear only when they are set; the documentation is our own.
 
+use super::Call;
 use super::entry::{Api, ByResource, Cost, now};
-use super::{Call, loggers};
+use super::serve::loggers;
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use thalweg_config::describe::{DescribedConfig, WantedKeys};

@@ -2,8 +2,8 @@
 //! remembers, to find transactions that hang. Answered by every replica.
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, now};
+use super::serve::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::PartitionIndex;

@@ -1,10 +1,10 @@
 //! The entry of an API, in the API's own file: versions, access, costs, function.
 
 use super::Call;
-use super::access::Access;
-pub(super) use super::access::Access::{ByResource, Controller, Open};
-pub(super) use super::access::cluster;
-use super::slow::{self, Stage};
+use super::serve::access::Access;
+pub(super) use super::serve::access::Access::{ByResource, Controller, Open};
+pub(super) use super::serve::access::cluster;
+use super::serve::slow::{self, Stage};
 use crate::audit::{self, ClusterChange, Describe};
 use crate::broker::Broker;
 use crate::request_metrics::{milliseconds, timed};

@@ -6,9 +6,9 @@
 //! of share partitions (KIP-932), for brokers only; their names are `group:topic id:partition`.
 
 use super::Call;
-use super::access::not_on_cluster;
-use super::auto_create;
 use super::entry::{Api, ByResource, later};
+use super::serve::access::not_on_cluster;
+use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;

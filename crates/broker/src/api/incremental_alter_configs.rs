@@ -5,9 +5,10 @@
 //! are this broker's own, and are changed here. Departure: an operation that does not exist is answered for its resource
 //! alone, where Kafka fails the whole request.
 
+use super::Call;
 use super::alter_configs::{Verdict, Verdicts, check_own, in_words, node_id, shown};
 use super::entry::{Api, ByResource, Forwarding, later};
-use super::{Call, forward, loggers};
+use super::serve::{forward, loggers};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;
 use crate::broker::Broker;

@@ -5,8 +5,8 @@
 //! tiered storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, now};
+use super::serve::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::{BrokerId, PartitionIndex};

@@ -11,8 +11,8 @@
 //! whole, topic by topic.
 
 use super::Call;
-use super::auto_create;
 use super::entry::{Api, ByResource, Cost, later};
+use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;

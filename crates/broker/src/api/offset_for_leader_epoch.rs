@@ -2,8 +2,8 @@
 //! truncation (KIP-320). Brokers may ask about every topic.
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, now};
+use super::serve::elsewhere::Named;
 use crate::broker::Broker;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::LeaderEpoch;

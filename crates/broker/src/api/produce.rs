@@ -22,10 +22,11 @@ mod refusal;
 pub mod together;
 mod verify;
 
-use super::elsewhere::{self, Named};
+use super::Call;
 use super::entry::{Api, ByResource, Cost};
-use super::slow::{self, Stage};
-use super::{Call, large as beside};
+use super::serve::elsewhere::{self, Named};
+use super::serve::large as beside;
+use super::serve::slow::{self, Stage};
 use crate::authorization::Denials;
 use crate::broker::Broker;
 use crate::request_metrics::{Delayed, milliseconds};

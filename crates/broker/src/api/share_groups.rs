@@ -7,9 +7,9 @@
 //! The coordinator (`thalweg_share_groups`) does the work.
 
 use super::Call;
-use super::described_groups::{self, Described, Head};
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
+use super::serve::described_groups::{self, Described, Head};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::feature::SHARE_VERSION;

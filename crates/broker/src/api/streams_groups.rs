@@ -8,10 +8,11 @@
 //!
 //! The coordinator (`thalweg_groups`) does the work.
 
-use super::described_groups::{self, Described, Head};
+use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
-use super::{Call, auto_create};
+use super::serve::auto_create;
+use super::serve::described_groups::{self, Described, Head};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;

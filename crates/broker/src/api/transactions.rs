@@ -5,8 +5,8 @@
 //! (`thalweg_groups`).
 
 use super::Call;
-use super::access::not_on_cluster;
 use super::entry::{Api, ByResource, Cost, later, now};
+use super::serve::access::not_on_cluster;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use futures_util::future::join_all;

@@ -2,7 +2,7 @@
 
 use super::FetchFailed;
 use crate::api::Call;
-use crate::api::elsewhere::Named;
+use crate::api::serve::elsewhere::Named;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Begun, Key, Scope, SessionError, SessionFetch, Wanted};
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use super::plan::{Entry, Plan, named};
 use super::{FetchFailed, is_silent};
-use crate::api::{Call, elsewhere};
+use crate::api::Call;
+use crate::api::serve::elsewhere;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Answered, Read, SessionFetch};
 use crate::request_metrics::milliseconds;

@@ -8,7 +8,7 @@ mod topics;
 
 use super::Api;
 use super::entry::{Controller, Forwarding};
-use super::forward::handle;
+use super::serve::forward::handle;
 use crate::audit::ClusterChange;
 use std::ops::RangeInclusive;
 use thalweg_wire::Refuse;

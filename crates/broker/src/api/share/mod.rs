@@ -12,8 +12,8 @@ pub mod fetch;
 mod respond;
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, later};
+use super::serve::elsewhere::Named;
 use super::share_groups::are_served;
 use crate::broker::Broker;
 use acknowledging::{Acknowledgements, Settling};

@@ -2,7 +2,7 @@
 
 use super::fetch::{Entry, Outcome, Plan};
 use crate::api::Call;
-use crate::api::elsewhere::{self, Named};
+use crate::api::serve::elsewhere::{self, Named};
 use crate::broker::Broker;
 use crate::request_metrics::milliseconds;
 use std::time::Duration;

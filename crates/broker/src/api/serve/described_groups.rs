@@ -6,13 +6,13 @@
 //! subscribes to are shown with the group: they may be of topics that do not exist. Groups that the client may not
 //! describe come first.
 
-use super::Call;
-use super::groups::may_describe_topics;
+use crate::api::Call;
+use crate::api::groups::may_describe_topics;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 
 /// A group of one kind, as its API describes it.
-pub(super) trait Described: Default {
+pub trait Described: Default {
     /// The message where a topic may not be described.
     const HIDDEN: &'static str;
 
@@ -23,15 +23,15 @@ pub(super) trait Described: Default {
 }
 
 /// The fields that all kinds have.
-pub(super) struct Head<'a> {
-    pub(super) group_id: &'a mut String,
-    pub(super) error_code: &'a mut i16,
-    pub(super) error_message: &'a mut Option<String>,
-    pub(super) authorized_operations: &'a mut i32,
+pub struct Head<'a> {
+    pub group_id: &'a mut String,
+    pub error_code: &'a mut i16,
+    pub error_message: &'a mut Option<String>,
+    pub authorized_operations: &'a mut i32,
 }
 
 /// Describes the groups that the client may see: `ask` gets their ids. The others have an error.
-pub(super) async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
+pub async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
     call: &Call,
     are_served: bool,
     shows_operations: bool,

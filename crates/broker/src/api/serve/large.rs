@@ -6,8 +6,8 @@
 //!
 //! Owns: how long those are, and how many elements a request may have.
 
-use super::entry::{Cost, Serve};
-use super::{Call, unreadable};
+use crate::api::entry::{Cost, Serve};
+use crate::api::{Call, unreadable};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_net::Reply;
@@ -23,7 +23,7 @@ const LARGE: usize = 64 * 1024;
 const MANY_TOPICS: usize = 2_000;
 
 /// Whether a request takes so long that it must not block a worker.
-pub(super) fn is_large(broker: &Broker, cost: Cost, frame_len: usize) -> bool {
+pub fn is_large(broker: &Broker, cost: Cost, frame_len: usize) -> bool {
     match cost {
         Cost::Own => false,
         Cost::Always => true,
@@ -33,7 +33,7 @@ pub(super) fn is_large(broker: &Broker, cost: Cost, frame_len: usize) -> bool {
 }
 
 /// Serves a request beside the workers.
-pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) -> Reply {
+pub fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) -> Reply {
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let disk = broker.log_dirs.disk().clone();

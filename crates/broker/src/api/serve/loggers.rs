@@ -3,7 +3,7 @@
 //! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is embedded in
 //! another program, whose log is not its own, has no loggers.
 
-use super::alter_configs::Verdict;
+use crate::api::alter_configs::Verdict;
 use crate::broker::Broker;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_config::describe::{ConfigSource, DescribedConfig, WantedKeys};
@@ -11,7 +11,7 @@ use thalweg_config::{ConfigType, LoggerChange, LoggerError};
 use thalweg_wire::ErrorCode;
 
 /// The level of each logger, or of those that are wanted.
-pub(super) fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
+pub fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
     let Some(loggers) = &broker.loggers else { return Vec::new() };
     let levels = loggers.levels();
     let is_wanted = |name: &str| wanted.is_none_or(|keys| keys.contains(name));
@@ -29,11 +29,7 @@ pub(super) fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<
 }
 
 /// Changes levels, all or none.
-pub(super) fn alter(
-    broker: &Broker,
-    alterations: Vec<Alteration>,
-    validate_only: bool,
-) -> Result<(), Verdict> {
+pub fn alter(broker: &Broker, alterations: Vec<Alteration>, validate_only: bool) -> Result<(), Verdict> {
     let changes: Vec<_> = alterations.into_iter().map(change).collect::<Result<_, _>>()?;
     let Some(loggers) = &broker.loggers else {
         let missing = changes.into_iter().next().map(|change| LoggerError::Unknown(change.logger));

@@ -1,6 +1,7 @@
 //! Automatic topic creation: for clients, by `auto.create.topics.enable`, for streams groups, and for the coordinators.
 
-use super::{Call, forward};
+use super::forward;
+use crate::api::Call;
 use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;

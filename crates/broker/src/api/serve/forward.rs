@@ -5,9 +5,9 @@
 //! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
 //! answer waits a little until the image shows it; Kafka's broker answers at once.
 
-use super::entry::Forwarding;
 use super::slow::{self, Stage};
-use super::{Api, Call, served};
+use crate::api::entry::Forwarding;
+use crate::api::{Api, Call, served};
 use crate::broker::Broker;
 use crate::request_metrics::timed;
 use bytes::Bytes;
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     /// The answers of Kafka 4.3.1 (`tests/golden/UnansweredRequestsWriter.java`).
-    const GOLDEN: &str = include_str!("../../tests/golden/unanswered-requests.txt");
+    const GOLDEN: &str = include_str!("../../../tests/golden/unanswered-requests.txt");
 
     fn bytes(hex: &str) -> Bytes {
         let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");

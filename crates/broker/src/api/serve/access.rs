@@ -1,7 +1,7 @@
-//! The access to an API, a part of its entry ([`Api`](super::Api)).
+//! The access to an API, a part of its entry ([`Api`](crate::api::Api)).
 
-use super::Call;
-use super::entry::Serve;
+use crate::api::Call;
+use crate::api::entry::Serve;
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
 
 /// Who may use an API.
 #[derive(Clone, Copy)]
-pub(super) enum Access {
+pub enum Access {
     /// Everybody: it reveals nothing but what every client needs.
     Open,
     /// Those that may do one of these operations on the cluster; others are answered by the function beside.
@@ -24,7 +24,7 @@ pub(super) enum Access {
 }
 
 /// An API for those that may do one of these operations on the cluster.
-pub(super) const fn cluster<R>(operations: &'static [Operation]) -> Access
+pub const fn cluster<R>(operations: &'static [Operation]) -> Access
 where
     R: Refuse,
     R::Response: 'static,
@@ -34,7 +34,7 @@ where
 
 impl Access {
     /// The function that refuses the request, where the client may not use the API.
-    pub(super) fn check(self, call: &Call) -> Option<Serve> {
+    pub fn check(self, call: &Call) -> Option<Serve> {
         match self {
             Access::Cluster(operations, refuse) => {
                 (!call.permissions.may_any_on_cluster(operations)).then_some(refuse)
@@ -61,6 +61,6 @@ where
 }
 
 /// The answer to a request whose client lacks an operation on the cluster.
-pub(super) fn not_on_cluster<R: Refuse>(request: &R, version: i16) -> R::Response {
+pub fn not_on_cluster<R: Refuse>(request: &R, version: i16) -> R::Response {
     request.refuse(ErrorCode::ClusterAuthorizationFailed, Some(NOT_ON_CLUSTER), version)
 }

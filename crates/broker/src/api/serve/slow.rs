@@ -3,7 +3,7 @@
 //! The time of a request is from its bytes to its answer, without the time to send that. What waits by its nature is left out:
 //! a fetch for records, a member for its group.
 
-use super::{Call, served};
+use crate::api::{Call, served};
 use crate::broker::Broker;
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ const TARGET: &str = "kafka.request.logger";
 
 /// What a request has waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub enum Stage {
     /// The work of this broker.
     Handling,
     /// The in-sync replicas of a partition.
@@ -51,7 +51,7 @@ impl Stage {
 }
 
 /// Logs a request that was at a stage for longer than requests should take.
-pub(super) fn note(broker: &Broker, call: &Call, stage: Stage, began: Instant) {
+pub fn note(broker: &Broker, call: &Call, stage: Stage, began: Instant) {
     let Some(slow) = broker.slow_request else { return };
     let took = began.elapsed();
     if took < slow || served(call.key).is_some_and(|api| api.waits) {
