@@ -285,16 +285,21 @@ impl Broker {
         *authorizer.write() = Arc::new(next);
     }
 
+    /// The cell of the latest image: for APIs that take the image late, or only for some requests.
+    pub fn images(&self) -> &ImageCell {
+        &self.image
+    }
+
     /// Makes an image the latest.
     pub fn set_image(&self, image: Arc<Image>) {
         self.image.set(image);
     }
+}
 
-    /// A live broker to return as the controller: clients send it requests for the controller, which it forwards.
-    pub fn some_broker(&self, image: &Image) -> i32 {
-        if image.is_alive(self.node_id) {
-            return self.node_id.0;
-        }
-        image.alive_brokers().next().map_or(-1, |broker| broker.id.0)
+/// A live broker to return as the controller: clients send it requests for the controller, which it forwards.
+pub fn some_broker(node_id: BrokerId, image: &Image) -> i32 {
+    if image.is_alive(node_id) {
+        return node_id.0;
     }
+    image.alive_brokers().next().map_or(-1, |broker| broker.id.0)
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use thalweg_audit::Action;
 use thalweg_config::{AlterError, table};
 use thalweg_hash::HashMap;
-use thalweg_metadata::ConfigResourceKind;
+use thalweg_metadata::{BrokerId, ConfigResourceKind};
 use thalweg_wire::request::alter_configs_request::AlterConfigsResource;
 use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{AlterConfigsRequest, AlterConfigsResponse};
@@ -109,14 +109,14 @@ impl Verdicts {
 }
 
 /// A change of a broker must be one of this broker, or of all.
-pub(super) fn check_own(broker: &Broker, name: &str) -> Result<(), Verdict> {
-    if name.is_empty() || node_id(name)? == broker.node_id.0 {
+pub(super) fn check_own(node_id: BrokerId, name: &str) -> Result<(), Verdict> {
+    if name.is_empty() || id_of(name)? == node_id.0 {
         return Ok(());
     }
-    Err(Verdict::invalid(format!("Unexpected broker id, expected {}, but received {name}", broker.node_id)))
+    Err(Verdict::invalid(format!("Unexpected broker id, expected {node_id}, but received {name}")))
 }
 
-pub(super) fn node_id(name: &str) -> Result<i32, Verdict> {
+pub(super) fn id_of(name: &str) -> Result<i32, Verdict> {
     name.parse().map_err(|_| Verdict::invalid(format!("Node id must be an integer, but it is: {name}")))
 }
 
@@ -139,7 +139,7 @@ pub async fn handle(
             let verdict = Verdict { code: answer.error_code, message: answer.error_message };
             ((answer.resource_type, answer.resource_name), verdict)
         };
-        let sent = forward::send(&broker, &call, &rest).await;
+        let sent = forward::send(&broker.registered.controller, &call, &rest).await;
         sent.map(|response: AlterConfigsResponse| response.responses.into_iter().map(verdict).collect())
     };
     let responses =
@@ -175,7 +175,7 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), Verdict
     let name = resource.resource_name.as_str();
     match ConfigResourceKind::from_id(resource.resource_type) {
         ConfigResourceKind::Broker => {
-            check_own(broker, name)?;
+            check_own(broker.node_id, name)?;
             let config = broker.config().validate_dynamic(!name.is_empty(), &values)?;
             broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))
         }

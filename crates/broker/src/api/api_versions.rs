@@ -9,6 +9,8 @@ use super::entry::{Api, Open, now};
 use super::serve::forward::served_with_controller;
 use super::{Call, all_served, consumer_groups};
 use crate::broker::Broker;
+use thalweg_config::BrokerConfig;
+use thalweg_metadata::Image;
 use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_net::{Frame, Reply, Software};
 use thalweg_wire::frame::encode_response;
@@ -30,13 +32,14 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
         // Once for a connection: a client that asks again is still the same.
         let _ = call.peer.software.set(Software { name, version });
     }
-    let image = broker.image();
+    let (config, image) = (broker.config(), broker.image());
+    let controller = &broker.registered.controller;
     // The quorum's own version is in no image.
-    let kraft_version = (KRAFT_VERSION, broker.registered.controller.kraft_version());
+    let kraft_version = (KRAFT_VERSION, controller.kraft_version());
     let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: api_keys(broker, |api| served_with_controller(broker, api)),
+        api_keys: api_keys(&config, &image, |api| served_with_controller(&config, controller, api)),
         throttle_time_ms: 0,
         // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
         supported_features: registered
@@ -62,10 +65,10 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
 }
 
 /// Answers a request at a version that is not served, at version 0.
-pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
+pub fn unsupported(config: &BrokerConfig, image: &Image, correlation_id: i32) -> Reply {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: api_keys(broker, |api| Some((api.min, api.last(broker)))),
+        api_keys: api_keys(config, image, |api| Some((api.min, api.last(config)))),
         ..Default::default()
     };
     match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {
@@ -74,8 +77,12 @@ pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
     }
 }
 
-fn api_keys(broker: &Broker, range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<ApiVersion> {
-    let serves_consumer_groups = consumer_groups::are_served(broker);
+fn api_keys(
+    config: &BrokerConfig,
+    image: &Image,
+    range: impl Fn(&Api) -> Option<(i16, i16)>,
+) -> Vec<ApiVersion> {
+    let serves_consumer_groups = consumer_groups::are_served(config, image);
     let version = |api: &Api| {
         if consumer_groups::is_of_consumer_groups(api.key) && !serves_consumer_groups {
             return None;

@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Action;
-use thalweg_metadata::DelegationToken;
+use thalweg_config::BrokerConfig;
+use thalweg_metadata::{DelegationToken, Image};
 use thalweg_net::Reply;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Operation, ResourceType};
@@ -38,7 +39,7 @@ pub(super) const EXPIRE: Api = Api::new(ApiKey::ExpireDelegationToken, 1..=2, Co
     .forwarded(Forwarding::Changes)
     .changing::<ExpireDelegationTokenRequest>();
 pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeDelegationToken, 1..=3, ByResource, |b, c, d| {
-    now::<DescribeDelegationTokenRequest>(b, c, d, describe)
+    now(b, c, d, |b, c, r| describe(&b.config(), &b.image(), c, r))
 });
 
 /// The type of principals that can renew tokens.
@@ -48,14 +49,14 @@ const TOKEN: &str = "DelegationToken";
 
 /// Forwards CreateDelegationToken, unless the client may not have one for this owner.
 pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
-    check_then_forward::<CreateDelegationTokenRequest>(broker, call, d, |broker, call, request| {
+    check_then_forward::<CreateDelegationTokenRequest>(broker, call, d, |config, call, request| {
         let requester = &*call.principal;
         let owner = match request.owner_principal_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Principal::new(request.owner_principal_type.as_deref().unwrap_or_default(), name),
             None => requester.clone(),
         };
         let may_create = || call.permissions.may(Operation::CreateTokens, ResourceType::User, owner.as_str());
-        let error = if !may_use_tokens(broker, call) {
+        let error = if !may_use_tokens(config, call) {
             ErrorCode::DelegationTokenRequestNotAllowed
         } else if owner != *requester && !may_create() {
             ErrorCode::DelegationTokenAuthorizationFailed
@@ -81,36 +82,36 @@ pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Dec
 
 /// Forwards RenewDelegationToken.
 pub fn renew(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
-    check_then_forward::<RenewDelegationTokenRequest>(broker, call, d, |broker, call, _| {
+    check_then_forward::<RenewDelegationTokenRequest>(broker, call, d, |config, call, _| {
         let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
         let refused =
             RenewDelegationTokenResponse { error_code, expiry_timestamp_ms: -1, ..Default::default() };
-        (!may_use_tokens(broker, call)).then_some(refused)
+        (!may_use_tokens(config, call)).then_some(refused)
     })
 }
 
 /// Forwards ExpireDelegationToken.
 pub fn expire(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
-    check_then_forward::<ExpireDelegationTokenRequest>(broker, call, d, |broker, call, _| {
+    check_then_forward::<ExpireDelegationTokenRequest>(broker, call, d, |config, call, _| {
         let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
         let refused =
             ExpireDelegationTokenResponse { error_code, expiry_timestamp_ms: -1, ..Default::default() };
-        (!may_use_tokens(broker, call)).then_some(refused)
+        (!may_use_tokens(config, call)).then_some(refused)
     })
 }
 
 /// DescribeDelegationToken: the client's own tokens, those that it may renew, and those that it may describe.
 pub fn describe(
-    broker: &Broker,
+    config: &BrokerConfig,
+    image: &Image,
     call: &Call,
     request: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse {
     let refused =
         |code: ErrorCode| DescribeDelegationTokenResponse { error_code: code.code(), ..Default::default() };
-    if !may_use_tokens(broker, call) {
+    if !may_use_tokens(config, call) {
         return refused(ErrorCode::DelegationTokenRequestNotAllowed);
     }
-    let config = broker.config();
     let Some(secret) = &config.delegation_tokens.secret_key else {
         return refused(ErrorCode::DelegationTokenAuthDisabled);
     };
@@ -122,7 +123,6 @@ pub fn describe(
     if owners.as_ref().is_some_and(BTreeSet::is_empty) {
         return DescribeDelegationTokenResponse::default();
     }
-    let image = broker.image();
     let tokens = image.delegation_tokens().iter().filter(|(id, token)| {
         owners.as_ref().is_none_or(|owners| principals(token).any(|principal| owners.contains(principal)))
             && may_describe(call, id, token)
@@ -174,8 +174,8 @@ fn parts(principal: &str) -> (String, String) {
 }
 
 /// Whether the client has authenticated, and not by a token: by SASL, or by a certificate.
-fn may_use_tokens(broker: &Broker, call: &Call) -> bool {
-    let by_sasl = broker.config().sasl.contains_key(&call.peer.listener);
+fn may_use_tokens(config: &BrokerConfig, call: &Call) -> bool {
+    let by_sasl = config.sasl.contains_key(&call.peer.listener);
     let by_certificate = call.peer.tls.is_some() && *call.principal != Principal::anonymous();
     !call.is_by_token && (by_sasl || by_certificate)
 }
@@ -185,16 +185,16 @@ fn check_then_forward<R>(
     broker: &Arc<Broker>,
     call: Call,
     d: Decoder,
-    refuse: fn(&Broker, &Call, &R) -> Option<R::Response>,
+    refuse: fn(&BrokerConfig, &Call, &R) -> Option<R::Response>,
 ) -> Result<Reply, DecodeError>
 where
     R: Refuse + Send + 'static,
     R::Response: Send + 'static,
 {
     let request = R::decode(&mut d.clone(), call.version)?;
-    match refuse(broker, &call, &request) {
+    match refuse(&broker.config(), &call, &request) {
         Some(response) => {
-            call.answered_with(broker, None, Duration::ZERO, &response);
+            call.answered_with(&broker.requests, None, Duration::ZERO, &response);
             Ok(call.reply::<R>(&response))
         }
         None => forward::handle::<R>(broker, call, d),

@@ -6,11 +6,9 @@
 //!
 //! Departure: `controller_mutation_rate` and `connection_creation_rate` are stored and described, and not enforced yet.
 
-use super::Call;
 use super::entry::{Api, Cost, cluster, now};
-use crate::broker::Broker;
 use std::collections::BTreeMap;
-use thalweg_metadata::QuotaEntity;
+use thalweg_metadata::{Image, QuotaEntity};
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::describe_client_quotas_request::ComponentData;
 use thalweg_wire::request::describe_client_quotas_response::{EntityData, EntryData, ValueData};
@@ -21,7 +19,7 @@ pub(super) const API: Api = Api::new(
     ApiKey::DescribeClientQuotas,
     0..=1,
     cluster::<DescribeClientQuotasRequest>(&[Operation::DescribeConfigs]),
-    |b, c, d| now::<DescribeClientQuotasRequest>(b, c, d, handle),
+    |b, c, d| now(b, c, d, |b, _, r| handle(&b.image(), r)),
 )
 .cost(Cost::Always);
 
@@ -36,11 +34,7 @@ enum Wanted<'a> {
 type Filter<'a> = BTreeMap<&'a str, Wanted<'a>>;
 
 /// Finds the entities that the filter lets through.
-pub fn handle(
-    broker: &Broker,
-    _: &Call,
-    request: DescribeClientQuotasRequest,
-) -> DescribeClientQuotasResponse {
+pub fn handle(image: &Image, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse {
     let filter = match filter(&request.components) {
         Ok(filter) => filter,
         Err((error, message)) => {
@@ -52,7 +46,6 @@ pub fn handle(
             };
         }
     };
-    let image = broker.image();
     let found = image.quotas().iter().filter(|(entity, _)| matches(entity, &filter, request.strict));
     let entries = found.map(|(entity, values)| EntryData {
         entity: entity

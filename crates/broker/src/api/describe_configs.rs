@@ -124,13 +124,13 @@ fn describe(
             Ok(broker.config().describe_cluster_defaults(wanted))
         }
         ConfigResourceKind::Broker => {
-            check_broker(broker, name, " or empty string,")?;
+            check_broker(broker.node_id, name, " or empty string,")?;
             Ok(broker.config().describe_broker(wanted))
         }
         ConfigResourceKind::BrokerLogger if name.is_empty() => invalid("Broker id must not be empty"),
         ConfigResourceKind::BrokerLogger => {
-            check_broker(broker, name, "")?;
-            Ok(loggers::describe(broker, wanted))
+            check_broker(broker.node_id, name, "")?;
+            Ok(loggers::describe(broker.loggers.as_deref(), wanted))
         }
         ConfigResourceKind::ClientMetrics if name.is_empty() => {
             invalid("Client metrics subscription name must not be empty")
@@ -143,11 +143,10 @@ fn describe(
 }
 
 /// Only this broker can be described here.
-fn check_broker(broker: &Broker, name: &str, or: &str) -> Result<(), Refusal> {
-    let own = broker.node_id;
+fn check_broker(node_id: BrokerId, name: &str, or: &str) -> Result<(), Refusal> {
     let message = match name.parse::<i32>() {
-        Ok(id) if BrokerId(id) == own => return Ok(()),
-        Ok(_) => format!("Unexpected broker id, expected {own}{or} but received {name}"),
+        Ok(id) if BrokerId(id) == node_id => return Ok(()),
+        Ok(_) => format!("Unexpected broker id, expected {node_id}{or} but received {name}"),
         Err(_) => format!("Broker id must be an integer, but it is: {name}"),
     };
     Err((ErrorCode::InvalidRequest, message))

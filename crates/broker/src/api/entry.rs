@@ -1,4 +1,7 @@
 //! The entry of an API, in the API's own file: versions, access, costs, function.
+//!
+//! An entry's closure picks the parts of the broker that the function uses, so that a signature shows what the API touches.
+//! A function that uses more than three parts takes the whole [`Broker`].
 
 use super::Call;
 use super::serve::access::Access;
@@ -12,6 +15,7 @@ use bytes::Bytes;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use thalweg_config::BrokerConfig;
 use thalweg_net::Reply;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Request};
 
@@ -99,8 +103,8 @@ impl Api {
     }
 
     /// The last version that this broker serves: with `unstable.api.versions.enable` also one that Kafka still develops.
-    pub fn last(&self, broker: &Broker) -> i16 {
-        let serves_unstable = broker.config().network.serves_unstable_versions;
+    pub fn last(&self, config: &BrokerConfig) -> i16 {
+        let serves_unstable = config.network.serves_unstable_versions;
         self.max + i16::from(serves_unstable && self.key.last_version_is_unstable())
     }
 }
@@ -118,8 +122,8 @@ where
     let request = R::decode(&mut d, call.version)?;
     let mut response = answer(broker, &call, request);
     let pause_ms = broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
-    call.answered_with(broker, None, milliseconds(pause_ms), &response);
-    slow::note(broker, &call, Stage::Handling, call.received_at);
+    call.answered_with(&broker.requests, None, milliseconds(pause_ms), &response);
+    slow::note(broker.slow_request, &call, Stage::Handling, call.received_at);
     Ok(call.reply::<R>(&response))
 }
 
@@ -143,8 +147,8 @@ where
         let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
         let (mut response, spent) = timed(answer).await;
         let pause_ms = broker.quotas.charge_time(&call.caller(), || spent, &mut response);
-        call.answered_with(&broker, Some(spent), milliseconds(pause_ms), &response);
-        slow::note(&broker, &call, Stage::Answer, call.received_at);
+        call.answered_with(&broker.requests, Some(spent), milliseconds(pause_ms), &response);
+        slow::note(broker.slow_request, &call, Stage::Answer, call.received_at);
         call.reply::<R>(&response)
     })))
 }

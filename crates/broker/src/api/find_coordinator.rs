@@ -12,6 +12,7 @@ use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_metadata::Image;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_shard::partition_for;
@@ -55,12 +56,13 @@ pub async fn handle(
     {
         auto_create::create(&broker, vec![topic.to_owned()], None).await;
     }
+    let image = broker.image();
     let found = keys.into_iter().enumerate().map(|(place, key)| match denied.contains(place) {
         true => {
             let (error, words) = denial(key_type);
             refused(key, error, Some(if batched { "" } else { words }))
         }
-        false => find(&broker, &call.peer.listener, key_type, key),
+        false => find(&image, &call.peer.listener, key_type, key),
     });
     let mut coordinators: Vec<Coordinator> = found.collect();
     if batched {
@@ -121,7 +123,7 @@ fn refused(key: String, error: ErrorCode, message: Option<&str>) -> Coordinator 
     }
 }
 
-fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinator {
+fn find(image: &Image, listener: &str, key_type: i8, key: String) -> Coordinator {
     let Some(topic) = topic(key_type) else {
         let message = "Only groups, transactions and, from version 6 on, share partitions have a coordinator";
         return refused(key, ErrorCode::InvalidRequest, Some(message));
@@ -130,7 +132,6 @@ fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinat
         let message = "Expected the name of a share partition: group:topic id:partition";
         return refused(key, ErrorCode::InvalidRequest, Some(message));
     }
-    let image = broker.image();
     let partitions = image.topic(topic).map_or(0, |topic| topic.partitions.len());
     let Ok(count @ 1..) = i32::try_from(partitions) else {
         return refused(key, ErrorCode::CoordinatorNotAvailable, None);

@@ -6,7 +6,7 @@
 //! alone, where Kafka fails the whole request.
 
 use super::Call;
-use super::alter_configs::{Verdict, Verdicts, check_own, in_words, node_id, shown};
+use super::alter_configs::{Verdict, Verdicts, check_own, id_of, in_words, shown};
 use super::entry::{Api, ByResource, Forwarding, later};
 use super::serve::{forward, loggers};
 use crate::audit::{Changes, ClusterChange, listed};
@@ -49,7 +49,7 @@ pub async fn handle(
             let verdict = Verdict { code: answer.error_code, message: answer.error_message };
             ((answer.resource_type, answer.resource_name), verdict)
         };
-        let sent = forward::send(&broker, &call, &rest).await;
+        let sent = forward::send(&broker.registered.controller, &call, &rest).await;
         sent.map(|response: IncrementalAlterConfigsResponse| {
             response.responses.into_iter().map(verdict).collect()
         })
@@ -77,7 +77,7 @@ fn check(
     let name = resource.resource_name.as_str();
     match ConfigResourceKind::from_id(resource.resource_type) {
         ConfigResourceKind::Broker => {
-            check_own(broker, name)?;
+            check_own(broker.node_id, name)?;
             let config = broker.config().alter_broker(!name.is_empty(), &alterations)?;
             broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))?;
             Ok(None)
@@ -87,11 +87,11 @@ fn check(
             if !permissions.may_on_cluster(Operation::AlterConfigs) {
                 return Err(Verdict::bare(ErrorCode::ClusterAuthorizationFailed));
             }
-            if node_id(name)? != broker.node_id.0 {
+            if id_of(name)? != broker.node_id.0 {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
                 return Err(Verdict::invalid(message));
             }
-            loggers::alter(broker, alterations, validate_only)?;
+            loggers::alter(broker.loggers.as_deref(), alterations, validate_only)?;
             Ok(Some(Verdict::FINE))
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(None),

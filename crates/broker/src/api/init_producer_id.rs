@@ -11,23 +11,26 @@
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use crate::authorization::Permissions;
-use crate::broker::Broker;
-use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_transactions::{InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit};
+use thalweg_transactions::{
+    InitRequest, NoProducerIds, Producer, ProducerIds, TransactionCoordinator, TransactionError,
+    TwoPhaseCommit,
+};
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const API: Api =
-    Api::new(ApiKey::InitProducerId, 0..=5, ByResource, |b, c, d| later(b, c, d, handle));
+pub(super) const API: Api = Api::new(ApiKey::InitProducerId, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| handle(&b.producer_ids, &b.transactions, &c, r).await)
+});
 
 /// Gives out an id and an epoch.
 pub async fn handle(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    producer_ids: &ProducerIds,
+    transactions: &TransactionCoordinator,
+    call: &Call,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    match producer(&broker, &call.permissions, request).await {
+    match producer(producer_ids, transactions, &call.permissions, request).await {
         Ok(Producer { id, epoch }) => {
             InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
         }
@@ -41,7 +44,8 @@ pub async fn handle(
 }
 
 async fn producer(
-    broker: &Broker,
+    producer_ids: &ProducerIds,
+    transactions: &TransactionCoordinator,
     permissions: &Permissions,
     request: InitProducerIdRequest,
 ) -> Result<Producer, ErrorCode> {
@@ -53,12 +57,12 @@ async fn producer(
     };
     let Some(id) = request.transactional_id else {
         // A producer that sends its own id wants its epoch raised; it gets a new id instead, as in Kafka.
-        return Ok(Producer { id: broker.producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
+        return Ok(Producer { id: producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;
     let begin = InitRequest { id, timeout_ms, expected };
     let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
-    let begun = broker.transactions.init_producer_id(begin, two_phase_commit, || broker.producer_ids.next());
+    let begun = transactions.init_producer_id(begin, two_phase_commit, || producer_ids.next());
     begun.await.map_err(TransactionError::code)
 }
 

@@ -7,13 +7,14 @@
 use super::Call;
 use super::entry::{Api, ByResource, now};
 use super::serve::elsewhere::Named;
-use crate::broker::Broker;
+use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::{BrokerId, PartitionIndex};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{
-    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, Reader,
+    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError,
+    Partition, Partitions, Reader,
 };
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
@@ -21,11 +22,18 @@ use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse,
 use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const API: Api =
-    Api::new(ApiKey::ListOffsets, 1..=11, ByResource, |b, c, d| now::<ListOffsetsRequest>(b, c, d, handle));
+pub(super) const API: Api = Api::new(ApiKey::ListOffsets, 1..=11, ByResource, |b, c, d| {
+    now(b, c, d, |b, c, r| handle(&b.partitions, b.node_id, b.images(), c, r))
+});
 
 /// Looks each partition up.
-pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
+pub fn handle(
+    partitions: &Partitions,
+    node_id: BrokerId,
+    images: &ImageCell,
+    call: &Call,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
     let reader = match request.replica_id {
         id if id >= 0 => Reader::Follower { id: BrokerId(id), broker_epoch: -1 },
         // Kafka's debugging consumer has the visibility of replicas.
@@ -41,17 +49,22 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
             *partitions.entry(partition.partition_index).or_default() += 1;
         }
     }
+    let find = |topic: &str, index| {
+        let found = partitions.get(topic, index);
+        found.ok_or_else(|| Named::Name(topic).missing(node_id, &images.get(), index))
+    };
     let topics = request.topics.iter().map(|topic| {
         let named = &named[topic.name.as_str()];
         let may_describe = call.permissions.may(Operation::Describe, ResourceType::Topic, &topic.name);
-        let partitions = topic.partitions.iter().map(|wanted| {
+        let found = topic.partitions.iter().map(|wanted| {
             let found = if !may_describe {
                 Err(ErrorCode::TopicAuthorizationFailed)
             } else if named[&wanted.partition_index] > 1 {
                 Err(ErrorCode::InvalidRequest)
             } else {
                 isolation.and_then(|isolation| {
-                    lookup(broker, call.version, &topic.name, wanted, reader, isolation)
+                    let find = |index| find(&topic.name, index);
+                    lookup(find, call.version, wanted, reader, isolation)
                 })
             };
             found.unwrap_or_else(|error| ListOffsetsPartitionResponse {
@@ -60,7 +73,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
                 ..Default::default()
             })
         });
-        ListOffsetsTopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
+        ListOffsetsTopicResponse { partitions: found.collect(), name: topic.name.clone() }
     });
     let mut response = ListOffsetsResponse::default();
     let name = |topic: &ListOffsetsTopicResponse| topic.name.clone();
@@ -76,9 +89,8 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
 }
 
 fn lookup(
-    broker: &Broker,
+    find: impl FnOnce(PartitionIndex) -> Result<Arc<Partition>, ErrorCode>,
     version: i16,
-    topic: &str,
     wanted: &ListOffsetsPartition,
     reader: Reader,
     isolation: Isolation,
@@ -95,8 +107,7 @@ fn lookup(
         return Err(ErrorCode::UnsupportedVersion);
     }
     let index = PartitionIndex(wanted.partition_index);
-    let partition =
-        broker.partitions.get(topic, index).ok_or_else(|| Named::Name(topic).missing(broker, index))?;
+    let partition = find(index)?;
     let epoch = (wanted.current_leader_epoch != -1).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch);
     let found = found.map_err(OffsetsError::code)?;

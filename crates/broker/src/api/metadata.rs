@@ -14,7 +14,7 @@ use super::Call;
 use super::entry::{Api, ByResource, Cost, later};
 use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
-use crate::broker::Broker;
+use crate::broker::{Broker, some_broker};
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
@@ -92,7 +92,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         throttle_time_ms: 0,
         brokers: brokers(&image, broker.node_id, &call.peer.listener),
         cluster_id: Some(broker.cluster_id.clone()),
-        controller_id: broker.some_broker(&image),
+        controller_id: some_broker(broker.node_id, &image),
         topics,
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             call.permissions.operations_on_cluster()

@@ -49,7 +49,7 @@ use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use crate::quotas::Caller;
-use crate::request_metrics::Answered;
+use crate::request_metrics::{Answered, RequestMetrics};
 use bytes::Bytes;
 pub use entry::Api;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
@@ -113,20 +113,20 @@ impl Call {
 
     /// Counts the request as answered. `local` is the time that this broker worked on it, if it also waited; `throttled` the
     /// pause that the client has to make.
-    pub fn answered(&self, broker: &Broker, local: Option<Duration>, throttled: Duration) {
-        broker.requests.answered(broker.requests.label(self.key), &self.answer(local, throttled));
+    pub fn answered(&self, requests: &RequestMetrics, local: Option<Duration>, throttled: Duration) {
+        requests.answered(requests.label(self.key), &self.answer(local, throttled));
     }
 
     /// The same, with the errors in the answer.
     fn answered_with(
         &self,
-        broker: &Broker,
+        requests: &RequestMetrics,
         local: Option<Duration>,
         throttled: Duration,
         response: &impl Response,
     ) {
-        self.answered(broker, local, throttled);
-        broker.requests.failed_in(broker.requests.label(self.key), response);
+        self.answered(requests, local, throttled);
+        requests.failed_in(requests.label(self.key), response);
     }
 
     /// The answer, for figures.
@@ -320,10 +320,11 @@ impl ApiHandler {
             return Err(Reply::Close(format!("API key {} is not served", prefix.api_key)));
         };
         let version = prefix.api_version;
-        let last = api.last(&self.broker);
+        let config = self.broker.config();
+        let last = api.last(&config);
         if !(api.min..=last).contains(&version) {
             if api.key == ApiKey::ApiVersions {
-                return Err(api_versions::unsupported(&self.broker, prefix.correlation_id));
+                return Err(api_versions::unsupported(&config, &self.broker.image(), prefix.correlation_id));
             }
             let Api { key, min, .. } = api;
             return Err(Reply::Close(format!(
@@ -368,7 +369,7 @@ impl ApiHandler {
         let Begun { api, call, message, watch } = begun;
         let (key, version) = (call.key, call.version);
         let serve = api.access.check(&call).unwrap_or(api.serve);
-        let reply = if large::is_large(&self.broker, api.cost, call.frame.len()) {
+        let reply = if large::is_large(self.broker.images(), api.cost, call.frame.len()) {
             large::serve(&self.broker, serve, call, message)
         } else {
             serve(&self.broker, call, message).unwrap_or_else(|error| unreadable(key, version, &error))

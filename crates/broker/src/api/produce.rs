@@ -29,7 +29,7 @@ use super::serve::large as beside;
 use super::serve::slow::{self, Stage};
 use crate::authorization::Denials;
 use crate::broker::Broker;
-use crate::request_metrics::{Delayed, milliseconds};
+use crate::request_metrics::{Delayed, RequestMetrics, milliseconds};
 use bytes::Bytes;
 use large::Large;
 pub use own::{VERSION as OWN_VERSION, produce_own};
@@ -38,12 +38,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::BrokerConfig;
 use thalweg_hash::HashSet;
-use thalweg_log::VerificationGuard;
-use thalweg_metadata::PartitionIndex;
+use thalweg_log::{Clock, VerificationGuard};
 use thalweg_metadata::topic_name::{self, STREAM_DEFINITIONS};
+use thalweg_metadata::{ImageCell, PartitionIndex};
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
+use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
@@ -88,16 +88,16 @@ fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply
     // The request's memory is free as soon as its records are appended, not when the answer leaves.
     call.frame = Bytes::new();
     let denied = denied_topics(broker, &call, &request);
-    match verify::begin(broker, &call, &request, &denied) {
+    match verify::begin(&broker.verifier, &broker.partitions, &call, &request, &denied) {
         Ok(Begun::Ready(guards)) => append(broker, call, request, guards, &denied),
         Ok(Begun::Asks(unverified)) => {
             let broker = Arc::clone(broker);
             Reply::Later(Box::pin(async move {
-                let guards = unverified.verify(&broker).await;
+                let guards = unverified.verify(&broker.config(), &broker.verifier).await;
                 append(&broker, call, request, guards, &denied).settled().await
             }))
         }
-        Err(error) => refuse_all(broker, &call, request, error),
+        Err(error) => refuse_all(&broker.requests, &call, request, error),
     }
 }
 
@@ -189,9 +189,9 @@ fn acknowledge(
     mut response: ProduceResponse,
     waits: Vec<(Place, Durable)>,
 ) -> Reply {
-    slow::note(broker, &call, Stage::Handling, call.received_at);
+    slow::note(broker.slow_request, &call, Stage::Handling, call.received_at);
     if acks == 0 {
-        count(broker, &call, local, &response);
+        count(&broker.requests, &call, local, &response);
         return without_answer(&response);
     }
     if waits.is_empty() {
@@ -210,28 +210,28 @@ fn acknowledge(
             }
         }
         drop(waiting);
-        slow::note(&broker, &call, Stage::Replicas, began);
+        slow::note(broker.slow_request, &call, Stage::Replicas, began);
         answer(&broker, &call, local, response)
     }))
 }
 
 fn answer(broker: &Broker, call: &Call, local: Duration, mut response: ProduceResponse) -> Reply {
-    count(broker, call, local, &response);
+    count(&broker.requests, call, local, &response);
     if call.version >= TELLS_LEADER {
-        tell_leaders(broker, call, &mut response);
+        tell_leaders(&broker.partitions, broker.images(), call, &mut response);
     }
     call.reply::<ProduceRequest>(&response)
 }
 
 /// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without asking
 /// for metadata.
-fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
+fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, response: &mut ProduceResponse) {
     let mut leaders = Vec::new();
     for topic in &mut response.responses {
         for data in &mut topic.partition_responses {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
                 let topic = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
-                let (leader_id, leader_epoch) = topic.leader(broker, PartitionIndex(data.index));
+                let (leader_id, leader_epoch) = topic.leader(partitions, images, PartitionIndex(data.index));
                 data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
                 leaders.push(leader_id);
             }
@@ -240,7 +240,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
     if leaders.is_empty() {
         return;
     }
-    let image = broker.image();
+    let image = images.get();
     let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
     let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
         node_id: leader.id.0,
@@ -252,10 +252,10 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
 }
 
 /// The request is refused as a whole.
-fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
+fn refuse_all(requests: &RequestMetrics, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
     let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error));
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
-    count(broker, call, call.received_at.elapsed(), &response);
+    count(requests, call, call.received_at.elapsed(), &response);
     if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
 }
 
@@ -269,11 +269,11 @@ fn all_refused(topic: TopicProduceData, error: ErrorCode) -> TopicProduceRespons
     }
 }
 
-fn count(broker: &Broker, call: &Call, local: Duration, response: &ProduceResponse) {
-    call.answered(broker, Some(local), milliseconds(response.throttle_time_ms));
+fn count(requests: &RequestMetrics, call: &Call, local: Duration, response: &ProduceResponse) {
+    call.answered(requests, Some(local), milliseconds(response.throttle_time_ms));
     for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
         if partition.error_code != 0 {
-            broker.requests.failed(broker.requests.label(call.key), partition.error_code);
+            requests.failed(requests.label(call.key), partition.error_code);
         }
     }
 }
@@ -321,7 +321,7 @@ fn append_topic(
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, Refusal>,
 ) -> TopicProduceResponse {
     let named = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
-    let found = named.here(broker);
+    let found = named.here(&broker.partitions);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
     for (position, data) in topic.partition_data.into_iter().enumerate() {
@@ -330,10 +330,10 @@ fn append_topic(
             Some(partition) => guard(position)
                 .and_then(|guard| {
                     let place = (topic_index, position);
-                    append_partition(broker, call, appends, place, &partition, guard, data)
+                    append_partition(&broker.clock, call, appends, place, &partition, guard, data)
                 })
                 .unwrap_or_else(|error| refused_by(&partition, &error)),
-            None => refused(index.0, &Refusal::from(named.missing(broker, index))),
+            None => refused(index.0, &Refusal::from(named.missing(broker.node_id, &broker.image(), index))),
         };
         partition_responses.push(result);
     }
@@ -342,7 +342,7 @@ fn append_topic(
 
 /// The entry of a batch in the answer. That of a large one is filled in when it was appended.
 fn append_partition(
-    broker: &Broker,
+    clock: &Clock,
     call: &Call,
     appends: &mut Appends,
     place: Place,
@@ -360,7 +360,7 @@ fn append_partition(
     if is_closed(call, &partition.topic) {
         return Err(ErrorCode::InvalidTopicException.into());
     }
-    let now_ms = broker.clock.now_ms();
+    let now_ms = clock.now_ms();
     let own = (partition.topic_id, partition.index);
     let appended = if appends.held_up.contains(&own) {
         None

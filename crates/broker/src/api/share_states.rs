@@ -6,15 +6,13 @@
 //! As in Kafka, a request without a group or with an empty list gets an empty answer. A share partition that a request
 //! names again is served again, and answered once.
 
-use super::Call;
 use super::entry::{Api, cluster, later};
-use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_security::acl::Operation;
 use thalweg_share::ShareKey;
-use thalweg_share_groups::{Ask, Done, Run, StateError, Write};
+use thalweg_share_groups::{Ask, Done, Run, ShareCoordinator, StateError, Write};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
@@ -30,31 +28,31 @@ pub(super) const INITIALIZE: Api = Api::new(
     ApiKey::InitializeShareGroupState,
     0..=0,
     cluster::<InitializeShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, initialize),
+    |b, c, d| later(b, c, d, async |b, _, r| initialize(&b.share_states, r).await),
 );
 pub(super) const READ: Api = Api::new(
     ApiKey::ReadShareGroupState,
     0..=0,
     cluster::<ReadShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, read),
+    |b, c, d| later(b, c, d, async |b, _, r| read(&b.share_states, r).await),
 );
 pub(super) const WRITE: Api = Api::new(
     ApiKey::WriteShareGroupState,
     0..=1,
     cluster::<WriteShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, write),
+    |b, c, d| later(b, c, d, async |b, _, r| write(&b.share_states, r).await),
 );
 pub(super) const DELETE: Api = Api::new(
     ApiKey::DeleteShareGroupState,
     0..=0,
     cluster::<DeleteShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, delete),
+    |b, c, d| later(b, c, d, async |b, _, r| delete(&b.share_states, r).await),
 );
 pub(super) const READ_SUMMARY: Api = Api::new(
     ApiKey::ReadShareGroupStateSummary,
     0..=1,
     cluster::<ReadShareGroupStateSummaryRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, read_summary),
+    |b, c, d| later(b, c, d, async |b, _, r| read_summary(&b.share_states, r).await),
 );
 
 type Answered = ((Uuid, i32), Result<Done, StateError>);
@@ -64,7 +62,7 @@ type Asked<P> = (Uuid, Vec<P>);
 
 /// Serves what a request asks about each partition, in its order; nothing, if there is nothing to be asked.
 async fn serve<P>(
-    broker: &Broker,
+    share_states: &ShareCoordinator,
     group: String,
     topics: Vec<Asked<P>>,
     ask: fn(P) -> (i32, Ask),
@@ -80,7 +78,7 @@ async fn serve<P>(
             (ShareKey { group: Arc::clone(&group), topic, partition: PartitionIndex(partition) }, ask)
         }));
     }
-    let answers = broker.share_states.serve(&asks).await;
+    let answers = share_states.serve(&asks).await;
     asks.into_iter().map(|(key, _)| (key.topic, key.partition.0)).zip(answers).collect()
 }
 
@@ -108,8 +106,7 @@ fn by_topic<P>(
 
 /// InitializeShareGroupState, version 0.
 pub async fn initialize(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: InitializeShareGroupStateRequest,
 ) -> InitializeShareGroupStateResponse {
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
@@ -117,7 +114,7 @@ pub async fn initialize(
         let (state_epoch, start_offset) = (one.state_epoch, one.start_offset);
         (one.partition, Ask::Initialize { state_epoch, start_offset })
     };
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, _| initialized::PartitionResult {
         partition,
         error_code: error.code(),
@@ -131,8 +128,7 @@ pub async fn initialize(
 
 /// ReadShareGroupState, version 0.
 pub async fn read(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: ReadShareGroupStateRequest,
 ) -> ReadShareGroupStateResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
@@ -140,7 +136,7 @@ pub async fn read(
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
     let ask = |one: read::PartitionData| (one.partition, Ask::Read { leader_epoch: one.leader_epoch });
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = states::PartitionResult {
             partition,
@@ -171,15 +167,14 @@ fn batch(run: Run) -> states::StateBatch {
 
 /// WriteShareGroupState, versions 0 and 1.
 pub async fn write(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: WriteShareGroupStateRequest,
 ) -> WriteShareGroupStateResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
         return WriteShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let answered = serve(&broker, request.group_id, topics, update).await;
+    let answered = serve(share_states, request.group_id, topics, update).await;
     let result = |partition, error: ErrorCode, error_message, _| written::PartitionResult {
         partition,
         error_code: error.code(),
@@ -209,8 +204,7 @@ fn update(one: write::PartitionData) -> (i32, Ask) {
 
 /// DeleteShareGroupState, version 0.
 pub async fn delete(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: DeleteShareGroupStateRequest,
 ) -> DeleteShareGroupStateResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
@@ -218,7 +212,7 @@ pub async fn delete(
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
     let ask = |one: delete::PartitionData| (one.partition, Ask::Delete);
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, _| deleted::PartitionResult {
         partition,
         error_code: error.code(),
@@ -231,8 +225,7 @@ pub async fn delete(
 
 /// ReadShareGroupStateSummary, versions 0 and 1.
 pub async fn read_summary(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: ReadShareGroupStateSummaryRequest,
 ) -> ReadShareGroupStateSummaryResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
@@ -241,7 +234,7 @@ pub async fn read_summary(
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
     let ask =
         |one: summarize::PartitionData| (one.partition, Ask::Summarize { leader_epoch: one.leader_epoch });
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = summaries::PartitionResult {
             partition,

@@ -17,6 +17,7 @@ use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_groups::GroupCoordinator;
 use thalweg_metadata::feature::STREAMS_VERSION;
 use thalweg_metadata::topic_name;
 use thalweg_security::acl::{Operation, ResourceType};
@@ -30,8 +31,9 @@ use tokio::time::Instant;
 
 pub(super) const HEARTBEAT: Api =
     Api::new(ApiKey::StreamsGroupHeartbeat, 0..=0, ByResource, |b, c, d| later(b, c, d, heartbeat));
-pub(super) const DESCRIBE: Api =
-    Api::new(ApiKey::StreamsGroupDescribe, 0..=0, ByResource, |b, c, d| later(b, c, d, describe));
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::StreamsGroupDescribe, 0..=0, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| describe(are_served(&b), &b.groups, &c, r).await)
+});
 
 /// The level of `streams.version` from which on streams groups are served.
 const SERVED_FROM: i16 = 1;
@@ -162,17 +164,18 @@ fn add_detail(response: &mut StreamsGroupHeartbeatResponse, detail: &str) {
 
 /// StreamsGroupDescribe, version 0.
 pub async fn describe(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    is_served: bool,
+    groups: &GroupCoordinator,
+    call: &Call,
     mut request: StreamsGroupDescribeRequest,
 ) -> StreamsGroupDescribeResponse {
     let (ids, shows_operations) =
         (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
     let ask = async |ids| {
         request.group_ids = ids;
-        broker.groups.streams_group_describe(request).await.groups
+        groups.streams_group_describe(request).await.groups
     };
-    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
     StreamsGroupDescribeResponse { groups, ..Default::default() }
 }
 

@@ -51,7 +51,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
         broker.fetch_sessions.forget(plan.session.id());
         return Ok(respond::refused(&call, &request, ErrorCode::InvalidRequest));
     }
-    plan.keep_to_quota(broker, &call);
+    plan.keep_to_quota(&broker.quotas, &call);
     let outcomes = read(&plan);
     let spent = call.received_at.elapsed();
     if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {

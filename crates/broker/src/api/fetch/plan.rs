@@ -5,10 +5,11 @@ use crate::api::Call;
 use crate::api::serve::elsewhere::Named;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Begun, Key, Scope, SessionError, SessionFetch, Wanted};
+use crate::quotas::ClientQuotas;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashMap;
-use thalweg_metadata::{BrokerId, Image};
+use thalweg_metadata::{BrokerId, Image, ImageCell};
 use thalweg_net::Holder;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{Isolation, News, Partition, Reader, Subscription, Topic};
@@ -81,7 +82,7 @@ impl Plan {
         let begun = broker.fetch_sessions.begin(&holder, call.version, request, scope, broker.clock.now_ms());
         let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
-        if is_stale_follower(broker, reader) {
+        if is_stale_follower(broker.images(), reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
                 entry.partition = Err(ErrorCode::NotLeaderOrFollower);
             }
@@ -128,9 +129,9 @@ impl Plan {
     }
 
     /// Keeps a client from fetching more at once than its quota could ever allow.
-    pub fn keep_to_quota(&mut self, broker: &Broker, call: &Call) {
+    pub fn keep_to_quota(&mut self, quotas: &ClientQuotas, call: &Call) {
         if self.reader == Reader::Client
-            && let Some(max) = broker.quotas.fetch_max(&call.caller())
+            && let Some(max) = quotas.fetch_max(&call.caller())
         {
             self.max_bytes = self.max_bytes.min(max);
             self.min_bytes = self.min_bytes.min(self.max_bytes);
@@ -141,7 +142,7 @@ impl Plan {
 /// Finds the partitions that a fetch wants.
 fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<Wanted>) -> Vec<Entry> {
     let mut topics = LastTopic::default();
-    let mut rights = Rights::of(broker, call, reader);
+    let mut rights = Rights::of(broker.images(), call, reader);
     let entries = wanted.into_iter().map(|wanted| {
         let partition = match rights.may_read(call, &wanted.key) {
             true => topics.find(broker, call.version, &wanted.key),
@@ -163,9 +164,9 @@ fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Opti
 }
 
 /// Whether the follower is a process that another has taken the place of (KIP-903).
-fn is_stale_follower(broker: &Broker, reader: Reader) -> bool {
+fn is_stale_follower(images: &ImageCell, reader: Reader) -> bool {
     let Reader::Follower { id, broker_epoch } = reader else { return false };
-    let registered = || broker.image().broker(id).map(|broker| broker.epoch.0);
+    let registered = || images.get().broker(id).map(|broker| broker.epoch.0);
     broker_epoch != -1 && registered().is_some_and(|epoch| broker_epoch < epoch)
 }
 
@@ -200,11 +201,11 @@ impl LastTopic {
         let same = |(name, id, _): &&(Arc<str>, Uuid, Arc<Topic>)| *id == key.topic_id && *name == key.topic;
         let topic = match self.0.as_ref().filter(same) {
             Some((_, _, topic)) => Some(Arc::clone(topic)),
-            None => named(version, key).here(broker),
+            None => named(version, key).here(&broker.partitions),
         };
         let partition = topic.as_ref().and_then(|topic| topic.partition(key.partition));
         self.0 = topic.map(|topic| (Arc::clone(&key.topic), key.topic_id, topic));
-        partition.ok_or_else(|| named(version, key).missing(broker, key.partition))
+        partition.ok_or_else(|| named(version, key).missing(broker.node_id, &broker.image(), key.partition))
     }
 }
 
@@ -217,13 +218,13 @@ enum Rights {
 }
 
 impl Rights {
-    fn of(broker: &Broker, call: &Call, reader: Reader) -> Rights {
+    fn of(images: &ImageCell, call: &Call, reader: Reader) -> Rights {
         match reader {
             _ if call.permissions.are_unlimited() => Rights::Same(true),
             Reader::Follower { .. } => {
                 Rights::Same(call.permissions.may_on_cluster(Operation::ClusterAction))
             }
-            Reader::Client | Reader::Internal => Rights::ByTopic { image: broker.image(), last: None },
+            Reader::Client | Reader::Internal => Rights::ByTopic { image: images.get(), last: None },
         }
     }
 

@@ -6,7 +6,7 @@ use crate::api::Call;
 use crate::api::serve::elsewhere;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Answered, Read, SessionFetch};
-use crate::request_metrics::milliseconds;
+use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
@@ -118,17 +118,17 @@ pub fn refused(call: &Call, request: &FetchRequest, error: ErrorCode) -> Reply {
 }
 
 /// Counts a fetch, its bytes, and its failures.
-fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
+fn count(requests: &RequestMetrics, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
-        true => broker.requests.label_of_followers(),
-        false => broker.requests.label(call.key),
+        true => requests.label_of_followers(),
+        false => requests.label(call.key),
     };
-    broker.requests.answered(label, &call.answer(Some(spent), Duration::ZERO));
+    requests.answered(label, &call.answer(Some(spent), Duration::ZERO));
     for (entry, outcome) in plan.entries.iter().zip(outcomes) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
-            (0, _) | (_, Err(_)) => broker.requests.failed(label, outcome.error.code()),
+            (0, _) | (_, Err(_)) => requests.failed(label, outcome.error.code()),
             (bytes, Ok(partition)) if is_follower => partition.sent_to_follower(bytes),
             (bytes, Ok(partition)) => partition.sent(bytes, false),
         }
@@ -143,7 +143,7 @@ fn throttled(
     throttle_time_ms: i32,
     spent: Duration,
 ) -> Reply {
-    call.answered(broker, Some(spent), milliseconds(throttle_time_ms));
+    call.answered(&broker.requests, Some(spent), milliseconds(throttle_time_ms));
     let session_id = match session {
         SessionFetch::Incremental { id } => id,
         // A first answer would have to name every partition: the client asks for a session again.
@@ -165,7 +165,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
             return throttled(broker, call, plan.session, throttle_time_ms, spent);
         }
     }
-    count(broker, call, &plan, &outcomes, spent);
+    count(&broker.requests, call, &plan, &outcomes, spent);
     let reads: Vec<_> = plan
         .entries
         .iter()
@@ -189,8 +189,8 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
         let moved = matches!(outcome.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
         let mut data = partition_data(&plan, entry, outcome, &mut slices);
         if moved && call.version >= TELLS_LEADER {
-            let (leader_id, leader_epoch) =
-                named(call.version, &entry.key).leader(broker, entry.key.partition);
+            let (topic, index) = (named(call.version, &entry.key), entry.key.partition);
+            let (leader_id, leader_epoch) = topic.leader(&broker.partitions, broker.images(), index);
             data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
             // A follower learns of addresses from the controller.
             if plan.reader == Reader::Client {

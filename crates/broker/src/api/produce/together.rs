@@ -153,7 +153,8 @@ fn append(
         return None;
     }
     let named = Named::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
-    let partition = named.here(broker)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
+    let partition =
+        named.here(&broker.partitions)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
     if is_closed(call, &partition.topic) || !matches!(request.acks, 1 | -1) {
         return None;
     }

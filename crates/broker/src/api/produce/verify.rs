@@ -7,14 +7,16 @@
 use super::refusal::Refusal;
 use super::{BY_TOPIC_ID, Call, Named};
 use crate::authorization::Denials;
-use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::BatchHeader;
+use thalweg_replica::partition::{Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
-    Guarded, Producer, Verification, VerificationError, begin_verification, must_ask,
+    Guarded, Producer, Verification, VerificationError, Verifier, begin_verification, must_ask,
 };
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
@@ -63,13 +65,14 @@ pub enum Begun {
 /// Looks at a request, but for the denied topics. Fails when its batches are of several producers, or transactional without
 /// a transactional id that the client may use.
 pub fn begin(
-    broker: &Broker,
+    verifier: &Verifier,
+    partitions: &Partitions,
     call: &Call,
     request: &ProduceRequest,
     denied: &Denials,
 ) -> Result<Begun, ErrorCode> {
     let version = call.version;
-    let required = broker.verifier.is_enabled();
+    let required = verifier.is_enabled();
     let ready = Guards { required, known: HashMap::default() };
     let Some(id) = &request.transactional_id else {
         let has_transactional = has_transactional_batches(request);
@@ -95,7 +98,7 @@ pub fn begin(
                 return Err(ErrorCode::InvalidProducerIdMapping);
             }
             // A partition that is not here is refused at the append.
-            if let Some(partition) = find(broker, version, topic, PartitionIndex(data.index)) {
+            if let Some(partition) = find(partitions, version, topic, PartitionIndex(data.index)) {
                 places.push((topic_index, index));
                 batches.push((partition, header.base_sequence));
             }
@@ -118,13 +121,12 @@ pub fn begin(
 impl Unverified {
     /// Asks the coordinator. While the transaction before is still ending, a partition is not added yet; a little patience
     /// here is cheaper than the batch coming again.
-    pub async fn verify(mut self, broker: &Broker) -> Guards {
-        let config = broker.config();
+    pub async fn verify(mut self, config: &BrokerConfig, verifier: &Verifier) -> Guards {
         let settings = &config.transactions;
         let deadline = Instant::now() + settings.add_retry_max.min(config.network.request_timeout);
         loop {
             let (id, verification) = (&self.id, self.verification);
-            broker.verifier.ask(id, self.producer, &mut self.guarded, verification).await;
+            verifier.ask(id, self.producer, &mut self.guarded, verification).await;
             let is_early = |(_, guard): &Guarded| {
                 guard.as_ref().is_err_and(|error| error.code() == ErrorCode::ConcurrentTransactions)
             };
@@ -175,10 +177,10 @@ fn transactional_header(records: &Option<Records>) -> Option<BatchHeader> {
 }
 
 fn find(
-    broker: &Broker,
+    partitions: &Partitions,
     version: i16,
     topic: &TopicProduceData,
     index: PartitionIndex,
-) -> Option<std::sync::Arc<thalweg_replica::partition::Partition>> {
-    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(broker)?.partition(index)
+) -> Option<Arc<Partition>> {
+    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(partitions)?.partition(index)
 }

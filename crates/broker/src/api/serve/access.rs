@@ -56,7 +56,7 @@ where
     let request = R::decode(&mut d, call.version)?;
     call.frame = Bytes::new();
     let response = not_on_cluster(&request, call.version);
-    call.answered_with(broker, None, Duration::ZERO, &response);
+    call.answered_with(&broker.requests, None, Duration::ZERO, &response);
     Ok(call.reply::<R>(&response))
 }
 

@@ -6,7 +6,9 @@ use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
+use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
+use thalweg_membership::ControllerLink;
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
@@ -23,10 +25,10 @@ const APPEARS_WITHIN: Duration = Duration::from_millis(500);
 pub async fn create(broker: &Broker, mut names: Vec<String>, client: Option<&Call>) {
     let started = broker.auto_topics.begin(&names, client.map(Call::holder));
     if !started.names.is_empty() {
-        let topics = started.names.iter().map(|name| creatable(broker, name)).collect();
+        let topics = started.names.iter().map(|name| creatable(&broker.config(), name)).collect();
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
         let (kind, now) = (kind(&started.names[0]), Instant::now());
-        match send(broker, request, client).await {
+        match send(&broker.registered.controller, request, client).await {
             Ok(response) => {
                 let is_failure = |code: i16| {
                     code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code()
@@ -77,7 +79,8 @@ pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, clien
         return;
     }
     let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
-    let failed: Vec<(String, String)> = match send(broker, request, Some(client)).await {
+    let failed: Vec<(String, String)> = match send(&broker.registered.controller, request, Some(client)).await
+    {
         Ok(response) => response.topics.into_iter().filter_map(failure).collect(),
         Err(error) => started.names.iter().map(|name| (name.clone(), error.clone())).collect(),
     };
@@ -114,18 +117,17 @@ fn failure(topic: CreatableTopicResult) -> Option<(String, String)> {
 }
 
 async fn send(
-    broker: &Broker,
+    controller: &ControllerLink,
     request: CreateTopicsRequest,
     client: Option<&Call>,
 ) -> Result<CreateTopicsResponse, String> {
     const NEWEST: i16 = CreateTopicsRequest::MAX_VERSION;
     let Some(call) = client else {
-        return broker.registered.controller.send(request, NEWEST).await.map_err(|error| error.to_string());
+        return controller.send(request, NEWEST).await.map_err(|error| error.to_string());
     };
-    let version =
-        broker.registered.controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
+    let version = controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
     let answer =
-        forward::send_at(broker, call, &request, version).await.map_err(|error| error.to_string())?;
+        forward::send_at(controller, call, &request, version).await.map_err(|error| error.to_string())?;
     record_auto_created(call.permissions.audited(), call.key, &request, &answer);
     Ok(answer)
 }
@@ -152,8 +154,7 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
     }
 }
 
-fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
-    let config = broker.config();
+fn creatable(config: &BrokerConfig, name: &str) -> CreatableTopic {
     let internal = match name {
         OFFSETS => Some(config.groups.offsets_topic()),
         TRANSACTIONS => Some(config.transactions.state_topic()),

@@ -14,6 +14,8 @@ use bytes::Bytes;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_config::BrokerConfig;
+use thalweg_membership::ControllerLink;
 use thalweg_net::{Frame, Reply};
 use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
@@ -22,11 +24,15 @@ use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
 /// The versions of an API that this broker and its controller serve; none where they share none.
-pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> {
+pub fn served_with_controller(
+    config: &BrokerConfig,
+    controller: &ControllerLink,
+    api: &Api,
+) -> Option<(i16, i16)> {
     if api.forwarded.is_none() {
-        return Some((api.min, api.last(broker)));
+        return Some((api.min, api.last(config)));
     }
-    let (min, max) = broker.registered.controller.served(api.key)?;
+    let (min, max) = controller.served(api.key)?;
     let (min, max) = (min.max(api.min), max.min(api.max));
     (min <= max).then_some((min, max))
 }
@@ -43,19 +49,19 @@ where
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
         let asked = async {
-            let answer = ask(&broker, &call, call.frame.clone()).await?;
+            let answer = ask(&broker.registered.controller, &call, call.frame.clone()).await?;
             if served(call.key).is_some_and(|api| api.forwarded == Some(Forwarding::Changes)) {
-                shown(&broker).await;
+                shown(&broker.registered.controller).await;
             }
             Ok(answer)
         };
         let (asked, spent) = timed(asked).await;
-        slow::note(&broker, &call, Stage::Controller, call.received_at);
+        slow::note(broker.slow_request, &call, Stage::Controller, call.received_at);
         let failure = match asked {
             Ok(answer) => {
                 let answer = broker.quotas.charge_forwarded(&call.caller(), call.version, spent, answer);
                 let throttled = call.peer.mute.left();
-                call.answered(&broker, Some(spent), throttled);
+                call.answered(&broker.requests, Some(spent), throttled);
                 return Reply::Now(Frame::with_length(answer));
             }
             // The client reconnects and asks for the versions again.
@@ -71,7 +77,7 @@ where
         match R::decode(&mut d, call.version) {
             Ok(request) => {
                 let response = request.refuse(failure, words(call.key, failure), call.version);
-                call.answered_with(&broker, Some(spent), Duration::ZERO, &response);
+                call.answered_with(&broker.requests, Some(spent), Duration::ZERO, &response);
                 call.reply::<R>(&response)
             }
             Err(error) => Reply::Close(format!("{:?} version {}: {error}", call.key, call.version)),
@@ -90,9 +96,9 @@ enum Failure {
 }
 
 /// The controller's answer to a request in an envelope.
-async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
+async fn ask(controller: &ControllerLink, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
     let (api, version) = (call.key, call.version);
-    match broker.registered.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
+    match controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
         Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
             (Some(ErrorCode::None), Some(answer)) => Ok(answer),
             (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
@@ -131,15 +137,11 @@ fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
 }
 
 /// Waits until the image shows everything committed by now. The quorum returns that offset.
-async fn shown(broker: &Broker) {
-    let mut changes = broker.registered.controller.image_changes();
+async fn shown(controller: &ControllerLink) {
+    let mut changes = controller.image_changes();
     let partitions = vec![PartitionData::default()];
     let topics = vec![TopicData { topic_name: "__cluster_metadata".to_owned(), partitions }];
-    let asked = broker
-        .registered
-        .controller
-        .send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION)
-        .await;
+    let asked = controller.send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION).await;
     let partition =
         asked.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
     if let Some(partition) = partition {
@@ -151,22 +153,26 @@ async fn shown(broker: &Broker) {
 }
 
 /// Forwards a request derived from the client's, in its name, and returns the controller's answer.
-pub async fn send<R: Request>(broker: &Broker, call: &Call, request: &R) -> Result<R::Response, ErrorCode> {
-    let answer = send_at(broker, call, request, call.version).await?;
-    shown(broker).await;
+pub async fn send<R: Request>(
+    controller: &ControllerLink,
+    call: &Call,
+    request: &R,
+) -> Result<R::Response, ErrorCode> {
+    let answer = send_at(controller, call, request, call.version).await?;
+    shown(controller).await;
     Ok(answer)
 }
 
 /// As [`send`], with a given version, and without waiting for the image.
 pub async fn send_at<R: Request>(
-    broker: &Broker,
+    controller: &ControllerLink,
     call: &Call,
     request: &R,
     version: i16,
 ) -> Result<R::Response, ErrorCode> {
     let encoded = encode_request(request, version, call.correlation_id, call.client_id.as_deref());
     let request = encoded.map_err(|error| unusable(call, &error))?.slice(LENGTH_LEN..);
-    let answer = ask(broker, call, request).await.map_err(|failure| match failure {
+    let answer = ask(controller, call, request).await.map_err(|failure| match failure {
         Failure::NoAnswer => ErrorCode::RequestTimedOut,
         Failure::Refused => ErrorCode::UnknownServerError,
         Failure::UnsupportedVersion => ErrorCode::UnsupportedVersion,

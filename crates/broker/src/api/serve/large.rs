@@ -10,6 +10,7 @@ use crate::api::entry::{Cost, Serve};
 use crate::api::{Call, unreadable};
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_metadata::ImageCell;
 use thalweg_net::Reply;
 use thalweg_wire::Decoder;
 
@@ -23,11 +24,11 @@ const LARGE: usize = 64 * 1024;
 const MANY_TOPICS: usize = 2_000;
 
 /// Whether a request takes so long that it must not block a worker.
-pub fn is_large(broker: &Broker, cost: Cost, frame_len: usize) -> bool {
+pub fn is_large(images: &ImageCell, cost: Cost, frame_len: usize) -> bool {
     match cost {
         Cost::Own => false,
         Cost::Always => true,
-        Cost::ByTopics => frame_len >= LARGE || broker.image().topics().len() >= MANY_TOPICS,
+        Cost::ByTopics => frame_len >= LARGE || images.get().topics().len() >= MANY_TOPICS,
         Cost::ByLength => frame_len >= LARGE,
     }
 }

@@ -4,15 +4,14 @@
 //! another program, whose log is not its own, has no loggers.
 
 use crate::api::alter_configs::Verdict;
-use crate::broker::Broker;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_config::describe::{ConfigSource, DescribedConfig, WantedKeys};
-use thalweg_config::{ConfigType, LoggerChange, LoggerError};
+use thalweg_config::{ConfigType, LoggerChange, LoggerError, Loggers};
 use thalweg_wire::ErrorCode;
 
 /// The level of each logger, or of those that are wanted.
-pub fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
-    let Some(loggers) = &broker.loggers else { return Vec::new() };
+pub fn describe(loggers: Option<&Loggers>, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
+    let Some(loggers) = loggers else { return Vec::new() };
     let levels = loggers.levels();
     let is_wanted = |name: &str| wanted.is_none_or(|keys| keys.contains(name));
     let described = levels.all().filter(|(name, _)| is_wanted(name)).map(|(name, level)| DescribedConfig {
@@ -29,9 +28,13 @@ pub fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<Describ
 }
 
 /// Changes levels, all or none.
-pub fn alter(broker: &Broker, alterations: Vec<Alteration>, validate_only: bool) -> Result<(), Verdict> {
+pub fn alter(
+    loggers: Option<&Loggers>,
+    alterations: Vec<Alteration>,
+    validate_only: bool,
+) -> Result<(), Verdict> {
     let changes: Vec<_> = alterations.into_iter().map(change).collect::<Result<_, _>>()?;
-    let Some(loggers) = &broker.loggers else {
+    let Some(loggers) = loggers else {
         let missing = changes.into_iter().next().map(|change| LoggerError::Unknown(change.logger));
         return missing.map_or(Ok(()), |missing| Err(missing.into()));
     };

@@ -4,7 +4,7 @@
 //! a fetch for records, a member for its group.
 
 use crate::api::{Call, served};
-use crate::broker::Broker;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The target of the lines: Kafka's name for the log of requests.
@@ -51,8 +51,8 @@ impl Stage {
 }
 
 /// Logs a request that was at a stage for longer than requests should take.
-pub fn note(broker: &Broker, call: &Call, stage: Stage, began: Instant) {
-    let Some(slow) = broker.slow_request else { return };
+pub fn note(slow_request: Option<Duration>, call: &Call, stage: Stage, began: Instant) {
+    let Some(slow) = slow_request else { return };
     let took = began.elapsed();
     if took < slow || served(call.key).is_some_and(|api| api.waits) {
         return;

@@ -1,9 +1,10 @@
 //! Acknowledgements in a request: checks them, and takes those of each partition.
 
 use super::{Call, readable};
-use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_metadata::ImageCell;
 use thalweg_share::{AcknowledgeError, Acknowledgement};
-use thalweg_share_groups::{Acknowledging, SessionKey, SettleError, Settled, TopicPartitionId};
+use thalweg_share_groups::{Acknowledging, SessionKey, SettleError, Settled, Shares, TopicPartitionId};
 use thalweg_wire::ErrorCode;
 
 /// The type that renews a lock.
@@ -33,11 +34,11 @@ pub struct Settling {
 
 impl Settling {
     /// The outcome, once it is written.
-    pub async fn settled(self, broker: &Broker) -> Settled {
+    pub async fn settled(self, shares: &Shares) -> Settled {
         let settled = self.acknowledging.settled().await;
         if settled.is_ok() {
             for (code, records) in (0..).zip(self.counts).filter(|(_, records)| *records > 0) {
-                broker.shares.counters.count_acknowledged(code, records);
+                shares.counters.count_acknowledged(code, records);
             }
         }
         settled
@@ -52,11 +53,12 @@ impl Acknowledgements<'_> {
     /// Takes the acknowledgements of each partition.
     pub fn take<'a>(
         &self,
-        broker: &Broker,
+        images: &ImageCell,
+        shares: &Arc<Shares>,
         call: &Call,
         partitions: impl Iterator<Item = (TopicPartitionId, Vec<Said<'a>>)>,
     ) -> Vec<(TopicPartitionId, Settling)> {
-        let image = broker.image();
+        let image = images.get();
         let taken = partitions.map(|(id, said)| {
             let allowed = match image.topic_by_id(id.0) {
                 None => Err(SettleError::Unserved(ErrorCode::UnknownTopicId)),
@@ -68,15 +70,15 @@ impl Acknowledgements<'_> {
             let settling = match allowed {
                 Err(error) => Settling::now(Err(error)),
                 Ok(()) if said.is_empty() => Settling::now(Ok(())),
-                Ok(()) => self.take_one(broker, id, &said),
+                Ok(()) => self.take_one(shares, id, &said),
             };
             (id, settling)
         });
         taken.collect()
     }
 
-    fn take_one(&self, broker: &Broker, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
-        let Some(led) = broker.shares.find(&self.key.group, id) else {
+    fn take_one(&self, shares: &Arc<Shares>, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
+        let Some(led) = shares.find(&self.key.group, id) else {
             return Settling::now(Err(SettleError::Unserved(ErrorCode::UnknownTopicOrPartition)));
         };
         let mut counts = [0; 5];
@@ -89,7 +91,7 @@ impl Acknowledgements<'_> {
         }
         let said: Vec<_> =
             said.iter().map(|&(first, last, types)| Acknowledgement { first, last, types }).collect();
-        Settling { acknowledging: led.acknowledge(&broker.shares, &self.key.member, &said), counts }
+        Settling { acknowledging: led.acknowledge(shares, &self.key.member, &said), counts }
     }
 
     /// Whether the batches of a partition make sense. Kafka: `KafkaApis.validateAcknowledgementBatches`.

@@ -19,7 +19,7 @@ use thalweg_replica::partition::{Partition, Reader, Snapshot, Waiter};
 use thalweg_share::AcquireMode;
 use thalweg_share_groups::{
     Batch, FINAL_EPOCH, LedShare, Reading, Request, SessionBegun, SessionEnd, SessionError, SessionKey,
-    SessionRequest, ShareSettings, TopicPartitionId,
+    SessionRequest, ShareSettings, Shares, TopicPartitionId,
 };
 use thalweg_wire::request::ShareFetchRequest;
 use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
@@ -80,14 +80,14 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
             let broker = Arc::clone(broker);
             return Ok(Reply::Later(Box::pin(async move {
                 tokio::time::sleep(max_wait).await;
-                respond::failed(&broker, &call, error)
+                respond::failed(&broker.requests, &call, error)
             })));
         }
-        Err(error) => return Ok(respond::failed(broker, &call, error)),
+        Err(error) => return Ok(respond::failed(&broker.requests, &call, error)),
     };
     plan.find(broker);
     let takes_less = plan.max_wait.is_zero();
-    attempt(broker, &mut plan, takes_less);
+    attempt(&broker.shares, &mut plan, takes_less);
     let spent = call.received_at.elapsed();
     let is_ready = plan.is_ready() || plan.max_wait.is_zero();
     if is_ready && settling.is_empty() && plan.epoch != FINAL_EPOCH {
@@ -98,12 +98,12 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
         let mut spent = spent;
         if !is_ready {
             let _waiting = broker.requests.waits(Delayed::Fetch);
-            let ((), later) = timed(wait(&broker, &mut plan)).await;
+            let ((), later) = timed(wait(&broker.shares, &mut plan)).await;
             spent += later;
         }
         let mut settled = Vec::with_capacity(settling.len());
         for (id, settling) in settling {
-            settled.push((id, settling.settled(&broker).await));
+            settled.push((id, settling.settled(&broker.shares).await));
         }
         if plan.epoch == FINAL_EPOCH {
             broker.shares.end_session(&plan.key, &plan.session);
@@ -117,7 +117,7 @@ type Begun = (Plan, Vec<(TopicPartitionId, Settling)>);
 /// Finds the session and the partitions, and takes the acknowledgements.
 fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Result<Begun, ErrorCode> {
     let ShareFetchRequest { group_id, member_id, share_session_epoch: epoch, topics, .. } = request;
-    let key = session_key(broker, call, group_id, member_id)?;
+    let key = session_key(broker.images(), call, group_id, member_id)?;
     let is_renewal = call.version >= RENEWS_FROM && request.is_renew_ack;
     let limits = [request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms];
     if is_renewal && limits.iter().any(|limit| *limit != 0) {
@@ -137,7 +137,7 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     let begun = broker.shares.begin_session(session).map_err(SessionError::code)?;
     let SessionBegun { mut wanted, fetches, end: session, .. } = begun;
     let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
-    let settling = acknowledgements.take(broker, call, said(&topics));
+    let settling = acknowledgements.take(broker.images(), &broker.shares, call, said(&topics));
     if is_renewal {
         wanted.clear();
     }
@@ -270,12 +270,12 @@ fn is_urgent(error: ErrorCode) -> bool {
 }
 
 /// Acquires what there is; only if it is enough, unless `takes_less`.
-fn attempt(broker: &Broker, plan: &mut Plan, takes_less: bool) {
+fn attempt(shares: &Shares, plan: &mut Plan, takes_less: bool) {
     let is_enough = takes_less || plan.min_bytes <= 1 || has_min_bytes(plan);
     if plan.records_max <= 0 || plan.max_bytes == 0 || !is_enough {
         return;
     }
-    let (max_bytes, now_ms) = (plan.bytes_of_each(), broker.shares.now_ms());
+    let (max_bytes, now_ms) = (plan.bytes_of_each(), shares.now_ms());
     let mut is_first = true;
     for at in 0..plan.entries.len() {
         let records = plan.records_left();
@@ -323,7 +323,7 @@ fn has_min_bytes(plan: &Plan) -> bool {
 }
 
 /// Waits for records, or for the time to be over.
-async fn wait(broker: &Broker, plan: &mut Plan) {
+async fn wait(shares: &Shares, plan: &mut Plan) {
     let deadline = Instant::now() + plan.max_wait;
     loop {
         // First the watch, then the look: nothing can happen in between.
@@ -333,12 +333,12 @@ async fn wait(broker: &Broker, plan: &mut Plan) {
                 partition.watch(Reader::Client, Snapshot::default(), &waiter);
             }
         }
-        attempt(broker, plan, false);
+        attempt(shares, plan, false);
         if plan.is_ready() {
             return;
         }
         if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
-            attempt(broker, plan, true);
+            attempt(shares, plan, true);
             return;
         }
     }

@@ -18,7 +18,7 @@ use super::share_groups::are_served;
 use crate::broker::Broker;
 use acknowledging::{Acknowledgements, Settling};
 use std::sync::Arc;
-use thalweg_metadata::{Image, PartitionIndex};
+use thalweg_metadata::{Image, ImageCell, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_share_groups::{FINAL_EPOCH, SessionKey, TopicPartitionId};
@@ -35,12 +35,12 @@ const RENEWS_FROM: i16 = 2;
 
 /// The session that a request names, if it may be used at all.
 fn session_key(
-    broker: &Broker,
+    images: &ImageCell,
     call: &Call,
     group: Option<String>,
     member: Option<String>,
 ) -> Result<SessionKey, ErrorCode> {
-    if !are_served(broker) {
+    if !are_served(&images.get()) {
         return Err(ErrorCode::UnsupportedVersion);
     }
     let group = group.ok_or(ErrorCode::InvalidRequest)?;
@@ -65,7 +65,7 @@ fn readable(call: &Call, image: &Image, id: TopicPartitionId) -> Result<(), Erro
 fn here(broker: &Broker, id: TopicPartitionId) -> Result<Arc<Partition>, ErrorCode> {
     let topic = broker.partitions.topic_by_id(id.0);
     let partition = topic.and_then(|topic| topic.partition(id.1));
-    partition.ok_or_else(|| Named::Id(id.0).missing(broker, id.1))
+    partition.ok_or_else(|| Named::Id(id.0).missing(broker.node_id, &broker.image(), id.1))
 }
 
 /// ShareAcknowledge.
@@ -77,7 +77,7 @@ pub async fn acknowledge(
     let refused =
         |error: ErrorCode| ShareAcknowledgeResponse { error_code: error.code(), ..Default::default() };
     let epoch = request.share_session_epoch;
-    let key = match session_key(&broker, &call, request.group_id, request.member_id) {
+    let key = match session_key(broker.images(), &call, request.group_id, request.member_id) {
         Ok(key) => key,
         Err(error) => return refused(error),
     };
@@ -99,10 +99,11 @@ pub async fn acknowledge(
             ((topic.topic_id, PartitionIndex(partition.partition_index)), batches.collect())
         })
     });
-    let settling: Vec<(TopicPartitionId, Settling)> = acknowledgements.take(&broker, &call, topics);
+    let settling: Vec<(TopicPartitionId, Settling)> =
+        acknowledgements.take(broker.images(), &broker.shares, &call, topics);
     let mut settled = Vec::with_capacity(settling.len());
     for (id, settling) in settling {
-        settled.push((id, settling.settled(&broker).await));
+        settled.push((id, settling.settled(&broker.shares).await));
     }
     if epoch == FINAL_EPOCH {
         broker.shares.end_session(&key, &session);
