@@ -6,8 +6,8 @@
 //! alone, where Kafka fails the whole request.
 
 use super::Call;
-use super::alter_configs::{Verdict, Verdicts, check_own, id_of, in_words, shown};
 use super::entry::{Api, ByResource, Forwarding, later};
+use super::serve::verdicts::{Verdict, Verdicts, check_own, id_of, in_words, shown};
 use super::serve::{forward, loggers};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;

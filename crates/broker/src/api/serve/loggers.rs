@@ -3,7 +3,7 @@
 //! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is embedded in
 //! another program, whose log is not its own, has no loggers.
 
-use crate::api::alter_configs::Verdict;
+use super::verdicts::Verdict;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_config::describe::{ConfigSource, DescribedConfig, WantedKeys};
 use thalweg_config::{ConfigType, LoggerChange, LoggerError, Loggers};

@@ -10,3 +10,4 @@ pub mod forward;
 pub mod large;
 pub mod loggers;
 pub mod slow;
+pub mod verdicts;
