@@ -1,9 +1,10 @@
-//! AlterConfigs (key 33), versions 0 to 2 (2 is flexible): replaces the whole configuration of resources. Deprecated since
-//! KIP-339 for IncrementalAlterConfigs, with which it shares its verdicts (`serve/verdicts.rs`).
+//! AlterConfigs (key 33), versions 0 to 2 (2 is flexible): replaces the whole configuration of resources.
+//! Deprecated since KIP-339 for IncrementalAlterConfigs, with which it shares its verdicts
+//! (`serve/verdicts.rs`).
 //!
-//! Changes of this broker's settings, or of those of all brokers, are checked here against its own file before they
-//! are forwarded (Kafka's `ConfigAdminManager`). The controller handles those that pass, and all others. The answer
-//! combines both, in the order of the request.
+//! Changes to the settings of this broker or of all brokers are checked here against this broker's own file
+//! before they are forwarded (Kafka's `ConfigAdminManager`). The controller handles the changes that pass,
+//! and all other resources. The answer combines both, in the order of the request.
 
 use super::Call;
 use super::entry::{Api, Controller, Forwarding, later};
@@ -27,7 +28,7 @@ pub(super) const API: Api =
         .forwarded(Forwarding::Changes)
         .changing::<AlterConfigsRequest>();
 
-/// Checks the changes of this broker, and forwards the rest.
+/// Checks the changes to this broker's settings, and forwards the rest.
 pub async fn handle(
     broker: Arc<Broker>,
     call: Arc<Call>,

@@ -1,9 +1,10 @@
-//! ApiVersions (key 18), versions 0 to 4: the served APIs, and the features of the cluster (KIP-511, KIP-584).
+//! ApiVersions (key 18), versions 0 to 4: the served APIs, and the features of the cluster (KIP-511,
+//! KIP-584).
 //!
-//! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all served APIs, so that the
-//! client can retry. Forwarding APIs have the versions that the controller serves. Produce is advertised from version
-//! 0, though 0 to 2 are refused: librdkafka takes a broker that starts higher for one that lacks features
-//! (KAFKA-18659).
+//! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all served APIs, so that
+//! the client can retry. Forwarding APIs have the versions that the controller serves. Produce is advertised
+//! from version 0, though 0 to 2 are refused: librdkafka takes a broker that starts higher for one that lacks
+//! features (KAFKA-18659).
 
 use super::entry::{Api, Open, now};
 use super::serve::forward::served_with_controller;
@@ -29,19 +30,20 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     }
     if call.version >= 3 {
         let ApiVersionsRequest { client_software_name: name, client_software_version: version, .. } = request;
-        // Once for a connection: a client that asks again is still the same.
+        // The first request of a connection sets the name; later requests change nothing.
         let _ = call.peer.software.set(Software { name, version });
     }
     let (config, image) = (broker.config(), broker.image());
     let controller = &broker.registered.controller;
-    // The quorum's own version is in no image.
+    // No image contains kraft.version.
     let kraft_version = (KRAFT_VERSION, controller.kraft_version());
     let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
         api_keys: api_keys(&config, &image, |api| served_with_controller(&config, controller, api)),
         throttle_time_ms: 0,
-        // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
+        // Java clients before 4.0 fail on a feature whose first level is 0, so such a feature is left out
+        // below version 4.
         supported_features: registered
             .unwrap_or_else(thalweg_membership::features::ranges)
             .into_iter()
@@ -94,7 +96,8 @@ fn api_keys(
     all_served().filter_map(version).collect()
 }
 
-/// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or digit.
+/// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or
+/// digit.
 fn valid(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let edge = |c: char| c.is_ascii_alphanumeric();

@@ -1,10 +1,10 @@
-//! The APIs of consumer groups (KIP-848): ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69), versions 0 and 1. From
-//! version 1 on members make their own ids, and may subscribe by a regular expression.
+//! The APIs of consumer groups (KIP-848): ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69), versions 0
+//! and 1. From version 1 on, members generate their own ids, and may subscribe by a regular expression.
 //!
-//! They are served where `group.version` is 1 and `group.coordinator.rebalance.protocols` has `consumer`; otherwise they
-//! are not in ApiVersions, and get UNSUPPORTED_VERSION. Members need READ on the group, and DESCRIBE on each topic that
-//! they name. A description needs DESCRIBE on the group, and on each topic that a member has: without it nothing of the
-//! group is shown.
+//! Both APIs are served if `group.version` is 1 and `group.coordinator.rebalance.protocols` contains
+//! `consumer`. Otherwise ApiVersions omits both, and the answer is UNSUPPORTED_VERSION. Members need READ on
+//! the group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on
+//! each assigned topic; otherwise the group is hidden.
 //!
 //! The coordinator (`thalweg_groups`) does the work.
 
@@ -33,18 +33,18 @@ pub(super) const DESCRIBE: Api = Api::new(ApiKey::ConsumerGroupDescribe, 0..=1, 
 /// The level of `group.version` from which on the protocol is served.
 const SERVED_FROM: i16 = 1;
 
-/// Whether an API is one of consumer groups.
+/// True for the two APIs of consumer groups.
 pub(super) fn is_of_consumer_groups(key: ApiKey) -> bool {
     matches!(key, ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe)
 }
 
-/// Whether consumer groups are served.
+/// True if this configuration and this image allow consumer groups.
 pub(super) fn are_served(config: &BrokerConfig, image: &Image) -> bool {
     config.groups.rebalance_protocols.iter().any(|protocol| protocol == "consumer")
         && image.features().level(GROUP_VERSION) >= SERVED_FROM
 }
 
-/// True if this broker serves consumer groups now. The image is released at once: a heartbeat may wait.
+/// True if this broker serves consumer groups now. The image is released before the heartbeat waits.
 fn is_served(broker: &Broker) -> bool {
     are_served(&broker.config(), &broker.image())
 }

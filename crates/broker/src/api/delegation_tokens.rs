@@ -1,9 +1,9 @@
-//! CreateDelegationToken (38), versions 1 to 3, RenewDelegationToken (39) and ExpireDelegationToken (40), versions 1 and 2:
-//! forwarded to the controller. DescribeDelegationToken (41), versions 1 to 3: answered from the image. Version 2 is
-//! flexible, version 3 names a requester who is not the owner (KIP-373).
+//! CreateDelegationToken (38), versions 1 to 3, RenewDelegationToken (39) and ExpireDelegationToken (40),
+//! versions 1 and 2: forwarded to the controller. DescribeDelegationToken (41), versions 1 to 3: answered
+//! from the image. Version 2 is flexible, version 3 names a requester who is not the owner (KIP-373).
 //!
-//! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. What a client may not describe is
-//! left out.
+//! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. The answer omits
+//! tokens that the client may not describe.
 
 use super::Call;
 use super::entry::{Api, ByResource, Controller, Forwarding, now};
@@ -47,7 +47,7 @@ const USER: &str = "User";
 /// The type of tokens in audit events, which name them by their ids, never by their secrets.
 const TOKEN: &str = "DelegationToken";
 
-/// Forwards CreateDelegationToken, unless the client may not have one for this owner.
+/// Forwards CreateDelegationToken if the client may create a token for this owner.
 pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
     check_then_forward::<CreateDelegationTokenRequest>(broker, call, d, |config, call, request| {
         let requester = &*call.principal;
@@ -173,14 +173,14 @@ fn parts(principal: &str) -> (String, String) {
     (kind.to_owned(), name.to_owned())
 }
 
-/// Whether the client has authenticated, and not by a token: by SASL, or by a certificate.
+/// True if the client has authenticated by SASL or by a certificate, and not by a token.
 fn may_use_tokens(config: &BrokerConfig, call: &Call) -> bool {
     let by_sasl = config.sasl.contains_key(&call.peer.listener);
     let by_certificate = call.peer.tls.is_some() && *call.principal != Principal::anonymous();
     !call.is_by_token && (by_sasl || by_certificate)
 }
 
-/// Answers a request that `refuse` refuses; forwards others.
+/// Answers a request that `refuse` refuses, and forwards any other.
 fn check_then_forward<R>(
     broker: &Arc<Broker>,
     call: Call,
@@ -214,7 +214,7 @@ impl ClusterChange for CreateDelegationTokenRequest {
     }
 }
 
-/// These name a token by its secret, so the event has no name.
+/// A request names the token by its secret, so the event has no name.
 impl ClusterChange for RenewDelegationTokenRequest {
     fn describe(&self, answer: &RenewDelegationTokenResponse, changes: &mut Changes<'_>) {
         let detail = format!("expiry.timestamp.ms={}", answer.expiry_timestamp_ms);

@@ -1,15 +1,16 @@
-//! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the log start offset of partitions forward, and so
-//! deletes earlier records.
+//! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the log start offset of partitions forward,
+//! and so deletes earlier records.
 //!
-//! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the replicas.
-//! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION),
-//! and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE). Where the new start cannot be written, as on a full disk,
-//! the answer is KAFKA_STORAGE_ERROR.
+//! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the
+//! replicas. Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted
+//! (POLICY_VIOLATION), and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE). Where the new start
+//! cannot be written, as on a full disk, the answer is KAFKA_STORAGE_ERROR.
 //!
-//! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that takes too long).
+//! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that
+//! takes too long).
 //!
-//! Departure: the new starts are on the medium before the answer; in Kafka a crash within a minute brings deleted records
-//! back.
+//! Departure: the new starts are on the medium before the answer; in Kafka a crash within a minute brings
+//! deleted records back.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
@@ -55,7 +56,7 @@ pub async fn handle(
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    // Blocking is welcome there: files are renamed and a checkpoint is written.
+    // Renaming files and writing a checkpoint may block.
     let disk = broker.log_dirs.disk().clone();
     let deleted = disk.spawn(move || {
         delete(&broker.log_dirs, &broker.partitions, &broker.image(), &call.permissions, request)
@@ -100,7 +101,8 @@ fn delete(
         outcomes.push((topic.name, deleted));
     }
     if moved {
-        // Where the new log start is not on the medium, a crash brings the records back; the client may ask again.
+        // After a crash, deleted records are back unless the new log start is on the medium. The client may
+        // retry.
         let written = log_dirs.checkpoint_log_starts();
         outcomes.iter_mut().flat_map(|(_, partitions)| partitions).for_each(|(_, deleted)| {
             if deleted.as_ref().is_ok_and(|deleted| !deleted.partition.lies_in(&written)) {

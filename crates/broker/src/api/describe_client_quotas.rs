@@ -1,10 +1,8 @@
-//! DescribeClientQuotas (key 48), versions 0 and 1 (KIP-546; 1 is flexible): the quotas of users, clients and addresses,
-//! from the image.
+//! DescribeClientQuotas (key 48), versions 0 and 1 (KIP-546; 1 is flexible): the quotas of users, clients and
+//! addresses, from the image.
 //!
-//! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out entities
-//! that have other types beside those named; without components it therefore finds nothing.
-//!
-//! Departure: `controller_mutation_rate` and `connection_creation_rate` are stored and described, and not enforced yet.
+//! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out
+//! entities that have other types beside those named; without components it therefore finds nothing.
 
 use super::entry::{Api, Cost, cluster, now};
 use std::collections::BTreeMap;
@@ -25,7 +23,7 @@ pub(super) const API: Api = Api::new(
 
 /// The filter for one type of an entity.
 enum Wanted<'a> {
-    /// This name; none for the default of the type.
+    /// An exact name; `None` means the default of the type.
     Exactly(Option<&'a str>),
     /// Some name, or the default.
     Any,

@@ -1,5 +1,5 @@
-//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and its brokers, for everybody. The authorized operations are
-//! for those that may describe the cluster.
+//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and brokers, without any permission. The
+//! authorized operations need DESCRIBE on the cluster.
 
 use super::Call;
 use super::entry::{Api, Open, now};

@@ -1,11 +1,13 @@
-//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, its source and its synonyms.
+//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, its source and its
+//! synonyms.
 //!
-//! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to clients'
-//! metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1 adds sources and
-//! synonyms, version 3 types and documentation. Only a broker itself describes its configuration.
+//! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to
+//! clients' metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1
+//! adds sources and synonyms, version 3 types and documentation. Only a broker itself describes its
+//! configuration.
 //!
-//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
-//! are not served appear only when they are set; the documentation is our own.
+//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a
+//! broker's keys that are not served appear only when they are set; the documentation is Thalweg's.
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost, now};
@@ -47,7 +49,7 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeConfigsRequest) -> 
     let unknown = |resource: &DescribeConfigsResource| {
         matches!(ConfigResourceKind::from_id(resource.resource_type), ConfigResourceKind::Unknown(_))
     };
-    // One unknown kind spoils the whole request, as in Kafka, which cannot authorise it.
+    // As in Kafka, one unknown kind fails the whole request, because the kind cannot be authorised.
     let malformed = request.resources.iter().any(unknown);
     let show = Show { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let (mut room, mut seen) = (AnswerRoom::default(), HashSet::default());
@@ -80,7 +82,7 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeConfigsRequest) -> 
     DescribeConfigsResponse { throttle_time_ms: 0, results: results.collect() }
 }
 
-/// The configuration of brokers, and of what is not a resource of its own, is the cluster's.
+/// Configurations of topics and groups need DESCRIBE_CONFIGS on that resource, all others on the cluster.
 fn authorize(permissions: &Permissions, resource: &DescribeConfigsResource) -> Result<(), Refusal> {
     let name = resource.resource_name.as_str();
     let may = |resource_type| permissions.may(Operation::DescribeConfigs, resource_type, name);
@@ -159,7 +161,7 @@ struct Show {
 }
 
 impl Show {
-    /// Size of these in an answer.
+    /// Size of the configurations in an answer.
     fn answer_bytes(&self, configs: &[DescribedConfig]) -> usize {
         let text = |text: Option<&str>| text.map_or(0, str::len);
         let config = |config: &DescribedConfig| {

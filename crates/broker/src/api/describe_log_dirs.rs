@@ -1,9 +1,9 @@
 //! DescribeLogDirs (key 35), versions 1 to 5: the data directories, their partitions, and the sizes of both.
 //!
-//! Null topics mean all partitions, an empty list none. Version 2 is flexible, 3 has a separate error, 4 adds the
-//! size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions (KIP-1066):
-//! directories cannot be cordoned here. A copy that will replace a partition in another directory is a future log,
-//! with its lag.
+//! Null topics mean all partitions, an empty list none. Version 2 is flexible, 3 has a separate error, 4 adds
+//! the size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions
+//! (KIP-1066): directories cannot be cordoned here. A copy that will replace a partition in another directory
+//! is a future log, with its lag.
 
 use super::entry::{Api, Cost, cluster, now};
 use std::collections::BTreeMap;

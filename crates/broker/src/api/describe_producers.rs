@@ -1,5 +1,5 @@
-//! DescribeProducers (key 61), version 0 (KIP-664): the idempotent and transactional producers that a partition
-//! remembers, to find transactions that hang. Answered by every replica.
+//! DescribeProducers (key 61), version 0 (KIP-664): the idempotent and transactional producers that a
+//! partition remembers, to find transactions that hang. Answered by every replica.
 
 use super::Call;
 use super::entry::{Api, ByResource, now};

@@ -1,5 +1,6 @@
-//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966). Of all topics, those
-//! that the client may not describe are left out; where it names them, they are refused behind the others.
+//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966). Topics
+//! that the client may not describe are left out of a request for all topics, and refused at the end of the
+//! answer if the request names them.
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost, now};
@@ -94,7 +95,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Adds a topic's partitions from `first` on; whether there is room for more.
+    /// Adds a topic's partitions from `first` on. Returns true if the page has room for more.
     fn add(&mut self, name: &str, first: PartitionIndex) -> bool {
         if self.left == 0 {
             self.end_at(name, first);

@@ -1,6 +1,5 @@
-//! DescribeUserScramCredentials (key 50), version 0 (KIP-554): the users with SCRAM credentials and their iteration
-//! counts; never the hashes. From the image: this version authenticates no clients, but its cluster may have users
-//! for other brokers or later versions.
+//! DescribeUserScramCredentials (key 50), version 0 (KIP-554): the users with SCRAM credentials and their
+//! iteration counts; never the hashes. The credentials come from the image.
 
 use super::entry::{Api, Cost, cluster, now};
 use std::collections::BTreeMap;

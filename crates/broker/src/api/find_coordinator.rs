@@ -1,9 +1,10 @@
-//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, the transactions of an id, or the
-//! state of a share partition.
+//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, the transactions of an id,
+//! or the state of a share partition.
 //!
-//! It is the leader of the partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that the name
-//! hashes to; the topic is created at the first request. Version 4 finds several at once (KIP-699). Version 6 finds those
-//! of share partitions (KIP-932), for brokers only; their names are `group:topic id:partition`.
+//! The coordinator is the leader of the partition of `__consumer_offsets`, `__transaction_state` or
+//! `__share_group_state` that the name hashes to. The first request creates the topic. Version 4 takes
+//! several keys (KIP-699). Version 6 finds coordinators of share partitions (KIP-932), for brokers only; a
+//! share partition is named `group:topic id:partition`.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
@@ -29,7 +30,7 @@ const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
 /// The first version that finds coordinators of share partitions.
 const SHARE_FROM: i16 = 6;
-/// No type: nothing of it has a coordinator.
+/// A type without coordinators.
 const NO_TYPE: i8 = -1;
 
 /// Finds the coordinator of each key.
@@ -89,7 +90,7 @@ fn topic(key_type: i8) -> Option<&'static str> {
     }
 }
 
-/// Whether a key may be the name of something of this type.
+/// True if the key is a well-formed name for this type.
 fn is_name(key_type: i8, key: &str) -> bool {
     key_type != SHARE || is_coordinator_key(key)
 }
@@ -98,7 +99,7 @@ fn may_find(permissions: &Permissions, key_type: i8, key: &str) -> bool {
     match key_type {
         GROUP => permissions.may(Operation::Describe, ResourceType::Group, key),
         TRANSACTION => permissions.may(Operation::Describe, ResourceType::TransactionalId, key),
-        // It has no coordinator, whoever asks.
+        // A type without coordinators needs no permission: the answer is INVALID_REQUEST.
         _ => true,
     }
 }

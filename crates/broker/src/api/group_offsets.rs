@@ -1,7 +1,7 @@
 //! The APIs of committed offsets: OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
 //!
-//! The coordinator (`thalweg_groups`) does the work for the topics that the client may use; the others are
-//! refused here, whether or not they exist. A topic named by an id that is no topic's is left to the coordinator.
+//! The coordinator (`thalweg_groups`) does the work for the topics that the client may use. All other topics
+//! are refused here, whether or not they exist. An unknown topic id is left to the coordinator.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
@@ -74,7 +74,7 @@ pub async fn commit(
     response
 }
 
-/// Whether the client may use a topic that a request names by name or by id.
+/// True if the client may use a topic that a request gives by name or by id.
 fn may_use(call: &Call, image: &Image, operation: Operation, name: &str, id: Uuid) -> bool {
     let may = |name: &str| call.permissions.may(operation, ResourceType::Topic, name);
     match call.version >= BY_TOPIC_ID && call.key != ApiKey::OffsetDelete {
@@ -91,8 +91,8 @@ fn commit_refused(topic: OffsetCommitRequestTopic, error_code: i16) -> OffsetCom
     OffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name, topic_id: topic.topic_id }
 }
 
-/// OffsetFetch, versions 1 to 10: DESCRIBE on each group and each topic. Of all offsets of a group, those of other topics
-/// are left out.
+/// OffsetFetch, versions 1 to 10: DESCRIBE on each group and each topic. A request for all offsets of a group
+/// omits topics that the client may not describe.
 pub async fn fetch(
     groups: &GroupCoordinator,
     images: &ImageCell,
@@ -175,7 +175,7 @@ fn fetch_refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics {
     OffsetFetchResponseTopics { partitions: partitions.collect(), name: topic.name, topic_id: topic.topic_id }
 }
 
-/// Versions before 8. Version 1 has no place for an error of the group but the partitions.
+/// Versions before 8. Version 1 reports an error of the group in each partition.
 async fn fetch_group(
     groups: &GroupCoordinator,
     call: &Call,

@@ -1,5 +1,5 @@
-//! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), ListGroups (16),
-//! DescribeGroups (15), DeleteGroups (42). Members need READ on the group.
+//! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13),
+//! ListGroups (16), DescribeGroups (15), DeleteGroups (42). Members need READ on the group.
 //!
 //! The coordinator (`thalweg_groups`) does the work; requests are passed to it with their client.
 
@@ -48,12 +48,12 @@ pub(super) fn client(call: &Call) -> ClientInfo {
     ClientInfo::new(call.client_id.as_deref(), call.peer.address.ip())
 }
 
-/// Whether the client may be a member of the group.
+/// True if the client may join the group.
 pub(super) fn may_join(call: &Call, group: &str) -> bool {
     call.permissions.may(Operation::Read, ResourceType::Group, group)
 }
 
-/// Whether the client may describe all of the topics.
+/// True if the client may describe all of the topics.
 pub(super) fn may_describe_topics<'a>(call: &Call, names: impl Iterator<Item = &'a str>) -> bool {
     if call.permissions.are_unlimited() {
         return true;
@@ -68,7 +68,7 @@ pub async fn join(groups: &GroupCoordinator, call: &Call, request: JoinGroupRequ
         return JoinGroupResponse {
             error_code: DENIED,
             generation_id: -1,
-            // Null was not possible before.
+            // Before version 7 the field is not nullable.
             protocol_name: (call.version < 7).then(String::new),
             ..Default::default()
         };
@@ -109,8 +109,8 @@ pub async fn leave(groups: &GroupCoordinator, call: &Call, request: LeaveGroupRe
     groups.leave_group(request, call.version).await
 }
 
-/// ListGroups, versions 0 to 5: all groups for those that may describe the cluster, and otherwise the groups that they may
-/// describe.
+/// ListGroups, versions 0 to 5: all groups for clients with DESCRIBE on the cluster, otherwise the groups
+/// that the client may describe.
 pub async fn list(groups: &GroupCoordinator, call: &Call, request: ListGroupsRequest) -> ListGroupsResponse {
     let permissions = &call.permissions;
     let may_all = permissions.may_also_on_cluster(Operation::Describe);

@@ -1,9 +1,9 @@
-//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources:
-//! set, delete, append to lists, subtract from lists.
+//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of
+//! resources: set, delete, append to lists, subtract from lists.
 //!
-//! Checked here and sent on as AlterConfigs is; the controller decides whether the client may. The levels of loggers (KIP-412)
-//! are this broker's own, and are changed here. Departure: an operation that does not exist is answered for its resource
-//! alone, where Kafka fails the whole request.
+//! Changes are checked and forwarded like those of AlterConfigs; the controller checks the client's
+//! permissions. Levels of loggers (KIP-412) belong to this broker and are changed here. Departure: an unknown
+//! operation fails only its resource; in Kafka it fails the whole request.
 
 use super::Call;
 use super::entry::{Api, ByResource, Forwarding, later};
@@ -66,7 +66,7 @@ pub async fn handle(
     IncrementalAlterConfigsResponse { throttle_time_ms: 0, responses: responses.collect() }
 }
 
-/// A verdict where none is left to the controller.
+/// The verdict on a resource; `None` leaves the resource to the controller.
 fn check(
     broker: &Broker,
     permissions: &Permissions,
@@ -83,7 +83,7 @@ fn check(
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {
-            // The controller never sees these.
+            // The controller never sees changes to loggers.
             if !permissions.may_on_cluster(Operation::AlterConfigs) {
                 return Err(Verdict::bare(ErrorCode::ClusterAuthorizationFailed));
             }
@@ -99,7 +99,7 @@ fn check(
     }
 }
 
-/// The changes, once their form is right.
+/// The changes to a resource, if they are well-formed.
 fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, Verdict> {
     let mut names = HashSet::default();
     if !resource.configs.iter().all(|config| names.insert(config.name.as_str())) {

@@ -1,12 +1,12 @@
-//! InitProducerId (key 22), versions 0 to 5, and 6 where unstable ones are served: an id and an epoch for an
+//! InitProducerId (key 22), versions 0 to 5, and 6 if unstable versions are served: an id and an epoch for an
 //! idempotent or a transactional producer.
 //!
-//! Without a transactional id it returns a new id. With one the coordinator decides
-//! (`thalweg_transactions`): the previous producer is fenced, and its open transaction is aborted first.
-//! In version 3 a producer sends its id and epoch, to continue after an error (KIP-360); version 4 returns
-//! PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another system
-//! leads (KIP-939), where `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction, Kafka
-//! does not know either.
+//! Without a transactional id, the answer is a new producer id. With a transactional id, the coordinator
+//! decides (`thalweg_transactions`): the previous producer is fenced, and its open transaction is aborted
+//! first. In version 3 a producer sends its id and epoch, to continue after an error (KIP-360); version 4
+//! returns PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit that
+//! another system leads (KIP-939), if `transaction.two.phase.commit.enable` is on. As in Kafka, a prepared
+//! transaction cannot be continued.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
@@ -23,7 +23,7 @@ pub(super) const API: Api = Api::new(ApiKey::InitProducerId, 0..=5, ByResource, 
     later(b, c, d, async |b, c, r| handle(&b.producer_ids, &b.transactions, &c, r).await)
 });
 
-/// Gives out an id and an epoch.
+/// Allocates a producer id and an epoch.
 pub async fn handle(
     producer_ids: &ProducerIds,
     transactions: &TransactionCoordinator,
@@ -56,7 +56,8 @@ async fn producer(
         (id, epoch) => Some(Producer { id, epoch }),
     };
     let Some(id) = request.transactional_id else {
-        // A producer that sends its own id wants its epoch raised; it gets a new id instead, as in Kafka.
+        // An idempotent producer that sends its id asks for a higher epoch. As in Kafka, the answer is a new
+        // id instead.
         return Ok(Producer { id: producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;
@@ -66,7 +67,7 @@ async fn producer(
     begun.await.map_err(TransactionError::code)
 }
 
-/// Whoever may write to some topic may do so with an idempotent producer.
+/// A client that may write to any topic may use an idempotent producer.
 fn authorize(permissions: &Permissions, request: &InitProducerIdRequest) -> Result<(), ErrorCode> {
     let Some(id) = &request.transactional_id else {
         let may = permissions.may_also_on_cluster(Operation::IdempotentWrite)

@@ -1,7 +1,7 @@
 //! ListConfigResources (key 74), versions 0 and 1: the resources with a configuration.
 //!
-//! Version 0 lists subscriptions to clients' metrics (KIP-714). Version 1 lists the requested kinds, or all of them
-//! (KIP-1142): groups and subscriptions that have settings, every topic, every live broker.
+//! Version 0 lists subscriptions to clients' metrics (KIP-714). Version 1 lists the requested kinds, or all
+//! of them (KIP-1142): groups and subscriptions that have settings, every topic, every live broker.
 
 use super::Call;
 use super::entry::{Api, Cost, cluster, now};

@@ -1,8 +1,9 @@
 //! ListOffsets (key 2), versions 1 to 11: offsets by time, and the ends of the log.
 //!
-//! A timestamp of -1 means the end visible to the reader (by its isolation level), -2 for the log start, -3 for the
-//! record with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5 for the end of
-//! tiered storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
+//! A timestamp of -1 means the end visible to the reader (by its isolation level), -2 for the log start, -3
+//! for the record with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5
+//! for the end of tiered storage (version 9), -6 for the first offset that is not tiered yet (version 11).
+//! Thalweg tiers nothing.
 
 use super::Call;
 use super::entry::{Api, ByResource, now};
@@ -36,12 +37,12 @@ pub fn handle(
 ) -> ListOffsetsResponse {
     let reader = match request.replica_id {
         id if id >= 0 => Reader::Follower { id: BrokerId(id), broker_epoch: -1 },
-        // Kafka's debugging consumer has the visibility of replicas.
+        // Kafka's debugging consumer (-2) sees the same offsets as a replica.
         -2 => Reader::Internal,
         _ => Reader::Client,
     };
     let isolation = Isolation::of(request.isolation_level).ok_or(ErrorCode::InvalidRequest);
-    // How often each partition is named, by topics: a name is not looked up again for each of its partitions.
+    // Occurrences of each partition, grouped by topic so that each name is hashed once.
     let mut named: HashMap<&str, HashMap<i32, usize>> = HashMap::default();
     for topic in &request.topics {
         let partitions = named.entry(topic.name.as_str()).or_default();

@@ -1,5 +1,5 @@
-//! OffsetForLeaderEpoch (key 23), versions 2 to 4: the end offset of a leader epoch, for clients that check for
-//! truncation (KIP-320). Brokers may ask about every topic.
+//! OffsetForLeaderEpoch (key 23), versions 2 to 4: the end offset of a leader epoch, for clients that check
+//! for truncation (KIP-320). A client with CLUSTER_ACTION may ask about every topic.
 
 use super::Call;
 use super::entry::{Api, ByResource, now};

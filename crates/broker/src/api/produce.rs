@@ -1,20 +1,22 @@
 //! Produce (key 0), versions 3 to 13.
 //!
-//! The request is split by partition, each part is appended under its partition's lock, inline: when this function
-//! returns, the order of everything in the request is fixed. The answer is ready at once, unless acks=all waits for
-//! replicas or the flush policy for the disk; meanwhile the connection reads on.
+//! The request is split by partition, and each part is appended inline under its partition's lock: when
+//! `handle` returns, the order of all records in the request is fixed. The answer is ready at once, unless
+//! acks=all waits for replicas or the flush policy for the disk; meanwhile the connection reads on.
 //!
-//! One refused partition does not fail the others. acks=0 gets no answer; if a part of it fails, the connection is
-//! closed, which is the only possible signal. Version 8 adds errors for single records (KIP-467), version 10 the
-//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
-//! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
+//! One refused partition does not fail the others. A request with acks=0 gets no answer; if a partition
+//! fails, closing the connection is the only possible signal. Version 8 adds errors for single records
+//! (KIP-467), version 10 the current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds
+//! partitions to their transaction implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0
+//! to 2 are refused (KIP-896).
 //!
-//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional; for topics on which brokers
-//! act, also a right on the cluster (`also_needed`). Topics are checked before anything is said about their existence.
+//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional; for
+//! topics on which brokers act, also a right on the cluster (`also_needed`). Permissions are checked before
+//! an answer reveals if a topic exists.
 //!
-//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
-//! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
-//! order.
+//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that
+//! takes long to validate waits for a thread (`large`); the connection serves no further request meanwhile,
+//! which keeps the order.
 
 mod large;
 mod own;
@@ -65,7 +67,7 @@ const KNOWS_ZSTD: i16 = 7;
 /// Number of partitions from which on a request is served outside the runtime's workers: each takes some
 /// microseconds.
 const MANY_PARTITIONS: usize = 1_000;
-/// With this many elements, it is also decoded there.
+/// Number of elements from which on a request is also decoded outside the workers.
 const MANY_ELEMENTS: usize = 2 * MANY_PARTITIONS;
 
 /// Appends the request's batches, and answers according to its acks.
@@ -85,7 +87,7 @@ fn handle_many(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply
 }
 
 fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply {
-    // The request's memory is free as soon as its records are appended, not when the answer leaves.
+    // The request's memory is freed when the records are appended, not when the answer is sent.
     call.frame = Bytes::new();
     let denied = denied_topics(broker, &call, &request);
     match verify::begin(&broker.verifier, &broker.partitions, &call, &request, &denied) {
@@ -114,15 +116,16 @@ fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Deni
                 && also_needed(&config, name).is_none_or(|right| call.permissions.may_on_cluster(right))
         };
         match call.version >= BY_TOPIC_ID {
-            // An id of no topic is as unknown to everybody.
+            // An unknown topic id needs no permission: it is reported as unknown to every client.
             true => image.topic_by_id(topic.topic_id).is_none_or(|topic| may(&topic.name)),
             false => may(&topic.name),
         }
     })
 }
 
-/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts run the streams of the topic of
-/// definitions, so that it needs the right of their API. The audit trail is written by brokers.
+/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts run the streams in the
+/// topic of definitions, so this topic needs the right that the streams API needs. The audit trail is written
+/// by brokers.
 fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
     if topic == STREAM_DEFINITIONS {
         return Some(Operation::Alter);
@@ -130,12 +133,13 @@ fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
     (config.audit.topic.as_deref() == Some(topic)).then_some(Operation::ClusterAction)
 }
 
-/// Whether a topic is a coordinator's, and closed to clients with all rights. Kafka makes an exception for one client id.
+/// True if a topic belongs to a coordinator, and is closed even to clients with all rights. Kafka makes an
+/// exception for one client id.
 fn is_closed(call: &Call, topic: &str) -> bool {
     topic_name::is_of_coordinators(topic) && call.client_id.as_deref() != Some("__admin_client")
 }
 
-/// Appends all batches, and returns what must be waited for.
+/// Appends all batches, and returns the answer or the wait for replicas, disk or validation.
 fn append(
     broker: &Arc<Broker>,
     call: Call,
@@ -162,7 +166,8 @@ fn append(
     if partitions < MANY_PARTITIONS {
         append_all();
     } else {
-        // Other connections are served meanwhile; this one waits, so that the order of its requests holds.
+        // Other connections are served meanwhile. This connection waits, so that the order of its requests
+        // holds.
         broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
@@ -205,7 +210,8 @@ fn acknowledge(
         for ((topic, partition), wait) in waits {
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
-                // The records are in the log and may yet become durable: the offset stays in the answer, as in Kafka.
+                // The records are in the log and may yet become durable: the offset stays in the answer, as
+                // in Kafka.
                 entry.error_code = error.code().code();
             }
         }
@@ -223,8 +229,8 @@ fn answer(broker: &Broker, call: &Call, local: Duration, mut response: ProduceRe
     call.reply::<ProduceRequest>(&response)
 }
 
-/// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without asking
-/// for metadata.
+/// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without
+/// asking for metadata.
 fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, response: &mut ProduceResponse) {
     let mut leaders = Vec::new();
     for topic in &mut response.responses {
@@ -251,7 +257,7 @@ fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, respon
     response.node_endpoints = endpoints.collect();
 }
 
-/// The request is refused as a whole.
+/// The answer to a request that is refused as a whole.
 fn refuse_all(requests: &RequestMetrics, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
     let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error));
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
@@ -278,7 +284,8 @@ fn count(requests: &RequestMetrics, call: &Call, local: Duration, response: &Pro
     }
 }
 
-/// With acks=0 nothing is answered; an error closes the connection so that the client looks for another leader.
+/// The reply with acks=0: nothing, or the end of the connection if a batch failed, so that the client looks
+/// up the leader.
 fn without_answer(response: &ProduceResponse) -> Reply {
     let failed = response.responses.iter().flat_map(|t| &t.partition_responses).find(|p| p.error_code != 0);
     match failed {
@@ -290,7 +297,7 @@ fn without_answer(response: &ProduceResponse) -> Reply {
     }
 }
 
-/// The position of a partition in a request and its answer: the index of its topic, and its own.
+/// The position of a partition in request and answer: the index of the topic, and the index in the topic.
 type Place = (usize, usize);
 
 /// The progress of a request's batches, besides their entries in the answer.
@@ -299,9 +306,10 @@ struct Appends {
     /// The remaining budget for validation on this task.
     budget: OpeningBudget,
     waits: Vec<(Place, Durable)>,
-    /// Batches that were left for later.
+    /// Deferred batches.
     large: Vec<Large>,
-    /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their order.
+    /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their
+    /// order.
     held_up: HashSet<(Uuid, PartitionIndex)>,
 }
 
@@ -340,7 +348,7 @@ fn append_topic(
     TopicProduceResponse { name: topic.name, topic_id, partition_responses }
 }
 
-/// The entry of a batch in the answer. That of a large one is filled in when it was appended.
+/// Appends a batch. The entry of a deferred batch is filled in after its append.
 fn append_partition(
     clock: &Clock,
     call: &Call,
@@ -380,7 +388,7 @@ fn is_zstd(records: &[u8]) -> bool {
     header.is_ok_and(|header| header.attributes.compression() == Ok(Compression::Zstd))
 }
 
-/// The entry of an appended batch; records what must be waited for before the answer.
+/// The entry of an appended batch. A wait for durability is added to `waits`.
 fn accepted(
     partition: &Arc<Partition>,
     acks: i16,

@@ -1,5 +1,6 @@
-//! SaslHandshake (key 17), versions 0 and 1, and SaslAuthenticate (key 36), versions 0 to 2, where no authentication is
-//! expected: on a listener without SASL, or behind the exchange. That is served by `authentication`.
+//! SaslHandshake (key 17), versions 0 and 1, and SaslAuthenticate (key 36), versions 0 to 2, where no
+//! authentication is expected: on a listener without SASL, or after the exchange. The exchange itself is in
+//! `authentication`.
 
 use super::entry::{Api, Open, now};
 use thalweg_wire::request::{
@@ -12,12 +13,12 @@ pub(super) const HANDSHAKE: Api =
 pub(super) const AUTHENTICATE: Api =
     Api::new(ApiKey::SaslAuthenticate, 0..=2, Open, |b, c, d| now(b, c, d, |_, _, r| authenticate(r)));
 
-/// Answers as Kafka.
+/// The answer is ILLEGAL_SASL_STATE, as in Kafka.
 pub fn handshake(_: SaslHandshakeRequest) -> SaslHandshakeResponse {
     SaslHandshakeResponse { error_code: ErrorCode::IllegalSaslState.code(), mechanisms: Vec::new() }
 }
 
-/// Answers as Kafka.
+/// The answer is ILLEGAL_SASL_STATE, as in Kafka.
 pub fn authenticate(_: SaslAuthenticateRequest) -> SaslAuthenticateResponse {
     let message = "SaslAuthenticate request received after successful authentication";
     SaslAuthenticateResponse {

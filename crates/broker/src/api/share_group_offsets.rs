@@ -1,9 +1,10 @@
-//! The APIs of the offsets of share groups (KIP-932): DescribeShareGroupOffsets (90, version 1 adds the lag, KIP-1226),
-//! AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
+//! The APIs of the offsets of share groups (KIP-932): DescribeShareGroupOffsets (90, version 1 adds the lag,
+//! KIP-1226), AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
 //!
-//! They are served where `share.version` is 1, and otherwise answered with UNSUPPORTED_VERSION. A description needs
-//! DESCRIBE on the group and on each topic; of all offsets of a group, those of other topics are left out. Setting offsets
-//! needs READ on the group and on each topic, deleting them DELETE on the group and READ on each topic.
+//! The APIs need `share.version` 1; otherwise the answer is UNSUPPORTED_VERSION. A description needs DESCRIBE
+//! on the group and on each topic; a request for all offsets of a group omits other topics. Setting offsets
+//! needs READ on the group and on each topic. Deleting offsets needs DELETE on the group and READ on each
+//! topic.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};

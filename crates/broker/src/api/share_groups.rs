@@ -1,8 +1,8 @@
 //! The APIs of share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), version 1.
 //!
-//! They are served where `share.version` is 1, and otherwise answered with UNSUPPORTED_VERSION. Members need READ on the
-//! group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on each topic that is
-//! assigned to a member: without it nothing of the group is shown.
+//! Both APIs need `share.version` 1; otherwise the answer is UNSUPPORTED_VERSION. Members need READ on the
+//! group, and DESCRIBE on each subscribed topic. A description needs DESCRIBE on the group, and on each
+//! assigned topic; otherwise the group is hidden.
 //!
 //! The coordinator (`thalweg_share_groups`) does the work.
 
@@ -30,7 +30,7 @@ const SERVED_FROM: i16 = 1;
 /// The longest id of a member, in UTF-16 units: that of a UUID as text.
 const MEMBER_ID_MAX: usize = 36;
 
-/// Whether share groups are served.
+/// True if the cluster's share.version allows share groups.
 pub(super) fn are_served(image: &Image) -> bool {
     image.features().level(SHARE_VERSION) >= SERVED_FROM
 }

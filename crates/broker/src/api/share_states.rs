@@ -1,10 +1,10 @@
-//! The APIs of the state of share partitions (KIP-932): InitializeShareGroupState (83), ReadShareGroupState (84),
-//! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87). Version 1 of the writes and
-//! summaries adds the count of completed deliveries (KIP-1226).
+//! The APIs of the state of share partitions (KIP-932): InitializeShareGroupState (83), ReadShareGroupState
+//! (84), WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87). Version 1 of
+//! the writes and summaries adds the count of completed deliveries (KIP-1226).
 //!
-//! They are for other brokers: CLUSTER_ACTION on the cluster. The coordinator (`thalweg_share_groups`) does the work.
-//! As in Kafka, a request without a group or with an empty list gets an empty answer. A share partition that a request
-//! names again is served again, and answered once.
+//! The APIs are for other brokers and need CLUSTER_ACTION on the cluster. The coordinator
+//! (`thalweg_share_groups`) does the work. As in Kafka, a request without a group or with an empty list gets
+//! an empty answer. A share partition that a request names twice is served twice, and answered once.
 
 use super::entry::{Api, cluster, later};
 use std::sync::Arc;
@@ -60,7 +60,8 @@ type Answered = ((Uuid, i32), Result<Done, StateError>);
 /// A topic of a request, with its partitions.
 type Asked<P> = (Uuid, Vec<P>);
 
-/// Serves what a request asks about each partition, in its order; nothing, if there is nothing to be asked.
+/// Serves the operation of a request for each of its partitions, in order. Without a group, the result is
+/// empty.
 async fn serve<P>(
     share_states: &ShareCoordinator,
     group: String,

@@ -1,8 +1,8 @@
-//! GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714): clients ask which metrics to send, and
-//! send them. Everybody may, as in Kafka: a client says no more of itself than that.
+//! GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714): clients ask for their
+//! subscription, and push metrics. As in Kafka, no permission is needed.
 //!
-//! Departures: both are always served, while Kafka's broker serves them only with a Java plugin that takes the metrics;
-//! a push of more than 4 MiB once decompressed is refused with INVALID_RECORD.
+//! Departures: both are always served, while Kafka's broker serves them only with a Java plugin that takes
+//! the metrics; a push of more than 4 MiB once decompressed is refused with INVALID_RECORD.
 
 use super::Call;
 use super::entry::{Api, Open, now};
@@ -23,11 +23,11 @@ pub(super) const PUSH: Api = Api::new(ApiKey::PushTelemetry, 0..=0, Open, |b, c,
     now(b, c, d, |b, c, r| push(&b.telemetry, &b.clock, &b.config().network, c, r))
 });
 
-/// The codecs in the order that clients are to prefer, as Kafka has them.
+/// The accepted codecs in Kafka's order of preference.
 const CODECS: [Compression; 4] =
     [Compression::Zstd, Compression::Lz4, Compression::Gzip, Compression::Snappy];
 
-/// Answers which metrics a client is to send. One without an id gets one.
+/// The subscription of a client. A client without an instance id gets a new one.
 pub fn subscriptions(
     telemetry: &Telemetry,
     clock: &Clock,
@@ -56,7 +56,7 @@ pub fn subscriptions(
     }
 }
 
-/// Takes a client's metrics.
+/// Stores a client's metrics.
 pub fn push(
     telemetry: &Telemetry,
     clock: &Clock,

@@ -1,7 +1,8 @@
-//! The APIs of transactional producers: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), TxnOffsetCommit
-//! (28); and those that describe transactions: DescribeTransactions (65), ListTransactions (66).
+//! The APIs of transactional producers: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
+//! TxnOffsetCommit (28); and the APIs that describe transactions: DescribeTransactions (65), ListTransactions
+//! (66).
 //!
-//! The decisions are the coordinator's (`thalweg_transactions`), and for offsets the group's
+//! The transaction coordinator decides (`thalweg_transactions`), for offsets the group coordinator
 //! (`thalweg_groups`).
 
 use super::Call;
@@ -55,13 +56,14 @@ pub(super) const LIST: Api = Api::new(ApiKey::ListTransactions, 0..=2, ByResourc
 })
 .cost(Cost::Always);
 
-/// From this version of AddPartitionsToTxn on, brokers ask, for many transactions at once.
+/// From this version of AddPartitionsToTxn on, requests come from brokers and have several transactions.
 const BETWEEN_BROKERS: i16 = 4;
 /// The level of transaction.version of a client with an epoch per transaction.
 const NEWER: i16 = 2;
 
-/// AddPartitionsToTxn. Versions 0 to 3 are a producer's: one transaction. Versions 4 and 5 are a broker's (KIP-890):
-/// several transactions, with verification as an alternative to adding. Version 2 returns PRODUCER_FENCED.
+/// AddPartitionsToTxn. Versions 0 to 3 come from producers and have one transaction. Versions 4 and 5 come
+/// from brokers (KIP-890) and have several transactions, each to be added to or only verified. Version 2
+/// returns PRODUCER_FENCED.
 pub async fn add_partitions(
     transactions: &TransactionCoordinator,
     images: &ImageCell,
@@ -73,7 +75,7 @@ pub async fn add_partitions(
         if !call.permissions.may_on_cluster(Operation::ClusterAction) {
             return not_on_cluster(&request, version);
         }
-        // Together: one whose coordinator waits for its replicas must not delay the others.
+        // The transactions run concurrently: a slow append for one must not delay the others.
         let none = Denials::default();
         let mut adding = Vec::with_capacity(request.transactions.len());
         for transaction in &request.transactions {
@@ -98,7 +100,8 @@ pub async fn add_partitions(
             ..Default::default()
         };
     }
-    // A producer's transaction never includes internal topics. A topic without partitions needs no permission.
+    // A producer's transaction never includes internal topics. A topic without partitions needs no
+    // permission.
     let denied = Denials::among(&transaction.topics, |topic| {
         topic.partitions.is_empty()
             || !topic_name::is_internal(&topic.name)
@@ -108,7 +111,7 @@ pub async fn add_partitions(
     AddPartitionsToTxnResponse { results_by_topic_v3_and_below: result.topic_results, ..Default::default() }
 }
 
-/// Adds all partitions to one transaction, or none: when one is missing, or a topic is denied.
+/// Adds all partitions to one transaction, or none if a partition is missing or a topic is denied.
 async fn add_to_one(
     transactions: &TransactionCoordinator,
     images: &ImageCell,
@@ -179,8 +182,8 @@ fn named(transaction: &AddPartitionsToTxnTransaction) -> Partitions {
     partitions
 }
 
-/// AddOffsetsToTxn, versions 0 to 4: the transaction commits offsets of a group. A client of transaction.version 2 has no
-/// need of it.
+/// AddOffsetsToTxn, versions 0 to 4: the transaction commits offsets of a group. Clients of
+/// transaction.version 2 do not use this API.
 pub async fn add_offsets(
     transactions: &TransactionCoordinator,
     groups: &GroupCoordinator,
@@ -211,8 +214,8 @@ fn authorize_offsets(permissions: &Permissions, id: &str, group: &str) -> Result
     }
 }
 
-/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer returns it
-/// (KIP-890).
+/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer has the
+/// new epoch (KIP-890).
 pub async fn end(
     transactions: &TransactionCoordinator,
     producer_ids: &ProducerIds,
@@ -244,9 +247,9 @@ pub async fn end(
     }
 }
 
-/// TxnOffsetCommit, versions 0 to 5: offsets that count when the transaction commits. Version 3 adds the member and
-/// its generation (KIP-447), version 4 TRANSACTION_ABORTABLE; version 5 adds the group to the transaction
-/// automatically.
+/// TxnOffsetCommit, versions 0 to 5: offsets that take effect when the transaction commits. Version 3 adds
+/// the member and its generation (KIP-447), version 4 TRANSACTION_ABORTABLE; version 5 adds the group to the
+/// transaction automatically.
 pub async fn commit_offsets(
     broker: Arc<Broker>,
     call: Arc<Call>,
@@ -274,7 +277,7 @@ pub async fn commit_offsets(
         .topics
         .iter()
         .any(|topic| topic.partitions.iter().any(|p| is_there(&topic.name, p.partition_index)));
-    // As in Kafka, which asks no coordinator about what is not there.
+    // As in Kafka, a request without any existing partition is not verified.
     let verified = match is_any_there {
         true => verify_commit(&broker, call.version, &request).await,
         false => Err(ErrorCode::UnknownTopicOrPartition),
@@ -303,7 +306,8 @@ pub async fn commit_offsets(
     response
 }
 
-/// Asks the transaction's coordinator to verify that the transaction commits offsets of the group, or to add it.
+/// Asks the transaction coordinator to verify that the transaction includes the group's offsets, or to add
+/// the group.
 async fn verify_commit(
     broker: &Broker,
     version: i16,
@@ -343,13 +347,14 @@ fn refused(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCom
     TxnOffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name }
 }
 
-/// DescribeTransactions, version 0 (KIP-664): DESCRIBE on each id. Topics that the client may not describe are left out.
+/// DescribeTransactions, version 0 (KIP-664): DESCRIBE on each id. Topics that the client may not describe
+/// are left out.
 pub fn describe(
     transactions: &TransactionCoordinator,
     call: &Call,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
-    // Each once, as Kafka's answer is a set.
+    // As in Kafka, each id is answered once, in order.
     let ids: BTreeMap<&String, ()> = request.transactional_ids.iter().map(|id| (id, ())).collect();
     let may = |resource_type, name: &str| call.permissions.may(Operation::Describe, resource_type, name);
     let states = ids.into_keys().map(|id| {
@@ -367,7 +372,8 @@ pub fn describe(
     DescribeTransactionsResponse { throttle_time_ms: 0, transaction_states: states.collect() }
 }
 
-/// ListTransactions, versions 0 to 2: those whose ids the client may describe. Version 1 filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
+/// ListTransactions, versions 0 to 2: the transactions with ids that the client may describe. Version 1
+/// filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
 pub fn list(
     transactions: &TransactionCoordinator,
     call: &Call,

@@ -1,4 +1,5 @@
-//! The APIs that the controller serves: this broker forwards their requests unchanged, and returns the controller's answers.
+//! The APIs that the controller serves: this broker forwards their requests unchanged, and returns the
+//! controller's answers.
 //!
 //! An entry has its versions and, if it changes the cluster, the audit events of its request.
 

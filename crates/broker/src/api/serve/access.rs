@@ -10,20 +10,20 @@ use thalweg_net::Reply;
 use thalweg_security::acl::Operation;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
 
-/// Who may use an API.
+/// The clients that may use an API.
 #[derive(Clone, Copy)]
 pub enum Access {
-    /// Everybody: it reveals nothing but what every client needs.
+    /// All clients: the answer contains only data that every client needs.
     Open,
-    /// Those that may do one of these operations on the cluster; others are answered by the function beside.
+    /// Clients with one of these operations on the cluster. The function answers all other clients.
     Cluster(&'static [Operation], Serve),
-    /// Those that may use what the request names: the API's function asks the call's permissions about each resource.
+    /// Clients with permissions on the requested resources, which the API's function checks one by one.
     ByResource,
     /// The controller checks: the request is forwarded in the client's name.
     Controller,
 }
 
-/// An API for those that may do one of these operations on the cluster.
+/// Access for clients with one of these operations on the cluster.
 pub const fn cluster<R>(operations: &'static [Operation]) -> Access
 where
     R: Refuse,
@@ -33,7 +33,7 @@ where
 }
 
 impl Access {
-    /// The function that refuses the request, where the client may not use the API.
+    /// The function that refuses the request; `None` if the client may use the API.
     pub fn check(self, call: &Call) -> Option<Serve> {
         match self {
             Access::Cluster(operations, refuse) => {

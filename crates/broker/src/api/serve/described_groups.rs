@@ -1,10 +1,9 @@
-//! What a description of groups shows to a client, for every kind of group whose members Kafka describes with their topics:
-//! consumer, share and streams groups.
+//! Permissions of DescribeGroup APIs whose answers contain topics: for consumer, share and streams groups.
 //!
-//! It needs DESCRIBE on the group, and on each topic of it: without that nothing of the group is shown. As in Kafka, these
-//! are the topics that are assigned, or those of a streams group's topology. The names and patterns that a member
-//! subscribes to are shown with the group: they may be of topics that do not exist. Groups that the client may not
-//! describe come first.
+//! A description needs DESCRIBE on the group and on each of its topics; otherwise the group is hidden. As in
+//! Kafka, these topics are the assigned topics, or the topics of a streams group's topology. Subscribed names
+//! and patterns need no permission, as their topics may not exist. Groups that the client may not describe
+//! come first in the answer.
 
 use crate::api::Call;
 use crate::api::groups::may_describe_topics;
@@ -18,7 +17,7 @@ pub trait Described: Default {
 
     fn head(&mut self) -> Head<'_>;
 
-    /// The topics that the client has to be allowed to describe.
+    /// The topics that need DESCRIBE.
     fn topics(&self) -> impl Iterator<Item = &str>;
 }
 
@@ -30,7 +29,8 @@ pub struct Head<'a> {
     pub authorized_operations: &'a mut i32,
 }
 
-/// Describes the groups that the client may see: `ask` gets their ids. The others have an error.
+/// Describes the groups that the client may describe, by calling `ask` with their ids. Other groups get an
+/// error.
 pub async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
     call: &Call,
     are_served: bool,

@@ -23,7 +23,7 @@ impl<'a> Named<'a> {
 }
 
 impl Named<'_> {
-    /// The topic, when partitions of it are here.
+    /// The topic, if it has replicas here.
     pub fn here(self, partitions: &Partitions) -> Option<Arc<Topic>> {
         match self {
             Named::Id(id) => partitions.topic_by_id(id),
@@ -38,7 +38,8 @@ impl Named<'_> {
         }
     }
 
-    /// Why a partition is not here: it is elsewhere, or nowhere, or its log could not be opened.
+    /// The error for a partition without a replica here: led by another broker, unknown, or with a log that
+    /// failed to open.
     pub fn missing(self, node_id: BrokerId, image: &Image, index: PartitionIndex) -> ErrorCode {
         let topic = self.of_cluster(image);
         match (topic.and_then(|topic| topic.partition(index)), self) {
@@ -49,8 +50,8 @@ impl Named<'_> {
         }
     }
 
-    /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1 if
-    /// unknown.
+    /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1
+    /// if unknown.
     pub fn leader(
         self,
         partitions: &Partitions,
@@ -66,7 +67,7 @@ impl Named<'_> {
     }
 }
 
-/// Where those of the brokers `ids` are that a client of this listener can reach, each once.
+/// The brokers of `ids` that are reachable on this listener, with their endpoints, each once.
 pub fn reachable<'a>(
     image: &'a Image,
     listener: &str,

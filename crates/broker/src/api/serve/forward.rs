@@ -1,9 +1,9 @@
-//! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and the
-//! client's address. The controller's answer is passed to the client unchanged.
+//! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and
+//! the client's address. The controller's answer is passed to the client unchanged.
 //!
-//! Forwarding are the changes to topics, partitions, configurations, features and delegation tokens; everything that reads the cluster
-//! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
-//! answer waits a little until the image shows it; Kafka's broker answers at once.
+//! Changes to the cluster are forwarded; most reads are answered from the image. The answer to a change waits
+//! a little until this broker's image shows the change, so that the client's next read sees it. Kafka's
+//! broker answers immediately.
 
 use super::slow::{self, Stage};
 use crate::api::entry::Forwarding;
@@ -23,7 +23,8 @@ use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
-/// The versions of an API that this broker and its controller serve; none where they share none.
+/// The versions of an API that both this broker and its controller serve; `None` if there is no common
+/// version.
 pub fn served_with_controller(
     config: &BrokerConfig,
     controller: &ControllerLink,
@@ -37,7 +38,7 @@ pub fn served_with_controller(
     (min <= max).then_some((min, max))
 }
 
-/// How long an answer waits for this broker's image to show the change.
+/// Maximum wait until this broker's image shows a change.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 
 /// Forwards the request and returns the controller's answer, or, without one, the answer of Kafka's broker.
@@ -87,11 +88,12 @@ where
 
 /// Reasons for a missing answer of the controller, as distinguished by Kafka's `ForwardingManagerImpl`.
 enum Failure {
-    /// There was no controller for too long, or it went away.
+    /// The controller was unreachable for too long, or the connection broke.
     NoAnswer,
-    /// The controller rejects envelopes from this broker, or in this form. Clients do not learn the reason.
+    /// The controller rejects envelopes from this broker, or in this form. Clients do not get the reason.
     Refused,
-    /// The controller does not serve the request's version: another one led when the client asked for the versions.
+    /// The controller does not serve the request's version: the active controller has changed since the
+    /// client's ApiVersions.
     UnsupportedVersion,
 }
 
@@ -119,14 +121,14 @@ async fn ask(controller: &ControllerLink, call: &Call, request: Bytes) -> Result
     }
 }
 
-/// Kafka's words for a failure, in the answers that have them: others leave the place empty.
+/// Kafka's words for a failure; `None` for APIs that have no message.
 fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
     let has_words = match api {
         ApiKey::AlterClientQuotas
         | ApiKey::DescribeQuorum
         | ApiKey::AddRaftVoter
         | ApiKey::RemoveRaftVoter => true,
-        // Those of the exception that was thrown: one for a time-out has none.
+        // Kafka's exception for a timeout has no message.
         ApiKey::UnregisterBroker => failure != ErrorCode::RequestTimedOut,
         _ => false,
     };
@@ -136,7 +138,7 @@ fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
     })
 }
 
-/// Waits until the image shows everything committed by now. The quorum returns that offset.
+/// Waits until the image shows all records that are committed now. The offset comes from DescribeQuorum.
 async fn shown(controller: &ControllerLink) {
     let mut changes = controller.image_changes();
     let partitions = vec![PartitionData::default()];
@@ -147,7 +149,7 @@ async fn shown(controller: &ControllerLink) {
     if let Some(partition) = partition {
         let shown = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
         let all = async { shown.await.map(drop) };
-        // The client asks again if it has to.
+        // After a timeout, the client reads an older image.
         drop(tokio::time::timeout(SHOWN_WITHIN, all).await);
     }
 }

@@ -1,7 +1,8 @@
-//! The loggers of a broker as a resource with a configuration (KIP-412): in DescribeConfigs and IncrementalAlterConfigs.
+//! The loggers of a broker as a resource with a configuration (KIP-412): in DescribeConfigs and
+//! IncrementalAlterConfigs.
 //!
-//! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is embedded in
-//! another program, whose log is not its own, has no loggers.
+//! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is
+//! embedded in another program has no loggers, because the log belongs to that program.
 
 use super::verdicts::Verdict;
 use thalweg_config::alter::{AlterOp, Alteration};
@@ -9,7 +10,7 @@ use thalweg_config::describe::{ConfigSource, DescribedConfig, WantedKeys};
 use thalweg_config::{ConfigType, LoggerChange, LoggerError, Loggers};
 use thalweg_wire::ErrorCode;
 
-/// The level of each logger, or of those that are wanted.
+/// The level of each logger, or of the wanted loggers.
 pub fn describe(loggers: Option<&Loggers>, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
     let Some(loggers) = loggers else { return Vec::new() };
     let levels = loggers.levels();

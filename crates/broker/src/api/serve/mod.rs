@@ -1,4 +1,5 @@
-//! Helpers of several APIs: access, forwarding to the controller, automatic topic creation, requests that take long.
+//! Helpers of several APIs: access, forwarding to the controller, automatic topic creation, requests that
+//! take long.
 //!
 //! An API's own file has its entry and its function; a file here has none, and is used by two APIs at least.
 

@@ -1,12 +1,12 @@
-//! Verdicts on changes of configurations, for AlterConfigs and IncrementalAlterConfigs: a verdict of this broker or of the
-//! controller for each resource of a request, in its order.
+//! Verdicts on changes of configurations, for AlterConfigs and IncrementalAlterConfigs: a verdict of this
+//! broker or of the controller for each resource of a request, in its order.
 
 use thalweg_config::{AlterError, table};
 use thalweg_hash::HashMap;
 use thalweg_metadata::{BrokerId, ConfigResourceKind};
 use thalweg_wire::ErrorCode;
 
-/// The answer for one resource: the code, and why.
+/// The answer for one resource: error code and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     pub code: i16,
@@ -39,13 +39,14 @@ impl From<AlterError> for Verdict {
 /// A resource of a request: its kind and its name.
 pub type Named = (i8, String);
 
-/// Answers for resources in the order of the request: those that were decided here, the rest by the controller.
+/// Answers for resources in the order of the request: this broker's verdicts, and the controller's for the
+/// rest.
 pub struct Verdicts {
     decided: Vec<(Named, Option<Verdict>)>,
 }
 
 impl Verdicts {
-    /// Decides about each resource, if it can be decided here. A resource must appear once.
+    /// Decides on each resource that this broker can decide on. A resource must appear once.
     pub fn decide<R>(
         resources: &[R],
         name: impl Fn(&R) -> (i8, &str),
@@ -88,7 +89,7 @@ impl Verdicts {
     }
 }
 
-/// A change of a broker must be one of this broker, or of all.
+/// Refuses a change to another broker's settings. The empty name means all brokers.
 pub fn check_own(node_id: BrokerId, name: &str) -> Result<(), Verdict> {
     if name.is_empty() || id_of(name)? == node_id.0 {
         return Ok(());
@@ -100,7 +101,7 @@ pub fn id_of(name: &str) -> Result<i32, Verdict> {
     name.parse().map_err(|_| Verdict::invalid(format!("Node id must be an integer, but it is: {name}")))
 }
 
-/// A value, unless it is a secret or may be one: keys of brokers that are not known here may be anything.
+/// A value for audit events, hidden if it is or may be a secret. Unknown broker keys may hold secrets.
 pub fn shown(kind: ConfigResourceKind, name: &str, value: Option<&str>) -> String {
     let is_secret =
         kind == ConfigResourceKind::Broker && table::settable_key(name).is_none_or(|key| key.is_sensitive());

@@ -9,31 +9,31 @@ use thalweg_wire::ErrorCode;
 
 /// The type that renews a lock.
 const RENEW: i8 = 4;
-/// The last type before there was one.
+/// The last type in versions without renewal.
 const REJECT: i8 = 3;
 
-/// First and last offset of records, and what is said of them.
+/// First offset, last offset and acknowledgement types of one batch.
 pub type Said<'a> = (i64, i64, &'a [i8]);
 
-/// Who acknowledges, and what it may say.
+/// The acknowledging member, and the allowed types.
 pub struct Acknowledgements<'a> {
     /// Group and member.
     pub key: &'a SessionKey,
-    /// Whether the version has renewed locks.
+    /// True if the version supports renewal of locks.
     pub may_renew: bool,
-    /// Whether the request says that it renews locks.
+    /// True if the request sets IsRenewAck.
     pub is_renewal: bool,
 }
 
-/// The acknowledgements of one partition, whose outcome may have to be written.
+/// The acknowledgements of one partition, with a pending write of the outcome.
 pub struct Settling {
     acknowledging: Acknowledging,
-    /// Records by type, to be counted when it is written.
+    /// Number of records by type, counted after the write.
     counts: [u64; 5],
 }
 
 impl Settling {
-    /// The outcome, once it is written.
+    /// Waits for the write, and returns the outcome.
     pub async fn settled(self, shares: &Shares) -> Settled {
         let settled = self.acknowledging.settled().await;
         if settled.is_ok() {
@@ -62,7 +62,7 @@ impl Acknowledgements<'_> {
         let taken = partitions.map(|(id, said)| {
             let allowed = match image.topic_by_id(id.0) {
                 None => Err(SettleError::Unserved(ErrorCode::UnknownTopicId)),
-                // As in Kafka, what makes no sense is refused first.
+                // As in Kafka, malformed batches are refused first.
                 Some(_) => {
                     self.check(&said).and_then(|()| readable(call, &image, id).map_err(SettleError::Unserved))
                 }
@@ -94,7 +94,8 @@ impl Acknowledgements<'_> {
         Settling { acknowledging: led.acknowledge(shares, &self.key.member, &said), counts }
     }
 
-    /// Whether the batches of a partition make sense. Kafka: `KafkaApis.validateAcknowledgementBatches`.
+    /// Checks that the batches of a partition are well-formed. Kafka:
+    /// `KafkaApis.validateAcknowledgementBatches`.
     fn check(&self, said: &[Said<'_>]) -> Result<(), SettleError> {
         let last_type = if self.may_renew { RENEW } else { REJECT };
         let mut previous_last = -1;

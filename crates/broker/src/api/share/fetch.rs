@@ -1,8 +1,8 @@
-//! ShareFetch: settles records, and acquires others.
+//! ShareFetch: acknowledges records, and acquires new ones.
 //!
-//! A fetch takes what it can have at once. If that is nothing, or less than min.bytes, it waits on its share partitions
-//! and their partitions until something changes, or for max.wait.ms. Records are sent by sendfile, as slices of the log
-//! with whole batches; the answer says which of their records are acquired.
+//! A fetch acquires the available records. With none, or with fewer than min.bytes, the fetch waits on its
+//! share partitions and their partitions until something changes, or for max.wait.ms. Records are sent by
+//! sendfile, as slices of the log with whole batches; the answer lists the acquired records.
 
 use super::super::entry::{Api, ByResource};
 use super::acknowledging::{Acknowledgements, Said, Settling};
@@ -28,16 +28,16 @@ use tokio::time::Instant;
 
 pub(in crate::api) const API: Api = Api::new(ApiKey::ShareFetch, 1..=2, ByResource, handle);
 
-/// The longest wait.
+/// Upper bound of max.wait.ms.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// A partition of a fetch, and what came of it.
+/// A partition of a fetch, with its outcome.
 pub struct Entry {
     pub id: TopicPartitionId,
-    /// Whether the answer names it even without records.
+    /// True if the answer lists the partition even without records.
     pub is_new: bool,
     pub outcome: Outcome,
-    /// The share partition, once it was found.
+    /// The share partition, if it is led here.
     pub led: Option<(Arc<LedShare>, Arc<Partition>)>,
 }
 
@@ -64,7 +64,7 @@ pub struct Plan {
     min_bytes: usize,
     max_bytes: usize,
     max_wait: Duration,
-    /// Something was passed over that is not to be delivered; the member comes again.
+    /// Undeliverable records were skipped: answer now, and the member fetches again.
     is_urgent: bool,
 }
 
@@ -75,7 +75,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     let max_wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
     let (mut plan, settling) = match begin(broker, &call, request) {
         Ok(begun) => begun,
-        // A member that is refused for want of room would come again at once.
+        // A member that is refused for lack of room would retry immediately, so the refusal is delayed.
         Err(error @ ErrorCode::ShareSessionLimitReached) => {
             let broker = Arc::clone(broker);
             return Ok(Reply::Later(Box::pin(async move {
@@ -141,8 +141,8 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     if is_renewal {
         wanted.clear();
     }
-    // Another partition is read first each time, so that none starves behind a full one. The epoch, by which Kafka rotates them, counts
-    // acknowledgements and renewals, too: after each fetch, these have the same partition come first for ever.
+    // Each fetch starts with the next partition, so that none starves behind a full one. Kafka rotates by the
+    // epoch, which acknowledgements and renewals also raise.
     let turned = fetches % wanted.len().max(1);
     wanted.rotate_left(turned);
     let image = broker.image();
@@ -156,13 +156,13 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     let mut entries: Vec<Entry> = entries.collect();
     let mode = match request.share_acquire_mode {
         1 => AcquireMode::RecordLimit,
-        // Kafka's code for it, where there is something to acquire.
+        // Kafka's code for an unknown acquire mode, if there is a partition to acquire from.
         mode if mode != 0 && !entries.iter().all(Entry::is_failed) => {
             return Err(ErrorCode::UnknownServerError);
         }
         _ => AcquireMode::BatchOptimised,
     };
-    // Partitions that are new stay so: no answer has named them.
+    // New partitions stay new, because no answer has listed them.
     if request.max_records == 0 || request.max_bytes == 0 {
         entries.retain(Entry::is_failed);
     }
@@ -205,7 +205,7 @@ fn forgotten(topics: &[ForgottenTopic]) -> Vec<TopicPartitionId> {
     ids
 }
 
-/// What a request says of records, where it says something.
+/// The acknowledgements of a request, by partition.
 fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Said<'_>>)> {
     topics.iter().flat_map(|topic| {
         let with = topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty());
@@ -219,7 +219,7 @@ fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Sa
 }
 
 impl Entry {
-    /// Whether its partition cannot be read.
+    /// True if the partition cannot be read.
     fn is_failed(&self) -> bool {
         matches!(self.outcome, Outcome::Failed(_))
     }
@@ -238,7 +238,7 @@ impl Plan {
         }
     }
 
-    /// Whether the answer should leave.
+    /// True if the answer should be sent.
     fn is_ready(&self) -> bool {
         let any = |is: fn(&Outcome) -> bool| self.entries.iter().any(|entry| is(&entry.outcome));
         let has_records = any(|outcome| matches!(outcome, Outcome::Acquired(_)));
@@ -248,7 +248,7 @@ impl Plan {
         has_records || wants_nothing || waits_for_nothing || all_failed || self.is_urgent
     }
 
-    /// The records that it may still acquire.
+    /// Number of records that the fetch may still acquire.
     fn records_left(&self) -> i64 {
         let acquired = self.entries.iter().map(|entry| match &entry.outcome {
             Outcome::Acquired(batch) => batch.records,
@@ -257,19 +257,20 @@ impl Plan {
         self.records_max - acquired.sum::<i64>()
     }
 
-    /// The most bytes of each partition. Kafka divides them evenly, too.
+    /// Maximum bytes per partition. As in Kafka, max.bytes is divided evenly.
     fn bytes_of_each(&self) -> usize {
         let open = self.entries.iter().filter(|entry| !entry.is_failed());
         (self.max_bytes / open.count().max(1)).max(1)
     }
 }
 
-/// Whether the member must learn of an error without delay. It would come again at once, and find the same.
+/// True if an error must be reported without delay. After other errors the member would retry immediately,
+/// with the same result.
 fn is_urgent(error: ErrorCode) -> bool {
     !matches!(error, ErrorCode::UnknownServerError | ErrorCode::CoordinatorNotAvailable)
 }
 
-/// Acquires what there is; only if it is enough, unless `takes_less`.
+/// Acquires available records; unless `takes_less`, only if there are enough.
 fn attempt(shares: &Shares, plan: &mut Plan, takes_less: bool) {
     let is_enough = takes_less || plan.min_bytes <= 1 || has_min_bytes(plan);
     if plan.records_max <= 0 || plan.max_bytes == 0 || !is_enough {
@@ -308,7 +309,7 @@ fn attempt(shares: &Shares, plan: &mut Plan, takes_less: bool) {
     }
 }
 
-/// Whether there are as many bytes as the member waits for.
+/// True if min.bytes are available.
 fn has_min_bytes(plan: &Plan) -> bool {
     let max_bytes = plan.bytes_of_each();
     let mut found = 0;
@@ -322,11 +323,11 @@ fn has_min_bytes(plan: &Plan) -> bool {
     false
 }
 
-/// Waits for records, or for the time to be over.
+/// Waits for records, or for max.wait.ms.
 async fn wait(shares: &Shares, plan: &mut Plan) {
     let deadline = Instant::now() + plan.max_wait;
     loop {
-        // First the watch, then the look: nothing can happen in between.
+        // Watch first, then read, so that no change is missed.
         let waiter = Waiter::begin(1);
         for (led, partition) in plan.entries.iter().filter_map(Entry::open) {
             if led.watch(&waiter, &plan.settings) {
@@ -345,7 +346,7 @@ async fn wait(shares: &Shares, plan: &mut Plan) {
 }
 
 impl Entry {
-    /// The share partition, where records may still be acquired from it.
+    /// The share partition, if records may still be acquired.
     fn open(&self) -> Option<(&LedShare, &Partition)> {
         let is_open = matches!(self.outcome, Outcome::Nothing | Outcome::Loading);
         self.led.as_ref().filter(|_| is_open).map(|(led, partition)| (&**led, &**partition))

@@ -1,11 +1,11 @@
-//! The APIs of share groups (KIP-932) at the leaders of partitions: ShareFetch (78) and ShareAcknowledge (79), versions 1
-//! and 2.
+//! The APIs of share groups (KIP-932) at the leaders of partitions: ShareFetch (78) and ShareAcknowledge
+//! (79), versions 1 and 2.
 //!
-//! A member fetches records of partitions that the group's coordinator has assigned to it, and gets a lock on those that
-//! it acquires. It settles them by acknowledgements, with its next fetch or alone. Version 2 brings limits of records
-//! (KIP-1206) and renewed locks (KIP-1222).
+//! A member fetches records of partitions that the group's coordinator has assigned to it, and gets a lock on
+//! each acquired record. The member releases locks by acknowledgements, with its next fetch or alone. Version
+//! 2 brings limits of records (KIP-1206) and renewed locks (KIP-1222).
 //!
-//! They are served where `share.version` is 1. Members need READ on the group, and on each topic.
+//! Both APIs need `share.version` 1. Members need READ on the group, and on each topic.
 
 mod acknowledging;
 pub mod fetch;
@@ -33,7 +33,7 @@ const MEMBER_ID_MAX: usize = 36;
 /// The version that brings renewed locks.
 const RENEWS_FROM: i16 = 2;
 
-/// The session that a request names, if it may be used at all.
+/// The session of a request, if share groups are served and the client may use the group.
 fn session_key(
     images: &ImageCell,
     call: &Call,
@@ -52,7 +52,7 @@ fn session_key(
     Ok(SessionKey { group: group.into(), member: member.into() })
 }
 
-/// A partition of the cluster that the client may read.
+/// Checks that the partition exists and the client may read its topic.
 fn readable(call: &Call, image: &Image, id: TopicPartitionId) -> Result<(), ErrorCode> {
     let topic = image.topic_by_id(id.0).ok_or(ErrorCode::UnknownTopicId)?;
     if !call.permissions.may(Operation::Read, ResourceType::Topic, &topic.name) {
@@ -61,7 +61,7 @@ fn readable(call: &Call, image: &Image, id: TopicPartitionId) -> Result<(), Erro
     topic.partition(id.1).map(|_| ()).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
-/// A partition that is led here, or not.
+/// The replica of a partition here, or the error for the client.
 fn here(broker: &Broker, id: TopicPartitionId) -> Result<Arc<Partition>, ErrorCode> {
     let topic = broker.partitions.topic_by_id(id.0);
     let partition = topic.and_then(|topic| topic.partition(id.1));

@@ -26,12 +26,12 @@ pub fn failed(requests: &RequestMetrics, call: &Call, error: ErrorCode) -> Reply
     call.reply::<ShareFetchRequest>(&response)
 }
 
-/// Whether the client has to look for the leader.
+/// True if the client has to look up the leader.
 fn has_moved(error: ErrorCode) -> bool {
     matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
 }
 
-/// The answer to a fetch. `spent` is the time that it took the broker.
+/// The answer to a fetch. `spent` is the broker's work time.
 pub fn fetched(
     broker: &Broker,
     call: &Call,
@@ -73,7 +73,7 @@ pub fn fetched(
         slices.extend(slice.map(|slice| ((topic, partitions.len()), slice)));
         partitions.push(data);
     }
-    // As they stand in the answer.
+    // Slices in the order of the answer.
     slices.sort_by_key(|(place, _)| *place);
     let slices = slices.into_iter().map(|(_, slice)| slice).collect();
     broker.shares.sessions.told(&plan.key, &told);
@@ -99,7 +99,8 @@ pub fn fetched(
     }
 }
 
-/// The member gets an answer without records, and comes again after the pause: it has acquired none.
+/// Releases the acquired records of a throttled fetch. The answer has no records, and the member retries
+/// after the throttle time.
 fn take_back(plan: &mut Plan) {
     for entry in &mut plan.entries {
         let Outcome::Acquired(batch) = &entry.outcome else { continue };
@@ -144,7 +145,7 @@ fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
     (ErrorCode::None, PartitionData { records, acquired_records, ..Default::default() }, Some(slice))
 }
 
-/// Kafka's code for an outcome, and why it is an error.
+/// Kafka's code and message for an outcome.
 fn outcome_of(settled: Settled) -> (ErrorCode, Option<String>) {
     match settled {
         Ok(()) => (ErrorCode::None, None),
