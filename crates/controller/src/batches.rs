@@ -8,7 +8,7 @@ use thalweg_record::{Batch, BatchError, ControlRecordType, DecompressBuffer, Rec
 use thalweg_wire::data::{KRaftVersionRecord, LeaderChangeMessage, SnapshotHeaderRecord, VotersRecord};
 use thalweg_wire::{DecodeError, Message, MetadataRecord, MetadataValueError, decode_metadata_value};
 
-/// A batch could not be read.
+/// A failure to read a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataBatchError {
     #[error("batch at offset {base_offset}: {error}")]
@@ -25,14 +25,14 @@ pub enum MetadataBatchError {
     UnknownControl { offset: i64 },
 }
 
-/// A control record: the quorum's own.
+/// A control record of the quorum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlRecord {
-    /// A leader starts its epoch.
+    /// The start of a leader's epoch.
     LeaderChange(LeaderChangeMessage),
     /// The start of a snapshot.
     SnapshotHeader(SnapshotHeaderRecord),
-    /// A snapshot is complete.
+    /// The end of a complete snapshot.
     SnapshotFooter,
     /// The level of `kraft.version`.
     KRaftVersion(KRaftVersionRecord),
@@ -41,7 +41,7 @@ pub enum ControlRecord {
 }
 
 impl ControlRecord {
-    /// The ids of the voters, in the records that name them.
+    /// The ids of the voters, for records with voters.
     pub fn voters(&self) -> Option<Vec<i32>> {
         match self {
             ControlRecord::Voters(record) => Some(record.voters.iter().map(|voter| voter.voter_id).collect()),
@@ -55,16 +55,16 @@ impl ControlRecord {
     }
 }
 
-/// A batch, read.
+/// A decoded batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetadataBatch {
     /// The offset of its first record.
     pub base_offset: i64,
-    /// Its last offset, its epoch and when it was written.
+    /// Last offset, epoch and time of the batch.
     pub last: Provenance,
-    /// Its records; empty for a control batch.
+    /// The data records; empty for a control batch.
     pub records: Vec<MetadataRecord>,
-    /// Its control records; empty for a batch of data.
+    /// The control records; empty for a data batch.
     pub control: Vec<ControlRecord>,
 }
 

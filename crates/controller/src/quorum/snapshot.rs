@@ -1,4 +1,4 @@
-//! Snapshots of the metadata log: the records that make the image at one offset.
+//! Snapshots of the metadata log: the records of the image at one offset.
 //!
 //! ```text
 //! <end offset, 20 digits>-<epoch, 10 digits>.checkpoint      the end offset is exclusive
@@ -6,7 +6,7 @@
 //!   data batches    the image's records
 //!   control batch   SnapshotFooter
 //! ```
-//! Offsets count from 0 and are not those of the log. A file without its footer was not finished and is of no use.
+//! Offsets in the file count from 0 and are not the log's. A file without a footer is incomplete and ignored.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ use super::log::{encode_batch, encode_control_batch};
 use crate::batches::{self as metadata_batches, ControlRecord, MetadataBatch, MetadataBatchError};
 
 const SUFFIX: &str = ".checkpoint";
-/// The most bytes of values in one batch.
+/// Maximum number of bytes of values in one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// The largest snapshot, for those who write it and for those who read it: a larger one would stop every broker that
-/// starts. An image that needs more stays in the log.
+/// Maximum size of a snapshot, for writers and readers: a larger snapshot would stop every starting broker. A
+/// larger image stays in the log.
 pub const SNAPSHOT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
-/// A snapshot cannot be used.
+/// The reason why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("{} cannot be read or written: {error}", path.display())]
@@ -53,25 +53,25 @@ pub enum SnapshotError {
     Encode(#[from] EncodeError),
 }
 
-/// Which part of the log a snapshot holds.
+/// The id of a snapshot: the part of the log that it covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct SnapshotId {
-    /// The first offset that is not in it.
+    /// The first offset after the snapshot.
     pub end_offset: i64,
-    /// The epoch of the last record that is.
+    /// The epoch of the last record in the snapshot.
     pub epoch: i32,
 }
 
 impl SnapshotId {
-    /// The one that a cluster is formatted with, which is never served.
+    /// The bootstrap snapshot of a formatted cluster, which is never served.
     pub const BOOTSTRAP: SnapshotId = SnapshotId { end_offset: 0, epoch: 0 };
 
-    /// The name of its file.
+    /// The file name of the snapshot.
     pub fn file_name(self) -> String {
         format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch)
     }
 
-    /// Reads the name of a file.
+    /// Parses a file name.
     pub fn from_file_name(name: &str) -> Option<SnapshotId> {
         let (end_offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
         if end_offset.len() != 20 || epoch.len() != 10 {
@@ -85,11 +85,11 @@ impl SnapshotId {
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotContent {
     pub id: SnapshotId,
-    /// When the last record in it was written.
+    /// Time of the last record in the snapshot.
     pub last_timestamp_ms: i64,
     /// The time of writing.
     pub now_ms: i64,
-    /// The quorum's own records, encoded: its version and its voters.
+    /// The quorum's encoded control records: version and voters.
     pub quorum: Vec<(ControlRecordType, Bytes)>,
     pub records: Vec<VersionedRecord>,
 }
@@ -141,14 +141,14 @@ impl SnapshotContent {
         Ok(bytes)
     }
 
-    /// Writes the file under its own name, in one step.
+    /// Writes the file atomically under its name.
     pub fn write(&self, disk: &Disk, dir: &Path) -> Result<u64, SnapshotError> {
         let path = dir.join(self.id.file_name());
         write_file(disk, path, &self.encode()?)
     }
 }
 
-/// Writes a snapshot's bytes; returns their number.
+/// Writes a snapshot's bytes. Returns their number.
 pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64, SnapshotError> {
     match disk.replace(&path, bytes, Durability::Synced) {
         Ok(()) => Ok(bytes.len() as u64),
@@ -161,7 +161,7 @@ pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64
 pub(crate) struct LoadedSnapshot {
     pub image: Arc<Image>,
     pub kraft_version: i16,
-    /// The voters, where the quorum keeps them in its log.
+    /// The voters, if the quorum records them in its log.
     pub voters: Option<Vec<i32>>,
 }
 
