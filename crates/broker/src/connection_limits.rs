@@ -41,7 +41,7 @@ pub(crate) fn keep_unless_known(network: &mut NetworkSettings, before: &NetworkS
     }
 }
 
-/// The limits of a process's part: the listeners of its broker, or those of its controller.
+/// The limits of a broker's or a controller's listeners.
 pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> ConnectionLimits {
     let network = &config.network;
     let overrides = network.max_connections_per_ip_overrides.iter().flat_map(|(host, max)| {

@@ -1,5 +1,5 @@
-//! The embedded controller with the listeners by which other nodes reach it (`controller.listener.names`):
-//! beside a broker, or alone in its process (`process.roles=controller`).
+//! The embedded controller with the listeners by which other nodes reach it (`controller.listener.names`): in
+//! a broker's process, or alone (`process.roles=controller`).
 //!
 //! A connection to such a listener is served by the controller only, with the same limits as a client's. A
 //! quorum of one voter makes the cluster read-only while the process is down, which is logged at the start.

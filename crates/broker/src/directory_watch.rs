@@ -213,7 +213,7 @@ struct Stance {
 impl Stance {
     /// Updates the decision, and returns true if the broker hands over. Brokers that hand over at the same
     /// time have to return. Each of these then waits one check per broker with a lower id, so that one broker
-    /// goes first and the next ones see that they are needed.
+    /// hands over first, and the next brokers notice that partitions need them.
     fn withdraws(&mut self, is_full: bool, is_needed: bool, lower: usize) -> bool {
         if !is_full {
             *self = Stance::default();

@@ -5,7 +5,7 @@
 //! client, which any replica answers. `choice` interprets the answers, `waits` bounds the wait of an
 //! election, and `leaderless` logs the partitions that get no leader.
 //!
-//! This module sends the requests. The controller selects the partitions (`thalweg_controller::Undecided`).
+//! `LogEnds` sends the requests. The controller selects the partitions (`thalweg_controller::Undecided`).
 
 mod choice;
 #[cfg(test)]

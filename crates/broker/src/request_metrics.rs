@@ -25,7 +25,7 @@ const CODES: usize = 160;
 /// Quantiles cover at least this time, and at most twice that plus one scrape interval.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The counters that a request belongs to: an API's, or those of followers' fetches.
+/// The counters for a request: of an API, or of followers' fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(pub usize);
 
@@ -43,7 +43,7 @@ pub struct RequestMetrics {
     clock: Clock,
 }
 
-/// Requests that wait for something to happen (Kafka's purgatories).
+/// The kind of a waiting request (Kafka's purgatories).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delayed {
     /// A wait for replicas or the disk.

@@ -50,7 +50,7 @@ const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
 /// A running broker.
 pub struct Server {
-    /// The broker.
+    /// The parts that serve requests.
     pub broker: Arc<Broker>,
     /// The bound listeners: name and addresses.
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
@@ -178,7 +178,7 @@ fn keep_house(broker: &Arc<Broker>) -> JoinSet<()> {
     housekeeping
 }
 
-/// The metrics of a broker and the controller beside it.
+/// The metrics of a broker and of the controller in its process.
 fn metrics(
     broker: &Arc<Broker>,
     controller: Option<&ControllerNode>,

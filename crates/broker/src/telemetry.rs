@@ -1,8 +1,8 @@
 //! Metrics that clients push to this broker (KIP-714), as in `org.apache.kafka.server.ClientMetricsManager`.
 //!
-//! Administrators subscribe to metrics by configurations of the kind CLIENT_METRICS. A client asks for its
-//! subscription, then pushes metrics at that interval, as OTLP. The latest values are shown in `/metrics`;
-//! nothing is kept on disk.
+//! Administrators subscribe to metrics by configurations of the kind CLIENT_METRICS. A client gets its
+//! subscription, then pushes metrics at the subscription's interval, as OTLP. The latest values are shown in
+//! `/metrics`; nothing is kept on disk.
 //!
 //! ```text
 //! Subscriptions   what is asked of which clients: pure

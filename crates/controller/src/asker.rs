@@ -22,7 +22,7 @@ pub trait Witness: fmt::Debug + Send + Sync {
     /// True if the witness notes permissions as well as denials.
     fn wants_permissions(&self) -> bool;
 
-    /// Notes a decision that grants or refuses something.
+    /// Notes a final decision.
     fn note(&self, decision: &Decision<'_>, client_id: Option<&str>);
 }
 

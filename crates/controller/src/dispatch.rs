@@ -70,7 +70,7 @@ pub fn takes_forwarded(key: ApiKey) -> bool {
     served(key).is_some_and(|api| api.is_forwarded)
 }
 
-/// The served APIs, in the order of their keys, which is that of ApiVersions.
+/// The served APIs in the order of their keys, which ApiVersions uses as well.
 pub(crate) fn served_keys() -> Vec<ApiKey> {
     let mut keys: Vec<_> = entries().map(|api| api.key).collect();
     keys.sort_unstable_by_key(|key| *key as i16);

@@ -97,7 +97,7 @@ struct Flush {
 pub(crate) struct Driver {
     state: State,
     log: MetadataLog,
-    /// This node and its epoch.
+    /// This node as leader of its epoch.
     leader: Leader,
     observers: Observers,
     drafts: Drafts,
@@ -181,8 +181,8 @@ impl Driver {
         self.note_room();
     }
 
-    /// Notes that the disk has room. While a part of the reserve is missing, a successful append proves
-    /// nothing: it may have used that part.
+    /// Notes that the disk has room. While a part of the reserve is missing, a successful append is no proof
+    /// of room, because it may have used that part.
     fn note_room(&mut self) {
         if self.log.has_whole_reserve() && std::mem::take(&mut self.is_full) {
             tracing::warn!("The metadata log has room again");

@@ -47,7 +47,7 @@ struct Mutating {
 /// The use of the mutation quota by clients that share a limit.
 #[derive(Clone, Debug)]
 pub struct MutationFigures {
-    /// The clients.
+    /// The user, the client id, or both that share the limit.
     pub sharers: Sharers,
     /// Remaining tokens after the last request; negative if the clients are throttled.
     pub tokens: f64,

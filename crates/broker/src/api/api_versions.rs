@@ -3,8 +3,8 @@
 //!
 //! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all served APIs, so that
 //! the client can retry. Forwarding APIs have the versions that the controller serves. Produce is advertised
-//! from version 0, though 0 to 2 are refused: librdkafka takes a broker that starts higher for one that lacks
-//! features (KAFKA-18659).
+//! from version 0, though 0 to 2 are refused: librdkafka disables features for brokers that start at a higher
+//! version (KAFKA-18659).
 
 use super::entry::{Api, Open, now};
 use super::serve::forward::served_with_controller;

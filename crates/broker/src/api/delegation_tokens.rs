@@ -100,7 +100,7 @@ pub fn expire(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Dec
     })
 }
 
-/// DescribeDelegationToken: the client's own tokens, those that it may renew, and those that it may describe.
+/// DescribeDelegationToken: tokens that the client owns, may renew, or may describe.
 pub fn describe(
     config: &BrokerConfig,
     image: &Image,

@@ -2,7 +2,7 @@
 //! addresses, from the image.
 //!
 //! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out
-//! entities that have other types beside those named; without components it therefore finds nothing.
+//! entities with further types. Without components, a strict filter therefore finds nothing.
 
 use super::entry::{Api, Cost, cluster, now};
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(super) const API: Api = Api::new(
 enum Wanted<'a> {
     /// An exact name; `None` means the default of the type.
     Exactly(Option<&'a str>),
-    /// Some name, or the default.
+    /// Any name, or the default.
     Any,
 }
 

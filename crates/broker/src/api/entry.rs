@@ -23,7 +23,7 @@ pub(super) type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeE
 
 /// An API that is served: key, versions, access, function.
 pub struct Api {
-    /// The key.
+    /// The number of the API in request headers.
     pub key: ApiKey,
     /// The first version served.
     pub min: i16,

@@ -2,7 +2,8 @@
 //!
 //! A missing topic is created if the request allows it (version 4) and `auto.create.topics.enable` is on;
 //! until the image has the topic, the answer is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. Version 10 adds
-//! topic ids, version 12 asks by id; version 13 reports when a client should bootstrap again (KIP-1102).
+//! topic ids, version 12 adds lookup by id; version 13 reports when a client should bootstrap again
+//! (KIP-1102).
 //!
 //! Topics that the client may not describe are left out of a request for all topics, and refused if the
 //! request names them, whether or not they exist. Creating a topic needs CREATE, on the cluster or on the
@@ -48,7 +49,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     {
         return refused(topics);
     }
-    // Version 0 has no null: there an empty list asks for all topics.
+    // Version 0 has no null list: an empty list means all topics.
     let asked = match request.topics {
         Some(topics) if topics.is_empty() && call.version == 0 => None,
         topics => topics,

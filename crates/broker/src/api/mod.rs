@@ -241,7 +241,7 @@ pub fn served(key: ApiKey) -> Option<&'static Api> {
     *SERVED.get(usize::try_from(key as i16).ok()?)?
 }
 
-/// The entries, in the order of their keys, which is that of ApiVersions.
+/// The entries in the order of their keys, which ApiVersions uses as well.
 pub fn all_served() -> impl Iterator<Item = &'static Api> {
     SERVED.iter().copied().flatten()
 }

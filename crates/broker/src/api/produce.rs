@@ -2,7 +2,7 @@
 //!
 //! The request is split by partition, and each part is appended inline under its partition's lock: when
 //! `handle` returns, the order of all records in the request is fixed. The answer is ready at once, unless
-//! acks=all waits for replicas or the flush policy for the disk; meanwhile the connection reads on.
+//! acks=all waits for replicas or the flush policy for the disk; the connection continues to read meanwhile.
 //!
 //! One refused partition does not fail the others. A request with acks=0 gets no answer; if a partition
 //! fails, closing the connection is the only possible signal. Version 8 adds errors for single records

@@ -27,7 +27,7 @@ pub(super) const DESCRIBE: Api = Api::new(ApiKey::ShareGroupDescribe, 1..=1, ByR
 
 /// The level of `share.version` from which on share groups are served.
 const SERVED_FROM: i16 = 1;
-/// The longest id of a member, in UTF-16 units: that of a UUID as text.
+/// Maximum length of a member id in UTF-16 units: the length of a UUID as text.
 const MEMBER_ID_MAX: usize = 36;
 
 /// True if the cluster's share.version allows share groups.

@@ -54,7 +54,7 @@ pub(crate) trait ClusterChange: Request {
     fn describe(&self, answer: &Self::Response, changes: &mut Changes<'_>);
 }
 
-/// Describes the changes of a request by its bytes, from the header on, and those of its answer.
+/// Describes the changes of a request from the bytes of request and answer, both from the header on.
 pub(crate) type Describe = fn(i16, Bytes, Bytes, &mut Changes<'_>);
 
 /// A request or an answer that cannot be decoded has no changes.

@@ -58,7 +58,7 @@ impl AuditedConnection {
         }
     }
 
-    /// The trail.
+    /// The trail that the connection's events go to.
     pub fn trail(&self) -> &Arc<Trail> {
         &self.trail
     }

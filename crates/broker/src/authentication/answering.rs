@@ -1,4 +1,4 @@
-//! The answers to the messages of an exchange, and the states behind them.
+//! The answers to the messages of an exchange, and the resulting states.
 
 use super::authenticator::Authenticator;
 use super::outcome::Outcome;

@@ -91,7 +91,7 @@ impl Session {
         Session { peer, host, identity, audited, exchange }
     }
 
-    /// The peer.
+    /// The peer, with its address, listener and TLS.
     pub fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }

@@ -4,9 +4,8 @@
 //! - OpenMetrics 1.0: counters by their name without `_total`, units, times of creation, exemplars, an end
 //! - OTLP's protobuf (`otlp`)
 //!
-//! This file has the rules of each form: names, labels, escapes, numbers. It also bounds the samples of
-//! topics, partitions, groups and clients: a family that does not fit is left out as a whole, so that no sum
-//! over a family is wrong, and is counted. A sample costs no allocation.
+//! The samples of topics, partitions, groups and clients are bounded: a family that does not fit is left out
+//! as a whole, so that no sum over a family is wrong, and is counted. A sample costs no allocation.
 
 use super::otlp;
 use super::text::{push_label_value, push_number, push_whole};
@@ -168,7 +167,7 @@ impl Exposition {
         self.left = self.left.min(limited_max);
     }
 
-    /// The form.
+    /// The form that the page is written in.
     pub fn form(&self) -> Form {
         self.form
     }

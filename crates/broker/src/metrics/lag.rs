@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_secs(10);
 const FRESH: Duration = Duration::from_secs(45);
 /// Timeout for a leader to accept a connection, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum number of partitions without a replica here that are asked for.
+/// Maximum number of partitions without a replica here in one round.
 const PARTITIONS_MAX: usize = 10_000;
 /// Maximum number of partitions in a request.
 const BATCH: usize = 1_000;
@@ -111,7 +111,7 @@ impl LogEnds {
     }
 }
 
-/// The partitions to ask for, by their leader.
+/// The partitions of a round by their leader.
 fn wanted(broker: &Broker) -> BTreeMap<BrokerId, Vec<(String, PartitionIndex)>> {
     let (image, mut seen) = (broker.image(), HashSet::default());
     let mut wanted: BTreeMap<BrokerId, Vec<_>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The metrics of a node, with the names that Kafka's users know.
+//! The metrics of a node, with the names of Kafka's JMX exporter.
 //!
 //! Metrics are defined in tables of families: a family has a name, a help text, and a function that reads its
 //! samples. [`Pages`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind
@@ -52,11 +52,11 @@ use workers::Workers;
 /// A family of metrics.
 #[derive(Debug)]
 pub struct Family {
-    /// Its name.
+    /// The name on the page, with unit and suffix.
     pub name: &'static str,
     /// The type of its samples.
     pub kind: Kind,
-    /// Its meaning, in a sentence or two.
+    /// The help text: one or two sentences.
     pub help: &'static str,
     /// The labels of its samples.
     pub labels: &'static [&'static str],

@@ -52,7 +52,7 @@ struct Use {
 /// The use of the clients that share a limit, for metrics.
 #[derive(Debug)]
 pub struct Usage {
-    /// The clients.
+    /// The user, the client id, or both that share the limit.
     pub sharers: Sharers,
     /// Units per second.
     pub rate: f64,

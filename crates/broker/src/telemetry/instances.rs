@@ -102,7 +102,7 @@ struct Instance {
     /// Time of the last request.
     seen_ms: i64,
     is_terminating: bool,
-    /// True if the last push failed in a way that makes the client ask for its subscription immediately.
+    /// True if the last push failed with an error after which clients ask for their subscription immediately.
     asks_again: bool,
     values: BTreeMap<(String, String), f64>,
 }

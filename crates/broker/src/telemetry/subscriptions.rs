@@ -19,7 +19,7 @@ const PATTERN_BYTES_MAX: usize = 64 * 1024;
 pub struct Client<'a> {
     /// The id of this client instance, assigned by the broker.
     pub instance_id: Uuid,
-    /// Its `client.id`.
+    /// The client's `client.id`.
     pub client_id: &'a str,
     /// The name of the client's library, if known.
     pub software_name: Option<&'a str>,
@@ -29,7 +29,7 @@ pub struct Client<'a> {
     pub address: SocketAddr,
     /// The client's connection.
     pub connection: &'a Arc<Peer>,
-    /// Its principal.
+    /// The client's principal.
     pub principal: &'a Arc<Principal>,
 }
 

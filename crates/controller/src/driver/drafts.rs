@@ -3,7 +3,7 @@
 //! changed since; otherwise the request is decided again.
 //!
 //! A large request does not wait forever if the state keeps changing: after some attempts the task itself
-//! decides. The number of large requests is bounded where they are decoded.
+//! decides. [`Controller`](crate::Controller) bounds the number of large requests.
 
 use std::collections::VecDeque;
 

@@ -37,7 +37,7 @@ impl Driver {
             let (dir, voters) = (options.metadata_log_dir, recovered.voters);
             return Err(StartError::OtherVoters { dir, voters });
         }
-        // The next start relies on this epoch's start as proof that everything before it is synced.
+        // The next start relies on this epoch's start as proof that all earlier records are synced.
         let is_full = |error: &LogError| matches!(error, LogError::Io(error) if is_disk_full(error));
         log.with_reserve(Claim::Urgent, MetadataLog::flush, is_full)?;
         let epoch = begin_epoch(&options, &mut log)?;
@@ -83,7 +83,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Writes the first records of an epoch, and in a new log those of a cluster, and syncs them.
+    /// Writes and syncs the first records of an epoch, and in a new log also the first records of the
+    /// cluster.
     fn lead(&mut self, options: &ControllerOptions, recovered: Recovered) -> Result<(), StartError> {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
@@ -191,9 +192,9 @@ fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), Star
     Ok(())
 }
 
-/// The next epoch, made durable before anything is written in it. On a full disk, only the log records the
-/// epoch: this node is the only voter, votes for no other node, and serves nothing before the first batch of
-/// the epoch is synced. An epoch whose first batch is lost was never visible.
+/// The next epoch, made durable before the first record of the epoch is written. On a full disk, only the log
+/// records the epoch: this node is the only voter, votes for no other node, and serves nothing before the
+/// first batch of the epoch is synced. An epoch whose first batch is lost was never visible.
 fn begin_epoch(options: &ControllerOptions, log: &mut MetadataLog) -> Result<i32, StartError> {
     let (disk, dir) = log.snapshot_place();
     let before = QuorumState::read(&disk, &dir)?.map_or(0, |state| state.leader_epoch);

@@ -194,7 +194,7 @@ enum Position {
     Diverging { epoch: i32, end_offset: i64 },
 }
 
-/// The position of an observer that has everything below `offset`, the last of it from `epoch`.
+/// The position of an observer that has all records below `offset`, the last one from `epoch`.
 fn position(log: &MetadataLog, offset: i64, epoch: i32) -> Position {
     let start = log.start_offset();
     if let Some(latest) = log.latest_snapshot() {

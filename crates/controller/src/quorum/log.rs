@@ -363,7 +363,7 @@ impl MetadataLog {
         self.bytes_since_snapshot >= LONG_REPLAY_BYTES.max(snapshot.saturating_mul(2))
     }
 
-    /// The files to sync so that everything appended so far is durable.
+    /// The files to sync for all records appended so far.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.log.flush_target()
     }

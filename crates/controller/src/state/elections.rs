@@ -235,7 +235,7 @@ impl State {
         let mut words = Words::default();
         let mut elected: BTreeSet<(&str, PartitionIndex)> = BTreeSet::new();
         match &request.topic_partitions {
-            // All partitions. Partitions that already have the wanted leader are left out of the answer.
+            // All partitions. Partitions that already have that leader are left out of the answer.
             None => {
                 for topic in self.image.topics().sorted() {
                     let partitions = topic.partitions.keys().copied();

@@ -5,7 +5,7 @@
 //! has the latest acknowledged records, and among several logs with that epoch the longest. The election
 //! waits for remembered replicas.
 //!
-//! This file selects the partitions and the replicas to ask, and makes the records of the election. The
+//! The state selects the partitions and the replicas to ask, and makes the records of the election. The
 //! caller of [`crate::Controller::undecided`] sends the requests and limits the wait.
 
 use std::collections::BTreeSet;
@@ -22,11 +22,11 @@ use super::{Now, RECORDS_PER_REQUEST_MAX, State};
 /// A partition without a leader and without a replica known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undecided {
-    /// The topic.
+    /// The topic of the partition.
     pub topic: Arc<str>,
-    /// Its id.
+    /// The topic's id, under which the election is made.
     pub topic_id: Uuid,
-    /// The partition.
+    /// The index of the partition in the topic.
     pub partition: PartitionIndex,
     /// The partition epoch of the registration. An election for another epoch is void.
     pub partition_epoch: PartitionEpoch,
@@ -47,9 +47,9 @@ pub struct Undecided {
 /// An election decided by comparing logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComparedElection {
-    /// The topic.
+    /// The topic of the partition.
     pub topic_id: Uuid,
-    /// The partition.
+    /// The index of the partition in the topic.
     pub partition: PartitionIndex,
     /// As in [`Undecided`].
     pub partition_epoch: PartitionEpoch,

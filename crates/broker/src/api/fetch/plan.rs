@@ -141,7 +141,7 @@ impl Plan {
     }
 }
 
-/// Finds the partitions that a fetch wants.
+/// Looks up the partitions of a fetch.
 fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<Wanted>) -> Vec<Entry> {
     let mut topics = LastTopic::default();
     let mut rights = Rights::of(broker.images(), call, reader);

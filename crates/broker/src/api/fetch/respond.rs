@@ -28,8 +28,8 @@ const TELLS_LEADER: i16 = 16;
 pub struct Outcome {
     error: ErrorCode,
     read: Option<FetchRead>,
-    /// For a follower that fetches before the log start: the first lost offset there, if records are lost and
-    /// not deleted.
+    /// For a follower that fetches below the log start: the first lost offset, if records were lost and not
+    /// deleted.
     lost_from: Option<Offset>,
 }
 
@@ -38,7 +38,7 @@ impl Outcome {
         Self { error, read: None, lost_from: None }
     }
 
-    /// A follower asks for an offset before the log, of which the records from `lost_from` on are lost.
+    /// The outcome for a follower that fetches below the log start, if records from `lost_from` on are lost.
     pub fn beginning_lost(error: ErrorCode, lost_from: Offset) -> Self {
         Self { lost_from: Some(lost_from), ..Self::failed(error) }
     }

@@ -48,7 +48,7 @@ impl Refusal {
         }
     }
 
-    /// The message for the client beside the code; `None` if the code suffices.
+    /// The message for the client; `None` if the code suffices.
     pub fn message(&self) -> Option<String> {
         match self {
             Refusal::Request(_) => None,

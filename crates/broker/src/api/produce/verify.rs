@@ -1,8 +1,8 @@
 //! The transactional part of Produce: before the first batch of a transaction is accepted, its coordinator
 //! verifies the partition, or adds it to the transaction (KIP-890).
 //!
-//! This file selects the batches to verify, and maps the coordinator's errors for clients. A request whose
-//! transaction is already open in all partitions needs no verification.
+//! `begin` selects the batches to verify, and `client_error` maps the coordinator's errors for clients. A
+//! request whose transaction is already open in all partitions needs no verification.
 
 use super::refusal::Refusal;
 use super::{BY_TOPIC_ID, Call, Named};

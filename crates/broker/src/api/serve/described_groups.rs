@@ -1,4 +1,4 @@
-//! Permissions of DescribeGroup APIs whose answers contain topics: for consumer, share and streams groups.
+//! Permissions for descriptions of consumer, share and streams groups, which contain topics.
 //!
 //! A description needs DESCRIBE on the group and on each of its topics; otherwise the group is hidden. As in
 //! Kafka, these topics are the assigned topics, or the topics of a streams group's topology. Subscribed names
@@ -12,7 +12,7 @@ use thalweg_wire::ErrorCode;
 
 /// A group of one kind, as its API describes it.
 pub trait Described: Default {
-    /// The message where a topic may not be described.
+    /// The message for a group that is hidden because of a topic.
     const HIDDEN: &'static str;
 
     fn head(&mut self) -> Head<'_>;

@@ -4,7 +4,7 @@
 //! milliseconds therefore releases its worker first and continues like a blocking thread, under the system's
 //! scheduler. Few large requests run concurrently, because each may use much memory.
 //!
-//! This file also limits the number of elements in a request.
+//! [`ELEMENTS_MAX`] limits the number of elements in a request.
 
 use crate::api::entry::{Cost, Serve};
 use crate::api::{Call, unreadable};
@@ -18,9 +18,9 @@ use thalweg_wire::Decoder;
 /// more than a hundred bytes when decoded and answered.
 pub const ELEMENTS_MAX: usize = 1_000_000;
 
-/// Frames from this length on are served beside the workers.
+/// Length from which on requests are served outside the workers, in bytes.
 const LARGE: usize = 64 * 1024;
-/// Topics from which on a short request that lists them is served beside the workers too.
+/// Number of topics from which on a short request that lists all topics is served outside the workers.
 const MANY_TOPICS: usize = 2_000;
 
 /// True if a request takes too long for a worker.
@@ -33,7 +33,7 @@ pub fn is_large(images: &ImageCell, cost: Cost, frame_len: usize) -> bool {
     }
 }
 
-/// Serves a request beside the workers.
+/// Serves a request outside the workers.
 pub fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) -> Reply {
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {

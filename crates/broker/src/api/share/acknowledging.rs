@@ -1,4 +1,4 @@
-//! Acknowledgements in a request: checks them, and takes those of each partition.
+//! Checks the acknowledgements of a request, and applies them to each partition.
 
 use super::{Call, readable};
 use std::sync::Arc;
@@ -50,7 +50,7 @@ impl Settling {
 }
 
 impl Acknowledgements<'_> {
-    /// Takes the acknowledgements of each partition.
+    /// Applies the acknowledgements to each partition.
     pub fn take<'a>(
         &self,
         images: &ImageCell,

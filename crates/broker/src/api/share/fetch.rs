@@ -45,7 +45,7 @@ pub struct Entry {
 pub enum Outcome {
     /// Nothing yet.
     Nothing,
-    /// Its state is being loaded.
+    /// The state of the share partition is being loaded.
     Loading,
     Failed(ErrorCode),
     Acquired(Batch),

@@ -28,7 +28,7 @@ use thalweg_wire::{ApiKey, ErrorCode};
 pub(super) const API: Api =
     Api::new(ApiKey::ShareAcknowledge, 1..=2, ByResource, |b, c, d| later(b, c, d, acknowledge));
 
-/// The longest id of a member.
+/// Maximum length of a member id in UTF-16 units.
 const MEMBER_ID_MAX: usize = 36;
 /// The version that brings renewed locks.
 const RENEWS_FROM: i16 = 2;

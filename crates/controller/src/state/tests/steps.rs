@@ -305,7 +305,7 @@ impl<C: Cluster> Performer<C> {
                 });
                 let flags = [answer.is_caught_up, answer.is_fenced, answer.should_shut_down];
                 let code = i32::from(answer.error_code);
-                // An error has no further content, and the flags' defaults mean nothing.
+                // An error has no further content, and the flags are then meaningless.
                 if code == 0 { [code].into_iter().chain(flags.map(i32::from)).collect() } else { vec![code] }
             }
             Step::Propose(proposal) => self.propose(&image, proposal),
