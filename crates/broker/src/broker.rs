@@ -285,7 +285,7 @@ impl Broker {
     }
 
     /// The cell of the latest image: for APIs that take the image late, or only for some requests.
-    pub fn images(&self) -> &ImageCell {
+    pub fn images(&self) -> &Arc<ImageCell> {
         &self.image
     }
 

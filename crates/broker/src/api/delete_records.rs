@@ -16,13 +16,12 @@ use super::Call;
 use super::entry::{Api, ByResource, later};
 use crate::audit::{Changes, ClusterChange, by_name, worst};
 use crate::authorization::Permissions;
-use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Action;
 use thalweg_log::LogDirs;
 use thalweg_metadata::topic_name;
-use thalweg_metadata::{Image, PartitionIndex};
+use thalweg_metadata::{Image, ImageCell, PartitionIndex};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{DeleteError, Partition, Partitions};
@@ -35,9 +34,10 @@ use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
-pub(super) const API: Api =
-    Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| later(b, c, d, handle))
-        .changing::<DeleteRecordsRequest>();
+pub(super) const API: Api = Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| handle(&b.log_dirs, &b.partitions, b.images(), c, r).await)
+})
+.changing::<DeleteRecordsRequest>();
 
 /// The low watermark of a partition that was refused.
 const NO_LOW_WATERMARK: i64 = -1;
@@ -51,16 +51,19 @@ struct Deleted {
 
 /// Deletes, and waits for the followers.
 pub async fn handle(
-    broker: Arc<Broker>,
+    log_dirs: &Arc<LogDirs>,
+    partitions: &Arc<Partitions>,
+    images: &Arc<ImageCell>,
     call: Arc<Call>,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     // Renaming files and writing a checkpoint may block.
-    let disk = broker.log_dirs.disk().clone();
-    let deleted = disk.spawn(move || {
-        delete(&broker.log_dirs, &broker.partitions, &broker.image(), &call.permissions, request)
-    });
+    let disk = log_dirs.disk().clone();
+    let (log_dirs, partitions) = (Arc::clone(log_dirs), Arc::clone(partitions));
+    let images = Arc::clone(images);
+    let deleted =
+        disk.spawn(move || delete(&log_dirs, &partitions, &images.get(), &call.permissions, request));
     let mut topics = Vec::new();
     for (name, partitions) in deleted.await.expect("deleting records does not panic") {
         let mut results = Vec::with_capacity(partitions.len());
