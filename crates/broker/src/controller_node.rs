@@ -255,7 +255,7 @@ impl Handler for ControllerHandler {
     }
 }
 
-/// The API and version of a request that the quota of changes limits.
+/// The API and version of a request with a mutation quota.
 fn limited(frame: &Bytes) -> Option<(ApiKey, i16)> {
     let prefix = peek_request(frame).ok()?;
     let key = ApiKey::from_i16(prefix.api_key)?;

@@ -55,8 +55,8 @@ type Answers = BTreeMap<Key, BTreeMap<BrokerId, Answer>>;
 pub(crate) struct LogEnds {
     controller: Arc<Controller>,
     peers: Peers,
-    /// `inter.broker.listener.name` of this node, used to reach brokers. If it is empty, any listener will
-    /// do.
+    /// `inter.broker.listener.name` of this node, used to reach brokers. If the name is not configured, any
+    /// listener will do.
     listener: String,
     image: Arc<ImageCell>,
     leaderless: Leaderless,
