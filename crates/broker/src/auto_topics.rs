@@ -9,39 +9,41 @@ use thalweg_net::RepeatedFailures;
 use thalweg_places::Counts;
 use tokio::time::Instant;
 
-/// Topics of clients that may be in creation at once, and those of one principal; clients ask again for the others.
+/// Maximum number of topics of clients in creation, in total and for one principal. Clients retry for further
+/// topics.
 const IN_CREATION_MAX: usize = 10_000;
 const IN_CREATION_OF_ONE_MAX: usize = 2_500;
-/// Topics whose failure is remembered. Beyond that the one that is to be forgotten first is, of the principal with most.
+/// Maximum number of remembered failures. Beyond that, the principal with the most failures loses the one
+/// that expires first.
 const REFUSALS_MAX: usize = 1_000;
 
-/// The topics that are being created, so that many requests for one create it once.
+/// The topics in creation, so that concurrent requests for a topic create it once.
 #[derive(Debug, Default)]
 pub struct AutoTopics {
     in_creation: Mutex<InCreation>,
-    /// By the kind of the topics.
+    /// Repeated failures by kind of topic.
     pub failures: RepeatedFailures<&'static str>,
-    /// Internal topics of streams groups that could not be created.
+    /// Failures to create internal topics of streams groups.
     refusals: Mutex<Refusals>,
 }
 
 #[derive(Debug, Default)]
 struct InCreation {
     names: HashSet<String>,
-    /// How many are created for each client.
+    /// Number of topics in creation for each client.
     counts: Counts<Holder>,
 }
 
-/// Why a topic could not be created, for as long as its group hears of it.
+/// The reason for a failed creation, kept while heartbeats of the group report it.
 #[derive(Debug)]
 struct Refusal {
-    /// The client for which it was to be created.
+    /// The client that the topic was meant for.
     holder: Holder,
     reason: String,
     until: Instant,
 }
 
-/// The refusals, in the order in which they are forgotten: a request may have many in a full table.
+/// The refusals, ordered by expiry, because one request may add many to a full table.
 #[derive(Debug, Default)]
 struct Refusals {
     by_name: HashMap<String, Refusal>,
@@ -73,26 +75,27 @@ impl Refusals {
         }
     }
 
-    /// The topic that is forgotten for a new one of this client: the first of the client with most, if it has more than this one
-    /// will have; else of this one, or of all if it has none.
+    /// The topic to forget for a new topic of this client: the first to expire of the client with the most
+    /// topics, if that client has more than this one will have; otherwise of this client, or of all clients
+    /// if this client has none.
     fn first_for(&self, holder: &Holder) -> Option<String> {
         let of = self.counts.larger(holder).unwrap_or(holder);
         self.of_holders.get(of).unwrap_or(&self.by_end).first().map(|(_, name)| name.clone())
     }
 }
 
-/// Topics being created. The creating task may be dropped with its connection, or end in a panic; the next request must find them
-/// free then.
+/// A claim on topics in creation. The claim ends on drop, because the creating task may be dropped with its
+/// connection or panic.
 pub struct Creation<'a> {
     topics: &'a AutoTopics,
-    /// The client; none for this broker.
+    /// The client; `None` for this broker.
     holder: Option<Holder>,
     pub names: Vec<String>,
 }
 
 impl AutoTopics {
-    /// Claims those of the topics that are not being created already, as many of clients as there is room for. `holder` is the
-    /// client, or none for this broker itself.
+    /// Claims the topics that are not in creation yet, for clients up to the limits. `holder` is the client,
+    /// or `None` for this broker itself.
     pub fn begin(&self, names: &[String], holder: Option<Holder>) -> Creation<'_> {
         let mut in_creation = self.in_creation.lock();
         let mut room = IN_CREATION_MAX.saturating_sub(in_creation.names.len());
@@ -114,7 +117,7 @@ impl AutoTopics {
         Creation { topics: self, holder, names: claimed }
     }
 
-    /// Whether one of the topics, at least, can be claimed for this client.
+    /// True if at least one of the topics can be claimed for this client.
     pub fn takes_any(&self, names: &[String], holder: &Holder) -> bool {
         let in_creation = self.in_creation.lock();
         let has_room = in_creation.names.len() < IN_CREATION_MAX
@@ -123,7 +126,7 @@ impl AutoTopics {
         names.iter().any(|name| takes(name) && !in_creation.names.contains(name))
     }
 
-    /// Remembers until then why a topic could not be created.
+    /// Remembers the reason for a failed creation until `until`.
     pub fn refuse(&self, holder: Holder, name: String, reason: String, now: Instant, until: Instant) {
         let mut refusals = self.refusals.lock();
         refusals.remove(&name);
@@ -136,7 +139,7 @@ impl AutoTopics {
         refusals.insert(name, Refusal { holder, reason, until });
     }
 
-    /// Why a topic could not be created lately.
+    /// The reason for a recent failed creation.
     pub fn refusal(&self, name: &str, now: Instant) -> Option<String> {
         let mut refusals = self.refusals.lock();
         let refusal = refusals.by_name.get(name)?;
@@ -148,7 +151,8 @@ impl AutoTopics {
     }
 }
 
-/// Topics that fail alike: each of the coordinators' own, and all of clients.
+/// The kind of a topic, for logging failures: each topic of a coordinator is a kind, and all topics of
+/// clients are one.
 pub fn kind(name: &str) -> &'static str {
     match name {
         OFFSETS => OFFSETS,
@@ -242,7 +246,7 @@ mod tests {
             let holder = holders[index % holders.len()].clone();
             topics.refuse(holder, format!("t-{index}"), "no right".to_owned(), now, until);
         }
-        // It was minutes, where the refusals were counted each time.
+        // Counting all refusals each time takes minutes.
         assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
         assert!(topics.refusal("t-99999", now).is_some());
         let refusals = topics.refusals.lock();

@@ -39,7 +39,7 @@ pub struct Broker {
     pub clock: Clock,
     /// The data directories.
     pub log_dirs: Arc<LogDirs>,
-    /// The partitions that are here.
+    /// The partitions with a replica here.
     pub partitions: Arc<Partitions>,
     /// This broker's registration, and the link to the controller.
     pub registered: Arc<RegisteredBroker>,
@@ -51,9 +51,9 @@ pub struct Broker {
     pub connections: Arc<Connections>,
     /// The TLS of the listeners.
     pub secured: Arc<SecuredListeners>,
-    /// Requests as they are answered.
+    /// Counters and times of answered requests.
     pub requests: RequestMetrics,
-    /// Limits on what clients use, and their use.
+    /// Client quotas, and the use of them.
     pub quotas: ClientQuotas,
     /// Metrics of clients.
     pub telemetry: Telemetry,
@@ -61,33 +61,33 @@ pub struct Broker {
     pub trail: Option<Arc<Trail>>,
     /// The loggers of this process, if their levels can be changed.
     pub loggers: Option<Arc<Loggers>>,
-    /// How long a request may take before it is logged.
+    /// Duration from which on a request is logged as slow; `None` logs none.
     pub slow_request: Option<Duration>,
-    /// The way to other brokers.
+    /// Connections to other brokers.
     pub peers: Arc<Peers>,
-    /// Slots for large requests, which are decided beside the runtime's workers.
+    /// Slots for large requests, which are served outside the runtime's workers.
     pub large_requests: Places<Holder>,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
-    /// Producer ids to give out.
+    /// The allocator of producer ids.
     pub producer_ids: ProducerIds,
-    /// Classic consumer groups.
+    /// The coordinator of groups of all protocols.
     pub groups: Arc<GroupCoordinator>,
     /// Transactions.
     pub transactions: Arc<TransactionCoordinator>,
-    /// The state of share partitions that is kept here.
+    /// The share coordinator: the state of share partitions that is stored on this broker.
     pub share_states: Arc<ShareCoordinator>,
-    /// The way to the state of any share partition.
+    /// Access to the state of any share partition, at its share coordinator.
     pub share_persister: Arc<Persister>,
     /// Share groups, with their offsets.
     pub share_groups: ShareGroups,
-    /// What members of share groups have of partitions that are led here.
+    /// The share partitions led here: sessions, and records in flight.
     pub shares: Arc<Shares>,
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
-    /// Permits to look into large batches of producers, away from the tasks of their connections.
+    /// Permits to validate large batches outside the tasks of their connections.
     pub openings: Places<Holder>,
-    /// Topics that are being created automatically.
+    /// State of automatic topic creation.
     pub auto_topics: AutoTopics,
     /// Writes markers into partitions here.
     pub markers: Arc<MarkerWriter>,
@@ -95,19 +95,19 @@ pub struct Broker {
     pub marker_sender: Arc<MarkerSender>,
     /// Retention, checkpoints, compaction.
     pub upkeep: Arc<Upkeep>,
-    /// Following other brokers, and being followed.
+    /// Replication, as follower and as leader.
     pub replication: Arc<Replication>,
     config: RwLock<Arc<BrokerConfig>>,
     image: Arc<ImageCell>,
-    /// With the ACLs of the latest image; none where everything is allowed.
+    /// The authorizer with the ACLs of the latest image; `None` allows everything.
     authorizer: Option<RwLock<Arc<Authorizer>>>,
 }
 
-/// Number of large batches validated at the same time. Each uses a core for up to half a second, and in the worst
-/// case the 128 MiB of a zstd window.
+/// Number of large batches validated at the same time. Each uses a core for up to half a second, and in the
+/// worst case the 128 MiB of a zstd window.
 const OPENINGS_MAX: usize = 2;
 
-/// Large requests that are decided at the same time. Each may take much memory meanwhile.
+/// Maximum number of concurrent large requests, because each may use much memory.
 const LARGE_REQUESTS_MAX: usize = 4;
 
 /// The parts of a broker; see [`Broker`].
@@ -178,7 +178,7 @@ fn shares(parts: &BrokerParts) -> Shares {
 }
 
 impl Broker {
-    /// Assembles a broker. It serves nothing yet.
+    /// Assembles a broker that does not serve yet.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
         let (replication, upkeep) = (replication(&parts), upkeep(&parts));
         let (share_groups, shares) = (share_groups(&parts), shares(&parts));
@@ -246,7 +246,7 @@ impl Broker {
         Arc::clone(&self.config.read())
     }
 
-    /// Puts another configuration in force.
+    /// Replaces the configuration in force.
     pub fn set_config(&self, config: Arc<BrokerConfig>) {
         self.replication.configure(&config.replication);
         self.upkeep.configure(UpkeepSettings::of(&config));
@@ -259,7 +259,7 @@ impl Broker {
         self.image.get()
     }
 
-    /// Whether every replica here is in sync with its leader; see [`PartitionRegistration::is_behind`].
+    /// True if every replica here is in sync with its leader; see [`PartitionRegistration::is_behind`].
     ///
     /// [`PartitionRegistration::is_behind`]: thalweg_metadata::PartitionRegistration::is_behind
     pub fn is_in_sync(&self) -> bool {
@@ -268,33 +268,37 @@ impl Broker {
         image.is_alive(self.node_id) && !partitions.any(|partition| partition.is_behind(self.node_id))
     }
 
-    /// What decides who may do what, as of the latest image; `None` where no authorizer is configured, which allows
-    /// everything.
+    /// The authorizer as of the latest image; `None` if none is configured, which allows everything.
     pub fn authorizer(&self) -> Option<Arc<Authorizer>> {
         self.authorizer.as_ref().map(|authorizer| Arc::clone(&authorizer.read()))
     }
 
-    /// Takes the changed ACLs of an image that is about to be the latest.
+    /// Applies the changed ACLs of the next image.
     pub fn update_authorizer(&self, delta: &Delta, image: &Image) {
         let Some(authorizer) = self.authorizer.as_ref().filter(|_| !delta.changes().acls.is_empty()) else {
             return;
         };
-        // Requests go on by the old rules meanwhile. Nobody else writes.
+        // Requests use the old rules meanwhile. There is no other writer.
         let mut next = Authorizer::clone(&authorizer.read());
         image.update_authorizer(&mut next, delta.base(), &delta.changes().acls);
         *authorizer.write() = Arc::new(next);
+    }
+
+    /// The cell of the latest image: for APIs that take the image late, or only for some requests.
+    pub fn images(&self) -> &Arc<ImageCell> {
+        &self.image
     }
 
     /// Makes an image the latest.
     pub fn set_image(&self, image: Arc<Image>) {
         self.image.set(image);
     }
+}
 
-    /// A live broker to return as the controller: clients send it requests for the controller, which it forwards.
-    pub fn some_broker(&self, image: &Image) -> i32 {
-        if image.is_alive(self.node_id) {
-            return self.node_id.0;
-        }
-        image.alive_brokers().next().map_or(-1, |broker| broker.id.0)
+/// A live broker to return as the controller: clients send it requests for the controller, which it forwards.
+pub fn some_broker(node_id: BrokerId, image: &Image) -> i32 {
+    if image.is_alive(node_id) {
+        return node_id.0;
     }
+    image.alive_brokers().next().map_or(-1, |broker| broker.id.0)
 }

@@ -1,8 +1,8 @@
 //! The embedded controller's rules for configurations, from [`thalweg_config`].
 //!
-//! The controller holds no table of keys. It asks here whether a change is allowed, which values are lists, and what
-//! a new topic's settings are. The receiving broker has already checked changes of brokers against its own file; here
-//! they are checked key by key, because the controller lacks the other brokers' files.
+//! The controller has no table of keys. These rules check changes, and provide list types and the settings of
+//! a new topic. The receiving broker has already checked changes of brokers against its own file; here each
+//! key is checked alone, because the controller lacks the other brokers' files.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use thalweg_controller::{ConfigRefusal, ConfigRules, EffectiveConfig};
 use thalweg_metadata::{ConfigMap, ConfigResource, ConfigResourceKind};
 use thalweg_wire::ErrorCode;
 
-/// The rules of the broker that the controller lives with.
+/// The rules of the broker in the controller's process.
 pub struct BrokerConfigRules {
     /// The configuration at the start: dynamic values are passed with each call.
     config: Arc<BrokerConfig>,
     last: Mutex<Option<Layered>>,
 }
 
-/// The configuration with dynamic layers, and those layers.
+/// The configuration with dynamic layers, cached with the layers as key.
 struct Layered {
     broker: ConfigMap,
     brokers: ConfigMap,
@@ -33,7 +33,8 @@ impl BrokerConfigRules {
         Self { config, last: Mutex::default() }
     }
 
-    /// The configuration with these layers. They are the same for all topics of a request, and most often for the next too.
+    /// The configuration with these layers. All topics of a request, and usually of the next request, have
+    /// the same layers.
     fn with_dynamic(&self, broker: &ConfigMap, brokers: &ConfigMap) -> Arc<BrokerConfig> {
         let mut last = self.last.lock();
         if let Some(last) = &*last
@@ -84,7 +85,7 @@ impl ConfigRules for BrokerConfigRules {
                     }
                 });
             }
-            // The controller has refused them already.
+            // The controller refuses these kinds earlier.
             ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => Ok(()),
         };
         checked.map_err(|error| ConfigRefusal { code: code(&error), message: error.to_string() })
@@ -130,7 +131,7 @@ fn key(kind: ConfigResourceKind, name: &str) -> Option<&'static thalweg_config::
     }
 }
 
-/// Kafka answers some wrong subscriptions to clients' metrics with a code of their own.
+/// Kafka has a separate code for some invalid client metrics subscriptions.
 fn code(error: &ConfigError) -> ErrorCode {
     match error {
         ConfigError::UnknownClientMetricsKey { .. }

@@ -1,5 +1,5 @@
-//! The limits of connections as the network needs them, from the configuration and the quotas of addresses. Host names are
-//! resolved once, when they are set.
+//! The limits of connections as the network needs them, from the configuration and the quotas of addresses.
+//! Host names are resolved once, when they are set.
 
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
@@ -16,7 +16,8 @@ const IP_RATE: &str = "connection_creation_rate";
 /// The entity of the quota.
 const IP: &str = "ip";
 
-/// Refuses overrides for unknown hosts, as Kafka does at the start: without their limit they would have that of all.
+/// Refuses overrides for unknown hosts, as Kafka does at the start. Otherwise the general limit would apply
+/// to those hosts.
 pub(crate) fn check_hosts(network: &NetworkSettings) -> Result<(), InvalidSetting> {
     for (host, max) in &network.max_connections_per_ip_overrides {
         if let Err(error) = resolve(host) {
@@ -28,7 +29,8 @@ pub(crate) fn check_hosts(network: &NetworkSettings) -> Result<(), InvalidSettin
     Ok(())
 }
 
-/// Keeps the earlier overrides where the new ones have an unknown host. As Kafka, which fails to apply them then.
+/// Keeps the earlier overrides if the new ones contain an unknown host, as Kafka does by failing to apply
+/// them.
 pub(crate) fn keep_unless_known(network: &mut NetworkSettings, before: &NetworkSettings) {
     if network.max_connections_per_ip_overrides == before.max_connections_per_ip_overrides {
         return;
@@ -39,7 +41,7 @@ pub(crate) fn keep_unless_known(network: &mut NetworkSettings, before: &NetworkS
     }
 }
 
-/// The limits of a process's part: the listeners of its broker, or those of its controller.
+/// The limits of a broker's or a controller's listeners.
 pub(crate) fn limits(config: &BrokerConfig, listeners: &[Listener]) -> ConnectionLimits {
     let network = &config.network;
     let overrides = network.max_connections_per_ip_overrides.iter().flat_map(|(host, max)| {

@@ -1,8 +1,8 @@
-//! The embedded controller with the listeners by which other nodes reach it (`controller.listener.names`): beside a
-//! broker, or alone in its process (`process.roles=controller`).
+//! The embedded controller with the listeners by which other nodes reach it (`controller.listener.names`): in
+//! a broker's process, or alone (`process.roles=controller`).
 //!
-//! A connection to such a listener is served by the controller only, with the same limits as a client's. The quorum
-//! has one voter: while its process is down, the cluster cannot change, and the log says so at the start.
+//! A connection to such a listener is served by the controller only, with the same limits as a client's. A
+//! quorum of one voter makes the cluster read-only while the process is down, which is logged at the start.
 
 use crate::api::served;
 use crate::audit::Watch;
@@ -50,7 +50,7 @@ pub(crate) struct ControllerNode {
 }
 
 impl ControllerNode {
-    /// Starts the controller, and serves it on the sockets that are bound for it.
+    /// Starts the controller, and serves requests on its bound sockets.
     pub async fn start(
         machine: &Machine,
         config: &Arc<BrokerConfig>,
@@ -95,7 +95,7 @@ impl ControllerNode {
         let log_ends = LogEnds::new(Arc::clone(&controller), config, machine.network.connector().clone());
         listeners.spawn(log_ends.run(stop.clone()));
         for listening in listening {
-            // A token is for clients: at the controller it could make others.
+            // Delegation tokens are for clients of brokers: at the controller a token could create tokens.
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
             logins.extend(authenticator.clone().map(|authenticator| (listening.name.clone(), authenticator)));
             let handler = ControllerHandler {
@@ -116,12 +116,12 @@ impl ControllerNode {
         &self.controller
     }
 
-    /// Its connections.
+    /// The controller's connections.
     pub fn entrance(&self) -> Entrance {
         self.entrance.clone()
     }
 
-    /// The TLS of its listeners.
+    /// The TLS of the controller's listeners.
     pub fn secured(&self) -> &Arc<SecuredListeners> {
         &self.secured
     }
@@ -131,8 +131,8 @@ impl ControllerNode {
         &self.addresses
     }
 
-    /// Stops the controller, then its listeners. Waiting requests are not answered: their senders look for another
-    /// controller. Returns whether its log was closed cleanly.
+    /// Stops the controller, then its listeners. Waiting requests get no answer, so that their senders look
+    /// up the next controller. Returns true if the log was closed cleanly.
     pub async fn stop(mut self) -> bool {
         let is_clean = self.controller.shutdown().await;
         self.stopping.send_replace(true);
@@ -144,8 +144,8 @@ impl ControllerNode {
     }
 }
 
-/// Keeps the limits of connections to the controller as the image has them: the settings of its node, and the rates of
-/// addresses.
+/// Updates the limits of the controller's connections from the image: the settings of this node, and the
+/// rates of addresses.
 async fn follow_image(
     controller: Arc<Controller>,
     config: Arc<BrokerConfig>,
@@ -230,17 +230,17 @@ impl Handler for ControllerHandler {
         let requester = Requester::peer(principal, session.peer().address.ip());
         let (controller, peer) = (Arc::clone(&self.controller), Arc::clone(session.peer()));
         let limited = limited(&frame);
-        // What a broker forwards is recorded by the broker, which knows more of its client.
+        // Forwarded requests are recorded by the forwarding broker, which knows the client.
         let watch = peek_request(&frame).ok().and_then(|prefix| {
             let (key, version) = (ApiKey::from_i16(prefix.api_key)?, prefix.api_version);
-            // The client's name for itself is in the header, which the controller decodes.
+            // The client id is in the header, which the controller decodes.
             let describe = served(key)?.describe;
             Watch::begin(session.audited(None).as_ref(), (key, version), describe, &frame, &self.disk)
         });
         let reply = Reply::Later(Box::pin(async move {
             match controller.handle(frame, &requester).await {
                 Ok(answer) => {
-                    // What an envelope holds is for the broker that sent it.
+                    // The request in an envelope is throttled by the forwarding broker.
                     let asked =
                         limited.and_then(|(key, version)| throttle_time::of_answer(key, version, &answer));
                     asked.into_iter().for_each(|asked| peer.mute.pause(asked));
@@ -257,7 +257,7 @@ impl Handler for ControllerHandler {
     }
 }
 
-/// The API and version of a request that the quota of changes limits.
+/// The API and version of a request with a mutation quota.
 fn limited(frame: &Bytes) -> Option<(ApiKey, i16)> {
     let prefix = peek_request(frame).ok()?;
     let key = ApiKey::from_i16(prefix.api_key)?;
@@ -273,16 +273,16 @@ pub struct ControllerServer {
     pub data_dirs: Vec<PathBuf>,
     /// `node.id`.
     pub node_id: i32,
-    /// Its metrics.
+    /// The controller's metrics.
     pub metrics: Metrics,
     node: ControllerNode,
     config: Arc<BrokerConfig>,
     secured: Arc<SecuredListeners>,
     clock: Clock,
     trails: Trails,
-    /// What metrics need, until it is dropped.
+    /// Tasks of the metrics, aborted on drop.
     _housekeeping: JoinSet<()>,
-    /// Held open, so that no other process uses them.
+    /// The locks of the log directories keep other processes out.
     _log_dirs: Arc<LogDirs>,
 }
 
@@ -344,7 +344,7 @@ pub async fn start_controller_on(
 }
 
 impl ControllerServer {
-    /// Who may use its HTTP listener.
+    /// Access to this node's HTTP listener.
     pub fn http_access(&self) -> HttpAccess {
         let controller = self.node.controller();
         let of_controller = Arc::clone(controller);
@@ -360,7 +360,7 @@ impl ControllerServer {
         "the controller has ended".to_owned()
     }
 
-    /// Stops. Returns whether its log was closed cleanly.
+    /// Stops the controller. Returns true if its log was closed cleanly.
     pub fn stop(self) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         Box::pin(async move {
             let is_clean = self.node.stop().await;

@@ -1,9 +1,10 @@
-//! Handles failed and full data directories: failed ones are reported to the controller, and other brokers serve what
-//! finds no room here: they lead it, and do not wait for the replica here.
+//! Handles failed and full data directories. Failed directories are reported to the controller. Partitions in
+//! full directories are handed over: other brokers lead them, and do not wait for the replica here.
 //!
-//! Owns: the decision, for the whole broker while none of its directories has room and each of its partitions has
-//! another leader, and otherwise partition by partition. Refuses to hand over partitions without another replica in
-//! sync: if disks fill up together, each partition keeps a leader for reads, and for writes once that one has room.
+//! The whole broker hands over if no directory has room and each of its partitions can have another leader.
+//! Otherwise each partition is decided alone. A partition without another in-sync replica is not handed over:
+//! if disks fill up together, each partition keeps a leader for reads, and for writes once that leader has
+//! room.
 
 use crate::broker::Broker;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,10 +18,10 @@ use tokio::time::Instant;
 
 /// Interval of the check.
 const DIRECTORY_CHECK: Duration = Duration::from_secs(1);
-/// How long a directory has had room before its partitions come back: one that fills up again at once, as where it lacks
-/// something other than bytes, must not move its leaders each second.
+/// Time that a directory must have room before its partitions return. A directory that fills up again
+/// immediately, for example for lack of inodes, must not move its leaders every second.
 const CALM: Duration = Duration::from_secs(10);
-/// How many partitions a line of the log names.
+/// Maximum number of partitions named in a log line.
 const NAMED_MAX: usize = 10;
 
 /// Watches the directories that were online at the start; returns when none is left.
@@ -44,7 +45,7 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
             membership.report_offline(failed.clone());
             reported = failed;
         }
-        // Not at once: a disk that lacks something other than bytes would be full again with the next append.
+        // Return after a delay: a disk without free inodes would be full again with the next append.
         if is_in_time {
             broker.log_dirs.look_for_room();
         }
@@ -59,19 +60,20 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
     }
 }
 
-/// Whether other replicas can go on without the one of this broker, which is in sync.
+/// True if this broker's replica is in sync and the other replicas can continue without it.
 pub(crate) fn can_be_spared(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
     need_of(partition, node_id) == Need::Spared
 }
 
-/// Whether a partition needs the replica of a broker whose directory is full.
+/// The role of a replica in a full directory for its partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Need {
-    /// Others in sync can lead, or one of them does, and waits for this one with each record.
+    /// Another in-sync replica leads or can lead. As long as this replica is in sync, each record waits for
+    /// it.
     Spared,
-    /// It leads, and no other is in sync.
+    /// The replica leads, and no other replica is in sync.
     OnlyLeader,
-    /// It is not in sync, so that no leader waits for it; or there is no leader.
+    /// The replica is not in sync, so no leader waits for it, or there is no leader.
     Outside,
 }
 
@@ -87,14 +89,15 @@ fn need_of(partition: &PartitionRegistration, node_id: BrokerId) -> Need {
 /// The directories without room, and the partitions that stay in them.
 #[derive(Debug, Default)]
 struct FullDirectories {
-    /// When each was seen without room last.
+    /// Time of the last check that found a directory without room.
     seen: BTreeMap<Uuid, Instant>,
-    /// The partitions that stay, as the last line of the log has them.
+    /// The staying partitions in the last log line.
     staying: BTreeSet<(Uuid, PartitionIndex)>,
 }
 
 impl FullDirectories {
-    /// Hands over the partitions that others can serve, and takes back those whose directories have had room for a while.
+    /// Hands over partitions that other brokers can serve, and takes back partitions with room in their
+    /// directories.
     fn relieve(&mut self, broker: &Broker, image: &Image, withdrawn: bool) {
         let now = Instant::now();
         let full = broker.log_dirs.full_ids();
@@ -116,7 +119,8 @@ impl FullDirectories {
             let directories = &broker.replication.directories;
             match need_of(registration, broker.node_id) {
                 Need::Spared if !broker.replication.tracks_directories() => {
-                    // A leader without such reports waits for a follower for `replica.lag.time.max.ms`.
+                    // Without directory assignments, a leader waits for a full follower up to
+                    // `replica.lag.time.max.ms`.
                     if registration.leader == broker.node_id {
                         stay.push(partition);
                     }
@@ -141,11 +145,11 @@ impl FullDirectories {
                 replication.directories.forget_away(topic, index);
                 continue;
             }
-            // One that could not be created for lack of room is tried again elsewhere.
+            // The publisher retries a partition that was not created for lack of room.
             let found = broker.partitions.topic_by_id(topic).and_then(|topic| topic.partition(index));
             let Some(partition) = found else { continue };
             let directory = partition.with_log(|log| log.directory_id());
-            // The controller must know a failed directory as such: otherwise the next start does not miss its logs.
+            // The controller must see the failed directory, so that the next start notices the missing logs.
             let has_failed = |directory: &Uuid| !online.contains(directory);
             let has_room = directory
                 .is_some_and(|directory| !self.seen.contains_key(&directory) || has_failed(&directory));
@@ -156,7 +160,7 @@ impl FullDirectories {
         }
     }
 
-    /// One line for all, when something has changed.
+    /// Logs one line for all partitions after a change.
     fn say(&mut self, broker: &Broker, handed_over: &[Arc<Partition>], stay: &[Arc<Partition>]) {
         let staying: BTreeSet<_> =
             stay.iter().map(|partition| (partition.topic_id, partition.index)).collect();
@@ -198,7 +202,7 @@ fn tell(withdrawn: bool, is_full: bool) {
     }
 }
 
-/// Whether a broker with full directories has handed over.
+/// The decision of a broker with full directories to hand over.
 #[derive(Debug, Default)]
 struct Stance {
     has_given_up: bool,
@@ -207,9 +211,9 @@ struct Stance {
 }
 
 impl Stance {
-    /// Whether it hands over now, or still. A broker that had to return has met others that handed over at the same
-    /// time. Each then waits as many checks as there are brokers with lower ids: one goes first, and the others see
-    /// that they are needed.
+    /// Updates the decision, and returns true if the broker hands over. Brokers that hand over at the same
+    /// time have to return. Each of these then waits one check per broker with a lower id, so that one broker
+    /// hands over first, and the next brokers notice that partitions need them.
     fn withdraws(&mut self, is_full: bool, is_needed: bool, lower: usize) -> bool {
         if !is_full {
             *self = Stance::default();
@@ -226,16 +230,16 @@ impl Stance {
     }
 }
 
-/// Whether some partition can only be led by this broker: it leads it without another in-sync replica, or the
-/// leaderless partition waits for it. Brokers whose disks fill up at the same time may each have counted on the
-/// other.
+/// True if only this broker can lead some partition: as leader without another in-sync replica, or as the
+/// replica that a leaderless partition waits for. Brokers whose disks fill up at the same time may have
+/// counted on each other.
 fn is_needed(image: &Image, node_id: BrokerId) -> bool {
     let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
     partitions
         .any(|partition| waits_for(partition, node_id) || need_of(partition, node_id) == Need::OnlyLeader)
 }
 
-/// Whether a partition has no leader, and this replica could be it.
+/// True if a partition has no leader and this replica may lead.
 fn waits_for(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
     partition.leader == BrokerId::NONE && partition.may_lead_cleanly(node_id)
 }
@@ -281,7 +285,7 @@ mod tests {
         );
     }
 
-    /// Two brokers that check at the same time, where either can be spared.
+    /// Two brokers that check at the same time, and either can hand over.
     #[test]
     fn of_brokers_that_fill_up_at_the_same_time_one_stays() {
         let mut stances = [Stance::default(), Stance::default()];

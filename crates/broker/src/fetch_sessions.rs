@@ -1,16 +1,19 @@
-//! Incremental fetch sessions (KIP-227): a client lists its partitions once, then only changes; so do the answers.
+//! Incremental fetch sessions (KIP-227): a client lists its partitions once, then only changes; answers do
+//! the same.
 //!
-//! Session id 0 is no session. Epoch 0 requests a new one, epoch -1 ends it; in between the epoch counts the fetches,
-//! so that a lost answer is detected. The number of sessions is bounded by
-//! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two minutes, then the one
-//! that was unused longest of the principal with most sessions, if the new one's principal has fewer, or one smaller than
-//! the new one. Sessions of brokers that follow evict those of clients, which evict none of theirs that is in use.
+//! Session id 0 means no session. Epoch 0 requests a new session, epoch -1 ends a session; otherwise the
+//! epoch counts the fetches, so that a lost answer is detected. The number of sessions is bounded by
+//! `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that was unused for two
+//! minutes, then the least recently used session of the principal with the most sessions if the new session's
+//! principal has fewer, then a smaller session. Sessions of followers evict sessions of clients; clients
+//! never evict a follower's session in use.
 //!
-//! Departures from Kafka, whose cache knows no principals: one that fills the cache does not keep others out of it, its
-//! larger sessions evict none of a principal with fewer, and a session is unknown to principals other than its own.
+//! Departures: Kafka's cache ignores principals. Here a principal that fills the cache does not keep other
+//! principals out, its larger sessions evict no session of a principal with fewer, and a session can only be
+//! used by its own principal.
 //!
-//! Each session has its own lock, which its client's fetches take one after another. The shared lock is held to find,
-//! add or remove a session, but never while iterating over partitions.
+//! Each session has its own lock, taken by the fetches of its client. The shared lock is held to find, add or
+//! remove a session, but never while iterating over partitions.
 
 mod order;
 mod session;
@@ -60,9 +63,9 @@ struct Slot {
 pub enum SessionFetch {
     /// Without a session: every partition is answered.
     None,
-    /// The first of a session: every partition is answered.
+    /// The first fetch of a session: every partition is answered.
     Full { id: i32 },
-    /// A later one: partitions without news are left out.
+    /// A later fetch: partitions without news are left out.
     Incremental { id: i32 },
 }
 
@@ -104,7 +107,7 @@ struct State {
 /// Room for a session.
 enum Place {
     Free,
-    /// That of the session with this id.
+    /// The slot of the session with this id.
     Of(i32),
 }
 
@@ -114,7 +117,7 @@ pub struct Begun {
     pub fetch: SessionFetch,
     /// The partitions to read, in order.
     pub wanted: Vec<Wanted>,
-    /// What the fetch waits on where partitions without news are left out.
+    /// The news to wait on, if partitions without news are left out.
     pub news: Option<Arc<News>>,
 }
 
@@ -130,22 +133,22 @@ impl FetchSessions {
         Self { slots, state: Mutex::default() }
     }
 
-    /// How many sessions there are.
+    /// Number of sessions.
     pub fn len(&self) -> usize {
         self.state.lock().sessions.len()
     }
 
-    /// Ends a session whose first answer does not leave.
+    /// Ends a session whose first answer is not sent.
     pub fn forget(&self, id: i32) {
         self.state.lock().remove(id);
     }
 
-    /// Whether there are none.
+    /// True if there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Opens, continues or ends the session of a request of this holder.
+    /// Opens, continues or ends the session of a request.
     pub fn begin(
         &self,
         holder: &Holder,
@@ -200,7 +203,7 @@ impl FetchSessions {
 
     /// Opens a session for these partitions, if there is room for it.
     fn open(&self, holder: &Holder, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
-        // Without room the list of partitions is not worth its making.
+        // Do not build the session's partitions if the cache is full.
         if self.state.lock().place(holder, self.slots, wanted.len(), now_ms).is_none() {
             return Begun::without_session(wanted);
         }
@@ -213,7 +216,7 @@ impl FetchSessions {
             session: Mutex::new(session),
         });
         let mut state = self.state.lock();
-        // Another may have taken the slot meanwhile.
+        // Another session may have taken the slot meanwhile.
         let Some(place) = state.place(holder, self.slots, size, now_ms) else {
             return Begun::without_session(wanted);
         };
@@ -262,7 +265,7 @@ impl State {
         self.sessions.remove(&id)
     }
 
-    /// Where a session of `size` partitions may go, by the rules of giving another up; `None` when there is no room.
+    /// The slot for a session of `size` partitions, by the rules of eviction; `None` if the cache is full.
     fn place(&mut self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
         if self.sessions.len() < slots {
             return Some(Place::Free);

@@ -1,4 +1,4 @@
-//! Who may use a node's HTTP listener, which the program serves: its TLS, its logins and its rights, as those of the other
+//! Access to a node's HTTP listener, which the binary serves: TLS, logins and rights, as on Kafka's
 //! listeners.
 
 use crate::authentication::{Authenticator, Images, Passwords};
@@ -18,16 +18,16 @@ use thalweg_security::acl::host_address;
 /// Access to the HTTP listener.
 #[derive(Debug)]
 pub struct HttpAccess {
-    /// Its TLS; none where it speaks plain HTTP.
+    /// The listener's TLS; `None` for plain HTTP.
     pub tls: Option<Arc<TlsListener>>,
-    /// The passwords of its users; none where nobody is asked for one.
+    /// The users' passwords; `None` if the listener needs no login.
     pub passwords: Option<Passwords>,
-    /// What they may do.
+    /// The rights of principals.
     pub rights: ClusterRights,
 }
 
 impl HttpAccess {
-    /// Records a login in the audit trail, if there is one: by a password or a certificate, and why it failed.
+    /// Records a login in the audit trail, if there is one: the method, and the reason for a failure.
     pub fn record_login(
         &self,
         principal: &Principal,
@@ -36,7 +36,7 @@ impl HttpAccess {
         failure: Option<&str>,
     ) {
         let Some(trail) = self.rights.trail() else { return };
-        // Of a login that failed, the name is a claim.
+        // The name in a failed login is only a claim.
         let host = host_address(network(address));
         let source = if failure.is_some() { host.as_str() } else { principal.as_str() };
         trail.record(AuditKind::Logins, source, || {
@@ -51,7 +51,7 @@ impl HttpAccess {
         });
     }
 
-    /// Records a change that was asked for over HTTP and that no API of Kafka's makes.
+    /// Records a change over HTTP that has no Kafka API.
     pub fn record_change(&self, principal: &Principal, address: IpAddr, change: HttpChange) {
         let Some(trail) = self.rights.trail() else { return };
         trail.record(AuditKind::Administration, principal.as_str(), || {
@@ -72,9 +72,9 @@ impl HttpAccess {
         clock: &Clock,
         rights: ClusterRights,
     ) -> HttpAccess {
-        // Without them the listener would be open: the start has read both.
+        // Both were read at the start; without them the listener would be open.
         let tls = || secured.of(HTTP_LISTENER).expect("the TLS of the HTTP listener was read at the start");
-        // A browser has a user's password: no delegation token.
+        // Browsers log in with a user's password, not with a delegation token.
         let tokens = None;
         let authenticator = || Authenticator::of(config, HTTP_LISTENER, images, clock, tokens);
         let passwords = || Passwords::of(authenticator().expect("the users of the HTTP listener were read"));

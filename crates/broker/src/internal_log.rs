@@ -1,4 +1,5 @@
-//! The coordinators' access to the broker: the partitions of their topics that are led here, and the image.
+//! The coordinators' access to the broker: the partitions of their topics that are led here, and the image's
+//! topics.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -27,18 +28,19 @@ pub struct InternalLog {
 }
 
 impl InternalLog {
-    /// Appends to, and reads from, the partitions of `__consumer_offsets` that are here. `load_bytes` is
-    /// `offsets.load.buffer.size`.
+    /// Access to the partitions of `__consumer_offsets` here. `load_bytes` is `offsets.load.buffer.size`.
     pub fn offsets(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
         Self { topic: OFFSETS, partitions, load_bytes }
     }
 
-    /// The same for `__transaction_state`. `load_bytes` is `transaction.state.log.load.buffer.size`.
+    /// Access to the partitions of `__transaction_state` here. `load_bytes` is
+    /// `transaction.state.log.load.buffer.size`.
     pub fn transactions(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
         Self { topic: TRANSACTIONS, partitions, load_bytes }
     }
 
-    /// The same for `__share_group_state`. `load_bytes` is `share.coordinator.load.buffer.size`.
+    /// Access to the partitions of `__share_group_state` here. `load_bytes` is
+    /// `share.coordinator.load.buffer.size`.
     pub fn share_state(partitions: Arc<Partitions>, load_bytes: usize) -> Self {
         Self { topic: SHARE_STATE, partitions, load_bytes }
     }
@@ -126,13 +128,13 @@ struct Replay<'a> {
     epoch: LeaderEpoch,
     load_bytes: usize,
     acknowledged_before: Offset,
-    /// Ranges without records from here on, over which reads go.
+    /// Remaining ranges of lost records, which reads skip.
     lost: VecDeque<Range<Offset>>,
     each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
 }
 
 impl Replay<'_> {
-    /// Replays what one read returns. Returns where the next one begins; `None` at the end of the log.
+    /// Replays what one read returns. Returns the offset of the next read; `None` at the end of the log.
     fn piece(&mut self, next: Offset, buffer: &mut Vec<u8>) -> Result<Option<Offset>, ReplayError> {
         let from = FetchFrom {
             offset: next,
@@ -155,7 +157,7 @@ impl Replay<'_> {
         buffer.resize(slice.len, 0);
         let length = slice.file.read_at(buffer, slice.position).map_err(read_failed)?;
         if length < slice.len {
-            // The log looks at the file before it is read again.
+            // The log checks the file before the next read.
             slice.file.note_short();
             return Err(read_failed(format!("{length} of {} bytes could be read", slice.len)));
         }
@@ -181,8 +183,8 @@ impl Replay<'_> {
         Ok(Some(Offset(slice.end_offset.0.max(next.0 + 1))))
     }
 
-    /// Replays what can be read of the segment with `from`, in which the log is damaged. Returns where the next read begins. Where
-    /// another replica may have the records, or the coordinator must have them, the damage stays the error.
+    /// Replays the readable part of the damaged segment with `from`. Returns the offset of the next read. If
+    /// another replica may have the records, or the coordinator needs them, the damage remains an error.
     fn past_damage(&mut self, from: Offset, damage: ReplayError) -> Result<Offset, ReplayError> {
         let salvage = self.partition.salvage(self.epoch, from).map_err(|error| not_read(error, from))?;
         let Some(mut salvage) = salvage else { return Err(damage) };
@@ -208,7 +210,7 @@ impl Replay<'_> {
         Ok(Offset(salvage.end_offset().0.max(from.0 + 1)))
     }
 
-    /// Tells what is missing up to an offset.
+    /// Reports lost ranges up to an offset to the coordinator.
     fn tell_lost(&mut self, to: Offset) -> Result<(), ReplayError> {
         while self.lost.front().is_some_and(|lost| lost.start <= to) {
             self.tell_next_lost()?;
@@ -221,7 +223,7 @@ impl Replay<'_> {
     }
 }
 
-/// Where the first batch begins that has no offset below one.
+/// The position of the first batch with a base offset of at least `offset`.
 fn first_from(bytes: &[u8], offset: Offset) -> Option<usize> {
     let mut batches = batches(bytes);
     loop {
@@ -232,7 +234,7 @@ fn first_from(bytes: &[u8], offset: Offset) -> Option<usize> {
     }
 }
 
-/// Why the records from an offset on were not read.
+/// The error for records that were not read.
 fn not_read(error: FetchError, offset: Offset) -> ReplayError {
     match error {
         FetchError::Role(role) if role != RoleError::UnknownEpoch => ReplayError::NotLeader,
@@ -245,7 +247,7 @@ fn read_failed(reason: impl ToString) -> ReplayError {
     ReplayError::Read { reason: reason.to_string() }
 }
 
-/// Why a write is not in the log, which is logged.
+/// The error for a refused write, after logging it.
 fn refused(partition: &Partition, error: &AppendError) -> WriteError {
     let refused = WriteError::from(error);
     match refused {
@@ -271,7 +273,7 @@ pub struct ImageTopics {
 }
 
 impl ImageTopics {
-    /// A view of `image` as it changes.
+    /// A view of the latest image in the cell.
     pub fn new(image: Arc<ImageCell>) -> Self {
         Self { image }
     }

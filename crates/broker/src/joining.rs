@@ -1,7 +1,7 @@
 //! Connects a broker to its controller: starts the embedded one, or finds the configured quorum.
 //!
-//! Owns: the cluster of the data directories. Empty ones take the id of the quorum's cluster; the error for a
-//! different id names both clusters.
+//! Data directories without a cluster id take the id of the quorum's cluster. The error for a different id
+//! names both clusters.
 
 use crate::broker::Broker;
 use crate::controller_node::ControllerNode;
@@ -19,10 +19,10 @@ use thalweg_net::ConnectionSettings;
 use thalweg_net::Machine;
 use tokio::time::Instant;
 
-/// Delay before controllers are asked again for the cluster id.
+/// Delay before controllers are asked for the cluster id again.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
-/// The way to the controller, and the log directories, which belong to the same cluster.
+/// The link to the controller, and the log directories of the same cluster.
 pub(crate) struct Joined {
     pub controller: Option<ControllerNode>,
     pub link: ControllerLink,

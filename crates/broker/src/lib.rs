@@ -1,9 +1,9 @@
 //! The server: listeners, Kafka's APIs, partitions, groups, configuration.
 //!
-//! [`start`] turns a configuration into a [`Server`]. A request arrives through `thalweg_net`, is served by its file
-//! in [`api`], and works on a partition (`thalweg_replica`), a coordinator of groups or transactions
-//! (`thalweg_groups`, `thalweg_share_groups`, `thalweg_transactions`), or the cluster's image, which `thalweg_membership` keeps by KRaft's requests and
-//! [`publisher`] acts on.
+//! [`start`] turns a configuration into a [`Server`]. A request arrives through `thalweg_net`, is served by
+//! its file in [`api`], and works on a partition (`thalweg_replica`), a coordinator of groups or transactions
+//! (`thalweg_groups`, `thalweg_share_groups`, `thalweg_transactions`), or the cluster's image, which
+//! `thalweg_membership` keeps by KRaft's requests and [`publisher`] acts on.
 
 pub mod api;
 pub mod audit;

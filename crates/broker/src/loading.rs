@@ -1,14 +1,14 @@
 //! The progress of loading logs at the start, for display.
 //!
-//! Counts partitions in the data directories, and open ones. Durations differ: a log that was not closed cleanly is
-//! read from its recovery point on, others open at once.
+//! Counts partitions in the data directories, and open ones. Durations differ: a log that was not closed
+//! cleanly is read from its recovery point on, any other log opens immediately.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_log::{LogDirsOptions, TopicPartition};
 use thalweg_metadata::topic_name::CLUSTER_METADATA;
 
-/// How many of the partitions on disk are open. Nothing before that has begun, and nothing when it is done.
+/// Number of partitions on disk that are open. There is no progress before loading starts and after it ends.
 #[derive(Debug, Default)]
 pub struct Loading {
     partitions: AtomicUsize,
@@ -20,18 +20,18 @@ impl Loading {
     /// Number of open partitions (at least), and of all partitions.
     pub fn progress(&self) -> Option<(usize, usize)> {
         let partitions = self.partitions.load(Ordering::Relaxed);
-        // Each thread is at work on the one that it began last.
+        // Each thread is still opening its latest partition.
         let at_work = self.threads.load(Ordering::Relaxed);
         let open = self.begun.load(Ordering::Relaxed).saturating_sub(at_work);
         (partitions > 0).then(|| (open.min(partitions), partitions))
     }
 
-    /// The directories are about to be opened.
+    /// Starts to count, before the directories are opened.
     pub(crate) fn begin(&self, options: &LogDirsOptions) {
         let partitions = options.dirs.iter().map(|dir| {
             // An unreadable directory is reported when it is opened.
             let listed = options.disk.list(dir).unwrap_or_default();
-            // The metadata log is the controller's.
+            // The metadata log belongs to the controller.
             let is_partition = |name: &str| {
                 TopicPartition::from_dir_name(name)
                     .or_else(|| TopicPartition::from_future_dir_name(name))
@@ -43,12 +43,12 @@ impl Loading {
         self.partitions.store(partitions.sum(), Ordering::Relaxed);
     }
 
-    /// A partition is about to be opened.
+    /// Counts a partition that a thread starts to open.
     pub(crate) fn open_one(&self) {
         self.begun.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// All are open.
+    /// Ends the display when all partitions are open.
     pub(crate) fn end(&self) {
         self.partitions.store(0, Ordering::Relaxed);
     }

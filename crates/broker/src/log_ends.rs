@@ -1,10 +1,11 @@
-//! Compares the ends of logs where the controller of this process knows no complete replica, so that the best one leads.
+//! Compares the ends of logs if the controller of this process knows no complete replica of a partition, so
+//! that the best log leads.
 //!
-//! Every replica that is up is asked for its last leader epoch and its log end: ListOffsets as a debugging client, which any
-//! replica answers. `choice` interprets the answers, `waits` bounds the time that an election waits for them, and `leaderless`
-//! logs the partitions that get no leader.
+//! Every available replica is asked for its last leader epoch and log end, by ListOffsets as a debugging
+//! client, which any replica answers. `choice` interprets the answers, `waits` bounds the wait of an
+//! election, and `leaderless` logs the partitions that get no leader.
 //!
-//! Owns: the asking. Refuses: deciding which partitions need that: the controller does (`thalweg_controller::Undecided`).
+//! `LogEnds` sends the requests. The controller selects the partitions (`thalweg_controller::Undecided`).
 
 mod choice;
 #[cfg(test)]
@@ -33,15 +34,15 @@ use choice::{Answer, Failure, LogEnd, choose};
 use leaderless::Leaderless;
 use waits::Waits;
 
-/// How often logs are compared while a partition needs it.
+/// Interval between comparisons while a partition is undecided.
 const AGAIN: Duration = Duration::from_millis(500);
-/// The shortest time between two looks at a changing cluster.
+/// Minimum time between two rounds while the cluster changes.
 const REST: Duration = Duration::from_millis(100);
-/// Partitions of one request, and of one round.
+/// Maximum number of partitions in a request, and in a round.
 const PARTITIONS_MAX: usize = 1000;
-/// How long one request to a replica may take.
+/// Timeout of a request to a replica.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
-/// The replica id of a debugging client, and the time that asks for the log end.
+/// The replica id of a debugging client, and the timestamp that means the log end.
 const DEBUGGING: i32 = -2;
 const LATEST: i64 = -1;
 
@@ -54,17 +55,18 @@ type Answers = BTreeMap<Key, BTreeMap<BrokerId, Answer>>;
 pub(crate) struct LogEnds {
     controller: Arc<Controller>,
     peers: Peers,
-    /// `inter.broker.listener.name` of this node, by which brokers are asked. Where it is not given, any listener will do.
+    /// `inter.broker.listener.name` of this node, used to reach brokers. If the name is not configured, any
+    /// listener will do.
     listener: String,
     image: Arc<ImageCell>,
     leaderless: Leaderless,
     waits: Waits,
-    /// Brokers that have not answered, and of which that was logged.
+    /// Brokers without an answer that were already logged.
     silent: BTreeSet<BrokerId>,
 }
 
 impl LogEnds {
-    /// For a controller with this configuration.
+    /// A comparison of logs for this controller.
     pub fn new(controller: Arc<Controller>, config: &BrokerConfig, connector: Connector) -> LogEnds {
         let listener = config.listeners.inter_broker.clone();
         let options = PeerOptions {
@@ -114,7 +116,7 @@ impl LogEnds {
         }
     }
 
-    /// Compares what can be compared now.
+    /// Runs one round of comparisons.
     async fn round(&mut self) -> Result<(), HandleError> {
         let undecided = self.controller.undecided(self.leaderless.partitions()).await?;
         let now = Instant::now();
@@ -139,7 +141,7 @@ impl LogEnds {
         if elections.is_empty() {
             return Ok(());
         }
-        // A full disk: the next round tries again.
+        // The disk is full. The next round retries.
         let made = match self.controller.elect_compared(elections).await {
             Err(HandleError::DiskFull) => return Ok(()),
             made => made?,
@@ -205,8 +207,9 @@ impl LogEnds {
         for one in partitions {
             topics.entry(&one.topic).or_default().push(ListOffsetsPartition {
                 partition_index: one.partition.0,
-                // A broker that does not know this registration yet refuses. Without it, one of Apache Kafka answers with the
-                // epoch of an earlier registration, which looks like the epoch of a log.
+                // A broker that has not seen this registration yet refuses this epoch. Without the epoch,
+                // Apache Kafka's broker would answer with the epoch of an earlier registration, which looks
+                // like the epoch of a log.
                 current_leader_epoch: one.leader_epoch,
                 timestamp: LATEST,
             });
@@ -241,8 +244,8 @@ impl LogEnds {
         Ok(found.collect())
     }
 
-    /// A broker that cannot be asked, and whether asking again can help: not if it speaks no common version, or is registered
-    /// without the listener.
+    /// The failure of a request to a broker. A failure is final if there is no common version, or the broker
+    /// has not registered the listener.
     fn failure(&self, broker: BrokerId, error: &PeerError) -> Failure {
         let is_final = match error {
             PeerError::NoEndpoint { .. } => {

@@ -1,5 +1,5 @@
-//! Start-up steps that brokers and controllers share: sockets, log directories and connection limits; and the errors of a
-//! failed start.
+//! Start-up steps that brokers and controllers share: sockets, log directories and connection limits; and the
+//! errors of a failed start.
 
 use crate::connection_limits;
 use crate::loading::Loading;
@@ -13,14 +13,14 @@ use thalweg_log::{CleanupPolicy, LogConfig, LogDirs, LogDirsOptions, TopicPartit
 use thalweg_membership::{JoinError, LinkError};
 use thalweg_net::{BindError, BoundListener, ConnectionSettings, Machine, SocketOptions};
 
-/// Time for connections to finish started requests when the broker stops. By then it leads nothing, and later
-/// requests are refused.
+/// Time for connections to finish started requests when the broker stops. By then the broker leads no
+/// partitions, and later requests are refused.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
-/// A broker could not be started.
+/// A failed start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A listener's address cannot be had.
+    /// A listener's address is not available.
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The data directories cannot be used.
@@ -32,7 +32,7 @@ pub enum StartError {
     /// The configured security does not allow connections to the controllers.
     #[error("Connections to controllers: {0}")]
     Security(InvalidSetting),
-    /// A host of the limits of connections is unknown.
+    /// A host in the connection limits is unknown.
     #[error(transparent)]
     ConnectionLimits(InvalidSetting),
     /// The TLS of a listener cannot be used.
@@ -47,11 +47,11 @@ pub enum StartError {
     /// No controller returned its cluster id, which empty data directories need.
     #[error("the controllers at {servers} did not return a cluster id within {} ms: {last}", after.as_millis())]
     NoClusterId {
-        /// Where was asked.
+        /// Addresses of the controllers.
         servers: String,
-        /// How long was tried.
+        /// Duration of the attempts.
         after: Duration,
-        /// How the last attempt ended.
+        /// Error of the last attempt.
         last: LinkError,
     },
     /// The data directories belong to another cluster than the controllers.
@@ -60,11 +60,11 @@ pub enum StartError {
              controllers of {ours} in controller.quorum.bootstrap.servers, or use other directories (log.dirs)"
     )]
     OtherCluster {
-        /// The directories' cluster.
+        /// Cluster id of the data directories.
         ours: String,
-        /// The controllers that were asked.
+        /// Addresses of the controllers.
         servers: String,
-        /// Their cluster.
+        /// Cluster id of the controllers.
         theirs: String,
     },
     /// The embedded controller has ended before the broker had joined.
@@ -72,13 +72,13 @@ pub enum StartError {
         "the embedded controller has ended, because its metadata log cannot be written; its errors are in the log"
     )]
     ControllerEnded,
-    /// The configuration wants something that this version does not do.
+    /// The configuration needs a feature that this version lacks.
     #[error("{0}")]
     Unsupported(String),
 }
 
-/// Opens the sockets of listeners, once the hosts of their limits are resolved and their TLS is read, and that of the HTTP
-/// listener, whose socket is not opened here.
+/// Opens the sockets of listeners, after resolving the hosts in their limits and reading their TLS and the
+/// HTTP listener's. The socket of the HTTP listener is opened elsewhere.
 pub(crate) fn bind_all(
     machine: &Machine,
     listeners: &[Listener],
@@ -98,7 +98,8 @@ pub(crate) fn bind_all(
     Ok((listening, Arc::new(secured)))
 }
 
-/// Opens the log directories, as those of this cluster if that is known, and the partitions in them.
+/// Opens the log directories, checked against the cluster id if it is known, and the partitions in the
+/// directories.
 pub(crate) fn open_logs(
     machine: &Machine,
     config: &BrokerConfig,
@@ -112,8 +113,9 @@ pub(crate) fn open_logs(
     options.metadata_log_dir = config.node.roles.controller.then(|| config.metadata_log_dir());
     options.cluster_id = cluster_id;
     options.adds = config.directories.adds;
-    // The settings of topics become known with the first image; until then the broker's defaults apply. No log counts as compacted
-    // for that: signs of lost records, which compaction may explain, would be removed for good.
+    // The settings of topics are known from the first image on. Until then the broker's defaults apply, but
+    // no log counts as compacted: otherwise signs of lost records, which compaction could explain, would be
+    // removed permanently.
     let defaults = config.log_config(&config.topic(&std::collections::BTreeMap::new()));
     let cleanup_policy = CleanupPolicy { compact: false, ..defaults.cleanup_policy };
     let until_known = Arc::new(LogConfig { cleanup_policy, ..defaults });

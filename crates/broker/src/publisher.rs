@@ -1,9 +1,9 @@
-//! Applies changes of the cluster's metadata: partitions are created, changed and deleted, coordinators follow their
-//! topic, settings take effect (Kafka's `BrokerMetadataPublisher`).
+//! Applies changes of the cluster's metadata to partitions, coordinators and settings (Kafka's
+//! `BrokerMetadataPublisher`).
 //!
-//! The order is: deletions, partitions led here, partitions followed, the image for all to see, coordinators, settings.
-//! A client that finds a partition in the image therefore finds it open, or, where the image is not there yet, finds a deleted one
-//! that says so.
+//! The order is: deletions, partitions led here, partitions followed, the image, coordinators, settings. A
+//! partition in the image is therefore open. A partition that is deleted but still in the image answers with
+//! an error.
 
 use crate::broker::Broker;
 use crate::connection_limits;
@@ -28,25 +28,25 @@ use thalweg_wire::Uuid;
 /// Partitions by topic and index.
 type Unopened = HashSet<(Uuid, PartitionIndex)>;
 
-/// Brings the broker in line with each new image.
+/// Applies each new image to the broker.
 pub struct Publisher {
     broker: Arc<Broker>,
     fetchers: Arc<Fetchers>,
-    /// The logs that were found on disk and that no image has claimed yet.
+    /// Logs found on disk that no image has claimed yet.
     found: Mutex<Option<HashMap<TopicPartition, PartitionLog>>>,
-    /// The partitions that could not be opened, as on a full disk, and are tried again. Its lock is held for a whole
-    /// change, so that none happens beside another.
+    /// Partitions that failed to open, for example on a full disk, and are retried. The lock is held for a
+    /// whole change, so that changes are applied one at a time.
     unopened: Mutex<Unopened>,
-    /// The partitions that could not be deleted, and are tried again: their names cannot be used before.
+    /// Partitions that failed to be deleted and are retried. Their names cannot be used before.
     undeleted: Mutex<Vec<Arc<Partition>>>,
-    /// The deleted partitions whose logs could neither be opened nor deleted, and are tried again.
+    /// Deleted partitions with logs that could neither be opened nor deleted, and are retried.
     undeleted_unopened: Mutex<Vec<TopicPartition>>,
-    /// The logs that could not be set aside, and are tried again.
+    /// Stray logs that could not be renamed, and are retried.
     strays: Mutex<Vec<PartitionLog>>,
 }
 
 impl Publisher {
-    /// A publisher for a broker that found these logs at its start.
+    /// A publisher for a broker with the logs found at its start.
     pub fn new(broker: Arc<Broker>, fetchers: Arc<Fetchers>, found: Vec<PartitionLog>) -> Self {
         let found = found.into_iter().map(|log| (log.name().clone(), log)).collect();
         Self {
@@ -60,7 +60,7 @@ impl Publisher {
         }
     }
 
-    /// The disk that the partitions are on.
+    /// The disk of the log directories.
     pub fn disk(&self) -> &Disk {
         self.broker.log_dirs.disk()
     }
@@ -82,7 +82,7 @@ impl Publisher {
         }
     }
 
-    /// A partition that finds no room here is served by its other replicas alone, if one is in sync.
+    /// Hands a partition without room here over to its other replicas, if one is in sync.
     fn hand_over(&self, change: &LocalPartition) {
         let replication = &self.broker.replication;
         if can_be_spared(&change.registration, self.broker.node_id) && replication.tracks_directories() {
@@ -90,7 +90,7 @@ impl Publisher {
         }
     }
 
-    /// Retries what failed: there may be disk space by now. Blocks.
+    /// Retries failed steps, as there may be disk space now. Blocks.
     pub fn retry_failed(&self) {
         self.retry_deletions();
         self.retry_opens();
@@ -140,7 +140,7 @@ impl Publisher {
         });
     }
 
-    /// Restarts a coordinator that could not load from a partition that was not open.
+    /// Restarts a coordinator that failed to load because its partition was not open.
     fn change_coordinator(&self, opened: &LocalPartition) {
         let registration = &opened.registration;
         if registration.leader != self.broker.node_id {
@@ -164,7 +164,7 @@ impl Publisher {
         }
     }
 
-    /// Ends a partition, and deletes its log. It is still found until the image is there for all to see.
+    /// Ends a partition, and deletes its log. The partition can be looked up until the image is set.
     fn delete(&self, gone: &LocalPartition, image: &Image) {
         self.fetchers.unfollow((gone.topic.id, gone.partition));
         let topic = self.broker.partitions.topic_by_id(gone.topic.id);
@@ -198,7 +198,7 @@ impl Publisher {
         }
     }
 
-    /// Brings one partition in line.
+    /// Applies the image to one partition.
     fn apply(&self, change: &LocalPartition, image: &Image) -> Result<(), CreateError> {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
@@ -208,8 +208,8 @@ impl Publisher {
         }
         if self.is_lost(change) {
             let directories = &self.broker.replication.directories;
-            // A copy to which the controller has consented takes the place of the log: it may lack records, which is not to
-            // have none.
+            // A copy with the controller's consent replaces the log. The copy may lack records, but is better
+            // than an empty log.
             let consented = change.registration.directory(self.broker.node_id);
             match self.copy_of(change).is_some_and(|of_copy| Some(of_copy) == consented) {
                 true => directories.report_damaged(change.topic.id, change.partition),
@@ -228,8 +228,9 @@ impl Publisher {
         Ok(())
     }
 
-    /// Whether the controller counts on a log that is missing from its directory: it was removed, or the directory that
-    /// it was moving from is gone, and the copy may lack records. It is recreated once the controller knows.
+    /// True if the controller counts on a log that is missing: the log was removed, or the directory that it
+    /// was moved from is missing and the copy may lack records. The log is created again after the controller
+    /// knows of the loss.
     fn is_lost(&self, change: &LocalPartition) -> bool {
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
         if !self.broker.log_dirs.has_lost(&name) && self.copy_of(change).is_none() {
@@ -239,13 +240,13 @@ impl Publisher {
         !is_found && !self.broker.log_dirs.is_unopened(&name) && self.is_counted(change)
     }
 
-    /// The directory with the copy of a log that was moving there.
+    /// The directory with the copy of a log that was being moved.
     fn copy_of(&self, change: &LocalPartition) -> Option<Uuid> {
         let name = TopicPartition::new(&change.topic.name, change.partition.0);
         self.broker.log_dirs.directory_of_future(&name, change.topic.id)
     }
 
-    /// Whether the controller may elect the replica here, by what it knows, while others could have its records.
+    /// True if the controller may elect the replica here and other replicas may have its records.
     fn is_counted(&self, change: &LocalPartition) -> bool {
         let (id, registration) = (self.broker.node_id, &change.registration);
         let counted =
@@ -257,7 +258,7 @@ impl Publisher {
             && registration.directory(id).is_some_and(is_known)
     }
 
-    /// A log that was found, and whose synced end is missing, gives up its place like one that is missing.
+    /// A log that lacks its synced end is reported as lost, like a missing log.
     fn note_loss(&self, change: &LocalPartition, opened: &Partition) {
         if !opened.is_damaged() {
             return;
@@ -307,8 +308,8 @@ impl Publisher {
                     Err(error) => tracing::error!(partition = %name, %error, "Failed to examine a log"),
                     Ok(_) => {}
                 }
-                // Data written by a process that was killed before it could sync: a leader relies on its followers'
-                // offsets.
+                // The data may come from a process that was killed before a sync. A leader relies on its
+                // followers' offsets.
                 if log.flush_is_due()
                     && let Err(error) = log.flush()
                 {
@@ -340,7 +341,7 @@ impl Publisher {
         Ok(opened)
     }
 
-    /// The log of an only replica is not where it was: no other has its records.
+    /// Logs that the log of a partition's only replica is missing, so that its records are lost.
     fn say_lost(&self, name: &TopicPartition, assigned: Option<Uuid>) {
         let dirs = &self.broker.log_dirs;
         if let Some(missing) = assigned.filter(|id| !dirs.online_ids().contains(id)) {
@@ -350,8 +351,8 @@ impl Publisher {
         }
     }
 
-    /// The log of a partition that was found on disk, unless it waits for room to be opened. Without one, the copy that the
-    /// controller takes for the log, unless the log may be in an offline directory.
+    /// The log of a partition found on disk, unless the log waits for room to be opened. Otherwise the copy
+    /// that the controller has consented to, unless the log may be in an offline directory.
     fn find(
         &self,
         change: &LocalPartition,
@@ -371,7 +372,7 @@ impl Publisher {
         if !dirs.are_complete() {
             return Err(DirectoryOffline { directory }.into());
         }
-        // The controller has consented to the move. Since then the broker may have reported the replica as lost.
+        // The controller has consented to the move. The broker may have reported the replica as lost since.
         if directory != Some(of_copy) && directory != Some(DIRECTORY_LOST) {
             return Ok(None);
         }
@@ -380,7 +381,7 @@ impl Publisher {
         Ok(self.claim(copy, change.topic.id))
     }
 
-    /// The log that was found, if it belongs to the topic; else it belongs to another of that name, and is set aside.
+    /// The found log, if it belongs to the topic. A log of another topic with that name is set aside.
     fn claim(&self, mut log: PartitionLog, topic_id: Uuid) -> Option<PartitionLog> {
         match log.assign_topic_id(topic_id) {
             Ok(false) => {
@@ -394,22 +395,23 @@ impl Publisher {
             }
             Ok(true) => Some(log),
             Err(error) => {
-                // No other topic has claimed it. The topic id is written at the next start, once there is room.
+                // No other topic has claimed the log. The topic id is written at the next start, when there
+                // is room.
                 tracing::warn!(partition = %log.name(), %error, "Failed to write the topic id beside a log");
                 Some(log)
             }
         }
     }
 
-    /// After the first image, logs that it does not contain are strays: their topics were deleted, or their
-    /// partitions moved, while the broker was down, or the metadata belongs to other data. As in Kafka they are
-    /// renamed and kept, because their deletion was not requested.
+    /// After the first image, logs without a partition in the image are strays: their topics were deleted or
+    /// their partitions moved while the broker was down, or the metadata belongs to other data. As in Kafka,
+    /// strays are renamed and kept, because their deletion was not requested.
     fn set_strays_aside(&self, image: &Image) {
         let Some(strays) = self.found.lock().take() else { return };
         strays.into_values().for_each(|log| self.set_aside(log));
-        // A copy waits for its log if that may be in an offline directory.
+        // A copy is kept if its log may be in an offline directory.
         if self.broker.log_dirs.are_complete() {
-            // One whose log is gone takes its place, once the controller knows.
+            // A copy replaces its missing log after the controller knows.
             let is_stray = |copy: &PartitionLog| {
                 let (id, index) =
                     (copy.topic_id().unwrap_or_default(), PartitionIndex(copy.name().partition));
@@ -440,7 +442,7 @@ impl Publisher {
         }
     }
 
-    /// Closes the logs that no image has claimed, if a broker never gets its first one.
+    /// Closes unclaimed logs, if the broker stops before its first image.
     pub fn close_found(&self) {
         let _no_change_beside = self.unopened.lock();
         for mut log in self.found.lock().take().into_iter().flat_map(HashMap::into_values) {
@@ -491,7 +493,7 @@ impl Publisher {
     }
 }
 
-/// The names of topics that are new or gone, or have other partitions or replicas.
+/// The names of topics that were created or deleted, or changed partitions or replicas.
 fn changed_topics(delta: &Delta) -> Vec<String> {
     let (base, image) = (delta.base().topics(), delta.image().topics());
     let is_changed = |id: &Uuid, touched: &std::collections::BTreeSet<PartitionIndex>| {
@@ -514,11 +516,12 @@ impl ImageListener for Publisher {
         self.disk().work_in_place(|| {
             let local = delta.local_changes(self.broker.node_id);
             let mut unopened = self.unopened.lock();
-            // Before any log is opened: a topic may inherit its cleanup policy from all brokers, and the policy explains gaps.
+            // Before any log is opened: a topic may inherit its cleanup policy from all brokers, and the
+            // policy explains gaps.
             reconfigure::apply(&self.broker, &image, delta.changes().configs.iter());
             self.change_partitions(&local, &image, &mut unopened);
             self.set_strays_aside(&image);
-            // Before the image: nobody finds a new topic before the rules that protect it.
+            // Before the image: a new topic must not be visible before the rules that protect it.
             self.broker.update_authorizer(delta, &image);
             self.broker.set_image(Arc::clone(&image));
             for gone in &local.deletes {

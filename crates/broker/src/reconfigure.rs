@@ -1,9 +1,10 @@
-//! Settings that change while the broker runs: from the image's configurations to the broker and its partitions.
+//! Settings that change while the broker runs: from the image's configurations to the broker and its
+//! partitions.
 //!
-//! A value of this broker, or of all brokers, creates a new [`BrokerConfig`], which is used from then on, and new
-//! settings of every partition, because topics inherit. A value of a topic creates new settings of that topic's
-//! partitions. The image's values were checked before they were written; values that are unusable anyway (from a
-//! newer controller) are logged and ignored, and the rest takes effect.
+//! A value of this broker or of all brokers leads to a new [`BrokerConfig`], and to new settings of every
+//! partition, because topics inherit. A value of a topic leads to new settings of that topic's partitions.
+//! Values were checked before they were written. Unusable values, for example from a newer controller, are
+//! logged and ignored, and all other values take effect.
 
 use crate::broker::Broker;
 use crate::connection_limits;
@@ -16,7 +17,7 @@ use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
 use thalweg_replica::partition::Topic;
 use thalweg_share_groups::SettingsOfGroups;
 
-/// The settings of a topic, and those that its logs need.
+/// The settings of a topic, and the settings of its logs.
 pub fn topic_config(
     broker: &Broker,
     image: &Image,
@@ -64,7 +65,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
     }
 }
 
-/// Sets what groups follow: the broker's settings, and those of groups that have their own.
+/// Applies the broker's group settings, and the settings of single groups.
 fn configure_groups(broker: &Broker, image: &Image) {
     let config = broker.config();
     broker.shares.configure(SettingsOfGroups::new(&config, image));

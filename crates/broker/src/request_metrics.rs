@@ -16,43 +16,43 @@ use thalweg_log::Clock;
 use thalweg_wire::{ApiKey, Response};
 use tokio::time::Instant;
 
-/// Four for each power of two microseconds, up to an hour.
+/// Number of buckets: four for each power of two microseconds, up to an hour.
 pub const BUCKETS: usize = 124;
-/// More versions than any API has.
+/// Counters for versions: more than any API has.
 pub const VERSIONS: usize = 24;
 /// Kafka's codes go from -1 to here, with room for more.
 const CODES: usize = 160;
 /// Quantiles cover at least this time, and at most twice that plus one scrape interval.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// Which line of the counters a request belongs to: an API, or the followers' part of Fetch.
+/// The counters for a request: of an API, or of followers' fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(pub usize);
 
 /// The counters of a broker.
 #[derive(Debug)]
 pub struct RequestMetrics {
-    /// The APIs that are served, followed by the fetches of followers.
+    /// The served APIs, then the fetches of followers.
     pub apis: Vec<ApiMetrics>,
     /// The index of each API in `apis`.
     places: HashMap<ApiKey, usize>,
     /// Earlier counts, for quantiles; used only by scrapes.
     earlier: Mutex<VecDeque<(Instant, Vec<Counts>)>>,
-    /// How many requests wait now.
+    /// Number of waiting requests.
     waiting: [AtomicUsize; 2],
     clock: Clock,
 }
 
-/// Requests that wait for something to happen (Kafka's purgatories).
+/// The kind of a waiting request (Kafka's purgatories).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delayed {
-    /// For replicas or the disk.
+    /// A wait for replicas or the disk.
     Produce,
-    /// For more to be appended.
+    /// A wait for more records.
     Fetch,
 }
 
-/// A request that waits, until it is dropped.
+/// A guard that counts a waiting request until it is dropped.
 #[derive(Debug)]
 pub struct Waits<'a>(&'a AtomicUsize);
 
@@ -68,15 +68,15 @@ pub struct Answered<'a> {
     /// The version of the request.
     pub version: i16,
     pub received_at: Instant,
-    /// How long this broker worked on it; `None` if it did nothing else.
+    /// This broker's work time; `None` if it equals the total time.
     pub local: Option<Duration>,
-    /// The pause that the client has to make.
+    /// The client's throttle time.
     pub throttled: Duration,
-    /// The client's name for itself.
+    /// The client id.
     pub client_id: &'a str,
 }
 
-/// Requests by bucket of time.
+/// Number of requests in each bucket of time.
 pub type Counts = [u64; BUCKETS];
 
 /// The counters of one API.
@@ -86,17 +86,17 @@ pub struct ApiMetrics {
     pub key: Option<ApiKey>,
     pub versions: [AtomicU64; VERSIONS],
     buckets: [AtomicU64; BUCKETS],
-    /// From reading a request to its complete answer.
+    /// Times from the arrival of a request to its complete answer.
     pub total: Histogram,
-    /// How much of it this broker worked.
+    /// Work times of this broker.
     pub local: Histogram,
-    /// How much of it requests waited that had to.
+    /// Waiting times of requests that had to wait.
     pub remote: Histogram,
-    /// The pauses of clients that have to make one.
+    /// Throttle times of throttled clients.
     pub throttle: Histogram,
     /// The last slow request of each bucket of `total`.
     slow: [SlowRequest; BOUNDS_MAX + 1],
-    /// By code, from -1; made with the first error.
+    /// Errors by code, from -1 on; allocated at the first error.
     pub errors: OnceLock<Box<[AtomicU64]>>,
 }
 
@@ -121,16 +121,16 @@ impl ApiMetrics {
 }
 
 impl ApiMetrics {
-    /// An exemplar for each bucket of `total` that has one.
+    /// An exemplar for each bucket of `total`, if there is one.
     pub fn slow(&self) -> impl Iterator<Item = Option<SlowFigures>> {
         self.slow.iter().map(SlowRequest::figures)
     }
 }
 
-/// Requests that took longer are remembered, one for each bucket, in microseconds.
+/// Slower requests are kept as exemplars, one for each bucket. In microseconds.
 const SLOW_US: u64 = 100_000;
 
-/// A slow request. Its parts may be those of two requests at once, which makes no difference to a reader.
+/// A slow request. The fields may come from two concurrent requests, which does not matter for an exemplar.
 #[derive(Debug, Default)]
 struct SlowRequest {
     us: AtomicU64,
@@ -141,11 +141,11 @@ struct SlowRequest {
 /// A slow request, for exemplars.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowFigures {
-    /// How long it took.
+    /// Total time in microseconds.
     pub us: u64,
     /// A hash of the client's id.
     pub client_hash: u32,
-    /// When it was answered, in milliseconds since 1970.
+    /// Time of the answer, in milliseconds since 1970.
     pub at_ms: i64,
 }
 
@@ -173,7 +173,7 @@ fn hash(text: &str) -> u32 {
 }
 
 impl RequestMetrics {
-    /// For a broker that serves these APIs.
+    /// Counters for these APIs.
     pub fn new(served: &[ApiKey], clock: Clock) -> RequestMetrics {
         let keys = served.iter().copied().map(Some).chain([None]);
         let apis: Vec<_> = keys.map(ApiMetrics::new).collect();
@@ -193,7 +193,7 @@ impl RequestMetrics {
         Label(self.apis.len() - 1)
     }
 
-    /// A request is answered now.
+    /// Counts an answered request.
     pub fn answered(&self, label: Label, answered: &Answered<'_>) {
         let metrics = &self.apis[label.0];
         let version = usize::try_from(answered.version).unwrap_or(0).min(VERSIONS - 1);
@@ -214,19 +214,19 @@ impl RequestMetrics {
         }
     }
 
-    /// A request begins to wait.
+    /// Counts a request as waiting until the guard is dropped.
     pub fn waits(&self, delayed: Delayed) -> Waits<'_> {
         let waiting = &self.waiting[delayed as usize];
         waiting.fetch_add(1, Ordering::Relaxed);
         Waits(waiting)
     }
 
-    /// How many requests wait now.
+    /// Number of waiting requests.
     pub fn waiting(&self, delayed: Delayed) -> usize {
         self.waiting[delayed as usize].load(Ordering::Relaxed)
     }
 
-    /// An answer brings an error.
+    /// Counts an error in an answer.
     pub fn failed(&self, label: Label, code: i16) {
         let errors = self.apis[label.0]
             .errors
@@ -244,7 +244,7 @@ impl RequestMetrics {
         });
     }
 
-    /// The counts at the start of the window, and those that later scrapes will use.
+    /// The counts at the start of the window, and the current counts, which later scrapes will use.
     pub fn window(&self, now: Instant) -> (Vec<Counts>, Vec<Counts>) {
         let counts: Vec<_> = self.apis.iter().map(ApiMetrics::counts).collect();
         let mut earlier = self.earlier.lock();
@@ -272,7 +272,7 @@ pub async fn timed<F: Future>(future: F) -> (F::Output, Duration) {
     (output, spent)
 }
 
-/// A time of throttling, as answers have it.
+/// The throttle time of an answer as a duration.
 pub fn milliseconds(ms: i32) -> Duration {
     Duration::from_millis(u64::try_from(ms).unwrap_or(0))
 }

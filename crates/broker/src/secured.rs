@@ -1,7 +1,7 @@
 //! The TLS of this node's listeners: read at the start, and again when a file or a setting changes.
 //!
-//! A change counts for new connections. What cannot be used is refused, or logged if it is a file's content, and the listener
-//! goes on with what it has. Files are looked at every few seconds, by their time and length.
+//! A change applies to new connections. Unusable settings are refused, unusable files are logged, and the
+//! listener keeps its previous TLS. Files are checked every few seconds by modification time and length.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use thalweg_security::InvalidSetting;
 use thalweg_security::tls::{IncompatibleCertificate, ServerTls};
 use thalweg_watch as watch;
 
-/// How often the files are looked at.
+/// Interval of the check of files.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 
 /// `ssl.` settings by Kafka's names.
@@ -27,17 +27,17 @@ type Settings = BTreeMap<&'static str, String>;
 pub struct TlsRefused {
     /// The listener's name.
     pub listener: String,
-    /// Why.
+    /// The reason.
     pub reason: TlsRefusal,
 }
 
-/// Why TLS settings cannot be used.
+/// The reason why TLS settings cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsRefusal {
-    /// A setting, or the file that it names, is wrong.
+    /// A setting or its file is invalid.
     #[error(transparent)]
     Setting(#[from] InvalidSetting),
-    /// A running listener would show another name.
+    /// The new certificate would change the name of a running listener.
     #[error(transparent)]
     Incompatible(#[from] IncompatibleCertificate),
 }
@@ -53,18 +53,18 @@ struct Secured {
     read: Mutex<AsRead>,
 }
 
-/// What was read last: settings, and the files as they were.
+/// The settings and files of the last read.
 #[derive(Debug)]
 struct AsRead {
     settings: Settings,
     stamps: Vec<Stamp>,
 }
 
-/// When a file was changed, and its length; None if it cannot be looked at.
+/// Modification time and length of a file; `None` if the file is not accessible.
 type Stamp = Option<(SystemTime, u64)>;
 
 impl SecuredListeners {
-    /// Reads the settings of those listeners that have TLS.
+    /// Reads the settings of the listeners with TLS.
     pub fn open<'a>(
         config: &BrokerConfig,
         listeners: impl IntoIterator<Item = &'a Listener>,
@@ -80,21 +80,21 @@ impl SecuredListeners {
         Ok(SecuredListeners(secured))
     }
 
-    /// Lets an observer hear of clients that are turned away by their certificates.
+    /// Reports clients with refused certificates to an observer.
     pub fn observe(&self, observer: &Arc<dyn CertificateObserver>) {
         for secured in &self.0 {
             secured.tls.observe(Arc::clone(observer));
         }
     }
 
-    /// The TLS of a listener, if it has any.
+    /// The TLS of a listener; `None` without TLS.
     pub fn of(&self, name: &str) -> Option<Arc<TlsListener>> {
         let secured = self.0.iter().find(|secured| secured.listener.name == name);
         secured.map(|secured| Arc::clone(&secured.tls))
     }
 
-    /// Of each listener with TLS: its name, when the first of its certificates expires, in seconds since 1970, and how many
-    /// handshakes have failed.
+    /// For each listener with TLS: name, expiry of the first certificate to expire in seconds since 1970, and
+    /// number of failed handshakes.
     pub fn figures(&self) -> impl Iterator<Item = (&str, Option<i64>, u64)> {
         self.0.iter().map(|secured| {
             let (tls, name) = (&secured.tls, secured.listener.name.as_str());
@@ -102,13 +102,13 @@ impl SecuredListeners {
         })
     }
 
-    /// Whether another configuration can be used.
+    /// Checks the TLS settings of another configuration.
     pub fn check(&self, config: &BrokerConfig) -> Result<(), TlsRefused> {
         let mut changes = self.0.iter().filter_map(|secured| secured.change(config));
         changes.try_for_each(|(_, changed)| changed.map(|_| ()))
     }
 
-    /// Uses another configuration from now on, as far as it can be used.
+    /// Applies another configuration, except for unusable settings.
     pub fn apply(&self, config: &BrokerConfig) {
         for secured in &self.0 {
             let Some((settings, changed)) = secured.change(config) else { continue };
@@ -119,7 +119,7 @@ impl SecuredListeners {
         }
     }
 
-    /// Reads files again that have changed.
+    /// Reads changed files again.
     fn look(&self) {
         for secured in &self.0 {
             let settings = {
@@ -154,7 +154,7 @@ impl SecuredListeners {
 }
 
 impl Secured {
-    /// The listener's settings in another configuration, if they differ, and what they give.
+    /// The listener's settings in another configuration, if they differ, with the resulting TLS.
     fn change(&self, config: &BrokerConfig) -> Option<(Settings, Result<ServerTls, TlsRefused>)> {
         let settings = config.tls_of(&self.listener).unwrap_or_default();
         if settings == self.read.lock().settings {

@@ -1,9 +1,10 @@
 //! A running broker: from a configuration to served listeners, and a clean stop.
 //!
-//! Up: sockets are bound, so that a port conflict is reported first; the data directories are opened and recovered;
-//! the controller is started or found; the metadata log is observed until it is caught up and the partitions are
-//! open; the controller unfences the broker; connections are accepted. Down: the controller moves leadership away,
-//! listeners close, requests end, coordinators stop, logs are flushed and marked clean.
+//! Up: sockets are bound, so that a port conflict is reported first; the data directories are opened and
+//! recovered; the controller is started or found; the metadata log is observed until it is caught up and the
+//! partitions are open; the controller unfences the broker; connections are accepted. Down: the controller
+//! moves leadership away, listeners close, requests end, coordinators stop, logs are flushed and marked
+//! clean.
 
 use crate::api::{ApiHandler, all_served, create_own_topic};
 use crate::authentication::{Authenticator, Images, TokenLogins};
@@ -44,24 +45,24 @@ use thalweg_watch as watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// How often partitions that could not be opened are tried again.
+/// Interval of retries for partitions that failed to open.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
-/// A broker that serves.
+/// A running broker.
 pub struct Server {
-    /// The broker.
+    /// The parts that serve requests.
     pub broker: Arc<Broker>,
     /// The bound listeners: name and addresses.
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
     /// The data directories.
     pub data_dirs: Vec<PathBuf>,
-    /// Its metrics.
+    /// The metrics of the broker and its controller.
     pub metrics: Metrics,
-    /// The ids of the data directories that the broker has registered: one that failed since then is reported.
+    /// The ids of the registered data directories. A directory that fails later is reported.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
     trails: Trails,
-    /// The embedded controller, when this process has one.
+    /// The embedded controller, if there is one.
     controller: Option<ControllerNode>,
     fetchers: Arc<Fetchers>,
     stopping: watch::Sender<bool>,
@@ -69,13 +70,14 @@ pub struct Server {
     housekeeping: JoinSet<()>,
 }
 
-/// Starts a broker: with an embedded controller, or as a member of a quorum of controllers elsewhere.
+/// Starts a broker, with an embedded controller or with the configured quorum.
 pub async fn start(config: BrokerConfig) -> Result<Server, StartError> {
     start_watched(config, &Loading::default(), None).await
 }
 
-/// Starts a broker like [`start`]; `loading` shows the progress meanwhile, `loggers` are those of this process. Boxed, so that this crate compiles it, and all
-/// tasks that it spawns: the body of an `async fn` is compiled in the crate that awaits it.
+/// Starts a broker like [`start`]; `loading` shows the progress, `loggers` are the loggers of this process.
+/// Boxed, so that the future and its tasks are compiled in this crate: the body of an `async fn` is compiled
+/// in the crate that awaits it.
 pub fn start_watched(
     config: BrokerConfig,
     loading: &Loading,
@@ -111,7 +113,7 @@ pub async fn start_on(
     let directories = options.directories.clone();
     let joined = tokio::select! {
         biased;
-        // Nothing else would end the wait: the broker would ask a controller that is gone.
+        // Otherwise the broker would wait forever for a stopped controller.
         () = controller_ended(controller.as_ref()) => Err(StartError::ControllerEnded),
         joined = join(&broker, options, publisher.clone()) => match joined {
             Ok(membership) => Ok(membership),
@@ -176,7 +178,7 @@ fn keep_house(broker: &Arc<Broker>) -> JoinSet<()> {
     housekeeping
 }
 
-/// The metrics of a broker and the controller beside it.
+/// The metrics of a broker and of the controller in its process.
 fn metrics(
     broker: &Arc<Broker>,
     controller: Option<&ControllerNode>,
@@ -199,7 +201,7 @@ fn metrics(
     })
 }
 
-/// A broker that has no partitions and no image yet.
+/// A broker without partitions and image.
 fn assemble(
     machine: &Machine,
     config: &Arc<BrokerConfig>,
@@ -244,8 +246,9 @@ fn assemble(
     })
 }
 
-/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel until then:
-/// an earlier client would see a cluster without brokers, and some do not refresh for minutes.
+/// Joins the cluster, and waits until the image shows the broker unfenced. Connections wait in the kernel
+/// until then. Earlier, a client would see a cluster without brokers, and some clients do not refresh for
+/// minutes.
 async fn join(
     broker: &Broker,
     options: MembershipOptions,
@@ -261,7 +264,7 @@ async fn join(
     Ok(membership)
 }
 
-/// Waits until the controller of this process has ended; for ever without one.
+/// Waits until the controller of this process has ended; forever without a controller.
 async fn controller_ended(node: Option<&ControllerNode>) {
     match node {
         Some(node) => node.controller().stopped().await,
@@ -269,14 +272,14 @@ async fn controller_ended(node: Option<&ControllerNode>) {
     }
 }
 
-/// Applies each new registration: a process that was paused may have had to register again.
+/// Applies the epoch of each new registration. A paused process may have to register again.
 async fn note_epochs(broker: Arc<Broker>, mut epochs: watch::Receiver<i64>) {
     while epochs.changed().await.is_ok() {
         broker.registered.set_epoch(*epochs.borrow_and_update());
     }
 }
 
-/// Creates the topic of the state of share partitions when it is wanted.
+/// Creates the topic `__share_group_state` at the first request for it.
 async fn create_share_state_topic(broker: Arc<Broker>) {
     loop {
         broker.share_persister.state_topic_wanted().await;
@@ -284,7 +287,7 @@ async fn create_share_state_topic(broker: Arc<Broker>) {
     }
 }
 
-/// Periodically retries opening and deleting partitions where that has failed.
+/// Periodically retries to open and delete partitions after failures.
 async fn retry_failed(publisher: Arc<Publisher>) {
     loop {
         tokio::time::sleep(OPEN_AGAIN).await;
@@ -295,8 +298,7 @@ async fn retry_failed(publisher: Arc<Publisher>) {
     }
 }
 
-/// Leaves the directories of a broker that was not taken in as they were found, so that its next start reads no more
-/// than this one.
+/// Closes the logs of a broker that failed to join, so that its next start reads no more than this one.
 fn close_unused(broker: &Broker, publisher: &Publisher) {
     let epoch = broker.log_dirs.previous_broker_epoch().unwrap_or(-1);
     broker.log_dirs.disk().work_in_place(|| {
@@ -305,8 +307,8 @@ fn close_unused(broker: &Broker, publisher: &Publisher) {
     });
 }
 
-/// Closes the logs of all partitions, then the directories, which are marked with the broker's epoch. Returns whether
-/// all are clean.
+/// Closes the logs of all partitions, then the directories, which are marked with the broker's epoch. Returns
+/// true if all are clean.
 fn close_logs(broker: &Broker, epoch: i64) -> bool {
     let mut first_failure = None;
     let mut failed = 0_usize;
@@ -317,7 +319,7 @@ fn close_logs(broker: &Broker, epoch: i64) -> bool {
             first_failure.get_or_insert_with(|| (Arc::clone(&partition), error));
         }
     }
-    // One line: on a full disk none of many thousands can be closed.
+    // One log line: on a full disk, thousands of logs may fail to close.
     if let Some((partition, error)) = &first_failure {
         tracing::error!(
             logs = failed,
@@ -329,7 +331,7 @@ fn close_logs(broker: &Broker, epoch: i64) -> bool {
     broker.log_dirs.close(epoch) && first_failure.is_none()
 }
 
-/// The coordinators of groups and transactions. They lead nothing yet.
+/// The coordinators of groups and transactions, without partitions yet.
 fn coordinators(
     config: &BrokerConfig,
     partitions: &Arc<Partitions>,
@@ -353,7 +355,7 @@ fn coordinators(
     (Arc::new(groups), Arc::new(transactions))
 }
 
-/// The coordinator of the state of share partitions. It leads nothing yet.
+/// The share coordinator, without partitions yet.
 fn share_coordinator(
     config: &BrokerConfig,
     partitions: &Arc<Partitions>,
@@ -415,7 +417,7 @@ fn serve(
 }
 
 impl Server {
-    /// Who may use its HTTP listener.
+    /// Access to this node's HTTP listener.
     pub fn http_access(&self) -> HttpAccess {
         let broker = &self.broker;
         let of_broker = Arc::clone(broker);
@@ -428,8 +430,8 @@ impl Server {
         ClusterRights::of_broker(Arc::clone(&self.broker)).with_trail(self.broker.trail.as_ref())
     }
 
-    /// Waits until the metadata log cannot be applied, the embedded controller has failed, or the last data directory
-    /// has failed: the broker must stop then. Returns the reason.
+    /// Waits until the metadata log cannot be applied, the embedded controller has failed, or the last data
+    /// directory has failed: the broker must stop then. Returns the reason.
     pub async fn failed(&self) -> String {
         tokio::select! {
             biased;
@@ -439,13 +441,14 @@ impl Server {
         }
     }
 
-    /// Stops. Returns whether the stop was clean; otherwise the next start checks the logs. Boxed like [`start_watched`].
+    /// Stops the broker. Returns true if the stop was clean; otherwise the next start checks the logs. Boxed
+    /// like [`start_watched`].
     pub fn stop(self) -> Pin<Box<dyn Future<Output = bool> + Send>> {
         Box::pin(self.shut_down())
     }
 
     async fn shut_down(mut self) -> bool {
-        // While there are leaders. Its last events go to the file only.
+        // Closed while there are leaders. Later events go to the file only.
         self.trails.close_topic().await;
         if self.broker.config().controller.controlled_shutdown {
             self.membership.controlled_shutdown().await;

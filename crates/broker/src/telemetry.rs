@@ -1,7 +1,8 @@
-//! Metrics that clients send to this broker (KIP-714), as `org.apache.kafka.server.ClientMetricsManager` does it.
+//! Metrics that clients push to this broker (KIP-714), as in `org.apache.kafka.server.ClientMetricsManager`.
 //!
-//! Administrators subscribe to metrics by configurations of the kind CLIENT_METRICS. A client asks for its subscription,
-//! then pushes metrics at that interval, as OTLP. The latest values are shown in `/metrics`; nothing is kept on disk.
+//! Administrators subscribe to metrics by configurations of the kind CLIENT_METRICS. A client gets its
+//! subscription, then pushes metrics at the subscription's interval, as OTLP. The latest values are shown in
+//! `/metrics`; nothing is kept on disk.
 //!
 //! ```text
 //! Subscriptions   what is asked of which clients: pure
@@ -9,8 +10,9 @@
 //! otlp            reads a push
 //! ```
 //!
-//! Everything is limited: clients as in Kafka, points of a push, values of all clients together, lengths of names. What does not
-//! fit is left out and counted. A principal with many clients or values makes room for those with fewer.
+//! There are limits for clients (as in Kafka), points of a push, values of all clients, and lengths of names.
+//! Excess points are left out and counted. A principal with many clients or values makes room for principals
+//! with fewer.
 
 mod instances;
 mod otlp;
@@ -27,13 +29,13 @@ use subscriptions::Subscriptions;
 use thalweg_metadata::{ConfigResourceKind, Image};
 use thalweg_wire::ErrorCode;
 
-/// A push that is not taken: the code, and what to log.
+/// A refused push or request for a subscription: the code, and the reason to log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
     /// The error in the answer.
     pub code: ErrorCode,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -50,7 +52,7 @@ struct State {
 }
 
 impl Telemetry {
-    /// Takes over the subscriptions of an image. Clients learn of it with their next push.
+    /// Applies the subscriptions of an image. The next push of a client reports a changed subscription.
     pub fn subscribe(&self, image: &Image) {
         let of_clients = |kind| kind == ConfigResourceKind::ClientMetrics;
         let configs = image.configs().iter().filter(|(resource, _)| of_clients(resource.kind));
@@ -59,19 +61,19 @@ impl Telemetry {
         self.state.lock().subscriptions.replace(subscriptions);
     }
 
-    /// What a client is to push, and how often.
+    /// The metrics for a client to push, and the interval.
     pub fn subscription(&self, client: &Client<'_>, now_ms: i64) -> Result<Subscribed, Refusal> {
         let state = &mut *self.state.lock();
         state.instances.subscription(&state.subscriptions, client, now_ms)
     }
 
-    /// Takes a push.
+    /// Stores the metrics of a push.
     pub fn push(&self, push: &Push<'_>, client: &Client<'_>, now_ms: i64) -> Result<(), Refusal> {
         {
             let state = &mut *self.state.lock();
             state.instances.check(&state.subscriptions, push, client, now_ms)?;
         }
-        // Without the lock: this may be a megabyte to decompress.
+        // Without the lock, as decompressing a push may take long.
         let read = push.read();
         self.state.lock().instances.store(client.instance_id, read)
     }

@@ -1,7 +1,8 @@
-//! Who asks the controller for what, and the decisions that were made about it.
+//! The requester of a request, and the authorization decisions on it.
 //!
-//! A request may be decided several times before its outcome counts. So decisions are collected here, and the controller's
-//! task hands those that count to the log (`kafka.authorizer.logger`) and to the [`Witness`].
+//! A request may be decided several times before its outcome counts. Decisions are therefore collected here,
+//! and the controller's task passes the final ones to the log (`kafka.authorizer.logger`) and to the
+//! [`Witness`].
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,19 +14,19 @@ use thalweg_wire::ApiKey;
 
 use crate::requester::Requester;
 
-/// Decisions of one request that are kept. Of more, the number is logged.
+/// Maximum number of decisions kept for one request. Beyond that, only their number is logged.
 const RULINGS_MAX: usize = 10_000;
 
-/// Notes the decisions of a controller, beside the log.
+/// An observer of a controller's decisions, in addition to the log.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// Whether it notes permissions, too.
+    /// True if the witness notes permissions as well as denials.
     fn wants_permissions(&self) -> bool;
 
-    /// Notes a decision that grants or refuses something.
+    /// Notes a final decision.
     fn note(&self, decision: &Decision<'_>, client_id: Option<&str>);
 }
 
-/// One request: who asks, and the decisions about it.
+/// One request: its requester, and the decisions on it.
 #[derive(Debug)]
 pub(crate) struct Asker {
     requester: Requester,
@@ -36,7 +37,7 @@ pub(crate) struct Asker {
     unkept: Mutex<usize>,
 }
 
-/// A decision.
+/// One authorization decision.
 #[derive(Debug)]
 struct Ruling {
     logged: LoggedOutcomes,
@@ -46,7 +47,7 @@ struct Ruling {
     answer: Answer,
 }
 
-/// The decisions about one request.
+/// The decisions on one request.
 #[derive(Debug)]
 pub(crate) struct Rulings {
     principal: Principal,
@@ -69,12 +70,12 @@ impl Asker {
         }
     }
 
-    /// Keeps permissions as well, which the witness notes.
+    /// Keeps permissions as well, for the witness.
     pub fn noting_permissions(self, notes_permissions: bool) -> Asker {
         Asker { notes_permissions, ..self }
     }
 
-    /// With the client's name for itself.
+    /// Sets the client id.
     pub fn with_client_id(self, client_id: Option<String>) -> Asker {
         Asker { client_id: client_id.map(Arc::from), ..self }
     }
@@ -83,12 +84,12 @@ impl Asker {
         &self.requester
     }
 
-    /// The client's name for itself.
+    /// The client id.
     pub fn client_id(&self) -> Option<&str> {
         self.client_id.as_deref()
     }
 
-    /// Asks for one operation, and keeps the decision if the log takes it or the witness notes it.
+    /// Checks one operation, and keeps the decision if the log or the witness needs it.
     pub fn may(
         &self,
         authorizer: &Authorizer,
@@ -113,7 +114,7 @@ impl Asker {
         is_allowed
     }
 
-    /// Takes the decisions that were made since the last call; none if there are none.
+    /// Takes the decisions since the last call; `None` if there are none.
     pub fn take_rulings(&self) -> Option<Rulings> {
         let rulings = std::mem::take(&mut *self.rulings.lock());
         let unkept = std::mem::take(&mut *self.unkept.lock());
@@ -130,12 +131,12 @@ impl Asker {
 }
 
 impl Rulings {
-    /// How many there are.
+    /// Number of decisions.
     pub fn len(&self) -> usize {
         self.rulings.len()
     }
 
-    /// Logs them, and lets the witness note them.
+    /// Logs the decisions, and passes them to the witness.
     pub fn publish(&self, witness: Option<&dyn Witness>) {
         let Rulings { principal, host, api, client_id, rulings, unkept } = self;
         for ruling in rulings {

@@ -24,13 +24,13 @@ use crate::state::{
     Ask, Batch, Claim, ComparedElection, Decider, Decision, Extent, Now, State, Undecided, encode,
 };
 
-/// Requests that may wait for the controller's task, and those of one principal.
+/// Maximum number of requests that wait for the controller's task, in total and for one principal.
 const COMMANDS_MAX: usize = 1024;
 const COMMANDS_OF_ONE_MAX: usize = 256;
-/// Large requests decoded and decided at the same time: each may use much memory.
+/// Maximum number of concurrent large requests, because each may use much memory.
 const LARGE_AT_ONCE: usize = 4;
 
-/// A place for a principal's request; this process needs none.
+/// A place for a principal's request; `None` for this process, which needs no place.
 async fn place(places: &Places<Principal>, requester: &Requester) -> Option<Place> {
     match requester {
         Requester::ThisProcess => None,
@@ -38,8 +38,8 @@ async fn place(places: &Places<Principal>, requester: &Requester) -> Option<Plac
     }
 }
 
-/// The embedded controller. It is stopped by [`Controller::shutdown`]; dropped, it ends without closing its log, from
-/// which the next start recovers.
+/// The embedded controller. [`Controller::shutdown`] stops the controller. A dropped controller ends without
+/// closing its log, and the next start recovers the log.
 #[derive(Debug)]
 pub struct Controller {
     commands: mpsc::Sender<Command>,
@@ -50,13 +50,13 @@ pub struct Controller {
     /// Places in the queue of commands, and among large requests, for principals other than this process.
     waiting: Places<Principal>,
     large: Places<Principal>,
-    /// Whether the witness notes permissions.
+    /// True if the witness notes permissions.
     notes_permissions: bool,
 }
 
 impl Controller {
-    /// Opens or formats the metadata log, starts a new epoch, and leads. The answers of `rules` must not change while
-    /// the controller runs.
+    /// Opens or formats the metadata log, starts a new epoch, and leads. The answers of `rules` must not
+    /// change while the controller runs.
     pub async fn start(
         options: ControllerOptions,
         rules: Arc<dyn ConfigRules>,
@@ -70,7 +70,7 @@ impl Controller {
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let published = Arc::clone(driver.published());
         tokio::spawn(driver.run(queue));
-        // Without an authorizer, principals mean nothing.
+        // Without an authorizer, there are no shares of principals.
         let of_one = if has_authorizer { COMMANDS_OF_ONE_MAX } else { COMMANDS_MAX };
         Ok(Controller {
             commands,
@@ -94,12 +94,12 @@ impl Controller {
         &self.cluster_id
     }
 
-    /// Current figures, without a command to its task.
+    /// Current figures, read without a command to the controller's task.
     pub fn figures(&self) -> ControllerFigures {
         self.published.figures(COMMANDS_MAX - self.commands.capacity())
     }
 
-    /// The cluster, as far as it is committed.
+    /// The latest committed image.
     pub fn image(&self) -> Arc<Image> {
         self.published.image()
     }
@@ -109,8 +109,8 @@ impl Controller {
         self.published.changed()
     }
 
-    /// Answers a request: header and body in, header and body out, both without the length in front. The effect of
-    /// the response is durable by then.
+    /// Answers a request: header and body in, header and body out, both without a length prefix. The effect
+    /// of the response is then durable.
     pub async fn handle(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {
         let prefix = frame::peek_request(&frame)?;
         if prefix.api_key == ApiKey::Envelope as i16 {
@@ -136,7 +136,7 @@ impl Controller {
         }
     }
 
-    /// Whether the requester may forward the requests of clients.
+    /// True if the requester may forward requests of clients.
     async fn may_forward(&self, requester: &Requester) -> Result<bool, HandleError> {
         if *requester == Requester::ThisProcess {
             return Ok(true);
@@ -189,8 +189,8 @@ impl Controller {
         Ok(encode(&response, ApiKey::Envelope, version, prefix.correlation_id)?)
     }
 
-    /// Those of the partitions, given by topic, that have no leader and no replica that is known to be complete. The caller
-    /// compares the ends of their logs, and calls [`Controller::elect_compared`].
+    /// The given partitions that have no leader and no replica known to be complete. The caller compares the
+    /// ends of their logs, and calls [`Controller::elect_compared`].
     pub async fn undecided(
         &self,
         leaderless: Vec<(Uuid, PartitionIndex)>,
@@ -198,7 +198,7 @@ impl Controller {
         self.consult(move |state, now| (Vec::new(), state.undecided(&leaderless, now))).await
     }
 
-    /// Elects the replicas with the best logs. Returns the elections that were made: the others are void by now.
+    /// Elects the replicas with the best logs. Returns the elections made; all others are outdated.
     pub async fn elect_compared(
         &self,
         elections: Vec<ComparedElection>,
@@ -230,17 +230,17 @@ impl Controller {
         Ok(answer)
     }
 
-    /// Waits until the controller has stopped, by [`Controller::shutdown`] or because its log cannot be written. A
-    /// process must not survive the latter.
+    /// Waits until the controller has stopped, by [`Controller::shutdown`] or because its log cannot be
+    /// written. In the latter case the process must end.
     pub async fn stopped(&self) {
         self.commands.closed().await;
     }
 
-    /// Stops: writes accepted changes and closes the log. Later requests are not answered. Returns whether the log
-    /// was closed cleanly.
+    /// Stops: writes accepted changes and closes the log. Later requests are not answered. Returns true if
+    /// the log was closed cleanly.
     pub async fn shutdown(&self) -> bool {
         let (done, finished) = oneshot::channel();
-        // An error means that the task has ended before, because its log cannot be written.
+        // An error means that the task ended earlier, because the log could not be written.
         self.commands.send(Command::Stop(done)).await.is_ok() && finished.await.unwrap_or(false)
     }
 }

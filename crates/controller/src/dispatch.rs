@@ -1,4 +1,4 @@
-//! Frames into requests to the controller's task: the served APIs, their versions, decoding.
+//! Decodes frames into requests to the controller's task: served APIs and versions.
 
 mod about;
 mod quorum;
@@ -17,10 +17,10 @@ use crate::asker::Asker;
 use crate::requester::Requester;
 use crate::state::{self, Access, Api, Ask, Call, LARGE, encode};
 
-/// Elements in the arrays of an envelope and its principal. Neither has an array.
+/// Maximum number of array elements in an envelope and its principal, which have no arrays.
 pub(crate) const AROUND_MAX: usize = 1_000;
 
-/// A frame was not answered.
+/// The reason why a frame gets no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {
     #[error("a request that cannot be read: {0}")]
@@ -37,11 +37,11 @@ pub enum HandleError {
     Stopped,
 }
 
-/// A frame that was read.
+/// A decoded frame.
 pub(crate) enum Parsed {
-    /// It is answered without asking anybody.
+    /// The answer, if the task is not needed.
     Answered(Bytes),
-    /// Only the controller's task can answer.
+    /// A request to the controller's task.
     Asked(Ask),
 }
 
@@ -60,17 +60,17 @@ fn served(key: ApiKey) -> Option<&'static Api> {
     entries().find(|api| api.key == key)
 }
 
-/// Whether the controller serves an API.
+/// True if the controller serves an API.
 pub fn serves(key: ApiKey) -> bool {
     served(key).is_some()
 }
 
-/// Whether brokers may forward clients' requests of an API in envelopes.
+/// True if brokers may forward clients' requests of an API in envelopes.
 pub fn takes_forwarded(key: ApiKey) -> bool {
     served(key).is_some_and(|api| api.is_forwarded)
 }
 
-/// The served APIs, in the order of their keys, which is that of ApiVersions.
+/// The served APIs in the order of their keys, which ApiVersions uses as well.
 pub(crate) fn served_keys() -> Vec<ApiKey> {
     let mut keys: Vec<_> = entries().map(|api| api.key).collect();
     keys.sort_unstable_by_key(|key| *key as i16);
@@ -86,12 +86,12 @@ pub(crate) fn check_version(api: ApiKey, version: i16) -> Result<(), HandleError
     Err(HandleError::UnsupportedVersion { api, version })
 }
 
-/// Whether a request may take so long that it must not block a worker of the runtime.
+/// True if a request may take too long for a worker of the runtime.
 pub(crate) fn is_large(frame: &Bytes) -> bool {
     frame.len() >= LARGE
 }
 
-/// Reads a frame. `notes_permissions` is of [`Witness`](crate::Witness).
+/// Decodes a frame. `notes_permissions` comes from the [`Witness`](crate::Witness).
 pub(crate) fn parse(
     frame: Bytes,
     requester: &Requester,
@@ -102,7 +102,7 @@ pub(crate) fn parse(
     let unknown = || HandleError::UnknownApi { api_key: prefix.api_key };
     let api = ApiKey::from_i16(prefix.api_key).and_then(served).ok_or_else(unknown)?;
     if api.key == ApiKey::ApiVersions && check_version(api.key, version).is_err() {
-        // A client cannot know the versions of ApiVersions itself: this one is answered as version 0.
+        // A client cannot know the versions of ApiVersions, so an unknown version is answered as version 0.
         let response = ApiVersionsResponse {
             error_code: ErrorCode::UnsupportedVersion.code(),
             api_keys: vec![api_version(ApiKey::ApiVersions)],
@@ -120,7 +120,7 @@ pub(crate) fn parse(
     Ok(Parsed::Asked(read(&mut d, Call { api, version, correlation_id, is_large, by })?))
 }
 
-/// Checks that the content of an envelope may be forwarded. Returns the client that it is for.
+/// Checks that the request in an envelope may be forwarded. Returns the client.
 pub(crate) fn check_envelope(envelope: &EnvelopeRequest) -> Result<Requester, ErrorCode> {
     let client = Requester::of_envelope(envelope)?;
     let prefix = frame::peek_request(&envelope.request_data).map_err(|_| ErrorCode::InvalidRequest)?;

@@ -1,12 +1,13 @@
 //! The one task that owns the controller's state and its log.
 //!
-//! Its events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a broker's
-//! session, leader balancing, expired delegation tokens, a snapshot). A request is decided, its records are replayed on a
-//! copy of the image and appended; they are synced in the background, and only then the answer is sent. Requests that arrive
-//! during a sync are decided and appended meanwhile, and the next sync covers all of them. Large requests are decided on a
-//! separate thread (`drafts`).
+//! Events: a request arrives, a sync ends, a snapshot is written, a deadline passes (a waiting Fetch, a
+//! broker's session, leader balancing, expired delegation tokens, a snapshot). A request is decided, and its
+//! records are replayed on a copy of the image, appended, and synced in the background. Only then the answer
+//! is sent. Requests that arrive during a sync are decided and appended meanwhile, and the next sync covers
+//! all of them. Large requests are decided on a separate thread (`drafts`).
 //!
-//! After a failed write or sync the task ends: the content of the disk is unknown, and a restart reads it again.
+//! After a failed write or sync the task ends: the content of the disk is then unknown, and a restart reads
+//! the log again.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -41,15 +42,15 @@ use drafts::{Drafts, drafted};
 use session_clock::SessionClock;
 use snapshots::{Snapshotting, snapshot_written};
 
-/// Fetches that may wait at once; the oldest is answered early when there are more.
+/// Maximum number of waiting Fetches. Beyond that, the oldest is answered early.
 const PARKED_MAX: usize = 1024;
-/// Requests taken from the queue before a sync starts.
+/// Maximum number of requests taken from the queue before a sync starts.
 const DECIDED_AT_ONCE_MAX: usize = 64;
-/// Decisions about one request that the task itself logs.
+/// Maximum number of decisions on one request that the task itself logs. More are logged on a thread.
 const PUBLISHED_HERE_MAX: usize = 100;
-/// After a full disk, how long until the controller writes again without a request, and fills its reserve.
+/// Delay after a full disk until the controller writes again without a request, and fills its reserve.
 const RETRY: Duration = Duration::from_secs(1);
-/// How soon a flush is tried again for which there were too many files open.
+/// Delay of the retry after a flush with too many open files.
 const FLUSH_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
@@ -61,7 +62,7 @@ pub(crate) enum Command {
         ask: Ask,
         reply: Reply,
     },
-    /// Whether the requester may use an API that is about the cluster.
+    /// Checks the right to an API on the cluster.
     MayUse {
         api: &'static Api,
         by: Asker,
@@ -72,13 +73,13 @@ pub(crate) enum Command {
 
 /// An answer that waits for its records.
 struct Waiting {
-    /// It may leave once the high watermark is here.
+    /// The high watermark at which the answer may be sent.
     until: i64,
     frame: Bytes,
     reply: Reply,
 }
 
-/// A Fetch that waits for something to happen.
+/// A Fetch that waits for news.
 struct Parked {
     ask: FetchAsk,
     call: Call,
@@ -88,7 +89,7 @@ struct Parked {
 
 struct Flush {
     task: JoinHandle<Synced>,
-    /// The image as it is once the sync has succeeded.
+    /// The image that a successful sync commits.
     image: Arc<Image>,
 }
 
@@ -96,14 +97,14 @@ struct Flush {
 pub(crate) struct Driver {
     state: State,
     log: MetadataLog,
-    /// This node, in this epoch.
+    /// This node as leader of its epoch.
     leader: Leader,
     observers: Observers,
     drafts: Drafts,
     waiting: VecDeque<Waiting>,
     parked: VecDeque<Parked>,
     flush: Option<Flush>,
-    /// When a flush is tried again for which there were too many files open.
+    /// Time of the retry after a flush with too many open files.
     flush_again_at: Option<Instant>,
     snapshotting: Option<Snapshotting>,
     committed: Arc<Image>,
@@ -115,21 +116,21 @@ pub(crate) struct Driver {
     unclean_election_interval: Duration,
     unclean_election_at: Option<Instant>,
     expire_tokens_at: Option<Instant>,
-    /// When the reserve of the log is filled; `None` while it is whole.
+    /// Time of the next attempt to fill the log's reserve; `None` while the reserve is complete.
     reserve_at: Option<Instant>,
     sessions: SessionClock,
     clock: Clock,
     witness: Option<Arc<dyn Witness>>,
     published: Arc<Published>,
-    /// The last append found no room.
+    /// True after an append without room on the disk.
     is_full: bool,
-    /// The last decision that could not be written.
+    /// The last unwritable decision.
     unwritable: Option<Unwritable>,
     dead: bool,
 }
 
 impl Driver {
-    /// Its published state.
+    /// The controller's published state.
     pub fn published(&self) -> &Arc<Published> {
         &self.published
     }
@@ -165,7 +166,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Plans to fill the reserve, if a part of it is missing.
+    /// Plans to fill the reserve, if a part is missing.
     fn plan_reserve(&mut self) {
         if !self.log.has_whole_reserve() {
             let next = Instant::now().checked_add(RETRY);
@@ -180,14 +181,15 @@ impl Driver {
         self.note_room();
     }
 
-    /// Notes that there is room. While a part of the reserve is missing, an append may have found it there.
+    /// Notes that the disk has room. While a part of the reserve is missing, a successful append is no proof
+    /// of room, because it may have used that part.
     fn note_room(&mut self) {
         if self.log.has_whole_reserve() && std::mem::take(&mut self.is_full) {
             tracing::warn!("The metadata log has room again");
         }
     }
 
-    /// Runs until it is stopped, all senders are gone, or the log cannot be written.
+    /// Runs until a stop, until all senders are dropped, or until the log cannot be written.
     pub async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         self.schedule();
         loop {
@@ -213,11 +215,11 @@ impl Driver {
                             }
                             Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
                             Some(Command::MayUse { api, by, reply }) => {
-                                // The asker may be gone.
+                                // The caller may have given up waiting.
                                 let _ = reply.send(self.authorize(api, &by).is_ok());
                             }
                         }
-                        // Taken only if it is served here: the queue keeps the others.
+                        // A command is taken only if it can be served here; otherwise it stays in the queue.
                         match (left > 0).then(|| commands.try_recv()) {
                             Some(Ok(command)) => next = Some(command),
                             Some(Err(_)) | None => break,
@@ -267,14 +269,14 @@ impl Driver {
         }
     }
 
-    /// Whether the requester may use an API that is about the cluster.
+    /// Checks the right to an API on the cluster.
     fn authorize(&self, api: &Api, by: &Asker) -> Result<(), ApiError> {
         let authorized = api.authorize(&self.state, by);
         self.publish(by.take_rulings());
         authorized
     }
 
-    /// Logs decisions, and lets the witness note them. Many are a thread's work.
+    /// Logs decisions, and passes them to the witness, on a thread if there are many.
     fn publish(&self, rulings: Option<Rulings>) {
         let Some(rulings) = rulings else { return };
         if rulings.len() <= PUBLISHED_HERE_MAX {
@@ -331,7 +333,7 @@ impl Driver {
         self.state.image()
     }
 
-    /// Takes what a decision has used of its client's quota.
+    /// Charges the use of a decision to its client's quota.
     fn spend(&mut self, spent: Option<&Spent>) {
         if let Some(spent) = spent {
             let now = self.now();
@@ -367,7 +369,7 @@ impl Driver {
         }
     }
 
-    /// Answers a Fetch if there is news, or if it must not wait; returns it otherwise.
+    /// Answers a Fetch if there is news or it must not wait. Otherwise returns the Fetch.
     fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
         let now_ms = self.clock.now_ms();
         let (log, observers) = (&mut self.log, &mut self.observers);
@@ -421,7 +423,7 @@ impl Driver {
         }
     }
 
-    /// The flush failed for lack of descriptors and is retried; after any other error it is not.
+    /// Retries a flush that failed for lack of descriptors. Any other error ends the task.
     fn flush_later(&mut self, error: LogError) {
         if !error.is_shortage() || self.log.is_poisoned() {
             return self.die(&error);
@@ -465,7 +467,7 @@ impl Driver {
             self.snapshot_at = Instant::now().checked_add(self.snapshot_interval);
         }
         if self.log.replay_is_long() {
-            // The next start need not repeat this replay.
+            // A snapshot spares the next start this replay.
             self.begin_snapshot();
         }
     }
@@ -528,7 +530,7 @@ impl Driver {
         }
     }
 
-    /// Writes records without a request. Returns whether it could.
+    /// Writes records without a request. Returns true if the records were appended.
     fn write_of_itself(&mut self, records: Vec<VersionedRecord>, now: Now) -> bool {
         let batch = match self.state.prepare(records, Extent::Several) {
             Ok(batch) => batch,
@@ -552,21 +554,21 @@ impl Driver {
         }
     }
 
-    /// Logs it once, until an append has found room: brokers ask again many times a second.
+    /// Logs a full disk once until an append finds room, because brokers retry many times per second.
     fn note_full(&mut self, error: &dyn std::fmt::Display) {
         if !std::mem::replace(&mut self.is_full, true) {
             tracing::error!(%error, "The metadata log has no room; requests are refused until it has");
         }
     }
 
-    /// Logs why a request was refused, if the decision is to blame.
+    /// Logs the reason for a refusal, if the decision is at fault.
     fn note_fault(&mut self, unwritable: Option<&Unwritable>) {
         if let Some(fault) = unwritable.filter(|unwritable| unwritable.is_fault()) {
             self.note_unwritable(fault);
         }
     }
 
-    /// Logs a decision that cannot be written; once, while it is repeated.
+    /// Logs an unwritable decision, once while it is repeated.
     fn note_unwritable(&mut self, unwritable: &Unwritable) {
         if self.unwritable.as_ref() != Some(unwritable) {
             tracing::error!(
@@ -582,7 +584,7 @@ impl Driver {
         self.dead = true;
     }
 
-    /// Returns whether the log was closed cleanly.
+    /// Stops, and returns true if the log was closed cleanly.
     async fn stop(mut self) -> bool {
         if let Some(flush) = self.flush.take()
             && let Ok((target, outcome)) = flush.task.await
@@ -625,7 +627,7 @@ fn respond<M: Message>(reply: Reply, call: &Call, response: &M) {
     send(reply, call.encode(response).map_err(HandleError::from));
 }
 
-/// The caller may be gone.
+/// Sends an answer. The caller may have given up waiting.
 fn send(reply: Reply, answer: Result<Bytes, HandleError>) {
     let _ = reply.send(answer);
 }
@@ -637,9 +639,9 @@ async fn sleep_until(deadline: Option<Instant>) {
     }
 }
 
-/// How a sync ended.
+/// The outcome of a sync.
 type Synced = (FlushTarget, std::io::Result<()>);
-/// The same, with the image that is committed by it.
+/// The outcome of a sync, with the image that it commits.
 type Flushed = Result<(Synced, Arc<Image>), JoinError>;
 
 async fn flushed(flush: &mut Option<Flush>) -> Flushed {

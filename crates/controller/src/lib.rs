@@ -1,18 +1,18 @@
 //! The embedded single-voter controller: metadata log, registration, placement, elections, in-sync replicas.
 //!
-//! It speaks KRaft's requests and nothing else: a frame in, a frame out ([`Controller::handle`]), the same bytes as a
-//! controller of Apache Kafka, so that a broker need not know which one it uses.
+//! The controller serves only KRaft's requests: a frame in, a frame out ([`Controller::handle`]), with the
+//! same bytes as Apache Kafka's controller, so that brokers work with either.
 //!
-//! - `state/` decides: a request and the time make records and a response. Pure. Each file begins with the entries of its
-//!   APIs: rights, bounds, decision.
-//! - `quorum/` keeps the metadata log in `__cluster_metadata-0`, in Kafka's format, with its snapshots, and serves it
-//!   to observers.
-//! - `driver` is the one task that owns both: it appends decisions, syncs them, and only then answers. One sync
-//!   serves all requests that arrived meanwhile.
-//! - `dispatch` reads frames by the entries of the served APIs.
-//! - `asker` collects the decisions about a request, which the task logs once they count.
+//! - `state/` decides: a request and the time make records and a response. Pure. Each file begins with the
+//!   entries of its APIs: rights, bounds, decision.
+//! - `quorum/` keeps the metadata log in `__cluster_metadata-0`, in Kafka's format, with its snapshots, and
+//!   serves it to observers.
+//! - `driver` is the one task that owns both: it appends decisions, syncs them, and only then answers. One
+//!   sync serves all requests that arrived meanwhile.
+//! - `dispatch` decodes frames by the entries of the served APIs.
+//! - `asker` collects the authorization decisions on a request, which the task logs when they are final.
 //!
-//! Deliberately absent: a vote. The quorum has one member, which begins a new epoch each time it starts.
+//! Deliberately absent: voting. The quorum has one member, which starts a new epoch at each start.
 
 mod asker;
 mod controller;

@@ -1,5 +1,5 @@
-//! Options of the embedded controller: its identity, its log directory, its limits, and the rules of configurations,
-//! which the broker defines.
+//! Options of the embedded controller: its identity, its log directory, its limits, and the rules of
+//! configurations, which the broker defines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,9 +26,9 @@ pub struct ControllerOptions {
     pub cluster_id: String,
     /// The id of the log directory that holds the metadata log.
     pub directory_id: Uuid,
-    /// That directory (`metadata.log.dir`), which contains `__cluster_metadata-0`.
+    /// The log directory (`metadata.log.dir`) that contains `__cluster_metadata-0`.
     pub metadata_log_dir: PathBuf,
-    /// Where the controller listens, when it listens anywhere but in this process.
+    /// The controller's listeners; empty if it serves only this process.
     pub listeners: Vec<Endpoint>,
     /// `num.partitions`.
     pub default_num_partitions: i32,
@@ -54,36 +54,36 @@ pub struct ControllerOptions {
     pub rebalance_leaders: bool,
     /// `leader.imbalance.check.interval.seconds`.
     pub rebalance_interval: Duration,
-    /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for leaderless
-    /// partitions that allow it.
+    /// `unclean.leader.election.interval.ms`: interval of elections outside the in-sync replicas, for
+    /// leaderless partitions that allow it.
     pub unclean_election_interval: Duration,
-    /// Whether the broker's side compares the ends of logs where no replica is known to be complete (see
+    /// True if the broker's side compares the ends of logs of partitions without a complete replica (see
     /// [`crate::Undecided`]). Otherwise the last leader leads.
     pub compares_log_ends: bool,
     /// `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     pub quota_window: Window,
     /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
-    /// The features that this node can serve, with their levels.
+    /// The features that this node supports, with their levels.
     pub supported_features: BTreeMap<String, VersionRange>,
     /// The features, besides `metadata.version`, that a new cluster is formatted with.
     pub bootstrap_features: BTreeMap<String, i16>,
-    /// The users that a new cluster begins with.
+    /// The users of a new cluster.
     pub bootstrap_users: Vec<NewUser>,
-    /// What holds whatever the ACLs say; `None` without an authorizer, which allows everything.
+    /// Rules that take precedence over ACLs; `None` without an authorizer, which allows everything.
     pub authorizer: Option<Rules>,
-    /// Who notes the decisions of the authorizer, beside the log.
+    /// The observer of authorization decisions, in addition to the log.
     pub witness: Option<Arc<dyn Witness>>,
-    /// Whether a new cluster may be created if there is no metadata log: not if data of one exists.
+    /// True if a new cluster may be created without a metadata log. False if data of a cluster exists.
     pub may_format: bool,
-    /// Through which files are opened.
+    /// The disk for all files.
     pub disk: Disk,
     /// The wall clock, for the timestamps of records.
     pub clock: Clock,
 }
 
 impl ControllerOptions {
-    /// What `config` says, for a cluster and the directory of its metadata log.
+    /// The options from a configuration, for a cluster and the directory of its metadata log.
     pub fn of(
         config: &BrokerConfig,
         cluster_id: &str,
@@ -125,8 +125,8 @@ impl ControllerOptions {
     }
 }
 
-/// The features that are served, truthfully: the groups of KIP-848, transactions, eligible leader replicas, share
-/// groups and streams groups are not yet, so they are not listed and their finalized level is 0.
+/// The features of the controller alone. A node with a broker sets more in
+/// [`ControllerOptions::supported_features`].
 pub fn default_supported_features() -> BTreeMap<String, VersionRange> {
     BTreeMap::from([
         (feature::METADATA_VERSION.to_owned(), VersionRange { min: 7, max: 30 }),
@@ -134,34 +134,35 @@ pub fn default_supported_features() -> BTreeMap<String, VersionRange> {
     ])
 }
 
-/// A configuration is refused.
+/// The refusal of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigRefusal {
     /// The error code; usually INVALID_CONFIG.
     pub code: ErrorCode,
-    /// Why, in Kafka's words.
+    /// The reason in Kafka's words.
     pub message: String,
 }
 
-/// A setting of a topic as it is in force, for the response to CreateTopics.
+/// The effective setting of a topic, for the response to CreateTopics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EffectiveConfig {
     /// The property's name.
     pub name: String,
-    /// Its value; `None` if it is sensitive.
+    /// The value; `None` if it is sensitive.
     pub value: Option<String>,
-    /// Whether it cannot be changed.
+    /// True if the setting cannot be changed.
     pub read_only: bool,
-    /// Kafka's id of its source: 1 topic, 2 dynamic broker, 3 dynamic default broker, 4 static broker, 5 default.
+    /// Kafka's id of the setting's source: 1 topic, 2 dynamic broker, 3 dynamic default broker, 4 static
+    /// broker, 5 default.
     pub source: i8,
-    /// Whether the value is a secret.
+    /// True if the value is secret.
     pub sensitive: bool,
 }
 
-/// The definitions of configurations, as far as a controller needs them.
+/// The rules of configurations that a controller needs.
 pub trait ConfigRules: Send + Sync {
-    /// Checks the new configuration of a resource. `existing` is the previous one. The name of the resource has been
-    /// checked.
+    /// Checks the new configuration of a resource. `existing` is the previous one. The name of the resource
+    /// was checked before.
     fn validate(
         &self,
         resource: &ConfigResource,
@@ -169,15 +170,14 @@ pub trait ConfigRules: Send + Sync {
         existing: &ConfigMap,
     ) -> Result<(), ConfigRefusal>;
 
-    /// Whether a value is a list, so that APPEND and SUBTRACT make sense.
+    /// True if a value is a list, which allows APPEND and SUBTRACT.
     fn is_list(&self, kind: ConfigResourceKind, name: &str) -> bool;
 
-    /// The value of a property that is not set at run time: from the properties file for all topics or this broker,
-    /// or Kafka's default.
+    /// The value of a property without a dynamic value: from the properties file, or Kafka's default.
     fn default_value(&self, kind: ConfigResourceKind, name: &str) -> Option<String>;
 
-    /// All settings of a new topic with these overrides, sorted by name. `broker` and `brokers` are the run-time
-    /// settings of this broker and of all.
+    /// All settings of a new topic with these overrides, sorted by name. `broker` and `brokers` are the
+    /// dynamic settings of this broker and of all brokers.
     fn effective_topic_configs(
         &self,
         overrides: &ConfigMap,

@@ -15,10 +15,11 @@ use tokio::time::Instant;
 
 use crate::state::Spent;
 
-/// How many clients of the quota of changes have figures: those that used it last, of the user with most.
+/// Maximum number of clients of the mutation quota with figures. Beyond that, the oldest figures of the user
+/// with the most are dropped.
 const MUTATING_MAX: usize = 1_000;
 
-/// See the module. Written by the controller's task only.
+/// The published state, written by the controller's task only.
 #[derive(Debug)]
 pub struct Published {
     began: Instant,
@@ -34,7 +35,7 @@ pub struct Published {
     refused_on_full_disk: AtomicU64,
 }
 
-/// A client of the quota of changes.
+/// A client of the mutation quota.
 #[derive(Debug)]
 struct Mutating {
     used_ms: i64,
@@ -43,41 +44,41 @@ struct Mutating {
     throttle_ms: Average,
 }
 
-/// What clients that share a limit have used of the quota of changes.
+/// The use of the mutation quota by clients that share a limit.
 #[derive(Clone, Debug)]
 pub struct MutationFigures {
-    /// The clients.
+    /// The user, the client id, or both that share the limit.
     pub sharers: Sharers,
-    /// The tokens that are left after their last request; negative when they have to pause.
+    /// Remaining tokens after the last request; negative if the clients are throttled.
     pub tokens: f64,
     /// Partitions created and deleted per second, over the last 30 to 60 seconds.
     pub per_second: f64,
-    /// The average of the pauses that were asked for in the last 30 to 60 seconds, in milliseconds; NaN without any.
+    /// Average of the throttle times in the last 30 to 60 seconds, in milliseconds; NaN without any.
     pub throttle_ms: f64,
 }
 
-/// The counts at one moment.
+/// The figures at one moment.
 #[derive(Clone, Debug)]
 pub struct ControllerFigures {
-    /// The cluster, as far as it is committed.
+    /// The latest committed image.
     pub committed: Arc<Image>,
     /// The epoch in which the controller leads.
     pub epoch: i64,
     /// The offset of the next record of the metadata log.
     pub end_offset: i64,
-    /// Leaders of partitions that were elected.
+    /// Number of elected leaders.
     pub elections: u64,
-    /// Those of them that were not in sync.
+    /// Number of elected leaders that were not in sync.
     pub unclean_elections: u64,
-    /// Brokers that were fenced because their sessions had ended.
+    /// Number of brokers fenced because their sessions expired.
     pub ended_sessions: u64,
-    /// Requests that were decided.
+    /// Number of decided requests.
     pub requests: u64,
-    /// Requests that were refused because the disk of the metadata log was full.
+    /// Number of requests refused because the disk of the metadata log was full.
     pub refused_on_full_disk: u64,
-    /// Requests that wait for the controller's task.
+    /// Number of requests waiting for the controller's task.
     pub waiting_requests: usize,
-    /// The use of the quota of changes.
+    /// The use of the mutation quota.
     pub mutations: Vec<MutationFigures>,
 }
 
@@ -100,7 +101,7 @@ impl Default for Published {
 }
 
 impl Published {
-    /// A request has used the quota of changes, of which this is left.
+    /// Notes the use of the mutation quota by a request, with the remaining tokens.
     pub(crate) fn spent(&self, spent: &Spent, tokens: f64) {
         let now_ms = self.now_ms();
         let mut mutations = self.mutations.lock();
@@ -144,7 +145,7 @@ impl Published {
         self.changed.notify_waiters();
     }
 
-    /// Completes when something is committed after this call.
+    /// Completes at the next commit after this call.
     pub(crate) fn changed(&self) -> Notified<'_> {
         self.changed.notified()
     }
@@ -165,7 +166,7 @@ impl Published {
         self.refused_on_full_disk.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records were appended, and the log ends here.
+    /// Notes appended records, and the new end of the log.
     pub(crate) fn wrote(&self, records: &[VersionedRecord], end_offset: i64) {
         self.end_offset.store(end_offset, Ordering::Relaxed);
         for record in records {
@@ -196,7 +197,7 @@ impl Published {
     }
 }
 
-/// Forgets the figures that are oldest, of the user with most or of the new one.
+/// Drops the oldest figures of the user with the most, or of the new user.
 fn make_room(mutations: &mut HashMap<Sharers, Mutating>, new: &Option<Box<str>>) {
     let oldest =
         gives_way(mutations.iter(), new, |(sharers, _)| &sharers.user, |(_, mutating)| mutating.used_ms);

@@ -1,4 +1,4 @@
-//! Who asks the controller for something.
+//! The requester of a controller request.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,19 +8,19 @@ use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::request::EnvelopeRequest;
 use thalweg_wire::{Decoder, ErrorCode, Message};
 
-/// Without an array.
+/// Maximum number of array elements in a principal, which has no arrays.
 const ELEMENTS_MAX: usize = 1_000;
 
-/// Who asks.
+/// The requester.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
-    /// The broker in this process, for itself. It may do everything: it is not a peer that would have to be told from others.
+    /// The broker in this process, for itself. The broker needs no authentication and may do everything.
     ThisProcess,
     /// A connection's peer, or the client for which a broker forwards.
     Peer {
-        /// Who it is.
+        /// The authenticated principal.
         principal: Principal,
-        /// Its address, as ACLs name it.
+        /// The peer's address in the form of ACLs.
         host: String,
     },
 }
@@ -31,7 +31,7 @@ impl Requester {
         Requester::Peer { principal, host: host_address(address) }
     }
 
-    /// The client for which an envelope is. Without a principal, it is one that did not authenticate.
+    /// The client of an envelope. An envelope without a principal means an unauthenticated client.
     pub(crate) fn of_envelope(envelope: &EnvelopeRequest) -> Result<Requester, ErrorCode> {
         let address = &*envelope.client_host_address;
         let address = if let Ok(octets) = <[u8; 4]>::try_from(address) {

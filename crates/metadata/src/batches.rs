@@ -9,10 +9,11 @@ use thalweg_wire::{DecodeError, Message, MetadataRecord, MetadataValueError, dec
 
 use crate::Provenance;
 
-/// Maximum size of a snapshot. A snapshot is read as a whole when a node starts. A larger image stays in the log.
+/// Maximum size of a snapshot, for writers and readers: a larger snapshot would stop every starting broker. A
+/// larger image stays in the log.
 pub const SNAPSHOT_BYTES_MAX: u64 = 2 * 1024 * 1024 * 1024;
 
-/// A batch could not be read.
+/// A failure to read a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum MetadataBatchError {
     #[error("batch at offset {base_offset}: {error}")]
@@ -29,14 +30,14 @@ pub enum MetadataBatchError {
     UnknownControl { offset: i64 },
 }
 
-/// A control record: the quorum's own.
+/// A control record of the quorum.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ControlRecord {
-    /// A leader starts its epoch.
+    /// The start of a leader's epoch.
     LeaderChange(LeaderChangeMessage),
     /// The start of a snapshot.
     SnapshotHeader(SnapshotHeaderRecord),
-    /// A snapshot is complete.
+    /// The end of a complete snapshot.
     SnapshotFooter,
     /// The level of `kraft.version`.
     KRaftVersion(KRaftVersionRecord),
@@ -45,7 +46,7 @@ pub enum ControlRecord {
 }
 
 impl ControlRecord {
-    /// The ids of the voters, in the records that name them.
+    /// The ids of the voters, for records with voters.
     pub fn voters(&self) -> Option<Vec<i32>> {
         match self {
             ControlRecord::Voters(record) => Some(record.voters.iter().map(|voter| voter.voter_id).collect()),
@@ -59,16 +60,16 @@ impl ControlRecord {
     }
 }
 
-/// A batch, read.
+/// A decoded batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetadataBatch {
     /// The offset of its first record.
     pub base_offset: i64,
-    /// Its last offset, its epoch and when it was written.
+    /// Last offset, epoch and time of the batch.
     pub last: Provenance,
-    /// Its records; empty for a control batch.
+    /// The data records; empty for a control batch.
     pub records: Vec<MetadataRecord>,
-    /// Its control records; empty for a batch of data.
+    /// The control records; empty for a data batch.
     pub control: Vec<ControlRecord>,
 }
 

@@ -1,11 +1,9 @@
 //! DescribeAcls (29), versions 1 to 3, answered from the image. CreateAcls and DeleteAcls are forwarded.
 
-use super::Call;
 use super::entry::{Api, cluster, now};
-use crate::broker::Broker;
 use std::collections::BTreeMap;
-use thalweg_security::acl::Operation;
-use thalweg_security::acl::{AclFilter, RawFilter};
+use thalweg_metadata::Image;
+use thalweg_security::acl::{AclFilter, Authorizer, Operation, RawFilter};
 use thalweg_wire::request::describe_acls_response::{AclDescription, DescribeAclsResource};
 use thalweg_wire::request::{DescribeAclsRequest, DescribeAclsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
@@ -14,17 +12,21 @@ pub(super) const API: Api = Api::new(
     ApiKey::DescribeAcls,
     1..=3,
     cluster::<DescribeAclsRequest>(&[Operation::Describe]),
-    |b, c, d| now::<DescribeAclsRequest>(b, c, d, describe),
+    |b, c, d| now(b, c, d, |b, _, r| describe(b.authorizer().as_deref(), &b.image(), r)),
 );
 
 /// The ACLs that a filter matches, by their patterns.
-pub fn describe(broker: &Broker, _: &Call, request: DescribeAclsRequest) -> DescribeAclsResponse {
+pub fn describe(
+    authorizer: Option<&Authorizer>,
+    image: &Image,
+    request: DescribeAclsRequest,
+) -> DescribeAclsResponse {
     let refused = |code: ErrorCode, message: &str| DescribeAclsResponse {
         error_code: code.code(),
         error_message: Some(message.to_owned()),
         ..Default::default()
     };
-    if broker.authorizer().is_none() {
+    if authorizer.is_none() {
         return refused(ErrorCode::SecurityDisabled, "No Authorizer is configured on the broker");
     }
     let filter = RawFilter {
@@ -41,7 +43,7 @@ pub fn describe(broker: &Broker, _: &Call, request: DescribeAclsRequest) -> Desc
         Err(error) => return refused(ErrorCode::InvalidRequest, &error.to_string()),
     };
     let mut patterns: BTreeMap<(i8, String, i8), Vec<AclDescription>> = BTreeMap::new();
-    for (_, entry) in broker.image().acls().iter() {
+    for (_, entry) in image.acls().iter() {
         if !entry.to_acl().is_ok_and(|acl| filter.matches(&acl)) {
             continue;
         }

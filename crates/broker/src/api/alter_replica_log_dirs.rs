@@ -1,13 +1,13 @@
-//! AlterReplicaLogDirs (key 34), versions 1 and 2 (2 is flexible): moves replicas of this broker to other data directories
-//! (KIP-113).
+//! AlterReplicaLogDirs (key 34), versions 1 and 2 (2 is flexible): moves replicas of this broker to other
+//! data directories (KIP-113).
 //!
-//! The answer confirms the start of a move; DescribeLogDirs shows its progress. A request for the replica's current
-//! directory cancels a move, one for a third directory replaces it. A replica that is not here yet is refused
-//! (REPLICA_NOT_AVAILABLE), and later created in that directory. Also refused: unknown partitions
-//! (UNKNOWN_TOPIC_OR_PARTITION), directories that are not in `log.dirs` (LOG_DIR_NOT_FOUND) or offline
-//! (KAFKA_STORAGE_ERROR, also while another directory is: a second copy may lie in it), and topics whose names are
-//! too long for the directory of a copy (INVALID_TOPIC_EXCEPTION). Of a partition that is named twice, the last
-//! counts.
+//! The answer confirms the start of a move; DescribeLogDirs shows its progress. A request for the replica's
+//! current directory cancels a move, a request for a third directory replaces the move. A replica that is not
+//! here yet is refused (REPLICA_NOT_AVAILABLE), and later created in that directory. Also refused: unknown
+//! partitions (UNKNOWN_TOPIC_OR_PARTITION), directories that are not in `log.dirs` (LOG_DIR_NOT_FOUND) or
+//! offline (KAFKA_STORAGE_ERROR, also while another directory is: a second copy may lie in it), and topics
+//! whose names are too long for the directory of a copy (INVALID_TOPIC_EXCEPTION). If a request names a
+//! partition twice, the last directory counts.
 
 use super::Call;
 use super::entry::{Api, cluster, later};
@@ -71,7 +71,7 @@ fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
         }
     }
     let begin_topic = |(topic, partitions): (String, BTreeMap<PartitionIndex, Arc<str>>)| {
-        // A name that is no topic's is not copied for each of its partitions.
+        // A name that is too long for a topic is not copied for each partition.
         let has_room = |index: PartitionIndex| {
             topic.len() <= topic_name::LENGTH_MAX && TopicPartition::new(&topic, index.0).can_move()
         };
@@ -110,7 +110,7 @@ fn not_here(broker: &Broker, topic: &str, index: PartitionIndex, directory: Uuid
         return ErrorCode::UnknownTopicOrPartition;
     };
     if registered.replicas.contains(&broker.node_id) && !broker.log_dirs.are_complete() {
-        // It is in the offline directory.
+        // The replica may be in the offline directory.
         return ErrorCode::KafkaStorageError;
     }
     broker.replication.moves.prefer(known.id, index, directory, &image);

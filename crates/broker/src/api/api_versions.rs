@@ -1,14 +1,17 @@
-//! ApiVersions (key 18), versions 0 to 4: the served APIs, and the features of the cluster (KIP-511, KIP-584).
+//! ApiVersions (key 18), versions 0 to 4: the served APIs, and the features of the cluster (KIP-511,
+//! KIP-584).
 //!
-//! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all served APIs, so that the
-//! client can retry. Forwarding APIs have the versions that the controller serves. Produce is advertised from version
-//! 0, though 0 to 2 are refused: librdkafka takes a broker that starts higher for one that lacks features
-//! (KAFKA-18659).
+//! A version beyond the last is answered at version 0 with UNSUPPORTED_VERSION and all served APIs, so that
+//! the client can retry. Forwarding APIs have the versions that the controller serves. Produce is advertised
+//! from version 0, though 0 to 2 are refused: librdkafka disables features for brokers that start at a higher
+//! version (KAFKA-18659).
 
 use super::entry::{Api, Open, now};
-use super::forward::served_with_controller;
+use super::serve::forward::served_with_controller;
 use super::{Call, all_served, consumer_groups};
 use crate::broker::Broker;
+use thalweg_config::BrokerConfig;
+use thalweg_metadata::Image;
 use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_net::{Frame, Reply, Software};
 use thalweg_wire::frame::encode_response;
@@ -27,18 +30,20 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     }
     if call.version >= 3 {
         let ApiVersionsRequest { client_software_name: name, client_software_version: version, .. } = request;
-        // Once for a connection: a client that asks again is still the same.
+        // The first request of a connection sets the name; later requests change nothing.
         let _ = call.peer.software.set(Software { name, version });
     }
-    let image = broker.image();
-    // The quorum's own version is in no image.
-    let kraft_version = (KRAFT_VERSION, broker.registered.controller.kraft_version());
+    let (config, image) = (broker.config(), broker.image());
+    let controller = &broker.registered.controller;
+    // No image contains kraft.version.
+    let kraft_version = (KRAFT_VERSION, controller.kraft_version());
     let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: api_keys(broker, |api| served_with_controller(broker, api)),
+        api_keys: api_keys(&config, &image, |api| served_with_controller(&config, controller, api)),
         throttle_time_ms: 0,
-        // Java clients before 4.0 fail on a feature whose first level is 0, so it is left out below version 4.
+        // Java clients before 4.0 fail on a feature whose first level is 0, so such a feature is left out
+        // below version 4.
         supported_features: registered
             .unwrap_or_else(thalweg_membership::features::ranges)
             .into_iter()
@@ -62,10 +67,10 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
 }
 
 /// Answers a request at a version that is not served, at version 0.
-pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
+pub fn unsupported(config: &BrokerConfig, image: &Image, correlation_id: i32) -> Reply {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: api_keys(broker, |api| Some((api.min, api.last(broker)))),
+        api_keys: api_keys(config, image, |api| Some((api.min, api.last(config)))),
         ..Default::default()
     };
     match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {
@@ -74,8 +79,12 @@ pub fn unsupported(broker: &Broker, correlation_id: i32) -> Reply {
     }
 }
 
-fn api_keys(broker: &Broker, range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<ApiVersion> {
-    let serves_consumer_groups = consumer_groups::are_served(broker);
+fn api_keys(
+    config: &BrokerConfig,
+    image: &Image,
+    range: impl Fn(&Api) -> Option<(i16, i16)>,
+) -> Vec<ApiVersion> {
+    let serves_consumer_groups = consumer_groups::are_served(config, image);
     let version = |api: &Api| {
         if consumer_groups::is_of_consumer_groups(api.key) && !serves_consumer_groups {
             return None;
@@ -87,7 +96,8 @@ fn api_keys(broker: &Broker, range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<
     all_served().filter_map(version).collect()
 }
 
-/// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or digit.
+/// Kafka's rule for a client's name and version: letters, digits, dots and dashes, ending in a letter or
+/// digit.
 fn valid(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let edge = |c: char| c.is_ascii_alphanumeric();

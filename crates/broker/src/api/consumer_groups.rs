@@ -1,84 +1,94 @@
-//! The APIs of consumer groups (KIP-848): ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69), versions 0 and 1. From
-//! version 1 on members make their own ids, and may subscribe by a regular expression.
+//! The APIs of consumer groups (KIP-848): ConsumerGroupHeartbeat (68), ConsumerGroupDescribe (69), versions 0
+//! and 1. From version 1 on, members generate their own ids, and may subscribe by a regular expression.
 //!
-//! They are served where `group.version` is 1 and `group.coordinator.rebalance.protocols` has `consumer`; otherwise they
-//! are not in ApiVersions, and get UNSUPPORTED_VERSION. Members need READ on the group, and DESCRIBE on each topic that
-//! they name. A description needs DESCRIBE on the group, and on each topic that a member has: without it nothing of the
-//! group is shown.
+//! Both APIs are served if `group.version` is 1 and `group.coordinator.rebalance.protocols` contains
+//! `consumer`. Otherwise ApiVersions omits both, and the answer is UNSUPPORTED_VERSION. Members need READ on
+//! the group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on
+//! each assigned topic; otherwise the group is hidden.
 //!
 //! The coordinator (`thalweg_groups`) does the work.
 
 use super::Call;
-use super::described_groups::{self, Described, Head};
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
+use super::serve::described_groups::{self, Described, Head};
 use crate::broker::Broker;
 use std::sync::Arc;
-use thalweg_groups::TopicFilter;
+use thalweg_config::BrokerConfig;
+use thalweg_groups::{GroupCoordinator, TopicFilter};
+use thalweg_metadata::Image;
 use thalweg_metadata::feature::GROUP_VERSION;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const HEARTBEAT: Api =
-    Api::new(ApiKey::ConsumerGroupHeartbeat, 0..=1, ByResource, |b, c, d| later(b, c, d, heartbeat));
-pub(super) const DESCRIBE: Api =
-    Api::new(ApiKey::ConsumerGroupDescribe, 0..=1, ByResource, |b, c, d| later(b, c, d, describe));
+pub(super) const HEARTBEAT: Api = Api::new(ApiKey::ConsumerGroupHeartbeat, 0..=1, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| heartbeat(is_served(&b), &b.groups, &c, r).await)
+});
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::ConsumerGroupDescribe, 0..=1, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| describe(is_served(&b), &b.groups, &c, r).await)
+});
 
 /// The level of `group.version` from which on the protocol is served.
 const SERVED_FROM: i16 = 1;
 
-/// Whether an API is one of consumer groups.
+/// True for the two APIs of consumer groups.
 pub(super) fn is_of_consumer_groups(key: ApiKey) -> bool {
     matches!(key, ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe)
 }
 
-/// Whether consumer groups are served.
-pub(super) fn are_served(broker: &Broker) -> bool {
-    let protocols = &broker.config().groups.rebalance_protocols;
-    protocols.iter().any(|protocol| protocol == "consumer")
-        && broker.image().features().level(GROUP_VERSION) >= SERVED_FROM
+/// True if this configuration and this image allow consumer groups.
+pub(super) fn are_served(config: &BrokerConfig, image: &Image) -> bool {
+    config.groups.rebalance_protocols.iter().any(|protocol| protocol == "consumer")
+        && image.features().level(GROUP_VERSION) >= SERVED_FROM
+}
+
+/// True if this broker serves consumer groups now. The image is released before the heartbeat waits.
+fn is_served(broker: &Broker) -> bool {
+    are_served(&broker.config(), &broker.image())
 }
 
 /// ConsumerGroupHeartbeat, versions 0 and 1.
 pub async fn heartbeat(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    is_served: bool,
+    groups: &GroupCoordinator,
+    call: &Arc<Call>,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse {
     let refused =
         |error: ErrorCode| ConsumerGroupHeartbeatResponse { error_code: error.code(), ..Default::default() };
-    if !are_served(&broker) {
+    if !is_served {
         return refused(ErrorCode::UnsupportedVersion);
     }
-    if !may_join(&call, &request.group_id) {
+    if !may_join(call, &request.group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed);
     }
     let names = request.subscribed_topic_names.iter().flatten().map(String::as_str);
-    if !may_describe_topics(&call, names) {
+    if !may_describe_topics(call, names) {
         return refused(ErrorCode::TopicAuthorizationFailed);
     }
-    let asker = Arc::clone(&call);
+    let asker = Arc::clone(call);
     let filter = TopicFilter::new(move |topic, _| {
         asker.permissions.may_also(Operation::Describe, ResourceType::Topic, topic)
     });
-    broker.groups.consumer_group_heartbeat(&client(&call), request, call.version, &filter).await
+    groups.consumer_group_heartbeat(&client(call), request, call.version, &filter).await
 }
 
 /// ConsumerGroupDescribe, versions 0 and 1.
 pub async fn describe(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    is_served: bool,
+    groups: &GroupCoordinator,
+    call: &Call,
     mut request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
     let (ids, shows_operations) =
         (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
     let ask = async |ids| {
         request.group_ids = ids;
-        broker.groups.consumer_group_describe(request, call.version).await.groups
+        groups.consumer_group_describe(request, call.version).await.groups
     };
-    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
     ConsumerGroupDescribeResponse { groups, ..Default::default() }
 }
 

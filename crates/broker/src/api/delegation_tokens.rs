@@ -1,19 +1,21 @@
-//! CreateDelegationToken (38), versions 1 to 3, RenewDelegationToken (39) and ExpireDelegationToken (40), versions 1 and 2:
-//! forwarded to the controller. DescribeDelegationToken (41), versions 1 to 3: answered from the image. Version 2 is
-//! flexible, version 3 names a requester who is not the owner (KIP-373).
+//! CreateDelegationToken (38), versions 1 to 3, RenewDelegationToken (39) and ExpireDelegationToken (40),
+//! versions 1 and 2: forwarded to the controller. DescribeDelegationToken (41), versions 1 to 3: answered
+//! from the image. Version 2 is flexible, version 3 names a requester who is not the owner (KIP-373).
 //!
-//! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. What a client may not describe is
-//! left out.
+//! Clients must have authenticated, and not by a token: a token cannot make or renew tokens. The answer omits
+//! tokens that the client may not describe.
 
+use super::Call;
 use super::entry::{Api, ByResource, Controller, Forwarding, now};
-use super::{Call, forward};
+use super::serve::forward;
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Action;
-use thalweg_metadata::DelegationToken;
+use thalweg_config::BrokerConfig;
+use thalweg_metadata::{DelegationToken, Image};
 use thalweg_net::Reply;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Operation, ResourceType};
@@ -37,7 +39,7 @@ pub(super) const EXPIRE: Api = Api::new(ApiKey::ExpireDelegationToken, 1..=2, Co
     .forwarded(Forwarding::Changes)
     .changing::<ExpireDelegationTokenRequest>();
 pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeDelegationToken, 1..=3, ByResource, |b, c, d| {
-    now::<DescribeDelegationTokenRequest>(b, c, d, describe)
+    now(b, c, d, |b, c, r| describe(&b.config(), &b.image(), c, r))
 });
 
 /// The type of principals that can renew tokens.
@@ -45,16 +47,16 @@ const USER: &str = "User";
 /// The type of tokens in audit events, which name them by their ids, never by their secrets.
 const TOKEN: &str = "DelegationToken";
 
-/// Forwards CreateDelegationToken, unless the client may not have one for this owner.
+/// Forwards CreateDelegationToken if the client may create a token for this owner.
 pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
-    check_then_forward::<CreateDelegationTokenRequest>(broker, call, d, |broker, call, request| {
+    check_then_forward::<CreateDelegationTokenRequest>(broker, call, d, |config, call, request| {
         let requester = &*call.principal;
         let owner = match request.owner_principal_name.as_deref().filter(|name| !name.is_empty()) {
             Some(name) => Principal::new(request.owner_principal_type.as_deref().unwrap_or_default(), name),
             None => requester.clone(),
         };
         let may_create = || call.permissions.may(Operation::CreateTokens, ResourceType::User, owner.as_str());
-        let error = if !may_use_tokens(broker, call) {
+        let error = if !may_use_tokens(config, call) {
             ErrorCode::DelegationTokenRequestNotAllowed
         } else if owner != *requester && !may_create() {
             ErrorCode::DelegationTokenAuthorizationFailed
@@ -80,36 +82,36 @@ pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Dec
 
 /// Forwards RenewDelegationToken.
 pub fn renew(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
-    check_then_forward::<RenewDelegationTokenRequest>(broker, call, d, |broker, call, _| {
+    check_then_forward::<RenewDelegationTokenRequest>(broker, call, d, |config, call, _| {
         let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
         let refused =
             RenewDelegationTokenResponse { error_code, expiry_timestamp_ms: -1, ..Default::default() };
-        (!may_use_tokens(broker, call)).then_some(refused)
+        (!may_use_tokens(config, call)).then_some(refused)
     })
 }
 
 /// Forwards ExpireDelegationToken.
 pub fn expire(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
-    check_then_forward::<ExpireDelegationTokenRequest>(broker, call, d, |broker, call, _| {
+    check_then_forward::<ExpireDelegationTokenRequest>(broker, call, d, |config, call, _| {
         let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
         let refused =
             ExpireDelegationTokenResponse { error_code, expiry_timestamp_ms: -1, ..Default::default() };
-        (!may_use_tokens(broker, call)).then_some(refused)
+        (!may_use_tokens(config, call)).then_some(refused)
     })
 }
 
-/// DescribeDelegationToken: the client's own tokens, those that it may renew, and those that it may describe.
+/// DescribeDelegationToken: tokens that the client owns, may renew, or may describe.
 pub fn describe(
-    broker: &Broker,
+    config: &BrokerConfig,
+    image: &Image,
     call: &Call,
     request: DescribeDelegationTokenRequest,
 ) -> DescribeDelegationTokenResponse {
     let refused =
         |code: ErrorCode| DescribeDelegationTokenResponse { error_code: code.code(), ..Default::default() };
-    if !may_use_tokens(broker, call) {
+    if !may_use_tokens(config, call) {
         return refused(ErrorCode::DelegationTokenRequestNotAllowed);
     }
-    let config = broker.config();
     let Some(secret) = &config.delegation_tokens.secret_key else {
         return refused(ErrorCode::DelegationTokenAuthDisabled);
     };
@@ -121,7 +123,6 @@ pub fn describe(
     if owners.as_ref().is_some_and(BTreeSet::is_empty) {
         return DescribeDelegationTokenResponse::default();
     }
-    let image = broker.image();
     let tokens = image.delegation_tokens().iter().filter(|(id, token)| {
         owners.as_ref().is_none_or(|owners| principals(token).any(|principal| owners.contains(principal)))
             && may_describe(call, id, token)
@@ -172,28 +173,28 @@ fn parts(principal: &str) -> (String, String) {
     (kind.to_owned(), name.to_owned())
 }
 
-/// Whether the client has authenticated, and not by a token: by SASL, or by a certificate.
-fn may_use_tokens(broker: &Broker, call: &Call) -> bool {
-    let by_sasl = broker.config().sasl.contains_key(&call.peer.listener);
+/// True if the client has authenticated by SASL or by a certificate, and not by a token.
+fn may_use_tokens(config: &BrokerConfig, call: &Call) -> bool {
+    let by_sasl = config.sasl.contains_key(&call.peer.listener);
     let by_certificate = call.peer.tls.is_some() && *call.principal != Principal::anonymous();
     !call.is_by_token && (by_sasl || by_certificate)
 }
 
-/// Answers a request that `refuse` refuses; forwards others.
+/// Answers a request that `refuse` refuses, and forwards any other.
 fn check_then_forward<R>(
     broker: &Arc<Broker>,
     call: Call,
     d: Decoder,
-    refuse: fn(&Broker, &Call, &R) -> Option<R::Response>,
+    refuse: fn(&BrokerConfig, &Call, &R) -> Option<R::Response>,
 ) -> Result<Reply, DecodeError>
 where
     R: Refuse + Send + 'static,
     R::Response: Send + 'static,
 {
     let request = R::decode(&mut d.clone(), call.version)?;
-    match refuse(broker, &call, &request) {
+    match refuse(&broker.config(), &call, &request) {
         Some(response) => {
-            call.answered_with(broker, None, Duration::ZERO, &response);
+            call.answered_with(&broker.requests, None, Duration::ZERO, &response);
             Ok(call.reply::<R>(&response))
         }
         None => forward::handle::<R>(broker, call, d),
@@ -213,7 +214,7 @@ impl ClusterChange for CreateDelegationTokenRequest {
     }
 }
 
-/// These name a token by its secret, so the event has no name.
+/// A request names the token by its secret, so the event has no name.
 impl ClusterChange for RenewDelegationTokenRequest {
     fn describe(&self, answer: &RenewDelegationTokenResponse, changes: &mut Changes<'_>) {
         let detail = format!("expiry.timestamp.ms={}", answer.expiry_timestamp_ms);

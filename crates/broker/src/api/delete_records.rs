@@ -1,29 +1,30 @@
-//! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the log start offset of partitions forward, and so
-//! deletes earlier records.
+//! DeleteRecords (key 21), versions 0 to 2 (2 is flexible): moves the log start offset of partitions forward,
+//! and so deletes earlier records.
 //!
-//! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the replicas.
-//! Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted (POLICY_VIOLATION),
-//! and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE). Where the new start cannot be written, as on a full disk,
-//! the answer is KAFKA_STORAGE_ERROR.
+//! An offset of -1 means the high watermark. The answer is the low watermark: the lowest start among the
+//! replicas. Refused: internal topics (INVALID_TOPIC_EXCEPTION), topics that are compacted and not deleted
+//! (POLICY_VIOLATION), and offsets beyond the high watermark (OFFSET_OUT_OF_RANGE). Where the new start
+//! cannot be written, as on a full disk, the answer is KAFKA_STORAGE_ERROR.
 //!
-//! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that takes too long).
+//! The answer waits until every replica that is alive has dropped the records (REQUEST_TIMED_OUT if that
+//! takes too long).
 //!
-//! Departure: the new starts are on the medium before the answer; in Kafka a crash within a minute brings deleted records
-//! back.
+//! Departure: the new starts are on the medium before the answer; in Kafka a crash within a minute brings
+//! deleted records back.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use crate::audit::{Changes, ClusterChange, by_name, worst};
 use crate::authorization::Permissions;
-use crate::broker::Broker;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_audit::Action;
-use thalweg_metadata::PartitionIndex;
+use thalweg_log::LogDirs;
 use thalweg_metadata::topic_name;
+use thalweg_metadata::{Image, ImageCell, PartitionIndex};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_replica::partition::{DeleteError, Partition};
+use thalweg_replica::partition::{DeleteError, Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::delete_records_request::DeleteRecordsTopic;
 use thalweg_wire::request::delete_records_response::{
@@ -33,9 +34,10 @@ use thalweg_wire::request::{DeleteRecordsRequest, DeleteRecordsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
-pub(super) const API: Api =
-    Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| later(b, c, d, handle))
-        .changing::<DeleteRecordsRequest>();
+pub(super) const API: Api = Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| handle(&b.log_dirs, &b.partitions, b.images(), c, r).await)
+})
+.changing::<DeleteRecordsRequest>();
 
 /// The low watermark of a partition that was refused.
 const NO_LOW_WATERMARK: i64 = -1;
@@ -49,14 +51,19 @@ struct Deleted {
 
 /// Deletes, and waits for the followers.
 pub async fn handle(
-    broker: Arc<Broker>,
+    log_dirs: &Arc<LogDirs>,
+    partitions: &Arc<Partitions>,
+    images: &Arc<ImageCell>,
     call: Arc<Call>,
     request: DeleteRecordsRequest,
 ) -> DeleteRecordsResponse {
     let deadline = Instant::now() + Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    // Blocking is welcome there: files are renamed and a checkpoint is written.
-    let disk = broker.log_dirs.disk().clone();
-    let deleted = disk.spawn(move || delete(&broker, &call.permissions, request));
+    // Renaming files and writing a checkpoint may block.
+    let disk = log_dirs.disk().clone();
+    let (log_dirs, partitions) = (Arc::clone(log_dirs), Arc::clone(partitions));
+    let images = Arc::clone(images);
+    let deleted =
+        disk.spawn(move || delete(&log_dirs, &partitions, &images.get(), &call.permissions, request));
     let mut topics = Vec::new();
     for (name, partitions) in deleted.await.expect("deleting records does not panic") {
         let mut results = Vec::with_capacity(partitions.len());
@@ -70,29 +77,36 @@ pub async fn handle(
 
 type Outcomes = Vec<(String, Vec<(PartitionIndex, Result<Deleted, ErrorCode>)>)>;
 
-fn delete(broker: &Broker, permissions: &Permissions, request: DeleteRecordsRequest) -> Outcomes {
+fn delete(
+    log_dirs: &LogDirs,
+    partitions: &Partitions,
+    image: &Image,
+    permissions: &Permissions,
+    request: DeleteRecordsRequest,
+) -> Outcomes {
     let mut outcomes = Vec::with_capacity(request.topics.len());
     let mut moved = false;
     for topic in each_once(request.topics) {
         let may_delete = permissions.may(Operation::Delete, ResourceType::Topic, &topic.name);
-        let partitions: Vec<_> = topic
+        let deleted: Vec<_> = topic
             .partitions
             .iter()
             .map(|asked| {
                 let index = PartitionIndex(asked.partition_index);
                 let deleted = match may_delete {
-                    true => delete_before(broker, &topic.name, index, asked.offset),
+                    true => delete_before(partitions, image, &topic.name, index, asked.offset),
                     false => Err(ErrorCode::TopicAuthorizationFailed),
                 };
                 (index, deleted)
             })
             .collect();
-        moved |= partitions.iter().any(|(_, deleted)| deleted.is_ok());
-        outcomes.push((topic.name, partitions));
+        moved |= deleted.iter().any(|(_, deleted)| deleted.is_ok());
+        outcomes.push((topic.name, deleted));
     }
     if moved {
-        // Where the new log start is not on the medium, a crash brings the records back; the client may ask again.
-        let written = broker.log_dirs.checkpoint_log_starts();
+        // After a crash, deleted records are back unless the new log start is on the medium. The client may
+        // retry.
+        let written = log_dirs.checkpoint_log_starts();
         outcomes.iter_mut().flat_map(|(_, partitions)| partitions).for_each(|(_, deleted)| {
             if deleted.as_ref().is_ok_and(|deleted| !deleted.partition.lies_in(&written)) {
                 *deleted = Err(ErrorCode::KafkaStorageError);
@@ -138,18 +152,19 @@ async fn answer(
 }
 
 fn delete_before(
-    broker: &Broker,
+    partitions: &Partitions,
+    image: &Image,
     topic: &str,
     index: PartitionIndex,
     offset: i64,
 ) -> Result<Deleted, ErrorCode> {
-    if broker.image().partition(topic, index).is_none() {
+    if image.partition(topic, index).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }
     if topic_name::is_internal(topic) {
         return Err(ErrorCode::InvalidTopicException);
     }
-    let partition = broker.partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
+    let partition = partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
     let (log_start, epoch) = partition.delete_records(offset).map_err(DeleteError::code)?;
     tracing::debug!(?partition, log_start_offset = log_start.0, "Deleted records");
     Ok(Deleted { partition, log_start, epoch })

@@ -1,16 +1,12 @@
-//! DescribeClientQuotas (key 48), versions 0 and 1 (KIP-546; 1 is flexible): the quotas of users, clients and addresses,
-//! from the image.
+//! DescribeClientQuotas (key 48), versions 0 and 1 (KIP-546; 1 is flexible): the quotas of users, clients and
+//! addresses, from the image.
 //!
-//! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out entities
-//! that have other types beside those named; without components it therefore finds nothing.
-//!
-//! Departure: `controller_mutation_rate` and `connection_creation_rate` are stored and described, and not enforced yet.
+//! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out
+//! entities with further types. Without components, a strict filter therefore finds nothing.
 
-use super::Call;
 use super::entry::{Api, Cost, cluster, now};
-use crate::broker::Broker;
 use std::collections::BTreeMap;
-use thalweg_metadata::QuotaEntity;
+use thalweg_metadata::{Image, QuotaEntity};
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::describe_client_quotas_request::ComponentData;
 use thalweg_wire::request::describe_client_quotas_response::{EntityData, EntryData, ValueData};
@@ -21,26 +17,22 @@ pub(super) const API: Api = Api::new(
     ApiKey::DescribeClientQuotas,
     0..=1,
     cluster::<DescribeClientQuotasRequest>(&[Operation::DescribeConfigs]),
-    |b, c, d| now::<DescribeClientQuotasRequest>(b, c, d, handle),
+    |b, c, d| now(b, c, d, |b, _, r| handle(&b.image(), r)),
 )
 .cost(Cost::Always);
 
 /// The filter for one type of an entity.
 enum Wanted<'a> {
-    /// This name; none for the default of the type.
+    /// An exact name; `None` means the default of the type.
     Exactly(Option<&'a str>),
-    /// Some name, or the default.
+    /// Any name, or the default.
     Any,
 }
 
 type Filter<'a> = BTreeMap<&'a str, Wanted<'a>>;
 
 /// Finds the entities that the filter lets through.
-pub fn handle(
-    broker: &Broker,
-    _: &Call,
-    request: DescribeClientQuotasRequest,
-) -> DescribeClientQuotasResponse {
+pub fn handle(image: &Image, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse {
     let filter = match filter(&request.components) {
         Ok(filter) => filter,
         Err((error, message)) => {
@@ -52,7 +44,6 @@ pub fn handle(
             };
         }
     };
-    let image = broker.image();
     let found = image.quotas().iter().filter(|(entity, _)| matches(entity, &filter, request.strict));
     let entries = found.map(|(entity, values)| EntryData {
         entity: entity

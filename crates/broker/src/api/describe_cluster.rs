@@ -1,16 +1,18 @@
-//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and its brokers, for everybody. The authorized operations are
-//! for those that may describe the cluster.
+//! DescribeCluster (key 60), versions 0 to 2: the cluster's id and brokers, without any permission. The
+//! authorized operations need DESCRIBE on the cluster.
 
 use super::Call;
 use super::entry::{Api, Open, now};
 use super::metadata::OPERATIONS_OMITTED;
-use crate::broker::Broker;
+use crate::broker::some_broker;
+use thalweg_metadata::{BrokerId, Image};
 use thalweg_wire::request::describe_cluster_response::DescribeClusterBroker;
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const API: Api =
-    Api::new(ApiKey::DescribeCluster, 0..=2, Open, |b, c, d| now::<DescribeClusterRequest>(b, c, d, handle));
+pub(super) const API: Api = Api::new(ApiKey::DescribeCluster, 0..=2, Open, |b, c, d| {
+    now(b, c, d, |b, c, r| handle(&b.cluster_id, b.node_id, &b.image(), c, r))
+});
 
 /// A request for brokers, not for controllers.
 const BROKERS: i8 = 1;
@@ -18,7 +20,13 @@ const BROKERS: i8 = 1;
 const CONTROLLERS: i8 = 2;
 
 /// Answers from the image.
-pub fn handle(broker: &Broker, call: &Call, request: DescribeClusterRequest) -> DescribeClusterResponse {
+pub fn handle(
+    cluster_id: &str,
+    node_id: BrokerId,
+    image: &Image,
+    call: &Call,
+    request: DescribeClusterRequest,
+) -> DescribeClusterResponse {
     if call.version >= 1 && request.endpoint_type != BROKERS {
         let (error, message) = match request.endpoint_type {
             CONTROLLERS => (
@@ -35,13 +43,12 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeClusterRequest) -> 
             ..Default::default()
         };
     }
-    let image = broker.image();
     let with_fenced = request.include_fenced_brokers;
     let brokers = image.cluster().brokers.values().filter(|broker| with_fenced || !broker.fenced);
     DescribeClusterResponse {
         endpoint_type: BROKERS,
-        cluster_id: broker.cluster_id.clone(),
-        controller_id: broker.some_broker(&image),
+        cluster_id: cluster_id.to_owned(),
+        controller_id: some_broker(node_id, image),
         brokers: brokers
             .filter_map(|broker| {
                 let endpoint = broker.endpoint(&call.peer.listener)?;

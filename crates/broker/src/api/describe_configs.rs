@@ -1,14 +1,17 @@
-//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, its source and its synonyms.
+//! DescribeConfigs (key 32), versions 1 to 4: the value of every key of a resource, its source and its
+//! synonyms.
 //!
-//! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to clients'
-//! metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1 adds sources and
-//! synonyms, version 3 types and documentation. Only a broker itself describes its configuration.
+//! Topics, this broker, the defaults of all brokers (the empty name), groups (KIP-848) and subscriptions to
+//! clients' metrics (KIP-714) are described from the tables of [`thalweg_config`] and the image. Version 1
+//! adds sources and synonyms, version 3 types and documentation. Only a broker itself describes its
+//! configuration.
 //!
-//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a broker's keys that
-//! are not served appear only when they are set; the documentation is our own.
+//! Departures: a resource that is named again with the same keys is described once (Kafka repeats it); a
+//! broker's keys that are not served appear only when they are set; the documentation is Thalweg's.
 
+use super::Call;
 use super::entry::{Api, ByResource, Cost, now};
-use super::{Call, loggers};
+use super::serve::loggers;
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use thalweg_config::describe::{DescribedConfig, WantedKeys};
@@ -46,7 +49,7 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeConfigsRequest) -> 
     let unknown = |resource: &DescribeConfigsResource| {
         matches!(ConfigResourceKind::from_id(resource.resource_type), ConfigResourceKind::Unknown(_))
     };
-    // One unknown kind spoils the whole request, as in Kafka, which cannot authorise it.
+    // As in Kafka, one unknown kind fails the whole request, because the kind cannot be authorised.
     let malformed = request.resources.iter().any(unknown);
     let show = Show { synonyms: request.include_synonyms, documentation: request.include_documentation };
     let (mut room, mut seen) = (AnswerRoom::default(), HashSet::default());
@@ -79,7 +82,7 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeConfigsRequest) -> 
     DescribeConfigsResponse { throttle_time_ms: 0, results: results.collect() }
 }
 
-/// The configuration of brokers, and of what is not a resource of its own, is the cluster's.
+/// Configurations of topics and groups need DESCRIBE_CONFIGS on that resource, all others on the cluster.
 fn authorize(permissions: &Permissions, resource: &DescribeConfigsResource) -> Result<(), Refusal> {
     let name = resource.resource_name.as_str();
     let may = |resource_type| permissions.may(Operation::DescribeConfigs, resource_type, name);
@@ -123,13 +126,13 @@ fn describe(
             Ok(broker.config().describe_cluster_defaults(wanted))
         }
         ConfigResourceKind::Broker => {
-            check_broker(broker, name, " or empty string,")?;
+            check_broker(broker.node_id, name, " or empty string,")?;
             Ok(broker.config().describe_broker(wanted))
         }
         ConfigResourceKind::BrokerLogger if name.is_empty() => invalid("Broker id must not be empty"),
         ConfigResourceKind::BrokerLogger => {
-            check_broker(broker, name, "")?;
-            Ok(loggers::describe(broker, wanted))
+            check_broker(broker.node_id, name, "")?;
+            Ok(loggers::describe(broker.loggers.as_deref(), wanted))
         }
         ConfigResourceKind::ClientMetrics if name.is_empty() => {
             invalid("Client metrics subscription name must not be empty")
@@ -142,11 +145,10 @@ fn describe(
 }
 
 /// Only this broker can be described here.
-fn check_broker(broker: &Broker, name: &str, or: &str) -> Result<(), Refusal> {
-    let own = broker.node_id;
+fn check_broker(node_id: BrokerId, name: &str, or: &str) -> Result<(), Refusal> {
     let message = match name.parse::<i32>() {
-        Ok(id) if BrokerId(id) == own => return Ok(()),
-        Ok(_) => format!("Unexpected broker id, expected {own}{or} but received {name}"),
+        Ok(id) if BrokerId(id) == node_id => return Ok(()),
+        Ok(_) => format!("Unexpected broker id, expected {node_id}{or} but received {name}"),
         Err(_) => format!("Broker id must be an integer, but it is: {name}"),
     };
     Err((ErrorCode::InvalidRequest, message))
@@ -159,7 +161,7 @@ struct Show {
 }
 
 impl Show {
-    /// Size of these in an answer.
+    /// Size of the configurations in an answer.
     fn answer_bytes(&self, configs: &[DescribedConfig]) -> usize {
         let text = |text: Option<&str>| text.map_or(0, str::len);
         let config = |config: &DescribedConfig| {

@@ -1,18 +1,17 @@
 //! DescribeLogDirs (key 35), versions 1 to 5: the data directories, their partitions, and the sizes of both.
 //!
-//! Null topics mean all partitions, an empty list none. Version 2 is flexible, 3 has a separate error, 4 adds the
-//! size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions (KIP-1066):
-//! directories cannot be cordoned here. A copy that will replace a partition in another directory is a future log,
-//! with its lag.
+//! Null topics mean all partitions, an empty list none. Version 2 is flexible, 3 has a separate error, 4 adds
+//! the size and the free space of the volume (KIP-827), 5 whether the directory takes no new partitions
+//! (KIP-1066): directories cannot be cordoned here. A copy that will replace a partition in another directory
+//! is a future log, with its lag.
 
-use super::Call;
 use super::entry::{Api, Cost, cluster, now};
-use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::path::Path;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_log::{DirDescription, PartitionDescription, PublishedOffsets};
+use thalweg_log::{DirDescription, LogDirs, PartitionDescription, PublishedOffsets};
 use thalweg_metadata::PartitionIndex;
+use thalweg_replica::partition::Partitions;
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::describe_log_dirs_response::{
     DescribeLogDirsPartition, DescribeLogDirsResult, DescribeLogDirsTopic,
@@ -24,7 +23,7 @@ pub(super) const API: Api = Api::new(
     ApiKey::DescribeLogDirs,
     1..=5,
     cluster::<DescribeLogDirsRequest>(&[Operation::Describe]),
-    |b, c, d| now::<DescribeLogDirsRequest>(b, c, d, handle),
+    |b, c, d| now(b, c, d, |b, _, r| handle(&b.log_dirs, &b.partitions, r)),
 )
 .cost(Cost::Always);
 
@@ -37,7 +36,11 @@ const UNKNOWN_LAG: i64 = -1;
 type Asked = Option<HashMap<String, HashSet<i32>>>;
 
 /// Describes every directory.
-pub fn handle(broker: &Broker, _: &Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+pub fn handle(
+    log_dirs: &LogDirs,
+    partitions: &Partitions,
+    request: DescribeLogDirsRequest,
+) -> DescribeLogDirsResponse {
     let asked: Asked = request.topics.map(|topics| {
         let mut asked: HashMap<String, HashSet<i32>> = HashMap::default();
         for topic in topics {
@@ -45,11 +48,11 @@ pub fn handle(broker: &Broker, _: &Call, request: DescribeLogDirsRequest) -> Des
         }
         asked
     });
-    let open = broker.log_dirs.describe();
-    let failed = broker.log_dirs.failed().iter().map(|dir| offline(&dir.path));
+    let open = log_dirs.describe();
+    let failed = log_dirs.failed().iter().map(|dir| offline(&dir.path));
     let results = open.iter().map(|dir| match &dir.offline {
         Some(_) => offline(&dir.path),
-        None => online(broker, dir, &asked),
+        None => online(partitions, dir, &asked),
     });
     DescribeLogDirsResponse { throttle_time_ms: 0, error_code: 0, results: results.chain(failed).collect() }
 }
@@ -62,14 +65,14 @@ fn offline(path: &Path) -> DescribeLogDirsResult {
     }
 }
 
-fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDirsResult {
+fn online(partitions: &Partitions, dir: &DirDescription, asked: &Asked) -> DescribeLogDirsResult {
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for found in &dir.partitions {
         let is_asked = |asked: &HashMap<String, HashSet<i32>>| {
-            asked.get(&*found.name.topic).is_some_and(|partitions| partitions.contains(&found.name.partition))
+            asked.get(&*found.name.topic).is_some_and(|asked| asked.contains(&found.name.partition))
         };
         if asked.as_ref().is_none_or(is_asked) {
-            topics.entry(&*found.name.topic).or_default().push(describe(broker, found));
+            topics.entry(&*found.name.topic).or_default().push(describe(partitions, found));
         }
     }
     let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
@@ -89,12 +92,10 @@ fn online(broker: &Broker, dir: &DirDescription, asked: &Asked) -> DescribeLogDi
     }
 }
 
-fn describe(broker: &Broker, found: &PartitionDescription) -> DescribeLogDirsPartition {
+fn describe(partitions: &Partitions, found: &PartitionDescription) -> DescribeLogDirsPartition {
     let PartitionDescription { name, offsets, is_future } = found;
-    let open = broker
-        .partitions
-        .get(&name.topic, PartitionIndex(name.partition))
-        .map(|open| open.published_offsets());
+    let open =
+        partitions.get(&name.topic, PartitionIndex(name.partition)).map(|open| open.published_offsets());
     let behind = |open: &PublishedOffsets| {
         let end = if *is_future { open.log_end_offset() } else { offsets.high_watermark() };
         end.0.saturating_sub(offsets.log_end_offset().0).max(0)

@@ -1,21 +1,21 @@
-//! DescribeProducers (key 61), version 0 (KIP-664): the idempotent and transactional producers that a partition
-//! remembers, to find transactions that hang. Answered by every replica.
+//! DescribeProducers (key 61), version 0 (KIP-664): the idempotent and transactional producers that a
+//! partition remembers, to find transactions that hang. Answered by every replica.
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, now};
-use crate::broker::Broker;
+use super::serve::elsewhere::Named;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name;
+use thalweg_metadata::{BrokerId, Image, PartitionIndex};
 use thalweg_net::answer_parts::AnswerRoom;
+use thalweg_replica::partition::{Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::describe_producers_response::{PartitionResponse, ProducerState, TopicResponse};
 use thalweg_wire::request::{DescribeProducersRequest, DescribeProducersResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(ApiKey::DescribeProducers, 0..=0, ByResource, |b, c, d| {
-    now::<DescribeProducersRequest>(b, c, d, handle)
+    now(b, c, d, |b, c, r| handle(&b.partitions, b.node_id, &b.image(), c, r))
 });
 
 /// Size of a producer in an answer.
@@ -24,8 +24,13 @@ const PRODUCER_BYTES: usize = 40;
 const NO_TRANSACTION: i64 = -1;
 
 /// Describes each partition.
-pub fn handle(broker: &Broker, call: &Call, request: DescribeProducersRequest) -> DescribeProducersResponse {
-    let image = broker.image();
+pub fn handle(
+    partitions: &Partitions,
+    node_id: BrokerId,
+    image: &Image,
+    call: &Call,
+    request: DescribeProducersRequest,
+) -> DescribeProducersResponse {
     let mut room = AnswerRoom::default();
     let mut seen: HashMap<String, HashSet<i32>> = HashMap::default();
     let topics = request.topics.into_iter().map(|topic| {
@@ -44,26 +49,31 @@ pub fn handle(broker: &Broker, call: &Call, request: DescribeProducersRequest) -
         // Kafka repeats repeated partitions; clients do not notice the difference.
         let seen = seen.entry(topic.name.clone()).or_default();
         let indexes = topic.partition_indexes.iter().filter(|index| seen.insert(**index));
-        let partitions = indexes.map(|&partition_index| match &refusal {
+        let described = indexes.map(|&partition_index| match &refusal {
             Some((error, message)) => PartitionResponse {
                 partition_index,
                 error_code: error.code(),
                 error_message: room.take(message.len()).then(|| message.clone()),
                 ..Default::default()
             },
-            None => describe(broker, &topic.name, partition_index, &mut room),
+            None => {
+                let index = PartitionIndex(partition_index);
+                match partitions.get(&topic.name, index) {
+                    Some(partition) => describe(&partition, index, &mut room),
+                    None => {
+                        let error = Named::Name(&topic.name).missing(node_id, image, index);
+                        PartitionResponse { partition_index, error_code: error.code(), ..Default::default() }
+                    }
+                }
+            }
         });
-        TopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
+        TopicResponse { partitions: described.collect(), name: topic.name.clone() }
     });
     DescribeProducersResponse { throttle_time_ms: 0, topics: topics.collect() }
 }
 
-fn describe(broker: &Broker, topic: &str, partition_index: i32, room: &mut AnswerRoom) -> PartitionResponse {
-    let index = PartitionIndex(partition_index);
-    let Some(partition) = broker.partitions.get(topic, index) else {
-        let error = Named::Name(topic).missing(broker, index);
-        return PartitionResponse { partition_index, error_code: error.code(), ..Default::default() };
-    };
+fn describe(partition: &Partition, index: PartitionIndex, room: &mut AnswerRoom) -> PartitionResponse {
+    let partition_index = index.0;
     let mut active_producers: Vec<_> = partition.with_log(|log| {
         let states = log.producers().map(|(id, entry)| ProducerState {
             producer_id: id.0,

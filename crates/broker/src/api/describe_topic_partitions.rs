@@ -1,11 +1,12 @@
-//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966). Of all topics, those
-//! that the client may not describe are left out; where it names them, they are refused behind the others.
+//! DescribeTopicPartitions (key 75), version 0: topics with their partitions, page by page (KIP-966). Topics
+//! that the client may not describe are left out of a request for all topics, and refused at the end of the
+//! answer if the request names them.
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost, now};
 use super::metadata::{OPERATIONS_OMITTED, visible_leader};
 use crate::authorization::Permissions;
-use crate::broker::Broker;
+use thalweg_config::NetworkSettings;
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration};
 use thalweg_security::acl::{Operation, ResourceType};
@@ -16,13 +17,14 @@ use thalweg_wire::request::{DescribeTopicPartitionsRequest, DescribeTopicPartiti
 use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 pub(super) const API: Api = Api::new(ApiKey::DescribeTopicPartitions, 0..=0, ByResource, |b, c, d| {
-    now::<DescribeTopicPartitionsRequest>(b, c, d, handle)
+    now(b, c, d, |b, c, r| handle(&b.image(), &b.config().network, c, r))
 })
 .cost(Cost::ByTopics);
 
 /// Answers from the image, from the cursor on, up to the limit of partitions.
 pub fn handle(
-    broker: &Broker,
+    image: &Image,
+    network: &NetworkSettings,
     call: &Call,
     request: DescribeTopicPartitionsRequest,
 ) -> DescribeTopicPartitionsResponse {
@@ -31,7 +33,6 @@ pub fn handle(
     if request.cursor.as_ref().is_some_and(|at| at.partition_index < 0 || !is_among(&at.topic_name)) {
         return refused(request);
     }
-    let image = broker.image();
     let wants_all = request.topics.is_empty();
     let mut names: Vec<String> = if wants_all {
         image.topics().sorted().into_iter().map(|topic| topic.name.to_string()).collect()
@@ -53,10 +54,10 @@ pub fn handle(
     });
     let limit = usize::try_from(request.response_partition_limit).unwrap_or(1).max(1);
     let mut page = Page {
-        image: &image,
+        image,
         listener: &call.peer.listener,
         permissions: &call.permissions,
-        left: limit.min(broker.config().network.describe_partitions_limit),
+        left: limit.min(network.describe_partitions_limit),
         response: DescribeTopicPartitionsResponse::default(),
     };
     for name in names {
@@ -94,7 +95,7 @@ struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Adds a topic's partitions from `first` on; whether there is room for more.
+    /// Adds a topic's partitions from `first` on. Returns true if the page has room for more.
     fn add(&mut self, name: &str, first: PartitionIndex) -> bool {
         if self.left == 0 {
             self.end_at(name, first);

@@ -1,12 +1,9 @@
-//! DescribeUserScramCredentials (key 50), version 0 (KIP-554): the users with SCRAM credentials and their iteration
-//! counts; never the hashes. From the image: this version authenticates no clients, but its cluster may have users
-//! for other brokers or later versions.
+//! DescribeUserScramCredentials (key 50), version 0 (KIP-554): the users with SCRAM credentials and their
+//! iteration counts; never the hashes. The credentials come from the image.
 
-use super::Call;
 use super::entry::{Api, Cost, cluster, now};
-use crate::broker::Broker;
 use std::collections::BTreeMap;
-use thalweg_metadata::ScramCredentials;
+use thalweg_metadata::{Image, ScramCredentials};
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::describe_user_scram_credentials_request::UserName;
 use thalweg_wire::request::describe_user_scram_credentials_response::{
@@ -19,17 +16,15 @@ pub(super) const API: Api = Api::new(
     ApiKey::DescribeUserScramCredentials,
     0..=0,
     cluster::<DescribeUserScramCredentialsRequest>(&[Operation::Describe]),
-    |b, c, d| now::<DescribeUserScramCredentialsRequest>(b, c, d, handle),
+    |b, c, d| now(b, c, d, |b, _, r| handle(&b.image(), r)),
 )
 .cost(Cost::Always);
 
 /// Describes the requested users, or all.
 pub fn handle(
-    broker: &Broker,
-    _: &Call,
+    image: &Image,
     request: DescribeUserScramCredentialsRequest,
 ) -> DescribeUserScramCredentialsResponse {
-    let image = broker.image();
     DescribeUserScramCredentialsResponse {
         throttle_time_ms: 0,
         error_code: 0,

@@ -1,10 +1,13 @@
 //! The entry of an API, in the API's own file: versions, access, costs, function.
+//!
+//! An entry's closure picks the parts of the broker that the function uses, so that a signature shows what
+//! the API touches. A function that uses more than three parts takes the whole [`Broker`].
 
 use super::Call;
-use super::access::Access;
-pub(super) use super::access::Access::{ByResource, Controller, Open};
-pub(super) use super::access::cluster;
-use super::slow::{self, Stage};
+use super::serve::access::Access;
+pub(super) use super::serve::access::Access::{ByResource, Controller, Open};
+pub(super) use super::serve::access::cluster;
+use super::serve::slow::{self, Stage};
 use crate::audit::{self, ClusterChange, Describe};
 use crate::broker::Broker;
 use crate::request_metrics::{milliseconds, timed};
@@ -12,6 +15,7 @@ use bytes::Bytes;
 use std::future::Future;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use thalweg_config::BrokerConfig;
 use thalweg_net::Reply;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Request};
 
@@ -19,7 +23,7 @@ pub(super) type Serve = fn(&Arc<Broker>, Call, Decoder) -> Result<Reply, DecodeE
 
 /// An API that is served: key, versions, access, function.
 pub struct Api {
-    /// The key.
+    /// The number of the API in request headers.
     pub key: ApiKey,
     /// The first version served.
     pub min: i16,
@@ -27,7 +31,7 @@ pub struct Api {
     pub max: i16,
     pub(super) access: Access,
     pub(super) cost: Cost,
-    /// Whether its requests wait by their nature: for records, or for other members.
+    /// True for long polls, which wait for records or for other members.
     pub(super) waits: bool,
     pub(super) forwarded: Option<Forwarding>,
     /// The audit events of a request that changes the cluster.
@@ -35,25 +39,26 @@ pub struct Api {
     pub(super) serve: Serve,
 }
 
-/// Which requests take so long that they must not block a worker.
+/// The requests of an API that take too long for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cost {
-    /// Long ones.
+    /// Long requests.
     ByLength,
-    /// Long ones, and all where there are many topics: they go through them.
+    /// Long requests, and all requests if the cluster has many topics, because the API iterates over all
+    /// topics.
     ByTopics,
-    /// All: they go through all entries of some kind.
+    /// All requests: the API iterates over all entries of some kind.
     Always,
-    /// None: the API divides its work itself.
+    /// No request: the API divides its own work.
     Own,
 }
 
 /// The effect of a forwarded request at the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forwarding {
-    /// It changes the cluster: the answer waits until this broker's image shows the change.
+    /// A change to the cluster: the answer waits until this broker's image shows the change.
     Changes,
-    /// It reads.
+    /// A read.
     Reads,
 }
 
@@ -74,33 +79,34 @@ impl Api {
         }
     }
 
-    /// With other costs than by length.
+    /// The API with these costs instead of [`Cost::ByLength`].
     pub(super) const fn cost(mut self, cost: Cost) -> Api {
         self.cost = cost;
         self
     }
 
-    /// Whose requests wait by their nature.
+    /// The API with long polls.
     pub(super) const fn waits(mut self) -> Api {
         self.waits = true;
         self
     }
 
-    /// Whose requests, or some of them, are forwarded to the controller.
+    /// The API with requests that are forwarded to the controller, all or some.
     pub(super) const fn forwarded(mut self, forwarded: Forwarding) -> Api {
         self.forwarded = Some(forwarded);
         self
     }
 
-    /// Whose requests change the cluster.
+    /// The API with audit events for its changes to the cluster.
     pub(super) const fn changing<R: ClusterChange>(mut self) -> Api {
         self.describe = Some(audit::describe::<R>);
         self
     }
 
-    /// The last version that this broker serves: with `unstable.api.versions.enable` also one that Kafka still develops.
-    pub fn last(&self, broker: &Broker) -> i16 {
-        let serves_unstable = broker.config().network.serves_unstable_versions;
+    /// The last version that this broker serves, including Kafka's unstable version if
+    /// `unstable.api.versions.enable` is on.
+    pub fn last(&self, config: &BrokerConfig) -> i16 {
+        let serves_unstable = config.network.serves_unstable_versions;
         self.max + i16::from(serves_unstable && self.key.last_version_is_unstable())
     }
 }
@@ -118,8 +124,8 @@ where
     let request = R::decode(&mut d, call.version)?;
     let mut response = answer(broker, &call, request);
     let pause_ms = broker.quotas.charge_time(&call.caller(), || call.received_at.elapsed(), &mut response);
-    call.answered_with(broker, None, milliseconds(pause_ms), &response);
-    slow::note(broker, &call, Stage::Handling, call.received_at);
+    call.answered_with(&broker.requests, None, milliseconds(pause_ms), &response);
+    slow::note(broker.slow_request, &call, Stage::Handling, call.received_at);
     Ok(call.reply::<R>(&response))
 }
 
@@ -143,8 +149,8 @@ where
         let answer = answer(Arc::clone(&broker), Arc::clone(&call), request);
         let (mut response, spent) = timed(answer).await;
         let pause_ms = broker.quotas.charge_time(&call.caller(), || spent, &mut response);
-        call.answered_with(&broker, Some(spent), milliseconds(pause_ms), &response);
-        slow::note(&broker, &call, Stage::Answer, call.received_at);
+        call.answered_with(&broker.requests, Some(spent), milliseconds(pause_ms), &response);
+        slow::note(broker.slow_request, &call, Stage::Answer, call.received_at);
         call.reply::<R>(&response)
     })))
 }

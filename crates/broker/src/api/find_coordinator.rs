@@ -1,17 +1,19 @@
-//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, the transactions of an id, or the
-//! state of a share partition.
+//! FindCoordinator (key 10), versions 0 to 6: the broker that coordinates a group, the transactions of an id,
+//! or the state of a share partition.
 //!
-//! It is the leader of the partition of `__consumer_offsets`, `__transaction_state` or `__share_group_state` that the name
-//! hashes to; the topic is created at the first request. Version 4 finds several at once (KIP-699). Version 6 finds those
-//! of share partitions (KIP-932), for brokers only; their names are `group:topic id:partition`.
+//! The coordinator is the leader of the partition of `__consumer_offsets`, `__transaction_state` or
+//! `__share_group_state` that the name hashes to. The first request creates the topic. Version 4 takes
+//! several keys (KIP-699). Version 6 finds coordinators of share partitions (KIP-932), for brokers only; a
+//! share partition is named `group:topic id:partition`.
 
 use super::Call;
-use super::access::not_on_cluster;
-use super::auto_create;
 use super::entry::{Api, ByResource, later};
+use super::serve::access::not_on_cluster;
+use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_metadata::Image;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_shard::partition_for;
@@ -28,7 +30,7 @@ const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
 /// The first version that finds coordinators of share partitions.
 const SHARE_FROM: i16 = 6;
-/// No type: nothing of it has a coordinator.
+/// A type without coordinators.
 const NO_TYPE: i8 = -1;
 
 /// Finds the coordinator of each key.
@@ -55,12 +57,13 @@ pub async fn handle(
     {
         auto_create::create(&broker, vec![topic.to_owned()], None).await;
     }
+    let image = broker.image();
     let found = keys.into_iter().enumerate().map(|(place, key)| match denied.contains(place) {
         true => {
             let (error, words) = denial(key_type);
             refused(key, error, Some(if batched { "" } else { words }))
         }
-        false => find(&broker, &call.peer.listener, key_type, key),
+        false => find(&image, &call.peer.listener, key_type, key),
     });
     let mut coordinators: Vec<Coordinator> = found.collect();
     if batched {
@@ -87,7 +90,7 @@ fn topic(key_type: i8) -> Option<&'static str> {
     }
 }
 
-/// Whether a key may be the name of something of this type.
+/// True if the key is a well-formed name for this type.
 fn is_name(key_type: i8, key: &str) -> bool {
     key_type != SHARE || is_coordinator_key(key)
 }
@@ -96,7 +99,7 @@ fn may_find(permissions: &Permissions, key_type: i8, key: &str) -> bool {
     match key_type {
         GROUP => permissions.may(Operation::Describe, ResourceType::Group, key),
         TRANSACTION => permissions.may(Operation::Describe, ResourceType::TransactionalId, key),
-        // It has no coordinator, whoever asks.
+        // A type without coordinators needs no permission: the answer is INVALID_REQUEST.
         _ => true,
     }
 }
@@ -121,7 +124,7 @@ fn refused(key: String, error: ErrorCode, message: Option<&str>) -> Coordinator 
     }
 }
 
-fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinator {
+fn find(image: &Image, listener: &str, key_type: i8, key: String) -> Coordinator {
     let Some(topic) = topic(key_type) else {
         let message = "Only groups, transactions and, from version 6 on, share partitions have a coordinator";
         return refused(key, ErrorCode::InvalidRequest, Some(message));
@@ -130,7 +133,6 @@ fn find(broker: &Broker, listener: &str, key_type: i8, key: String) -> Coordinat
         let message = "Expected the name of a share partition: group:topic id:partition";
         return refused(key, ErrorCode::InvalidRequest, Some(message));
     }
-    let image = broker.image();
     let partitions = image.topic(topic).map_or(0, |topic| topic.partitions.len());
     let Ok(count @ 1..) = i32::try_from(partitions) else {
         return refused(key, ErrorCode::CoordinatorNotAvailable, None);

@@ -1,16 +1,15 @@
 //! The APIs of committed offsets: OffsetCommit (8), OffsetFetch (9), OffsetDelete (47).
 //!
-//! The coordinator (`thalweg_groups`) does the work for the topics that the client may use; the others are
-//! refused here, whether or not they exist. A topic named by an id that is no topic's is left to the coordinator.
+//! The coordinator (`thalweg_groups`) does the work for the topics that the client may use. All other topics
+//! are refused here, whether or not they exist. An unknown topic id is left to the coordinator.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::client;
 use crate::audit::{Changes, ClusterChange, by_name, numbers, worst};
-use crate::broker::Broker;
-use std::sync::Arc;
 use thalweg_audit::Action;
-use thalweg_metadata::Image;
+use thalweg_groups::GroupCoordinator;
+use thalweg_metadata::{Image, ImageCell};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::offset_commit_request::OffsetCommitRequestTopic;
 use thalweg_wire::request::offset_commit_response::{
@@ -30,13 +29,16 @@ use thalweg_wire::request::offset_fetch_response::{
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
-pub(super) const COMMIT: Api =
-    Api::new(ApiKey::OffsetCommit, 2..=10, ByResource, |b, c, d| later(b, c, d, commit));
-pub(super) const FETCH: Api =
-    Api::new(ApiKey::OffsetFetch, 1..=10, ByResource, |b, c, d| later(b, c, d, fetch));
-pub(super) const DELETE: Api =
-    Api::new(ApiKey::OffsetDelete, 0..=0, ByResource, |b, c, d| later(b, c, d, delete))
-        .changing::<OffsetDeleteRequest>();
+pub(super) const COMMIT: Api = Api::new(ApiKey::OffsetCommit, 2..=10, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| commit(&b.groups, b.images(), &c, r).await)
+});
+pub(super) const FETCH: Api = Api::new(ApiKey::OffsetFetch, 1..=10, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| fetch(&b.groups, b.images(), &c, r).await)
+});
+pub(super) const DELETE: Api = Api::new(ApiKey::OffsetDelete, 0..=0, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| delete(&b.groups, &c, r).await)
+})
+.changing::<OffsetDeleteRequest>();
 
 const GROUP_DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 const TOPIC_DENIED: i16 = ErrorCode::TopicAuthorizationFailed as i16;
@@ -45,8 +47,9 @@ const BY_TOPIC_ID: i16 = 10;
 
 /// OffsetCommit, versions 2 to 10: READ on the group and on each topic.
 pub async fn commit(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    groups: &GroupCoordinator,
+    images: &ImageCell,
+    call: &Call,
     mut request: OffsetCommitRequest,
 ) -> OffsetCommitResponse {
     let permissions = &call.permissions;
@@ -55,23 +58,23 @@ pub async fn commit(
         return OffsetCommitResponse { topics, ..Default::default() };
     }
     if permissions.are_unlimited() {
-        return broker.groups.offset_commit(&client(&call), request, call.version).await;
+        return groups.offset_commit(&client(call), request, call.version).await;
     }
-    let image = broker.image();
+    let image = images.get();
     let (mut allowed, mut denied) = (Vec::new(), Vec::new());
     for topic in request.topics {
-        match may_use(&call, &image, Operation::Read, &topic.name, topic.topic_id) {
+        match may_use(call, &image, Operation::Read, &topic.name, topic.topic_id) {
             true => allowed.push(topic),
             false => denied.push(commit_refused(topic, TOPIC_DENIED)),
         }
     }
     request.topics = allowed;
-    let mut response = broker.groups.offset_commit(&client(&call), request, call.version).await;
+    let mut response = groups.offset_commit(&client(call), request, call.version).await;
     response.topics.extend(denied);
     response
 }
 
-/// Whether the client may use a topic that a request names by name or by id.
+/// True if the client may use a topic that a request gives by name or by id.
 fn may_use(call: &Call, image: &Image, operation: Operation, name: &str, id: Uuid) -> bool {
     let may = |name: &str| call.permissions.may(operation, ResourceType::Topic, name);
     match call.version >= BY_TOPIC_ID && call.key != ApiKey::OffsetDelete {
@@ -88,21 +91,31 @@ fn commit_refused(topic: OffsetCommitRequestTopic, error_code: i16) -> OffsetCom
     OffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name, topic_id: topic.topic_id }
 }
 
-/// OffsetFetch, versions 1 to 10: DESCRIBE on each group and each topic. Of all offsets of a group, those of other topics
-/// are left out.
-pub async fn fetch(broker: Arc<Broker>, call: Arc<Call>, request: OffsetFetchRequest) -> OffsetFetchResponse {
+/// OffsetFetch, versions 1 to 10: DESCRIBE on each group and each topic. A request for all offsets of a group
+/// omits topics that the client may not describe.
+pub async fn fetch(
+    groups: &GroupCoordinator,
+    images: &ImageCell,
+    call: &Call,
+    request: OffsetFetchRequest,
+) -> OffsetFetchResponse {
     if call.permissions.are_unlimited() {
-        return broker.groups.offset_fetch(request, call.version).await;
+        return groups.offset_fetch(request, call.version).await;
     }
     match call.version >= 8 {
-        true => fetch_groups(&broker, &call, request).await,
-        false => fetch_group(&broker, &call, request).await,
+        true => fetch_groups(groups, images, call, request).await,
+        false => fetch_group(groups, call, request).await,
     }
 }
 
 /// Versions 8 and later.
-async fn fetch_groups(broker: &Broker, call: &Call, mut request: OffsetFetchRequest) -> OffsetFetchResponse {
-    let image = broker.image();
+async fn fetch_groups(
+    groups: &GroupCoordinator,
+    images: &ImageCell,
+    call: &Call,
+    mut request: OffsetFetchRequest,
+) -> OffsetFetchResponse {
+    let image = images.get();
     let may_describe = |topic: &OffsetFetchRequestTopics| {
         may_use(call, &image, Operation::Describe, &topic.name, topic.topic_id)
     };
@@ -130,7 +143,7 @@ async fn fetch_groups(broker: &Broker, call: &Call, mut request: OffsetFetchRequ
     let mut response = OffsetFetchResponse::default();
     if !allowed.is_empty() {
         request.groups = allowed;
-        response = broker.groups.offset_fetch(request, call.version).await;
+        response = groups.offset_fetch(request, call.version).await;
     }
     let mut denied_topics = denied_topics.into_iter();
     for group in &mut response.groups {
@@ -162,8 +175,12 @@ fn fetch_refused(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics {
     OffsetFetchResponseTopics { partitions: partitions.collect(), name: topic.name, topic_id: topic.topic_id }
 }
 
-/// Versions before 8. Version 1 has no place for an error of the group but the partitions.
-async fn fetch_group(broker: &Broker, call: &Call, mut request: OffsetFetchRequest) -> OffsetFetchResponse {
+/// Versions before 8. Version 1 reports an error of the group in each partition.
+async fn fetch_group(
+    groups: &GroupCoordinator,
+    call: &Call,
+    mut request: OffsetFetchRequest,
+) -> OffsetFetchResponse {
     if !call.permissions.may(Operation::Describe, ResourceType::Group, &request.group_id) {
         if call.version >= 2 {
             return OffsetFetchResponse { error_code: GROUP_DENIED, ..Default::default() };
@@ -182,7 +199,7 @@ async fn fetch_group(broker: &Broker, call: &Call, mut request: OffsetFetchReque
         request.topics = Some(may);
         denied = may_not;
     }
-    let mut response = broker.groups.offset_fetch(request, call.version).await;
+    let mut response = groups.offset_fetch(request, call.version).await;
     if response.error_code != 0 {
         return response;
     }
@@ -205,8 +222,8 @@ fn topic_refused(topic: OffsetFetchRequestTopic, error_code: i16) -> OffsetFetch
 
 /// OffsetDelete, version 0: DELETE on the group, READ on each topic.
 pub async fn delete(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    groups: &GroupCoordinator,
+    call: &Call,
     mut request: OffsetDeleteRequest,
 ) -> OffsetDeleteResponse {
     if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
@@ -217,7 +234,7 @@ pub async fn delete(
     };
     let (allowed, denied): (_, Vec<_>) = request.topics.into_iter().partition(may_read);
     request.topics = allowed;
-    let mut response = broker.groups.offset_delete(request, call.version).await;
+    let mut response = groups.offset_delete(request, call.version).await;
     if response.error_code == 0 {
         response.topics.extend(denied.into_iter().map(delete_refused));
     }

@@ -1,37 +1,46 @@
-//! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13), ListGroups (16),
-//! DescribeGroups (15), DeleteGroups (42). Members need READ on the group.
+//! The APIs of classic consumer groups: JoinGroup (11), SyncGroup (14), Heartbeat (12), LeaveGroup (13),
+//! ListGroups (16), DescribeGroups (15), DeleteGroups (42). Members need READ on the group.
 //!
 //! The coordinator (`thalweg_groups`) does the work; requests are passed to it with their client.
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost, later};
 use crate::audit::{Changes, ClusterChange};
-use crate::broker::Broker;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use thalweg_audit::Action;
-use thalweg_groups::ClientInfo;
+use thalweg_groups::{ClientInfo, GroupCoordinator};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_share_groups::ShareGroups;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const JOIN: Api =
-    Api::new(ApiKey::JoinGroup, 0..=9, ByResource, |b, c, d| later(b, c, d, join)).waits();
-pub(super) const HEARTBEAT: Api =
-    Api::new(ApiKey::Heartbeat, 0..=4, ByResource, |b, c, d| later(b, c, d, heartbeat));
-pub(super) const LEAVE: Api =
-    Api::new(ApiKey::LeaveGroup, 0..=5, ByResource, |b, c, d| later(b, c, d, leave));
-pub(super) const SYNC: Api =
-    Api::new(ApiKey::SyncGroup, 0..=5, ByResource, |b, c, d| later(b, c, d, sync)).waits();
-pub(super) const DESCRIBE: Api =
-    Api::new(ApiKey::DescribeGroups, 0..=6, ByResource, |b, c, d| later(b, c, d, describe));
-pub(super) const LIST: Api =
-    Api::new(ApiKey::ListGroups, 0..=5, ByResource, |b, c, d| later(b, c, d, list)).cost(Cost::Always);
-pub(super) const DELETE: Api =
-    Api::new(ApiKey::DeleteGroups, 0..=2, ByResource, |b, c, d| later(b, c, d, delete))
-        .changing::<DeleteGroupsRequest>();
+pub(super) const JOIN: Api = Api::new(ApiKey::JoinGroup, 0..=9, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| join(&b.groups, &c, r).await)
+})
+.waits();
+pub(super) const HEARTBEAT: Api = Api::new(ApiKey::Heartbeat, 0..=4, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| heartbeat(&b.groups, &c, r).await)
+});
+pub(super) const LEAVE: Api = Api::new(ApiKey::LeaveGroup, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| leave(&b.groups, &c, r).await)
+});
+pub(super) const SYNC: Api = Api::new(ApiKey::SyncGroup, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| sync(&b.groups, &c, r).await)
+})
+.waits();
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeGroups, 0..=6, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| describe(&b.groups, &c, r).await)
+});
+pub(super) const LIST: Api = Api::new(ApiKey::ListGroups, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| list(&b.groups, &c, r).await)
+})
+.cost(Cost::Always);
+pub(super) const DELETE: Api = Api::new(ApiKey::DeleteGroups, 0..=2, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| delete(&b.share_groups, &c, r).await)
+})
+.changing::<DeleteGroupsRequest>();
 
 const DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 
@@ -39,12 +48,12 @@ pub(super) fn client(call: &Call) -> ClientInfo {
     ClientInfo::new(call.client_id.as_deref(), call.peer.address.ip())
 }
 
-/// Whether the client may be a member of the group.
+/// True if the client may join the group.
 pub(super) fn may_join(call: &Call, group: &str) -> bool {
     call.permissions.may(Operation::Read, ResourceType::Group, group)
 }
 
-/// Whether the client may describe all of the topics.
+/// True if the client may describe all of the topics.
 pub(super) fn may_describe_topics<'a>(call: &Call, names: impl Iterator<Item = &'a str>) -> bool {
     if call.permissions.are_unlimited() {
         return true;
@@ -54,54 +63,58 @@ pub(super) fn may_describe_topics<'a>(call: &Call, names: impl Iterator<Item = &
 }
 
 /// JoinGroup, versions 0 to 9.
-pub async fn join(broker: Arc<Broker>, call: Arc<Call>, request: JoinGroupRequest) -> JoinGroupResponse {
-    if !may_join(&call, &request.group_id) {
+pub async fn join(groups: &GroupCoordinator, call: &Call, request: JoinGroupRequest) -> JoinGroupResponse {
+    if !may_join(call, &request.group_id) {
         return JoinGroupResponse {
             error_code: DENIED,
             generation_id: -1,
-            // Null was not possible before.
+            // Before version 7 the field is not nullable.
             protocol_name: (call.version < 7).then(String::new),
             ..Default::default()
         };
     }
-    broker.groups.join_group(&client(&call), request, call.version).await
+    groups.join_group(&client(call), request, call.version).await
 }
 
 /// SyncGroup, versions 0 to 5.
-pub async fn sync(broker: Arc<Broker>, call: Arc<Call>, request: SyncGroupRequest) -> SyncGroupResponse {
+pub async fn sync(groups: &GroupCoordinator, call: &Call, request: SyncGroupRequest) -> SyncGroupResponse {
     // As in Kafka, before any other check.
     if call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         let error_code = ErrorCode::InconsistentGroupProtocol.code();
         return SyncGroupResponse { error_code, ..Default::default() };
     }
-    if !may_join(&call, &request.group_id) {
+    if !may_join(call, &request.group_id) {
         return SyncGroupResponse { error_code: DENIED, ..Default::default() };
     }
-    broker.groups.sync_group(request, call.version).await
+    groups.sync_group(request, call.version).await
 }
 
 /// Heartbeat, versions 0 to 4.
-pub async fn heartbeat(broker: Arc<Broker>, call: Arc<Call>, request: HeartbeatRequest) -> HeartbeatResponse {
-    if !may_join(&call, &request.group_id) {
+pub async fn heartbeat(
+    groups: &GroupCoordinator,
+    call: &Call,
+    request: HeartbeatRequest,
+) -> HeartbeatResponse {
+    if !may_join(call, &request.group_id) {
         return HeartbeatResponse { error_code: DENIED, ..Default::default() };
     }
-    broker.groups.heartbeat(request, call.version).await
+    groups.heartbeat(request, call.version).await
 }
 
 /// LeaveGroup, versions 0 to 5.
-pub async fn leave(broker: Arc<Broker>, call: Arc<Call>, request: LeaveGroupRequest) -> LeaveGroupResponse {
-    if !may_join(&call, &request.group_id) {
+pub async fn leave(groups: &GroupCoordinator, call: &Call, request: LeaveGroupRequest) -> LeaveGroupResponse {
+    if !may_join(call, &request.group_id) {
         return LeaveGroupResponse { error_code: DENIED, ..Default::default() };
     }
-    broker.groups.leave_group(request, call.version).await
+    groups.leave_group(request, call.version).await
 }
 
-/// ListGroups, versions 0 to 5: all groups for those that may describe the cluster, and otherwise the groups that they may
-/// describe.
-pub async fn list(broker: Arc<Broker>, call: Arc<Call>, request: ListGroupsRequest) -> ListGroupsResponse {
+/// ListGroups, versions 0 to 5: all groups for clients with DESCRIBE on the cluster, otherwise the groups
+/// that the client may describe.
+pub async fn list(groups: &GroupCoordinator, call: &Call, request: ListGroupsRequest) -> ListGroupsResponse {
     let permissions = &call.permissions;
     let may_all = permissions.may_also_on_cluster(Operation::Describe);
-    let mut response = broker.groups.list_groups(request, call.version).await;
+    let mut response = groups.list_groups(request, call.version).await;
     if !may_all {
         let may_describe = |id: &str| permissions.may_also(Operation::Describe, ResourceType::Group, id);
         response.groups.retain(|group| may_describe(&group.group_id));
@@ -111,8 +124,8 @@ pub async fn list(broker: Arc<Broker>, call: Arc<Call>, request: ListGroupsReque
 
 /// DescribeGroups, versions 0 to 6.
 pub async fn describe(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    groups: &GroupCoordinator,
+    call: &Call,
     mut request: DescribeGroupsRequest,
 ) -> DescribeGroupsResponse {
     let permissions = &call.permissions;
@@ -129,7 +142,7 @@ pub async fn describe(
         may_describe
     });
     let shows_operations = call.version >= 3 && request.include_authorized_operations;
-    let mut response = broker.groups.describe_groups(request, call.version).await;
+    let mut response = groups.describe_groups(request, call.version).await;
     for group in response.groups.iter_mut().filter(|group| shows_operations && group.error_code == 0) {
         group.authorized_operations = permissions.operations(ResourceType::Group, &group.group_id);
     }
@@ -139,8 +152,8 @@ pub async fn describe(
 
 /// DeleteGroups, versions 0 to 2.
 pub async fn delete(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    share_groups: &ShareGroups,
+    call: &Call,
     mut request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {
     let mut denied = BTreeSet::new();
@@ -151,7 +164,7 @@ pub async fn delete(
         }
         may_delete
     });
-    let mut response = broker.share_groups.delete(request, call.version).await;
+    let mut response = share_groups.delete(request, call.version).await;
     let refused = |group_id| DeletableGroupResult { group_id, error_code: DENIED };
     response.results.extend(denied.into_iter().map(refused));
     response

@@ -1,13 +1,14 @@
-//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of resources:
-//! set, delete, append to lists, subtract from lists.
+//! IncrementalAlterConfigs (key 44), versions 0 and 1 (KIP-339; 1 is flexible): changes single keys of
+//! resources: set, delete, append to lists, subtract from lists.
 //!
-//! Checked here and sent on as AlterConfigs is; the controller decides whether the client may. The levels of loggers (KIP-412)
-//! are this broker's own, and are changed here. Departure: an operation that does not exist is answered for its resource
-//! alone, where Kafka fails the whole request.
+//! Changes are checked and forwarded like those of AlterConfigs; the controller checks the client's
+//! permissions. Levels of loggers (KIP-412) belong to this broker and are changed here. Departure: an unknown
+//! operation fails only its resource; in Kafka it fails the whole request.
 
-use super::alter_configs::{Verdict, Verdicts, check_own, in_words, node_id, shown};
+use super::Call;
 use super::entry::{Api, ByResource, Forwarding, later};
-use super::{Call, forward, loggers};
+use super::serve::verdicts::{Verdict, Verdicts, check_own, id_of, in_words, shown};
+use super::serve::{forward, loggers};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
@@ -48,7 +49,7 @@ pub async fn handle(
             let verdict = Verdict { code: answer.error_code, message: answer.error_message };
             ((answer.resource_type, answer.resource_name), verdict)
         };
-        let sent = forward::send(&broker, &call, &rest).await;
+        let sent = forward::send(&broker.registered.controller, &call, &rest).await;
         sent.map(|response: IncrementalAlterConfigsResponse| {
             response.responses.into_iter().map(verdict).collect()
         })
@@ -65,7 +66,7 @@ pub async fn handle(
     IncrementalAlterConfigsResponse { throttle_time_ms: 0, responses: responses.collect() }
 }
 
-/// A verdict where none is left to the controller.
+/// The verdict on a resource; `None` leaves the resource to the controller.
 fn check(
     broker: &Broker,
     permissions: &Permissions,
@@ -76,21 +77,21 @@ fn check(
     let name = resource.resource_name.as_str();
     match ConfigResourceKind::from_id(resource.resource_type) {
         ConfigResourceKind::Broker => {
-            check_own(broker, name)?;
+            check_own(broker.node_id, name)?;
             let config = broker.config().alter_broker(!name.is_empty(), &alterations)?;
             broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))?;
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {
-            // The controller never sees these.
+            // The controller never sees changes to loggers.
             if !permissions.may_on_cluster(Operation::AlterConfigs) {
                 return Err(Verdict::bare(ErrorCode::ClusterAuthorizationFailed));
             }
-            if node_id(name)? != broker.node_id.0 {
+            if id_of(name)? != broker.node_id.0 {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
                 return Err(Verdict::invalid(message));
             }
-            loggers::alter(broker, alterations, validate_only)?;
+            loggers::alter(broker.loggers.as_deref(), alterations, validate_only)?;
             Ok(Some(Verdict::FINE))
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(None),
@@ -98,7 +99,7 @@ fn check(
     }
 }
 
-/// The changes, once their form is right.
+/// The changes to a resource, if they are well-formed.
 fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, Verdict> {
     let mut names = HashSet::default();
     if !resource.configs.iter().all(|config| names.insert(config.name.as_str())) {

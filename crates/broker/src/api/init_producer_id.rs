@@ -1,33 +1,36 @@
-//! InitProducerId (key 22), versions 0 to 5, and 6 where unstable ones are served: an id and an epoch for an
+//! InitProducerId (key 22), versions 0 to 5, and 6 if unstable versions are served: an id and an epoch for an
 //! idempotent or a transactional producer.
 //!
-//! Without a transactional id it returns a new id. With one the coordinator decides
-//! (`thalweg_transactions`): the previous producer is fenced, and its open transaction is aborted first.
-//! In version 3 a producer sends its id and epoch, to continue after an error (KIP-360); version 4 returns
-//! PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit, which another system
-//! leads (KIP-939), where `transaction.two.phase.commit.enable` is on; to go on with a prepared transaction, Kafka
-//! does not know either.
+//! Without a transactional id, the answer is a new producer id. With a transactional id, the coordinator
+//! decides (`thalweg_transactions`): the previous producer is fenced, and its open transaction is aborted
+//! first. In version 3 a producer sends its id and epoch, to continue after an error (KIP-360); version 4
+//! returns PRODUCER_FENCED, which is INVALID_PRODUCER_EPOCH before. Version 6 begins a two-phase commit that
+//! another system leads (KIP-939), if `transaction.two.phase.commit.enable` is on. As in Kafka, a prepared
+//! transaction cannot be continued.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use crate::authorization::Permissions;
-use crate::broker::Broker;
-use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_transactions::{InitRequest, NoProducerIds, Producer, TransactionError, TwoPhaseCommit};
+use thalweg_transactions::{
+    InitRequest, NoProducerIds, Producer, ProducerIds, TransactionCoordinator, TransactionError,
+    TwoPhaseCommit,
+};
 use thalweg_wire::request::{InitProducerIdRequest, InitProducerIdResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const API: Api =
-    Api::new(ApiKey::InitProducerId, 0..=5, ByResource, |b, c, d| later(b, c, d, handle));
+pub(super) const API: Api = Api::new(ApiKey::InitProducerId, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| handle(&b.producer_ids, &b.transactions, &c, r).await)
+});
 
-/// Gives out an id and an epoch.
+/// Allocates a producer id and an epoch.
 pub async fn handle(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    producer_ids: &ProducerIds,
+    transactions: &TransactionCoordinator,
+    call: &Call,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    match producer(&broker, &call.permissions, request).await {
+    match producer(producer_ids, transactions, &call.permissions, request).await {
         Ok(Producer { id, epoch }) => {
             InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
         }
@@ -41,7 +44,8 @@ pub async fn handle(
 }
 
 async fn producer(
-    broker: &Broker,
+    producer_ids: &ProducerIds,
+    transactions: &TransactionCoordinator,
     permissions: &Permissions,
     request: InitProducerIdRequest,
 ) -> Result<Producer, ErrorCode> {
@@ -52,17 +56,18 @@ async fn producer(
         (id, epoch) => Some(Producer { id, epoch }),
     };
     let Some(id) = request.transactional_id else {
-        // A producer that sends its own id wants its epoch raised; it gets a new id instead, as in Kafka.
-        return Ok(Producer { id: broker.producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
+        // An idempotent producer that sends its id asks for a higher epoch. As in Kafka, the answer is a new
+        // id instead.
+        return Ok(Producer { id: producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;
     let begin = InitRequest { id, timeout_ms, expected };
     let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
-    let begun = broker.transactions.init_producer_id(begin, two_phase_commit, || broker.producer_ids.next());
+    let begun = transactions.init_producer_id(begin, two_phase_commit, || producer_ids.next());
     begun.await.map_err(TransactionError::code)
 }
 
-/// Whoever may write to some topic may do so with an idempotent producer.
+/// A client that may write to any topic may use an idempotent producer.
 fn authorize(permissions: &Permissions, request: &InitProducerIdRequest) -> Result<(), ErrorCode> {
     let Some(id) = &request.transactional_id else {
         let may = permissions.may_also_on_cluster(Operation::IdempotentWrite)

@@ -1,11 +1,10 @@
 //! ListConfigResources (key 74), versions 0 and 1: the resources with a configuration.
 //!
-//! Version 0 lists subscriptions to clients' metrics (KIP-714). Version 1 lists the requested kinds, or all of them
-//! (KIP-1142): groups and subscriptions that have settings, every topic, every live broker.
+//! Version 0 lists subscriptions to clients' metrics (KIP-714). Version 1 lists the requested kinds, or all
+//! of them (KIP-1142): groups and subscriptions that have settings, every topic, every live broker.
 
 use super::Call;
 use super::entry::{Api, Cost, cluster, now};
-use crate::broker::Broker;
 use thalweg_metadata::{ConfigResourceKind, Image};
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::list_config_resources_response::ConfigResource;
@@ -16,7 +15,7 @@ pub(super) const API: Api = Api::new(
     ApiKey::ListConfigResources,
     0..=1,
     cluster::<ListConfigResourcesRequest>(&[Operation::DescribeConfigs]),
-    |b, c, d| now::<ListConfigResourcesRequest>(b, c, d, handle),
+    |b, c, d| now(b, c, d, |b, c, r| handle(&b.image(), c, r)),
 )
 .cost(Cost::ByTopics);
 
@@ -31,7 +30,7 @@ const KINDS: [ConfigResourceKind; 5] = [
 
 /// Lists from the image.
 pub fn handle(
-    broker: &Broker,
+    image: &Image,
     call: &Call,
     request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse {
@@ -40,14 +39,13 @@ pub fn handle(
         let error_code = ErrorCode::UnsupportedVersion.code();
         return ListConfigResourcesResponse { error_code, ..Default::default() };
     }
-    let image = broker.image();
     let is_asked = |kind: &ConfigResourceKind| match call.version {
         0 => *kind == ConfigResourceKind::ClientMetrics,
         _ => asked.is_empty() || asked.contains(kind),
     };
     let config_resources = KINDS.into_iter().filter(is_asked).flat_map(|kind| {
         let named = move |resource_name| ConfigResource { resource_name, resource_type: kind.id() };
-        names(&image, kind).into_iter().map(named)
+        names(image, kind).into_iter().map(named)
     });
     ListConfigResourcesResponse {
         throttle_time_ms: 0,

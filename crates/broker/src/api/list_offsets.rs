@@ -1,19 +1,21 @@
 //! ListOffsets (key 2), versions 1 to 11: offsets by time, and the ends of the log.
 //!
-//! A timestamp of -1 means the end visible to the reader (by its isolation level), -2 for the log start, -3 for the
-//! record with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5 for the end of
-//! tiered storage (version 9), -6 for what is not tiered yet (version 11); nothing is tiered here.
+//! A timestamp of -1 means the end visible to the reader (by its isolation level), -2 for the log start, -3
+//! for the record with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5
+//! for the end of tiered storage (version 9), -6 for the first offset that is not tiered yet (version 11).
+//! Thalweg tiers nothing.
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, now};
-use crate::broker::Broker;
+use super::serve::elsewhere::Named;
+use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::{BrokerId, PartitionIndex};
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{
-    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError, Reader,
+    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError,
+    Partition, Partitions, Reader,
 };
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
@@ -21,19 +23,26 @@ use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse,
 use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const API: Api =
-    Api::new(ApiKey::ListOffsets, 1..=11, ByResource, |b, c, d| now::<ListOffsetsRequest>(b, c, d, handle));
+pub(super) const API: Api = Api::new(ApiKey::ListOffsets, 1..=11, ByResource, |b, c, d| {
+    now(b, c, d, |b, c, r| handle(&b.partitions, b.node_id, b.images(), c, r))
+});
 
 /// Looks each partition up.
-pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> ListOffsetsResponse {
+pub fn handle(
+    partitions: &Partitions,
+    node_id: BrokerId,
+    images: &ImageCell,
+    call: &Call,
+    request: ListOffsetsRequest,
+) -> ListOffsetsResponse {
     let reader = match request.replica_id {
         id if id >= 0 => Reader::Follower { id: BrokerId(id), broker_epoch: -1 },
-        // Kafka's debugging consumer has the visibility of replicas.
+        // Kafka's debugging consumer (-2) sees the same offsets as a replica.
         -2 => Reader::Internal,
         _ => Reader::Client,
     };
     let isolation = Isolation::of(request.isolation_level).ok_or(ErrorCode::InvalidRequest);
-    // How often each partition is named, by topics: a name is not looked up again for each of its partitions.
+    // Occurrences of each partition, grouped by topic so that each name is hashed once.
     let mut named: HashMap<&str, HashMap<i32, usize>> = HashMap::default();
     for topic in &request.topics {
         let partitions = named.entry(topic.name.as_str()).or_default();
@@ -41,17 +50,22 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
             *partitions.entry(partition.partition_index).or_default() += 1;
         }
     }
+    let find = |topic: &str, index| {
+        let found = partitions.get(topic, index);
+        found.ok_or_else(|| Named::Name(topic).missing(node_id, &images.get(), index))
+    };
     let topics = request.topics.iter().map(|topic| {
         let named = &named[topic.name.as_str()];
         let may_describe = call.permissions.may(Operation::Describe, ResourceType::Topic, &topic.name);
-        let partitions = topic.partitions.iter().map(|wanted| {
+        let found = topic.partitions.iter().map(|wanted| {
             let found = if !may_describe {
                 Err(ErrorCode::TopicAuthorizationFailed)
             } else if named[&wanted.partition_index] > 1 {
                 Err(ErrorCode::InvalidRequest)
             } else {
                 isolation.and_then(|isolation| {
-                    lookup(broker, call.version, &topic.name, wanted, reader, isolation)
+                    let find = |index| find(&topic.name, index);
+                    lookup(find, call.version, wanted, reader, isolation)
                 })
             };
             found.unwrap_or_else(|error| ListOffsetsPartitionResponse {
@@ -60,7 +74,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
                 ..Default::default()
             })
         });
-        ListOffsetsTopicResponse { partitions: partitions.collect(), name: topic.name.clone() }
+        ListOffsetsTopicResponse { partitions: found.collect(), name: topic.name.clone() }
     });
     let mut response = ListOffsetsResponse::default();
     let name = |topic: &ListOffsetsTopicResponse| topic.name.clone();
@@ -76,9 +90,8 @@ pub fn handle(broker: &Broker, call: &Call, request: ListOffsetsRequest) -> List
 }
 
 fn lookup(
-    broker: &Broker,
+    find: impl FnOnce(PartitionIndex) -> Result<Arc<Partition>, ErrorCode>,
     version: i16,
-    topic: &str,
     wanted: &ListOffsetsPartition,
     reader: Reader,
     isolation: Isolation,
@@ -95,8 +108,7 @@ fn lookup(
         return Err(ErrorCode::UnsupportedVersion);
     }
     let index = PartitionIndex(wanted.partition_index);
-    let partition =
-        broker.partitions.get(topic, index).ok_or_else(|| Named::Name(topic).missing(broker, index))?;
+    let partition = find(index)?;
     let epoch = (wanted.current_leader_epoch != -1).then_some(LeaderEpoch(wanted.current_leader_epoch));
     let found = partition.offset_for_timestamp(wanted.timestamp, reader, isolation, epoch);
     let found = found.map_err(OffsetsError::code)?;

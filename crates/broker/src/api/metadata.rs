@@ -1,20 +1,22 @@
 //! Metadata (key 3), versions 0 to 13: the brokers, and topics with their leaders, from the image.
 //!
-//! A missing topic is created if the request allows it (version 4) and `auto.create.topics.enable` is on; the answer
-//! is then LEADER_NOT_AVAILABLE, or the new topic when the image already has it. Version 10 adds topic ids, version
-//! 12 asks by id; version 13 reports when a client should bootstrap again (KIP-1102).
+//! A missing topic is created if the request allows it (version 4) and `auto.create.topics.enable` is on;
+//! until the image has the topic, the answer is UNKNOWN_TOPIC_OR_PARTITION, as in Kafka. Version 10 adds
+//! topic ids, version 12 adds lookup by id; version 13 reports when a client should bootstrap again
+//! (KIP-1102).
 //!
-//! Topics that the client may not describe are left out of all topics, and refused where it asks for them, whether or not
-//! they exist. To create one takes CREATE, on the cluster or on the topic.
+//! Topics that the client may not describe are left out of a request for all topics, and refused if the
+//! request names them, whether or not they exist. Creating a topic needs CREATE, on the cluster or on the
+//! topic.
 //!
-//! Versions 10 and 11 have a field for the id and cannot be asked by it: as in Kafka, such a request is refused as a
-//! whole, topic by topic.
+//! Versions 10 and 11 have a field for the topic id, but no lookup by id: as in Kafka, a request with an id
+//! is refused for each topic.
 
 use super::Call;
-use super::auto_create;
 use super::entry::{Api, ByResource, Cost, later};
+use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
-use crate::broker::Broker;
+use crate::broker::{Broker, some_broker};
 use std::sync::Arc;
 use thalweg_hash::HashSet;
 use thalweg_metadata::topic_name;
@@ -30,15 +32,16 @@ use thalweg_wire::{ApiKey, ErrorCode};
 pub(super) const API: Api =
     Api::new(ApiKey::Metadata, 0..=13, ByResource, |b, c, d| later(b, c, d, handle)).cost(Cost::ByTopics);
 
-/// "The client did not ask" for authorised operations.
+/// The value if the client did not ask for authorised operations.
 pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 
-/// The most topics that are created for one request: the controller makes no more partitions at once.
+/// Maximum number of topics created for one request, equal to the controller's limit of partitions per
+/// request.
 const CREATED_AT_ONCE_MAX: usize = 10_000;
-/// The first version that asks by id.
+/// The first version with lookup by topic id.
 const BY_ID: i16 = 12;
 
-/// Answers from the image, and begins to create topics where that is wanted.
+/// Answers from the image, and starts automatic topic creation if it is allowed.
 pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
     if call.version < BY_ID
         && let Some(topics) = &request.topics
@@ -46,7 +49,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     {
         return refused(topics);
     }
-    // Version 0 has no null: there an empty list asks for all topics.
+    // Version 0 has no null list: an empty list means all topics.
     let asked = match request.topics {
         Some(topics) if topics.is_empty() && call.version == 0 => None,
         topics => topics,
@@ -92,7 +95,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         throttle_time_ms: 0,
         brokers: brokers(&image, broker.node_id, &call.peer.listener),
         cluster_id: Some(broker.cluster_id.clone()),
-        controller_id: broker.some_broker(&image),
+        controller_id: some_broker(broker.node_id, &image),
         topics,
         cluster_authorized_operations: if request.include_cluster_authorized_operations {
             call.permissions.operations_on_cluster()
@@ -103,8 +106,9 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     }
 }
 
-/// Begins to create those of the topics that do not exist and are not denied. As in Kafka, the answer does not wait for them: it
-/// says that they are unknown, so that a client learns that a topic was deleted even if its question makes a new one.
+/// Starts to create the missing topics that are not denied. As in Kafka, the answer does not wait: it reports
+/// the topics as unknown, so that a client notices the deletion of a topic even if the same request creates
+/// the topic again.
 fn create_missing(
     broker: &Arc<Broker>,
     call: &Arc<Call>,
@@ -117,14 +121,15 @@ fn create_missing(
         .filter_map(|(_, topic)| topic.name.as_deref())
         .filter(|name| image.topic(name).is_none() && topic_name::check(name).is_ok());
     let missing: Vec<String> = missing.map(str::to_owned).collect();
-    // More would be refused by the controller, all of them. Those in creation by another request need no second one.
+    // The controller would refuse a larger request as a whole. Topics that another request is creating need
+    // no second request.
     if missing.len() <= CREATED_AT_ONCE_MAX && broker.auto_topics.takes_any(&missing, &call.holder()) {
         let (broker, call) = (Arc::clone(broker), Arc::clone(call));
         tokio::spawn(async move { auto_create::create(&broker, missing, Some(&call)).await });
     }
 }
 
-/// Whether the client may know of a topic that it names, and have it created if it is missing.
+/// True if the client may describe the topic, and create the topic if it is missing.
 fn may_have(call: &Call, image: &Image, asked: &MetadataRequestTopic, creates: bool) -> bool {
     let Some(name) = asked.name.as_ref().filter(|_| asked.topic_id.is_zero()) else { return true };
     let may = |operation| call.permissions.may(operation, ResourceType::Topic, name);
@@ -133,7 +138,7 @@ fn may_have(call: &Call, image: &Image, asked: &MetadataRequestTopic, creates: b
     may(Operation::Describe) && (!creates || exists() || may_create())
 }
 
-/// The answer is the same whether or not there is such a topic. An id is no secret.
+/// The refusal of a topic, the same whether or not the topic exists. A topic id is not secret.
 fn without_permission(asked: &MetadataRequestTopic) -> MetadataResponseTopic {
     MetadataResponseTopic {
         error_code: ErrorCode::TopicAuthorizationFailed.code(),
@@ -161,8 +166,8 @@ fn refused(topics: &[MetadataRequestTopic]) -> MetadataResponse {
     }
 }
 
-/// The brokers that can be reached by the listener that the client used. If none is alive, as while a single node stops, this one:
-/// librdkafka gives up a broker that no answer names, and finds no other.
+/// The brokers that are reachable on the client's listener. If no broker is alive, for example while a single
+/// node stops, this broker is listed: librdkafka drops a broker that no answer lists, and finds no other.
 fn brokers(image: &Image, own: BrokerId, listener: &str) -> Vec<MetadataResponseBroker> {
     let described = |broker: &BrokerRegistration| {
         let endpoint = broker.endpoint(listener)?;
@@ -181,8 +186,8 @@ fn brokers(image: &Image, own: BrokerId, listener: &str) -> Vec<MetadataResponse
     }
 }
 
-/// The leader as visible to clients of a listener: a leader without this listener is reported as missing, with an
-/// error.
+/// The leader as visible to clients of a listener: a leader without this listener is reported as missing,
+/// with an error.
 pub fn visible_leader(image: &Image, listener: &str, partition: &PartitionRegistration) -> (ErrorCode, i32) {
     let leader = image.broker(partition.leader);
     if leader.is_some_and(|broker| !broker.fenced && broker.endpoint(listener).is_some()) {

@@ -1,16 +1,14 @@
 //! Kafka's APIs: a file for each, which begins with its entry ([`Api`]), and the list of the entries.
 //!
-//! [`ApiHandler::handle`] reads the common start of a request, finds the API's entry ([`served`]), decodes the header and
-//! the message, and calls the API's function, if the client may use it at all. An API without an entry is neither
-//! served nor in ApiVersions; a version outside its entry's closes the connection, as Kafka does, except for ApiVersions
-//! itself, which answers at version 0 with the served APIs.
+//! [`ApiHandler::handle`] reads the common start of a request, finds the API's entry ([`served`]), decodes
+//! header and message, and calls the API's function if the client has access. An API without an entry is
+//! neither served nor in ApiVersions; a version outside the entry's range closes the connection, as in Kafka.
+//! Only ApiVersions answers such a version, at version 0, with the served APIs.
 
-mod access;
 mod acls;
 mod alter_configs;
 mod alter_replica_log_dirs;
 mod api_versions;
-mod auto_create;
 mod consumer_groups;
 mod delegation_tokens;
 mod delete_records;
@@ -21,31 +19,26 @@ mod describe_log_dirs;
 mod describe_producers;
 mod describe_topic_partitions;
 mod describe_user_scram_credentials;
-mod described_groups;
 pub mod document;
-mod elsewhere;
 mod entry;
 mod fetch;
 mod find_coordinator;
-pub(crate) mod forward;
 mod forwarded;
 mod group_offsets;
 mod groups;
 mod incremental_alter_configs;
 mod init_producer_id;
-mod large;
 mod list_config_resources;
 mod list_offsets;
-mod loggers;
 mod metadata;
 mod offset_for_leader_epoch;
 mod produce;
 mod sasl;
+mod serve;
 mod share;
 mod share_group_offsets;
 mod share_groups;
 mod share_states;
-mod slow;
 mod streams_groups;
 mod telemetry;
 mod transactions;
@@ -56,11 +49,12 @@ use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use crate::quotas::Caller;
-use crate::request_metrics::Answered;
-pub(crate) use auto_create::create_own as create_own_topic;
+use crate::request_metrics::{Answered, RequestMetrics};
 use bytes::Bytes;
 pub use entry::Api;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
+pub(crate) use serve::auto_create::create_own as create_own_topic;
+use serve::large;
 use std::iter;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -79,29 +73,29 @@ pub struct Call {
     pub key: ApiKey,
     /// The version of request and response.
     pub version: i16,
-    /// Repeated in the response.
+    /// The client's number for this request, repeated in the response.
     pub correlation_id: i32,
-    /// The client's name for itself.
+    /// The client's own name, chosen freely.
     pub client_id: Option<String>,
     /// The client.
     pub peer: Arc<Peer>,
-    /// Who the client has proven to be.
+    /// The authenticated principal.
     pub principal: Arc<Principal>,
-    /// Whether by a delegation token.
+    /// True if the principal has authenticated by a delegation token.
     pub is_by_token: bool,
-    /// What the client may do.
+    /// The client's permissions.
     pub permissions: Permissions,
-    /// When it was received.
+    /// Arrival time of the request.
     pub received_at: Instant,
-    /// The length of its bytes.
+    /// Length of the request in bytes.
     pub frame_len: usize,
-    /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything else, so that
-    /// the request's memory is freed.
+    /// The request's bytes, from its header on, for forwarding. Empty in a call that waits for anything but
+    /// the controller, so that the request's memory is freed.
     pub frame: Bytes,
 }
 
 impl Call {
-    /// Whose use of shared limits this request counts as.
+    /// The holder that this request is charged to, for shared limits.
     pub fn holder(&self) -> Holder {
         Holder::of(&self.principal, self.peer.address.ip())
     }
@@ -117,25 +111,25 @@ impl Call {
         }
     }
 
-    /// Counts the request as answered. `local` is the time that this broker worked on it, if it also waited; `throttled` the
-    /// pause that the client has to make.
-    pub fn answered(&self, broker: &Broker, local: Option<Duration>, throttled: Duration) {
-        broker.requests.answered(broker.requests.label(self.key), &self.answer(local, throttled));
+    /// Counts the request as answered. `local` is this broker's work time, if the request also waited;
+    /// `throttled` is the client's throttle time.
+    pub fn answered(&self, requests: &RequestMetrics, local: Option<Duration>, throttled: Duration) {
+        requests.answered(requests.label(self.key), &self.answer(local, throttled));
     }
 
-    /// The same, with the errors in the answer.
+    /// Counts the request as answered, and counts the errors in the answer.
     fn answered_with(
         &self,
-        broker: &Broker,
+        requests: &RequestMetrics,
         local: Option<Duration>,
         throttled: Duration,
         response: &impl Response,
     ) {
-        self.answered(broker, local, throttled);
-        broker.requests.failed_in(broker.requests.label(self.key), response);
+        self.answered(requests, local, throttled);
+        requests.failed_in(requests.label(self.key), response);
     }
 
-    /// The answer, for figures.
+    /// The answer, for the request metrics.
     fn answer(&self, local: Option<Duration>, throttled: Duration) -> Answered<'_> {
         let client_id = self.client_id.as_deref().unwrap_or_default();
         Answered { version: self.version, received_at: self.received_at, local, throttled, client_id }
@@ -152,7 +146,8 @@ impl Call {
             )),
             Ok((bytes, _)) => Reply::Now(Frame::bytes(bytes.freeze())),
             Err(error) => {
-                // A name that is as long as can be, with more put to it (as to make a member id), is the client's fault.
+                // A name of maximum length that the broker extends, such as a client id in a member id, is
+                // the client's fault.
                 if !matches!(error, EncodeError::StringTooLong { .. }) {
                     let address = self.peer.address;
                     tracing::error!(%address, api = ?self.key, version = self.version, %error, "Failed to encode an answer");
@@ -163,7 +158,7 @@ impl Call {
     }
 }
 
-/// The APIs of this broker's files. Those that it only forwards are in [`forwarded`].
+/// The APIs with a file of their own. APIs that are only forwarded are in [`forwarded`].
 const OWN: &[&Api] = &[
     &produce::API,
     &fetch::API,
@@ -246,7 +241,7 @@ pub fn served(key: ApiKey) -> Option<&'static Api> {
     *SERVED.get(usize::try_from(key as i16).ok()?)?
 }
 
-/// The entries, in the order of their keys, which is that of ApiVersions.
+/// The entries in the order of their keys, which ApiVersions uses as well.
 pub fn all_served() -> impl Iterator<Item = &'static Api> {
     SERVED.iter().copied().flatten()
 }
@@ -267,12 +262,12 @@ pub struct ApiHandler {
 }
 
 impl ApiHandler {
-    /// A handler of requests to `broker` that asks nobody for a name.
+    /// A handler for listeners without authentication.
     pub fn new(broker: Arc<Broker>) -> Self {
         Self { broker, authenticator: None }
     }
 
-    /// A handler of requests on a listener where clients have to authenticate, if there is something to do so with.
+    /// A handler that authenticates clients if `authenticator` is set.
     pub fn authenticating(broker: Arc<Broker>, authenticator: Option<Arc<Authenticator>>) -> Self {
         Self { broker, authenticator }
     }
@@ -314,7 +309,7 @@ struct Begun {
 }
 
 impl ApiHandler {
-    /// Reads the beginning of a request; fails with its answer.
+    /// Reads the header of a request. The error is the answer to the client.
     fn begin(&self, session: &mut Session, frame: Bytes) -> Result<Begun, Reply> {
         let received_at = Instant::now();
         if let Admission::Answered(reply) = session.admit(&frame) {
@@ -326,10 +321,11 @@ impl ApiHandler {
             return Err(Reply::Close(format!("API key {} is not served", prefix.api_key)));
         };
         let version = prefix.api_version;
-        let last = api.last(&self.broker);
+        let config = self.broker.config();
+        let last = api.last(&config);
         if !(api.min..=last).contains(&version) {
             if api.key == ApiKey::ApiVersions {
-                return Err(api_versions::unsupported(&self.broker, prefix.correlation_id));
+                return Err(api_versions::unsupported(&config, &self.broker.image(), prefix.correlation_id));
             }
             let Api { key, min, .. } = api;
             return Err(Reply::Close(format!(
@@ -374,7 +370,7 @@ impl ApiHandler {
         let Begun { api, call, message, watch } = begun;
         let (key, version) = (call.key, call.version);
         let serve = api.access.check(&call).unwrap_or(api.serve);
-        let reply = if large::is_large(&self.broker, api.cost, call.frame.len()) {
+        let reply = if large::is_large(self.broker.images(), api.cost, call.frame.len()) {
             large::serve(&self.broker, serve, call, message)
         } else {
             serve(&self.broker, call, message).unwrap_or_else(|error| unreadable(key, version, &error))
@@ -385,8 +381,8 @@ impl ApiHandler {
         }
     }
 
-    /// Serves Produce requests that differ only in their records. Where more than that is to be done for one of them, as for a
-    /// session that ends, they are served one by one.
+    /// Serves Produce requests that differ only in their records. If one of the requests needs more work,
+    /// such as an audit event, all are served one by one.
     fn handle_together(&self, session: &mut Session, frame: Bytes, alike: Vec<Bytes>) -> Replies {
         let lengths: Vec<usize> = alike.iter().map(Bytes::len).collect();
         let begun = iter::once(frame).chain(alike).map(|frame| self.begin(session, frame));

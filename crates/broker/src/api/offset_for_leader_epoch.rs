@@ -1,13 +1,13 @@
-//! OffsetForLeaderEpoch (key 23), versions 2 to 4: the end offset of a leader epoch, for clients that check for
-//! truncation (KIP-320). Brokers may ask about every topic.
+//! OffsetForLeaderEpoch (key 23), versions 2 to 4: the end offset of a leader epoch, for clients that check
+//! for truncation (KIP-320). A client with CLUSTER_ACTION may ask about every topic.
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, now};
-use crate::broker::Broker;
-use thalweg_metadata::PartitionIndex;
+use super::serve::elsewhere::Named;
+use std::sync::Arc;
+use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_record::LeaderEpoch;
-use thalweg_replica::partition::OffsetsError;
+use thalweg_replica::partition::{OffsetsError, Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::offset_for_leader_epoch_request::OffsetForLeaderPartition;
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
@@ -15,12 +15,14 @@ use thalweg_wire::request::{OffsetForLeaderEpochRequest, OffsetForLeaderEpochRes
 use thalweg_wire::{ApiKey, ErrorCode};
 
 pub(super) const API: Api = Api::new(ApiKey::OffsetForLeaderEpoch, 2..=4, ByResource, |b, c, d| {
-    now::<OffsetForLeaderEpochRequest>(b, c, d, handle)
+    now(b, c, d, |b, c, r| handle(&b.partitions, b.node_id, b.images(), c, r))
 });
 
 /// Looks each partition up.
 pub fn handle(
-    broker: &Broker,
+    partitions: &Partitions,
+    node_id: BrokerId,
+    images: &ImageCell,
     call: &Call,
     request: OffsetForLeaderEpochRequest,
 ) -> OffsetForLeaderEpochResponse {
@@ -30,28 +32,29 @@ pub fn handle(
         let may_describe =
             is_broker || permissions.may(Operation::Describe, ResourceType::Topic, &topic.topic);
         let answer = |wanted: &OffsetForLeaderPartition| match may_describe {
-            true => lookup(broker, &topic.topic, wanted),
+            true => {
+                let index = PartitionIndex(wanted.partition);
+                let found = partitions.get(&topic.topic, index);
+                let missing = || Named::Name(&topic.topic).missing(node_id, &images.get(), index);
+                lookup(found.ok_or_else(missing), wanted)
+            }
             false => EpochEndOffset {
                 partition: wanted.partition,
                 error_code: ErrorCode::TopicAuthorizationFailed.code(),
                 ..Default::default()
             },
         };
-        let partitions = topic.partitions.iter().map(answer).collect();
-        OffsetForLeaderTopicResult { partitions, topic: topic.topic }
+        let answers = topic.partitions.iter().map(answer).collect();
+        OffsetForLeaderTopicResult { partitions: answers, topic: topic.topic }
     });
     OffsetForLeaderEpochResponse { throttle_time_ms: 0, topics: topics.collect() }
 }
 
-fn lookup(broker: &Broker, topic: &str, wanted: &OffsetForLeaderPartition) -> EpochEndOffset {
-    let index = PartitionIndex(wanted.partition);
+fn lookup(found: Result<Arc<Partition>, ErrorCode>, wanted: &OffsetForLeaderPartition) -> EpochEndOffset {
     let current = (wanted.current_leader_epoch != -1).then_some(LeaderEpoch(wanted.current_leader_epoch));
-    let found = match broker.partitions.get(topic, index) {
-        Some(found) => {
-            found.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current).map_err(OffsetsError::code)
-        }
-        None => Err(Named::Name(topic).missing(broker, index)),
-    };
+    let found = found.and_then(|partition| {
+        partition.end_of_epoch(LeaderEpoch(wanted.leader_epoch), current).map_err(OffsetsError::code)
+    });
     let answer = EpochEndOffset { partition: wanted.partition, ..Default::default() };
     match found {
         Ok(Some((epoch, end))) => EpochEndOffset { leader_epoch: epoch.0, end_offset: end.0, ..answer },

@@ -1,20 +1,22 @@
 //! Produce (key 0), versions 3 to 13.
 //!
-//! The request is split by partition, each part is appended under its partition's lock, inline: when this function
-//! returns, the order of everything in the request is fixed. The answer is ready at once, unless acks=all waits for
-//! replicas or the flush policy for the disk; meanwhile the connection reads on.
+//! The request is split by partition, and each part is appended inline under its partition's lock: when
+//! `handle` returns, the order of all records in the request is fixed. The answer is ready at once, unless
+//! acks=all waits for replicas or the flush policy for the disk; the connection continues to read meanwhile.
 //!
-//! One refused partition does not fail the others. acks=0 gets no answer; if a part of it fails, the connection is
-//! closed, which is the only possible signal. Version 8 adds errors for single records (KIP-467), version 10 the
-//! current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds partitions to their transaction
-//! implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0 to 2 are refused (KIP-896).
+//! One refused partition does not fail the others. A request with acks=0 gets no answer; if a partition
+//! fails, closing the connection is the only possible signal. Version 8 adds errors for single records
+//! (KIP-467), version 10 the current leader (KIP-951), version 11 TRANSACTION_ABORTABLE, version 12 adds
+//! partitions to their transaction implicitly (KIP-890), version 13 names topics by id (KIP-516). Versions 0
+//! to 2 are refused (KIP-896).
 //!
-//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional; for topics on which brokers
-//! act, also a right on the cluster (`also_needed`). Topics are checked before anything is said about their existence.
+//! The producer needs WRITE on each topic, and on its transactional id if a batch is transactional; for
+//! topics on which brokers act, also a right on the cluster (`also_needed`). Permissions are checked before
+//! an answer reveals if a topic exists.
 //!
-//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that takes long
-//! to validate waits for a thread (`large`); the connection serves no further request meanwhile, which keeps the
-//! order.
+//! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that
+//! takes long to validate waits for a thread (`large`); the connection serves no further request meanwhile,
+//! which keeps the order.
 
 mod large;
 mod own;
@@ -22,13 +24,14 @@ mod refusal;
 pub mod together;
 mod verify;
 
-use super::elsewhere::{self, Named};
+use super::Call;
 use super::entry::{Api, ByResource, Cost};
-use super::slow::{self, Stage};
-use super::{Call, large as beside};
+use super::serve::elsewhere::{self, Named};
+use super::serve::large as beside;
+use super::serve::slow::{self, Stage};
 use crate::authorization::Denials;
 use crate::broker::Broker;
-use crate::request_metrics::{Delayed, milliseconds};
+use crate::request_metrics::{Delayed, RequestMetrics, milliseconds};
 use bytes::Bytes;
 use large::Large;
 pub use own::{VERSION as OWN_VERSION, produce_own};
@@ -37,12 +40,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::BrokerConfig;
 use thalweg_hash::HashSet;
-use thalweg_log::VerificationGuard;
-use thalweg_metadata::PartitionIndex;
+use thalweg_log::{Clock, VerificationGuard};
 use thalweg_metadata::topic_name::{self, STREAM_DEFINITIONS};
+use thalweg_metadata::{ImageCell, PartitionIndex};
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
+use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
@@ -64,7 +67,7 @@ const KNOWS_ZSTD: i16 = 7;
 /// Number of partitions from which on a request is served outside the runtime's workers: each takes some
 /// microseconds.
 const MANY_PARTITIONS: usize = 1_000;
-/// With this many elements, it is also decoded there.
+/// Number of elements from which on a request is also decoded outside the workers.
 const MANY_ELEMENTS: usize = 2 * MANY_PARTITIONS;
 
 /// Appends the request's batches, and answers according to its acks.
@@ -84,19 +87,19 @@ fn handle_many(broker: &Arc<Broker>, call: Call, mut d: Decoder) -> Result<Reply
 }
 
 fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply {
-    // The request's memory is free as soon as its records are appended, not when the answer leaves.
+    // The request's memory is freed when the records are appended, not when the answer is sent.
     call.frame = Bytes::new();
     let denied = denied_topics(broker, &call, &request);
-    match verify::begin(broker, &call, &request, &denied) {
+    match verify::begin(&broker.verifier, &broker.partitions, &call, &request, &denied) {
         Ok(Begun::Ready(guards)) => append(broker, call, request, guards, &denied),
         Ok(Begun::Asks(unverified)) => {
             let broker = Arc::clone(broker);
             Reply::Later(Box::pin(async move {
-                let guards = unverified.verify(&broker).await;
+                let guards = unverified.verify(&broker.config(), &broker.verifier).await;
                 append(&broker, call, request, guards, &denied).settled().await
             }))
         }
-        Err(error) => refuse_all(broker, &call, request, error),
+        Err(error) => refuse_all(&broker.requests, &call, request, error),
     }
 }
 
@@ -113,15 +116,16 @@ fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Deni
                 && also_needed(&config, name).is_none_or(|right| call.permissions.may_on_cluster(right))
         };
         match call.version >= BY_TOPIC_ID {
-            // An id of no topic is as unknown to everybody.
+            // An unknown topic id needs no permission: it is reported as unknown to every client.
             true => image.topic_by_id(topic.topic_id).is_none_or(|topic| may(&topic.name)),
             false => may(&topic.name),
         }
     })
 }
 
-/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts run the streams of the topic of
-/// definitions, so that it needs the right of their API. The audit trail is written by brokers.
+/// The right on the cluster that a client needs for a topic besides WRITE on it. Hosts run the streams in the
+/// topic of definitions, so this topic needs the right that the streams API needs. The audit trail is written
+/// by brokers.
 fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
     if topic == STREAM_DEFINITIONS {
         return Some(Operation::Alter);
@@ -129,12 +133,13 @@ fn also_needed(config: &BrokerConfig, topic: &str) -> Option<Operation> {
     (config.audit.topic.as_deref() == Some(topic)).then_some(Operation::ClusterAction)
 }
 
-/// Whether a topic is a coordinator's, and closed to clients with all rights. Kafka makes an exception for one client id.
+/// True if a topic belongs to a coordinator, and is closed even to clients with all rights. Kafka makes an
+/// exception for one client id.
 fn is_closed(call: &Call, topic: &str) -> bool {
     topic_name::is_of_coordinators(topic) && call.client_id.as_deref() != Some("__admin_client")
 }
 
-/// Appends all batches, and returns what must be waited for.
+/// Appends all batches, and returns the answer or the wait for replicas, disk or validation.
 fn append(
     broker: &Arc<Broker>,
     call: Call,
@@ -161,7 +166,8 @@ fn append(
     if partitions < MANY_PARTITIONS {
         append_all();
     } else {
-        // Other connections are served meanwhile; this one waits, so that the order of its requests holds.
+        // Other connections are served meanwhile. This connection waits, so that the order of its requests
+        // holds.
         broker.log_dirs.disk().work_in_place(append_all);
     }
     let Appends { acks, waits, large, .. } = appends;
@@ -188,9 +194,9 @@ fn acknowledge(
     mut response: ProduceResponse,
     waits: Vec<(Place, Durable)>,
 ) -> Reply {
-    slow::note(broker, &call, Stage::Handling, call.received_at);
+    slow::note(broker.slow_request, &call, Stage::Handling, call.received_at);
     if acks == 0 {
-        count(broker, &call, local, &response);
+        count(&broker.requests, &call, local, &response);
         return without_answer(&response);
     }
     if waits.is_empty() {
@@ -204,33 +210,34 @@ fn acknowledge(
         for ((topic, partition), wait) in waits {
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
-                // The records are in the log and may yet become durable: the offset stays in the answer, as in Kafka.
+                // The records are in the log and may yet become durable: the offset stays in the answer, as
+                // in Kafka.
                 entry.error_code = error.code().code();
             }
         }
         drop(waiting);
-        slow::note(&broker, &call, Stage::Replicas, began);
+        slow::note(broker.slow_request, &call, Stage::Replicas, began);
         answer(&broker, &call, local, response)
     }))
 }
 
 fn answer(broker: &Broker, call: &Call, local: Duration, mut response: ProduceResponse) -> Reply {
-    count(broker, call, local, &response);
+    count(&broker.requests, call, local, &response);
     if call.version >= TELLS_LEADER {
-        tell_leaders(broker, call, &mut response);
+        tell_leaders(&broker.partitions, broker.images(), call, &mut response);
     }
     call.reply::<ProduceRequest>(&response)
 }
 
-/// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without asking
-/// for metadata.
-fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
+/// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without
+/// asking for metadata.
+fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, response: &mut ProduceResponse) {
     let mut leaders = Vec::new();
     for topic in &mut response.responses {
         for data in &mut topic.partition_responses {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
                 let topic = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
-                let (leader_id, leader_epoch) = topic.leader(broker, PartitionIndex(data.index));
+                let (leader_id, leader_epoch) = topic.leader(partitions, images, PartitionIndex(data.index));
                 data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
                 leaders.push(leader_id);
             }
@@ -239,7 +246,7 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
     if leaders.is_empty() {
         return;
     }
-    let image = broker.image();
+    let image = images.get();
     let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
     let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
         node_id: leader.id.0,
@@ -250,11 +257,11 @@ fn tell_leaders(broker: &Broker, call: &Call, response: &mut ProduceResponse) {
     response.node_endpoints = endpoints.collect();
 }
 
-/// The request is refused as a whole.
-fn refuse_all(broker: &Broker, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
+/// The answer to a request that is refused as a whole.
+fn refuse_all(requests: &RequestMetrics, call: &Call, request: ProduceRequest, error: ErrorCode) -> Reply {
     let responses = request.topic_data.into_iter().map(|topic| all_refused(topic, error));
     let response = ProduceResponse { responses: responses.collect(), ..Default::default() };
-    count(broker, call, call.received_at.elapsed(), &response);
+    count(requests, call, call.received_at.elapsed(), &response);
     if request.acks == 0 { without_answer(&response) } else { call.reply::<ProduceRequest>(&response) }
 }
 
@@ -268,16 +275,17 @@ fn all_refused(topic: TopicProduceData, error: ErrorCode) -> TopicProduceRespons
     }
 }
 
-fn count(broker: &Broker, call: &Call, local: Duration, response: &ProduceResponse) {
-    call.answered(broker, Some(local), milliseconds(response.throttle_time_ms));
+fn count(requests: &RequestMetrics, call: &Call, local: Duration, response: &ProduceResponse) {
+    call.answered(requests, Some(local), milliseconds(response.throttle_time_ms));
     for partition in response.responses.iter().flat_map(|topic| &topic.partition_responses) {
         if partition.error_code != 0 {
-            broker.requests.failed(broker.requests.label(call.key), partition.error_code);
+            requests.failed(requests.label(call.key), partition.error_code);
         }
     }
 }
 
-/// With acks=0 nothing is answered; an error closes the connection so that the client looks for another leader.
+/// The reply with acks=0: nothing, or the end of the connection if a batch failed, so that the client looks
+/// up the leader.
 fn without_answer(response: &ProduceResponse) -> Reply {
     let failed = response.responses.iter().flat_map(|t| &t.partition_responses).find(|p| p.error_code != 0);
     match failed {
@@ -289,7 +297,7 @@ fn without_answer(response: &ProduceResponse) -> Reply {
     }
 }
 
-/// The position of a partition in a request and its answer: the index of its topic, and its own.
+/// The position of a partition in request and answer: the index of the topic, and the index in the topic.
 type Place = (usize, usize);
 
 /// The progress of a request's batches, besides their entries in the answer.
@@ -298,9 +306,10 @@ struct Appends {
     /// The remaining budget for validation on this task.
     budget: OpeningBudget,
     waits: Vec<(Place, Durable)>,
-    /// Batches that were left for later.
+    /// Deferred batches.
     large: Vec<Large>,
-    /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their order.
+    /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their
+    /// order.
     held_up: HashSet<(Uuid, PartitionIndex)>,
 }
 
@@ -320,7 +329,7 @@ fn append_topic(
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, Refusal>,
 ) -> TopicProduceResponse {
     let named = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
-    let found = named.here(broker);
+    let found = named.here(&broker.partitions);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
     for (position, data) in topic.partition_data.into_iter().enumerate() {
@@ -329,19 +338,19 @@ fn append_topic(
             Some(partition) => guard(position)
                 .and_then(|guard| {
                     let place = (topic_index, position);
-                    append_partition(broker, call, appends, place, &partition, guard, data)
+                    append_partition(&broker.clock, call, appends, place, &partition, guard, data)
                 })
                 .unwrap_or_else(|error| refused_by(&partition, &error)),
-            None => refused(index.0, &Refusal::from(named.missing(broker, index))),
+            None => refused(index.0, &Refusal::from(named.missing(broker.node_id, &broker.image(), index))),
         };
         partition_responses.push(result);
     }
     TopicProduceResponse { name: topic.name, topic_id, partition_responses }
 }
 
-/// The entry of a batch in the answer. That of a large one is filled in when it was appended.
+/// Appends a batch. The entry of a deferred batch is filled in after its append.
 fn append_partition(
-    broker: &Broker,
+    clock: &Clock,
     call: &Call,
     appends: &mut Appends,
     place: Place,
@@ -359,7 +368,7 @@ fn append_partition(
     if is_closed(call, &partition.topic) {
         return Err(ErrorCode::InvalidTopicException.into());
     }
-    let now_ms = broker.clock.now_ms();
+    let now_ms = clock.now_ms();
     let own = (partition.topic_id, partition.index);
     let appended = if appends.held_up.contains(&own) {
         None
@@ -379,7 +388,7 @@ fn is_zstd(records: &[u8]) -> bool {
     header.is_ok_and(|header| header.attributes.compression() == Ok(Compression::Zstd))
 }
 
-/// The entry of an appended batch; records what must be waited for before the answer.
+/// The entry of an appended batch. A wait for durability is added to `waits`.
 fn accepted(
     partition: &Arc<Partition>,
     acks: i16,

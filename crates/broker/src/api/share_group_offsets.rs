@@ -1,17 +1,18 @@
-//! The APIs of the offsets of share groups (KIP-932): DescribeShareGroupOffsets (90, version 1 adds the lag, KIP-1226),
-//! AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
+//! The APIs of the offsets of share groups (KIP-932): DescribeShareGroupOffsets (90, version 1 adds the lag,
+//! KIP-1226), AlterShareGroupOffsets (91), DeleteShareGroupOffsets (92).
 //!
-//! They are served where `share.version` is 1, and otherwise answered with UNSUPPORTED_VERSION. A description needs
-//! DESCRIBE on the group and on each topic; of all offsets of a group, those of other topics are left out. Setting offsets
-//! needs READ on the group and on each topic, deleting them DELETE on the group and READ on each topic.
+//! The APIs need `share.version` 1; otherwise the answer is UNSUPPORTED_VERSION. A description needs DESCRIBE
+//! on the group and on each topic; a request for all offsets of a group omits other topics. Setting offsets
+//! needs READ on the group and on each topic. Deleting offsets needs DELETE on the group and READ on each
+//! topic.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::share_groups::are_served;
-use crate::broker::Broker;
 use futures_util::future::join_all;
-use std::sync::Arc;
+use thalweg_metadata::ImageCell;
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_share_groups::ShareGroups;
 use thalweg_wire::request::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
@@ -24,29 +25,33 @@ use thalweg_wire::request::describe_share_group_offsets_response::{
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const DESCRIBE: Api =
-    Api::new(ApiKey::DescribeShareGroupOffsets, 0..=1, ByResource, |b, c, d| later(b, c, d, describe));
-pub(super) const ALTER: Api =
-    Api::new(ApiKey::AlterShareGroupOffsets, 0..=0, ByResource, |b, c, d| later(b, c, d, alter));
-pub(super) const DELETE: Api =
-    Api::new(ApiKey::DeleteShareGroupOffsets, 0..=0, ByResource, |b, c, d| later(b, c, d, delete));
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeShareGroupOffsets, 0..=1, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| describe(b.images(), &b.share_groups, &c, r).await)
+});
+pub(super) const ALTER: Api = Api::new(ApiKey::AlterShareGroupOffsets, 0..=0, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| alter(b.images(), &b.share_groups, &c, r).await)
+});
+pub(super) const DELETE: Api = Api::new(ApiKey::DeleteShareGroupOffsets, 0..=0, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| delete(b.images(), &b.share_groups, &c, r).await)
+});
 
 const NOT_ON_TOPIC: &str = "Topic authorization failed.";
 const NOT_ON_GROUP: &str = "Group authorization failed.";
 
 /// DescribeShareGroupOffsets, versions 0 and 1.
 pub async fn describe(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    images: &ImageCell,
+    share_groups: &ShareGroups,
+    call: &Call,
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse {
-    let is_served = are_served(&broker);
+    let is_served = are_served(&images.get());
     let describe = async |group: DescribeShareGroupOffsetsRequestGroup| {
         let may = || call.permissions.may(Operation::Describe, ResourceType::Group, &group.group_id);
         let error = match is_served {
             false => ErrorCode::UnsupportedVersion,
             true if !may() => ErrorCode::GroupAuthorizationFailed,
-            true => return describe_group(&broker, &call, group).await,
+            true => return describe_group(share_groups, call, group).await,
         };
         DescribeShareGroupOffsetsResponseGroup {
             group_id: group.group_id,
@@ -59,7 +64,7 @@ pub async fn describe(
 }
 
 async fn describe_group(
-    broker: &Broker,
+    share_groups: &ShareGroups,
     call: &Call,
     mut group: DescribeShareGroupOffsetsRequestGroup,
 ) -> DescribeShareGroupOffsetsResponseGroup {
@@ -70,7 +75,7 @@ async fn describe_group(
         let (allowed, others) = topics.into_iter().partition(|topic| may(&topic.topic_name));
         (group.topics, denied) = (Some(allowed), others);
     }
-    let mut response = broker.share_groups.describe_offsets(group).await;
+    let mut response = share_groups.describe_offsets(group).await;
     if response.error_code != 0 {
         return response;
     }
@@ -97,8 +102,9 @@ async fn describe_group(
 
 /// AlterShareGroupOffsets, version 0.
 pub async fn alter(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    images: &ImageCell,
+    share_groups: &ShareGroups,
+    call: &Call,
     mut request: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse {
     let refused = |error: ErrorCode, words: Option<&str>| AlterShareGroupOffsetsResponse {
@@ -106,13 +112,13 @@ pub async fn alter(
         error_message: words.map(str::to_owned),
         ..Default::default()
     };
-    if !are_served(&broker) {
+    if !are_served(&images.get()) {
         return refused(ErrorCode::UnsupportedVersion, None);
     }
     if !call.permissions.may(Operation::Read, ResourceType::Group, &request.group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed, Some(NOT_ON_GROUP));
     }
-    let image = broker.image();
+    let image = images.get();
     let mut refused = Vec::new();
     request.topics.retain(|topic| {
         let known = image.topic(&topic.topic_name);
@@ -136,7 +142,7 @@ pub async fn alter(
         });
         false
     });
-    let mut response = broker.share_groups.alter_offsets(request).await;
+    let mut response = share_groups.alter_offsets(request).await;
     if response.error_code == 0 {
         response.responses.extend(refused);
     }
@@ -145,8 +151,9 @@ pub async fn alter(
 
 /// DeleteShareGroupOffsets, version 0.
 pub async fn delete(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    images: &ImageCell,
+    share_groups: &ShareGroups,
+    call: &Call,
     mut request: DeleteShareGroupOffsetsRequest,
 ) -> DeleteShareGroupOffsetsResponse {
     let refused = |error: ErrorCode, words: Option<&str>| DeleteShareGroupOffsetsResponse {
@@ -154,7 +161,7 @@ pub async fn delete(
         error_message: words.map(str::to_owned),
         ..Default::default()
     };
-    if !are_served(&broker) {
+    if !are_served(&images.get()) {
         return refused(ErrorCode::UnsupportedVersion, None);
     }
     if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
@@ -173,7 +180,7 @@ pub async fn delete(
         }
         may_read
     });
-    let mut response = broker.share_groups.delete_offsets(request).await;
+    let mut response = share_groups.delete_offsets(request).await;
     if response.error_code == 0 {
         denied.append(&mut response.responses);
         response.responses = denied;

@@ -1,41 +1,45 @@
 //! The APIs of share groups (KIP-932): ShareGroupHeartbeat (76), ShareGroupDescribe (77), version 1.
 //!
-//! They are served where `share.version` is 1, and otherwise answered with UNSUPPORTED_VERSION. Members need READ on the
-//! group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on each topic that is
-//! assigned to a member: without it nothing of the group is shown.
+//! Both APIs need `share.version` 1; otherwise the answer is UNSUPPORTED_VERSION. Members need READ on the
+//! group, and DESCRIBE on each subscribed topic. A description needs DESCRIBE on the group, and on each
+//! assigned topic; otherwise the group is hidden.
 //!
 //! The coordinator (`thalweg_share_groups`) does the work.
 
 use super::Call;
-use super::described_groups::{self, Described, Head};
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
-use crate::broker::Broker;
-use std::sync::Arc;
+use super::serve::described_groups::{self, Described, Head};
+use thalweg_groups::GroupCoordinator;
 use thalweg_metadata::feature::SHARE_VERSION;
+use thalweg_metadata::{Image, ImageCell};
+use thalweg_share_groups::ShareGroups;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const HEARTBEAT: Api =
-    Api::new(ApiKey::ShareGroupHeartbeat, 1..=1, ByResource, |b, c, d| later(b, c, d, heartbeat));
-pub(super) const DESCRIBE: Api =
-    Api::new(ApiKey::ShareGroupDescribe, 1..=1, ByResource, |b, c, d| later(b, c, d, describe));
+pub(super) const HEARTBEAT: Api = Api::new(ApiKey::ShareGroupHeartbeat, 1..=1, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| heartbeat(b.images(), &b.share_groups, &c, r).await)
+});
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::ShareGroupDescribe, 1..=1, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| describe(b.images(), &b.groups, &c, r).await)
+});
 
 /// The level of `share.version` from which on share groups are served.
 const SERVED_FROM: i16 = 1;
-/// The longest id of a member, in UTF-16 units: that of a UUID as text.
+/// Maximum length of a member id in UTF-16 units: the length of a UUID as text.
 const MEMBER_ID_MAX: usize = 36;
 
-/// Whether share groups are served.
-pub(super) fn are_served(broker: &Broker) -> bool {
-    broker.image().features().level(SHARE_VERSION) >= SERVED_FROM
+/// True if the cluster's share.version allows share groups.
+pub(super) fn are_served(image: &Image) -> bool {
+    image.features().level(SHARE_VERSION) >= SERVED_FROM
 }
 
 /// ShareGroupHeartbeat, version 1.
 pub async fn heartbeat(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    images: &ImageCell,
+    share_groups: &ShareGroups,
+    call: &Call,
     request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse {
     let refused = |error: ErrorCode, message: Option<&str>| ShareGroupHeartbeatResponse {
@@ -43,10 +47,10 @@ pub async fn heartbeat(
         error_message: message.map(str::to_owned),
         ..Default::default()
     };
-    if !are_served(&broker) {
+    if !are_served(&images.get()) {
         return refused(ErrorCode::UnsupportedVersion, None);
     }
-    if !may_join(&call, &request.group_id) {
+    if !may_join(call, &request.group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed, None);
     }
     let id = &request.member_id;
@@ -54,25 +58,27 @@ pub async fn heartbeat(
         return refused(ErrorCode::InvalidRequest, Some("Invalid member id in the request."));
     }
     let names = request.subscribed_topic_names.iter().flatten().map(String::as_str);
-    if !may_describe_topics(&call, names) {
+    if !may_describe_topics(call, names) {
         return refused(ErrorCode::TopicAuthorizationFailed, None);
     }
-    broker.share_groups.heartbeat(&client(&call), &request).await
+    share_groups.heartbeat(&client(call), &request).await
 }
 
 /// ShareGroupDescribe, version 1.
 pub async fn describe(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    images: &ImageCell,
+    groups: &GroupCoordinator,
+    call: &Call,
     mut request: ShareGroupDescribeRequest,
 ) -> ShareGroupDescribeResponse {
     let (ids, shows_operations) =
         (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
     let ask = async |ids| {
         request.group_ids = ids;
-        broker.groups.share_group_describe(request).await.groups
+        groups.share_group_describe(request).await.groups
     };
-    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    let is_served = are_served(&images.get());
+    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
     ShareGroupDescribeResponse { groups, ..Default::default() }
 }
 

@@ -1,20 +1,18 @@
-//! The APIs of the state of share partitions (KIP-932): InitializeShareGroupState (83), ReadShareGroupState (84),
-//! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87). Version 1 of the writes and
-//! summaries adds the count of completed deliveries (KIP-1226).
+//! The APIs of the state of share partitions (KIP-932): InitializeShareGroupState (83), ReadShareGroupState
+//! (84), WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87). Version 1 of
+//! the writes and summaries adds the count of completed deliveries (KIP-1226).
 //!
-//! They are for other brokers: CLUSTER_ACTION on the cluster. The coordinator (`thalweg_share_groups`) does the work.
-//! As in Kafka, a request without a group or with an empty list gets an empty answer. A share partition that a request
-//! names again is served again, and answered once.
+//! The APIs are for other brokers and need CLUSTER_ACTION on the cluster. The coordinator
+//! (`thalweg_share_groups`) does the work. As in Kafka, a request without a group or with an empty list gets
+//! an empty answer. A share partition that a request names twice is served twice, and answered once.
 
-use super::Call;
 use super::entry::{Api, cluster, later};
-use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_security::acl::Operation;
 use thalweg_share::ShareKey;
-use thalweg_share_groups::{Run, StateError, StateReply, StateRequest, Write};
+use thalweg_share_groups::{Run, ShareCoordinator, StateError, StateReply, StateRequest, Write};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
@@ -30,31 +28,31 @@ pub(super) const INITIALIZE: Api = Api::new(
     ApiKey::InitializeShareGroupState,
     0..=0,
     cluster::<InitializeShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, initialize),
+    |b, c, d| later(b, c, d, async |b, _, r| initialize(&b.share_states, r).await),
 );
 pub(super) const READ: Api = Api::new(
     ApiKey::ReadShareGroupState,
     0..=0,
     cluster::<ReadShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, read),
+    |b, c, d| later(b, c, d, async |b, _, r| read(&b.share_states, r).await),
 );
 pub(super) const WRITE: Api = Api::new(
     ApiKey::WriteShareGroupState,
     0..=1,
     cluster::<WriteShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, write),
+    |b, c, d| later(b, c, d, async |b, _, r| write(&b.share_states, r).await),
 );
 pub(super) const DELETE: Api = Api::new(
     ApiKey::DeleteShareGroupState,
     0..=0,
     cluster::<DeleteShareGroupStateRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, delete),
+    |b, c, d| later(b, c, d, async |b, _, r| delete(&b.share_states, r).await),
 );
 pub(super) const READ_SUMMARY: Api = Api::new(
     ApiKey::ReadShareGroupStateSummary,
     0..=1,
     cluster::<ReadShareGroupStateSummaryRequest>(&[Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, read_summary),
+    |b, c, d| later(b, c, d, async |b, _, r| read_summary(&b.share_states, r).await),
 );
 
 type Answered = ((Uuid, i32), Result<StateReply, StateError>);
@@ -62,9 +60,10 @@ type Answered = ((Uuid, i32), Result<StateReply, StateError>);
 /// A topic of a request, with its partitions.
 type Asked<P> = (Uuid, Vec<P>);
 
-/// Serves what a request asks about each partition, in its order; nothing, if there is nothing to be asked.
+/// Serves the operation of a request for each of its partitions, in order. Without a group, the result is
+/// empty.
 async fn serve<P>(
-    broker: &Broker,
+    share_states: &ShareCoordinator,
     group: String,
     topics: Vec<Asked<P>>,
     ask: fn(P) -> (i32, StateRequest),
@@ -80,7 +79,7 @@ async fn serve<P>(
             (ShareKey { group: Arc::clone(&group), topic, partition: PartitionIndex(partition) }, ask)
         }));
     }
-    let answers = broker.share_states.serve(&asks).await;
+    let answers = share_states.serve(&asks).await;
     asks.into_iter().map(|(key, _)| (key.topic, key.partition.0)).zip(answers).collect()
 }
 
@@ -108,8 +107,7 @@ fn by_topic<P>(
 
 /// InitializeShareGroupState, version 0.
 pub async fn initialize(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: InitializeShareGroupStateRequest,
 ) -> InitializeShareGroupStateResponse {
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
@@ -117,7 +115,7 @@ pub async fn initialize(
         let (state_epoch, start_offset) = (one.state_epoch, one.start_offset);
         (one.partition, StateRequest::Initialize { state_epoch, start_offset })
     };
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, _| initialized::PartitionResult {
         partition,
         error_code: error.code(),
@@ -131,8 +129,7 @@ pub async fn initialize(
 
 /// ReadShareGroupState, version 0.
 pub async fn read(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: ReadShareGroupStateRequest,
 ) -> ReadShareGroupStateResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
@@ -141,7 +138,7 @@ pub async fn read(
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
     let ask =
         |one: read::PartitionData| (one.partition, StateRequest::Read { leader_epoch: one.leader_epoch });
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = states::PartitionResult {
             partition,
@@ -172,15 +169,14 @@ fn batch(run: Run) -> states::StateBatch {
 
 /// WriteShareGroupState, versions 0 and 1.
 pub async fn write(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: WriteShareGroupStateRequest,
 ) -> WriteShareGroupStateResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
         return WriteShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let answered = serve(&broker, request.group_id, topics, update).await;
+    let answered = serve(share_states, request.group_id, topics, update).await;
     let result = |partition, error: ErrorCode, error_message, _| written::PartitionResult {
         partition,
         error_code: error.code(),
@@ -210,8 +206,7 @@ fn update(one: write::PartitionData) -> (i32, StateRequest) {
 
 /// DeleteShareGroupState, version 0.
 pub async fn delete(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: DeleteShareGroupStateRequest,
 ) -> DeleteShareGroupStateResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
@@ -219,7 +214,7 @@ pub async fn delete(
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
     let ask = |one: delete::PartitionData| (one.partition, StateRequest::Delete);
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, _| deleted::PartitionResult {
         partition,
         error_code: error.code(),
@@ -232,8 +227,7 @@ pub async fn delete(
 
 /// ReadShareGroupStateSummary, versions 0 and 1.
 pub async fn read_summary(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    share_states: &ShareCoordinator,
     request: ReadShareGroupStateSummaryRequest,
 ) -> ReadShareGroupStateSummaryResponse {
     if request.topics.iter().any(|topic| topic.partitions.is_empty()) {
@@ -243,7 +237,7 @@ pub async fn read_summary(
     let ask = |one: summarize::PartitionData| {
         (one.partition, StateRequest::Summarize { leader_epoch: one.leader_epoch })
     };
-    let answered = serve(&broker, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, ask).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = summaries::PartitionResult {
             partition,

@@ -1,21 +1,24 @@
 //! The APIs of streams groups (KIP-1071): StreamsGroupHeartbeat (88), StreamsGroupDescribe (89), version 0.
 //!
-//! They are served where `streams.version` is 1 and `group.coordinator.rebalance.protocols` has `streams`, and otherwise
-//! answered with UNSUPPORTED_VERSION. Members need READ on the group, and DESCRIBE on each topic of their topology. The
-//! internal topics of a topology are created in the name of the member whose heartbeat misses them, which needs CREATE on
-//! them or on the cluster: without it the status of the member says so. A description needs DESCRIBE on the group, and on each topic
-//! of its topology: without it nothing of the group is shown.
+//! Both APIs are served if `streams.version` is 1 and `group.coordinator.rebalance.protocols` contains
+//! `streams`. Otherwise the answer is UNSUPPORTED_VERSION. Members need READ on the group, and DESCRIBE on
+//! each topic of their topology. Missing internal topics of a topology are created in the name of the member
+//! that sends the heartbeat. The member needs CREATE on the topics or on the cluster; otherwise its status
+//! reports the missing permission. A description needs DESCRIBE on the group, and on each topic of its
+//! topology; otherwise the group is hidden.
 //!
 //! The coordinator (`thalweg_groups`) does the work.
 
-use super::described_groups::{self, Described, Head};
+use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
-use super::{Call, auto_create};
+use super::serve::auto_create;
+use super::serve::described_groups::{self, Described, Head};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_groups::GroupCoordinator;
 use thalweg_metadata::feature::STREAMS_VERSION;
 use thalweg_metadata::topic_name;
 use thalweg_security::acl::{Operation, ResourceType};
@@ -29,17 +32,18 @@ use tokio::time::Instant;
 
 pub(super) const HEARTBEAT: Api =
     Api::new(ApiKey::StreamsGroupHeartbeat, 0..=0, ByResource, |b, c, d| later(b, c, d, heartbeat));
-pub(super) const DESCRIBE: Api =
-    Api::new(ApiKey::StreamsGroupDescribe, 0..=0, ByResource, |b, c, d| later(b, c, d, describe));
+pub(super) const DESCRIBE: Api = Api::new(ApiKey::StreamsGroupDescribe, 0..=0, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| describe(are_served(&b), &b.groups, &c, r).await)
+});
 
 /// The level of `streams.version` from which on streams groups are served.
 const SERVED_FROM: i16 = 1;
 /// The status of a group that lacks internal topics.
 const MISSING_INTERNAL_TOPICS: i8 = 3;
-/// Failures that a status names.
+/// Maximum number of failures listed in a status.
 const FAILURES_NAMED: usize = 3;
 
-/// Whether streams groups are served.
+/// True if streams groups are served.
 fn are_served(broker: &Broker) -> bool {
     let protocols = &broker.config().groups.rebalance_protocols;
     protocols.iter().any(|protocol| protocol == "streams")
@@ -88,7 +92,7 @@ fn topics_of(topology: &Topology) -> BTreeSet<&str> {
     names.map(String::as_str).collect()
 }
 
-/// Why no topology may have these topics.
+/// The reason why a topology must not have these topics; `None` if it may.
 fn prohibited(topics: &BTreeSet<&str>) -> Option<String> {
     let those = |wrong: &dyn Fn(&str) -> bool| -> Vec<&str> {
         topics.iter().copied().filter(|topic| wrong(topic)).collect()
@@ -104,7 +108,8 @@ fn prohibited(topics: &BTreeSet<&str>) -> Option<String> {
     (!invalid.is_empty()).then(|| format!("Topic names {} are not valid topic names.", invalid.join(",")))
 }
 
-/// Has internal topics created beside the answer, which says why that is not possible, or has failed lately.
+/// Starts to create internal topics. The answer does not wait; its status reports missing permissions and
+/// recent failures.
 fn create_missing(
     broker: &Arc<Broker>,
     call: &Arc<Call>,
@@ -137,7 +142,7 @@ fn create_missing(
         add_detail(response, &format!("Creation failed: {named}{others}."));
     }
     if !wanted.is_empty() {
-        // A member hears of a failure for two heartbeats; then it is tried again.
+        // A failure is reported for two heartbeats, then the creation is retried.
         let interval_ms = u64::try_from(response.heartbeat_interval_ms).unwrap_or(0);
         let kept = Duration::from_millis(2 * interval_ms);
         let (broker, call) = (Arc::clone(broker), Arc::clone(call));
@@ -145,7 +150,7 @@ fn create_missing(
     }
 }
 
-/// Extends the status that says which topics are missing.
+/// Extends the status that lists the missing topics.
 fn add_detail(response: &mut StreamsGroupHeartbeatResponse, detail: &str) {
     let statuses = response.status.get_or_insert_default();
     match statuses.iter_mut().find(|status| status.status_code == MISSING_INTERNAL_TOPICS) {
@@ -161,17 +166,18 @@ fn add_detail(response: &mut StreamsGroupHeartbeatResponse, detail: &str) {
 
 /// StreamsGroupDescribe, version 0.
 pub async fn describe(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    is_served: bool,
+    groups: &GroupCoordinator,
+    call: &Call,
     mut request: StreamsGroupDescribeRequest,
 ) -> StreamsGroupDescribeResponse {
     let (ids, shows_operations) =
         (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
     let ask = async |ids| {
         request.group_ids = ids;
-        broker.groups.streams_group_describe(request).await.groups
+        groups.streams_group_describe(request).await.groups
     };
-    let groups = described_groups::describe(&call, are_served(&broker), shows_operations, ids, ask).await;
+    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
     StreamsGroupDescribeResponse { groups, ..Default::default() }
 }
 

@@ -1,13 +1,14 @@
-//! GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714): clients ask which metrics to send, and
-//! send them. Everybody may, as in Kafka: a client says no more of itself than that.
+//! GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72), version 0 (KIP-714): clients ask for their
+//! subscription, and push metrics. As in Kafka, no permission is needed.
 //!
-//! Departures: both are always served, while Kafka's broker serves them only with a Java plugin that takes the metrics;
-//! a push of more than 4 MiB once decompressed is refused with INVALID_RECORD.
+//! Departures: both are always served, while Kafka's broker serves them only with a Java plugin that takes
+//! the metrics; a push of more than 4 MiB once decompressed is refused with INVALID_RECORD.
 
 use super::Call;
 use super::entry::{Api, Open, now};
-use crate::broker::Broker;
-use crate::telemetry::{Client, Push};
+use crate::telemetry::{Client, Push, Telemetry};
+use thalweg_config::NetworkSettings;
+use thalweg_log::Clock;
 use thalweg_record::Compression;
 use thalweg_wire::request::{
     GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse, PushTelemetryRequest,
@@ -16,31 +17,34 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 pub(super) const SUBSCRIPTIONS: Api = Api::new(ApiKey::GetTelemetrySubscriptions, 0..=0, Open, |b, c, d| {
-    now::<GetTelemetrySubscriptionsRequest>(b, c, d, subscriptions)
+    now(b, c, d, |b, c, r| subscriptions(&b.telemetry, &b.clock, &b.config().network, c, r))
 });
-pub(super) const PUSH: Api =
-    Api::new(ApiKey::PushTelemetry, 0..=0, Open, |b, c, d| now::<PushTelemetryRequest>(b, c, d, push));
+pub(super) const PUSH: Api = Api::new(ApiKey::PushTelemetry, 0..=0, Open, |b, c, d| {
+    now(b, c, d, |b, c, r| push(&b.telemetry, &b.clock, &b.config().network, c, r))
+});
 
-/// The codecs in the order that clients are to prefer, as Kafka has them.
+/// The accepted codecs in Kafka's order of preference.
 const CODECS: [Compression; 4] =
     [Compression::Zstd, Compression::Lz4, Compression::Gzip, Compression::Snappy];
 
-/// Answers which metrics a client is to send. One without an id gets one.
+/// The subscription of a client. A client without an instance id gets a new one.
 pub fn subscriptions(
-    broker: &Broker,
+    telemetry: &Telemetry,
+    clock: &Clock,
+    network: &NetworkSettings,
     call: &Call,
     request: GetTelemetrySubscriptionsRequest,
 ) -> GetTelemetrySubscriptionsResponse {
     let asked = request.client_instance_id;
     let instance_id = if asked.is_zero() { Uuid::random() } else { asked };
     let client = client(call, instance_id);
-    match broker.telemetry.subscription(&client, broker.clock.now_ms()) {
+    match telemetry.subscription(&client, clock.now_ms()) {
         Ok(subscribed) => GetTelemetrySubscriptionsResponse {
             client_instance_id: instance_id,
             subscription_id: subscribed.subscription_id,
             accepted_compression_types: CODECS.map(|codec| codec.id().cast_signed()).to_vec(),
             push_interval_ms: subscribed.interval_ms,
-            telemetry_max_bytes: broker.config().network.telemetry_max_bytes,
+            telemetry_max_bytes: network.telemetry_max_bytes,
             delta_temporality: true,
             requested_metrics: subscribed.metrics,
             ..Default::default()
@@ -52,8 +56,14 @@ pub fn subscriptions(
     }
 }
 
-/// Takes a client's metrics.
-pub fn push(broker: &Broker, call: &Call, request: PushTelemetryRequest) -> PushTelemetryResponse {
+/// Stores a client's metrics.
+pub fn push(
+    telemetry: &Telemetry,
+    clock: &Clock,
+    network: &NetworkSettings,
+    call: &Call,
+    request: PushTelemetryRequest,
+) -> PushTelemetryResponse {
     let with = |code: ErrorCode| PushTelemetryResponse { error_code: code.code(), ..Default::default() };
     if request.client_instance_id.is_reserved() {
         return with(ErrorCode::InvalidRequest);
@@ -63,10 +73,10 @@ pub fn push(broker: &Broker, call: &Call, request: PushTelemetryRequest) -> Push
         is_terminating: request.terminating,
         compression: request.compression_type,
         metrics: &request.metrics,
-        bytes_max: usize::try_from(broker.config().network.telemetry_max_bytes).unwrap_or(0),
+        bytes_max: usize::try_from(network.telemetry_max_bytes).unwrap_or(0),
     };
     let client = client(call, request.client_instance_id);
-    match broker.telemetry.push(&push, &client, broker.clock.now_ms()) {
+    match telemetry.push(&push, &client, clock.now_ms()) {
         Ok(()) => with(ErrorCode::None),
         Err(refusal) => {
             tracing::debug!(%refusal, "Refused a push of telemetry");

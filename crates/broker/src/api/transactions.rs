@@ -1,25 +1,27 @@
-//! The APIs of transactional producers: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), TxnOffsetCommit
-//! (28); and those that describe transactions: DescribeTransactions (65), ListTransactions (66).
+//! The APIs of transactional producers: AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26),
+//! TxnOffsetCommit (28); and the APIs that describe transactions: DescribeTransactions (65), ListTransactions
+//! (66).
 //!
-//! The decisions are the coordinator's (`thalweg_transactions`), and for offsets the group's
+//! The transaction coordinator decides (`thalweg_transactions`), for offsets the group coordinator
 //! (`thalweg_groups`).
 
 use super::Call;
-use super::access::not_on_cluster;
 use super::entry::{Api, ByResource, Cost, later, now};
+use super::serve::access::not_on_cluster;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use thalweg_groups::GroupCoordinator;
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
-use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name::{self, OFFSETS};
+use thalweg_metadata::{ImageCell, PartitionIndex};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
-    EndRequest, Outcome, Partitions, Producer, TransactionCoordinator, TransactionError, TransactionFilter,
-    TransactionState, Verification, begin_verification, must_ask,
+    EndRequest, Outcome, Partitions, Producer, ProducerIds, TransactionCoordinator, TransactionError,
+    TransactionFilter, TransactionState, Verification, begin_verification, must_ask,
 };
 use thalweg_wire::request::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
@@ -35,31 +37,37 @@ use thalweg_wire::request::txn_offset_commit_response::{
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-pub(super) const ADD_PARTITIONS: Api =
-    Api::new(ApiKey::AddPartitionsToTxn, 0..=5, ByResource, |b, c, d| later(b, c, d, add_partitions));
-pub(super) const ADD_OFFSETS: Api =
-    Api::new(ApiKey::AddOffsetsToTxn, 0..=4, ByResource, |b, c, d| later(b, c, d, add_offsets));
-pub(super) const END: Api = Api::new(ApiKey::EndTxn, 0..=5, ByResource, |b, c, d| later(b, c, d, end));
+pub(super) const ADD_PARTITIONS: Api = Api::new(ApiKey::AddPartitionsToTxn, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| add_partitions(&b.transactions, b.images(), &c, r).await)
+});
+pub(super) const ADD_OFFSETS: Api = Api::new(ApiKey::AddOffsetsToTxn, 0..=4, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| add_offsets(&b.transactions, &b.groups, &c, r).await)
+});
+pub(super) const END: Api = Api::new(ApiKey::EndTxn, 0..=5, ByResource, |b, c, d| {
+    later(b, c, d, async |b, c, r| end(&b.transactions, &b.producer_ids, &c, r).await)
+});
 pub(super) const COMMIT_OFFSETS: Api =
     Api::new(ApiKey::TxnOffsetCommit, 0..=5, ByResource, |b, c, d| later(b, c, d, commit_offsets));
 pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeTransactions, 0..=0, ByResource, |b, c, d| {
-    now::<DescribeTransactionsRequest>(b, c, d, describe)
+    now(b, c, d, |b, c, r| describe(&b.transactions, c, r))
 });
 pub(super) const LIST: Api = Api::new(ApiKey::ListTransactions, 0..=2, ByResource, |b, c, d| {
-    now::<ListTransactionsRequest>(b, c, d, list)
+    now(b, c, d, |b, c, r| list(&b.transactions, c, r))
 })
 .cost(Cost::Always);
 
-/// From this version of AddPartitionsToTxn on, brokers ask, for many transactions at once.
+/// From this version of AddPartitionsToTxn on, requests come from brokers and have several transactions.
 const BETWEEN_BROKERS: i16 = 4;
 /// The level of transaction.version of a client with an epoch per transaction.
 const NEWER: i16 = 2;
 
-/// AddPartitionsToTxn. Versions 0 to 3 are a producer's: one transaction. Versions 4 and 5 are a broker's (KIP-890):
-/// several transactions, with verification as an alternative to adding. Version 2 returns PRODUCER_FENCED.
+/// AddPartitionsToTxn. Versions 0 to 3 come from producers and have one transaction. Versions 4 and 5 come
+/// from brokers (KIP-890) and have several transactions, each to be added to or only verified. Version 2
+/// returns PRODUCER_FENCED.
 pub async fn add_partitions(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    transactions: &TransactionCoordinator,
+    images: &ImageCell,
+    call: &Call,
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
     let version = call.version;
@@ -67,11 +75,11 @@ pub async fn add_partitions(
         if !call.permissions.may_on_cluster(Operation::ClusterAction) {
             return not_on_cluster(&request, version);
         }
-        // Together: one whose coordinator waits for its replicas must not delay the others.
+        // The transactions run concurrently: a slow append for one must not delay the others.
         let none = Denials::default();
         let mut adding = Vec::with_capacity(request.transactions.len());
         for transaction in &request.transactions {
-            adding.push(add_to_one(&broker, version, transaction, &none));
+            adding.push(add_to_one(transactions, images, version, transaction, &none));
         }
         let results_by_transaction = join_all(adding).await;
         return AddPartitionsToTxnResponse { results_by_transaction, ..Default::default() };
@@ -92,24 +100,26 @@ pub async fn add_partitions(
             ..Default::default()
         };
     }
-    // A producer's transaction never includes internal topics. A topic without partitions needs no permission.
+    // A producer's transaction never includes internal topics. A topic without partitions needs no
+    // permission.
     let denied = Denials::among(&transaction.topics, |topic| {
         topic.partitions.is_empty()
             || !topic_name::is_internal(&topic.name)
                 && call.permissions.may(Operation::Write, ResourceType::Topic, &topic.name)
     });
-    let result = add_to_one(&broker, version, &transaction, &denied).await;
+    let result = add_to_one(transactions, images, version, &transaction, &denied).await;
     AddPartitionsToTxnResponse { results_by_topic_v3_and_below: result.topic_results, ..Default::default() }
 }
 
-/// Adds all partitions to one transaction, or none: when one is missing, or a topic is denied.
+/// Adds all partitions to one transaction, or none if a partition is missing or a topic is denied.
 async fn add_to_one(
-    broker: &Broker,
+    transactions: &TransactionCoordinator,
+    images: &ImageCell,
     version: i16,
     transaction: &AddPartitionsToTxnTransaction,
     denied: &Denials,
 ) -> AddPartitionsToTxnResult {
-    let image = broker.image();
+    let image = images.get();
     let is_there = |topic: &AddPartitionsToTxnTopic| {
         let mut partitions = topic.partitions.iter().copied().map(PartitionIndex);
         partitions.all(|index| image.partition(&topic.name, index).is_some())
@@ -120,10 +130,10 @@ async fn add_to_one(
         let producer = Producer { id: transaction.producer_id, epoch: transaction.producer_epoch };
         let id = &transaction.transactional_id;
         let answers = if transaction.verify_only {
-            broker.transactions.verify_partitions(id, producer, &partitions).await
+            transactions.verify_partitions(id, producer, &partitions).await
         } else {
             let client_version = if version >= BETWEEN_BROKERS { NEWER } else { 0 };
-            let added = broker.transactions.add_partitions(id, producer, &partitions, client_version).await;
+            let added = transactions.add_partitions(id, producer, &partitions, client_version).await;
             added.map(|()| vec![Ok(()); partitions.len()])
         };
         let codes = match answers {
@@ -172,19 +182,19 @@ fn named(transaction: &AddPartitionsToTxnTransaction) -> Partitions {
     partitions
 }
 
-/// AddOffsetsToTxn, versions 0 to 4: the transaction commits offsets of a group. A client of transaction.version 2 has no
-/// need of it.
+/// AddOffsetsToTxn, versions 0 to 4: the transaction commits offsets of a group. Clients of
+/// transaction.version 2 do not use this API.
 pub async fn add_offsets(
-    broker: Arc<Broker>,
-    call: Arc<Call>,
+    transactions: &TransactionCoordinator,
+    groups: &GroupCoordinator,
+    call: &Call,
     request: AddOffsetsToTxnRequest,
 ) -> AddOffsetsToTxnResponse {
-    let partitions =
-        TransactionCoordinator::offsets_partition(broker.groups.partition_for(&request.group_id));
+    let partitions = TransactionCoordinator::offsets_partition(groups.partition_for(&request.group_id));
     let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
     let id = &request.transactional_id;
     let error = match authorize_offsets(&call.permissions, id, &request.group_id) {
-        Ok(()) => code(broker.transactions.add_partitions(id, producer, &partitions, 0).await),
+        Ok(()) => code(transactions.add_partitions(id, producer, &partitions, 0).await),
         Err(error) => error,
     };
     AddOffsetsToTxnResponse {
@@ -204,9 +214,14 @@ fn authorize_offsets(permissions: &Permissions, id: &str, group: &str) -> Result
     }
 }
 
-/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer returns it
-/// (KIP-890).
-pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -> EndTxnResponse {
+/// EndTxn, versions 0 to 5. From version 5 on, each end raises the producer's epoch, and the answer has the
+/// new epoch (KIP-890).
+pub async fn end(
+    transactions: &TransactionCoordinator,
+    producer_ids: &ProducerIds,
+    call: &Call,
+    request: EndTxnRequest,
+) -> EndTxnResponse {
     let may_end =
         call.permissions.may(Operation::Write, ResourceType::TransactionalId, &request.transactional_id);
     if !may_end {
@@ -219,7 +234,7 @@ pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -
         outcome: if request.committed { Outcome::Commit } else { Outcome::Abort },
         client_version: if call.version >= 5 { NEWER } else { 0 },
     };
-    let ended = broker.transactions.end_transaction(end, || broker.producer_ids.next()).await;
+    let ended = transactions.end_transaction(end, || producer_ids.next()).await;
     let (error, producer) = match ended {
         Ok(producer) => (ErrorCode::None, producer),
         Err(error) => (super::fenced_before(2, call.version, error.code()), Producer::NONE),
@@ -232,9 +247,9 @@ pub async fn end(broker: Arc<Broker>, call: Arc<Call>, request: EndTxnRequest) -
     }
 }
 
-/// TxnOffsetCommit, versions 0 to 5: offsets that count when the transaction commits. Version 3 adds the member and
-/// its generation (KIP-447), version 4 TRANSACTION_ABORTABLE; version 5 adds the group to the transaction
-/// automatically.
+/// TxnOffsetCommit, versions 0 to 5: offsets that take effect when the transaction commits. Version 3 adds
+/// the member and its generation (KIP-447), version 4 TRANSACTION_ABORTABLE; version 5 adds the group to the
+/// transaction automatically.
 pub async fn commit_offsets(
     broker: Arc<Broker>,
     call: Arc<Call>,
@@ -262,7 +277,7 @@ pub async fn commit_offsets(
         .topics
         .iter()
         .any(|topic| topic.partitions.iter().any(|p| is_there(&topic.name, p.partition_index)));
-    // As in Kafka, which asks no coordinator about what is not there.
+    // As in Kafka, a request without any existing partition is not verified.
     let verified = match is_any_there {
         true => verify_commit(&broker, call.version, &request).await,
         false => Err(ErrorCode::UnknownTopicOrPartition),
@@ -291,7 +306,8 @@ pub async fn commit_offsets(
     response
 }
 
-/// Asks the transaction's coordinator to verify that the transaction commits offsets of the group, or to add it.
+/// Asks the transaction coordinator to verify that the transaction includes the group's offsets, or to add
+/// the group.
 async fn verify_commit(
     broker: &Broker,
     version: i16,
@@ -331,13 +347,14 @@ fn refused(topic: TxnOffsetCommitRequestTopic, error: ErrorCode) -> TxnOffsetCom
     TxnOffsetCommitResponseTopic { partitions: partitions.collect(), name: topic.name }
 }
 
-/// DescribeTransactions, version 0 (KIP-664): DESCRIBE on each id. Topics that the client may not describe are left out.
+/// DescribeTransactions, version 0 (KIP-664): DESCRIBE on each id. Topics that the client may not describe
+/// are left out.
 pub fn describe(
-    broker: &Broker,
+    transactions: &TransactionCoordinator,
     call: &Call,
     request: DescribeTransactionsRequest,
 ) -> DescribeTransactionsResponse {
-    // Each once, as Kafka's answer is a set.
+    // As in Kafka, each id is answered once, in order.
     let ids: BTreeMap<&String, ()> = request.transactional_ids.iter().map(|id| (id, ())).collect();
     let may = |resource_type, name: &str| call.permissions.may(Operation::Describe, resource_type, name);
     let states = ids.into_keys().map(|id| {
@@ -348,15 +365,20 @@ pub fn describe(
                 ..Default::default()
             };
         }
-        let mut state = broker.transactions.describe(id);
+        let mut state = transactions.describe(id);
         state.topics.retain(|topic| may(ResourceType::Topic, &topic.topic));
         state
     });
     DescribeTransactionsResponse { throttle_time_ms: 0, transaction_states: states.collect() }
 }
 
-/// ListTransactions, versions 0 to 2: those whose ids the client may describe. Version 1 filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
-pub fn list(broker: &Broker, call: &Call, request: ListTransactionsRequest) -> ListTransactionsResponse {
+/// ListTransactions, versions 0 to 2: the transactions with ids that the client may describe. Version 1
+/// filters by age (KIP-994), version 2 by a pattern of the id (KIP-1152).
+pub fn list(
+    transactions: &TransactionCoordinator,
+    call: &Call,
+    request: ListTransactionsRequest,
+) -> ListTransactionsResponse {
     let failed =
         |error: ErrorCode| ListTransactionsResponse { error_code: error.code(), ..Default::default() };
     let mut states = Vec::new();
@@ -379,7 +401,7 @@ pub fn list(broker: &Broker, call: &Call, request: ListTransactionsRequest) -> L
         longer_than_ms: Some(request.duration_filter).filter(|duration| *duration >= 0),
         pattern,
     };
-    match broker.transactions.list(&filter) {
+    match transactions.list(&filter) {
         Ok(mut transaction_states) => {
             transaction_states.retain(|state| {
                 let id = &state.transactional_id;

@@ -1,18 +1,16 @@
-//! WriteTxnMarkers (key 27), versions 1 and 2: the coordinator of a transaction writes its end into the partitions
-//! led here. Each marker is answered by partition; the answer waits for the replicas. Version 2 has the transaction's
-//! level of transaction.version (KIP-1228): with it, a marker of an epoch that has ended already is refused.
-//! kafka-transactions.sh aborts hanging transactions with it too.
+//! WriteTxnMarkers (key 27), versions 1 and 2: the transaction coordinator writes markers into the partitions
+//! led here. Each marker has a result per partition, and the answer waits for the replicas. Version 2 adds
+//! the transaction's level of transaction.version (KIP-1228), by which a marker of an already ended epoch is
+//! refused. kafka-transactions.sh also aborts hanging transactions by this API.
 
-use super::Call;
 use super::entry::{Api, cluster, later};
-use crate::broker::Broker;
 use futures_util::future::join_all;
-use std::sync::Arc;
+use thalweg_config::NetworkSettings;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_security::acl::Operation;
-use thalweg_transactions::{Marker, Outcome};
+use thalweg_transactions::{Marker, MarkerWriter, Outcome};
 use thalweg_wire::ApiKey;
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{
@@ -25,25 +23,25 @@ pub(super) const API: Api = Api::new(
     ApiKey::WriteTxnMarkers,
     1..=2,
     cluster::<WriteTxnMarkersRequest>(&[Operation::Alter, Operation::ClusterAction]),
-    |b, c, d| later(b, c, d, handle),
+    |b, c, d| later(b, c, d, async |b, _, r| handle(&b.markers, &b.config().network, r).await),
 );
 
-/// Number of concurrent markers, so that a long request does not need a task's memory for each.
+/// Number of concurrent markers, to bound the memory of a long request.
 const AT_ONCE: usize = 1_000;
 
-/// Writes all markers, and answers when each has its place on the replicas, or has not in time.
+/// Writes all markers, and answers when each is replicated or has timed out.
 pub async fn handle(
-    broker: Arc<Broker>,
-    _: Arc<Call>,
+    markers: &MarkerWriter,
+    network: &NetworkSettings,
     request: WriteTxnMarkersRequest,
 ) -> WriteTxnMarkersResponse {
-    let deadline = Instant::now() + broker.config().network.request_timeout;
+    let deadline = Instant::now() + network.request_timeout;
     let writes: Vec<(Marker, &str, PartitionIndex)> = request.markers.iter().flat_map(writes).collect();
     let mut codes = Vec::with_capacity(writes.len());
     for some in writes.chunks(AT_ONCE) {
         let mut written = Vec::with_capacity(some.len());
         for (marker, topic, partition) in some {
-            written.push(broker.markers.write(*marker, topic, *partition, deadline));
+            written.push(markers.write(*marker, topic, *partition, deadline));
         }
         codes.extend(join_all(written).await.into_iter().map(|written| match written {
             Ok(()) => 0,
@@ -55,7 +53,7 @@ pub async fn handle(
         producer_id: marker.producer_id,
         topics: topic_results(marker, &mut codes),
     });
-    // As Kafka's answer: one entry for each producer.
+    // As in Kafka, the answer has one entry for each producer.
     let mut results = Vec::new();
     let producer = |result: &WritableTxnMarkerResult| result.producer_id;
     merge(&mut results, each.collect(), producer, |first, again| first.topics.extend(again.topics));

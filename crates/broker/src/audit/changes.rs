@@ -1,7 +1,7 @@
-//! Requests that change the cluster, as audit events: what was asked for each resource, and whether it was done.
+//! Requests that change the cluster, as audit events: the requested change of each resource, and its outcome.
 //!
-//! A change is described from the request and its answer, so it does not matter who has decided: this broker, the embedded
-//! controller, or one of Apache Kafka's. Secrets are left out. Requests that only validate change nothing and are no events.
+//! A change is described from the request and its answer, whether this broker, the embedded controller or
+//! Apache Kafka's controller has decided. Secrets are left out. Requests with validate_only make no events.
 
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -9,16 +9,16 @@ use thalweg_audit::{Action, Change, Failure};
 use thalweg_wire::frame::{decode_request_header, decode_response};
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Request};
 
-/// The arrays of a request that was decoded before.
+/// Maximum number of elements of a request, which was decoded before.
 const ELEMENTS_MAX: usize = 1_000_000;
 
-/// Takes the changes of one request.
+/// A collector for the changes of one request.
 pub(crate) struct Changes<'a> {
     request: String,
     take: &'a mut dyn FnMut(Change),
 }
 
-/// How the change of one resource ended: an error code, and Kafka's words.
+/// The outcome of a change: error code and message.
 pub(crate) type Ending<'a> = (i16, Option<&'a str>);
 
 impl<'a> Changes<'a> {
@@ -54,10 +54,10 @@ pub(crate) trait ClusterChange: Request {
     fn describe(&self, answer: &Self::Response, changes: &mut Changes<'_>);
 }
 
-/// Describes the changes of a request by its bytes, from the header on, and those of its answer.
+/// Describes the changes of a request from the bytes of request and answer, both from the header on.
 pub(crate) type Describe = fn(i16, Bytes, Bytes, &mut Changes<'_>);
 
-/// Bytes that cannot be read have changed nothing.
+/// A request or an answer that cannot be decoded has no changes.
 pub(crate) fn describe<R: ClusterChange>(
     version: i16,
     request: Bytes,

@@ -1,4 +1,4 @@
-//! The client of a connection, as the trail names it.
+//! The client of a connection, as named in the audit trail.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -12,22 +12,22 @@ use thalweg_security::acl::{Decision, host_address};
 use thalweg_security::sasl::Mechanism;
 use thalweg_security::tls::{HandshakeFault, Session as TlsSession};
 
-/// How a client certificate is named among the mechanisms.
+/// The mechanism of a client certificate.
 const CERTIFICATE: &str = "SSL";
 
-/// One connection whose events go to a trail.
+/// A connection with events in a trail.
 #[derive(Clone, Debug)]
 pub struct AuditedConnection {
     trail: Arc<Trail>,
     address: SocketAddr,
     listener: String,
     tls: Option<Tls>,
-    /// None before the login.
+    /// Empty before the login.
     principal: String,
     mechanism: Option<&'static str>,
 }
 
-/// One request on such a connection. Cheap to clone.
+/// A request on an audited connection. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct AuditedRequest {
     pub connection: Arc<AuditedConnection>,
@@ -35,7 +35,7 @@ pub struct AuditedRequest {
 }
 
 impl AuditedConnection {
-    /// A connection that was just accepted.
+    /// A new connection.
     pub fn of(trail: &Arc<Trail>, peer: &Peer) -> AuditedConnection {
         Self::at(trail, peer.address, &peer.listener, peer.tls.as_ref())
     }
@@ -58,29 +58,29 @@ impl AuditedConnection {
         }
     }
 
-    /// The trail.
+    /// The trail that the connection's events go to.
     pub fn trail(&self) -> &Arc<Trail> {
         &self.trail
     }
 
-    /// The same connection once it is authenticated, or needs no login.
+    /// The connection after authentication, or without need of a login.
     pub fn of_principal(&self, principal: &Principal, mechanism: Option<Mechanism>) -> AuditedConnection {
         let principal = principal.to_string();
         AuditedConnection { principal, mechanism: mechanism.map(Mechanism::name), ..self.clone() }
     }
 
-    /// The same connection of the owner of a client certificate.
+    /// The connection with the principal of a client certificate.
     pub fn of_certificate(&self, principal: &Principal) -> AuditedConnection {
         AuditedConnection { mechanism: Some(CERTIFICATE), ..self.of_principal(principal, None) }
     }
 
-    /// Records a login that succeeded.
+    /// Records a successful login.
     pub fn logged_in(&self, is_again: bool) {
         let login = || (self.client(None), EventContent::Login(Login { is_again, failure: None }));
         self.trail.record(AuditKind::Logins, &self.source(), login);
     }
 
-    /// Records a login that failed, and as whom, if the client has named itself.
+    /// Records a failed login, with the claimed user if the client has sent one.
     pub fn login_failed(
         &self,
         mechanism: Option<Mechanism>,
@@ -97,7 +97,7 @@ impl AuditedConnection {
         });
     }
 
-    /// Records a login that failed by a client certificate.
+    /// Records a failed login by a client certificate.
     pub fn certificate_refused(&self, reason: &HandshakeFault) {
         let source = host_address(network(self.address.ip()));
         self.trail.record(AuditKind::Logins, &source, || {
@@ -118,7 +118,7 @@ impl AuditedConnection {
         });
     }
 
-    /// The source of events: the principal, or the network where there is none.
+    /// The source of events: the principal, or the client's network without a principal.
     fn source(&self) -> Cow<'_, str> {
         if self.principal.is_empty() || self.principal == Principal::anonymous().as_str() {
             return Cow::Owned(host_address(network(self.address.ip())));
@@ -140,17 +140,17 @@ impl AuditedConnection {
 }
 
 impl AuditedRequest {
-    /// Records a decision about it.
+    /// Records a decision on this request.
     pub fn decided(&self, decision: &Decision<'_>) {
         self.connection.decided(decision, self.client_id.as_deref());
     }
 
-    /// Records a change by it.
+    /// Records a change by this request.
     pub fn changed(&self, change: Change) {
         self.connection.changed(change, self.client_id.as_deref());
     }
 
-    /// Whether changes are recorded.
+    /// True if changes are recorded.
     pub fn wants_changes(&self) -> bool {
         self.connection.trail.wants(AuditKind::Administration)
     }

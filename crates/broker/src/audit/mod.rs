@@ -1,4 +1,4 @@
-//! What the audit trail takes from this node: who is at the other end of a connection, decisions, logins, changes of the cluster.
+//! Audit events of this node: clients of connections, decisions, logins, changes of the cluster.
 //!
 //! The trail itself is `thalweg_audit`; `trails` opens and writes it.
 

@@ -1,6 +1,7 @@
-//! Follows a request that changes the cluster to its answer, and records what was changed.
+//! Follows a request that changes the cluster to its answer, and records the changes.
 //!
-//! The request continues in a separate task, so that a client cannot hide a change by closing its connection early.
+//! The request continues in a separate task, so that a client cannot hide a change by closing its connection
+//! early.
 
 use super::AuditedRequest;
 use super::changes::{Changes, ClusterChange, Describe};
@@ -11,7 +12,7 @@ use thalweg_wire::ApiKey;
 use thalweg_wire::frame::LENGTH_LEN;
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
 
-/// Requests from this size on are described on a thread.
+/// Size from which on requests are described on a separate thread, in bytes.
 const LARGE: usize = 16 * 1024;
 
 /// A request that changes the cluster.
@@ -25,7 +26,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Watches a request of an API with a description of its changes, if they are recorded.
+    /// Starts to watch a request, if its API describes changes and changes are recorded.
     pub fn begin(
         request: Option<&AuditedRequest>,
         (key, version): (ApiKey, i16),
@@ -59,7 +60,7 @@ impl Watch {
                 let recorded = self.record(answer_of(&reply));
                 let recorded = tokio::spawn(recorded);
                 Reply::Later(Box::pin(async move {
-                    // Its panic is reported; the answer is as good without the event.
+                    // A panic of the task is reported elsewhere, and the answer is valid without the event.
                     let _ = recorded.await;
                     reply
                 }))
@@ -68,7 +69,7 @@ impl Watch {
         }
     }
 
-    /// Records the changes by an answer without its length. None has changed nothing.
+    /// Records the changes from an answer without its length prefix. Without an answer there are no changes.
     async fn record(self, answer: Option<Bytes>) {
         let Some(answer) = answer else { return };
         if self.frame.len() + answer.len() < LARGE {
@@ -100,7 +101,7 @@ fn answer_of(reply: &Reply) -> Option<Bytes> {
     (answer.len() >= LENGTH_LEN).then(|| answer.freeze().slice(LENGTH_LEN..))
 }
 
-/// Records topics that were created because a client has named them.
+/// Records topics that were created automatically for a client.
 pub(crate) fn record_auto_created(
     request: Option<&AuditedRequest>,
     key: ApiKey,

@@ -1,4 +1,4 @@
-//! The answers to the messages of an exchange, and the states behind them.
+//! The answers to the messages of an exchange, and the resulting states.
 
 use super::authenticator::Authenticator;
 use super::outcome::Outcome;
@@ -26,7 +26,7 @@ pub(super) enum Form {
     Framed { version: i16, correlation_id: i32 },
 }
 
-/// All that the answer to a message needs.
+/// The inputs of the answer to a message.
 pub(super) struct Answering {
     pub authenticator: Arc<Authenticator>,
     pub audited: Option<Arc<AuditedConnection>>,
@@ -72,7 +72,7 @@ impl Answering {
         }
     }
 
-    /// Why a client that was somebody else before is refused.
+    /// The rejection of a re-authentication with another principal.
     fn changed_principal(&self, identity: &Identity) -> Option<Rejection> {
         let (_, before) =
             self.before.as_ref().filter(|(_, before)| before.principal != identity.principal)?;
@@ -84,7 +84,7 @@ impl Answering {
         )))
     }
 
-    /// How long the session lasts: until the credential expires, or as long as is configured.
+    /// Lifetime of the session: until the credential expires, limited by `connections.max.reauth.ms`.
     fn lifetime(&self, expires_ms: Option<i64>) -> Option<Duration> {
         let of_credential = expires_ms.map(|expires_ms| {
             let left_ms = expires_ms.saturating_sub(self.authenticator.now_ms());
@@ -149,7 +149,7 @@ impl Answering {
     }
 }
 
-/// The last answer, or none, and the end of the connection, late enough that guessing is slow.
+/// The last answer, if any, and the end of the connection, after a delay that slows down guessing.
 pub(super) fn delayed(delay: Duration, answer: Option<Frame>, reason: String) -> Reply {
     let reason = format!("authentication failed: {reason}");
     Reply::Later(Box::pin(async move {
@@ -161,7 +161,7 @@ pub(super) fn delayed(delay: Duration, answer: Option<Frame>, reason: String) ->
     }))
 }
 
-/// A request is another, or cannot be read.
+/// An unexpected or unreadable request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Unreadable {
     #[error("a request of another API ({0})")]

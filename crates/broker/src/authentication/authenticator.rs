@@ -1,4 +1,4 @@
-//! What a listener knows of those who may connect.
+//! The authentication of a listener: mechanisms, users, tokens.
 
 use super::delegation::{Bearer, TokenLogins, bearer};
 use super::token_keys::TokenKeys;
@@ -16,25 +16,25 @@ use thalweg_security::sasl::oauth::{Token, TokenFault, TokenRules};
 use thalweg_security::sasl::plain::Users;
 use thalweg_security::sasl::scram::{Credential, DecoyForm, Hash};
 
-/// Entries searched for the next user of the same mechanism: a user has two at most.
+/// Maximum number of entries searched for the next user with the same mechanism. A user has at most two.
 const NEIGHBOURS_MAX: usize = 8;
 
-/// The cluster's image, in which users and tokens are.
+/// Access to the latest image, with users and tokens.
 pub type Images = Arc<dyn Fn() -> Arc<Image> + Send + Sync>;
 
-/// How clients of one listener authenticate.
+/// The authenticator of one listener.
 pub struct Authenticator {
     settings: SaslListener,
     keys: Option<Arc<TokenKeys>>,
-    /// None where nobody logs in with a delegation token.
+    /// `None` if delegation tokens are not accepted.
     tokens: Option<Arc<TokenLogins>>,
     images: Images,
     clock: Clock,
     failure_delay: Duration,
-    /// Logins that succeeded, and those that failed.
+    /// Numbers of successful and failed logins.
     succeeded: AtomicU64,
     failed: AtomicU64,
-    /// Makes salts for users who do not exist, while there is none who does.
+    /// Secret for the salts of unknown users, while the cluster has no SCRAM user.
     secret: [u8; 32],
 }
 
@@ -45,7 +45,7 @@ impl fmt::Debug for Authenticator {
 }
 
 impl Authenticator {
-    /// For a listener of this name; none if it has no SASL. Starts to read the keys of tokens.
+    /// The authenticator of a listener; `None` without SASL. Starts to read the keys of token providers.
     pub fn of(
         config: &BrokerConfig,
         listener: &str,
@@ -70,7 +70,7 @@ impl Authenticator {
         }))
     }
 
-    /// How many logins have succeeded, and how many have failed, since the start.
+    /// Numbers of successful and of failed logins since the start.
     pub fn logins(&self) -> (u64, u64) {
         (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
@@ -107,8 +107,8 @@ impl Authenticator {
         self.clock.now_ms()
     }
 
-    /// A user's credential, and the form that it would have if there were none: that of the next user's, who has another name. It
-    /// is the same on all brokers of the cluster while its users are.
+    /// A user's credential, and the form of a decoy, which is taken from the next user. The decoy is the same
+    /// on all brokers while the users of the cluster stay the same.
     pub(super) fn credential(&self, hash: Hash, user: &str) -> (Option<Credential>, DecoyForm) {
         let image = (self.images)();
         let known = image.scram_credentials();
@@ -127,18 +127,18 @@ impl Authenticator {
         (found, DecoyForm::like(like.as_ref(), secret.unwrap_or_else(|| self.secret.to_vec())))
     }
 
-    /// Whom the bearer of a delegation token is now.
+    /// The owner of a delegation token now.
     pub(super) fn bearer(&self, id: &str) -> Option<Bearer> {
         self.tokens.as_ref().and_then(|_| bearer(&(self.images)(), id, self.now_ms()))
     }
 
-    /// The credential of a delegation token that is held now.
+    /// The credential of an existing delegation token.
     pub(super) fn token_credential(&self, hash: Hash, id: &str) -> Option<Credential> {
         let tokens = self.tokens.as_ref()?;
         self.bearer(id).map(|_| tokens.credential(hash, id))
     }
 
-    /// Verifies a token by the keys that are known.
+    /// Verifies a token by the current keys.
     pub(super) fn verify(&self, token: &str) -> Result<Token, TokenFault> {
         let (Some(keys), Some(rules)) = (&self.keys, self.rules()) else {
             return Err(TokenFault::UnknownKey(None));
@@ -146,7 +146,7 @@ impl Authenticator {
         Token::verify(token, &keys.current(), rules, self.now_ms())
     }
 
-    /// Reads the keys again, if that was not done a moment ago. Returns whether there are others now.
+    /// Reads the keys again, unless they were read a moment ago. Returns true if the keys have changed.
     pub(super) async fn read_keys_again(&self) -> bool {
         match &self.keys {
             Some(keys) => keys.read_again().await,
@@ -159,7 +159,7 @@ impl Authenticator {
     }
 }
 
-/// Fills bytes with what nobody can guess.
+/// Fills bytes with cryptographically secure random values.
 pub(super) fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system gives randomness");
 }

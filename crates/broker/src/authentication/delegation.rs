@@ -1,5 +1,5 @@
-//! Logins with delegation tokens (KIP-48). The image has the tokens; the credentials follow from their ids and the secret key, and
-//! are derived at the first login with each token.
+//! Logins with delegation tokens (KIP-48). The image has the tokens; the credentials follow from their ids
+//! and the secret key, and are derived at the first login with each token.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -10,13 +10,13 @@ use thalweg_metadata::{DelegationToken, Image};
 use thalweg_security::sasl::scram::{Credential, Hash};
 use thalweg_security::{DelegationTokenSecret, Principal};
 
-/// Credentials that are kept: more than there are tokens in a cluster of Thalweg's, for each hash.
+/// Maximum number of cached credentials: more than the tokens of a Thalweg cluster, for each hash.
 const KEPT_MAX: usize = 20_000;
 
-/// What the listeners of a broker need for logins with tokens.
+/// Logins with delegation tokens, shared by the listeners of a broker.
 pub struct TokenLogins {
     secret: DelegationTokenSecret,
-    /// By the token's id and the code of the hash.
+    /// Cached credentials by token id and code of the hash.
     kept: Mutex<BTreeMap<(String, i8), Credential>>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Debug for TokenLogins {
     }
 }
 
-/// Whom the bearer of a token is, and until when.
+/// The owner of a token, and the expiry.
 pub(super) struct Bearer {
     /// The owner's name.
     pub name: String,
@@ -34,19 +34,19 @@ pub(super) struct Bearer {
 }
 
 impl TokenLogins {
-    /// None without `delegation.token.secret.key`.
+    /// Logins with this configuration; `None` without `delegation.token.secret.key`.
     pub fn of(config: &BrokerConfig) -> Option<Arc<TokenLogins>> {
         let secret = config.delegation_tokens.secret_key.clone()?;
         Some(Arc::new(TokenLogins { secret, kept: Mutex::default() }))
     }
 
-    /// The credential of a token that exists.
+    /// The credential of an existing token.
     pub(super) fn credential(&self, hash: Hash, id: &str) -> Credential {
         let key = (id.to_owned(), hash.code());
         if let Some(credential) = self.kept.lock().get(&key) {
             return credential.clone();
         }
-        // Without the lock: it takes milliseconds, and two that derive the same get the same.
+        // Without the lock, as this takes milliseconds. Two concurrent derivations have the same result.
         let credential = self.secret.credential(hash, id);
         let mut kept = self.kept.lock();
         if kept.len() >= KEPT_MAX {
@@ -57,8 +57,7 @@ impl TokenLogins {
     }
 }
 
-/// Whom the bearer of a token is; nobody if there is no such token, or it has expired. The owner must be a user, like everybody
-/// who logs in.
+/// The owner of a token; `None` if the token is unknown or expired, or its owner is not a user.
 pub(super) fn bearer(image: &Image, id: &str, now_ms: i64) -> Option<Bearer> {
     let token: &DelegationToken = image.delegation_tokens().get(id)?;
     let expires_ms = token.expiration_timestamp.min(token.max_timestamp);

@@ -1,11 +1,13 @@
-//! The messages of one connection by which its peer authenticates, as Kafka's `SaslServerAuthenticator` has them:
-//! ApiVersions if the client wants, SaslHandshake with the mechanism, then the mechanism's messages: in SaslAuthenticate, or
-//! raw after version 0 of SaslHandshake. Anything else ends the connection.
+//! The SASL exchange of a connection, as in Kafka's `SaslServerAuthenticator`: optionally ApiVersions,
+//! SaslHandshake with the mechanism, then the mechanism's messages: in SaslAuthenticate, or raw after version
+//! 0 of SaslHandshake. Any other message ends the connection.
 //!
-//! Where sessions have an end, SaslHandshake begins again on the same connection, with the same mechanism and principal.
+//! With a session lifetime, a new SaslHandshake re-authenticates the connection, with the same mechanism and
+//! principal.
 //!
-//! Departures: another mechanism in a re-authentication is refused with words, where Kafka closes the connection; a request
-//! of another API within an exchange closes it, where Kafka answers in that API's form first.
+//! Departures: another mechanism in a re-authentication gets an error, where Kafka closes the connection. A
+//! request of another API within an exchange closes the connection, where Kafka answers in that API's form
+//! first.
 
 use super::answering::{Answering, Form, delayed, encode, read};
 use super::authenticator::Authenticator;
@@ -27,12 +29,12 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
-/// No second exchange begins within this time, as in Kafka.
+/// Minimum time between two exchanges, as in Kafka.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
-/// How long the keys of a provider are waited for if a token names one that is not known.
+/// Maximum wait for a provider's keys if a token names an unknown key.
 const KEYS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What happens with a frame.
+/// The verdict on a frame.
 pub(super) enum Verdict {
     Serve,
     Answer(Reply),
@@ -44,10 +46,10 @@ pub(super) struct Exchange {
     limits: UnprovenLimits,
     audited: Option<Arc<AuditedConnection>>,
     state: State,
-    /// Who the peer was before this exchange.
+    /// The peer's mechanism and identity before this exchange.
     before: Option<(Mechanism, Identity)>,
     began_again_at: Option<Instant>,
-    /// Who the peer has just proven to be.
+    /// The peer's new identity.
     identity: Option<Identity>,
 }
 
@@ -90,7 +92,7 @@ impl Exchange {
         }
     }
 
-    /// Takes over what a future has found out.
+    /// Applies the result of a finished future.
     fn settle(&mut self) {
         let State::Awaited(settled) = &self.state else { return };
         let Some(settled) = settled.lock().take() else { return };
@@ -98,7 +100,7 @@ impl Exchange {
         self.identity = settled.identity;
     }
 
-    /// A request on a connection whose session has an end.
+    /// A request on a connection with a session lifetime.
     fn limited(&mut self, frame: &Bytes, ends_at: Instant, now: Instant) -> Verdict {
         let is_handshake =
             peek_request(frame).is_ok_and(|prefix| prefix.api_key == ApiKey::SaslHandshake as i16);
@@ -204,7 +206,7 @@ impl Exchange {
         Verdict::Answer(reply)
     }
 
-    /// The provider may have a new key: the client should not have to try again.
+    /// Waits for a new key of the provider, so that the client need not retry.
     fn ask_for_keys(&mut self, answering: Answering, first: FirstMessage) -> Verdict {
         let slot = Arc::new(Mutex::new(None));
         self.state = State::Awaited(Arc::clone(&slot));
@@ -237,7 +239,7 @@ fn close(reason: &str) -> Verdict {
     Verdict::Answer(Reply::Close(reason.to_owned()))
 }
 
-/// Whether ApiVersions will be answered with versions; otherwise the client may ask again.
+/// True if the answer to ApiVersions has versions; otherwise the client may send it again.
 fn is_answered_with_versions(frame: &Bytes) -> bool {
     let valid = |text: &str| {
         let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());

@@ -1,11 +1,12 @@
-//! Authentication of connections by SASL (KIP-43, KIP-152, KIP-368), on listeners of brokers and controllers alike.
+//! Authentication of connections by SASL (KIP-43, KIP-152, KIP-368), on listeners of brokers and controllers
+//! alike.
 //!
-//! [`Authenticator`] is what a listener knows: mechanisms, users, keys of tokens. [`Session`] is what is known of one
-//! connection: its peer, its principal, and how far its exchange of messages is. A request is served only when
-//! [`Session::admit`] lets it pass: before authentication that is ApiVersions, once.
+//! [`Authenticator`] belongs to a listener: mechanisms, users, keys of tokens. [`Session`] belongs to a
+//! connection: peer, principal, and state of the exchange. A request is served only if [`Session::admit`]
+//! admits it: before authentication only ApiVersions, once.
 //!
-//! What an unauthenticated peer can cost is bounded: the size of its frames (`sasl.server.max.receive.size`), the messages
-//! of an exchange, and the time until it must have authenticated, for which Kafka has `connections.max.idle.ms` only.
+//! An unauthenticated peer has limits: size of frames (`sasl.server.max.receive.size`), messages of an
+//! exchange, and time to authenticate, which Kafka limits only by `connections.max.idle.ms`.
 
 mod answering;
 mod authenticator;

@@ -1,4 +1,4 @@
-//! What a message of a mechanism leads to: another message, a name, or a refusal.
+//! The outcome of a message of a mechanism: another message, a name, or a rejection.
 
 use super::authenticator::{Authenticator, random};
 use super::session::Identity;
@@ -11,7 +11,7 @@ use thalweg_security::sasl::{Mechanism, Rejection};
 /// Random bytes of a nonce.
 const NONCE_LEN: usize = 24;
 
-/// Where an exchange of messages is.
+/// The next step of an exchange.
 pub(super) enum Step {
     First,
     /// The proof of a user, or of the bearer of a delegation token.
@@ -21,11 +21,11 @@ pub(super) enum Step {
         /// The name of the user, or the id of the token.
         user: String,
     },
-    /// A token was refused; the client confirms that.
+    /// A token was refused, and the client's confirmation is expected.
     Refused(TokenFault),
 }
 
-/// What a message leads to.
+/// The outcome of a message.
 pub(super) enum Outcome {
     More(Step, Vec<u8>),
     Done {
@@ -34,7 +34,7 @@ pub(super) enum Outcome {
         expires_ms: Option<i64>,
         last: Vec<u8>,
     },
-    /// The client is turned away, and whom it has claimed to be, if it has said so.
+    /// The client is rejected. `user` is the claimed user, if the client has sent one.
     Rejected {
         rejection: Rejection,
         user: Option<String>,
@@ -54,7 +54,7 @@ pub(super) fn plain(authenticator: &Authenticator, message: &[u8]) -> Outcome {
     }
 }
 
-/// The user of a message of PLAIN (RFC 4616), whatever its password.
+/// The user in a message of PLAIN (RFC 4616), without a check of the password.
 fn claimed_user(message: &[u8]) -> Option<String> {
     let user = message.split(|byte| *byte == 0).nth(1)?;
     String::from_utf8(user.to_vec()).ok()
@@ -124,10 +124,10 @@ pub(super) fn bearer(verified: Result<Token, TokenFault>, first: &FirstMessage) 
     }
 }
 
-/// The client has read that its token is refused.
+/// The rejection after the client has confirmed the refusal of its token.
 pub(super) fn refused_token(fault: &TokenFault, message: &[u8]) -> Rejection {
     match message == MORE {
-        // What is wrong with it is for the log.
+        // The details are only logged.
         true => {
             tracing::debug!(%fault, "Rejected a token");
             Rejection::shown(INVALID_TOKEN)

@@ -1,7 +1,8 @@
-//! Passwords that are shown as such, in each request anew: those of HTTP's Basic scheme.
+//! Passwords sent with each request, by HTTP's Basic scheme.
 //!
-//! A password of a SCRAM user takes thousands of hashes, so only one at a time is verified, away from the runtime's workers, and
-//! the result is kept (`VerifiedPasswords`) while the user's credential stays. Users that do not exist cost as much as others.
+//! Verifying a SCRAM user's password takes thousands of hashes. Passwords are therefore verified one at a
+//! time, outside the runtime's workers, and the result is cached (`VerifiedPasswords`) until the user's
+//! credential changes. Unknown users cost as much as existing users.
 
 use super::authenticator::{Authenticator, random};
 use parking_lot::Mutex;
@@ -13,11 +14,11 @@ use thalweg_places::{Places, network};
 use thalweg_security::sasl::scram::{Credential, Hash, VerifiedPasswords};
 use thalweg_security::sasl::{Mechanism, plain};
 
-/// Users whose passwords are kept.
+/// Maximum number of users with a cached password.
 const VERIFIED_MAX: usize = 1024;
-/// Verifications at the same time. Each address has its own queue.
+/// Number of concurrent verifications. Each address has its own queue.
 const TURNS: usize = 1;
-/// Bytes of a name or a password. Longer ones are not looked at.
+/// Maximum length of a name or a password in bytes. Longer ones are refused.
 const LENGTH_MAX: usize = 1024;
 
 /// The passwords of a listener's users.
@@ -34,7 +35,7 @@ impl fmt::Debug for Passwords {
 }
 
 impl Passwords {
-    /// Those of an authenticator.
+    /// The passwords of an authenticator's users.
     pub fn of(authenticator: Arc<Authenticator>) -> Passwords {
         let mut secret = [0; 32];
         random(&mut secret);
@@ -42,12 +43,12 @@ impl Passwords {
         Passwords { authenticator, verified, turns: Places::in_turn(TURNS) }
     }
 
-    /// After how long a failed login is answered.
+    /// Delay of the answer to a failed login.
     pub fn failure_delay(&self) -> Duration {
         self.authenticator.failure_delay()
     }
 
-    /// Whether a user has this password now. Requests of an address wait for each other.
+    /// True if a user has this password now. Requests of the same address are verified one at a time.
     pub async fn verify(&self, address: IpAddr, user: &str, password: &str) -> bool {
         if [user, password]
             .iter()
@@ -72,14 +73,14 @@ impl Passwords {
             let _turn = turn;
             candidates.into_iter().find(|(hash, known)| known.is_of(*hash, &shown))
         });
-        // It has no reason to panic; if it does, nobody is let in.
+        // The verification must not panic. If it does, the login fails.
         let Ok(Some((_, credential))) = found.await else { return false };
         self.verified.lock().insert(user, password, credential);
         true
     }
 
-    /// What the password of a user may be verified against; a decoy, if there is no such user. None where no mechanism has
-    /// such users.
+    /// The credentials to verify a user's password against, or a decoy for an unknown user. Empty if no
+    /// mechanism has SCRAM users.
     fn credentials(&self, user: &str) -> Vec<(Hash, Credential)> {
         let (mut found, mut decoy) = (Vec::new(), None);
         for mechanism in self.authenticator.mechanisms() {

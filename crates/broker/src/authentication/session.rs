@@ -1,4 +1,4 @@
-//! One connection: who is at the other end.
+//! The session of a connection: peer, principal, state of authentication.
 
 use super::authenticator::Authenticator;
 use super::exchange::{Exchange, Verdict};
@@ -14,35 +14,35 @@ use thalweg_security::acl::host_address;
 use thalweg_security::sasl::Mechanism;
 use tokio::time::Instant;
 
-/// How long a peer has to authenticate after it has connected. Kafka's clients take a few round trips.
+/// Time for a peer to authenticate after it has connected. Kafka's clients take a few round trips.
 const AUTHENTICATED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Who a peer has proven to be.
+/// An authenticated identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub principal: Arc<Principal>,
-    /// Whether by a delegation token.
+    /// True if the peer has authenticated by a delegation token.
     pub by_token: bool,
-    /// By which mechanism of SASL.
+    /// The SASL mechanism; `None` without SASL.
     pub mechanism: Option<Mechanism>,
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 pub struct Session {
     peer: Arc<Peer>,
-    /// The peer's address as ACLs name it.
+    /// The peer's address in the form of ACLs.
     host: Arc<str>,
     identity: Identity,
     audited: Option<AuditedRequest>,
-    /// None where nobody is asked for a name.
+    /// `None` if the listener has no SASL.
     exchange: Option<Box<Exchange>>,
 }
 
-/// What happens with a frame.
+/// The admission of a frame.
 pub enum Admission {
-    /// It is a request to serve.
+    /// A request to serve.
     Serve,
-    /// It is part of an authentication.
+    /// A message of an exchange, with its answer.
     Answered(Reply),
 }
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Session {
 }
 
 impl Session {
-    /// A connection that was just accepted, on a listener with SASL or without.
+    /// The session of a new connection, on a listener with SASL or without.
     pub fn open(
         peer: Arc<Peer>,
         authenticator: Option<&Arc<Authenticator>>,
@@ -72,7 +72,7 @@ impl Session {
             };
             Box::new(Exchange::new(Arc::clone(authenticator), limits, audited.clone()))
         });
-        // Over SASL_SSL a client's certificate only lets it in.
+        // On SASL_SSL a client certificate allows the connection, but gives no principal.
         let principal = if exchange.is_some() { Principal::anonymous() } else { peer.principal() };
         let by_certificate =
             exchange.is_none() && peer.tls.as_ref().is_some_and(|tls| tls.certificate.is_some());
@@ -91,37 +91,37 @@ impl Session {
         Session { peer, host, identity, audited, exchange }
     }
 
-    /// The peer.
+    /// The peer, with its address, listener and TLS.
     pub fn peer(&self) -> &Arc<Peer> {
         &self.peer
     }
 
-    /// Its address, as ACLs name it.
+    /// The peer's address in the form of ACLs.
     pub fn host(&self) -> &Arc<str> {
         &self.host
     }
 
-    /// Its principal, by SASL or by its certificate; anonymous where nobody is asked for a name.
+    /// The peer's principal, by SASL or by certificate; anonymous without authentication.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.identity.principal
     }
 
-    /// Whether the principal was proven by a delegation token.
+    /// True if the peer has authenticated by a delegation token.
     pub fn is_by_token(&self) -> bool {
         self.identity.by_token
     }
 
-    /// A request of this client, as the audit trail names it; none without a trail.
+    /// A request of this client for the audit trail; `None` without a trail.
     pub fn audited(&mut self, client_id: Option<&str>) -> Option<AuditedRequest> {
         let audited = self.audited.as_mut()?;
-        // It is the same in all requests of most clients.
+        // Most clients send the same client id in all requests.
         if audited.client_id.as_deref() != client_id {
             audited.client_id = client_id.map(Arc::from);
         }
         Some(audited.clone())
     }
 
-    /// Decides whether a frame is a request to serve.
+    /// Admits a frame as a request, or answers it.
     pub fn admit(&mut self, frame: &Bytes) -> Admission {
         let Some(exchange) = &mut self.exchange else { return Admission::Serve };
         let verdict = exchange.receive(frame, Instant::now());
@@ -138,7 +138,7 @@ impl Session {
         }
     }
 
-    /// The limits of the peer while it has not authenticated.
+    /// The limits of an unauthenticated peer; `None` after authentication.
     pub fn unproven(&self) -> Option<UnprovenLimits> {
         self.exchange.as_ref()?.unproven()
     }

@@ -1,4 +1,4 @@
-//! How far the authentication of a connection is.
+//! The state of a connection's authentication.
 
 use super::outcome::Step;
 use super::session::Identity;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use thalweg_security::sasl::Mechanism;
 use tokio::time::Instant;
 
-/// How far a connection's authentication is.
+/// The state of a connection's authentication.
 pub(super) enum State {
     /// ApiVersions or SaslHandshake is expected.
     Initial,
@@ -15,7 +15,7 @@ pub(super) enum State {
     Handshake,
     /// A message of the mechanism is expected.
     Message(Talk),
-    /// The outcome is on its way.
+    /// The outcome is being computed.
     Awaited(Arc<Mutex<Option<Settled>>>),
     /// Requests are served.
     Established(Established),
@@ -33,12 +33,12 @@ pub(super) struct Established {
 /// An exchange of messages.
 pub(super) struct Talk {
     pub mechanism: Mechanism,
-    /// Whether messages are in SaslAuthenticate.
+    /// True if messages are in SaslAuthenticate.
     pub is_framed: bool,
     pub step: Step,
 }
 
-/// A state that was reached while nobody looked.
+/// The state that a future has reached, to be applied with the next frame.
 pub(super) struct Settled {
     pub state: State,
     pub identity: Option<Identity>,

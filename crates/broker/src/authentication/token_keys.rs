@@ -1,6 +1,7 @@
-//! The keys of an identity provider: read at the start, again and again, and at once when a token names another one.
+//! The keys of an identity provider: read at the start, periodically, and when a token names an unknown key.
 //!
-//! A provider that does not answer leaves the keys as they are. Reading is limited: strangers can name any key.
+//! The keys stay unchanged if the provider does not answer. Reads are limited, because any client can name
+//! unknown keys.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
@@ -18,29 +19,29 @@ use tokio::time::Instant;
 
 /// Size limit of a JWKS document.
 const DOCUMENT_BYTES_MAX: usize = 1024 * 1024;
-/// How long a provider has to answer.
+/// Timeout of the provider.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// The keys are not read twice within this time because a token names an unknown one.
+/// Minimum time between two reads for unknown keys.
 const READ_AGAIN_MIN: Duration = Duration::from_secs(10);
-/// The shortest pause between two readings, whatever is configured.
+/// Lower bound of the configured interval of reads.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// The keys of one provider, kept up to date while somebody holds them.
+/// The keys of one provider, kept up to date until dropped.
 #[derive(Debug)]
 pub struct TokenKeys {
     url: String,
     keys: Mutex<Arc<KeySet>>,
-    /// Whether the read at the start has ended, well or not.
+    /// True after the first read, whether it succeeded or failed.
     tried: AtomicBool,
-    /// When somebody last had them read.
+    /// Time of the last requested read.
     asked_at: Mutex<Option<Instant>>,
-    /// Somebody asks for the keys to be read.
+    /// Notified to request a read.
     asked: Notify,
-    /// They were read, or could not be.
+    /// Notified after each read, whether it succeeded or failed.
     done: Notify,
 }
 
-/// Keys could not be read.
+/// A failure to read keys.
 #[derive(Debug, thiserror::Error)]
 enum ReadFault {
     #[error("{0}")]
@@ -74,17 +75,18 @@ impl TokenKeys {
         keys
     }
 
-    /// The keys as they were last read.
+    /// The keys of the last successful read.
     pub fn current(&self) -> Arc<KeySet> {
         Arc::clone(&self.keys.lock())
     }
 
-    /// Has the keys read, and waits for that; returns at once if somebody had them read a moment ago.
+    /// Requests a read and waits for its end. Returns immediately if a read was requested a moment ago.
     pub async fn read_again(&self) -> bool {
         let done = self.done.notified();
         tokio::pin!(done);
         done.as_mut().enable();
-        // A token of the first moments is not a reason for a second read, which may be needed for a new key soon.
+        // During the first read, wait for it: a second read would use up the limit, and a new key may need it
+        // soon.
         if !self.tried.load(Ordering::Acquire) {
             done.await;
             return true;
@@ -102,7 +104,7 @@ impl TokenKeys {
     }
 }
 
-/// Reads the keys until nobody holds them.
+/// Reads the keys periodically until they are dropped.
 async fn keep(keys: Weak<TokenKeys>, settings: TokenSettings) {
     let backoff = settings.retry_backoff.max(PAUSE_MIN);
     let mut pause = backoff;
@@ -169,7 +171,7 @@ async fn fetch(url: &str) -> Result<Bytes, ReadFault> {
         .build();
     let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
     let answer = client.get(uri).await.map_err(|error| ReadFault::Http(chain(&error)))?;
-    // Redirections are not followed: the operator names the place.
+    // Redirects are not followed: only the configured address is trusted.
     if !answer.status().is_success() {
         return Err(ReadFault::Status(answer.status().as_u16()));
     }

@@ -1,4 +1,4 @@
-//! What somebody may do to the cluster, for requests that are none of Kafka's.
+//! Cluster permissions for requests outside Kafka's protocol, such as HTTP.
 
 use crate::broker::Broker;
 use parking_lot::Mutex;
@@ -14,17 +14,18 @@ use thalweg_security::acl::{
     Authorizer, CLUSTER_NAME, Decision, LoggedOutcomes, Operation, ResourceType, Rules, host_address,
 };
 
-/// The rights on the cluster, by the ACLs of the latest image. Without an authorizer everybody has all of them.
+/// The rights of principals on the cluster, by the ACLs of the latest image. Without an authorizer everything
+/// is allowed.
 pub struct ClusterRights {
     rulings: Rulings,
     trail: Option<Arc<Trail>>,
 }
 
-/// Where the rules are.
+/// The source of the rules.
 enum Rulings {
-    /// A broker has an authorizer for its own requests.
+    /// The authorizer of a broker.
     Broker(Arc<Broker>),
-    /// A controller alone has one in its task only.
+    /// An own authorizer: a controller without a broker has one in its task only.
     Controller { controller: Arc<Controller>, followed: Option<Mutex<Followed>> },
 }
 
@@ -45,7 +46,7 @@ impl ClusterRights {
         ClusterRights { rulings: Rulings::Broker(broker), trail: None }
     }
 
-    /// The same, with a trail of decisions.
+    /// The rights with an audit trail for decisions.
     pub(crate) fn with_trail(self, trail: Option<&Arc<Trail>>) -> ClusterRights {
         ClusterRights { trail: trail.cloned(), ..self }
     }
@@ -55,7 +56,7 @@ impl ClusterRights {
         self.trail.as_ref()
     }
 
-    /// By these rules, and the ACLs of the controller's image.
+    /// The rights by these rules and the ACLs of the controller's image.
     pub(crate) fn of_controller(controller: Arc<Controller>, rules: Option<Rules>) -> ClusterRights {
         let followed = rules.map(|rules| {
             let authorizer = Arc::new(Authorizer::new(rules, []));
@@ -64,7 +65,7 @@ impl ClusterRights {
         ClusterRights { rulings: Rulings::Controller { controller, followed }, trail: None }
     }
 
-    /// Whether an operation on the cluster is allowed. `request` is for the log.
+    /// Returns true if an operation on the cluster is allowed. `request` is for the log.
     pub fn allow(
         &self,
         principal: &Principal,
@@ -99,8 +100,8 @@ impl ClusterRights {
         answer.is_allowed
     }
 
-    /// Whether an operation on any resource is allowed. The check is neither logged nor an event of the trail: it is for services
-    /// that act on behalf of a principal and check its rights periodically.
+    /// Returns true if an operation on a resource is allowed. The check is neither logged nor audited, for
+    /// services that act on behalf of a principal and check its rights periodically.
     pub fn permits(
         &self,
         principal: &Principal,

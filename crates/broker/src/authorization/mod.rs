@@ -1,7 +1,8 @@
-//! What the client of a request may do, and the log of decisions.
+//! The permissions of a request's client, and the log of decisions.
 //!
-//! [`Permissions`] is made once for each request and asks the authorizer in force; without an authorizer everything is allowed,
-//! at the price of one branch. Which API needs what is said in the table that serves it (`api`).
+//! [`Permissions`] are created for each request and use the authorizer in force. Without an authorizer
+//! everything is allowed, at the cost of one branch. The entry and the file of each API (`api`) show the
+//! permissions that it needs.
 
 mod cluster;
 mod permissions;

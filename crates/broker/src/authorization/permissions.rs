@@ -8,15 +8,15 @@ use thalweg_security::acl::{
 };
 use thalweg_wire::ApiKey;
 
-/// What the client of one request may do: everything, where there is no authorizer.
+/// The permissions of a request's client. Without an authorizer everything is allowed.
 #[derive(Clone, Debug)]
 pub struct Permissions {
     asker: Option<Asker>,
-    /// For the audit trail, if there is one.
+    /// The request in the audit trail, if there is a trail.
     audited: Option<AuditedRequest>,
 }
 
-/// Who asks, for what, and whom.
+/// Authorizer, principal and host of a request.
 #[derive(Clone, Debug)]
 struct Asker {
     authorizer: Arc<Authorizer>,
@@ -26,7 +26,7 @@ struct Asker {
 }
 
 impl Permissions {
-    /// Those of a principal at an address, written as ACLs name it, for one request.
+    /// The permissions of a principal at an address in the form of ACLs, for one request.
     pub fn of(
         authorizer: Option<Arc<Authorizer>>,
         principal: &Arc<Principal>,
@@ -43,22 +43,22 @@ impl Permissions {
         Permissions { asker, audited }
     }
 
-    /// Those of this broker itself.
+    /// The permissions of this broker itself.
     pub fn unlimited() -> Permissions {
         Permissions { asker: None, audited: None }
     }
 
-    /// The request as the audit trail names it, if there is one.
+    /// The request in the audit trail, if there is a trail.
     pub fn audited(&self) -> Option<&AuditedRequest> {
         self.audited.as_ref()
     }
 
-    /// Whether there is nothing to ask.
+    /// True if everything is allowed.
     pub fn are_unlimited(&self) -> bool {
         self.asker.is_none()
     }
 
-    /// Whether an operation on one resource is allowed.
+    /// Returns true if an operation on a resource is allowed.
     pub fn may(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
         self.decide(LoggedOutcomes::Both, operation, resource_type, name, 1)
     }
@@ -74,13 +74,13 @@ impl Permissions {
         self.decide(LoggedOutcomes::Both, operation, resource_type, name, count)
     }
 
-    /// As [`Permissions::may`], where a denial refuses nothing: something else may allow the same, or the resource is left
-    /// out of a list.
+    /// As [`Permissions::may`], if a denial refuses no request: another permission may suffice, or the
+    /// resource is left out of a list.
     pub fn may_also(&self, operation: Operation, resource_type: ResourceType, name: &str) -> bool {
         self.decide(LoggedOutcomes::IfAllowed, operation, resource_type, name, 1)
     }
 
-    /// Whether an operation on the cluster is allowed.
+    /// Returns true if an operation on the cluster is allowed.
     pub fn may_on_cluster(&self, operation: Operation) -> bool {
         self.may(operation, ResourceType::Cluster, CLUSTER_NAME)
     }
@@ -90,13 +90,14 @@ impl Permissions {
         self.may_also(operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
-    /// Whether one of these operations on the cluster is allowed. Only the last one's denial is a refusal.
+    /// Returns true if one of these operations on the cluster is allowed. Only a denial of the last one
+    /// counts as a refusal.
     pub fn may_any_on_cluster(&self, operations: &[Operation]) -> bool {
         let Some((last, others)) = operations.split_last() else { return false };
         others.iter().any(|operation| self.may_also_on_cluster(*operation)) || self.may_on_cluster(*last)
     }
 
-    /// Whether an operation is allowed on some resource of a kind, now or once it exists.
+    /// Returns true if an operation is allowed on any resource of a type, existing or not.
     pub fn may_on_any(&self, operation: Operation, resource_type: ResourceType) -> bool {
         self.asker.as_ref().is_none_or(|asker| {
             let Asker { authorizer, principal, host, .. } = asker;
@@ -104,7 +105,7 @@ impl Permissions {
         })
     }
 
-    /// The operations allowed on a resource, as the bits of answers.
+    /// The operations allowed on a resource, as a bit field.
     pub fn operations(&self, resource_type: ResourceType, name: &str) -> i32 {
         let operations = supported_operations(resource_type).iter().copied();
         let allowed = operations
@@ -112,7 +113,7 @@ impl Permissions {
         allowed.fold(0, |bits, operation| bits | 1 << operation.code())
     }
 
-    /// The operations allowed on the cluster; none for a client that may not describe it.
+    /// The operations allowed on the cluster; none without DESCRIBE on the cluster.
     pub fn operations_on_cluster(&self) -> i32 {
         match self.may_on_cluster(Operation::Describe) {
             true => self.operations(ResourceType::Cluster, CLUSTER_NAME),
@@ -143,23 +144,23 @@ impl Permissions {
     }
 }
 
-/// The places of a request's entries that are denied, in rising order. It allocates only for those.
+/// Indexes of the denied entries of a request, in ascending order. Without denials nothing is allocated.
 #[derive(Debug, Default)]
 pub struct Denials(Vec<usize>);
 
 impl Denials {
-    /// Those of the entries for which `is_allowed` does not hold.
+    /// The entries for which `is_allowed` returns false.
     pub fn among<T>(entries: &[T], is_allowed: impl Fn(&T) -> bool) -> Denials {
         let denied = entries.iter().enumerate().filter(|(_, entry)| !is_allowed(entry));
         Denials(denied.map(|(place, _)| place).collect())
     }
 
-    /// Whether nothing is denied.
+    /// True if nothing is denied.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the entry at this place is denied.
+    /// True if the entry at this index is denied.
     pub fn contains(&self, place: usize) -> bool {
         self.0.binary_search(&place).is_ok()
     }

@@ -1,55 +1,55 @@
-//! The order in which sessions give way to others, without a walk over all of them.
+//! The order of evicting sessions, without iterating over all sessions.
 //!
-//! Fetches use a session without a change here. The order has the uses up to the last look; a session that comes first in it
-//! and was used since is moved behind. So a look costs the logarithm of the number of sessions, and at most one move for each
-//! session that was used since the last look at it.
+//! A fetch that uses a session changes nothing here. The order has the uses up to the last lookup. A lookup
+//! moves sessions that come first but were used since. A lookup therefore costs the logarithm of the number
+//! of sessions, and at most one move for each session used since its last move.
 
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_hash::HashMap;
 use thalweg_net::Holder;
 
-/// A session, as of the last look at it.
+/// A session as of the last lookup.
 #[derive(Debug)]
 struct Entry {
     holder: Holder,
     created_ms: i64,
     used_ms: i64,
-    /// How many partitions it has.
+    /// Number of partitions.
     size: usize,
-    /// Whether it may give way to larger ones.
+    /// True if the session may give way to a larger one.
     is_old: bool,
 }
 
 /// The sessions of one holder.
 #[derive(Debug, Default)]
 struct OfHolder {
-    /// By their last use.
+    /// Sessions by last use.
     by_use: BTreeSet<(i64, i32)>,
-    /// The old ones by size.
+    /// Old sessions by size.
     old: BTreeSet<(usize, i32)>,
 }
 
 impl OfHolder {
-    /// How many partitions its smallest old session has.
+    /// Number of partitions of the smallest old session.
     fn smallest(&self) -> usize {
         self.old.first().map_or(usize::MAX, |(size, _)| *size)
     }
 }
 
-/// The sessions in that order. Times are of the wall clock, in milliseconds.
+/// The sessions in the order of eviction. Times are of the wall clock, in milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     entries: HashMap<i32, Entry>,
     by_use: BTreeSet<(i64, i32)>,
-    /// Those that are not old yet, by the time at which they began.
+    /// Sessions that are not old yet, by start time.
     young: BTreeSet<(i64, i32)>,
     holders: BTreeMap<Holder, OfHolder>,
-    /// The clients' holders by the number of their sessions, and the size of their smallest old one.
+    /// The clients' holders by number of sessions, and size of the smallest old session.
     levels: BTreeMap<usize, BTreeSet<(usize, Holder)>>,
 }
 
 impl Order {
-    /// A session begins.
+    /// Adds a new session.
     pub(super) fn add(&mut self, id: i32, holder: &Holder, size: usize, now_ms: i64) {
         let entry =
             Entry { holder: holder.clone(), created_ms: now_ms, used_ms: now_ms, size, is_old: false };
@@ -59,7 +59,7 @@ impl Order {
         self.change(holder, |of| _ = of.by_use.insert((now_ms, id)));
     }
 
-    /// A session ends.
+    /// Removes a session.
     pub(super) fn remove(&mut self, id: i32) {
         let Some(entry) = self.entries.remove(&id) else { return };
         self.by_use.remove(&(entry.used_ms, id));
@@ -70,7 +70,7 @@ impl Order {
         });
     }
 
-    /// A session has another number of partitions.
+    /// Changes the number of partitions of a session.
     pub(super) fn resize(&mut self, id: i32, size: usize) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let before = std::mem::replace(&mut entry.size, size);
@@ -83,7 +83,7 @@ impl Order {
         }
     }
 
-    /// How many sessions a client's holder has. Those of brokers do not count.
+    /// Number of sessions of a client's holder. Sessions of brokers do not count.
     pub(super) fn count(&self, holder: &Holder) -> usize {
         match holder {
             Holder::Brokers => 0,
@@ -91,14 +91,14 @@ impl Order {
         }
     }
 
-    /// The client's holder with most sessions, if it has more than so many.
+    /// The client's holder with the most sessions, if it has more than `more_than`.
     pub(super) fn largest(&self, more_than: usize) -> Option<Holder> {
         let (_, holders) = self.levels.last_key_value().filter(|(count, _)| **count > more_than)?;
         holders.first().map(|(_, holder)| holder.clone())
     }
 
-    /// The session of this holder, or of all, that was unused longest, with the time of its last use. `used_ms` is that of a
-    /// session by its id.
+    /// The least recently used session of this holder, or of all holders, with the time of its last use.
+    /// `used_ms` returns the last use of a session.
     pub(super) fn least_used(
         &mut self,
         holder: Option<&Holder>,
@@ -129,8 +129,9 @@ impl Order {
         of.by_use.insert((used_ms, id));
     }
 
-    /// The smallest session that is older than that and smaller than a new one of this holder. It is the same holder's, or that
-    /// of a client's holder with one session more. No holder has more than that, since its sessions give way whatever their size.
+    /// The smallest session that is older than `older_than_ms` and smaller than the new session of this
+    /// holder. The session belongs to the same holder, or to a client's holder with one session more. No
+    /// holder has more sessions than that, because its sessions give way regardless of size.
     pub(super) fn smaller(&mut self, holder: &Holder, size: usize, older_than_ms: i64) -> Option<i32> {
         while let Some((created_ms, id)) = self.young.first().copied().filter(|(at, _)| *at < older_than_ms) {
             self.young.remove(&(created_ms, id));
@@ -149,7 +150,7 @@ impl Order {
         smallest.filter(|(smallest, _)| *smallest < size).map(|(_, id)| *id)
     }
 
-    /// Changes the sessions of a holder, and its place among the others.
+    /// Changes the sessions of a holder, and updates the holder's position.
     fn change(&mut self, holder: &Holder, change: impl FnOnce(&mut OfHolder)) {
         let of = self.holders.entry(holder.clone()).or_default();
         let before = (of.by_use.len(), of.smallest());

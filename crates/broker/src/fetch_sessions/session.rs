@@ -1,8 +1,8 @@
-//! One session: its partitions, and which of them the next fetch has to read.
+//! One session: its partitions, and the partitions for the next fetch to read.
 //!
-//! A partition is settled once a read of it found nothing: it is read again when it notes news, when the client wants
-//! another offset of it, or after [`WHOLE_EVERY_MS`]. What was read otherwise, or whose answer did not leave, is read by the
-//! next fetch in any case.
+//! A partition is settled after a read without records. A settled partition is read again after news, if the
+//! client requests another offset, or after [`WHOLE_EVERY_MS`]. All other partitions are read by the next
+//! fetch.
 
 use super::{Answered, Key};
 use std::collections::hash_map::Entry;
@@ -14,38 +14,38 @@ use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, Forgotten
 
 /// Number of partitions from which on a request is checked for repetitions.
 const MANY: usize = 1_000;
-/// All partitions are read this often. Some changes are no news, such as a log start that retention moves.
+/// Interval of reading all partitions. Some changes make no news, such as a log start moved by retention.
 const WHOLE_EVERY_MS: i64 = 1_000;
 
-/// What a fetch is to read.
+/// A partition for a fetch to read.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub key: Key,
     pub partition: FetchPartition,
-    /// Its place in the session, if there is one.
+    /// The partition's slot in the session, if there is a session.
     pub place: Option<u32>,
-    /// Where it is to note its news; `None` without a session.
+    /// The partition's entry in the session's news; `None` without a session.
     pub subscription: Option<Arc<Subscription>>,
 }
 
-/// Which partitions of its session a fetch is to read.
+/// The partitions of a session for a fetch to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All of them.
+    /// All partitions.
     Whole,
-    /// Those that are not settled.
+    /// Partitions that are not settled.
     Unsettled,
 }
 
-/// What became of a partition in an answer.
+/// The result of a partition in an answer.
 #[derive(Clone, Debug)]
 pub struct Read {
     pub key: Key,
     pub place: Option<u32>,
     pub answered: Answered,
-    /// Whether there are records, or something else that the client must learn.
+    /// True if there are records or other news for the client.
     pub has_news: bool,
-    /// Whether there was nothing to read.
+    /// True if there was nothing to read.
     pub is_settled: bool,
 }
 
@@ -58,8 +58,8 @@ struct Cached {
     answered: Option<Answered>,
     subscription: Arc<Subscription>,
     is_settled: bool,
-    /// The last answer in which it had news, by number. Those that had some are read last, so that none starves behind a
-    /// full one.
+    /// Number of the last answer with news of the partition. Partitions with recent news are read last, so
+    /// that none starves behind a full one.
     served: u64,
 }
 
@@ -68,14 +68,14 @@ pub(super) struct Session {
     pub(super) epoch: i32,
     pub(super) by_id: bool,
     partitions: Vec<Cached>,
-    /// The place of each in `partitions`.
+    /// The index of each partition in `partitions`.
     index: HashMap<Key, u32>,
     pub(super) news: Arc<News>,
-    /// The places that are not settled.
+    /// The indexes of partitions that are not settled.
     unsettled: Vec<u32>,
     /// Number of answers.
     answers: u64,
-    /// When all partitions were read last.
+    /// Time of the last read of all partitions.
     whole_ms: i64,
 }
 
@@ -90,7 +90,7 @@ impl Session {
         self.partitions.len()
     }
 
-    /// Applies a request: partitions that are new or wanted otherwise, and those that it gives up.
+    /// Applies a request: new, changed and forgotten partitions.
     pub(super) fn update(&mut self, wanted: Vec<Wanted>, forgotten: Vec<ForgottenTopic>) {
         for Wanted { key, partition, .. } in wanted {
             match self.index.get(&key) {
@@ -122,7 +122,7 @@ impl Session {
         self.unsettle(place);
     }
 
-    /// Takes the others to new places, in the same order, with new subscriptions.
+    /// Removes partitions. The remaining ones get new slots in the same order, with new subscriptions.
     fn forget(&mut self, forgotten: Vec<ForgottenTopic>) {
         for topic in forgotten {
             let name: Arc<str> = topic.topic.into();
@@ -148,7 +148,7 @@ impl Session {
         }
     }
 
-    /// What the next fetch is to read, in order.
+    /// The partitions for the next fetch to read, in order.
     pub(super) fn wanted(&mut self, scope: Scope, now_ms: i64) -> Vec<Wanted> {
         self.take_news();
         let mut places = if scope == Scope::Whole || now_ms.abs_diff(self.whole_ms) >= WHOLE_EVERY_MS as u64 {
@@ -190,20 +190,20 @@ impl Session {
         let mentioned = reads.iter().map(|read| {
             let is_at =
                 |place: &u32| self.partitions.get(*place as usize).is_some_and(|at| at.key == read.key);
-            // Another fetch may have given partitions up meanwhile.
+            // A concurrent fetch may have removed partitions.
             let Some(place) = read.place.filter(is_at).or_else(|| self.index.get(&read.key).copied()) else {
                 return true;
             };
             let cached = &mut self.partitions[place as usize];
             let is_error = read.answered.error_code != 0;
             let changed = read.has_news || cached.answered != Some(read.answered) || is_error;
-            // An error is repeated until it is gone, and the recovery is reported.
+            // An error is repeated in each answer, and the recovery is reported.
             cached.answered = (!is_error).then_some(read.answered);
             if read.has_news {
                 cached.served = self.answers;
             }
             match read.is_settled {
-                // It leaves the list below.
+                // Removed from `unsettled` below.
                 true => cached.is_settled = true,
                 false => self.unsettle(place),
             }
@@ -215,8 +215,9 @@ impl Session {
     }
 }
 
-/// The partitions of a request. In a long request repetitions are merged, as in Kafka, and the last one counts. Short
-/// ones are not checked: no client repeats partitions, and the limits of the fetch apply to all of them together.
+/// The partitions of a request. In a long request, repeated partitions are merged, as in Kafka, and the last
+/// one counts. Short requests are not checked: no client repeats partitions, and the limits of the fetch
+/// apply to the sum.
 pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<Wanted> {
     let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
     let mut wanted: Vec<Wanted> = Vec::with_capacity(count);

@@ -1,4 +1,5 @@
-//! Sessions of many clients at once: none waits for another's partitions, and the rules of giving up hold.
+//! Sessions of many concurrent clients: no session waits for another session's partitions, and the rules of
+//! eviction hold.
 
 use super::*;
 use thalweg_security::Principal;
@@ -39,7 +40,7 @@ fn order(wanted: &[Wanted]) -> Vec<i32> {
     wanted.iter().map(|wanted| wanted.key.partition.0).collect()
 }
 
-/// An answer in which nothing is new, or all partitions have records.
+/// An answer without news, or with records in all partitions.
 fn answered(wanted: &[Wanted], has_records: bool) -> Vec<Read> {
     let answered = Answered { error_code: 0, high_watermark: 7, log_start_offset: 0 };
     let read = |Wanted { key, place, .. }: &Wanted| Read {
@@ -72,7 +73,7 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
     let (small, large) = (open(&sessions, 2, NOW_MS), open(&sessions, 5, NOW_MS));
     let later = NOW_MS + EVICTION_MS;
     assert_eq!(open(&sessions, 9, later), 0, "both are young");
-    // Both are used, so only the smaller one makes room, for one that is larger.
+    // Both sessions are in use, so only the smaller one makes room, for a larger one.
     let used = later + 1;
     for id in [small, large] {
         go_on(&sessions, id, 1, Scope::Whole, used);
@@ -83,7 +84,7 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
     let gone =
         sessions.begin(&ann(), 12, request(small, 2, 0), Scope::Whole, used).expect_err("it was given up");
     assert_eq!(gone, SessionError::NotFound);
-    // One that is not used makes room for any.
+    // An unused session makes room for any session.
     go_on(&sessions, newcomer, 1, Scope::Whole, used + 1);
     assert_ne!(open(&sessions, 1, used + EVICTION_MS + 1), 0);
     let refused = sessions.begin(&ann(), 12, request(large, 2, 0), Scope::Whole, used);
@@ -114,14 +115,14 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     assert_eq!(sessions.finish(fetch, &answer), [false; 3]);
 }
 
-/// Partitions that were read to their end are left out until there is a reason.
+/// Partitions that were read to their end are left out until they have news.
 #[test]
 fn a_fetch_reads_only_what_may_have_changed() {
     let sessions = FetchSessions::new(1);
     let begun = sessions.begin(&ann(), 12, request(0, 0, 4), Scope::Unsettled, NOW_MS).expect("opens");
     assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
     let id = begun.fetch.id();
-    // Its answer does not leave: everything is read again.
+    // The answer is not sent, so all partitions are read again.
     let begun = go_on(&sessions, id, 1, Scope::Unsettled, NOW_MS);
     assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
     let mut answer = answered(&begun.wanted, false);
@@ -136,7 +137,7 @@ fn a_fetch_reads_only_what_may_have_changed() {
     let begun = sessions.begin(&ann(), 12, request(id, 4, 2), Scope::Unsettled, NOW_MS).expect("goes on");
     assert_eq!(order(&begun.wanted), [0, 1]);
     sessions.finish(begun.fetch, &answered(&begun.wanted, false));
-    // Where rights may have changed, or after a while, all of them.
+    // All partitions, if permissions may have changed or after a while.
     assert_eq!(go_on(&sessions, id, 5, Scope::Whole, NOW_MS).wanted.len(), 4);
     assert!(go_on(&sessions, id, 6, Scope::Unsettled, NOW_MS).wanted.is_empty());
     assert_eq!(go_on(&sessions, id, 7, Scope::Unsettled, NOW_MS + 1_000).wanted.len(), 4);
@@ -191,7 +192,7 @@ fn a_principal_that_fills_the_cache_gives_way_to_others() {
     assert_eq!(go_on("eve", of_eve[3]), Err(SessionError::NotFound), "those that were used least recently");
     assert_eq!((go_on("eve", of_eve[4]), go_on("ann", of_ann[0])), (Ok(1), Ok(1)));
 
-    // Old ones of others, too, give way to larger ones only of those who have fewer.
+    // Old sessions of another holder give way to larger ones only if the new session's holder has fewer.
     let later = NOW_MS + EVICTION_MS + 10;
     sessions.state.lock().sessions.values().for_each(|slot| slot.used_ms.store(later, Ordering::Relaxed));
     assert_ne!(open("eve", 100, later), 0, "in place of a small one of eve's");
@@ -223,7 +224,7 @@ fn a_session_is_unknown_to_other_principals() {
     assert_eq!(go_on(&sessions, id, 1, Scope::Whole, NOW_MS).wanted.len(), 3);
 }
 
-/// The rules of giving way as a walk over all sessions: each a holder, when it began and was used, and its size.
+/// The rules of eviction by iterating over all sessions, each with holder, start, last use and size.
 fn gives_way(
     all: &HashMap<i32, (Holder, i64, i64, usize)>,
     holder: &Holder,
@@ -340,6 +341,6 @@ fn a_full_cache_of_any_size_refuses_and_displaces_without_a_walk_over_it() {
         let begun = sessions.begin(&holder("eve"), 12, request(0, 0, 1), Scope::Whole, later + 1);
         assert_ne!(begun.expect("a session").fetch.id(), 0, "in place of ann's");
     }
-    // With a walk it is minutes, and all fetches wait for the lock meanwhile.
+    // Iterating takes minutes, and all fetches wait for the lock meanwhile.
     assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
 }

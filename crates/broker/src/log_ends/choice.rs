@@ -1,8 +1,8 @@
-//! Chooses a leader by what the replicas answered. Pure.
+//! Chooses a leader by the answers of the replicas. Pure.
 //!
-//! The highest epoch has what was acknowledged last; in one epoch, the longest log has all. Apache Kafka's brokers answer with
-//! the epoch of the registration in place of the log's: with them, it is the last leader that leads, as under Apache Kafka's
-//! controllers.
+//! The log with the highest epoch has the latest acknowledged records; among logs with that epoch, the
+//! longest has all of them. Apache Kafka's brokers answer with the epoch of the registration instead of the
+//! log's. With such brokers the last leader leads, as under Apache Kafka's controllers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,30 +10,31 @@ use std::sync::Arc;
 use thalweg_controller::Undecided;
 use thalweg_metadata::BrokerId;
 
-/// The end of a replica's log. In this order the last one is the best.
+/// The end of a replica's log, ordered from worst to best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LogEnd {
     pub epoch: i32,
     pub offset: i64,
 }
 
-/// Why the end of a log is not known.
+/// The reason why the end of a log is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// Whether it is the same however often the replica is asked.
+    /// True if asking again cannot help.
     pub is_final: bool,
     pub reason: Arc<str>,
 }
 
-/// The end of a replica's log, or the reason why it is unknown. A missing answer counts as a failure that is not final.
+/// The end of a replica's log, or the reason why it is unknown. A missing answer counts as a failure that is
+/// not final.
 pub(super) type Answer = Result<LogEnd, Failure>;
 
 /// The replicas that an election still waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Waiting {
-    /// Replicas that are not up. The answers of others decide nothing, unless the last leader cannot be compared.
+    /// Replicas that are not up. Until then, other answers decide only if the last leader cannot be compared.
     ForReplicas,
-    /// The answers of these; of none at last.
+    /// The answers of these replicas, possibly of none.
     ForAnswers(Vec<BrokerId>),
 }
 
@@ -42,8 +43,9 @@ impl Failure {
         Failure { is_final: false, reason: reason.to_string().into() }
     }
 
-    /// That epoch began when the last leader went, so it is in no log: the answer does not say which epoch the log ends with. (If
-    /// a log has it because the controller's is an older copy, its broker refuses, and has the epoch raised.)
+    /// The epoch of the registration began when the last leader went away, so no log contains this epoch, and
+    /// the answer does not reveal the last epoch of the log. (If a log contains it because the metadata log
+    /// is an older copy, the broker refuses, and the epoch is raised.)
     pub fn epoch_of_registration() -> Failure {
         let reason =
             "it answers with the epoch of the registration, not of its log, as Apache Kafka's brokers do";
@@ -51,13 +53,13 @@ impl Failure {
     }
 }
 
-/// Whether asking again brings nothing else.
+/// True if asking again cannot change the answer.
 pub(super) fn is_known(answer: &Answer) -> bool {
     !answer.as_ref().is_err_and(|failure| !failure.is_final)
 }
 
-/// The replica with the best log, once all that can be known is; of equal ones the last leader. Where some log cannot be
-/// compared, or is no longer waited for, it is the last leader unless another has shown to be better.
+/// The replica with the best log, once all answers are final; the last leader wins a tie. If a log cannot be
+/// compared or its wait is over, the last leader is chosen unless another log is known to be better.
 pub(super) fn choose(
     one: &Undecided,
     answers: &BTreeMap<BrokerId, Answer>,
@@ -66,7 +68,7 @@ pub(super) fn choose(
     let is_known = |id: &BrokerId| answers.get(id).is_some_and(is_known);
     let cannot_compare = |id: &BrokerId| is_known(id) && answers[id].is_err();
     if one.last_leader.is_some_and(|last| cannot_compare(&last)) {
-        // No other log can show to be better.
+        // No other log can be proven better.
         return one.last_leader;
     }
     let Waiting::ForAnswers(missing) = waiting else { return None };
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
     use crate::log_ends::testing::{ends, undecided};
 
-    /// For the answers of these replicas.
+    /// A wait for the answers of these replicas.
     fn answers_of(ids: &[i32]) -> Waiting {
         Waiting::ForAnswers(BrokerId::list(ids))
     }

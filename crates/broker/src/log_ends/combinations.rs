@@ -1,5 +1,5 @@
-//! Every combination of what may become of three replicas, against two rules: no replica that may hold more is passed over before
-//! its time is over, and every wait ends.
+//! Every combination of fates of three replicas, checked against two rules: no replica with a possibly better
+//! log is passed over before its wait is over, and every wait ends.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,18 +18,18 @@ const NEVER: u64 = u64::MAX;
 const PATIENCE: u64 = 60;
 const STARTING: u64 = 20;
 const ANSWERS: u64 = 30;
-/// Later than anything happens, and than all waits one after the other.
+/// A time after all events, and after all waits in sequence.
 const LAST: u64 = 85 + PATIENCE + 2 * (STARTING + ANSWERS);
-/// How often replicas are asked.
+/// Interval of requests to replicas, in seconds.
 const STEP: usize = 5;
 
 /// The fate of a replica, in seconds.
 #[derive(Clone, Debug)]
 struct Course {
-    /// From when its broker is alive, and from when it is up.
+    /// The seconds at which the broker is alive, and up.
     alive: u64,
     up: u64,
-    /// When it does not answer.
+    /// The seconds without answers.
     silent: Range<u64>,
     is_comparable: bool,
 }
@@ -45,7 +45,7 @@ fn courses() -> Vec<Course> {
         course(0, NEVER, 0..0),
         course(NEVER, NEVER, 0..0),
         course(40, 45, 0..0),
-        // They come while only answers are waited for.
+        // The replica starts while only answers are missing.
         course(55, 70, 70..80),
         course(80, 85, 85..NEVER),
         Course { is_comparable: false, ..course(0, 0, 0..0) },
@@ -57,9 +57,9 @@ fn courses() -> Vec<Course> {
 #[derive(Debug)]
 struct Case<'a> {
     courses: [&'a Course; 3],
-    /// Those that were complete, the last leader first.
+    /// Complete replicas, the last leader first.
     remembered: &'a [usize],
-    /// Whether eligible leader replicas say who led; else any that was complete may lead.
+    /// True if eligible leader replicas identify the last leader; otherwise any complete replica may lead.
     has_elr: bool,
     order: [usize; 3],
 }
@@ -109,7 +109,7 @@ impl Case<'_> {
         }
     }
 
-    /// When the partition is undecided, and one of its replicas is up.
+    /// The second at which the partition is undecided and one of its replicas is up.
     fn began(&self) -> u64 {
         self.courses.iter().map(|course| course.up).min().expect("three")
     }
@@ -118,13 +118,14 @@ impl Case<'_> {
         second < self.began() + PATIENCE && self.remembered.iter().any(|id| !self.is_up(*id, second))
     }
 
-    /// Whether a starting replica has its time.
+    /// True while a starting replica may be waited for.
     fn may_start(&self, replica: usize, second: u64) -> bool {
         self.starts(replica, second)
             && second < self.courses[replica].alive.max(self.began()).saturating_add(STARTING)
     }
 
-    /// Whether a replica that is up, and does not answer, has its time: it is asked from when only answers are missing.
+    /// True while the answer of an available replica may be waited for. The wait begins when only answers are
+    /// missing.
     fn may_answer(&self, replica: usize, second: u64) -> bool {
         let only_answers = |second: &u64| {
             self.last_leader(*second).is_some()
@@ -135,7 +136,7 @@ impl Case<'_> {
         !self.answers(replica, second) && asked_since.is_none_or(|since| second < since + ANSWERS)
     }
 
-    /// The replica that was elected, and when.
+    /// The elected replica, and the second of the election.
     fn run(&self) -> Option<(usize, u64)> {
         let (mut waits, began) = (Waits::new(Duration::from_secs(PATIENCE)), Instant::now());
         for second in (0..=LAST).step_by(STEP) {
@@ -154,7 +155,7 @@ impl Case<'_> {
         None
     }
 
-    /// The rule that is broken.
+    /// The broken rule.
     fn fault(&self) -> Option<String> {
         let Some((leader, second)) = self.run() else {
             let may_lead = self.last_leader(LAST).is_some();
@@ -162,7 +163,7 @@ impl Case<'_> {
         };
         let is_last = Some(leader) == self.last_leader(second);
         if is_last && self.answers(leader, second) && !self.courses[leader].is_comparable {
-            // No other log can show to be better.
+            // No other log can be proven better.
             return None;
         }
         let passed_over = |other: usize| {
@@ -171,7 +172,7 @@ impl Case<'_> {
             let has_time = (is_awaited && self.awaits(second))
                 || self.may_start(other, second)
                 || (self.is_up(other, second) && self.may_answer(other, second));
-            // Whose log is not known leads because it led last.
+            // A replica with an unknown log leads as the last leader.
             let is_compared = self.answers(other, second) && self.answers(leader, second);
             is_better && (has_time || is_compared)
         };

@@ -1,7 +1,7 @@
-//! The partitions without a leader, kept from image to image, and the log lines about those that stay without one.
+//! The partitions without a leader, tracked over images, and log lines about partitions that stay leaderless.
 //!
-//! Owns: the last leader and the complete replicas of such a partition: its registration forgets them once the last complete
-//! log is gone. Refuses: electing.
+//! Keeps the last leader and the complete replicas of such a partition, because the registration drops them
+//! with the last complete log. Elections happen elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, T
 use thalweg_wire::Uuid;
 use tokio::time::Instant;
 
-/// How long a partition has had no leader for the same reason when that is logged: brokers that start together, and elections
-/// that are about to happen, are not worth a line.
+/// Time without a leader for the same reason before a log line. Brokers that start together, and imminent
+/// elections, need no line.
 const QUIET: Duration = Duration::from_secs(10);
-/// Partitions that one line names.
+/// Maximum number of partitions named in a log line.
 const NAMED_MAX: usize = 10;
 /// The last remedy.
 const ACCEPT_LOSS: &str = "accept the loss of records, by `thalweg topic elect TOPIC --unclean` (kafka-leader-election \
@@ -29,21 +29,21 @@ pub(super) struct Leaderless {
 
 #[derive(Debug)]
 struct Entry {
-    /// None if the partition had no leader when this process started.
+    /// `None` if the partition had no leader when this process started.
     last_leader: Option<BrokerId>,
-    /// The replicas that were last known to be complete, or to have been it until an unclean stop.
+    /// The replicas last known to be complete, or complete until an unclean stop.
     complete: Vec<BrokerId>,
-    /// Since when there has been no leader for this reason.
+    /// The reason for the missing leader, and the start of it.
     reason: Option<(Reason, Instant)>,
     is_said: bool,
 }
 
-/// Why nothing elects a leader.
+/// The reason why no leader is elected.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
-    /// No replica is known to be complete: the last log that was is gone.
+    /// No replica is known to be complete, because the last complete log is lost.
     Lost,
-    /// These replicas are complete, and not up.
+    /// The complete replicas are not up.
     Awaits(Vec<BrokerId>),
 }
 
@@ -56,14 +56,14 @@ pub(super) struct Fate {
 }
 
 impl Leaderless {
-    /// Another image. Only topics that have changed are looked at.
+    /// Applies the next image. Only changed topics are visited.
     pub fn follow(&mut self, base: &Image, image: &Image, now: Instant) {
         self.topics.retain(|id, _| image.topic_by_id(*id).is_some());
         for topic in image.topics().changed_since(base.topics()) {
             let before = base.topic_by_id(topic.id);
             self.follow_topic(before, topic);
         }
-        // Brokers come and go without a change of the partition.
+        // Brokers start and stop without a change of the partition.
         for (topic, index, entry) in self.entries_mut() {
             let partition = image.topic_by_id(topic).and_then(|topic| topic.partition(index));
             let reason = partition.and_then(|partition| reason(image, partition));
@@ -100,7 +100,7 @@ impl Leaderless {
         topics.flat_map(|(id, entries)| entries.iter_mut().map(|(index, entry)| (*id, *index, entry)))
     }
 
-    /// Whether every partition of several replicas has a leader.
+    /// True if every partition with several replicas has a leader.
     pub fn is_empty(&self) -> bool {
         self.topics.is_empty()
     }
@@ -114,7 +114,8 @@ impl Leaderless {
         self.topics.iter().flat_map(of_topic).collect()
     }
 
-    /// Logs, once, which partitions have no leader and get none by themselves. The logs of undecided ones are compared.
+    /// Logs partitions that stay leaderless without help, once each. Undecided partitions are excluded,
+    /// because their logs are compared.
     pub fn report(&mut self, image: &Image, undecided: &[Undecided], now: Instant) {
         for (fate, partitions) in self.unsaid(image, undecided, now) {
             say(&fate, &partitions);
@@ -149,7 +150,7 @@ fn is_leaderless(partition: &PartitionRegistration) -> bool {
     !partition.has_leader() && partition.replicas.len() > 1
 }
 
-/// The replicas that are complete, or were it until an unclean stop.
+/// The replicas that are complete, or were until an unclean stop.
 fn complete(partition: &PartitionRegistration) -> Vec<BrokerId> {
     let mut complete = partition.isr.clone();
     for id in partition.eligible_leader_replicas.iter().chain(&partition.last_known_elr) {
@@ -160,8 +161,8 @@ fn complete(partition: &PartitionRegistration) -> Vec<BrokerId> {
     complete
 }
 
-/// The reason why a partition stays without a leader. None while no replica is up: then the cluster is down, not stuck; or while
-/// a complete replica is up: then it is about to be elected, or the logs are compared.
+/// The reason why a partition stays leaderless. `None` while no replica is up, as the cluster is then down
+/// and not stuck, and while a complete replica is up, as its election or a comparison of logs follows.
 fn reason(image: &Image, partition: &PartitionRegistration) -> Option<Reason> {
     let is_up = |id: &BrokerId| {
         image.broker(*id).is_some_and(|broker| broker.is_active() && broker.has_online_replica(partition))
@@ -203,7 +204,7 @@ fn named(partitions: &[String]) -> String {
     }
 }
 
-/// Logs which partitions wait for others before their logs are compared.
+/// Logs the partitions that wait for more replicas before their logs are compared.
 pub(super) fn say_waiting(waiting: &[Undecided], patience: Duration) {
     let (bounded, open): (Vec<&Undecided>, Vec<&Undecided>) =
         waiting.iter().partition(|one| one.awaited.is_empty() || one.last_leader.is_some());

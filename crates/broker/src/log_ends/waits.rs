@@ -1,6 +1,6 @@
-//! How long an election waits for replicas: for those that are not up and were complete, up to
-//! `unclean.leader.election.interval.ms`; for others that are starting, and for the answer of one that is up, each of them, for less
-//! than half a minute. Pure.
+//! The waits of an election: for complete replicas that are not up, up to
+//! `unclean.leader.election.interval.ms`; for each other starting replica, and for each missing answer, at
+//! most half a minute. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,10 +13,11 @@ use super::choice::Waiting;
 use super::leaderless::say_waiting;
 use super::{Key, key};
 
-/// How long a replica that is starting is waited for, if it was not complete.
+/// Maximum wait for a starting replica that was not complete.
 const STARTING_MAX: Duration = Duration::from_secs(20);
-/// How long a replica that is up is asked again if it does not answer. One that is gone is fenced within
-/// `broker.session.timeout.ms`, and no longer up; one that can talk to the controller and not be asked may stay so.
+/// Maximum wait for the answer of an available replica. A stopped broker is fenced within
+/// `broker.session.timeout.ms`. A broker that reaches the controller but cannot be reached itself may stay
+/// silent.
 const ANSWERS_MAX: Duration = Duration::from_secs(30);
 
 /// The waits of all undecided partitions.
@@ -27,16 +28,16 @@ pub(super) struct Waits {
 
 struct Wait {
     since: Instant,
-    /// When each replica was first seen to start. It has its time once, so that one whose broker starts again and again does not
-    /// hold the election up for ever.
+    /// Time of each replica's first start. The wait is granted once, so that a broker in a restart loop does
+    /// not block the election forever.
     starting: BTreeMap<BrokerId, Instant>,
-    /// When each replica was first asked, of those times when only answers are missing.
+    /// Time of the first request to each replica while only answers are missing.
     asked: BTreeMap<BrokerId, Instant>,
-    /// When replicas were last asked.
+    /// Time of the last requests.
     last_round: Option<Instant>,
-    /// Whether it was logged that others are waited for.
+    /// True if the wait for other replicas was logged.
     is_said: bool,
-    /// Whether the last leader has answered.
+    /// True if the last leader has answered.
     last_is_known: bool,
 }
 
@@ -60,11 +61,11 @@ impl Wait {
         for id in &one.starting {
             is_starting |= has_time(*self.starting.entry(*id).or_insert(now), STARTING_MAX);
         }
-        // If the last leader is unknown, the wait has no end: no replica could lead after it.
+        // If the last leader is unknown, the wait has no limit, because no replica could lead after it.
         let is_awaited =
             !one.awaited.is_empty() && (one.last_leader.is_none() || has_time(self.since, patience));
         if is_starting || is_awaited {
-            // Those that are up are not asked meanwhile: they have all their time afterwards.
+            // The wait for answers starts again afterwards, with the full time.
             self.asked.clear();
             return Waiting::ForReplicas;
         }
@@ -78,21 +79,22 @@ impl Waits {
         Waits { patience, waits: BTreeMap::new() }
     }
 
-    /// Every partition has a leader.
+    /// Drops all waits, if every partition has a leader.
     pub fn clear(&mut self) {
         self.waits.clear();
     }
 
-    /// The last leader has answered.
+    /// Notes the answer of the last leader.
     pub fn note_last(&mut self, one: &Undecided) {
         if let Some(wait) = self.waits.get_mut(&key(one)) {
             wait.last_is_known = true;
         }
     }
 
-    /// The partitions whose replicas are asked now, `max` at most, each with its wait. First come those that wait for
-    /// nothing but answers; then those whose last leader has not answered yet: if its log cannot be compared, it leads at once. Of
-    /// either, those that were not asked for the longest time are the first: none that waits for a broker delays the others.
+    /// At most `max` partitions whose replicas are asked now, each with its wait. Partitions that only wait
+    /// for answers come first, then partitions whose last leader has not answered yet: a last leader with an
+    /// incomparable log leads immediately. Within both, the least recently asked partitions come first, so
+    /// that a partition waiting for a broker does not delay the next ones.
     pub fn select(
         &mut self,
         undecided: Vec<Undecided>,
@@ -144,7 +146,7 @@ mod tests {
         Undecided { starting: BrokerId::list(starting), ..testing::undecided(&[1, 2], awaited, last_leader) }
     }
 
-    /// The wait after each of these seconds; none if the replicas are not asked.
+    /// The wait after each of these seconds; `None` if the replicas are not asked.
     fn select(waits: &mut Waits, one: &Undecided, began: Instant, seconds: &[u64]) -> Vec<Option<Waiting>> {
         let after = |seconds: &u64| {
             let now = began + Duration::from_secs(*seconds);
@@ -246,7 +248,8 @@ mod tests {
         assert_eq!(elected, Some(305));
     }
 
-    /// All were killed together, and the third was the first to register again: it is not remembered.
+    /// All were killed together, and the third replica was the first to register again, so it is not
+    /// remembered.
     #[test]
     fn starting_replica_is_waited_for_although_all_others_answer() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());

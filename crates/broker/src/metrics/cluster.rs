@@ -1,5 +1,5 @@
-//! The cluster: this broker's view of its metadata, and the controller in this process (Kafka's `KafkaController`,
-//! `ControllerStats` and `broker-metadata-metrics`).
+//! The cluster: this broker's view of its metadata, and the controller in this process (Kafka's
+//! `KafkaController`, `ControllerStats` and `broker-metadata-metrics`).
 
 use super::exposition::{Kind, Number};
 use super::{Family, Figures};
@@ -160,7 +160,7 @@ fn partitions(image: &Image, holds: fn(&thalweg_metadata::PartitionRegistration)
     all.filter(|partition| holds(partition)).count()
 }
 
-/// How many replicas the cluster places on a broker.
+/// Number of replicas that the cluster places on a broker.
 pub(super) fn replicas_of(image: &Image, broker: BrokerId) -> usize {
     let all = image.topics().iter().flat_map(|topic| topic.partitions.values());
     all.filter(|partition| partition.is_replica(broker)).count()

@@ -1,5 +1,5 @@
-//! The coordinators of groups, share partitions and transactions: their partitions, how long these took to load, and transactions (Kafka's
-//! `group-coordinator-metrics`, `transaction-coordinator-metrics`).
+//! The coordinators of groups, share partitions and transactions: their partitions, how long these took to
+//! load, and transactions (Kafka's `group-coordinator-metrics`, `transaction-coordinator-metrics`).
 
 use super::exposition::{Kind, Number};
 use super::{Family, Figures, Samples};

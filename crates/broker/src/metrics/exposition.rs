@@ -4,16 +4,15 @@
 //! - OpenMetrics 1.0: counters by their name without `_total`, units, times of creation, exemplars, an end
 //! - OTLP's protobuf (`otlp`)
 //!
-//! Owns the forms: names, labels, escapes, numbers; and the bound on samples of topics, partitions, groups and clients: a family
-//! that does not fit is left out whole, so that no sum over a family is wrong, and counted. A sample costs no allocation. Knows
-//! no metrics.
+//! The samples of topics, partitions, groups and clients are bounded: a family that does not fit is left out
+//! as a whole, so that no sum over a family is wrong, and is counted. A sample costs no allocation.
 
 use super::otlp;
 use super::text::{push_label_value, push_number, push_whole};
 use std::io::Write;
 use thalweg_histogram::Snapshot;
 
-/// How a page is written.
+/// The form of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
     /// Prometheus' text format.
@@ -35,7 +34,8 @@ impl Form {
         }
     }
 
-    /// The form that a client prefers by its header Accept. OpenMetrics only if it is named, and not after plain text.
+    /// The form that a client prefers by its header Accept. OpenMetrics only if it is named, and not after
+    /// plain text.
     pub fn accepted(accept: &str) -> Form {
         let quality = |wanted: &str| {
             let ranges = accept.split(',').filter_map(|range| {
@@ -54,9 +54,9 @@ impl Form {
 /// The type of a family's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only rises, until the process restarts. Its name ends in `_total`.
+    /// A value that only rises until the process restarts. The name ends in `_total`.
     Counter,
-    /// Rises and falls.
+    /// A value that rises and falls.
     Gauge,
     /// Counts by upper bounds, and the sum, since the start.
     Histogram,
@@ -65,7 +65,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Prometheus' name of it.
+    /// Prometheus' name of the type.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
@@ -81,10 +81,10 @@ impl Kind {
 pub struct Exposition {
     out: Vec<u8>,
     form: Form,
-    /// When counters began, in milliseconds since 1970.
+    /// Start of the counters, in milliseconds since 1970.
     pub(super) started_ms: i64,
     pub(super) now_ms: i64,
-    /// How many limited samples there may still be.
+    /// Number of further limited samples.
     left: usize,
     dropped: Vec<(&'static str, u64)>,
 }
@@ -100,7 +100,7 @@ impl Default for Exposition {
 pub enum Number {
     /// A whole number.
     Whole(i128),
-    /// Any other.
+    /// A real number.
     Real(f64),
 }
 
@@ -130,7 +130,7 @@ impl From<f64> for Number {
 /// The value of a label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Label<'a> {
-    /// Text. A label whose value is empty is left out.
+    /// Text. A label with an empty value is left out.
     Text(&'a str),
     /// A number.
     Whole(i64),
@@ -142,14 +142,14 @@ impl Label<'_> {
     }
 }
 
-/// An observation that stands for those of its bucket.
+/// An observation as an example for its bucket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exemplar {
-    /// The client, as a hash of its id: ids may be secret, and long.
+    /// A hash of the client id, because ids may be secret or long.
     pub client_hash: u32,
     /// The value.
     pub value: f64,
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub at_ms: i64,
 }
 
@@ -157,17 +157,17 @@ pub struct Exemplar {
 const LIMITED: [&str; 5] = ["topic", "consumergroup", "clientId", "ip", "user"];
 
 impl Exposition {
-    /// A page of this form, with at most so many samples of topics, partitions, groups and clients.
+    /// A page of this form, with at most `limited_max` samples of topics, partitions, groups and clients.
     pub fn new(form: Form, limited_max: usize) -> Exposition {
         Exposition { out: Vec::new(), form, started_ms: 0, now_ms: 0, left: limited_max, dropped: Vec::new() }
     }
 
-    /// Allows at most so many samples of topics, partitions, groups and clients from here on.
+    /// Allows at most `limited_max` further samples of topics, partitions, groups and clients.
     pub(super) fn limit(&mut self, limited_max: usize) {
         self.left = self.left.min(limited_max);
     }
 
-    /// The form.
+    /// The form that the page is written in.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -218,7 +218,7 @@ impl Exposition {
         }
     }
 
-    /// Adds families that were written elsewhere, in Prometheus' text format. OTLP has none of them.
+    /// Adds families in Prometheus' text format that were written elsewhere. OTLP leaves them out.
     pub fn append(&mut self, families: &str) {
         match self.form {
             Form::Text => self.out.extend_from_slice(families.as_bytes()),
@@ -238,22 +238,22 @@ impl Exposition {
         self.out.extend_from_slice(line.as_bytes());
     }
 
-    /// How many bytes were written and not taken.
+    /// Number of bytes written and not taken.
     pub fn len(&self) -> usize {
         self.out.len()
     }
 
-    /// Whether there are none.
+    /// True if there are no bytes to take.
     pub fn is_empty(&self) -> bool {
         self.out.is_empty()
     }
 
-    /// Takes what was written so far.
+    /// Takes the bytes written so far.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// How many samples of each family were left out.
+    /// Number of samples of each family that were left out.
     pub(super) fn dropped(&self) -> &[(&'static str, u64)] {
         &self.dropped
     }
@@ -265,7 +265,7 @@ impl Exposition {
         }
     }
 
-    /// The page, where it was not taken in parts.
+    /// The whole page, if it was not taken in parts.
     pub fn into_text(mut self) -> String {
         self.finish();
         String::from_utf8(self.out).expect("labels are text, and everything else is ours")
@@ -297,13 +297,13 @@ pub struct Samples<'a> {
     /// The end of the samples that are never left out.
     kept: usize,
     is_limited: bool,
-    /// How many samples count towards the limit.
+    /// Number of samples that count towards the limit.
     count: usize,
 }
 
 impl Samples<'_> {
-    /// Adds a sample. `values` are the values of the family's labels, in their order; a label whose value is empty is
-    /// left out.
+    /// Adds a sample. `values` are the values of the family's labels, in their order; a label whose value is
+    /// empty is left out.
     pub fn add(&mut self, values: &[&str], number: impl Into<Number>) {
         match *values {
             [] => self.add_labelled(&[], number),
@@ -334,7 +334,7 @@ impl Samples<'_> {
         self.keep(values);
     }
 
-    /// Announces how many samples follow; whether they fit. If not, there is no need to add them.
+    /// Announces `count` samples, and returns true if they fit. Otherwise the samples need not be added.
     pub fn fit(&mut self, count: usize) -> bool {
         let fits = !self.is_limited || self.count + count <= self.page.left;
         if !fits {
@@ -362,8 +362,8 @@ impl Samples<'_> {
         self.created(&labels);
     }
 
-    /// Adds a histogram, whose values are in parts of the family's unit: `per_unit` of them make one. `exemplars` are those of its buckets, in their order; there
-    /// may be fewer.
+    /// Adds a histogram with values in parts of the family's unit: `per_unit` parts make one unit.
+    /// `exemplars` belong to the buckets in order; there may be fewer.
     pub fn histogram(
         &mut self,
         values: &[&str],
@@ -400,7 +400,7 @@ impl Samples<'_> {
         self.created(&labels);
     }
 
-    /// Whether a sample is to be written; one that is not limited always is.
+    /// Returns true if a sample is written. Samples without a limit always are.
     fn begin(&mut self, values: &[Label<'_>], lines: usize) -> bool {
         debug_assert_eq!(values.len(), self.labels.len(), "{}: a value for each label", self.name);
         if !self.is_limited || values.iter().all(Label::is_empty) {
@@ -410,7 +410,7 @@ impl Samples<'_> {
         self.count <= self.page.left
     }
 
-    /// A sample for all topics stays where those of the topics do not fit. It comes first.
+    /// The sample of all topics comes first, and stays if the samples of single topics do not fit.
     fn keep(&mut self, values: &[Label<'_>]) {
         if self.count == 0 && values.iter().all(Label::is_empty) {
             self.kept = self.page.out.len();
@@ -421,7 +421,7 @@ impl Samples<'_> {
         otlp::Times { started_ms: self.page.started_ms, now_ms: self.page.now_ms }
     }
 
-    /// When the counter of a sample began. Those of topics and groups begin when these come, which is not known.
+    /// Writes the start of a sample's counter. For topics and groups the start is unknown.
     fn created(&mut self, values: &[Label<'_>]) {
         if self.page.form == Form::OpenMetrics && !self.is_limited {
             let began = Number::Real(seconds(self.page.started_ms));
@@ -431,7 +431,7 @@ impl Samples<'_> {
 
     fn exemplar(&mut self, exemplar: &Exemplar) {
         let out = &mut self.page.out;
-        // Behind the line's value.
+        // The exemplar follows the value on the same line.
         out.pop();
         let Exemplar { client_hash, value, at_ms } = exemplar;
         let at = seconds(*at_ms);

@@ -21,7 +21,7 @@ use thalweg_shard::LoadFigures;
 use thalweg_transactions::TransactionFigures;
 use tokio::time::Instant;
 
-/// All that families are read from.
+/// The values that families read.
 pub struct Figures {
     /// The moment.
     pub(super) now: Instant,
@@ -29,7 +29,7 @@ pub struct Figures {
     pub(super) started_ms: i64,
     broker: Option<BrokerFigures>,
     trail: Option<Arc<Trail>>,
-    /// The controller's, where there is one in this process.
+    /// The controller's values, if there is one in this process.
     pub(super) controller: Option<ControllerFigures>,
     pub(super) entrances: Vec<Entrance>,
     pub(super) secured: Vec<Arc<SecuredListeners>>,
@@ -48,19 +48,19 @@ pub(super) struct BrokerFigures {
     pub partitions: Vec<PartitionFigures>,
     /// Traffic of topics with partitions here.
     pub topics: BTreeMap<Arc<str>, Traffic>,
-    /// Traffic of all topics, including those that have left.
+    /// Traffic of all topics, including topics without replicas here now.
     pub traffic: Traffic,
     /// The groups that this broker coordinates.
     pub groups: Vec<GroupFigures>,
-    /// How far these are behind.
+    /// The lag of these groups.
     pub lags: Vec<GroupLag>,
     /// The partitions of the coordinators.
     pub group_partitions: LoadFigures,
     pub transaction_partitions: LoadFigures,
     pub share_partitions: LoadFigures,
-    /// The transactions that it coordinates.
+    /// The transactions that this broker coordinates.
     pub open_transactions: TransactionFigures,
-    /// What clients have sent.
+    /// The metrics pushed by clients.
     pub client_telemetry: TelemetryFigures,
 }
 
@@ -91,18 +91,18 @@ impl Figures {
         }
     }
 
-    /// The broker's, where there is one in this process.
+    /// The broker's values, if there is one in this process.
     pub(super) fn broker(&self) -> Option<&BrokerFigures> {
         self.broker.as_ref()
     }
 
-    /// Every partition, where there are samples for each.
+    /// Every partition, if there are samples for each.
     pub(super) fn partitions(&self) -> impl Iterator<Item = &PartitionFigures> {
         let broker = self.broker.iter().filter(|_| self.settings.partitions);
         broker.flat_map(|broker| &broker.partitions)
     }
 
-    /// The audit trail, where there is one.
+    /// The audit trail, if there is one.
     pub(super) fn trail(&self) -> Option<&Trail> {
         self.trail.as_deref()
     }

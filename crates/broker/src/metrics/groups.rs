@@ -1,5 +1,5 @@
-//! Groups that this broker coordinates (Kafka's `GroupMetadataManager`), and their lag. Kafka leaves lag to separate
-//! exporters; the names are those of a widely used one.
+//! Groups that this broker coordinates (Kafka's `GroupMetadataManager`), and their lag. Kafka leaves lag to
+//! separate exporters; the names follow a widely used exporter.
 
 use super::exposition::{Kind, Label, Samples};
 use super::lag::GroupLag;

@@ -1,9 +1,9 @@
-//! The lag of groups: how far the committed offsets of the groups coordinated here are behind the high watermarks of their
-//! partitions.
+//! The lag of groups: the distance between committed offsets of the groups coordinated here and the high
+//! watermarks of their partitions.
 //!
-//! Where this broker has a replica of a partition, it knows the high watermark. The others are asked of their leaders by
-//! ListOffsets, in the background, while metrics are read: at most every [`INTERVAL`], [`PARTITIONS_MAX`] partitions in all,
-//! [`BATCH`] in a request. What was not answered lately is unknown, and has no sample.
+//! The high watermark is known for partitions with a replica here. Leaders of other partitions are asked by
+//! ListOffsets, in the background, while metrics are read: at most every [`INTERVAL`], [`PARTITIONS_MAX`]
+//! partitions in all, [`BATCH`] in a request. Partitions without a recent answer have no sample.
 
 use crate::broker::Broker;
 use parking_lot::Mutex;
@@ -19,20 +19,20 @@ use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The shortest time between two rounds of questions.
+/// Minimum time between two rounds of requests.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How long an answer counts.
+/// Validity of an answer.
 const FRESH: Duration = Duration::from_secs(45);
-/// How long a leader has to accept a connection, and to answer.
+/// Timeout for a leader to accept a connection, and to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How many partitions led elsewhere are asked for.
+/// Maximum number of partitions without a replica here in one round.
 const PARTITIONS_MAX: usize = 10_000;
-/// How many of them in a request.
+/// Maximum number of partitions in a request.
 const BATCH: usize = 1_000;
 /// `ListOffsetsRequest.LATEST_TIMESTAMP`: for clients, the high watermark.
 const LATEST: i64 = -1;
 
-/// The lag of a group's committed offsets, in their order; none where the end of the log is unknown.
+/// The lag of a group's committed offsets, in their order; `None` if the end of the log is unknown.
 pub(super) type GroupLag = Vec<Option<i64>>;
 
 type Ends = HashMap<String, HashMap<PartitionIndex, (i64, Instant)>>;
@@ -75,7 +75,7 @@ pub(super) fn of(
 }
 
 impl LogEnds {
-    /// Asks for the ends of logs, as long as metrics are read.
+    /// Asks leaders for high watermarks, as long as metrics are read.
     pub(crate) async fn run(self: Arc<Self>, broker: Arc<Broker>) {
         loop {
             self.wanted.notified().await;
@@ -111,7 +111,7 @@ impl LogEnds {
     }
 }
 
-/// The partitions to ask for, by their leader.
+/// The partitions of a round by their leader.
 fn wanted(broker: &Broker) -> BTreeMap<BrokerId, Vec<(String, PartitionIndex)>> {
     let (image, mut seen) = (broker.image(), HashSet::default());
     let mut wanted: BTreeMap<BrokerId, Vec<_>> = BTreeMap::new();

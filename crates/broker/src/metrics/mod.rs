@@ -1,12 +1,12 @@
-//! The metrics of a node, with the names that Kafka's users know.
+//! The metrics of a node, with the names of Kafka's JMX exporter.
 //!
-//! Everything is in the tables of families: a family has a name, a meaning, and a function that reads its samples.
-//! [`Pages`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind the JMX
-//! exporter with its example rules, so that dashboards for Kafka work; metrics that Kafka lacks begin with
-//! `thalweg_`.
+//! Metrics are defined in tables of families: a family has a name, a help text, and a function that reads its
+//! samples. [`Pages`] writes them, `docs/metrics.md` lists them. Names are those of Kafka's metrics behind
+//! the JMX exporter with its example rules, so that dashboards for Kafka work; metrics that Kafka lacks begin
+//! with `thalweg_`.
 //!
-//! Metrics cost nothing per record. Partitions count under their locks, requests in relaxed additions, and everything
-//! else is read in place at scrape time.
+//! Metrics cost nothing per record. Partitions count under their locks, requests in relaxed additions, and
+//! everything else is read in place at scrape time.
 
 mod audit;
 mod cleaner;
@@ -52,11 +52,11 @@ use workers::Workers;
 /// A family of metrics.
 #[derive(Debug)]
 pub struct Family {
-    /// Its name.
+    /// The name on the page, with unit and suffix.
     pub name: &'static str,
     /// The type of its samples.
     pub kind: Kind,
-    /// Its meaning, in a sentence or two.
+    /// The help text: one or two sentences.
     pub help: &'static str,
     /// The labels of its samples.
     pub labels: &'static [&'static str],
@@ -70,7 +70,8 @@ struct Chapter {
     families: &'static [Family],
 }
 
-/// All families, in the order of the page. Where the samples of topics and partitions are limited, the first ones fit.
+/// All families, in the order of the page. With a limit on samples of topics and partitions, earlier families
+/// fit first.
 const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Topics", families: topics::FAMILIES },
     Chapter { title: "Requests", families: requests::FAMILIES },
@@ -88,7 +89,7 @@ const CHAPTERS: &[Chapter] = &[
     Chapter { title: "Metrics of clients", families: telemetry::FAMILIES },
 ];
 
-/// Comes last: it counts what was left out before.
+/// The last family, because it counts the samples left out before.
 const DROPPED: Family = Family {
     name: "thalweg_metrics_dropped_series",
     kind: Kind::Gauge,
@@ -97,21 +98,21 @@ const DROPPED: Family = Family {
     read: |_, _| {},
 };
 
-/// What a page says of itself.
+/// Metrics about the page.
 const OF_PAGE: Chapter = Chapter { title: "The page itself", families: &[DROPPED] };
 
 /// A page is written in parts of about this size.
 pub const PART_BYTES: usize = 512 * 1024;
 
-/// The way into a broker or a controller: its connections, and their logins.
+/// The entrance of a broker or a controller: connections and logins.
 #[derive(Clone, Debug)]
 pub(crate) struct Entrance {
     pub connections: Arc<Connections>,
-    /// How clients of each listener with SASL authenticate.
+    /// The authenticator of each listener with SASL.
     pub logins: Vec<(String, Arc<Authenticator>)>,
 }
 
-/// The parts of a node that have figures.
+/// The parts of a node that are read for metrics.
 pub(crate) struct Sources<'a> {
     pub broker: Option<&'a Arc<Broker>>,
     pub controller: Option<&'a Arc<Controller>>,
@@ -141,7 +142,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Those of a node that starts now: a broker, a controller, or both.
+    /// The metrics of a starting node: a broker, a controller, or both.
     pub(crate) fn new(sources: Sources<'_>) -> Metrics {
         let Sources { broker, controller, entrances, secured, flow, trail, config, clock } = sources;
         Metrics {
@@ -160,8 +161,8 @@ impl Metrics {
         }
     }
 
-    /// Starts what metrics need besides figures: questions to other brokers for the lag of groups, while metrics are read, and
-    /// the sending of metrics where a receiver is configured. They end when the set is dropped.
+    /// Starts the tasks of metrics: requests to other brokers for the lag of groups, while metrics are read,
+    /// and the push to a configured receiver. The tasks end when the set is dropped.
     pub(crate) fn start(&self, tasks: &mut JoinSet<()>, cluster_id: &str, node_id: i32) {
         if let Some(broker) = &self.broker {
             tasks.spawn(Arc::clone(&self.log_ends).run(Arc::clone(broker)));
@@ -191,7 +192,7 @@ impl Metrics {
     }
 }
 
-/// The families of one moment, written one after another.
+/// The families of one scrape, written one after another.
 pub struct Pages {
     figures: Figures,
     next: usize,
@@ -199,7 +200,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Writes families until the page has so many bytes. Returns whether there are more.
+    /// Writes families until the page has `bytes` bytes. Returns true if there are more families.
     pub fn write(&mut self, page: &mut Exposition, bytes: usize) -> bool {
         if !std::mem::replace(&mut self.has_begun, true) {
             (page.started_ms, page.now_ms) = (self.figures.started_ms, self.figures.now_ms);

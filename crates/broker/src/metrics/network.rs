@@ -1,4 +1,4 @@
-//! Connections: by listener, their memory, their logins, and why they ended (Kafka's `SocketServer`).
+//! Connections by listener: memory, logins, and reasons of ends (Kafka's `SocketServer`).
 
 use super::Family;
 use super::exposition::{Kind, Samples};
@@ -155,7 +155,7 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
 ];
 
-/// Reads how many ended for a reason.
+/// Reads the number of ends for one reason.
 type Read = fn(&Ends) -> u64;
 
 fn closed(figures: &Figures, out: &mut Samples<'_>) {

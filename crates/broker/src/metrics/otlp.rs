@@ -1,7 +1,8 @@
-//! OTLP's metrics in protobuf (`opentelemetry/proto/metrics/v1`), as much as a page needs: written by hand, because the crates
-//! for it bring a tree that takes longer to build than this broker's exposition.
+//! OTLP's metrics in protobuf (`opentelemetry/proto/metrics/v1`), limited to the needs of a page. Written by
+//! hand, because the dependencies of OTLP crates take longer to build than this broker's exposition.
 //!
-//! A data point is written where a sample is added; [`metric`] wraps those of a family, [`request`] all families.
+//! Adding a sample writes a data point. [`metric`] wraps the data points of a family, [`request`] all
+//! families.
 
 use super::exposition::{Exemplar, Kind, Label, Number, family_name, scaled, unit};
 use thalweg_histogram::Snapshot;
@@ -65,7 +66,7 @@ pub(super) fn histogram(
     });
 }
 
-/// `SummaryDataPoint`. Quantiles of nothing are left out: they are none.
+/// `SummaryDataPoint`. Quantiles without observations are left out.
 pub(super) fn summary(
     out: &mut Vec<u8>,
     labels: &[&str],
@@ -152,7 +153,7 @@ fn attributes(out: &mut Vec<u8>, field: u32, labels: &[&str], values: &[Label<'_
     }
 }
 
-/// `KeyValue`. Labels are text in Prometheus, and so they are here.
+/// `KeyValue`. All labels are written as text, as in Prometheus.
 fn attribute(out: &mut Vec<u8>, field: u32, key: &str, value: Label<'_>) {
     nested(out, field, |out| {
         text(out, 1, key);
@@ -187,7 +188,7 @@ fn text(out: &mut Vec<u8>, field: u32, value: &str) {
     out.extend_from_slice(value.as_bytes());
 }
 
-/// A field with a length that is known only behind it. Most are short, with a length of one byte.
+/// A field whose length is filled in afterwards. Most fields are short, with a length of one byte.
 fn nested(out: &mut Vec<u8>, field: u32, write: impl FnOnce(&mut Vec<u8>)) {
     tag(out, field, BYTES);
     let at = out.len();

@@ -157,23 +157,23 @@ fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// On systems with Linux' `/proc`.
+/// Times from Linux' `/proc`.
 #[expect(clippy::cast_precision_loss, reason = "ticks are far below 2^53")]
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name, in parentheses, may hold anything.
+    // The name in parentheses may contain any characters.
     let (_, rest) = stat.rsplit_once(')')?;
     let field = |index: usize| rest.split_whitespace().nth(index)?.parse::<u64>().ok();
     let ticks = field(11)? + field(12)?;
     Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// Linux 6.2 and later gives the number as the size of the directory; a walk through it takes milliseconds where a broker has
-/// thousands of segments.
+/// Linux 6.2 and later reports the number as the size of the directory. Listing the directory takes
+/// milliseconds for a broker with thousands of segments.
 fn open_descriptors() -> Option<u64> {
     const PLACE: &str = "/proc/self/fd";
     match fs::metadata(PLACE).ok()?.len() {
-        // One of them reads the directory.
+        // One descriptor belongs to this read.
         0 => Some(u64::try_from(fs::read_dir(PLACE).ok()?.count()).ok()?.saturating_sub(1)),
         open => Some(open),
     }

@@ -1,5 +1,5 @@
-//! Sends metrics to a receiver of OTLP over HTTP, as often as configured. A page that could not be sent is not kept: the next
-//! one has the same counters.
+//! Sends metrics to a receiver of OTLP over HTTP, at the configured interval. An unsent page is dropped,
+//! because the next page has the same counters.
 
 use super::exposition::{Exposition, Form};
 use super::{Metrics, otlp};
@@ -16,14 +16,14 @@ use thalweg_config::{MetricsSettings, OtlpHeaders};
 use thalweg_security::visible::visible;
 use tokio::time::{MissedTickBehavior, interval};
 
-/// How long the receiver has to answer.
+/// Timeout of the receiver.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
-/// How much of its answer is read.
+/// Maximum size of the receiver's answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 /// The path of receivers.
 const PATH: &str = "/v1/metrics";
 
-/// How many pages were sent, and how many could not be.
+/// Numbers of sent and of failed pages.
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
     pub sent: AtomicU64,
@@ -40,7 +40,7 @@ pub(crate) struct Push {
     exports: Arc<Exports>,
 }
 
-/// A page could not be sent.
+/// A failure to send a page.
 #[derive(Debug, thiserror::Error)]
 enum SendFault {
     #[error("TLS: {0}")]
@@ -56,7 +56,7 @@ enum SendFault {
 }
 
 impl Push {
-    /// None where no receiver is configured.
+    /// The push task; `None` without a configured receiver.
     pub fn of(metrics: &Metrics, cluster_id: &str, node_id: i32) -> Option<Push> {
         let MetricsSettings { otlp_endpoint, otlp_interval, otlp_headers, .. } = &metrics.config.metrics;
         let endpoint = otlp_endpoint.as_deref()?;
@@ -80,7 +80,7 @@ impl Push {
         })
     }
 
-    /// Sends again and again.
+    /// Sends pages periodically.
     pub async fn run(self) {
         let mut ticks = interval(self.interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

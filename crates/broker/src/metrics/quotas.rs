@@ -1,5 +1,5 @@
-//! Metrics of quotas: what limited clients use and how long they pause, and the rates of new connections (Kafka's groups
-//! `Produce`, `Fetch`, `Request`, `ControllerMutation` and `socket-server-metrics`).
+//! Metrics of quotas: use and throttle times of limited clients, and the rates of new connections (Kafka's
+//! groups `Produce`, `Fetch`, `Request`, `ControllerMutation` and `socket-server-metrics`).
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures};
@@ -7,7 +7,8 @@ use crate::quotas::{Kind as Quota, Usage};
 use thalweg_controller::MutationFigures;
 use thalweg_security::quota::{ListenerFigures, Sharers};
 
-/// How many clients, or addresses, there are in a family: those that were active last, or have the highest rates.
+/// Maximum number of clients or addresses in a family: the most recently active clients, or the addresses
+/// with the highest rates.
 const SAMPLES_MAX: usize = 1_000;
 
 const CLIENTS: &[&str] = &["resource", "user", "clientId"];

@@ -50,7 +50,7 @@ macro_rules! of_throttle {
     };
 }
 
-/// As Kafka's brokers and `kafka-transactions.sh find-hanging` have it.
+/// The same time as in Kafka's brokers and `kafka-transactions.sh find-hanging`.
 const LATE_GRACE_MS: i64 = 5 * 60 * 1000;
 
 /// The families.

@@ -6,7 +6,7 @@ use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, Delayed, VERSIONS};
 use std::sync::atomic::Ordering;
 use thalweg_wire::{ApiKey, ErrorCode};
 
-/// As Kafka's exporters name them, with the share of requests that were at least as fast.
+/// Quantile labels of Kafka's exporters, with the share of requests.
 const QUANTILES: [(&str, f64); 6] =
     [("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999)];
 
@@ -68,7 +68,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
 ];
 
-/// The longest time of a bucket, in microseconds.
+/// Upper bound of a bucket, in microseconds.
 fn longest(bucket: usize) -> u64 {
     if bucket < 4 {
         return bucket as u64;

@@ -1,4 +1,5 @@
-//! Share groups where their partitions are led (Kafka's `ShareSessionCache`, `SharePartitionMetrics`, `share-group-metrics`).
+//! Share groups, at the leaders of their partitions (Kafka's `ShareSessionCache`, `SharePartitionMetrics`,
+//! `share-group-metrics`).
 
 use super::exposition::{Kind, Label, Samples};
 use super::{Family, Figures};

@@ -1,4 +1,4 @@
-//! Where the time of requests goes, and their sizes: histograms by API.
+//! Histograms by API: times of requests by stage, and sizes.
 
 use super::exposition::{Exemplar, Samples};
 use super::figures::Figures;
@@ -27,7 +27,7 @@ pub(super) fn times(figures: &Figures, out: &mut Samples<'_>) {
     }
 }
 
-/// Slow requests name their clients.
+/// Total times, with slow requests as exemplars.
 fn total(out: &mut Samples<'_>, name: &str, api: &ApiMetrics) {
     let read = api.total.snapshot();
     if read.count() == 0 {

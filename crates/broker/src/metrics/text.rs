@@ -3,7 +3,7 @@
 use super::exposition::Number;
 use std::io::Write;
 
-/// A number. Prometheus writes those that are none as NaN, +Inf and -Inf.
+/// A number. Prometheus writes NaN, +Inf and -Inf.
 pub(super) fn push_number(out: &mut Vec<u8>, number: Number) {
     match number {
         Number::Whole(number) => push_whole(out, number),
@@ -17,7 +17,7 @@ pub(super) fn push_number(out: &mut Vec<u8>, number: Number) {
 
 /// A whole number.
 pub(super) fn push_whole(out: &mut Vec<u8>, number: i128) {
-    // The general formatting is several times slower, and most samples are whole.
+    // Standard formatting is several times slower, and most samples are whole numbers.
     let Ok(mut rest) = u64::try_from(number.unsigned_abs()) else {
         return write!(out, "{number}").expect("memory takes it");
     };

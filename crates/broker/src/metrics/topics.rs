@@ -1,5 +1,5 @@
-//! The traffic of topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here, and one
-//! without the label for all of them together.
+//! The traffic of topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here,
+//! and one without the label for all topics together.
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures};

@@ -1,4 +1,4 @@
-//! How busy the threads are that serve requests (Kafka's `KafkaRequestHandlerPool`).
+//! The load of the threads that serve requests (Kafka's `KafkaRequestHandlerPool`).
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -15,16 +15,16 @@ pub(super) struct Workers(Mutex<[Option<(Instant, Duration)>; 2]>);
 /// The workers at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WorkerFigures {
-    /// How long each has been busy since the start.
+    /// Busy time of each worker since the start.
     pub busy: Vec<Duration>,
-    /// Tasks that wait for a worker and belong to none yet.
+    /// Tasks in the global queue.
     pub queued: usize,
-    /// The share of time in which the workers had nothing to do lately; none before the second reading.
+    /// Recent share of idle time of the workers; `None` before the second reading.
     pub idle: Option<f64>,
 }
 
 impl Workers {
-    /// The workers of this runtime. None where there is no runtime.
+    /// The workers of this runtime; empty without a runtime.
     pub fn figures(&self, now: Instant) -> WorkerFigures {
         let Ok(runtime) = Handle::try_current() else { return WorkerFigures::default() };
         let metrics = runtime.metrics();

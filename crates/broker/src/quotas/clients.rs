@@ -1,4 +1,4 @@
-//! The clients that quotas know: the counters of each, and the bounds of their number.
+//! The clients of quotas: their counters, and limits on their number.
 
 use super::{KINDS, Kind};
 use parking_lot::Mutex;
@@ -8,33 +8,34 @@ use thalweg_metadata::Quotas;
 use thalweg_places::fairly;
 use thalweg_security::quota::{Average, Backlog, Limit, Limits, METRICS_WINDOW, Rate, Sharers, Window};
 
-/// How many clients are remembered with their counters. More of them make those of the user with most be looked up again.
+/// Maximum number of cached clients. Beyond that, the clients of the user with the most clients are dropped
+/// and looked up again.
 const CLIENTS_MAX: usize = 10_000;
-/// How many counters there may be of a kind. A client that names itself anew with each request makes one each time;
-/// the least recently used of the user with most make room.
+/// Maximum number of counters of a kind. A client with a new client id in each request creates a counter each
+/// time; the least recently used counters of the user with the most make room.
 const COUNTERS_MAX: usize = 10_000;
 
-/// A user with more than this part of the counters makes room alone.
+/// A user with more than one part in `PARTS` of the counters makes room alone.
 const PARTS: usize = 10;
 
-/// The limits of all clients, and the counters of those that have some.
+/// The limits of all clients, and the counters of limited clients.
 #[derive(Debug)]
 pub(super) struct Clients {
     window: Window,
     limits: [Limits; KINDS.len()],
-    /// By user and client id. Emptied when limits change.
+    /// Clients by user and client id. Cleared when limits change.
     known: HashMap<Box<str>, HashMap<Box<str>, Arc<Client>>>,
     known_len: usize,
     counters: [HashMap<Sharers, Arc<Counter>>; KINDS.len()],
 }
 
-/// A client's counter of each kind; `None` where it has no limit.
+/// A client's counter of each kind; `None` without a limit.
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) counters: [Option<Arc<Counter>>; KINDS.len()],
 }
 
-/// What the clients that share a limit have used.
+/// The use of the clients that share a limit.
 #[derive(Debug)]
 pub(super) struct Counter(Mutex<Use>);
 
@@ -43,19 +44,19 @@ struct Use {
     limit: f64,
     rate: Rate,
     used_ms: i64,
-    /// For bytes. The pauses for time are short, and what is not paused for is forgiven.
+    /// The backlog for bytes. Time has no backlog: its pauses are short, and the excess is dropped.
     backlog: Option<Backlog>,
     pauses: Average,
 }
 
-/// What the clients that share a limit have used, for metrics.
+/// The use of the clients that share a limit, for metrics.
 #[derive(Debug)]
 pub struct Usage {
-    /// The clients.
+    /// The user, the client id, or both that share the limit.
     pub sharers: Sharers,
     /// Units per second.
     pub rate: f64,
-    /// The average of the pauses that were asked for in the last 30 to 60 seconds, in milliseconds; NaN without any.
+    /// Average of the throttle times in the last 30 to 60 seconds, in milliseconds; NaN without any.
     pub pause_ms: f64,
 }
 
@@ -86,8 +87,9 @@ impl Counter {
         used.throttle(value, now_ms)
     }
 
-    /// Counts bytes that are about to be sent, and returns the pause in milliseconds. With a pause, for these bytes or
-    /// for another reason, they are not sent and do not count. The first bytes in a window are sent, however many.
+    /// Counts bytes that are about to be sent, and returns the pause in milliseconds. With a pause, for these
+    /// bytes or for another reason, the bytes are not sent and do not count. The first bytes in a window are
+    /// always sent.
     pub(super) fn charge_fetch(&self, bytes: f64, is_throttled: bool, now_ms: i64) -> i64 {
         let mut used = self.0.lock();
         used.used_ms = now_ms;
@@ -137,7 +139,7 @@ impl Clients {
         }
     }
 
-    /// Replaces all limits; returns the kinds that have some.
+    /// Replaces all limits. Returns the kinds with limits.
     pub(super) fn set(&mut self, quotas: &Quotas) -> Vec<Kind> {
         self.limits = KINDS.map(|kind| quotas.limits(kind.key()));
         self.forget_all();
@@ -191,14 +193,14 @@ impl Clients {
         }
         counters.insert(sharers, Arc::clone(&counter));
         if is_full {
-            // They hold counters that are gone, and would count apart from those that come after.
+            // Cached clients refer to dropped counters, and would count apart from later clients.
             self.forget_all();
         }
         counter
     }
 
-    /// Forgets the clients of the user with most, or all where that one has few: to look for it again and again would cost more than
-    /// to look up clients.
+    /// Drops the clients of the user with the most clients, or all clients if that user has few: repeated
+    /// searches for that user would cost more than looking up clients.
     fn forget_largest(&mut self) {
         let largest = self.known.iter().max_by_key(|(_, clients)| clients.len());
         let largest = largest.filter(|(_, clients)| clients.len() >= self.known_len / PARTS);
@@ -213,7 +215,7 @@ impl Clients {
         self.known_len = 0;
     }
 
-    /// The use of as many clients as `max`: of those of each user that were active last.
+    /// The use of at most `max` clients: the most recently active of each user.
     pub(super) fn usage(&self, kind: Kind, max: usize, now_ms: i64) -> Vec<Usage> {
         let counters = self.counters[kind as usize].iter();
         let mut counters: Vec<_> =
@@ -234,8 +236,8 @@ fn milliseconds(ms: i64) -> f64 {
     ms as f64
 }
 
-/// Drops the half that was used least recently: of the counters of the user with most, if it has a good part of them, or of all.
-/// Those that are idle for a window lose nothing by it.
+/// Drops the least recently used half: of the counters of the user with the most, if that user has a large
+/// part, otherwise of all counters. A counter that was idle for a window loses nothing.
 fn drop_oldest_half(counters: &mut HashMap<Sharers, Arc<Counter>>) {
     let mut of_users: HashMap<Option<Box<str>>, usize> = HashMap::default();
     for sharers in counters.keys() {

@@ -1,14 +1,15 @@
-//! Client quotas as this broker enforces them (KIP-13, KIP-55, KIP-124, KIP-219): bytes produced, bytes fetched, and
-//! time of requests.
+//! Client quotas as this broker enforces them (KIP-13, KIP-55, KIP-124, KIP-219): bytes produced, bytes
+//! fetched, and time of requests.
 //!
-//! The limits come from the image; what they mean is decided in `thalweg_security::quota`. A client above a limit is
-//! answered at once, with the time that it should pause, and its connection is not read meanwhile. Without a limit of a
-//! kind, a request costs the look at one atomic.
+//! The limits come from the image, and `thalweg_security::quota` interprets them. A client above a limit is
+//! answered immediately with its throttle time, and its connection is not read meanwhile. Without a limit of
+//! a kind, a request costs one atomic load.
 //!
-//! Departures from Kafka: a fetch counts its records, not the message around them; the time of a request is that of
-//! its handling, without sending and receiving; a batch larger than a consumer's whole window is delivered when
-//! nothing else was, so that no consumer stalls; a client that was throttled for bytes is held to its limit beyond the
-//! window of its rate (`thalweg_security::quota::Backlog`), where Kafka lets it burst once a window.
+//! Departures from Kafka: a fetch counts its records, not the message around them; the time of a request
+//! excludes sending and receiving; a batch larger than a consumer's whole window is delivered if it is the
+//! first in the window, so that no consumer stalls; a client that was throttled for bytes is held to its
+//! limit beyond the window of its rate (`thalweg_security::quota::Backlog`), where Kafka allows one burst per
+//! window.
 
 mod clients;
 pub mod throttle_time;
@@ -28,7 +29,7 @@ use tokio::time::Instant;
 
 pub use clients::Usage;
 
-/// What a quota limits.
+/// The kind of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `producer_byte_rate`: bytes of Produce requests.
@@ -43,7 +44,7 @@ pub enum Kind {
 pub const KINDS: [Kind; 3] = [Kind::Produce, Kind::Fetch, Kind::Request];
 
 impl Kind {
-    /// The key of the quota's value.
+    /// The configuration key of the quota.
     fn key(self) -> &'static str {
         match self {
             Kind::Produce => "producer_byte_rate",
@@ -57,12 +58,12 @@ impl Kind {
     }
 }
 
-/// A request, as quotas see it.
+/// The parts of a request that quotas use.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
     /// The name of the client's principal.
     pub user: &'a str,
-    /// The client's name for itself; empty without one.
+    /// The client id; empty without one.
     pub client_id: &'a str,
     /// The API.
     pub key: ApiKey,
@@ -75,17 +76,17 @@ pub struct Caller<'a> {
 /// The limits of clients, and their use.
 #[derive(Debug)]
 pub struct ClientQuotas {
-    /// The kinds that have limits.
+    /// The kinds with limits, as bits.
     limited: AtomicU8,
     window: Window,
     began: Instant,
     clients: RwLock<Clients>,
-    /// The pauses of each kind.
+    /// The throttle times of each kind.
     pauses: [Histogram; KINDS.len()],
 }
 
 impl ClientQuotas {
-    /// Without limits, over this number of samples of this length.
+    /// Quotas without limits, over a window of `samples` samples.
     pub fn new(samples: usize, sample: Duration) -> ClientQuotas {
         let window = Window::new(samples, sample);
         ClientQuotas {
@@ -97,19 +98,19 @@ impl ClientQuotas {
         }
     }
 
-    /// Puts the image's limits in force. Use that was measured so far keeps counting.
+    /// Applies the image's limits. Use measured so far still counts.
     pub fn set(&self, quotas: &Quotas) {
         let mut clients = self.clients.write();
         let kinds = clients.set(quotas);
         self.limited.store(kinds.iter().fold(0, |bits, kind| bits | kind.bit()), Ordering::Release);
     }
 
-    /// The use of limited clients: of as many as `max`, those of each user that were active last.
+    /// The use of at most `max` limited clients: the most recently active of each user.
     pub fn usage(&self, kind: Kind, max: usize) -> Vec<Usage> {
         self.clients.read().usage(kind, max, self.now_ms())
     }
 
-    /// The pauses of a kind that clients were asked to make since the start, in microseconds.
+    /// The throttle times of a kind since the start, in microseconds.
     pub fn pauses(&self, kind: Kind) -> Snapshot {
         self.pauses[kind as usize].snapshot()
     }
@@ -145,10 +146,11 @@ impl ClientQuotas {
         self.client(call).counters[kind as usize].clone()
     }
 
-    /// Counts a Produce request whose batches were appended; returns the pause in milliseconds, and makes it.
+    /// Counts a Produce request after its appends. Throttles the connection, and returns the throttle time in
+    /// milliseconds.
     pub fn charge_produce(&self, call: &Caller<'_>, acks: i16, spent: impl FnOnce() -> Duration) -> i32 {
         let bytes = self.counter(call, Kind::Produce);
-        // Without an answer there is no time to report: only the bytes count.
+        // A request without an answer cannot report a throttle time, so only bytes count.
         let time = if acks == 0 { None } else { self.counter(call, Kind::Request) };
         if bytes.is_none() && time.is_none() {
             return 0;
@@ -160,7 +162,7 @@ impl ClientQuotas {
         pause(call, bytes.max(time))
     }
 
-    /// The most bytes that a fetch of the client may ask for; `None` without a limit.
+    /// Maximum bytes of a fetch by the client; `None` without a limit.
     pub fn fetch_max(&self, call: &Caller<'_>) -> Option<usize> {
         let burst = self.window.burst(self.counter(call, Kind::Fetch)?.limit());
         #[expect(
@@ -171,8 +173,9 @@ impl ClientQuotas {
         Some(burst as usize)
     }
 
-    /// Counts a client's Fetch that is about to be answered with this many bytes; returns the pause in milliseconds,
-    /// and makes it. With a pause the answer must leave without records, and its bytes do not count.
+    /// Counts a client's Fetch before its answer. Throttles the connection, and returns the throttle time in
+    /// milliseconds. With a throttle time, the answer must be sent without records, and its bytes do not
+    /// count.
     pub fn charge_fetch(&self, call: &Caller<'_>, bytes: usize, spent: Duration) -> i32 {
         let (of_bytes, of_time) = (self.counter(call, Kind::Fetch), self.counter(call, Kind::Request));
         if of_bytes.is_none() && of_time.is_none() {
@@ -185,14 +188,15 @@ impl ClientQuotas {
         pause(call, by_bytes.max(by_time))
     }
 
-    /// Counts the time of a request, and puts the pause in its answer. Returns it in milliseconds.
+    /// Counts the time of a request, and sets the throttle time in its answer. Returns the throttle time in
+    /// milliseconds.
     pub fn charge_time(
         &self,
         call: &Caller<'_>,
         spent: impl FnOnce() -> Duration,
         response: &mut impl Response,
     ) -> i32 {
-        // Brokers send these to each other.
+        // Brokers send WriteTxnMarkers to each other.
         if call.key == ApiKey::WriteTxnMarkers {
             return 0;
         }
@@ -206,9 +210,9 @@ impl ClientQuotas {
         throttle_time_ms
     }
 
-    /// Counts the time of a request that the controller has answered, and pauses for as long as this broker or the
-    /// controller, which has its own quotas and relies on the broker to hold the client back, wants. Returns the answer
-    /// with that time.
+    /// Counts the time of a forwarded request, and throttles for the longer of this broker's and the
+    /// controller's time. The controller has its own quotas and relies on the broker to throttle. Returns the
+    /// answer with the throttle time.
     pub fn charge_forwarded(&self, call: &Caller<'_>, version: i16, spent: Duration, answer: Bytes) -> Bytes {
         let asked = throttle_time::of_answer(call.key, version, &answer);
         asked.into_iter().for_each(|asked| call.peer.mute.pause(asked));
@@ -224,7 +228,7 @@ impl ClientQuotas {
         }
     }
 
-    /// Time counts in percent of a second; a pause for it is no longer than a sample.
+    /// Counts time in percent of a second. The throttle time is at most one sample.
     fn time(&self, counter: &Counter, spent: Duration, now_ms: i64) -> i64 {
         self.paused(
             Kind::Request,
@@ -238,7 +242,7 @@ fn number(bytes: usize) -> f64 {
     bytes as f64
 }
 
-/// Makes a pause on the call's connection, and returns it as answers have it.
+/// Throttles the call's connection, and returns the throttle time for the answer.
 fn pause(call: &Caller<'_>, throttle_ms: i64) -> i32 {
     let throttle_ms = i32::try_from(throttle_ms.max(0)).unwrap_or(i32::MAX);
     if throttle_ms > 0 {

@@ -1,4 +1,4 @@
-//! The clients that ask for subscriptions and push metrics, with what they pushed last.
+//! The clients with subscriptions, and the latest metrics that each client pushed.
 
 use super::Refusal;
 use super::otlp::{self, Point};
@@ -12,26 +12,26 @@ use thalweg_places::Counts;
 use thalweg_record::{Compression, DecompressBuffer};
 use thalweg_wire::{ErrorCode, Uuid};
 
-/// As many clients as Kafka's broker knows. The one that was silent longest makes room for another, of the principal with
-/// most clients.
+/// Maximum number of clients, as in Kafka. The client of the principal with the most clients that was silent
+/// longest makes room.
 const INSTANCES_MAX: usize = 16_384;
-/// The values of all clients together. A principal with more than another makes room for it.
+/// Maximum number of values of all clients. A principal with more values makes room for one with fewer.
 const VALUES_MAX: usize = 10_000;
-/// The points of one push that are looked at.
+/// Maximum number of points read from a push.
 const POINTS_MAX: usize = 1_000;
-/// A push has at most this size once decompressed.
+/// Maximum size of a decompressed push, in bytes.
 const DECOMPRESSED_BYTES_MAX: usize = 4 << 20;
 /// A client that is silent for three intervals is forgotten, after this time at the earliest.
 const SILENCE_MS_MIN: i64 = 60_000;
-/// Longer names of clients are cut in metrics.
+/// Maximum length of a client's name in metrics, in characters.
 const NAME_CHARS_MAX: usize = 128;
 
 /// A push of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Push<'a> {
-    /// The subscription that it answers.
+    /// The subscription that the push belongs to.
     pub subscription_id: i32,
-    /// Whether it is the client's last.
+    /// True for the client's last push.
     pub is_terminating: bool,
     /// The codec, by its number.
     pub compression: i8,
@@ -41,10 +41,10 @@ pub struct Push<'a> {
     pub bytes_max: usize,
 }
 
-/// What a client is to push.
+/// A client's subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscribed {
-    /// Changes with what is wanted.
+    /// The id, which changes with the requested metrics.
     pub subscription_id: i32,
     /// The interval of pushes.
     pub interval_ms: i32,
@@ -57,11 +57,11 @@ pub struct Subscribed {
 pub struct Value {
     /// The client instance.
     pub instance_id: Uuid,
-    /// Its `client.id`, cut.
+    /// The client's `client.id`, truncated.
     pub client_id: String,
     /// The metric's name.
     pub metric: String,
-    /// Its attributes, as `key=value` separated by commas.
+    /// The metric's attributes, as `key=value` separated by commas.
     pub attributes: String,
     /// The value.
     pub value: f64,
@@ -70,17 +70,17 @@ pub struct Value {
 /// Figures for metrics.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TelemetryFigures {
-    /// Clients that asked or pushed lately.
+    /// Number of recently active clients.
     pub instances: usize,
-    /// Their latest values.
+    /// The clients' latest values.
     pub values: Vec<Value>,
-    /// Pushes that were taken.
+    /// Accepted pushes.
     pub pushes: u64,
-    /// Requests that came too early.
+    /// Requests before the end of the interval.
     pub throttled: u64,
     /// Pushes for a subscription that has changed.
     pub unknown_subscriptions: u64,
-    /// Pushes that could not be read, or were too large.
+    /// Unreadable or oversized pushes.
     pub malformed: u64,
     /// Points that were left out.
     pub dropped_points: u64,
@@ -93,36 +93,36 @@ struct Instance {
     client_id: String,
     wanted: Wanted,
     subscription_id: i32,
-    /// That of the subscriptions that `wanted` follows from.
+    /// The version of the subscriptions that `wanted` is based on.
     version: u64,
     last_get_ms: i64,
     last_push_ms: i64,
-    /// That on which it was new.
+    /// The connection of the client's first request.
     connection: Weak<Peer>,
-    /// When it was here last.
+    /// Time of the last request.
     seen_ms: i64,
     is_terminating: bool,
-    /// The last push failed so that the client has to ask again at once.
+    /// True if the last push failed with an error after which clients ask for their subscription immediately.
     asks_again: bool,
     values: BTreeMap<(String, String), f64>,
 }
 
-/// All of them.
+/// All clients.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     by_id: HashMap<Uuid, Instance>,
-    /// By the time when they are forgotten.
+    /// Clients by expiry.
     by_expiry: BTreeSet<(i64, Uuid)>,
-    /// The same of each holder.
+    /// Clients of each holder by expiry.
     of_holders: BTreeMap<Holder, BTreeSet<(i64, Uuid)>>,
-    /// The number of clients, and that of values, of each holder.
+    /// Numbers of clients and of values of each holder.
     clients: Counts<Holder>,
     holder_values: Counts<Holder>,
     values: usize,
     figures: TelemetryFigures,
 }
 
-/// The points of a push, and how many were left out.
+/// The points of a push, and the number of points left out.
 pub(super) type Read = Result<(Vec<Point>, usize), String>;
 
 impl Push<'_> {
@@ -141,8 +141,8 @@ fn refuse<T>(code: ErrorCode, client: &Client<'_>, reason: &str) -> Result<T, Re
 }
 
 impl Instances {
-    /// The subscription of a client, which it may ask for once in an interval, unless its last push was refused for its
-    /// subscription or codec.
+    /// The subscription of a client. A client may ask once per interval, or after a push that was refused for
+    /// its subscription or codec.
     pub(super) fn subscription(
         &mut self,
         subscriptions: &Subscriptions,
@@ -171,7 +171,7 @@ impl Instances {
         })
     }
 
-    /// Whether a push may be read, in Kafka's order.
+    /// Checks a push before it is read, in Kafka's order.
     pub(super) fn check(
         &mut self,
         subscriptions: &Subscriptions,
@@ -184,7 +184,7 @@ impl Instances {
         if has_ended {
             return refuse(ErrorCode::InvalidRequest, client, "pushed after its last push");
         }
-        // At once after a question: clients spread their first pushes over an interval.
+        // The first push may follow immediately: clients spread their first pushes over an interval.
         let elapsed = now_ms - instance.last_push_ms;
         let may_push =
             instance.last_get_ms > instance.last_push_ms || elapsed >= i64::from(instance.wanted.interval_ms);
@@ -214,7 +214,7 @@ impl Instances {
         Ok(())
     }
 
-    /// Keeps what a push holds.
+    /// Stores the values of a push.
     pub(super) fn store(&mut self, id: Uuid, read: Read) -> Result<(), Refusal> {
         let (points, dropped) = read.map_err(|reason| {
             self.figures.malformed += 1;
@@ -225,7 +225,7 @@ impl Instances {
         if self.values + points.len() > VALUES_MAX {
             self.make_room(id, points.len());
         }
-        // Another client may have taken its place meanwhile.
+        // The client may have been displaced meanwhile.
         let Some(instance) = self.by_id.get_mut(&id) else { return Ok(()) };
         for Point { name, attributes, value, is_delta } in points {
             let room = VALUES_MAX > self.values;
@@ -262,13 +262,13 @@ impl Instances {
         TelemetryFigures { instances: self.by_id.len(), values, ..self.figures.clone() }
     }
 
-    /// The client, known from now on, with what is wanted of it now.
+    /// The client, added if it is new, with its current subscription.
     fn instance(&mut self, subscriptions: &Subscriptions, client: &Client<'_>, now_ms: i64) -> &mut Instance {
         self.forget_silent(now_ms);
         let id = client.instance_id;
         let holder = Holder::of(client.principal, client.address.ip());
         if let Some(known) = self.by_id.get(&id).filter(|known| known.holder != holder) {
-            // Only a client knows its id: with another principal it is a new one.
+            // Only the client knows its instance id, so another principal means a new client.
             tracing::debug!(%id, before = ?known.holder, "A client instance changed its principal");
             self.forget(id);
         }
@@ -288,8 +288,8 @@ impl Instances {
         let instance = self.by_id.entry(id).or_insert_with(|| Instance::new(client, holder));
         let is_gone = instance.connection.strong_count() == 0;
         if is_gone || instance.version != subscriptions.version + 1 {
-            // As in Kafka, a client is new where its subscription may be, and after the end of the connection on which
-            // it was new: it may ask and push at once.
+            // As in Kafka, a client starts over, and may ask and push immediately, after a change of
+            // subscriptions and after the end of its first connection.
             let values = std::mem::take(&mut instance.values);
             *instance = Instance { values, ..Instance::new(client, instance.holder.clone()) };
             instance.wanted = subscriptions.wanted(client);
@@ -306,7 +306,8 @@ impl Instances {
         instance
     }
 
-    /// Forgets the client that was silent longest: of the holder with most, or of the new one's own if none has more.
+    /// Drops the client that was silent longest: of the holder with the most clients, or of the new client's
+    /// holder if no holder has more.
     fn displace(&mut self, new: &Holder) {
         let holder = self.clients.larger(new).unwrap_or(new);
         let of_holder = self.of_holders.get(holder).and_then(BTreeSet::first);
@@ -314,8 +315,8 @@ impl Instances {
         first.into_iter().for_each(|(_, silent)| self.forget(silent));
     }
 
-    /// Makes room for so many values of a client, at most up to half of what its holder and one with more have together: values
-    /// of the other are forgotten, those first whose clients were silent longest.
+    /// Makes room for `values` values of a client by dropping values of the holder with the most values, down
+    /// to an equal share. Values of clients that were silent longest are dropped first.
     fn make_room(&mut self, id: Uuid, values: usize) {
         let Some(holder) = self.by_id.get(&id).map(|instance| instance.holder.clone()) else { return };
         let own = self.holder_values.of(&holder);
@@ -364,7 +365,7 @@ impl Instance {
             wanted: Wanted { metrics: BTreeSet::new(), interval_ms: 0 },
             subscription_id: 0,
             version: 0,
-            // Long before any other moment, and far enough from the end of numbers.
+            // Long before any other time, and safe from overflow.
             last_get_ms: i64::MIN / 2,
             last_push_ms: i64::MIN / 2,
             connection: Arc::downgrade(client.connection),
@@ -380,7 +381,7 @@ impl Instance {
     }
 }
 
-/// The same on every broker: FNV-1a of what is wanted and of the client's id.
+/// FNV-1a of the requested metrics and the client's id, the same on every broker.
 fn subscription_id(wanted: &Wanted, id: Uuid) -> i32 {
     let text = wanted.metrics.iter().flat_map(|name| name.bytes().chain([0]));
     let bytes = text.chain(wanted.interval_ms.to_be_bytes()).chain(id.0.to_be_bytes());

@@ -1,14 +1,14 @@
-//! Reads OTLP's metrics (`opentelemetry/proto/metrics/v1`) from protobuf: gauges and sums, which is what Kafka's clients send.
-//! Histograms and summaries are skipped.
+//! Reads OTLP's metrics (`opentelemetry/proto/metrics/v1`) from protobuf: gauges and sums, the types that
+//! Kafka's clients send. Histograms and summaries are skipped.
 //!
-//! By hand, as the exposition writes them: the crates for it take longer to build than the broker's metrics.
+//! Written by hand, like the exposition: OTLP crates take longer to build than the broker's metrics.
 
 use std::fmt::Write;
 
 /// Maximum length of a metric's name, and of its attributes as text.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Bytes that are no message.
+/// Invalid protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the metrics are no message of OTLP")]
 pub(super) struct Malformed;
@@ -20,11 +20,11 @@ pub(super) struct Point {
     /// `key=value` of each attribute, in order, separated by commas.
     pub(super) attributes: String,
     pub(super) value: f64,
-    /// Whether the value is what was added since the last push.
+    /// True if the value is the increase since the last push.
     pub(super) is_delta: bool,
 }
 
-/// The points of `MetricsData`, at most `points_max`, and how many were left out.
+/// The points of `MetricsData`, at most `points_max`, and the number of points left out.
 pub(super) fn points(bytes: &[u8], points_max: usize) -> Result<(Vec<Point>, usize), Malformed> {
     let (mut points, mut dropped) = (Vec::new(), 0);
     for resource in messages(bytes, 1) {
@@ -81,7 +81,7 @@ fn metric(bytes: &[u8], found: &mut impl FnMut(Point)) -> Result<(), Malformed> 
     Ok(())
 }
 
-/// `KeyValue`, as text. Lists and bytes are left empty.
+/// `KeyValue`, as text. Lists and bytes become empty text.
 fn attribute(bytes: &[u8]) -> Result<String, Malformed> {
     let mut text = String::new();
     for (number, quoted) in [(1, false), (2, true)] {

@@ -1,4 +1,4 @@
-//! Which metrics are asked of which clients.
+//! Subscriptions: requested metrics by matching clients.
 
 use regex::{Regex, RegexBuilder};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,27 +9,27 @@ use thalweg_net::Peer;
 use thalweg_security::Principal;
 use thalweg_wire::Uuid;
 
-/// The metrics of a subscription to all of them.
+/// The name that subscribes to all metrics.
 const ALL: &str = "*";
 /// Maximum size of a compiled pattern.
 const PATTERN_BYTES_MAX: usize = 64 * 1024;
 
-/// A client, as subscriptions see it.
+/// The attributes of a client that subscriptions match.
 #[derive(Clone, Copy, Debug)]
 pub struct Client<'a> {
-    /// The id of this client instance, which the broker gave to it.
+    /// The id of this client instance, assigned by the broker.
     pub instance_id: Uuid,
-    /// Its `client.id`.
+    /// The client's `client.id`.
     pub client_id: &'a str,
-    /// The name of its library, if it gave one.
+    /// The name of the client's library, if known.
     pub software_name: Option<&'a str>,
-    /// The version of its library, if it gave one.
+    /// The version of the client's library, if known.
     pub software_version: Option<&'a str>,
-    /// Its address.
+    /// The client's address.
     pub address: SocketAddr,
-    /// What lives as long as its connection.
+    /// The client's connection.
     pub connection: &'a Arc<Peer>,
-    /// Its principal.
+    /// The client's principal.
     pub principal: &'a Arc<Principal>,
 }
 
@@ -48,7 +48,7 @@ struct Subscription {
     patterns: Vec<(String, Regex)>,
 }
 
-/// What is asked of one client.
+/// The metrics requested from one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Wanted {
     /// Prefixes of names; `*` alone for all; empty for nothing.
@@ -57,7 +57,7 @@ pub(super) struct Wanted {
 }
 
 impl Subscriptions {
-    /// Those of these configurations. One with a pattern that cannot be read matches no client.
+    /// The subscriptions of these configurations. A subscription with an invalid pattern matches no client.
     pub(super) fn new<'a>(
         configs: impl Iterator<Item = (&'a str, &'a BTreeMap<String, String>)>,
     ) -> Subscriptions {
@@ -114,7 +114,7 @@ impl Subscription {
                 "client_source_address" => Some(ip.as_str()),
                 "client_source_port" => Some(port.as_str()),
                 "client_instance_id" => Some(instance_id.as_str()),
-                // No configuration has another name.
+                // Validation allows no other name.
                 _ => None,
             };
             value.is_some_and(|value| pattern.is_match(value))

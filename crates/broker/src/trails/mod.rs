@@ -20,21 +20,21 @@ use topic::TopicWriter;
 /// The names of the outlets.
 const FILE: &str = "file";
 const TOPIC: &str = "topic";
-/// How long a stop waits for the last events to be written.
+/// Maximum wait of a stop for the last events.
 const LAST_EVENTS: Duration = Duration::from_secs(2);
 
-/// A node's trail. It is open while this is held.
+/// A node's trail, open until dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Trails {
     trail: Option<Arc<Trail>>,
-    /// Of the topic, until there is a broker to write it.
+    /// The topic's inbox, until a broker writes it.
     topic: Option<Inbox>,
     writing_file: JoinSet<()>,
     writing_topic: JoinSet<()>,
 }
 
 impl Trails {
-    /// Opens the trail that is configured, if any, and begins to write its file.
+    /// Opens the configured trail, if any, and starts to write its file.
     pub fn open(machine: &Machine, config: &BrokerConfig, cluster_id: &str) -> Result<Trails, FileError> {
         let settings = &config.audit;
         let topic = settings.topic.as_ref().filter(|_| config.node.roles.broker);
@@ -58,13 +58,13 @@ impl Trails {
         self.trail.as_ref()
     }
 
-    /// Notes the decisions of the embedded controller.
+    /// A witness for the decisions of the embedded controller.
     pub fn witness(&self) -> Option<Arc<dyn Witness>> {
         let trail = Arc::clone(self.trail.as_ref()?);
         Some(Arc::new(ControllerWitness(trail)))
     }
 
-    /// Records clients that these listeners turn away by their certificates.
+    /// Records clients that these listeners refuse by certificate.
     pub fn observe(&self, listeners: &SecuredListeners) {
         if let Some(trail) = &self.trail {
             let observer: Arc<dyn CertificateObserver> = Arc::new(TurnedAway(Arc::clone(trail)));
@@ -72,7 +72,7 @@ impl Trails {
         }
     }
 
-    /// Begins to write the topic, through a broker that serves.
+    /// Starts to write the topic through a running broker.
     pub fn write_topic(&mut self, broker: &Arc<Broker>, name: &str) {
         if let Some(inbox) = self.topic.take() {
             let broker: Weak<Broker> = Arc::downgrade(broker);
@@ -105,7 +105,7 @@ async fn finish(writing: &mut JoinSet<()>) {
     }
 }
 
-/// Records clients that are turned away by their certificates.
+/// Records clients with refused certificates.
 #[derive(Debug)]
 struct TurnedAway(Arc<Trail>);
 
@@ -115,7 +115,7 @@ impl CertificateObserver for TurnedAway {
     }
 }
 
-/// Records what the embedded controller decides. Of a client it knows who it is, and from where.
+/// Records decisions of the embedded controller, with the client's principal and address.
 #[derive(Debug)]
 struct ControllerWitness(Arc<Trail>);
 

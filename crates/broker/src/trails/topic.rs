@@ -1,6 +1,7 @@
-//! The outlet to a topic: records are produced as a client's are, here or to the leader over the inter-broker listener.
+//! The outlet to a topic: records are produced like a client's, here or to the leader over the inter-broker
+//! listener.
 //!
-//! This broker's own production is no client's request: it needs no permission, so that it makes no events.
+//! The broker's own requests need no permission, and therefore make no events.
 
 use crate::api::{OWN_PRODUCE_VERSION, create_own_topic, produce_own};
 use crate::broker::Broker;
@@ -16,18 +17,18 @@ use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{ErrorCode, Records};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a batch may take. Then it is dropped.
+/// Time after which an unwritten batch is dropped.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 /// The pause before another attempt.
 const AGAIN: Duration = Duration::from_millis(250);
-/// How long a leader may take.
+/// Timeout of a leader's answer.
 const TIMEOUT_MS: i32 = 5000;
 /// Bytes of records in one batch: less than topics allow by default.
 const BATCH_BYTES: usize = 512 * 1024;
-/// How often failures are logged.
+/// Interval of log lines about failures.
 const LOGGED_EVERY: Duration = Duration::from_secs(60);
 
-/// Events cannot be written to the topic.
+/// A failure to write events to the topic.
 #[derive(Debug, thiserror::Error)]
 enum TopicError {
     #[error("the topic does not exist, and could not be created")]
@@ -48,7 +49,7 @@ enum TopicError {
 pub(super) struct TopicWriter {
     broker: Weak<Broker>,
     name: String,
-    /// The leader of a partition, if that is another broker.
+    /// The connection to a leader on another broker.
     leader: Option<(BrokerId, Connection)>,
 }
 
@@ -57,7 +58,8 @@ impl TopicWriter {
         TopicWriter { broker, name: name.to_owned(), leader: None }
     }
 
-    /// Writes what the inbox has, until the trail is closed or the broker is gone. A failure drops a batch, and ends nothing.
+    /// Writes the events of the inbox until the trail is closed or the broker is dropped. A failure drops
+    /// only a batch.
     pub async fn run(mut self, mut inbox: Inbox) {
         let mut failed_at: Option<Instant> = None;
         while let Some(batch) = inbox.next().await {
@@ -82,7 +84,7 @@ impl TopicWriter {
         }
     }
 
-    /// Tries until everything is written.
+    /// Retries until all records are written or the time is over.
     async fn write(&mut self, broker: &Arc<Broker>, batch: &Batch, last: &mut TopicError) {
         for records in records(batch, broker.clock.now_ms()) {
             while let Err(error) = self.produce(broker, &records).await {
@@ -135,7 +137,7 @@ impl TopicWriter {
         Ok(answer)
     }
 
-    /// A partition, and its leader: this broker, if it leads one.
+    /// A partition with its leader, preferably led by this broker.
     async fn partition(&self, broker: &Arc<Broker>) -> Result<(PartitionIndex, BrokerId), TopicError> {
         if broker.image().topic(&self.name).is_none() {
             create_own_topic(broker, &self.name).await;

@@ -17,7 +17,7 @@ pub(super) const APIS: &[Api] = &[
     Api::new::<ApiVersionsRequest>(Everybody),
     Api::new::<SaslHandshakeRequest>(Everybody),
     Api::new::<SaslAuthenticateRequest>(Everybody),
-    // Unlike on a broker.
+    // A broker needs no permission for this API.
     Api::new::<DescribeClusterRequest>(Cluster(Operation::Alter)),
 ];
 
@@ -45,7 +45,7 @@ impl Decide for DescribeClusterRequest {
     }
 }
 
-/// Authentication ends before requests get here.
+/// Authentication is complete before requests get here.
 fn authenticated() -> ApiError {
     let message = "SaslAuthenticate request received after successful authentication";
     ApiError::new(ErrorCode::IllegalSaslState, message)
@@ -66,7 +66,7 @@ fn api_versions(state: &State, request: &ApiVersionsRequest, version: i16) -> Ap
     if version >= 3 && !(named(&request.client_software_name) && named(&request.client_software_version)) {
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
     }
-    // Before version 4 Java clients cannot read a range that starts at 0 (KAFKA-17011).
+    // Below version 4, Java clients cannot read a range that starts at 0 (KAFKA-17011).
     let supported = state.supported_features().iter().filter(|(_, range)| version >= 4 || range.min > 0);
     ApiVersionsResponse {
         api_keys: served_keys().into_iter().map(api_version).collect(),

@@ -1,4 +1,4 @@
-//! The entries of the APIs about the metadata log: the log answers them.
+//! The entries of the APIs that the metadata log answers.
 
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::{DescribeQuorumRequest, FetchRequest, FetchSnapshotRequest};

@@ -1,9 +1,9 @@
-//! Large requests are decided beside the controller's task, one at a time, each from a copy of the state: heartbeats,
-//! fetches and small requests continue meanwhile. The decision is written if the state has not changed since;
-//! otherwise the request is decided again.
+//! Large requests are decided outside the controller's task, one at a time, each on a copy of the state.
+//! Heartbeats, fetches and small requests continue meanwhile. The decision is written if the state has not
+//! changed since; otherwise the request is decided again.
 //!
-//! Owns: which large requests wait, and that one does not wait for ever where the state keeps changing. How many there can be
-//! is bounded where they are read.
+//! A large request does not wait forever if the state keeps changing: after some attempts the task itself
+//! decides. [`Controller`](crate::Controller) bounds the number of large requests.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::{Driver, Reply, send};
 use crate::state::{Decider, Decision};
 
-/// How often a request is decided from a copy. After that the task itself decides it.
+/// Maximum number of decisions of a request on a copy. After that, the task itself decides.
 const DRAFTS_MAX: u32 = 8;
 
 /// The large requests.
@@ -22,7 +22,7 @@ pub(super) struct Drafts {
     running: Option<Draft>,
 }
 
-/// A request that is being decided.
+/// The request being decided.
 struct Draft {
     /// The log end of the copied state.
     base: i64,
@@ -66,7 +66,8 @@ impl Driver {
         let (disk, _) = self.log.snapshot_place();
         let task = disk.spawn(move || {
             let decision = decide(&mut state, now);
-            // A request of a million names takes a while to free: do it here, if it is no longer needed.
+            // Freeing a request of a million names takes a while: do it here, if the request is no longer
+            // needed.
             let is_final = decision.batch.is_empty() || decision.answer.is_err();
             Drafted { decision, decide: (!is_final).then_some(decide) }
         });
@@ -81,7 +82,7 @@ impl Driver {
             Err(error) => return self.die(&error),
         };
         match (decide, decision.answer) {
-            // It is right for the state that was copied, which is younger than the request.
+            // The decision is valid for the copied state, which is newer than the request.
             (None, answer) => {
                 self.publish(decision.rulings.take());
                 self.note_fault(decision.unwritable.as_ref());
@@ -104,7 +105,7 @@ impl Driver {
                     disk.work_in_place(|| decide(&mut self.state, now))
                 };
                 self.carry_out(decision, now, reply);
-                // Freed elsewhere, without waiting.
+                // Freed on another thread, without waiting.
                 drop(disk.spawn(move || drop(decide)));
             }
         }
@@ -112,7 +113,7 @@ impl Driver {
     }
 }
 
-/// Waits for the request that is being decided, for ever if there is none.
+/// Waits for the request being decided; forever if there is none.
 pub(super) async fn drafted(drafts: &mut Drafts) -> Done {
     match &mut drafts.running {
         None => std::future::pending().await,

@@ -1,4 +1,4 @@
-//! From files to a driver that leads: recover, start an epoch, write its first records.
+//! Opens a driver that leads: recovers the log, starts an epoch, writes its first records.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl Driver {
             let (dir, voters) = (options.metadata_log_dir, recovered.voters);
             return Err(StartError::OtherVoters { dir, voters });
         }
-        // The next start relies on this epoch's start as proof that everything before it is synced.
+        // The next start relies on this epoch's start as proof that all earlier records are synced.
         let is_full = |error: &LogError| matches!(error, LogError::Io(error) if is_disk_full(error));
         log.with_reserve(Claim::Urgent, MetadataLog::flush, is_full)?;
         let epoch = begin_epoch(&options, &mut log)?;
@@ -83,7 +83,8 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Writes the first records of an epoch, and in a new log those of a cluster, and syncs them.
+    /// Writes and syncs the first records of an epoch, and in a new log also the first records of the
+    /// cluster.
     fn lead(&mut self, options: &ControllerOptions, recovered: Recovered) -> Result<(), StartError> {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
@@ -140,7 +141,7 @@ impl Driver {
         self.write(batch, now, Claim::Urgent).map_err(start_error)
     }
 
-    /// Starts the cluster with the records that its directory was formatted with, if any.
+    /// Starts the cluster with the records of its formatted directory, if any.
     fn begin_as_formatted(&mut self, options: &ControllerOptions) -> Result<bool, StartError> {
         let Some(records) = formatted_with(options)? else { return Ok(false) };
         let left_off = self.state.begin_with(records).map_err(|level| StartError::FormattedVersion {
@@ -155,7 +156,7 @@ impl Driver {
         Ok(true)
     }
 
-    /// The quorum's own records, for a new log and for snapshots.
+    /// The quorum's control records, for a new log and for snapshots.
     pub(super) fn quorum_records(&self) -> Vec<(ControlRecordType, Bytes)> {
         let kraft_version = self.state.kraft_version;
         if kraft_version == 0 {
@@ -179,7 +180,7 @@ fn start_error(failure: AppendFailure) -> StartError {
     }
 }
 
-/// A cluster whose features this node does not serve is not led by it.
+/// Refuses to lead a cluster with features that this node does not serve.
 fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), StartError> {
     for (feature, level) in image.features().iter() {
         let served = options.supported_features.get(feature).copied().unwrap_or(VersionRange::DISABLED);
@@ -191,9 +192,9 @@ fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), Star
     Ok(())
 }
 
-/// The next epoch, made durable before anything is written in it. On a full disk the log alone says it: this node is the
-/// only voter, casts no vote for others, and serves nothing before the first batch of the epoch is synced. An epoch whose first
-/// batch is lost was seen by no one.
+/// The next epoch, made durable before the first record of the epoch is written. On a full disk, only the log
+/// records the epoch: this node is the only voter, votes for no other node, and serves nothing before the
+/// first batch of the epoch is synced. An epoch whose first batch is lost was never visible.
 fn begin_epoch(options: &ControllerOptions, log: &mut MetadataLog) -> Result<i32, StartError> {
     let (disk, dir) = log.snapshot_place();
     let before = QuorumState::read(&disk, &dir)?.map_or(0, |state| state.leader_epoch);

@@ -1,8 +1,8 @@
 //! The clock of sessions: real time, minus pauses of the controller.
 //!
-//! A controller that was paused (a stopped process, a swapping machine, a disk that stalls for seconds) has received
-//! no heartbeats; they wait in its sockets. By real time all sessions would have expired together. So the time
-//! between two readings counts only up to a limit; a running task reads the clock more often than that.
+//! A paused controller (a stopped process, a swapping machine, a disk that stalls for seconds) receives no
+//! heartbeats, which wait in its sockets. By real time all sessions would expire together. The time between
+//! two readings therefore counts only up to a limit; a running task reads the clock more often than that.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ pub(super) struct SessionClock {
 }
 
 impl SessionClock {
-    /// A clock at zero, for sessions of this length.
+    /// A clock at zero, for sessions of length `session_timeout`.
     pub fn new(session_timeout: Duration, now: Instant) -> SessionClock {
         let step_max = (session_timeout / STEPS_OF_SESSION).max(Duration::from_millis(1));
         SessionClock { elapsed: Duration::ZERO, looked_at: now, step_max }
     }
 
-    /// Advances to now. Returns the length of the controller's pause, if there was one.
+    /// Advances to `now`. Returns the length of the controller's pause, if there was one.
     pub fn look(&mut self, now: Instant) -> Option<Duration> {
         let passed = now.saturating_duration_since(self.looked_at);
         self.looked_at = now;
@@ -33,12 +33,12 @@ impl SessionClock {
         passed.checked_sub(self.step_max).filter(|stall| !stall.is_zero())
     }
 
-    /// The time at the last look, in milliseconds.
+    /// The time of the last reading, in milliseconds.
     pub fn elapsed_ms(&self) -> i64 {
         i64::try_from(self.elapsed.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// When this time is reached, unless the controller is paused before.
+    /// The instant of this time, unless the controller is paused before.
     pub fn instant_of(&self, elapsed_ms: i64) -> Instant {
         let at = Duration::from_millis(u64::try_from(elapsed_ms).unwrap_or(0));
         self.looked_at + at.saturating_sub(self.elapsed)

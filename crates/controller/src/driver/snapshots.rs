@@ -1,5 +1,5 @@
-//! Snapshots of the image: after a number of bytes or a time, and when the next start would replay for long: at the
-//! end of a run with many changes, and after a start with a long replay.
+//! Snapshots of the image: after a number of bytes or a time, and to spare the next start a long replay: at a
+//! stop after many changes, and after a start with a long replay.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio::task::{JoinError, JoinHandle};
 use super::Driver;
 use crate::quorum::{SnapshotContent, SnapshotError, SnapshotId};
 
-/// An image that is to be written.
+/// An image to write.
 struct Snapshot {
     id: SnapshotId,
     quorum: Vec<(ControlRecordType, Bytes)>,
@@ -31,7 +31,7 @@ impl Snapshot {
     }
 }
 
-/// A snapshot that is being written.
+/// The snapshot being written.
 pub(super) struct Snapshotting {
     pub id: SnapshotId,
     pub task: JoinHandle<Result<u64, SnapshotError>>,
@@ -53,7 +53,7 @@ impl Driver {
         self.snapshotting = Some(Snapshotting { id, task });
     }
 
-    /// The snapshot of an image, unless there is one already.
+    /// The snapshot of an image, unless it exists already.
     fn next_snapshot(&self, image: Arc<Image>) -> Option<Snapshot> {
         let last = image.provenance();
         let id = SnapshotId { end_offset: last.offset + 1, epoch: last.epoch };
@@ -62,7 +62,7 @@ impl Driver {
         (is_new && !snapshot.image.is_empty()).then_some(snapshot)
     }
 
-    /// Spares the next start a long replay. All is on the medium; blocks.
+    /// Writes a last snapshot, to spare the next start a long replay. The log is synced before. Blocks.
     pub(super) fn snapshot_at_the_end(&mut self) {
         if !self.log.replay_is_long() {
             return;
@@ -73,7 +73,7 @@ impl Driver {
         self.on_snapshot((snapshot.id, Ok(written)));
     }
 
-    /// Processes the outcome of the writing.
+    /// Processes the outcome of a written snapshot.
     pub(super) fn on_snapshot(
         &mut self,
         written: (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>),
@@ -99,13 +99,13 @@ impl Driver {
                     Err(error) => self.die(&error),
                 }
             }
-            // The log holds everything that the snapshot would have: nothing is lost but space.
+            // The log still has all records, so only space is lost.
             Err(error) => tracing::error!(%error, "Failed to write a metadata snapshot"),
         }
     }
 }
 
-/// Waits for the snapshot that is being written, for ever if there is none.
+/// Waits for the snapshot being written; forever if there is none.
 pub(super) async fn snapshot_written(
     snapshotting: &mut Option<Snapshotting>,
 ) -> (SnapshotId, Result<Result<u64, SnapshotError>, JoinError>) {

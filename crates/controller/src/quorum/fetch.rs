@@ -1,7 +1,8 @@
 //! Fetch and FetchSnapshot of the metadata log, as the leader of its quorum serves them.
 //!
-//! Versions: Fetch 13 to 18 (before 13 the topic has no id, which Kafka's controller refuses too), FetchSnapshot 0
-//! and 1. Records are served up to the high watermark only; an observer could not act on more.
+//! Versions: Fetch 13 to 18 (before 13 the topic has no id, which Kafka's controller refuses too),
+//! FetchSnapshot 0 and 1. Records are served only up to the high watermark, as an observer must not apply
+//! more.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +19,11 @@ use thalweg_wire::{ErrorCode, Records, Uuid};
 use super::{MetadataLog, SnapshotId};
 use crate::state::CLUSTER_METADATA_TOPIC;
 
-/// Maximum size of a response, whatever is requested (Kafka's `MAX_FETCH_SIZE_BYTES`).
+/// Maximum size of a response, for any request (Kafka's `MAX_FETCH_SIZE_BYTES`).
 const RESPONSE_BYTES_MAX: i32 = 8 * 1024 * 1024;
-/// Observers that are remembered for DescribeQuorum.
+/// Maximum number of observers listed by DescribeQuorum.
 const OBSERVERS_MAX: usize = 1024;
-/// An observer that has not fetched for so long is forgotten (Kafka's `OBSERVER_SESSION_TIMEOUT_MS`).
+/// Time without a Fetch after which an observer is dropped (Kafka's `OBSERVER_SESSION_TIMEOUT_MS`).
 const OBSERVER_SESSION_MS: i64 = 300_000;
 
 /// The leader, for the head of each response.
@@ -32,7 +33,7 @@ pub(crate) struct Leader {
     pub epoch: i32,
     pub cluster_id: String,
     pub endpoints: Vec<Endpoint>,
-    /// Where it keeps the log.
+    /// The directory id of the leader's log.
     pub directory_id: Uuid,
 }
 
@@ -64,14 +65,14 @@ impl Observers {
         }
     }
 
-    /// Those that have fetched lately.
+    /// The observers with a recent Fetch.
     pub fn live(&mut self, now_ms: i64) -> impl Iterator<Item = (i32, Observer)> {
         self.0.retain(|_, observer| now_ms - observer.last_fetch_ms <= OBSERVER_SESSION_MS);
         self.0.iter().map(|(id, observer)| (*id, *observer))
     }
 }
 
-/// A Fetch that is well formed.
+/// A well-formed Fetch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FetchAsk {
     replica: i32,
@@ -85,18 +86,18 @@ pub(crate) struct FetchAsk {
     pub max_wait_ms: i32,
 }
 
-/// An answer to a Fetch, and whether it need not wait for more.
+/// An answer to a Fetch, and its readiness.
 pub(crate) struct FetchAnswer {
     pub response: FetchResponse,
     pub ready: Ready,
 }
 
-/// Whether an answer is worth sending.
+/// The readiness of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ready {
     /// There is news.
     Now,
-    /// Nothing has happened; the observer may be kept waiting.
+    /// There is no news, and the observer may wait.
     MayWait,
 }
 
@@ -137,7 +138,7 @@ impl FetchAsk {
         })
     }
 
-    /// The answer as of now.
+    /// The answer at this moment.
     pub fn answer(
         &self,
         log: &mut MetadataLog,
@@ -193,12 +194,12 @@ enum Position {
     Diverging { epoch: i32, end_offset: i64 },
 }
 
-/// The position of an observer that has everything below `offset`, the last of it from `epoch`.
+/// The position of an observer that has all records below `offset`, the last one from `epoch`.
 fn position(log: &MetadataLog, offset: i64, epoch: i32) -> Position {
     let start = log.start_offset();
     if let Some(latest) = log.latest_snapshot() {
         let earliest = log.earliest_snapshot().unwrap_or(latest);
-        // An empty observer is served best from a snapshot, even if the log still reaches back to the beginning.
+        // An empty observer gets a snapshot, even if the log still starts at offset 0.
         let behind = offset < start || (start > 0 && offset == start && epoch != earliest.epoch);
         if offset == 0 || behind || epoch < earliest.epoch {
             return Position::Snapshot(latest);

@@ -26,14 +26,14 @@ use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartEr
 use crate::options::ControllerOptions;
 use crate::state::{BATCH_OVERHEAD, Claim, RECORD_OVERHEAD};
 
-/// Bytes that are read at once while the log is replayed.
+/// Number of bytes per read during replay.
 const REPLAY_BYTES: usize = 1024 * 1024;
-/// How much replay a start does not notice: a few thousand changes of partitions.
+/// Size of a replay that does not slow down a start: a few thousand changes of partitions.
 const LONG_REPLAY_BYTES: u64 = 256 * 1024;
-/// How much of the log's file is reserved ahead: it grows slowly.
+/// Preallocation of the log's file, in bytes. The log grows slowly.
 const PREALLOCATE_BYTES: u32 = 1024 * 1024;
 
-/// A batch of metadata records, whose size the caller has bounded.
+/// A batch of metadata records. The caller has bounded its size.
 pub(crate) fn encode_batch(base_offset: i64, epoch: i32, now_ms: i64, values: &[Bytes]) -> Bytes {
     let options = BatchOptions {
         base_offset: Offset(base_offset),
@@ -70,10 +70,10 @@ pub(crate) fn encode_control_batch(
     builder.build()
 }
 
-/// Why a batch was not appended.
+/// The reason why a batch was not appended.
 #[derive(Debug)]
 pub(crate) enum AppendFailure {
-    /// The disk is full; later there may be room.
+    /// The disk is full. A retry may find room.
     Full(std::io::Error),
     /// The log is closed for appends.
     Dead(AppendError),
@@ -85,11 +85,11 @@ pub(crate) struct Recovered {
     pub image: Arc<Image>,
     /// The offset of each broker's registration, if the log still contains it.
     pub registered_at: HashMap<BrokerId, i64>,
-    /// Whether the log ends within a metadata transaction.
+    /// True if the log ends within a metadata transaction.
     pub open_transaction: bool,
     /// The level of `kraft.version`; `None` if the log has none.
     pub kraft_version: Option<i16>,
-    /// The voters that the log names last; empty where it names none.
+    /// The latest voters in the log; empty without a record of voters.
     pub voters: Vec<i32>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct MetadataLog {
     disk: Disk,
     recovery_point: RecoveryPoint,
     reserve: Reserve,
-    /// Snapshots on disk with their sizes and ages, the bootstrap one left out.
+    /// Snapshots on disk with sizes and ages, without the bootstrap snapshot.
     snapshots: BTreeMap<SnapshotId, SnapshotFile>,
     /// Bytes appended since the newest snapshot.
     pub bytes_since_snapshot: u64,
@@ -123,8 +123,8 @@ struct SnapshotFile {
 }
 
 impl MetadataLog {
-    /// Opens the log, creating it if there is none, and replays it. Its files hold the verifiers of passwords and the HMACs
-    /// of delegation tokens: only the process's user may read them.
+    /// Opens the log, creating it if there is none, and replays it. The files contain verifiers of passwords
+    /// and HMACs of delegation tokens, so only the process's user may read them.
     pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, Recovered), StartError> {
         let disk = options.disk.private();
         let dir = options.metadata_log_dir.join(LOG_DIR);
@@ -152,8 +152,8 @@ impl MetadataLog {
         Ok((opened, recovered))
     }
 
-    /// The image of the newest snapshot that can be read, or the empty one. A log that ends before a snapshot is
-    /// dropped; one that starts at its end is left by a crash before cleaning.
+    /// The image of the newest readable snapshot, or the empty image. A log that ends before a snapshot is
+    /// dropped.
     fn load_snapshot(&mut self) -> Result<Base, StartError> {
         let log_start = self.log.log_start_offset().0;
         let mut failure: Option<SnapshotError> = None;
@@ -175,8 +175,7 @@ impl MetadataLog {
         }
         match failure {
             _ if log_start == 0 => {
-                // Those that the directory was formatted for by `kafka-storage format`. Records in the log override
-                // them.
+                // The voters from `kafka-storage format`. Records in the log override them.
                 let formatted = snapshot::load(&self.disk, &self.dir, SnapshotId::BOOTSTRAP);
                 let voters = formatted.ok().and_then(|formatted| formatted.voters);
                 Ok(Base { image: Arc::new(Image::empty()), kraft_version: None, voters })
@@ -238,7 +237,8 @@ impl MetadataLog {
         }
         let open_transaction = loader.in_transaction();
         if open_transaction {
-            // The abort that this controller writes first undoes the transaction's records.
+            // The first record that this controller writes is an abort, which undoes the transaction's
+            // records.
             let abort = MetadataRecord::AbortTransaction(Default::default());
             loader.load(loader_position(&loader, log_end), [&abort])?;
         }
@@ -248,7 +248,8 @@ impl MetadataLog {
         Ok(Recovered { image, registered_at, open_transaction, kraft_version, voters })
     }
 
-    /// The operator's remedy for a batch that cannot be applied: a start without it and the batches behind it.
+    /// The operator's remedy for a batch that cannot be applied: a start without this batch and all later
+    /// ones.
     fn remedy(&mut self, base_offset: i64) -> Remedy {
         let segments = self.log.segment_offsets();
         let segment =
@@ -263,7 +264,7 @@ impl MetadataLog {
         self.log.log_end_offset().0
     }
 
-    /// The first offset that can be read.
+    /// The first readable offset.
     pub fn start_offset(&self) -> i64 {
         self.log.log_start_offset().0
     }
@@ -294,7 +295,8 @@ impl MetadataLog {
         self.with_reserve(claim, |log| log.try_append(batch, epoch), is_full)
     }
 
-    /// Runs work, again and again while it finds the disk full, with ever more of the reserve, as far as its claim goes.
+    /// Runs `work`, and retries on a full disk with more and more of the reserve, up to the limit of its
+    /// claim.
     pub fn with_reserve<T, E>(
         &mut self,
         claim: Claim,
@@ -313,12 +315,12 @@ impl MetadataLog {
         done
     }
 
-    /// Reserves the room for urgent appends that is missing.
+    /// Fills the missing part of the reserve.
     pub fn fill_reserve(&mut self) {
         self.reserve.fill();
     }
 
-    /// Whether all of the room for urgent appends is there.
+    /// True if the reserve is complete.
     pub fn has_whole_reserve(&self) -> bool {
         self.reserve.is_whole()
     }
@@ -344,7 +346,7 @@ impl MetadataLog {
             match self.append(batch, epoch, claim) {
                 Ok(()) => {}
                 Err(AppendFailure::Full(error)) if index > 0 => {
-                    // None of them is synced or read by anybody yet.
+                    // None of these batches is synced or read yet.
                     self.log.truncate_to(before).map_err(|error| AppendFailure::Dead(error.into()))?;
                     return Err(AppendFailure::Full(error));
                 }
@@ -354,19 +356,19 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Whether the next start's replay would cost more than a snapshot now: a noticeable time, and more bytes than
-    /// the snapshot.
+    /// True if the next start's replay would take a noticeable time and read more bytes than a new snapshot
+    /// has.
     pub fn replay_is_long(&self) -> bool {
         let snapshot = self.snapshots.values().next_back().map_or(0, |file| file.size);
         self.bytes_since_snapshot >= LONG_REPLAY_BYTES.max(snapshot.saturating_mul(2))
     }
 
-    /// The files to sync so that everything appended so far is durable.
+    /// The files to sync for all records appended so far.
     pub fn flush_target(&mut self) -> Result<Option<FlushTarget>, LogError> {
         self.log.flush_target()
     }
 
-    /// Whether a write or a sync has failed, so that the log is closed for appends.
+    /// True if a write or a sync has failed, which closes the log for appends.
     pub fn is_poisoned(&self) -> bool {
         self.log.poison().is_some()
     }
@@ -382,7 +384,7 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Makes everything durable on the spot.
+    /// Syncs the log immediately.
     pub fn flush(&mut self) -> Result<(), LogError> {
         self.log.flush()?;
         self.recovery_point.write(self.log.log_end_offset());
@@ -390,12 +392,12 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Below it everything is committed.
+    /// The high watermark: all records below are committed.
     pub fn high_watermark(&self) -> i64 {
         self.log.high_watermark().0
     }
 
-    /// Whole batches from an offset on, below a bound; at least one when there is one.
+    /// Whole batches from an offset on, below a bound; at least one if there is one.
     pub fn read(&mut self, from: i64, max_bytes: usize, below: i64) -> Result<Bytes, LogError> {
         let slice = match self.log.read(Offset(from), max_bytes, Offset(below), true) {
             Ok(slice) => slice,
@@ -435,7 +437,7 @@ impl MetadataLog {
         Ok(Some((bytes.into(), file.size)))
     }
 
-    /// Where the end of a sync is recorded.
+    /// The file that records the end of a sync.
     pub fn recovery_point(&self) -> RecoveryPoint {
         self.recovery_point.clone()
     }
@@ -445,8 +447,8 @@ impl MetadataLog {
         (self.disk.clone(), self.dir.clone())
     }
 
-    /// Adds a written snapshot, and deletes old data: old snapshots by size and age, and the log before the oldest
-    /// remaining one.
+    /// Adds a written snapshot, and deletes old data: old snapshots by size and age, and the log before the
+    /// oldest remaining one.
     pub fn add_snapshot(&mut self, id: SnapshotId, size: u64, now_ms: i64) -> Result<(), LogError> {
         self.snapshots.insert(id, SnapshotFile { size, modified_ms: now_ms });
         self.clean(now_ms)
@@ -458,7 +460,7 @@ impl MetadataLog {
             let total = self.log.size_bytes() + self.snapshots.values().map(|file| file.size).sum::<u64>();
             let too_large = u64::try_from(self.retention_bytes).is_ok_and(|limit| total > limit);
             let too_old = self.retention_ms >= 0 && now_ms - file.modified_ms > self.retention_ms;
-            // A snapshot that the log still reaches back before costs more than it is worth.
+            // Two snapshots are kept, unless they are too large or too old.
             if !too_large && !too_old && self.snapshots.len() <= 2 {
                 break;
             }
@@ -477,8 +479,8 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Writes the bootstrap files of a new cluster, like `kafka-storage format`. `records` are the first records if
-    /// the directory was not formatted before.
+    /// Writes the bootstrap files of a new cluster, like `kafka-storage format`. `records` are the first
+    /// records if the directory was not formatted before.
     pub fn format(
         &self,
         options: &ControllerOptions,
@@ -514,7 +516,8 @@ impl MetadataLog {
     }
 }
 
-/// Takes the rights of other users from files of an earlier version or Apache Kafka. Rights of a group may be a backup's, and stay.
+/// Removes other users' permissions on files from an earlier version or Apache Kafka. Group permissions stay,
+/// as a backup may need them.
 fn close_to_others(disk: &Disk, path: &Path) {
     if !disk.exists(path) {
         return;
@@ -525,7 +528,8 @@ fn close_to_others(disk: &Disk, path: &Path) {
     }
 }
 
-/// The bootstrap file of a directory: from our controller, or from `kafka-storage format` before its first start.
+/// The bootstrap file of a directory, from this controller or from `kafka-storage format` before the first
+/// start.
 fn bootstrap_file(options: &ControllerOptions) -> PathBuf {
     options.metadata_log_dir.join("bootstrap.checkpoint")
 }
@@ -537,7 +541,7 @@ pub(crate) fn formatted_with(
     snapshot::read_bootstrap(&options.disk, &bootstrap_file(options))
 }
 
-/// Adds to damage of the log where it is, and how to go on.
+/// Adds the position and the remedy to an error about a damaged log.
 fn start_error(dir: &Path, error: LogError) -> StartError {
     match error {
         LogError::Damaged { segment, offset, fault } => {
@@ -552,7 +556,7 @@ fn start_error(dir: &Path, error: LogError) -> StartError {
     }
 }
 
-/// The position of a loader, when the abort of its transaction is replayed before it is written.
+/// The position of a loader, if the abort of its transaction is replayed before it is written.
 fn loader_position(loader: &Loader, log_end: i64) -> thalweg_metadata::Provenance {
     thalweg_metadata::Provenance { offset: log_end - 1, ..loader.image().provenance() }
 }
@@ -592,8 +596,9 @@ fn open_log(
     let clock = options.clock.clone();
     let has_segment = options.disk.list(dir)?.iter().any(|listed| listed.name.ends_with(".log"));
     if has_segment {
-        // Everything is read anyway, so everything is checked: a torn tail is truncated after any stop. Damage to
-        // synced records is not a torn tail: without them, topics would be missing and their data treated as strays.
+        // The whole log is read and checked, and a torn tail is truncated after any stop. Damage to synced
+        // records is not a torn tail: without these records, topics would be missing and their data treated
+        // as strays.
         let found = OpenOptions { synced_to: Some(recovery_point.read()?), ..OpenOptions::new(false) };
         let opened = PartitionLog::open(home, name, config, clock, &found);
         let mut log = opened.map_err(|error| start_error(dir, error))?;
@@ -601,7 +606,8 @@ fn open_log(
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }
-    // Synced records are gone with their files: an empty log would turn the logs of all partitions into strays.
+    // The files with synced records are missing. An empty log would turn the logs of all partitions into
+    // strays.
     let synced_to = recovery_point.read()?;
     if synced_to > Offset::ZERO {
         return Err(StartError::EndsEarly { log_end: 0, synced_to: synced_to.0, dir: dir.to_owned() });

@@ -37,7 +37,7 @@ pub(crate) use snapshot::{SnapshotContent, SnapshotId};
 /// The bare name of the log's directory.
 pub(crate) const LOG_DIR: &str = "__cluster_metadata-0";
 
-/// The controller cannot start.
+/// The reason why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error("the metadata log's directory {} (metadata.log.dir) cannot be used: {error}", dir.display())]
@@ -112,7 +112,7 @@ pub enum StartError {
     Task,
 }
 
-/// The operator's remedy for a metadata log that cannot be read from a batch on.
+/// The operator's remedy for a metadata log that is unreadable from a batch on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
     /// The directory of the log.

@@ -3,7 +3,7 @@
 //! ```text
 //! {"leaderId":1,"leaderEpoch":7,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}
 //! ```
-//! It is synced before the first record of an epoch is written, so that no epoch is ever begun twice.
+//! The file is synced before the first record of an epoch is written, so that no epoch is started twice.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use thalweg_log::disk::{Disk, Durability};
 
 const FILE: &str = "quorum-state";
 
-/// The file cannot be used.
+/// The reason why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum QuorumStateError {
     #[error("{} cannot be read or written: {error}", path.display())]
@@ -29,7 +29,7 @@ pub(crate) struct QuorumState {
 }
 
 impl QuorumState {
-    /// Reads the file; none when it is missing.
+    /// Reads the file; `None` if it is missing.
     pub fn read(disk: &Disk, dir: &Path) -> Result<Option<QuorumState>, QuorumStateError> {
         let path = dir.join(FILE);
         let bytes = disk.read_if_exists(&path);
@@ -56,7 +56,7 @@ impl QuorumState {
     }
 }
 
-/// The number that follows a quoted name and a colon. The file has few fields and no nesting.
+/// The number after a quoted name and a colon. The file has few fields and no nesting.
 fn number(text: &str, name: &str) -> Option<i32> {
     let quoted = format!("\"{name}\"");
     let rest = text[text.find(&quoted)? + quoted.len()..].trim_start().strip_prefix(':')?.trim_start();

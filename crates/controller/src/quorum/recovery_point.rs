@@ -3,10 +3,10 @@
 //! ```text
 //! 00000000000000000123<newline>
 //! ```
-//! Overwritten after each sync and never synced itself: after a crash of the process it is exact, after a power failure
-//! it may be older, or of no use. Kafka has no such file and ignores it.
+//! The file is overwritten after each sync and never synced itself. It is exact after a crash of the process,
+//! and may be older or unusable after a power failure. Kafka has no such file and ignores it.
 //!
-//! Owns: the format. Refuses: trust in a file of another form; recovery then goes by the batches alone.
+//! A malformed file is ignored, and recovery relies on the batches alone.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) const FILE: &str = "recovery-point";
 pub(crate) struct RecoveryPoint {
     disk: Disk,
     path: PathBuf,
-    /// Whether the last write has failed, so that a series of failures is logged once.
+    /// True if the last write failed, so that a series of failures is logged once.
     has_failed: Arc<AtomicBool>,
 }
 
@@ -32,13 +32,13 @@ impl RecoveryPoint {
         RecoveryPoint { disk, path: dir.join(FILE), has_failed: Arc::default() }
     }
 
-    /// The recorded offset; zero without one.
+    /// The recorded offset; zero without a usable file.
     pub fn read(&self) -> io::Result<Offset> {
         let bytes = self.disk.read_if_exists(&self.path)?.unwrap_or_default();
         Ok(parse(&bytes).unwrap_or(Offset::ZERO))
     }
 
-    /// Records that everything below an offset was synced. An older record does no harm.
+    /// Records that all records below an offset are synced. An older value does no harm.
     pub fn write(&self, offset: Offset) {
         let written = self.disk.overwrite(&self.path, format!("{:020}\n", offset.0).as_bytes());
         let had_failed = self.has_failed.swap(written.is_err(), Ordering::Relaxed);

@@ -1,12 +1,12 @@
-//! `reserve`: room for the metadata records that a full disk needs to be freed.
+//! `reserve`: room for the metadata records that free a full disk.
 //!
-//! A full disk is freed by deleting topics and records, or by shorter retention. The metadata records of these changes
-//! need room themselves, and so do the first records of a start. This file holds the room: its bytes mean nothing. When
-//! such a write finds a full disk, the file is cut by a piece, and the write is tried again. The rest of the piece is
-//! taken back at once, before other files grow into it, and the used part when there is room. Kafka has no such file, and
-//! ignores it.
+//! A full disk is freed by deleting topics and records, or by shorter retention. The metadata records of
+//! these changes need room themselves, and so do the first records of a start. This file reserves the room;
+//! its bytes mean nothing. If such a write finds a full disk, the file is shortened by a piece, and the write
+//! is retried. The rest of the piece is taken back immediately, before other files grow into it, and the used
+//! part when there is room. Kafka has no such file, and ignores it.
 //!
-//! Owns: the file, and how much of it is there. Refuses: deciding what is urgent.
+//! The caller decides which writes are urgent (`Claim`).
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ use crate::state::Claim;
 
 const FILE: &str = "reserve";
 
-/// The room that is reserved: a start and a deletion need a few blocks each, and the records of a deletion of a
+/// Size of the reserve. A start and a deletion need a few blocks each, and the records for deleting a
 /// thousand topics less than 100 KiB.
 const RESERVE_BYTES: u64 = 1024 * 1024;
 
-/// The room that is given up at once: more than the log and a replaced checkpoint need for a small change, with any size
-/// of the file system's blocks.
+/// Size of a piece to give up: more than the log and a replaced checkpoint need for a small change, for any
+/// block size.
 const PIECE_BYTES: u64 = 64 * 1024;
 
-/// The room that is taken back at once on a full disk: ext4 takes a larger write as a whole or not at all.
+/// Size of a write that takes back room on a full disk, because ext4 accepts a larger write only as a whole.
 const BLOCK_BYTES: u64 = 4096;
 
 impl Claim {
-    /// How much of the reserve the write leaves to others.
+    /// The part of the reserve that writes of this claim must leave.
     fn leaves(self) -> u64 {
         match self {
             Claim::Ordinary => u64::MAX,
@@ -44,26 +44,26 @@ pub(crate) struct Reserve {
     disk: Disk,
     path: PathBuf,
     len: u64,
-    /// Whether this process has written all that is there: a copy of the directory may have holes instead.
+    /// True if this process has written the whole file. A copied directory may have holes instead.
     is_written: bool,
-    /// Whether the last attempt to lengthen the file has failed, so that a series of failures is logged once.
+    /// True if the last attempt to lengthen the file failed, so that a series of failures is logged once.
     has_failed: bool,
 }
 
 impl Reserve {
     pub fn open(disk: Disk, dir: &Path) -> Reserve {
         let path = dir.join(FILE);
-        // Something else may have made a larger one there.
+        // Another program may have created a larger file.
         let len = disk.facts(&path).map_or(0, |facts| facts.len.min(RESERVE_BYTES));
         Reserve { disk, path, len, is_written: false, has_failed: false }
     }
 
-    /// Whether all of the room is reserved.
+    /// True if the reserve is complete.
     pub fn is_whole(&self) -> bool {
         self.is_written && self.len >= RESERVE_BYTES
     }
 
-    /// Frees a piece of the room. Returns whether there was one for this claim.
+    /// Frees a piece of the reserve. Returns false if this claim may take no more.
     pub fn give_up_piece(&mut self, claim: Claim) -> bool {
         if self.len <= claim.leaves() {
             return false;
@@ -83,7 +83,7 @@ impl Reserve {
         }
     }
 
-    /// Reserves what is missing, as far as there is room.
+    /// Fills the missing part, as far as there is room.
     pub fn fill(&mut self) {
         if self.is_whole() {
             return;
@@ -116,7 +116,7 @@ impl Reserve {
             let from = usize::try_from(at % PIECE_BYTES).expect("a piece fits");
             let bytes = &noise[from..from + usize::try_from(piece).expect("a piece fits")];
             let written = file.write_all_at(bytes, at);
-            // On a full disk a part of it was written.
+            // On a full disk, a part of the piece may be written.
             self.len = file.len()?;
             match written {
                 Err(error) if is_disk_full(&error) && step > BLOCK_BYTES => step = BLOCK_BYTES,
@@ -131,7 +131,7 @@ impl Reserve {
     }
 }
 
-/// A piece that takes room on any file system: zeros would have no blocks where files are compressed.
+/// A piece that takes room on any file system: compressed zeros would have no blocks.
 fn noise() -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let words = (0..PIECE_BYTES / 8).flat_map(|_| {

@@ -1,4 +1,4 @@
-//! Snapshots of the metadata log: the records that make the image at one offset.
+//! Snapshots of the metadata log: the records of the image at one offset.
 //!
 //! ```text
 //! <end offset, 20 digits>-<epoch, 10 digits>.checkpoint      the end offset is exclusive
@@ -6,7 +6,7 @@
 //!   data batches    the image's records
 //!   control batch   SnapshotFooter
 //! ```
-//! Offsets count from 0 and are not those of the log. A file without its footer was not finished and is of no use.
+//! Offsets in the file count from 0 and are not the log's. A file without a footer is incomplete and ignored.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -25,10 +25,10 @@ use thalweg_wire::{EncodeError, Message, MetadataRecord};
 use super::log::{encode_batch, encode_control_batch};
 
 const SUFFIX: &str = ".checkpoint";
-/// The most bytes of values in one batch.
+/// Maximum number of bytes of values in one batch.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 
-/// A snapshot cannot be used.
+/// The reason why a snapshot cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     #[error("{} cannot be read or written: {error}", path.display())]
@@ -52,25 +52,25 @@ pub enum SnapshotError {
     Encode(#[from] EncodeError),
 }
 
-/// Which part of the log a snapshot holds.
+/// The id of a snapshot: the part of the log that it covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct SnapshotId {
-    /// The first offset that is not in it.
+    /// The first offset after the snapshot.
     pub end_offset: i64,
-    /// The epoch of the last record that is.
+    /// The epoch of the last record in the snapshot.
     pub epoch: i32,
 }
 
 impl SnapshotId {
-    /// The one that a cluster is formatted with, which is never served.
+    /// The bootstrap snapshot of a formatted cluster, which is never served.
     pub const BOOTSTRAP: SnapshotId = SnapshotId { end_offset: 0, epoch: 0 };
 
-    /// The name of its file.
+    /// The file name of the snapshot.
     pub fn file_name(self) -> String {
         format!("{:020}-{:010}{SUFFIX}", self.end_offset, self.epoch)
     }
 
-    /// Reads the name of a file.
+    /// Parses a file name.
     pub fn from_file_name(name: &str) -> Option<SnapshotId> {
         let (end_offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
         if end_offset.len() != 20 || epoch.len() != 10 {
@@ -84,11 +84,11 @@ impl SnapshotId {
 #[derive(Clone, Debug)]
 pub(crate) struct SnapshotContent {
     pub id: SnapshotId,
-    /// When the last record in it was written.
+    /// Time of the last record in the snapshot.
     pub last_timestamp_ms: i64,
     /// The time of writing.
     pub now_ms: i64,
-    /// The quorum's own records, encoded: its version and its voters.
+    /// The quorum's encoded control records: version and voters.
     pub quorum: Vec<(ControlRecordType, Bytes)>,
     pub records: Vec<VersionedRecord>,
 }
@@ -140,14 +140,14 @@ impl SnapshotContent {
         Ok(bytes)
     }
 
-    /// Writes the file under its own name, in one step.
+    /// Writes the file atomically under its name.
     pub fn write(&self, disk: &Disk, dir: &Path) -> Result<u64, SnapshotError> {
         let path = dir.join(self.id.file_name());
         write_file(disk, path, &self.encode()?)
     }
 }
 
-/// Writes a snapshot's bytes; returns their number.
+/// Writes a snapshot's bytes. Returns their number.
 pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64, SnapshotError> {
     match disk.replace(&path, bytes, Durability::Synced) {
         Ok(()) => Ok(bytes.len() as u64),
@@ -160,7 +160,7 @@ pub(super) fn write_file(disk: &Disk, path: PathBuf, bytes: &[u8]) -> Result<u64
 pub(crate) struct LoadedSnapshot {
     pub image: Arc<Image>,
     pub kraft_version: i16,
-    /// The voters, where the quorum keeps them in its log.
+    /// The voters, if the quorum records them in its log.
     pub voters: Option<Vec<i32>>,
 }
 

@@ -1,8 +1,9 @@
 //! CreateAcls and DeleteAcls (Kafka's `AclControlManager`).
 //!
-//! Departures: an ACL with ANY, or a pattern for filters, is refused alone, with INVALID_REQUEST; Kafka refuses the whole
-//! request, with UNKNOWN_SERVER_ERROR. A filter that matches more than one request may delete is refused with
-//! POLICY_VIOLATION and deletes nothing; Kafka says UNKNOWN_SERVER_ERROR. The work for one request is bounded.
+//! Departures: an ACL with ANY, or a pattern for filters, is refused alone, with INVALID_REQUEST; Kafka
+//! refuses the whole request, with UNKNOWN_SERVER_ERROR. A filter that matches more ACLs than one request may
+//! delete is refused with POLICY_VIOLATION and deletes nothing; Kafka returns UNKNOWN_SERVER_ERROR. The work
+//! for one request is bounded.
 
 use std::collections::BTreeSet;
 
@@ -38,13 +39,13 @@ impl Decide for DeleteAclsRequest {
     }
 }
 
-/// How many times the filters of one request may be held against an ACL.
+/// Maximum number of comparisons of a filter with an ACL in one request.
 const COMPARISONS_MAX: usize = 100_000_000;
-/// The most ACLs that the answer to one request may list: overlapping filters list one again.
+/// Maximum number of ACLs in an answer. Overlapping filters list an ACL repeatedly.
 const LISTED_MAX: usize = 10 * RECORDS_PER_REQUEST_MAX;
 
 impl State {
-    /// CreateAcls. One that is there already is no error.
+    /// CreateAcls. An existing ACL is no error.
     pub fn create_acls(&self, request: &CreateAclsRequest) -> Result<Outcome<CreateAclsResponse>, ApiError> {
         let authorizer = self.authorizer_or_refusal()?;
         let mut new: BTreeSet<AclKey> = BTreeSet::new();
@@ -55,7 +56,7 @@ impl State {
                     if !authorizer.contains(&acl) && new.insert(key(&acl)) {
                         records.push(record(acl));
                     }
-                    // Kafka's controller says so too, where null would say the same.
+                    // As in Kafka, the message of a success is empty, not null.
                     (0, Some(String::new()))
                 }
                 Err(error) => (ErrorCode::InvalidRequest.code(), Some(error.to_string())),
@@ -68,7 +69,7 @@ impl State {
         Ok(Outcome::new(records, CreateAclsResponse { results, ..Default::default() }))
     }
 
-    /// DeleteAcls: all that some filter matches.
+    /// DeleteAcls: all ACLs that any filter matches.
     pub fn delete_acls(&self, request: &DeleteAclsRequest) -> Result<Outcome<DeleteAclsResponse>, ApiError> {
         self.authorizer_or_refusal()?;
         if request.filters.len().saturating_mul(self.image.acls().len()) > COMPARISONS_MAX {
@@ -105,7 +106,7 @@ impl State {
         self.authorizer.as_ref().ok_or_else(refusal)
     }
 
-    /// The ACLs of a filter, unless they are too many together with those that are to be deleted already.
+    /// The ACLs of a filter, unless there are too many in total.
     fn matching(
         &self,
         filter: &DeleteAclsFilter,
@@ -141,7 +142,7 @@ impl State {
     }
 }
 
-/// What makes an ACL the same as another.
+/// The fields that identify an ACL.
 type AclKey = (i8, String, i8, String, String, i8, i8);
 
 fn key(acl: &Acl) -> AclKey {

@@ -48,7 +48,7 @@ impl State {
             for data in &topic_data.partitions {
                 let outcome = match topic {
                     None => Err(ErrorCode::UnknownTopicId),
-                    // The proposal before it has changed the partition's epoch.
+                    // The previous proposal has changed the partition's epoch.
                     Some(_) if !decided.insert((topic_data.topic_id, data.partition_index)) => {
                         Err(ErrorCode::InvalidUpdateVersion)
                     }
@@ -132,7 +132,7 @@ impl State {
         isr: &[BrokerState],
     ) -> Result<(), ErrorCode> {
         if data.leader_epoch > partition.leader_epoch || data.partition_epoch > partition.partition_epoch.0 {
-            // The leader has a newer epoch than this controller: another must have taken over.
+            // The leader has a newer epoch than this controller, so another controller must have taken over.
             return Err(ErrorCode::NotController);
         }
         if data.leader_epoch < partition.leader_epoch {
@@ -175,7 +175,7 @@ impl State {
     }
 }
 
-/// Before version 3 the ISR had no broker epochs.
+/// The proposed ISR. Before version 3 it has no broker epochs.
 fn proposed_isr(data: &PartitionData, version: i16) -> Vec<BrokerState> {
     if version >= 3 {
         return data.new_isr_with_epochs.clone();

@@ -1,4 +1,4 @@
-//! Rights on the resources that a request names (Kafka's `ControllerApis`): the file of each API refuses the resources
+//! Rights on the resources in a request (Kafka's `ControllerApis`): the file of each API refuses resources
 //! without a right, and decides the rest. Rights on the cluster are in the entries of the APIs.
 
 use thalweg_hash::HashMap;
@@ -9,7 +9,7 @@ use crate::asker::Asker;
 use crate::requester::Requester;
 
 impl State {
-    /// Whether the requester may do an operation on the cluster.
+    /// Returns true if the requester may do an operation on the cluster.
     pub fn may_on_cluster(&self, by: &Asker, operation: Operation) -> bool {
         self.may(by, LoggedOutcomes::Both, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
@@ -28,12 +28,12 @@ impl State {
         }
     }
 
-    /// Whether nothing needs to be checked.
+    /// True if nothing needs to be checked.
     pub(super) fn is_open_to(&self, by: &Asker) -> bool {
         self.authorizer.is_none() || *by.requester() == Requester::ThisProcess
     }
 
-    /// As [`State::may_on_cluster`], where a denial leaves the question to the topics.
+    /// As [`State::may_on_cluster`], if a right on the topics suffices as well.
     pub(super) fn may_on_all_topics(&self, by: &Asker, operation: Operation) -> bool {
         self.may(by, LoggedOutcomes::IfAllowed, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
@@ -43,7 +43,7 @@ impl State {
     }
 }
 
-/// How often each name occurs.
+/// Number of occurrences of each name.
 pub(super) fn counted<T: std::hash::Hash + Eq>(names: impl Iterator<Item = T>) -> HashMap<T, usize> {
     let mut counts = HashMap::default();
     for name in names {

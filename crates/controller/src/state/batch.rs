@@ -1,8 +1,8 @@
-//! A batch of records that fits: encoded, bounded, and replayed on a copy of the image, before anything is written.
+//! A prepared batch of records: encoded, bounded, and replayed on a copy of the image before the write.
 //!
-//! Owns: the order of a change. Records are prepared first, appended second, adopted last, so that a log holds no
-//! record that its image cannot take. Refuses: records that do not fit, and more of them than one batch may hold. The
-//! copy shares all that the records do not touch.
+//! Records are prepared first, appended second, and adopted last, so that the log contains no record that the
+//! image cannot apply. Records that do not fit are refused, and so are more records than a batch may hold.
+//! The copy shares all unchanged parts with the image.
 
 use bytes::Bytes;
 use thalweg_metadata::{BrokerId, Delta, Provenance, ReplayError, VersionedRecord};
@@ -11,50 +11,50 @@ use thalweg_wire::{EncodeError, ErrorCode, MetadataRecord};
 
 use super::{ApiError, Now, State};
 
-/// The most bytes of a batch, however large segments are (Kafka's `MAX_BATCH_SIZE_BYTES`).
+/// Maximum size of a batch in bytes, for any segment size (Kafka's `MAX_BATCH_SIZE_BYTES`).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The most bytes that a batch adds to its records, and a record to its value.
+/// Maximum overhead in bytes of a batch over its records, and of a record over its value.
 pub(crate) const BATCH_OVERHEAD: usize = 128;
 pub(crate) const RECORD_OVERHEAD: usize = 24;
 
-/// Whether a write may use the reserve of the metadata log on a full disk.
+/// The claim of a write on the metadata log's reserve on a full disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Claim {
-    /// The write can wait until there is room.
+    /// The write can wait for room.
     Ordinary,
-    /// The write may free room, at a client's word: it leaves half of the reserve to urgent ones.
+    /// The write may free room and was requested by a client. It leaves half of the reserve to urgent writes.
     Limited,
-    /// The node needs the write to start or to serve, or it frees room.
+    /// The node needs the write to start or to serve, or the write frees room.
     Urgent,
 }
 
-/// How many batches the records of one decision may fill.
+/// The number of batches that one decision may fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// One: a request of a client, which is refused if it makes more.
+    /// One batch, for a client's request. More records are refused.
     One,
-    /// As many as it takes, in one metadata transaction (KIP-868). The size of the cluster bounds them: a broker
-    /// that goes changes all of its partitions.
+    /// Several batches in one metadata transaction (KIP-868), bounded by the size of the cluster: a leaving
+    /// broker changes all of its partitions.
     Several,
 }
 
-/// Records that cannot be written. Nothing has changed.
+/// Records that cannot be written. The state is unchanged.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub(crate) enum Unwritable {
-    /// A decision made a record that does not fit the image or the records before it.
+    /// A record that does not fit the image or earlier records.
     #[error("record {index} of {count}, {record}, does not fit: {error}")]
     Unfit { index: usize, count: usize, record: String, error: ReplayError },
-    /// A record that its version cannot hold.
+    /// A record that its version cannot encode.
     #[error("record {index} of {count}, {record}, cannot be encoded: {error}")]
     Unencodable { index: usize, count: usize, record: String, error: EncodeError },
-    /// More than a batch holds.
+    /// More records than a batch holds.
     #[error("{bytes} bytes of records, more than the {max} of a batch of the metadata log")]
     TooLarge { bytes: usize, max: usize },
 }
 
 impl Unwritable {
-    /// Whether the decision is wrong, not the request.
+    /// True if the decision is at fault, not the request.
     pub fn is_fault(&self) -> bool {
         !matches!(self, Unwritable::TooLarge { .. })
     }
@@ -79,9 +79,9 @@ pub(crate) struct Batch {
     /// Offset of the first record.
     base_offset: i64,
     records: Vec<VersionedRecord>,
-    /// The encoded records; mostly in one part, otherwise each part is a batch of the log.
+    /// The encoded records, usually in one part. Each part is a batch of the log.
     parts: Vec<Vec<Bytes>>,
-    /// The image after them.
+    /// The image after the records.
     delta: Option<Delta>,
 }
 
@@ -90,7 +90,7 @@ impl Batch {
         self.records.is_empty()
     }
 
-    /// The offset of its first record.
+    /// The offset of the first record.
     pub fn base_offset(&self) -> i64 {
         self.base_offset
     }
@@ -106,7 +106,7 @@ impl Batch {
 }
 
 impl State {
-    /// Encodes records and replays them on a copy of the image. This state stays as it is.
+    /// Encodes records and replays them on a copy of the image. This state is unchanged.
     pub fn prepare(&self, records: Vec<VersionedRecord>, extent: Extent) -> Result<Batch, Unwritable> {
         let base_offset = self.next_offset;
         if records.is_empty() {
@@ -129,7 +129,7 @@ impl State {
         Ok(Batch { base_offset, records, parts, delta: Some(delta) })
     }
 
-    /// The image with more records, as a delta. Brackets of transactions do not concern it.
+    /// The image with more records, as a delta. Records that begin or end a metadata transaction are skipped.
     pub(super) fn replayed(&self, records: &[VersionedRecord]) -> Result<Delta, Unwritable> {
         let mut delta = Delta::new(self.image.clone());
         for (index, VersionedRecord { record, .. }) in records.iter().enumerate() {
@@ -146,7 +146,7 @@ impl State {
         Ok(delta)
     }
 
-    /// Takes over the outcome of a prepared batch, which was appended with this epoch.
+    /// Adopts the image of a prepared batch that was appended in this epoch.
     pub fn adopt(&mut self, batch: Batch, epoch: i32, now: Now) {
         let Batch { base_offset, records, delta, .. } = batch;
         let Some(mut delta) = delta else { return };
@@ -174,14 +174,14 @@ impl State {
         }
     }
 
-    /// Updates the state outside the image, which is that before the record's batch.
+    /// Updates the state outside the image. The image is still the one before the batch.
     fn note(&mut self, record: &MetadataRecord, offset: i64) {
         match record {
             MetadataRecord::RegisterBroker(r) => {
                 let id = BrokerId(r.broker_id);
                 self.registered_at.insert(id, offset);
                 if self.image.broker(id).is_some_and(|b| b.epoch.0 != r.broker_epoch) {
-                    // The session was that of an earlier process.
+                    // The session belongs to an earlier process.
                     self.heartbeats.remove(id);
                 }
             }
@@ -204,7 +204,7 @@ fn is_bracket(record: &MetadataRecord) -> bool {
     )
 }
 
-/// A record for the log. Credentials, tokens and settings stay out of it.
+/// The text of a record for log lines, without credentials, tokens and settings.
 fn described(record: &MetadataRecord) -> String {
     match record {
         MetadataRecord::Topic(_)
@@ -230,7 +230,7 @@ fn encode(records: &[VersionedRecord]) -> Result<Vec<Bytes>, Unwritable> {
     encoded.collect()
 }
 
-/// Puts the values into as few batches as they need, in their order.
+/// Splits the values into as few batches as possible, in order.
 fn split(values: Vec<Bytes>, max: usize) -> Result<Vec<Vec<Bytes>>, Unwritable> {
     let mut parts: Vec<Vec<Bytes>> = vec![Vec::new()];
     let mut filled = 0;
@@ -249,7 +249,7 @@ fn split(values: Vec<Bytes>, max: usize) -> Result<Vec<Vec<Bytes>>, Unwritable> 
     Ok(parts)
 }
 
-/// Makes one metadata transaction of the records.
+/// Brackets the records as one metadata transaction.
 fn bracket(records: &mut Vec<VersionedRecord>) {
     let begin = BeginTransactionRecord { name: Some("Large change".to_owned()) };
     records.insert(0, VersionedRecord::new(MetadataRecord::BeginTransaction(begin), 0));

@@ -44,13 +44,14 @@ impl Decide for UnregisterBrokerRequest {
     }
 }
 
-/// The epoch of an unregistered broker: not even -1, which a broker sends if it does not know its previous epoch.
+/// The epoch of an unregistered broker: not even -1, which a broker sends if it does not know its previous
+/// epoch.
 const NOT_REGISTERED: BrokerEpoch = BrokerEpoch(-2);
 
 /// Sessions that have ended.
 pub(crate) struct Fencing {
     pub records: Vec<VersionedRecord>,
-    /// How many brokers are fenced.
+    /// Number of fenced brokers.
     pub brokers: usize,
 }
 
@@ -89,13 +90,14 @@ impl State {
                 record.fenced = existing.fenced;
                 record.in_controlled_shutdown = existing.in_controlled_shutdown;
                 record.broker_epoch = existing.epoch.0;
-                // Its heartbeats say which have failed. One that came back here would have no leaders elected.
+                // Heartbeats report failed directories. A directory that returned by registration would get
+                // no elections.
                 if !existing.directories.is_empty() && !record.log_dirs.is_empty() {
                     record.log_dirs.clone_from(&existing.directories);
                 }
             }
             None => {
-                // First take the earlier process's leaderships away.
+                // First the earlier process loses its leaderships.
                 let returning = self.returning(request, registered.as_deref());
                 self.note_suspect(&returning);
                 self.leader_and_isr_updates(Moving::Returns(&returning), &mut records);
@@ -205,7 +207,7 @@ impl State {
         })
     }
 
-    /// Whether a node that supports a range of a feature can join.
+    /// Checks that a node with this supported range of a feature can join.
     fn check_feature(&self, name: &str, range: VersionRange) -> Result<(), ApiError> {
         let finalized = self.finalized_features().get(name).copied().unwrap_or(0);
         if range.contains(finalized) {
@@ -219,7 +221,7 @@ impl State {
         Err(ApiError::new(ErrorCode::UnsupportedVersion, message))
     }
 
-    /// The registration of a broker, if its epoch is still the present one.
+    /// The registration of a broker, if its epoch is current.
     pub(super) fn check_broker_epoch(
         &self,
         broker: BrokerId,
@@ -246,7 +248,7 @@ impl State {
         let registration = self.check_broker_epoch(id, request.broker_epoch)?;
         self.heartbeats.touch(id, registration.epoch, now);
         if !registration.in_controlled_shutdown {
-            // That it leaves was decided before but could not be written.
+            // The earlier decision to let the broker leave could not be written.
             self.heartbeats.cancel_shutdown(id);
         }
         let registered_at = self.registered_at.get(&id).copied().unwrap_or(registration.epoch.0);
@@ -257,7 +259,8 @@ impl State {
         };
         let current = self.heartbeats.current(id);
         let next = self.heartbeats.next(id, wish, registered_at, || self.has_leaderships(id));
-        // Directories first: a broker that is unfenced by this request must not lead partitions in a lost one.
+        // Directories first: a broker that is unfenced by this request must not lead partitions in a lost
+        // one.
         let mut records = self.directory_changes(&registration, request);
         if next != current {
             // Records that do not fit are reported when they are prepared.
@@ -302,7 +305,7 @@ impl State {
         records
     }
 
-    /// Fences all brokers at once: none of them becomes leader in place of another.
+    /// Fences all brokers together, so that none of them becomes leader in place of another.
     fn fence_records(&self, registrations: &[&BrokerRegistration], records: &mut Vec<VersionedRecord>) {
         let ids: Vec<BrokerId> = registrations.iter().map(|registration| registration.id).collect();
         self.leader_and_isr_updates(Moving::Leave(&ids), records);
@@ -340,8 +343,9 @@ impl State {
         records
     }
 
-    /// The records that fence brokers with expired sessions; `None` if there are none. Sessions that expire at about
-    /// the same time are fenced together: the order of the last heartbeats does not show which replica is better.
+    /// The records that fence brokers with expired sessions; `None` if there are none. Sessions that expire
+    /// at about the same time are fenced together: the order of the last heartbeats does not show which
+    /// replica is better.
     pub fn fence_stale_brokers(&mut self, now: Now) -> Option<Fencing> {
         let ids = self.heartbeats.stale(now);
         if !ids.is_empty() {

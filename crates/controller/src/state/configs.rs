@@ -40,7 +40,7 @@ impl Decide for IncrementalAlterConfigsRequest {
     }
 }
 
-/// The longest value: the maximum of a string in a record.
+/// Maximum length of a value in bytes: the maximum of a string in a record.
 const VALUE_BYTES_MAX: usize = 32_767;
 
 /// The change of one setting.
@@ -61,7 +61,7 @@ struct Altered<'a> {
 }
 
 impl State {
-    /// IncrementalAlterConfigs: as [`State::may_alter`] says, for each resource.
+    /// IncrementalAlterConfigs, with the right of [`State::may_alter`] on each resource.
     fn incremental_alter_configs_for(
         &self,
         by: &Asker,
@@ -90,7 +90,7 @@ impl State {
         Ok(outcome)
     }
 
-    /// AlterConfigs: as [`State::may_alter`] says, for each resource.
+    /// AlterConfigs, with the right of [`State::may_alter`] on each resource.
     fn alter_configs_for(
         &self,
         by: &Asker,
@@ -119,8 +119,8 @@ impl State {
         Ok(outcome)
     }
 
-    /// The indexes of the resources whose settings the requester may not alter, each with its refusal. Repeated resources
-    /// are not among them: the decision refuses those.
+    /// The indexes of the resources whose settings the requester may not alter, each with its refusal.
+    /// Repeated resources are left to the decision, which refuses them.
     fn refusals<'a>(
         &self,
         by: &Asker,
@@ -227,8 +227,8 @@ impl State {
         Ok(Outcome::new(records, AlterConfigsResponse { responses, ..Default::default() }))
     }
 
-    /// Alters each resource of a request separately: an error in one does not affect the others. Repeated resources
-    /// get one error. `operations` returns the changes of a resource, given its current settings.
+    /// Alters each resource of a request separately: an error in one does not affect the others. Repeated
+    /// resources get one error. `operations` returns the changes of a resource, given its current settings.
     fn alter_each<'a, R>(
         &self,
         resources: &'a [R],
@@ -245,7 +245,7 @@ impl State {
         for asked in resources {
             let (kind, name) = name(asked);
             let outcome = match left.remove(&(kind, name)) {
-                // It was refused where it stood first.
+                // The first occurrence of the resource was refused.
                 None => continue,
                 Some(1) => resource(kind, name).and_then(|resource| {
                     let operations = operations(&self.config_map(&resource), asked)?;
@@ -275,9 +275,10 @@ impl State {
         Ok((records, altered))
     }
 
-    /// Eligibility depends on `min.insync.replicas`: after a change, no replica is eligible until the next change of
-    /// the partition (KIP-966). While a partition has no leader, nothing is committed, and its eligible replicas are
-    /// kept: Kafka forgets them, and the partition stays leaderless forever.
+    /// Eligibility depends on `min.insync.replicas`: after a change, no replica is eligible until the next
+    /// change of the partition (KIP-966). While a partition has no leader, nothing is committed, and its
+    /// eligible replicas are kept: Kafka drops the eligible replicas, and the partition stays leaderless
+    /// forever.
     fn clear_eligible(&self, records: &mut Vec<VersionedRecord>) {
         if !self.has_elr() {
             return;
@@ -288,7 +289,7 @@ impl State {
                 && config.name == MIN_INSYNC_REPLICAS
             {
                 let is_topic = config.resource_type == ConfigResourceKind::Topic.id();
-                // Without a name it is for all topics.
+                // A broker setting or the default of all brokers affects all topics.
                 let topic_name = if is_topic { config.resource_name.clone() } else { String::new() };
                 let keep = self.eligible_without_leader(&topic_name);
                 let record = MetadataRecord::ClearElr(ClearElrRecord { topic_name });
@@ -323,8 +324,8 @@ impl State {
         records
     }
 
-    /// With eligible leader replicas all must agree on `min.insync.replicas`: it is set for the cluster, and for no
-    /// broker alone.
+    /// With eligible leader replicas, all brokers must agree on `min.insync.replicas`: the cluster has a
+    /// value, and no single broker has one.
     fn check_min_isr(&self, resource: &ConfigResource, value: Option<&String>) -> Result<(), ApiError> {
         if resource.kind != ConfigResourceKind::Broker || !self.has_elr() {
             return Ok(());
@@ -365,7 +366,7 @@ impl State {
         records
     }
 
-    /// The records that apply operations to a resource, if the whole is allowed afterwards.
+    /// The records that apply operations to a resource, if the resulting configuration is valid.
     pub(super) fn alter_resource(
         &self,
         resource: &ConfigResource,
@@ -388,7 +389,7 @@ impl State {
             if name == MIN_INSYNC_REPLICAS {
                 self.check_min_isr(resource, value.as_ref())?;
             }
-            // For brokers a record is written even if nothing changes, so that they read their files again
+            // For brokers a record is written even without a change, so that brokers read their files again
             // (KAFKA-14136).
             if value.as_ref() != current || resource.kind == ConfigResourceKind::Broker {
                 let record = ConfigRecord {
@@ -478,7 +479,7 @@ fn resource(kind: i8, name: &str) -> Result<ConfigResource, ApiError> {
     }
 }
 
-/// An operation of IncrementalAlterConfigs, with the name that it is for.
+/// An operation of IncrementalAlterConfigs, with the name of its setting.
 fn operation(id: i8, name: &str, value: Option<String>) -> Result<(String, ConfigEdit), ApiError> {
     let operation = match (id, value) {
         (1, _) => ConfigEdit::Delete,

@@ -39,14 +39,15 @@ impl Mutate for CreateTopicsRequest {
     }
 }
 
-/// The most partitions that one request may create (Kafka's `MAX_PARTITIONS_PER_BATCH`).
+/// Maximum number of partitions created by one request (Kafka's `MAX_PARTITIONS_PER_BATCH`).
 const PARTITIONS_PER_REQUEST_MAX: i64 = 10_000;
 
-/// Topics whose names collide in metrics, by the name that metrics show.
+/// Topics by their names in metrics, to find collisions.
 type Collisions = HashMap<String, Arc<str>>;
 
 impl State {
-    /// CreateTopics: CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to learn the new topic's settings.
+    /// CreateTopics: CREATE on the cluster or on each topic; DESCRIBE_CONFIGS to get the new topic's
+    /// settings.
     fn create_topics_for(
         &mut self,
         by: &Asker,
@@ -57,7 +58,7 @@ impl State {
             return self.create_topics(request, quota);
         }
         let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
-        // Repeated names and the metadata topic are refused as such, with or without a right.
+        // Repeated names and the metadata topic are refused by the decision, with or without a right.
         let is_asked = |name: &str| name != CLUSTER_METADATA_TOPIC && seen[name] == 1;
         let mut allowed = request.clone();
         if !self.may_on_all_topics(by, Operation::Create) {
@@ -149,7 +150,7 @@ impl State {
         Ok(())
     }
 
-    /// The topics that there are, by their names as metrics show them, where a wanted name may collide with one.
+    /// The existing topics by their names in metrics, if a requested name may collide.
     fn collisions(&self, wanted: &[&CreatableTopic]) -> Collisions {
         if !wanted.iter().any(|topic| names::has_collision_characters(&topic.name)) {
             return Collisions::default();
@@ -159,9 +160,10 @@ impl State {
         named.map(|topic| (names::unify_collision_characters(&topic.name), topic.name.clone())).collect()
     }
 
-    /// Looks at the topics that there are. Two new ones of the same request may collide with one another, as in Kafka.
+    /// Checks a name against the existing topics. As in Kafka, two new topics of the same request may
+    /// collide.
     fn check_new_name(&self, name: &str, collisions: &Collisions) -> Result<(), ApiError> {
-        // An existing name is reported as such, even if it could no longer be created.
+        // An existing name gets TOPIC_ALREADY_EXISTS, even if the name is no longer valid.
         if self.image.topic(name).is_some() {
             let message = format!("Topic '{name}' already exists.");
             return Err(ApiError::new(ErrorCode::TopicAlreadyExists, message));
@@ -343,7 +345,7 @@ impl State {
         }
     }
 
-    /// A new partition on these replicas; none when no broker among them is active.
+    /// A new partition on these replicas; `None` if none of their brokers is active.
     pub(super) fn new_partition(&self, replicas: Vec<BrokerId>) -> Option<PartitionRegistration> {
         let isr: Vec<BrokerId> = replicas.iter().copied().filter(|id| self.is_active(*id)).collect();
         let leader = *isr.first()?;

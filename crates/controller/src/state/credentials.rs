@@ -1,8 +1,8 @@
-//! SCRAM credentials of users (Kafka's `ScramControlManager`, KIP-554). Clients send passwords salted and hashed; the
-//! stored keys verify a password, but cannot be used to log in, unlike the salted password.
+//! SCRAM credentials of users (Kafka's `ScramControlManager`, KIP-554). Clients send passwords salted and
+//! hashed; the stored keys verify a password, but cannot be used to log in, unlike the salted password.
 //!
-//! Departures: a salted password of no bytes is refused in words; Kafka answers UNKNOWN_SERVER_ERROR. A long salt is
-//! refused: each user's is in the image of every node.
+//! Departures: an empty salted password is refused with a message; Kafka answers UNKNOWN_SERVER_ERROR. A long
+//! salt is refused, because the image of every node has each user's salt.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,7 +31,7 @@ impl Decide for AlterUserScramCredentialsRequest {
     }
 }
 
-/// The longest salt; clients make salts of about 20 bytes.
+/// Maximum length of a salt in bytes. Clients use about 20.
 const SALT_BYTES_MAX: usize = 1024;
 
 impl State {
@@ -49,7 +49,7 @@ impl State {
         self.bootstrap.extend(records.map(|record| VersionedRecord::new(record, 0)));
     }
 
-    /// AlterUserScramCredentials. A user may appear once in a request, whatever the mechanism; repeated users are
+    /// AlterUserScramCredentials. A user may appear once in a request, for any mechanism. Repeated users are
     /// refused.
     pub fn alter_user_scram_credentials(
         &self,

@@ -1,9 +1,10 @@
 //! Delegation tokens (Kafka's `DelegationTokenControlManager`, KIP-48, KIP-373): CreateDelegationToken,
-//! RenewDelegationToken, ExpireDelegationToken, and the removal of expired tokens. The log has everything but a token's
-//! HMAC, which follows from its id and the secret key of the cluster.
+//! RenewDelegationToken, ExpireDelegationToken, and the removal of expired tokens. The log has all fields of
+//! a token except the HMAC, which is derived from the id and the cluster's secret key.
 //!
-//! Departures: the number of tokens, in all and of one requester, of renewers and the length of names have bounds; an owner
-//! that is no user is refused, since the bearer of the token would be the user of that name.
+//! Departures: there are limits on tokens in total and per requester, on renewers, and on the length of
+//! names. An owner that is not a user is refused, because the bearer of the token would become the user of
+//! that name.
 
 use std::sync::Arc;
 
@@ -50,20 +51,20 @@ impl Decide for ExpireDelegationTokenRequest {
     }
 }
 
-/// The most delegation tokens of a cluster, those that have expired and are not yet removed among them.
+/// Maximum number of delegation tokens in a cluster, including expired ones that are not removed yet.
 const TOKENS_MAX: usize = 10_000;
-/// The most of them that one principal may have requested: making tokens for oneself needs no right.
+/// Maximum number of tokens requested by one principal, because creating own tokens needs no right.
 const TOKENS_OF_REQUESTER_MAX: usize = 1_000;
-/// The most principals that may renew one token.
+/// Maximum number of renewers of a token.
 const RENEWERS_MAX: usize = 100;
-/// The most bytes that the names of a token's principals may have together.
+/// Maximum total length of the names of a token's principals, in bytes.
 const NAMES_BYTES_MAX: usize = 8 * 1024;
-/// Expired tokens that are removed at once (Kafka's `MAX_RECORDS_PER_EXPIRATION`).
+/// Maximum number of expired tokens removed at once (Kafka's `MAX_RECORDS_PER_EXPIRATION`).
 const EXPIRED_AT_ONCE_MAX: usize = 1_000;
 /// The type of principals that can own and renew tokens.
 const USER: &str = "User";
 
-/// The settings, and the tokens by what their bearers show.
+/// The settings, and the ids of tokens by HMAC.
 #[derive(Clone)]
 pub(super) struct DelegationTokens {
     settings: DelegationTokenSettings,
@@ -76,7 +77,7 @@ impl DelegationTokens {
         DelegationTokens { settings, ids: Arc::default() }
     }
 
-    /// Takes over the tokens of an image.
+    /// Loads the tokens of an image.
     pub fn load(&mut self, image: &Image) {
         let Some(secret) = &self.settings.secret_key else { return };
         let ids = image.delegation_tokens().keys().map(|id| (secret.hmac(id), id.clone()));
@@ -100,7 +101,7 @@ impl DelegationTokens {
 #[derive(Debug)]
 pub(crate) struct ExpiredTokens {
     pub records: Vec<VersionedRecord>,
-    /// Whether there are more.
+    /// True if there are more.
     pub more: bool,
 }
 
@@ -197,7 +198,7 @@ impl State {
         Ok((id, hmac, token))
     }
 
-    /// Whether there is room for one more token, in the cluster and in the share of its requester.
+    /// Checks the limits of tokens, in the cluster and for the requester.
     fn check_room_for_token(&self, requester: &Principal) -> Result<(), ErrorCode> {
         let tokens = self.image.delegation_tokens();
         let of_requester = tokens.values().filter(|token| token.requester == requester.as_str());
@@ -208,7 +209,7 @@ impl State {
         } else {
             return Ok(());
         };
-        // The response has no field for the reason.
+        // The response has no field for a message.
         tracing::debug!(%requester, limit, "Delegation token was refused");
         Err(ErrorCode::PolicyViolation)
     }
@@ -238,7 +239,8 @@ impl State {
         }
     }
 
-    /// ExpireDelegationToken, by the owner and the renewers: after a period, or at once where that is negative.
+    /// ExpireDelegationToken, by the owner and the renewers: after a period, or immediately if the period is
+    /// negative.
     pub fn expire_delegation_token(
         &self,
         by: &Asker,
@@ -265,7 +267,7 @@ impl State {
         }
     }
 
-    /// The interval at which expired tokens are removed; none where there are no tokens.
+    /// Interval of removing expired tokens; `None` if tokens are disabled.
     pub fn expire_tokens_interval(&self) -> Option<std::time::Duration> {
         let settings = &self.tokens.settings;
         settings.secret_key.as_ref().map(|_| settings.expiry_check_interval)
@@ -318,7 +320,7 @@ fn principal_of(requester: &Requester) -> Principal {
     }
 }
 
-/// A period of the settings, or a shorter one that was asked for.
+/// The configured period, or a shorter requested one.
 fn shorter(set_ms: i64, asked_ms: i64) -> i64 {
     if asked_ms > 0 { set_ms.min(asked_ms) } else { set_ms }
 }
@@ -339,7 +341,7 @@ fn check_renewer(token: &DelegationToken, requester: &Requester) -> Result<(), E
     Err(ErrorCode::DelegationTokenOwnerMismatch)
 }
 
-/// A token with another end, not past the end of its life.
+/// A token with a new expiry, at most its maximum lifetime.
 fn expiring_at(id: &str, token: &DelegationToken, end_ms: i64) -> (i64, VersionedRecord) {
     let expiration_timestamp = end_ms.min(token.max_timestamp);
     (expiration_timestamp, record(id.to_owned(), DelegationToken { expiration_timestamp, ..token.clone() }))

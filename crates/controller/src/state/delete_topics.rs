@@ -52,7 +52,8 @@ impl<T: Ord + Clone> Asked<T> {
 }
 
 impl State {
-    /// DeleteTopics: DELETE on the cluster or on each topic. Without DESCRIBE nobody learns which topics there are.
+    /// DeleteTopics: DELETE on the cluster or on each topic. Without DESCRIBE, the answer does not reveal if
+    /// a topic exists.
     pub fn delete_topics_for(
         &self,
         by: &Asker,
@@ -63,7 +64,7 @@ impl State {
         if self.is_open_to(by) || self.may_on_all_topics(by, Operation::Delete) {
             return self.delete_topics(request, version, quota);
         }
-        // An entry with a name and an id is refused as such, and repeats nothing.
+        // An entry with a name and an id is refused for that, and does not count as a repetition.
         let by_name = request.topics.iter().filter(|topic| topic.topic_id.is_zero());
         let by_name = by_name.filter_map(|topic| topic.name.as_ref());
         let names = counted(request.topic_names.iter().chain(by_name).map(String::as_str));

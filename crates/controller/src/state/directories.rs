@@ -60,7 +60,7 @@ impl State {
                         Some((_, Some(registration))) if !registration.is_replica(broker.id) => {
                             ErrorCode::NotLeaderOrFollower
                         }
-                        // A replica is in one directory.
+                        // A replica cannot be in two directories.
                         Some(_) if !assigned.insert((asked.topic_id, index)) => ErrorCode::InvalidRequest,
                         Some((topic, Some(registration))) => {
                             records.extend(self.assign(&broker, topic, index, registration, directory.id));
@@ -102,7 +102,7 @@ impl State {
         change.build()
     }
 
-    /// The records by which a broker leaves partitions whose replica it has put into a directory that is offline.
+    /// The records for partitions whose replica the broker has put into an offline directory.
     fn leave_offline(
         &self,
         broker: BrokerId,
@@ -118,16 +118,17 @@ impl State {
     }
 }
 
-/// The log of a replica whose directory is reported. If the directory that is known is none of the broker's online ones, the
-/// log did not move from it: it begins again. No replica is taken into the ISR in such a directory: where this one is in sync
-/// or eligible, it became so with the log that it had before. In a lost directory is a log that has become incomplete under its
-/// broker, which says so by that; one that was handed over for lack of room is whole. A broker also reports one of the two first
-/// where it has a log that did not move to the directory that is known, and that one is gone.
+/// The state of a log whose directory is reported. If the known directory is not online, the log was not
+/// moved from there, but created empty. A replica that is in sync or eligible became so with its earlier log,
+/// because no replica joins the ISR in an offline directory. `DIRECTORY_LOST` reports a log that became
+/// incomplete under its broker, `DIRECTORY_FULL` a complete log that was handed over for lack of room. A
+/// broker also reports one of these two first if the known directory is missing and its log never moved
+/// there.
 fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration, reported: Uuid) -> ReplicaLog {
     let is_told_later = reported == DIRECTORY_FULL || reported == DIRECTORY_LOST;
     match partition.directory(broker.id) {
         _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
-        // A report of a full directory may have been delayed beyond the loss.
+        // An earlier report of a full directory may arrive after the report of the loss.
         Some(known) if known == DIRECTORY_LOST && reported != DIRECTORY_LOST => ReplicaLog::Damaged,
         _ if is_told_later => ReplicaLog::Kept,
         Some(known) if known == DIRECTORY_FULL => ReplicaLog::Kept,

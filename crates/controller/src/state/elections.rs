@@ -1,4 +1,4 @@
-//! Leader elections, when brokers come and go, and on request (ElectLeaders).
+//! Leader elections, when brokers start and stop, and on request (ElectLeaders).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,30 +26,30 @@ impl Decide for ElectLeadersRequest {
     }
 }
 
-/// How many leaders one periodic pass elects.
+/// Maximum number of leaders elected in one periodic pass.
 const ELECTIONS_PER_PASS_MAX: usize = 1_000;
 
-/// A broker whose registration is about to change, while records are made.
+/// The brokers whose registration is about to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moving<'a> {
-    /// They leave the ISRs and may not lead.
+    /// The brokers leave the ISRs and may not lead.
     Leave(&'a [BrokerId]),
-    /// It may lead although it is still fenced in the image.
+    /// The broker may lead although the image still has it fenced.
     Comes(BrokerId),
     /// A new process registers.
     Returns(&'a Returning),
 }
 
-/// A process that registers in the place of an earlier one. It leaves the ISRs and may not lead yet.
+/// A new process of a registered broker. The broker leaves the ISRs and may not lead yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Returning {
     pub broker: BrokerId,
-    /// The earlier process did not stop cleanly: its last acknowledged records may be lost, so it is not eligible to
-    /// lead (KIP-966), or leads after others.
+    /// True after an unclean stop: the last acknowledged records may be lost, so the broker is not eligible
+    /// to lead (KIP-966), or leads only after other replicas.
     pub unclean: bool,
-    /// The directories that it has.
+    /// The directories of the new process.
     pub directories: Vec<Uuid>,
-    /// Whether a directory of the earlier process is missing.
+    /// True if a directory of the earlier process is missing.
     pub lacks_directory: bool,
 }
 
@@ -58,13 +58,13 @@ impl Returning {
     pub fn log(&self, partition: &PartitionRegistration) -> ReplicaLog {
         let Some(directory) = partition.directory(self.broker) else { return ReplicaLog::Kept };
         if self.directories.is_empty() || partition.replicas.len() == 1 {
-            // Directories are not tracked; or nothing is left that an election could spoil.
+            // Directories are not tracked, or there is no other replica that an election could prefer.
             return ReplicaLog::Kept;
         }
         match directory {
-            // The broker had not reported its place, so it may have been in any directory.
+            // The broker had not reported the directory, so the log may have been in any of them.
             DIRECTORY_MIGRATING | DIRECTORY_UNASSIGNED if self.lacks_directory => ReplicaLog::Gone,
-            // Handed over for lack of room: it may have been in the missing one.
+            // The log was handed over for lack of room, and may have been in the missing directory.
             DIRECTORY_FULL if self.lacks_directory => ReplicaLog::Away,
             known if known == DIRECTORY_LOST => ReplicaLog::Away,
             known if !known.is_reserved() && !self.directories.contains(&known) => ReplicaLog::Away,
@@ -77,7 +77,7 @@ impl Returning {
 #[derive(Debug)]
 pub(crate) struct Pass {
     pub records: Vec<VersionedRecord>,
-    /// There may be more to do, at once.
+    /// True if another pass should follow immediately.
     pub more: bool,
 }
 
@@ -96,7 +96,7 @@ impl State {
         placed
     }
 
-    /// Remembers how a broker returns.
+    /// Notes the return of a broker, after a clean or an unclean stop.
     pub(super) fn note_suspect(&mut self, returning: &Returning) {
         self.forget_suspects();
         if returning.unclean {
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// Forgets those that are back in sync: they live, and no partition waits for others on their account.
+    /// Drops suspects that are active again, unless a leaderless partition has the suspect in its ISR.
     pub(super) fn forget_suspects(&mut self) {
         if self.suspects.is_empty() {
             return;
@@ -118,8 +118,8 @@ impl State {
         self.suspects = suspects;
     }
 
-    /// The brokers that an earlier controller suspected, as far as the image shows it: they are up, in sync, and it did not elect
-    /// them where there is no leader. Of those that were still starting, and are fenced, nothing is known.
+    /// The suspects of an earlier controller that the image reveals: available in-sync replicas that were not
+    /// elected in leaderless partitions. Fenced brokers, which may have been starting, are unknown.
     pub(super) fn passed_over(&self) -> BTreeSet<BrokerId> {
         let mut passed_over = BTreeSet::new();
         if self.has_elr() {
@@ -132,10 +132,10 @@ impl State {
         passed_over
     }
 
-    /// Whether a replica in sync must not lead yet. When the sessions of several brokers end together, nobody leads, and the
-    /// ISR stays as it is. A member whose process stopped uncleanly meanwhile may lack acknowledged records that the
-    /// others have: it leads only when none is left whose process may still live, or if its log is the best (`log_ends`). With
-    /// eligible leader replicas it has left the ISR.
+    /// True if an in-sync replica must not lead yet. If the sessions of several brokers end together, there
+    /// is no leader, and the ISR stays unchanged. A member that stopped uncleanly meanwhile may lack
+    /// acknowledged records of other members. Such a member leads only if no other member may still be alive,
+    /// or if its log is the best (`log_ends`). With eligible leader replicas, the member has left the ISR.
     pub(super) fn waits_for_others(&self, replica: BrokerId, partition: &PartitionRegistration) -> bool {
         let may_return =
             |id: &BrokerId| *id != replica && !self.is_suspect(*id) && self.image.broker(*id).is_some();
@@ -145,12 +145,12 @@ impl State {
             && (self.compares_log_ends(partition) || partition.isr.iter().any(may_return))
     }
 
-    /// Whether a broker has returned after an unclean stop and is in no ISR by its own merit yet.
+    /// True if a broker has returned after an unclean stop and is still a suspect.
     pub(super) fn is_suspect(&self, broker: BrokerId) -> bool {
         self.suspects.contains(&broker)
     }
 
-    /// Whether a broker leads something.
+    /// True if a broker leads any partition.
     pub(super) fn has_leaderships(&self, broker: BrokerId) -> bool {
         self.image.topics().iter().any(|topic| topic.partitions.values().any(|p| p.leader == broker))
     }
@@ -221,7 +221,7 @@ impl State {
         let unclean = match request.election_type {
             0 => false,
             1 => true,
-            // Kafka reads the type when it comes to a partition.
+            // Kafka checks the type only for the first partition.
             _ if request.topic_partitions.as_ref().is_some_and(Vec::is_empty) => false,
             other => {
                 return Err(ApiError::new(
@@ -235,7 +235,7 @@ impl State {
         let mut words = Words::default();
         let mut elected: BTreeSet<(&str, PartitionIndex)> = BTreeSet::new();
         match &request.topic_partitions {
-            // All partitions; those that have their leader already are left out of the answer.
+            // All partitions. Partitions that already have that leader are left out of the answer.
             None => {
                 for topic in self.image.topics().sorted() {
                     let partitions = topic.partitions.keys().copied();
@@ -248,7 +248,7 @@ impl State {
             Some(topics) => {
                 for topic in topics {
                     let partitions = topic.partitions.iter().copied().map(PartitionIndex);
-                    // A partition that stands there again has its leader already, or none for the same reason.
+                    // A repeated partition already has its leader, or fails for the same reason.
                     let partitions =
                         partitions.filter(|index| elected.insert((topic.topic.as_str(), *index)));
                     let result =
@@ -311,13 +311,13 @@ impl State {
         })
     }
 
-    /// Gives partitions back to their preferred leaders.
+    /// Moves leadership back to preferred leaders.
     pub fn balance_leaders(&self) -> Pass {
         let partitions = self.partitions_where(|p| !p.has_preferred_leader());
         self.pass(&partitions, |_| Some(Election::Preferred))
     }
 
-    /// Elects leaders for partitions that have none and may have one at the price of lost records.
+    /// Elects leaders for leaderless partitions that allow unclean elections.
     pub fn elect_unclean_leaders(&self) -> Pass {
         let partitions = self.partitions_where(|p| !p.has_leader());
         self.pass(&partitions, |topic| {

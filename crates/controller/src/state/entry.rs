@@ -1,5 +1,6 @@
-//! The entry of an API, in the file that decides its requests: access, place of the decision, bounds, use of the disk's
-//! reserve, and the decision itself. A request is decoded here, decided, and answered with an encoded response or refusal.
+//! The entry of an API, in the file that decides its requests: access, place of the decision, bounds, use of
+//! the disk's reserve, and the decision itself. This file decodes a request, calls its decision, and encodes
+//! the response or refusal.
 
 use std::sync::Arc;
 
@@ -13,26 +14,27 @@ use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message
 use super::{ApiError, Batch, Claim, Extent, MutationCall, Now, Outcome, Spent, State, Unwritable};
 use crate::asker::{Asker, Rulings};
 
-/// Elements that the arrays of one request may have in all. Clients' requests make a bounded number of records.
+/// Maximum total number of array elements in a request. Clients' requests lead to a bounded number of
+/// records.
 pub(super) const ELEMENTS_MAX: usize = 1_000_000;
-/// As [`ELEMENTS_MAX`], for requests of brokers whose records are as many as their elements.
+/// As [`ELEMENTS_MAX`], for requests of brokers with one record per element.
 pub(super) const ELEMENTS_OF_BROKERS_MAX: usize = 100_000;
-/// As [`ELEMENTS_MAX`], for requests served on the task itself: the task decides nothing else meanwhile. A broker has
+/// As [`ELEMENTS_MAX`], for requests served on the task itself: the task is blocked meanwhile. A broker has
 /// fewer directories, listeners and features.
 const ELEMENTS_ON_TASK_MAX: usize = 10_000;
 
-/// A served API: who may use it, and how its requests are decided.
+/// A served API: access, and the decision of its requests.
 pub(crate) struct Api {
     pub key: ApiKey,
     access: Access,
     place: Place,
-    /// The most elements in the arrays of one request.
+    /// Maximum number of array elements in a request.
     pub elements_max: usize,
     extent: Extent,
     claim: Claim,
-    /// Brokers forward its requests in envelopes, for clients (KIP-590).
+    /// True if brokers forward clients' requests of this API in envelopes (KIP-590).
     pub is_forwarded: bool,
-    /// Decodes a request, from behind its header. Envelopes are unwrapped before.
+    /// Decodes a request after its header. Envelopes are unwrapped before.
     pub read: Option<Read>,
 }
 
@@ -44,7 +46,7 @@ pub(crate) enum Access {
     Everybody,
     /// An operation on the cluster.
     Cluster(Operation),
-    /// Operations on the resources in the request. The decision checks them.
+    /// Operations on the resources in the request, checked by the decision.
     ByResource,
 }
 
@@ -53,17 +55,16 @@ pub(crate) enum Access {
 enum Place {
     /// Any copy of the state.
     Anywhere,
-    /// The controller's task alone, for requests about the log, or about sessions, of which no copy may differ.
+    /// Only the controller's task, for requests about the log or about sessions, which exist once.
     Task,
 }
 
-/// A request that the state decides. Records that cannot be written make a refusal of the decision.
+/// A request that the state decides. Unwritable records turn the decision into a refusal.
 pub(crate) trait Decide: Refuse {
     fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError>;
 }
 
-/// As [`Decide`], for requests that the quota of changes limits (KIP-599). The response says how long the client has
-/// to pause.
+/// As [`Decide`], for requests with a mutation quota (KIP-599). The response has the client's throttle time.
 pub(super) trait Mutate: Refuse {
     fn decide(
         &self,
@@ -79,7 +80,7 @@ impl Api {
         Api::undecided(R::KEY, access, Some(read::<R>))
     }
 
-    /// As [`Api::new`], with a quota of changes.
+    /// As [`Api::new`], with a mutation quota.
     pub(super) const fn mutating<R: Mutate + Send + 'static>(access: Access) -> Api {
         Api::undecided(R::KEY, access, Some(read_mutating::<R>))
     }
@@ -98,7 +99,7 @@ impl Api {
         }
     }
 
-    /// Decided on any copy of the state, with up to so many elements in a request.
+    /// Decided on any copy of the state, with at most `elements_max` elements in a request.
     pub const fn anywhere(mut self, elements_max: usize) -> Api {
         self.place = Place::Anywhere;
         self.elements_max = elements_max;
@@ -111,13 +112,13 @@ impl Api {
         self
     }
 
-    /// With another claim on the reserve of the disk.
+    /// With this claim on the reserve of the disk.
     pub const fn claiming(mut self, claim: Claim) -> Api {
         self.claim = claim;
         self
     }
 
-    /// Taken from envelopes, too.
+    /// Also accepted in envelopes.
     pub const fn forwarded(mut self) -> Api {
         self.is_forwarded = true;
         self
@@ -132,13 +133,13 @@ impl Api {
         }
     }
 
-    /// Whether a request of this length may be decided beside the controller's task.
+    /// True if a request of this length may be decided outside the controller's task.
     pub fn is_large(&self, frame_len: usize) -> bool {
         frame_len >= LARGE && self.place == Place::Anywhere
     }
 }
 
-/// Frames from this length on are decoded on a thread, and decided beside the controller's task.
+/// Length from which on frames are decoded on a thread, and decided outside the controller's task, in bytes.
 pub(crate) const LARGE: usize = 16 * 1024;
 
 /// A request's header and sender.
@@ -156,7 +157,7 @@ pub(crate) enum Ask {
     /// Decided by the state.
     Decide {
         decide: Decider,
-        /// Whether it takes long, and can be decided on a copy of the state.
+        /// True if the request may take long and can be decided on a copy of the state.
         is_large: bool,
     },
     /// Served from the log.
@@ -191,19 +192,19 @@ impl std::fmt::Debug for Ask {
     }
 }
 
-/// A decoded request, waiting for the state that decides it. It may be decided more than once.
+/// A decoded request, which may be decided more than once.
 pub(crate) type Decider = Box<dyn Fn(&mut State, Now) -> Decision + Send>;
 
-/// A pending decision: the records to write, and the frame to answer with once they are written.
+/// A pending decision: the records to write, and the answer to send after the write.
 pub(crate) struct Decision {
     pub batch: Batch,
     pub claim: Claim,
-    /// Why the records of the decision cannot be written; the answer is a refusal then.
+    /// The reason why the records cannot be written; the answer is then a refusal.
     pub unwritable: Option<Unwritable>,
     pub answer: Result<Bytes, EncodeError>,
-    /// The part of the client's quota of changes that it uses.
+    /// The use of the client's mutation quota.
     pub spent: Option<Spent>,
-    /// The permissions and denials to log or to note.
+    /// The authorization decisions to log or to note.
     pub rulings: Option<Rulings>,
 }
 
@@ -285,7 +286,7 @@ fn read_mutating<R: Mutate + Send + 'static>(d: &mut Decoder, call: Call) -> Res
     Ok(Ask::Decide { decide, is_large })
 }
 
-/// The bytes of a response, without the length in front.
+/// The bytes of a response without a length prefix.
 pub(crate) fn encode<M: Message>(
     response: &M,
     api: ApiKey,

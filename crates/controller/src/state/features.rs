@@ -1,4 +1,4 @@
-//! Features: those of a new cluster, and UpdateFeatures.
+//! Features of a new cluster, and UpdateFeatures.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ const UPGRADE: i8 = 1;
 const SAFE_DOWNGRADE: i8 = 2;
 const UNSAFE_DOWNGRADE: i8 = 3;
 
-/// The first metadata version with which a cluster is begun here, 3.9-IV0: `kraft.version` 1 needs it.
+/// The minimum metadata version of a new cluster, 3.9-IV0, which `kraft.version` 1 needs.
 const FIRST_BEGUN: i16 = 21;
 
 /// Prefix of one feature's reason.
@@ -39,7 +39,7 @@ fn feature_level(name: &str, feature_level: i16) -> VersionedRecord {
     VersionedRecord::new(MetadataRecord::FeatureLevel(record), 0)
 }
 
-/// The feature levels of a new cluster that was not formatted, as `kafka-storage format` writes them.
+/// The feature levels of a new unformatted cluster, as `kafka-storage format` would write them.
 pub(super) fn of_new_cluster(others: &BTreeMap<String, i16>) -> Vec<VersionedRecord> {
     let first = feature_level(feature::METADATA_VERSION, MetadataVersion::LATEST.level());
     let others = others.iter().map(|(name, level)| feature_level(name, *level));
@@ -57,9 +57,8 @@ impl State {
         self.bootstrap.clone()
     }
 
-    /// Uses the records that the directory was formatted with, `kafka-storage format`'s features and credentials.
-    /// Returns the features that are left off because they are not served; fails for a metadata version that new
-    /// clusters cannot have.
+    /// Uses the records of `kafka-storage format`: features and credentials. Returns the features that are
+    /// left out because they are not served. Fails for a metadata version that new clusters cannot have.
     pub fn begin_with(&mut self, formatted: Vec<MetadataRecord>) -> Result<Vec<(String, i16)>, i16> {
         let mut left_off = Vec::new();
         let mut records = Vec::with_capacity(formatted.len());
@@ -148,7 +147,7 @@ impl State {
         if request.validate_only {
             records.clear();
         }
-        // From version 2 on success is reported once, for all.
+        // From version 2 on, success is reported once for all features.
         let results = match version {
             2.. => Vec::new(),
             _ => updates
@@ -202,7 +201,7 @@ impl State {
         match name {
             feature::METADATA_VERSION => self.update_metadata_version(level, kind).map(Some),
             feature::KRAFT_VERSION if level == current => Ok(None),
-            // It would require recorded voters, which only a quorum of several needs.
+            // A higher level would require recorded voters, which only a quorum of several nodes needs.
             feature::KRAFT_VERSION => {
                 refuse("The version of this quorum is what it was formatted with.".to_owned())
             }

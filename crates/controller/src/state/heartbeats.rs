@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::Now;
 use thalweg_metadata::{BrokerEpoch, BrokerId};
 
-/// Where a broker is between fenced and gone.
+/// The state of a broker, from fenced to shut down.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum BrokerState {
     Fenced,
@@ -20,8 +20,8 @@ impl BrokerState {
     }
 }
 
-/// Sessions that end within this part of the timeout end together. Brokers beat more often than that, so that those that live
-/// do not keep a session open.
+/// Fraction of the timeout within which expiring sessions end together. Brokers send heartbeats more often,
+/// so that live brokers do not keep an expired session open.
 const TOGETHER: i64 = 4;
 
 /// An epoch that no registration has.
@@ -32,17 +32,18 @@ struct Tracked {
     fenced: bool,
     /// The broker's last reported offset; -1 if none.
     metadata_offset: i64,
-    /// The offset that all active brokers must have reached before it may go, while it is leaving.
+    /// During a controlled shutdown, the offset that all active brokers must reach before the broker may
+    /// stop.
     shutdown_offset: Option<i64>,
-    /// When it was heard last on the monotonic clock, and under which epoch.
+    /// Epoch and time of the last contact, on the monotonic clock.
     contact: Option<(BrokerEpoch, i64)>,
-    /// Whether that was a heartbeat, and not the beginning of this controller's leadership.
+    /// True if the last contact was a heartbeat, not the start of this controller's leadership.
     heard: bool,
-    /// Whether it was allowed to stop, and has been silent since.
+    /// True if the broker was allowed to stop and has been silent since.
     may_go: bool,
 }
 
-/// The wishes in a heartbeat.
+/// The requested changes in a heartbeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wish {
     pub metadata_offset: i64,
@@ -61,7 +62,7 @@ impl Heartbeats {
         Heartbeats { timeout_ms, brokers: BTreeMap::new() }
     }
 
-    /// Notes a broker, or that it is fenced or not. A fenced broker leaves controlled shutdown.
+    /// Adds a broker, or updates its fenced state. Fencing ends a controlled shutdown.
     pub fn register(&mut self, broker: BrokerId, fenced: bool) {
         let new = Tracked {
             fenced,
@@ -82,7 +83,7 @@ impl Heartbeats {
         self.brokers.remove(&broker);
     }
 
-    /// Gives a broker a session, though it was not heard yet.
+    /// Gives a broker a session before its first heartbeat.
     pub fn expect(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Now) {
         self.touch(broker, epoch, now);
         if let Some(tracked) = self.brokers.get_mut(&broker) {
@@ -90,9 +91,9 @@ impl Heartbeats {
         }
     }
 
-    /// Gives the broker of this node a session that ends in its time. The earlier process is gone: the next one may register
-    /// once the other brokers are known to live or not. It leaves its ISRs by that, and must not leave them to brokers that
-    /// may have died with it.
+    /// Gives the broker of this node a normal session. Its earlier process has ended, and the next process
+    /// may register when the state of the other brokers is known: registering leaves the ISRs, which must not
+    /// be left to brokers that may have failed as well.
     pub fn await_return(&mut self, broker: BrokerId, now: Now) {
         self.expect(broker, NO_EPOCH, now);
     }
@@ -105,8 +106,8 @@ impl Heartbeats {
         }
     }
 
-    /// Allows a broker to stop. Once it is fenced too, its session does not block registrations: the next process of
-    /// its node need not wait for a session that will not be renewed. Kafka's controller makes it wait.
+    /// Allows a broker to stop. After fencing, its session does not block registrations, so that the next
+    /// process of the node need not wait for the end of the session. In Kafka it has to wait.
     pub fn let_go(&mut self, broker: BrokerId) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.may_go = true;
@@ -119,8 +120,8 @@ impl Heartbeats {
         }
     }
 
-    /// Whether a session keeps another process from registering. One that has ended does so until the broker is fenced, which
-    /// it is together with others.
+    /// True if a session prevents another process from registering. An expired session does so until its
+    /// broker is fenced, together with other brokers.
     pub fn has_valid_session(&self, broker: BrokerId, epoch: BrokerEpoch, now: Now) -> bool {
         let Some(tracked) = self.brokers.get(&broker) else { return false };
         let left = tracked.fenced && tracked.may_go;
@@ -133,14 +134,14 @@ impl Heartbeats {
         }
     }
 
-    /// Remembers the offset at which a leaving broker may go, unless it is leaving already.
+    /// Starts a controlled shutdown that ends at this offset, unless one is in progress.
     pub fn begin_shutdown(&mut self, broker: BrokerId, offset: i64) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.shutdown_offset.get_or_insert(offset);
         }
     }
 
-    /// Forgets that a broker is leaving.
+    /// Cancels a controlled shutdown.
     pub fn cancel_shutdown(&mut self, broker: BrokerId) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.shutdown_offset = None;
@@ -196,8 +197,8 @@ impl Heartbeats {
         }
     }
 
-    /// When the next session of an unfenced broker expires. Brokers that failed at the same time had different
-    /// heartbeat times: sessions that expire soon after the first are waited for, and expire with it.
+    /// Time of the next expiry of an unfenced broker's session. Brokers that failed at the same time have
+    /// different heartbeat times, so sessions that expire soon after the first expire together with it.
     pub fn next_end_ms(&self) -> Option<i64> {
         let unfenced = self.brokers.values().filter(|tracked| !tracked.fenced);
         let ends = unfenced.filter_map(|t| t.contact.map(|(_, at)| at.saturating_add(self.timeout_ms)));
@@ -220,7 +221,7 @@ impl Heartbeats {
         }
     }
 
-    /// The brokers that are not fenced and have not been heard for too long, in the order of their ids; see
+    /// The unfenced brokers with expired sessions, in the order of their ids; see
     /// [`Heartbeats::next_end_ms`].
     pub fn stale(&self, now: Now) -> Vec<BrokerId> {
         if self.next_end_ms().is_none_or(|end_ms| now.monotonic_ms < end_ms) {

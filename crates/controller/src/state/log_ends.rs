@@ -1,11 +1,12 @@
-//! Elections by log ends, where what is known of replicas names no complete one (the recovery of KIP-966).
+//! Elections by log ends, if no replica is known to be complete (the recovery of KIP-966).
 //!
-//! After an unclean stop a replica may lack acknowledged records, and the last leader's log may be an older copy. So replicas
-//! that return are compared before one leads: the log with the highest leader epoch has what was acknowledged last, and of
-//! several the longest. A remembered replica is waited for.
+//! After an unclean stop a replica may lack acknowledged records, and the last leader's log may be an older
+//! copy. Returning replicas are therefore compared before one leads: the log with the highest leader epoch
+//! has the latest acknowledged records, and among several logs with that epoch the longest. The election
+//! waits for remembered replicas.
 //!
-//! Owns: which partitions need that, whom to ask, and the records of the election. Refuses: asking, and the patience with
-//! which it waits: see [`crate::Controller::undecided`].
+//! The state selects the partitions and the replicas to ask, and makes the records of the election. The
+//! caller of [`crate::Controller::undecided`] sends the requests and limits the wait.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,58 +19,58 @@ use thalweg_wire::Uuid;
 use super::partition_change::{Election, PartitionChange};
 use super::{Now, RECORDS_PER_REQUEST_MAX, State};
 
-/// A partition without a leader, and without a replica that is known to be complete.
+/// A partition without a leader and without a replica known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undecided {
-    /// The topic.
+    /// The topic of the partition.
     pub topic: Arc<str>,
-    /// Its id.
+    /// The topic's id, under which the election is made.
     pub topic_id: Uuid,
-    /// The partition.
+    /// The index of the partition in the topic.
     pub partition: PartitionIndex,
-    /// The epoch of its registration: an election for another is void.
+    /// The partition epoch of the registration. An election for another epoch is void.
     pub partition_epoch: PartitionEpoch,
-    /// The leader epoch of the registration. It began when the last leader went, so no log has a batch of it, unless this
-    /// controller's log is an older copy.
+    /// The leader epoch of the registration. The epoch began when the last leader went away, so no log has a
+    /// batch of this epoch, unless this controller's log is an older copy.
     pub leader_epoch: i32,
-    /// The replicas that may lead and can be asked for the end of their logs.
+    /// The available replicas that may lead.
     pub candidates: Vec<BrokerId>,
-    /// Remembered replicas that are not up: they were complete.
+    /// Remembered replicas that are not up. They were complete.
     pub awaited: Vec<BrokerId>,
-    /// Others that are not up, and whose brokers are alive, as when they start.
+    /// Other replicas that are not up but whose brokers are alive, for example while starting.
     pub starting: Vec<BrokerId>,
-    /// The last leader, if it is up, or who was complete next where its broker is unregistered. It leads if the wait takes too
-    /// long.
+    /// The last leader, if it is up; if its broker is unregistered, the next complete replica. This replica
+    /// leads after the wait.
     pub last_leader: Option<BrokerId>,
 }
 
-/// An election whose outcome was found by comparing logs.
+/// An election decided by comparing logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ComparedElection {
-    /// The topic.
+    /// The topic of the partition.
     pub topic_id: Uuid,
-    /// The partition.
+    /// The index of the partition in the topic.
     pub partition: PartitionIndex,
     /// As in [`Undecided`].
     pub partition_epoch: PartitionEpoch,
-    /// The replica that leads from now on.
+    /// The new leader.
     pub leader: BrokerId,
 }
 
-/// A leader epoch beyond this is no leader's: an election raises it by one.
+/// Upper bound of plausible leader epochs. An election raises the epoch by one.
 const EPOCH_MAX: i32 = i32::MAX / 2;
-/// How far a leader epoch is raised above one that a log has. The log of another replica may be some elections further; if it had
-/// batches of the new epoch, nothing would show that it differs from the next leader's. No power of two: the recovery of a log takes a
-/// difference of one bit for a flipped one.
+/// Distance of a raised leader epoch from the one in a log. The log of another replica may be some elections
+/// further. If that log had batches of the new epoch, its difference from the next leader's log would be
+/// invisible. Not a power of two, because log recovery takes a difference of one bit for a bit flip.
 const EPOCH_JUMP: i32 = 1000;
 
 impl State {
-    /// Whether leaders are elected by log ends where none is known to be complete.
+    /// True if log ends are compared for this partition.
     pub fn compares_log_ends(&self, partition: &PartitionRegistration) -> bool {
         self.compares_log_ends && partition.replicas.len() > 1
     }
 
-    /// Those of the partitions that need an election by log ends.
+    /// The partitions that need an election by log ends.
     pub fn undecided(&self, leaderless: &[(Uuid, PartitionIndex)], now: Now) -> Vec<Undecided> {
         let placed = leaderless.iter().filter_map(|(id, index)| {
             let topic = self.image.topic_by_id(*id)?;
@@ -88,12 +89,12 @@ impl State {
             };
             let (candidates, others): (Vec<_>, Vec<_>) =
                 partition.replicas.iter().copied().partition(|id| is_up(*id));
-            // An unregistered broker does not return: the election waits for it only where no complete replica is back.
+            // The election waits for an unregistered broker only if no complete replica is available.
             let is_one_back = remembered.iter().any(|id| candidates.contains(id));
             let is_registered = |id: &BrokerId| self.image.broker(*id).is_some();
             let may_come = |id: &BrokerId| remembered.contains(id) && (!is_one_back || is_registered(id));
-            // Only eligible leader replicas remember who led; members of the ISR all had what was acknowledged. None of them
-            // knows more than the others, so one that is dead for good is not waited for without end.
+            // Only eligible leader replicas identify the last leader. Members of the ISR all had the
+            // acknowledged records, so the election does not wait without limit for a member that stays down.
             let is_passed =
                 |id: &BrokerId| !is_registered(id) || (!self.has_elr() && !candidates.contains(id));
             let last_leader =
@@ -123,7 +124,7 @@ impl State {
             && !partition.has_leader()
             && partition.eligible_leader_replicas.is_empty()
             && isr.iter().all(|id| is_suspect(id) || (is_gone(id) && isr.iter().any(is_suspect)))
-            // Without any memory, the only complete log is gone: an operator decides.
+            // Without any remembered replica, the last complete log is lost, and an operator decides.
             && !(partition.isr.is_empty() && partition.last_known_elr.is_empty())
     }
 
@@ -138,14 +139,16 @@ impl State {
         PartitionChange::new(self, topic, index, partition, &may_lead).is_up(id)
     }
 
-    /// Whether a leader epoch in a log shows that this controller's log is an older copy. Only a leader writes batches of an epoch.
+    /// True if a leader epoch in a log proves that this controller's log is an older copy. Only a leader
+    /// writes batches of an epoch.
     pub fn is_passed_by(partition: &PartitionRegistration, seen: i32) -> bool {
         seen > partition.leader_epoch || (seen == partition.leader_epoch && !partition.has_leader())
     }
 
-    /// The partition with a leader epoch far above the one in a replica's log: this controller's log is an older copy. Its memory
-    /// of complete replicas is out of date, too, so the best log leads. A replica that is neither in sync nor
-    /// eligible changes the epoch alone: the leader's records may have been acknowledged since, and its own are truncated.
+    /// The partition with a leader epoch far above the one in a replica's log: this controller's log is an
+    /// older copy. The remembered replicas are outdated as well, so the best log leads. A replica that is
+    /// neither in sync nor eligible only raises the epoch: the leader's records may have been acknowledged
+    /// since, and the records of this replica are truncated.
     pub fn raised(
         &self,
         topic: &Topic,
@@ -178,7 +181,7 @@ impl State {
         Some(raised.to_record(topic.id, index, self.metadata_version()))
     }
 
-    /// The records of elections that still fit, and those elections.
+    /// The elections that are still valid, with their records.
     pub fn elect_compared(
         &self,
         elections: &[ComparedElection],

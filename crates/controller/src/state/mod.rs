@@ -1,6 +1,6 @@
-//! The controller's decisions, pure: a request, the time, and the image make records and a response. No I/O, no
-//! clock, no waiting. Records are replayed on a copy of the image before they are appended ([`Batch`]); the response must
-//! be held back until they are committed, which is the driver's business.
+//! The controller's decisions, pure: a request, the time and the image lead to records and a response. No
+//! I/O, no clock, no waiting. Records are replayed on a copy of the image before they are appended
+//! ([`Batch`]); the driver holds the response back until the records are committed.
 
 mod acls;
 mod alter_partition;
@@ -75,7 +75,7 @@ pub(crate) const APIS: &[&[Api]] = &[
     voters::APIS,
 ];
 
-/// The most records that one request may cause (Kafka's `MAX_RECORDS_PER_USER_OP`).
+/// Maximum number of records for one request (Kafka's `MAX_RECORDS_PER_USER_OP`).
 pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
 
 /// Maximum size of error messages in one answer.
@@ -83,7 +83,7 @@ const WORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const MIN_INSYNC_REPLICAS: &str = EffectiveTopicConfig::min_insync_replicas.name();
 
-/// A refusal: Kafka's code and, mostly, words.
+/// A refusal: Kafka's code and usually a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub code: ErrorCode,
@@ -95,7 +95,7 @@ impl ApiError {
         ApiError { code, message: Some(message.into()) }
     }
 
-    /// With the words that Kafka has for the code itself.
+    /// A refusal with Kafka's default message for the code.
     pub fn plain(code: ErrorCode) -> ApiError {
         ApiError { code, message: Some(default_message(code).to_owned()) }
     }
@@ -118,8 +118,8 @@ fn default_message(code: ErrorCode) -> &'static str {
     }
 }
 
-/// The words of refusals in one answer. They may repeat a long name for each of many partitions; beyond a bound only their
-/// codes are answered.
+/// The messages of refusals in one answer. Messages may repeat a long name for each of many partitions, so
+/// beyond a bound only codes are sent.
 #[derive(Debug)]
 struct Words {
     bytes_left: usize,
@@ -132,7 +132,7 @@ impl Default for Words {
 }
 
 impl Words {
-    /// The message, if there is room for it.
+    /// Returns the message if there is room.
     fn keep(&mut self, message: Option<String>) -> Option<String> {
         let message = message?;
         self.bytes_left = self.bytes_left.checked_sub(message.len())?;
@@ -140,14 +140,15 @@ impl Words {
     }
 }
 
-/// The time, twice: `wall_ms` for records, `monotonic_ms` for sessions. The latter excludes pauses of the controller.
+/// Two times: `wall_ms` for records, and `monotonic_ms` for sessions, which excludes pauses of the
+/// controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Now {
     pub wall_ms: i64,
     pub monotonic_ms: i64,
 }
 
-/// The outcome of a request: records to write as one batch, and the answer once they are committed.
+/// The outcome of a request: records to write as one batch, and the answer to send after their commit.
 #[derive(Debug)]
 pub(crate) struct Outcome<R> {
     pub records: Vec<VersionedRecord>,
@@ -164,8 +165,8 @@ impl<R> Outcome<R> {
     }
 }
 
-/// The state for decisions: the image with all records so far, committed or not, and the controller's state outside
-/// the log.
+/// The state for decisions: the image with all records so far, committed or not, and the controller's state
+/// outside the log.
 #[derive(Clone)]
 pub(crate) struct State {
     pub node_id: i32,
@@ -173,7 +174,7 @@ pub(crate) struct State {
     default_num_partitions: i32,
     default_replication_factor: i16,
     delete_topics: bool,
-    /// The size of a segment of the log, which a batch cannot exceed.
+    /// The segment size of the log, in bytes. A batch cannot exceed it.
     segment_bytes: usize,
     supported_features: BTreeMap<String, VersionRange>,
     /// The first records of a new cluster.
@@ -185,20 +186,21 @@ pub(crate) struct State {
     tokens: DelegationTokens,
     /// The offset of the next record in the log.
     next_offset: i64,
-    /// The offset of the record that registered each broker, which it must have seen before it is unfenced.
+    /// The offset of the record that registered each broker, which the broker must have reached before it is
+    /// unfenced.
     registered_at: HashMap<BrokerId, i64>,
     heartbeats: Heartbeats,
-    /// What clients have changed, as far as it is limited.
+    /// The mutation quota of clients.
     mutations: Mutations,
-    /// Brokers that returned after an unclean stop, as long as that matters: see [`State::waits_for_others`].
+    /// Brokers that returned after an unclean stop; see [`State::waits_for_others`].
     suspects: BTreeSet<BrokerId>,
-    /// Whether log ends are compared before a replica leads that may lack records (`log_ends`).
+    /// True if log ends are compared before a possibly incomplete replica leads (`log_ends`).
     compares_log_ends: bool,
     rng: SmallRng,
 }
 
 impl State {
-    /// The state of a new controller, before its log was read. `seed` scatters replicas.
+    /// The state of a new controller before its log is read. `seed` randomizes replica placement.
     pub fn new(options: &ControllerOptions, rules: Arc<dyn ConfigRules>, seed: u64) -> State {
         let timeout = i64::try_from(options.broker_session_timeout.as_millis()).unwrap_or(i64::MAX);
         State {
@@ -225,7 +227,7 @@ impl State {
         }
     }
 
-    /// A copy for deciding a request while this one continues.
+    /// A copy for deciding a request while this state continues.
     pub fn draft(&mut self) -> State {
         let rng = SmallRng::from_rng(&mut self.rng);
         State { rng, ..self.clone() }
@@ -241,9 +243,10 @@ impl State {
         self.next_offset
     }
 
-    /// Starts to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session, because
-    /// they may be alive. The one in this process is not yet: it may register as soon as the others' state is known,
-    /// and if it never does, because the node no longer has that role, it is fenced like any other.
+    /// Starts to lead, after the log was read into `image` up to `next_offset`. Other brokers get a session,
+    /// because they may be alive. The broker in this process is not running yet. It may register when the
+    /// state of the other brokers is known, and is fenced like any broker if it never registers, because the
+    /// node no longer has that role.
     pub fn activate(
         &mut self,
         image: Arc<Image>,
@@ -252,7 +255,7 @@ impl State {
         now: Now,
     ) {
         if let Some(authorizer) = &mut self.authorizer {
-            // Kept from the start: it has the rules, and no ACLs yet.
+            // The authorizer from the start has the rules and no ACLs yet.
             let all = image.acls().iter().map(|(id, _)| id).collect();
             image.update_authorizer(authorizer, &self.image, &all);
         }
@@ -291,17 +294,17 @@ impl State {
         Ok(decided)
     }
 
-    /// When some session will end, on the clock of sessions, if none is renewed.
+    /// Time of the next session expiry without further heartbeats, on the session clock.
     pub fn next_session_end_ms(&self) -> Option<i64> {
         self.heartbeats.next_end_ms()
     }
 
-    /// Whether any broker has a session at this time.
+    /// True if any broker has a session at this time.
     pub fn has_open_sessions(&self, monotonic_ms: i64) -> bool {
         self.heartbeats.has_open_sessions(monotonic_ms)
     }
 
-    /// Gives all sessions a little longer: their end could not be written.
+    /// Extends all sessions a little, because their end could not be written.
     pub fn postpone_sessions(&mut self, now: Now, by: std::time::Duration) {
         self.heartbeats.postpone(now, i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
     }
@@ -310,7 +313,7 @@ impl State {
         self.image.features().metadata_version().unwrap_or(MetadataVersion::LATEST)
     }
 
-    /// The finalized features, the quorum's own version among them.
+    /// The finalized features, including `kraft.version`.
     pub fn finalized_features(&self) -> BTreeMap<String, i16> {
         let mut features: BTreeMap<String, i16> =
             self.image.features().iter().map(|(name, level)| (name.to_owned(), level)).collect();
@@ -329,8 +332,9 @@ impl State {
         self.image.broker(broker).is_some_and(|broker| broker.is_active())
     }
 
-    /// A setting of a topic: set for it, for this broker, for all brokers, or by default. Texts are stored as they were
-    /// typed, and read by the table that has checked them; one that it refuses counts as not set, as in brokers.
+    /// A setting of a topic: from the topic, this broker, all brokers, or the default. Values are stored as
+    /// typed text and parsed by the table that has checked them. As in brokers, an invalid value counts as
+    /// not set.
     fn topic_setting<T>(&self, topic: &str, setting: Setting<T>) -> Option<T> {
         let (configs, name) = (self.image.configs(), setting.name());
         let resources = [
@@ -348,12 +352,12 @@ impl State {
         setting.parse_for_topic(&default)
     }
 
-    /// Whether eligible leader replicas are kept.
+    /// True if eligible leader replicas are enabled.
     fn has_elr(&self) -> bool {
         self.image.has_elr() && self.metadata_version().has_eligible_leader_replicas()
     }
 
-    /// `min.insync.replicas` of a topic, which cannot be more than it has replicas.
+    /// `min.insync.replicas` of a topic, at most its number of replicas.
     fn effective_min_isr(&self, topic: &Topic) -> usize {
         let set = self.topic_setting(&topic.name, EffectiveTopicConfig::min_insync_replicas);
         let replicas = topic.partitions.values().next().map_or(1, |partition| partition.replicas.len());
@@ -369,7 +373,7 @@ impl State {
     }
 }
 
-/// A request would make more records than fit into one atomic batch.
+/// The refusal of a request with more records than fit into one atomic batch.
 fn too_many_records() -> ApiError {
     ApiError::new(ErrorCode::PolicyViolation, "Unable to perform excessively large batch operation.")
 }

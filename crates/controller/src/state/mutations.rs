@@ -1,8 +1,9 @@
-//! The quota of changes, `controller_mutation_rate` (Kafka's `ControllerMutationQuotaManager`, KIP-599): each partition that a
-//! client creates or deletes takes a token from the bucket of those who share its limit.
+//! The mutation quota, `controller_mutation_rate` (Kafka's `ControllerMutationQuotaManager`, KIP-599): each
+//! partition that a client creates or deletes takes a token from the bucket of the clients that share the
+//! limit.
 //!
-//! A decision works on a copy of the bucket, because it may be made on a copy of the state, and more than once. What it has
-//! taken, [`Spent`], is taken from the bucket itself when the decision is carried out.
+//! A decision works on a copy of the bucket, because it may be made on a copy of the state, and more than
+//! once. The taken tokens, [`Spent`], are taken from the bucket itself when the decision is carried out.
 
 use std::sync::Arc;
 
@@ -16,11 +17,11 @@ use thalweg_wire::{ApiKey, ErrorCode};
 use super::{ApiError, Now, State};
 use crate::requester::Requester;
 
-/// The key of the quota.
+/// The configuration key of the quota.
 const KEY: &str = "controller_mutation_rate";
 
-/// How many buckets there may be. A client with another id for each request makes one each time; those that are full go
-/// first, then those that were used least recently.
+/// Maximum number of buckets. A client with a new id in each request creates a bucket each time. Full buckets
+/// are dropped first, then the least recently used ones.
 const BUCKETS_MAX: usize = 10_000;
 
 /// The buckets of clients with a limit.
@@ -39,7 +40,7 @@ struct Bucket {
     used_ms: i64,
 }
 
-/// A request that changes partitions: its API, its version, and who sends it.
+/// A request that changes partitions: API, version and sender.
 pub(crate) struct MutationCall<'a> {
     pub api: ApiKey,
     pub version: i16,
@@ -47,7 +48,7 @@ pub(crate) struct MutationCall<'a> {
     pub client_id: &'a str,
 }
 
-/// What a request has used of a limit.
+/// The use of a limit by a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Spent {
     pub sharers: Sharers,
@@ -57,7 +58,7 @@ pub(crate) struct Spent {
 }
 
 impl MutationCall<'_> {
-    /// The first versions whose clients know THROTTLING_QUOTA_EXCEEDED.
+    /// The enforcement by version: older clients do not know THROTTLING_QUOTA_EXCEEDED.
     fn enforcement(&self) -> Enforcement {
         let strict_since = match self.api {
             ApiKey::CreateTopics => 6,
@@ -69,12 +70,12 @@ impl MutationCall<'_> {
 }
 
 impl Mutations {
-    /// Without limits.
+    /// Quotas without limits.
     pub fn new(window: Window) -> Mutations {
         Mutations { window, limits: Arc::default(), buckets: Arc::default() }
     }
 
-    /// Puts the image's limits in force. Buckets keep what is in them.
+    /// Applies the image's limits. Buckets keep their tokens.
     pub fn set(&mut self, quotas: &Quotas) {
         let limits = quotas.limits(KEY);
         if limits.is_empty() {
@@ -88,7 +89,7 @@ impl Mutations {
         found.unwrap_or_else(|| TokenBucket::new(self.window))
     }
 
-    /// Takes from a bucket what a request has used, and returns what is left.
+    /// Takes a request's tokens from its bucket, and returns the remaining tokens.
     fn spend(&mut self, spent: &Spent, now_ms: i64) -> f64 {
         let mut bucket = Bucket { tokens: self.bucket(&spent.sharers), limit: spent.limit, used_ms: now_ms };
         spent.quota.clone().spend(&mut bucket.tokens, now_ms);
@@ -113,7 +114,7 @@ fn make_room(buckets: &mut HashMap<Sharers, Bucket>, now_ms: i64) {
 }
 
 impl State {
-    /// The quota of a request, and who shares it. What this process does for itself is not limited.
+    /// The quota of a request, and the clients that share it. This process's own requests are not limited.
     pub fn mutation_quota(
         &self,
         call: &MutationCall<'_>,
@@ -131,13 +132,13 @@ impl State {
         (quota, Some((sharers, limit.per_second)))
     }
 
-    /// Takes what a request has used, and returns the tokens that are left.
+    /// Takes a request's tokens, and returns the remaining tokens.
     pub fn spend(&mut self, spent: &Spent, now: Now) -> f64 {
         self.mutations.spend(spent, now.monotonic_ms)
     }
 }
 
-/// Kafka leaves the words of the code itself out.
+/// As in Kafka, the message omits the default message of the code.
 impl From<QuotaExceeded> for ApiError {
     fn from(_: QuotaExceeded) -> ApiError {
         ApiError { code: ErrorCode::ThrottlingQuotaExceeded, message: None }

@@ -5,17 +5,17 @@ use thalweg_metadata::topic_name;
 /// The topic of the metadata log, which cannot be created.
 pub(crate) const CLUSTER_METADATA_TOPIC: &str = "__cluster_metadata";
 
-/// Why a name is refused, in Kafka's words.
+/// The reason to refuse a name, in Kafka's words.
 pub(super) fn refusal(name: &str) -> Option<String> {
     topic_name::check(name).err().map(|error| error.to_string())
 }
 
-/// Whether the name could collide in metrics.
+/// True if the name could collide in metrics.
 pub(super) fn has_collision_characters(name: &str) -> bool {
     name.contains(['.', '_'])
 }
 
-/// The name as metrics show it.
+/// The name in metrics.
 pub(super) fn unify_collision_characters(name: &str) -> String {
     name.replace('.', "_")
 }

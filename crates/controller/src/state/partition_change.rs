@@ -1,11 +1,11 @@
 //! Builds the record that changes a partition: in-sync replicas, leader, end of a reassignment (Kafka's
 //! `PartitionChangeBuilder`).
 //!
-//! Without the feature `eligible.leader.replicas.version` the ISR never becomes empty, and the first change clears
-//! eligible leader replicas recorded in the log. With it (KIP-966), a replica that leaves an ISR below
-//! `min.insync.replicas` becomes eligible: it has all committed records, because nothing more is committed. The ISR
-//! may then become empty, an eligible replica leads when it returns, and where nobody is left the last leader is
-//! remembered.
+//! Without the feature `eligible.leader.replicas.version` the ISR never becomes empty, and the first change
+//! clears eligible leader replicas recorded in the log. With it (KIP-966), a replica that leaves an ISR below
+//! `min.insync.replicas` becomes eligible: the replica has all committed records, because nothing more is
+//! committed. The ISR may then become empty, an eligible replica leads when it returns, and if no replica is
+//! left, the last leader is remembered.
 
 use std::collections::BTreeSet;
 
@@ -21,33 +21,34 @@ use super::State;
 /// The kind of election.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Election {
-    /// The preferred replica if it is in sync, else the present leader, else another in sync.
+    /// The preferred replica if it is in sync, otherwise the current leader, otherwise another in-sync
+    /// replica.
     Preferred,
-    /// The current leader if it may continue, otherwise the first in sync.
+    /// The current leader if it may continue, otherwise the first in-sync replica.
     Online,
-    /// As `Online`, and if none is in sync, any replica that lives.
+    /// As `Online`, and if no replica is in sync, any live replica.
     Unclean,
-    /// This replica, whose log was found to be the best.
+    /// The replica with the best log.
     Compared(BrokerId),
 }
 
-/// How much of a replica's log is there when its broker returns, from all of it to none.
+/// The state of a replica's log when its broker returns, from best to worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum ReplicaLog {
-    /// All of it.
+    /// The log is complete.
     Kept,
-    /// The broker did not stop cleanly: the end of its log may be missing.
+    /// The broker did not stop cleanly, and the end of the log may be missing.
     Suspect,
-    /// Its broker knows that records are missing or unreadable.
+    /// The broker has reported missing or unreadable records.
     Damaged,
-    /// It is in a directory that the broker currently lacks. If no other replica is known to be complete, it is
-    /// remembered: the directory may return.
+    /// The log is in a directory that the broker currently lacks. If no other replica is known to be
+    /// complete, the replica is remembered, because the directory may return.
     Away,
-    /// None.
+    /// The log is lost.
     Gone,
 }
 
-/// A change of a partition in the making.
+/// A builder of a partition change.
 pub(super) struct PartitionChange<'a> {
     partition: &'a PartitionRegistration,
     topic_id: Uuid,
@@ -56,11 +57,11 @@ pub(super) struct PartitionChange<'a> {
     state: &'a State,
     image: &'a Image,
     may_lead: &'a dyn Fn(BrokerId) -> bool,
-    /// The effective `min.insync.replicas`, where eligible leader replicas are kept.
+    /// The effective `min.insync.replicas`, if eligible leader replicas are enabled.
     elr_below: Option<usize>,
     elr: Vec<BrokerId>,
     last_known: Vec<BrokerId>,
-    /// A replica that may have lost acknowledged records: it is not eligible.
+    /// A replica that may have lost acknowledged records, and is not eligible.
     pub lost: Option<(BrokerId, ReplicaLog)>,
     pub election: Election,
     pub isr: Vec<BrokerId>,
@@ -77,7 +78,8 @@ struct Elected {
 }
 
 impl<'a> PartitionChange<'a> {
-    /// No change yet. `may_lead` tells which brokers are up; the directory of the replica is checked too.
+    /// A builder without changes. `may_lead` returns true for available brokers; the replica's directory is
+    /// checked as well.
     pub fn new(
         state: &'a State,
         topic: &Topic,
@@ -112,13 +114,13 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Puts the replica of a broker into a directory.
+    /// Sets the directory of a broker's replica.
     pub fn set_directory(&mut self, broker: BrokerId, directory: Uuid) {
         self.directories.retain(|(id, _)| *id != broker);
         self.directories.push((broker, directory));
     }
 
-    /// The record; none when nothing changes.
+    /// The record; `None` without a change.
     pub fn build(mut self) -> Option<VersionedRecord> {
         self.complete_reassignment();
         if let Some((lost, ReplicaLog::Gone)) = self.lost {
@@ -138,7 +140,7 @@ impl<'a> PartitionChange<'a> {
         }
         self.keep_isr_without_leader(&record);
         self.set_eligible(&mut record);
-        // A replica whose log is gone is not kept as the last one.
+        // A replica with a lost log does not stay as the last member.
         let may_be_empty = self.elr_below.is_some() || self.lost_log() == Some(ReplicaLog::Gone);
         if record.isr.is_none() && (may_be_empty || !self.isr.is_empty()) && self.isr != self.partition.isr {
             record.isr = Some(BrokerId::numbers(&self.isr));
@@ -191,14 +193,14 @@ impl<'a> PartitionChange<'a> {
         (self.isr.contains(&replica) || is_eligible) && self.is_up(replica) && !waits
     }
 
-    /// The last leader, if there is no other candidate. It may lack records that others had acknowledged with it.
+    /// The last leader, if there is no other candidate. Its log may lack acknowledged records.
     fn last_leader(&self) -> Option<BrokerId> {
         if self.election != Election::Unclean && self.state.compares_log_ends(self.partition) {
             return None;
         }
         let nobody_left = self.isr.is_empty() && self.elr.is_empty();
         let last = self.last_known.first().filter(|_| self.elr_below.is_some() && nobody_left);
-        // A reassignment may have taken it away since.
+        // A reassignment may have removed the replica since.
         last.copied().filter(|last| self.replicas.contains(last) && self.is_up(*last))
     }
 
@@ -240,7 +242,7 @@ impl<'a> PartitionChange<'a> {
             self.elr.retain(|id| *id != elected.leader);
         }
         if elected.unclean {
-            // Records that only the others have are lost: the new leader alone is in sync now.
+            // Only the new leader is in sync now; records that only other replicas have are lost.
             record.isr = Some(vec![elected.leader.0]);
             self.last_known.clear();
             if self.partition.leader_recovery_state != LeaderRecoveryState::Recovering {
@@ -249,9 +251,9 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Ends a reassignment when all added replicas are in sync. A second reassignment may remove a replica that the
-    /// first was still adding: it is not waited for. Kafka 4.3 waits for it (since KAFKA-19975), and the reassignment
-    /// never ends.
+    /// Ends a reassignment when all added replicas are in sync. A second reassignment may remove a replica
+    /// that the first was still adding; the end does not wait for such a replica. Kafka 4.3 waits (since
+    /// KAFKA-19975), and the reassignment never ends.
     fn complete_reassignment(&mut self) {
         if self.removing.is_empty() && self.adding.is_empty() {
             return;
@@ -288,10 +290,11 @@ impl<'a> PartitionChange<'a> {
         self.elr = candidates.into_iter().filter(may_be).collect();
     }
 
-    /// Computes the candidates when no replica is in sync or eligible: the last leader first, as in Kafka, then those
-    /// that were eligible until an unclean stop, as long as nothing is committed without them. The leader may have
-    /// died with them, and the loss of its log may become known only later. A replica whose log is gone is the last
-    /// candidate, or none. Where the last candidate is damaged, all others are candidates, too.
+    /// Computes the candidates if no replica is in sync or eligible: the last leader first, as in Kafka, then
+    /// replicas that were eligible until an unclean stop, as long as nothing is committed without them. The
+    /// leader may have failed together with them, and the loss of its log may become known only later. A
+    /// replica with a lost log is the last candidate or no candidate. If the last candidate is damaged, all
+    /// other replicas are candidates, too.
     fn note_last_known(&mut self) {
         let Some(min_isr) = self.elr_below else { return };
         let Some((lost, log)) = self.lost else { return };
@@ -301,7 +304,7 @@ impl<'a> PartitionChange<'a> {
                 self.last_known.push(lost);
             }
             if log == ReplicaLog::Damaged && self.isr.is_empty() && self.elr.is_empty() {
-                // Any other may have more of the records.
+                // Any other replica may have more records.
                 let others = self.replicas.iter().filter(|id| !self.last_known.contains(id));
                 self.last_known.extend(others.copied().collect::<Vec<_>>());
             }
@@ -313,8 +316,9 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Without eligible leader replicas only the ISR shows which replicas are complete. While there is no leader,
-    /// nothing is acknowledged, and its members are kept; the first that returns leads, unless it may lack records.
+    /// Without eligible leader replicas, only the ISR shows complete replicas. While there is no leader,
+    /// nothing is acknowledged, and the members are kept. The first member that returns leads, unless it may
+    /// lack records.
     fn keep_isr_without_leader(&mut self, record: &PartitionChangeRecord) {
         if self.elr_below.is_some() || record.isr.is_some() {
             return;
@@ -338,8 +342,9 @@ impl<'a> PartitionChange<'a> {
     }
 
     fn set_eligible(&mut self, record: &mut PartitionChangeRecord) {
-        // After an unclean election the other logs differ from the leader's. If the leader alone suffices, because
-        // min.insync.replicas was lowered while there was no leader, it commits records that the others lack.
+        // After an unclean election the other logs differ from the leader's. If the leader alone suffices,
+        // because min.insync.replicas was lowered while there was no leader, the leader commits records that
+        // other replicas lack.
         let is_unclean = record.isr.is_some();
         if is_unclean || self.elr_below.is_none_or(|min_isr| self.isr.len() >= min_isr) {
             self.elr.clear();
@@ -353,7 +358,7 @@ impl<'a> PartitionChange<'a> {
         let last = self.partition.leader;
         let has_leader = record.leader >= 0 || (record.leader == NO_LEADER_CHANGE && last != BrokerId::NONE);
         let isr = record.isr.as_deref().map_or_else(|| self.isr.clone(), BrokerId::list);
-        // Where enough are in sync, more is committed than the others know.
+        // With enough in-sync replicas, records are committed that other replicas lack.
         if self.elr_below.is_none_or(|min_isr| has_leader && isr.len() >= min_isr) {
             self.last_known.clear();
         } else if has_leader {
@@ -367,7 +372,7 @@ impl<'a> PartitionChange<'a> {
         }
     }
 
-    /// Whether a replica's log is gone, or others have all of its records.
+    /// True if a replica's log is lost, or other replicas have all of its records.
     fn is_lost_for_good(&self, replica: BrokerId) -> bool {
         self.lost.is_some_and(|(lost, log)| {
             let others_know = !self.elr.is_empty() || self.last_known.iter().any(|id| *id != replica);
@@ -401,7 +406,8 @@ impl<'a> PartitionChange<'a> {
     }
 }
 
-/// The directory of a broker's new replica: its only one, or the one that the broker will report.
+/// The directory of a broker's new replica: the broker's only directory, otherwise a reserved id until the
+/// broker reports the directory.
 pub(super) fn default_directory(image: &Image, broker: BrokerId) -> Uuid {
     match image.broker(broker).map(|broker| broker.directories.as_slice()) {
         None => DIRECTORY_UNASSIGNED,

@@ -1,8 +1,8 @@
 //! Placement of new replicas: striped over racks and the brokers in them (Kafka's `StripedReplicaPlacer`).
 //!
-//! Racks are taken round-robin, and the brokers of a rack round-robin too; unfenced brokers before fenced ones; the
-//! first replica, which will lead, is always unfenced. Starting points are random, so that not every topic starts on
-//! the first broker.
+//! Racks and the brokers of a rack are used round-robin, unfenced brokers before fenced ones. The first
+//! replica, which will lead, is always unfenced. Starting points are random, so that not every topic starts
+//! on the first broker.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use thalweg_wire::ErrorCode;
 
 use super::{ApiError, State};
 
-/// A broker that can get replicas.
+/// A broker for new replicas.
 #[derive(Clone, Debug)]
 pub(super) struct UsableBroker {
     pub id: BrokerId,

@@ -31,7 +31,7 @@ const USER: &str = "user";
 const CLIENT_ID: &str = "client-id";
 const IP: &str = "ip";
 
-/// The largest value of a quota that is a whole number of 64 bits; the next number of a double is beyond them.
+/// Maximum value of a quota that must fit into a 64-bit integer.
 const LONG_MAX: f64 = 9_223_372_036_854_775_807.0;
 
 /// The valid values of a quota.
@@ -42,7 +42,7 @@ enum Quantity {
 }
 
 impl State {
-    /// AlterClientQuotas. An entity is changed wholly or not at all.
+    /// AlterClientQuotas. Changes to an entity are atomic.
     pub fn alter_client_quotas(
         &self,
         request: &AlterClientQuotasRequest,
@@ -124,7 +124,7 @@ fn invalid(message: impl Into<String>) -> ApiError {
     ApiError::new(ErrorCode::InvalidRequest, message)
 }
 
-/// The entity, when its types go together.
+/// The entity, if its types can be combined.
 fn entity(entry: &EntryData) -> Result<QuotaEntity, ApiError> {
     let mut entity = QuotaEntity::new();
     for part in &entry.entity {
@@ -164,7 +164,7 @@ fn check(entity: &QuotaEntity, key: &str, value: f64) -> Result<(), ApiError> {
         (true, "connection_creation_rate") => Quantity::WholeUpTo(f64::from(i32::MAX), "an INT"),
         _ => return Err(invalid(format!("Invalid configuration key {key}"))),
     };
-    // Not a number is no quota either.
+    // NaN is invalid as well.
     if value.is_nan() || value <= 0.0 {
         return Err(invalid(format!("Quota {key} must be greater than 0")));
     }

@@ -76,7 +76,7 @@ impl State {
             allow_replication_factor_change: request.allow_replication_factor_change
                 || request.topics.is_empty(),
             responses,
-            // As Kafka's controller, which has a message for no topics only.
+            // As in Kafka, only a request without topics gets a message.
             error_message: request.topics.is_empty().then(String::new),
             ..Default::default()
         };
@@ -207,8 +207,8 @@ impl State {
     }
 }
 
-/// The partitions that a request has more than once. Each of their targets would be decided by the same assignment, so that
-/// all are refused; Kafka's controller stops.
+/// Repeated partitions of a request, which are all refused, because each target would be decided on the same
+/// assignment. Kafka's controller stops.
 fn repeated(request: &AlterPartitionReassignmentsRequest) -> HashSet<(&str, i32)> {
     let (mut seen, mut repeated) = (HashSet::default(), HashSet::default());
     for topic in &request.topics {

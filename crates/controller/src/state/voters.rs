@@ -1,4 +1,5 @@
-//! Changes of the quorum's voters (KIP-853), all refused: an embedded controller is the only voter of its quorum.
+//! Changes of the quorum's voters (KIP-853), all refused: an embedded controller is the only voter of its
+//! quorum.
 
 use thalweg_security::acl::Operation::Alter;
 use thalweg_wire::ErrorCode;

@@ -1,16 +1,17 @@
 //! Fetch (key 1), versions 4 to 18.
 //!
-//! A fetch reads whole batches, as slices of log segments, that are sent by sendfile. If they are less than
-//! min.bytes, it waits on its partitions until enough is appended or for max.wait.ms; then it reads again. A batch
-//! larger than the limits is returned whole if it is the first, so that no consumer stalls.
+//! A fetch reads whole batches, as slices of log segments, that are sent by sendfile. With fewer bytes than
+//! min.bytes, the fetch waits on its partitions until enough is appended or for max.wait.ms, then reads
+//! again. A batch larger than the limits is returned whole if it is the first, so that no consumer stalls.
 //!
-//! A follower's fetch is the same up to the log end, and reports the follower's log end to the leader. From version
-//! 11 on a consumer may read from followers, and is redirected to one in its rack (KIP-392).
+//! A follower's fetch reads up to the log end, and reports the follower's log end to the leader. From version
+//! 11 on, a consumer may read from followers, and is redirected to one in its rack (KIP-392).
 //!
 //! A consumer needs READ on each topic, a follower CLUSTER_ACTION.
 //!
-//! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13 topic ids
-//! (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address (KIP-951).
+//! Version 7 brings incremental sessions (KIP-227), version 12 truncation by epochs (KIP-595), version 13
+//! topic ids (KIP-516), version 15 the follower's broker epoch (KIP-903), version 16 the new leader's address
+//! (KIP-951).
 
 mod plan;
 mod respond;
@@ -32,14 +33,14 @@ use tokio::time::Instant;
 
 pub(super) const API: Api = Api::new(ApiKey::Fetch, 4..=18, ByResource, handle).waits();
 
-/// What a client cannot have meant.
+/// Upper bound of max.wait.ms.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Reads at once, and answers at once where that is enough.
+/// Reads immediately, and answers immediately if there are enough bytes.
 pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Reply, DecodeError> {
     let request = FetchRequest::decode(&mut d, call.version)?;
     call.frame = Bytes::new();
-    // What is wrong with the session, or with every partition, is said first.
+    // Errors of the session, or of every partition, take precedence over an invalid isolation level.
     let refused = Isolation::of(request.isolation_level).is_none().then(|| request.clone());
     let mut plan = match Plan::new(broker, &call, request) {
         Ok(plan) => plan,
@@ -51,7 +52,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
         broker.fetch_sessions.forget(plan.session.id());
         return Ok(respond::refused(&call, &request, ErrorCode::InvalidRequest));
     }
-    plan.keep_to_quota(broker, &call);
+    plan.keep_to_quota(&broker.quotas, &call);
     let outcomes = read(&plan);
     let spent = call.received_at.elapsed();
     if plan.max_wait.is_zero() || is_enough(&plan, &outcomes) {
@@ -70,12 +71,12 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     })))
 }
 
-/// Waits for enough to be appended, or for the time to be over. A partition is read again only where something has
-/// changed: most fetches of followers wait on many partitions, and little happens to most of them.
+/// Waits for enough bytes or for max.wait.ms. Only changed partitions are read again: a follower usually
+/// waits on many partitions, and few of them change.
 async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     let deadline = Instant::now() + plan.max_wait.min(LONGEST_WAIT);
     loop {
-        // Each partition is watched and compared under one hold of its lock: nothing can be appended in between.
+        // Each partition is watched and compared under one hold of its lock: no append can happen in between.
         let waiter = Waiter::begin(plan.min_bytes);
         let news = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.snapshot()) {
             (Ok(partition), Some(seen)) => !partition.watch(plan.reader, seen, &waiter),
@@ -98,7 +99,7 @@ async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     }
 }
 
-/// As [`wait`], on the news of a session: nothing is done for partitions that have none.
+/// As [`wait`], but on the news of a session: partitions without news cost nothing.
 async fn wait_for_news(
     broker: &Broker,
     call: &Call,
@@ -110,7 +111,7 @@ async fn wait_for_news(
     loop {
         let found: usize = outcomes.iter().map(Outcome::bytes).sum();
         news.wait_for(plan.min_bytes.saturating_sub(found));
-        // What came before counts as well.
+        // News that arrived before the wait count as well.
         let mut has_news = read_news(broker, call, plan, &mut outcomes);
         let mut is_late = false;
         if !has_news {
@@ -123,7 +124,7 @@ async fn wait_for_news(
     }
 }
 
-/// Reads partitions with news. Returns whether there were any.
+/// Reads partitions with news. Returns true if there were any.
 fn read_news(broker: &Broker, call: &Call, plan: &mut Plan, outcomes: &mut Vec<Outcome>) -> bool {
     let news = plan.add_news(broker, call);
     outcomes.resize_with(plan.entries.len(), || Outcome::failed(ErrorCode::None));
@@ -131,7 +132,7 @@ fn read_news(broker: &Broker, call: &Call, plan: &mut Plan, outcomes: &mut Vec<O
     !news.is_empty()
 }
 
-/// Reads partitions with news again. Returns whether there were any.
+/// Reads partitions with news again. Returns true if there were any.
 fn read_again(
     plan: &Plan,
     outcomes: &mut [Outcome],
@@ -144,7 +145,7 @@ fn read_again(
     !news.is_empty()
 }
 
-/// Reads some of the partitions again, with the room that the others leave.
+/// Reads some of the partitions again, within the bytes that the other partitions leave.
 fn read_those(plan: &Plan, outcomes: &mut [Outcome], those: &[usize]) {
     for at in those {
         outcomes[*at] = Outcome::failed(ErrorCode::None);
@@ -159,7 +160,7 @@ fn read_those(plan: &Plan, outcomes: &mut [Outcome], those: &[usize]) {
     }
 }
 
-/// Whether the answer should leave: enough bytes, or anything that the client must learn without delay.
+/// True if the answer should be sent: enough bytes, or an urgent outcome.
 fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
     let bytes: usize = outcomes.iter().map(Outcome::bytes).sum();
     // A session may have no partition to read and still wait for news.
@@ -186,14 +187,14 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pa
         Ok(partition) => partition,
         Err(error) => return Outcome::failed(*error),
     };
-    // Before it is read: what is appended later is noted.
+    // Subscribe before the read, so that later appends become news.
     if let (Some(_), Some(subscription)) = (&plan.news, &entry.subscription) {
         partition.subscribe(subscription);
     }
     let from = FetchFrom {
         offset: entry.fetch_offset,
         max_bytes: entry.max_bytes.min(left),
-        // Once something was found, a batch that is too large waits for the next fetch.
+        // After the first records, an oversized batch waits for the next fetch.
         at_least_one: first,
         current_leader_epoch: entry.current_leader_epoch,
         last_fetched_epoch: entry.last_fetched_epoch,

@@ -2,13 +2,14 @@
 
 use super::FetchFailed;
 use crate::api::Call;
-use crate::api::elsewhere::Named;
+use crate::api::serve::elsewhere::Named;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Begun, Key, Scope, SessionError, SessionFetch, Wanted};
+use crate::quotas::ClientQuotas;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashMap;
-use thalweg_metadata::{BrokerId, Image};
+use thalweg_metadata::{BrokerId, Image, ImageCell};
 use thalweg_net::Holder;
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_replica::partition::{Isolation, News, Partition, Reader, Subscription, Topic};
@@ -20,9 +21,9 @@ use thalweg_wire::{ErrorCode, Uuid};
 #[derive(Debug)]
 pub struct Entry {
     pub key: Key,
-    /// Its place in the session.
+    /// The partition's slot in the session.
     pub place: Option<u32>,
-    /// Where it notes its news, if the fetch waits on them.
+    /// The partition's entry in the session's news, if the fetch waits on news.
     pub subscription: Option<Arc<Subscription>>,
     pub partition: Result<Arc<Partition>, ErrorCode>,
     pub fetch_offset: Offset,
@@ -45,11 +46,11 @@ pub struct Plan {
     pub reader: Reader,
     pub isolation: Isolation,
     pub session: SessionFetch,
-    /// What the fetch waits on, where partitions of its session without news are left out.
+    /// The session's news to wait on; `None` if every partition is watched.
     pub news: Option<Arc<News>>,
-    /// Whether a consumer may be redirected to a follower: its version supports it.
+    /// True if the request's version supports reads from followers.
     pub from_any_replica: bool,
-    /// The consumer's rack, where a replica there might serve it better than this one.
+    /// The consumer's rack, if a replica in that rack may be preferred to this one.
     pub elsewhere: Option<String>,
 }
 
@@ -65,14 +66,15 @@ impl Plan {
             }
             _ => Reader::Client,
         };
-        // A client's fetch is limited by the broker, whatever it requests.
+        // The broker limits the size of a client's fetch.
         let max_bytes = clamp(request.max_bytes).min(match reader {
             Reader::Client => broker.config().network.fetch_max_bytes,
             Reader::Follower { .. } | Reader::Internal => usize::MAX,
         });
         let elsewhere = other_rack(broker, call.version, reader, &request.rack_id);
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
-        // A follower shows by each fetch where it is. Rights and racks may change without news of a partition.
+        // Every fetch of a follower must visit all partitions, to report its offsets. Changes of permissions
+        // and racks make no news.
         let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
         let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
         let isolation = Isolation::of(request.isolation_level).unwrap_or(Isolation::ReadUncommitted);
@@ -81,7 +83,7 @@ impl Plan {
         let begun = broker.fetch_sessions.begin(&holder, call.version, request, scope, broker.clock.now_ms());
         let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
-        if is_stale_follower(broker, reader) {
+        if is_stale_follower(broker.images(), reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
                 entry.partition = Err(ErrorCode::NotLeaderOrFollower);
             }
@@ -102,8 +104,9 @@ impl Plan {
 }
 
 impl Plan {
-    /// Adds the partitions of the session with news since the fetch began, or since the last call; returns where they are
-    /// in `entries`. Those that are there already are found again, as their topic may be another one now.
+    /// Adds the partitions of the session with news since the fetch began, or since the last call; returns
+    /// their indexes in `entries`. Partitions already in `entries` are looked up again, because their topic
+    /// may have been replaced.
     pub fn add_news(&mut self, broker: &Broker, call: &Call) -> Vec<usize> {
         let wanted = broker.fetch_sessions.with_news(self.session);
         if wanted.is_empty() {
@@ -127,10 +130,10 @@ impl Plan {
         places
     }
 
-    /// Keeps a client from fetching more at once than its quota could ever allow.
-    pub fn keep_to_quota(&mut self, broker: &Broker, call: &Call) {
+    /// Limits a client's fetch to the bytes that its quota could ever allow.
+    pub fn keep_to_quota(&mut self, quotas: &ClientQuotas, call: &Call) {
         if self.reader == Reader::Client
-            && let Some(max) = broker.quotas.fetch_max(&call.caller())
+            && let Some(max) = quotas.fetch_max(&call.caller())
         {
             self.max_bytes = self.max_bytes.min(max);
             self.min_bytes = self.min_bytes.min(self.max_bytes);
@@ -138,10 +141,10 @@ impl Plan {
     }
 }
 
-/// Finds the partitions that a fetch wants.
+/// Looks up the partitions of a fetch.
 fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<Wanted>) -> Vec<Entry> {
     let mut topics = LastTopic::default();
-    let mut rights = Rights::of(broker, call, reader);
+    let mut rights = Rights::of(broker.images(), call, reader);
     let entries = wanted.into_iter().map(|wanted| {
         let partition = match rights.may_read(call, &wanted.key) {
             true => topics.find(broker, call.version, &wanted.key),
@@ -152,7 +155,7 @@ fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<Wanted>) -> Ve
     entries.collect()
 }
 
-/// The rack of a consumer that is not this broker's, where replicas are chosen by racks (KIP-392).
+/// The consumer's rack if it differs from this broker's and replicas are chosen by rack (KIP-392).
 fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Option<String> {
     if version < 11 || reader != Reader::Client || rack.is_empty() {
         return None;
@@ -162,14 +165,14 @@ fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Opti
     chosen.then(|| rack.to_owned())
 }
 
-/// Whether the follower is a process that another has taken the place of (KIP-903).
-fn is_stale_follower(broker: &Broker, reader: Reader) -> bool {
+/// True if the follower's broker has registered again since (KIP-903).
+fn is_stale_follower(images: &ImageCell, reader: Reader) -> bool {
     let Reader::Follower { id, broker_epoch } = reader else { return false };
-    let registered = || broker.image().broker(id).map(|broker| broker.epoch.0);
+    let registered = || images.get().broker(id).map(|broker| broker.epoch.0);
     broker_epoch != -1 && registered().is_some_and(|epoch| broker_epoch < epoch)
 }
 
-/// A size from the wire, where a negative one means none.
+/// A size from the wire; negative sizes mean 0.
 fn clamp(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
@@ -190,8 +193,8 @@ fn entry(wanted: Wanted, partition: Result<Arc<Partition>, ErrorCode>) -> Entry 
     }
 }
 
-/// The topic that was found last: the partitions of one mostly follow each other, and the table of topics is shared by all
-/// connections.
+/// The topic of the last lookup. Partitions of one topic usually follow each other, and all connections share
+/// the table of topics.
 #[derive(Default)]
 struct LastTopic(Option<(Arc<str>, Uuid, Arc<Topic>)>);
 
@@ -200,30 +203,31 @@ impl LastTopic {
         let same = |(name, id, _): &&(Arc<str>, Uuid, Arc<Topic>)| *id == key.topic_id && *name == key.topic;
         let topic = match self.0.as_ref().filter(same) {
             Some((_, _, topic)) => Some(Arc::clone(topic)),
-            None => named(version, key).here(broker),
+            None => named(version, key).here(&broker.partitions),
         };
         let partition = topic.as_ref().and_then(|topic| topic.partition(key.partition));
         self.0 = topic.map(|topic| (Arc::clone(&key.topic), key.topic_id, topic));
-        partition.ok_or_else(|| named(version, key).missing(broker, key.partition))
+        partition.ok_or_else(|| named(version, key).missing(broker.node_id, &broker.image(), key.partition))
     }
 }
 
-/// What a client may read.
+/// A client's permission to read partitions.
 enum Rights {
-    /// Everything, or nothing: a follower, or a client where nobody is asked.
+    /// The same for all partitions: a follower, or a client without an authorizer.
     Same(bool),
-    /// A consumer. What was decided last mostly holds for the next partition too.
+    /// A consumer, checked by topic. The last decision is kept, because the next partition usually has the
+    /// same topic.
     ByTopic { image: Arc<Image>, last: Option<(Arc<str>, Uuid, bool)> },
 }
 
 impl Rights {
-    fn of(broker: &Broker, call: &Call, reader: Reader) -> Rights {
+    fn of(images: &ImageCell, call: &Call, reader: Reader) -> Rights {
         match reader {
             _ if call.permissions.are_unlimited() => Rights::Same(true),
             Reader::Follower { .. } => {
                 Rights::Same(call.permissions.may_on_cluster(Operation::ClusterAction))
             }
-            Reader::Client | Reader::Internal => Rights::ByTopic { image: broker.image(), last: None },
+            Reader::Client | Reader::Internal => Rights::ByTopic { image: images.get(), last: None },
         }
     }
 
@@ -240,7 +244,7 @@ impl Rights {
         }
         let may = |name: &str| call.permissions.may(Operation::Read, ResourceType::Topic, name);
         let may = match named(call.version, key) {
-            // An id of no topic is as unknown to everybody.
+            // An unknown topic id needs no permission: it is reported as unknown to every client.
             Named::Id(id) => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
             Named::Name(name) => may(name),
         };
@@ -249,7 +253,7 @@ impl Rights {
     }
 }
 
-/// The topic of a partition as the version names it.
+/// The topic of a partition, by id or by name as the version requires.
 pub(super) fn named(version: i16, key: &Key) -> Named<'_> {
     Named::of(version >= 13, &key.topic, key.topic_id)
 }

@@ -2,10 +2,11 @@
 
 use super::plan::{Entry, Plan, named};
 use super::{FetchFailed, is_silent};
-use crate::api::{Call, elsewhere};
+use crate::api::Call;
+use crate::api::serve::elsewhere;
 use crate::broker::Broker;
 use crate::fetch_sessions::{Answered, Read, SessionFetch};
-use crate::request_metrics::milliseconds;
+use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
@@ -27,7 +28,8 @@ const TELLS_LEADER: i16 = 16;
 pub struct Outcome {
     error: ErrorCode,
     read: Option<FetchRead>,
-    /// For a follower that fetches before the log start: the first lost offset there, if records are lost and not deleted.
+    /// For a follower that fetches below the log start: the first lost offset, if records were lost and not
+    /// deleted.
     lost_from: Option<Offset>,
 }
 
@@ -36,7 +38,7 @@ impl Outcome {
         Self { error, read: None, lost_from: None }
     }
 
-    /// A follower asks for an offset before the log, of which the records from `lost_from` on are lost.
+    /// The outcome for a follower that fetches below the log start, if records from `lost_from` on are lost.
     pub fn beginning_lost(error: ErrorCode, lost_from: Offset) -> Self {
         Self { lost_from: Some(lost_from), ..Self::failed(error) }
     }
@@ -45,17 +47,17 @@ impl Outcome {
         Self { error: ErrorCode::None, read: Some(read), lost_from: None }
     }
 
-    /// How many bytes of records there are.
+    /// Number of bytes of records.
     pub fn bytes(&self) -> usize {
         self.read.as_ref().and_then(|read| read.slice.as_ref()).map_or(0, |slice| slice.len)
     }
 
-    /// How the partition stood when it was read; `None` where it was not.
+    /// State of the partition when it was read; `None` if it was not read.
     pub fn snapshot(&self) -> Option<Snapshot> {
         self.read.as_ref().map(|read| read.snapshot)
     }
 
-    /// Whether the client must learn of it without waiting for more.
+    /// True if the answer must not wait for more records.
     pub fn is_urgent(&self) -> bool {
         self.error != ErrorCode::None
             || self.read.as_ref().is_some_and(|read| {
@@ -63,7 +65,7 @@ impl Outcome {
             })
     }
 
-    /// Whether the reader has all that it may see.
+    /// True if the reader has all records that it may see.
     fn has_read_to_the_end(&self, entry: &Entry, isolation: Isolation) -> bool {
         self.read.as_ref().is_some_and(|read| {
             let end = match isolation {
@@ -92,7 +94,8 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
     call.reply::<FetchRequest>(&FetchResponse { error_code: error.code(), ..Default::default() })
 }
 
-/// The answer to a request that is refused as a whole: with an entry for each partition where topics have names, as Kafka's.
+/// The answer to a request that is refused as a whole: as in Kafka, with an entry for each partition if the
+/// version names topics by name.
 pub fn refused(call: &Call, request: &FetchRequest, error: ErrorCode) -> Reply {
     let named = request.topics.iter().filter(|_| call.version < 13);
     let responses = named.map(|topic| FetchableTopicResponse {
@@ -117,24 +120,25 @@ pub fn refused(call: &Call, request: &FetchRequest, error: ErrorCode) -> Reply {
 }
 
 /// Counts a fetch, its bytes, and its failures.
-fn count(broker: &Broker, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
+fn count(requests: &RequestMetrics, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
-        true => broker.requests.label_of_followers(),
-        false => broker.requests.label(call.key),
+        true => requests.label_of_followers(),
+        false => requests.label(call.key),
     };
-    broker.requests.answered(label, &call.answer(Some(spent), Duration::ZERO));
+    requests.answered(label, &call.answer(Some(spent), Duration::ZERO));
     for (entry, outcome) in plan.entries.iter().zip(outcomes) {
         match (outcome.bytes(), &entry.partition) {
             (0, _) if outcome.error == ErrorCode::None => {}
-            (0, _) | (_, Err(_)) => broker.requests.failed(label, outcome.error.code()),
+            (0, _) | (_, Err(_)) => requests.failed(label, outcome.error.code()),
             (bytes, Ok(partition)) if is_follower => partition.sent_to_follower(bytes),
             (bytes, Ok(partition)) => partition.sent(bytes, false),
         }
     }
 }
 
-/// The answer to a client that is above its quota: without records, so that it sends the same fetch after the pause.
+/// The answer to a client that is above its quota: without records, so that the client repeats the fetch
+/// after the throttle time.
 fn throttled(
     broker: &Broker,
     call: &Call,
@@ -142,10 +146,11 @@ fn throttled(
     throttle_time_ms: i32,
     spent: Duration,
 ) -> Reply {
-    call.answered(broker, Some(spent), milliseconds(throttle_time_ms));
+    call.answered(&broker.requests, Some(spent), milliseconds(throttle_time_ms));
     let session_id = match session {
         SessionFetch::Incremental { id } => id,
-        // A first answer would have to name every partition: the client asks for a session again.
+        // The first answer of a session must list every partition. The session is dropped, and the client
+        // asks for a new one.
         SessionFetch::Full { id } => {
             broker.fetch_sessions.forget(id);
             0
@@ -155,7 +160,7 @@ fn throttled(
     call.reply::<FetchRequest>(&FetchResponse { throttle_time_ms, session_id, ..Default::default() })
 }
 
-/// The answer to a fetch. `spent` is the time that it took the broker.
+/// The answer to a fetch. `spent` is the broker's work time.
 pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, spent: Duration) -> Reply {
     if plan.reader == Reader::Client {
         let bytes = outcomes.iter().map(Outcome::bytes).sum();
@@ -164,7 +169,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
             return throttled(broker, call, plan.session, throttle_time_ms, spent);
         }
     }
-    count(broker, call, &plan, &outcomes, spent);
+    count(&broker.requests, call, &plan, &outcomes, spent);
     let reads: Vec<_> = plan
         .entries
         .iter()
@@ -188,10 +193,10 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
         let moved = matches!(outcome.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
         let mut data = partition_data(&plan, entry, outcome, &mut slices);
         if moved && call.version >= TELLS_LEADER {
-            let (leader_id, leader_epoch) =
-                named(call.version, &entry.key).leader(broker, entry.key.partition);
+            let (topic, index) = (named(call.version, &entry.key), entry.key.partition);
+            let (leader_id, leader_epoch) = topic.leader(&broker.partitions, broker.images(), index);
             data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
-            // A follower learns of addresses from the controller.
+            // Followers get addresses from the metadata log.
             if plan.reader == Reader::Client {
                 leaders.push(leader_id);
             }
@@ -237,7 +242,7 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
         ..Default::default()
     };
     let Some(read) = outcome.read else {
-        // As in Kafka, where a topic is refused before its partitions are looked at.
+        // As in Kafka, errors of a topic have an empty list of aborted transactions.
         let is_early = matches!(
             outcome.error,
             ErrorCode::TopicAuthorizationFailed
@@ -249,7 +254,7 @@ fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec
     };
     data.high_watermark = read.high_watermark.0;
     data.last_stable_offset = read.last_stable_offset.0;
-    // Only versions with this field are redirected.
+    // Only versions with this field redirect consumers.
     data.preferred_read_replica = read.preferred_read_replica.unwrap_or(BrokerId::NONE).0;
     if let Some((epoch, end_offset)) = read.diverging {
         data.diverging_epoch = EpochEndOffset { epoch: epoch.0, end_offset: end_offset.0 };

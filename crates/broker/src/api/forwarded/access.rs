@@ -65,7 +65,7 @@ impl ClusterChange for DeleteAclsRequest {
     }
 }
 
-/// The ACL in Kafka's words; by its numbers, if it is none.
+/// The ACL in Kafka's words, or its raw numbers if it is invalid.
 fn in_words(
     resource_type: i8,
     resource_name: &str,

@@ -1,4 +1,5 @@
-//! The APIs that the controller serves: this broker forwards their requests unchanged, and returns the controller's answers.
+//! The APIs that the controller serves: this broker forwards their requests unchanged, and returns the
+//! controller's answers.
 //!
 //! An entry has its versions and, if it changes the cluster, the audit events of its request.
 
@@ -8,7 +9,7 @@ mod topics;
 
 use super::Api;
 use super::entry::{Controller, Forwarding};
-use super::forward::handle;
+use super::serve::forward::handle;
 use crate::audit::ClusterChange;
 use std::ops::RangeInclusive;
 use thalweg_wire::Refuse;

@@ -17,7 +17,7 @@ pub(super) const APIS: &[Api] = &[
 
 const TOPIC: &str = "Topic";
 
-/// Topics that a client asks for, or names where that creates them.
+/// Topics that a client creates by request, or automatically by name.
 impl ClusterChange for CreateTopicsRequest {
     fn describe(&self, answer: &CreateTopicsResponse, changes: &mut Changes<'_>) {
         if self.validate_only {

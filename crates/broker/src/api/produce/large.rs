@@ -1,8 +1,8 @@
-//! Batches of a Produce request that take long to validate: those that decompress to more than the budget of a
-//! connection's task, or must be recompressed.
+//! Batches of a Produce request that take long to validate: batches that decompress to more than the budget
+//! of a connection's task, or must be recompressed.
 //!
-//! Owns: that no such batch delays other connections. Each is validated and appended on a separate thread, a few at a
-//! time, while its own connection waits; principals take turns.
+//! Such a batch must not delay other connections. A few batches at a time are validated and appended on
+//! separate threads, while their own connections wait. Principals take turns.
 
 use super::{Place, accepted, refused_by};
 use crate::broker::Broker;
@@ -15,14 +15,14 @@ use thalweg_wire::request::ProduceResponse;
 
 /// A deferred batch.
 pub(super) struct Large {
-    /// Where its entry in the answer is.
+    /// Position of the batch's entry in the answer.
     pub(super) place: Place,
     pub(super) partition: Arc<Partition>,
     pub(super) records: Bytes,
     pub(super) guard: Option<VerificationGuard>,
 }
 
-/// Appends the batches, and fills in their entries and what must be waited for.
+/// Appends the batches, fills in their entries, and adds waits for durability to `waits`.
 pub(super) async fn append(
     broker: &Broker,
     holder: &Holder,

@@ -1,4 +1,4 @@
-//! Records that this broker produces itself: they take the way of a producer's that may do everything.
+//! Records that this broker produces itself, as a producer with all permissions.
 
 use super::begin;
 use crate::api::Call;
@@ -14,10 +14,10 @@ use thalweg_wire::frame::{LENGTH_LEN, decode_response};
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use tokio::time::Instant;
 
-/// The version of its requests: topics are named.
+/// The version of own requests, which names topics by name.
 pub const VERSION: i16 = 12;
 
-/// Produces records of this broker, and returns the answer, or why there is none.
+/// Produces records of this broker. Returns the answer, or the reason for a missing answer.
 pub async fn produce_own(broker: &Arc<Broker>, request: ProduceRequest) -> Result<ProduceResponse, String> {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let peer = Peer {

@@ -1,31 +1,31 @@
-//! Why a batch of a Produce request is refused, and what the producer learns of it.
+//! Reasons to refuse a batch of a Produce request, with their codes and messages.
 
 use thalweg_record::{BatchError, RefusalReason, RefusedRecord};
 use thalweg_replica::partition::{AppendError, Partition};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::produce_response::{BatchIndexAndErrorMessage, PartitionProduceResponse};
 
-/// How many refused records the message beside the code shows, as Kafka's.
+/// Maximum number of refused records in a message, as in Kafka.
 const SHOWN_MAX: usize = 3;
 
-/// Why a batch was refused.
+/// The reason to refuse a batch.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// By the request: its form, or what it is for.
+    /// An error of the request.
     #[error("{0}")]
     Request(ErrorCode),
-    /// By the partition.
+    /// An error of the partition.
     #[error(transparent)]
     Append(#[from] AppendError),
-    /// Whether its partition belongs to the transaction could not be learned.
+    /// Verification of the partition with the transaction coordinator failed.
     #[error(
         "Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
     )]
     Unverified {
-        /// The answer of the transaction's coordinator.
+        /// The coordinator's answer.
         underlying: ErrorCode,
     },
-    /// Its partition does not belong to the transaction.
+    /// The partition does not belong to the transaction.
     #[error("Partition was not added to the transaction")]
     NotOfTransaction,
 }
@@ -37,18 +37,18 @@ impl From<ErrorCode> for Refusal {
 }
 
 impl Refusal {
-    /// Kafka's code for it.
+    /// Kafka's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
             Refusal::Request(code) => *code,
             Refusal::Append(error) => error.code(),
-            // The one error that every client repeats without looking for another leader.
+            // The only error that every client retries without looking up the leader.
             Refusal::Unverified { .. } => ErrorCode::NotEnoughReplicas,
             Refusal::NotOfTransaction => ErrorCode::InvalidTxnState,
         }
     }
 
-    /// The message for the client beside the code; `None` if the code suffices.
+    /// The message for the client; `None` if the code suffices.
     pub fn message(&self) -> Option<String> {
         match self {
             Refusal::Request(_) => None,
@@ -57,7 +57,8 @@ impl Refusal {
         }
     }
 
-    /// Whether it is known without the partition: from the request, or from the number and the format of its batches.
+    /// True for errors found without the partition: in the request, or in the number and the format of its
+    /// batches.
     fn is_of_the_request(&self) -> bool {
         use BatchError::{LegacyMagic, TrailingBytes, Truncated};
         match self {
@@ -78,7 +79,7 @@ impl Refusal {
     }
 }
 
-/// The entry of a batch that was refused before its partition saw it.
+/// The entry of a batch that was refused before it reached the partition.
 pub fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {
     PartitionProduceResponse {
         index,
@@ -96,7 +97,7 @@ pub fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceRes
     tracing::debug!(topic = %partition.topic, partition = %partition.index, %error, "Refused to append");
     let mut entry = refused(partition.index.0, error);
     entry.log_start_offset = match error.code() {
-        // As in Kafka, which does not ask the partition for it, or for which these say nothing of the batch.
+        // As in Kafka, errors found without the partition, and the errors below, have no log start offset.
         _ if error.is_of_the_request() => -1,
         ErrorCode::UnknownTopicOrPartition
         | ErrorCode::UnknownTopicId
@@ -119,7 +120,7 @@ pub fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceRes
     entry
 }
 
-/// Why a record is refused, in Kafka's words.
+/// The reason to refuse a record, in Kafka's words.
 fn of_record(partition: &Partition, bad: &RefusedRecord) -> String {
     match bad.reason {
         RefusalReason::MissingKey => format!(
@@ -135,7 +136,7 @@ fn of_record(partition: &Partition, bad: &RefusedRecord) -> String {
     }
 }
 
-/// Why a batch with such records is refused, in Kafka's words.
+/// The reason to refuse a batch with invalid records, in Kafka's words.
 fn of_records(code: ErrorCode, records: &[BatchIndexAndErrorMessage]) -> String {
     if code == ErrorCode::InvalidTimestamp {
         return "One or more records have been rejected due to invalid timestamp".to_owned();

@@ -1,10 +1,12 @@
-//! Several Produce requests of one connection that arrived together, for the same partition: appended in one write.
+//! Several Produce requests of one connection that arrived together, for the same partition: appended in one
+//! write.
 //!
-//! A producer that does not batch has up to five requests on their way, and each would cost a write, the partition's lock and a
-//! wake-up of the readers at its end. Here these costs are paid once, and each request gets the answer that it would get alone.
+//! A producer that does not batch has up to five requests in flight. Each would cost a write, the partition's
+//! lock and a wake-up of waiting readers. Here these costs are paid once for all, and each request gets the
+//! answer that it would get alone.
 //!
-//! Owns: which requests may share: small, uncompressed, without a transaction, and alike but for their records. What cannot be
-//! appended together is appended one by one.
+//! Requests may share a write if they are small, uncompressed, without a transaction, and identical except
+//! for their records. Other requests are appended one by one.
 
 use super::{Call, Durable, Named, Place, accepted, acknowledge, begin, denied_topics, is_closed};
 use crate::broker::Broker;
@@ -22,16 +24,17 @@ use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Message, Records, Uuid};
 use tokio::time::Instant;
 
-/// The largest request that shares: to append a larger one costs more than what is saved.
+/// Maximum size of a request that shares a write, in bytes. Appending a larger request costs more than
+/// sharing saves.
 const FRAME_MAX: usize = 16 * 1024;
-/// How much is appended in one write.
+/// Maximum size of one shared write, in bytes.
 const TOGETHER_MAX: usize = 256 * 1024;
-/// Where the correlation id is in a request, the only difference before its records.
+/// Position of the correlation id in a request, the only difference before the records.
 const CORRELATION_ID: Range<usize> = 4..8;
-/// What a flexible version has behind the records: no tagged fields of partition, topic and request.
+/// The bytes after the records in a flexible version: no tagged fields of partition, topic and request.
 const NO_TAGS: &[u8] = &[0; 3];
 
-/// The requests behind `frame` that may be appended with it; most often none.
+/// The requests behind `frame` that may share its write; usually none.
 pub fn take_alike(frame: &Bytes, behind: &mut FramesBehind<'_>) -> Vec<Bytes> {
     let begins_alike = |next: &[u8]| next.get(..CORRELATION_ID.start) == frame.get(..CORRELATION_ID.start);
     if frame.len() > FRAME_MAX || !behind.peek().is_some_and(begins_alike) {
@@ -50,7 +53,7 @@ pub fn take_alike(frame: &Bytes, behind: &mut FramesBehind<'_>) -> Vec<Bytes> {
     taken
 }
 
-/// What requests have to have in common.
+/// The common part of requests that share a write.
 struct Shape<'a> {
     /// The first request up to the length of its records.
     before_records: &'a [u8],
@@ -58,7 +61,7 @@ struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    /// That of a request with one batch that may be appended with others.
+    /// The shape of a request with one batch that may share a write.
     fn of(frame: &Bytes) -> Option<Shape<'_>> {
         let prefix = peek_request(frame).ok().filter(|prefix| prefix.api_key == ApiKey::Produce as i16)?;
         let version = prefix.api_version;
@@ -77,8 +80,8 @@ impl Shape<'_> {
         Some(Shape { before_records, is_flexible })
     }
 
-    /// Whether another request is the same but for its correlation id and its batch. It is decoded when it is served; what is
-    /// looked at here decides only whether it is served together with the first.
+    /// True if the next request differs only in correlation id and batch. This check selects requests that
+    /// share a write; each request is still decoded when it is served.
     fn fits(&self, next: &[u8]) -> bool {
         let at = self.before_records.len();
         let is_alike = |range: Range<usize>| next.get(range.clone()) == self.before_records.get(range);
@@ -94,7 +97,7 @@ impl Shape<'_> {
     }
 }
 
-/// The length of a length: that plus one, seven bits to a byte.
+/// Number of bytes of a compact length: a varint of `length` + 1, seven bits per byte.
 fn compact_length_bytes(length: usize) -> usize {
     let bits = usize::BITS - (length + 1).leading_zeros();
     bits.div_ceil(7) as usize
@@ -110,7 +113,7 @@ fn only_records(request: &ProduceRequest) -> Option<&Bytes> {
     }
 }
 
-/// Whether a batch needs neither a codec, which would make its cost unknown, nor a transaction.
+/// True if a batch has no compression, whose cost would be unknown, and no transaction.
 fn is_plain(records: &[u8]) -> bool {
     BatchHeader::parse(records).is_ok_and(|header| {
         let attributes = header.attributes;
@@ -120,7 +123,7 @@ fn is_plain(records: &[u8]) -> bool {
     })
 }
 
-/// Serves requests that were taken together. An answer for each, in their order.
+/// Serves requests that share a write. Returns an answer for each, in order.
 pub fn handle(broker: &Arc<Broker>, calls: Vec<(Call, Decoder)>) -> Vec<Result<Reply, DecodeError>> {
     let requests = calls.into_iter().map(|(mut call, mut d)| {
         let request = ProduceRequest::decode(&mut d, call.version)?;
@@ -130,7 +133,7 @@ pub fn handle(broker: &Arc<Broker>, calls: Vec<(Call, Decoder)>) -> Vec<Result<R
     let requests: Vec<Result<(Call, ProduceRequest), DecodeError>> = requests.collect();
     let began = Instant::now();
     let Some((partition, appended)) = append(broker, &requests) else {
-        // Each is small and plain, so that its answer waits for nothing but replicas: their order is that of these calls.
+        // Small plain requests wait only for replicas, so the order of the calls is the order of the appends.
         let one_by_one =
             requests.into_iter().map(|each| each.map(|(call, request)| begin(broker, call, request)));
         return one_by_one.collect();
@@ -153,7 +156,8 @@ fn append(
         return None;
     }
     let named = Named::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
-    let partition = named.here(broker)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
+    let partition =
+        named.here(&broker.partitions)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
     if is_closed(call, &partition.topic) || !matches!(request.acks, 1 | -1) {
         return None;
     }

@@ -1,46 +1,48 @@
-//! The transactional part of Produce: before the first batch of a transaction is accepted, its coordinator verifies
-//! the partition, or adds it to the transaction (KIP-890).
+//! The transactional part of Produce: before the first batch of a transaction is accepted, its coordinator
+//! verifies the partition, or adds it to the transaction (KIP-890).
 //!
-//! Owns: which batches are verified, and the mapping of the coordinator's errors for clients. A request whose
-//! transactions are all open here needs no verification.
+//! `begin` selects the batches to verify, and `client_error` maps the coordinator's errors for clients. A
+//! request whose transaction is already open in all partitions needs no verification.
 
 use super::refusal::Refusal;
 use super::{BY_TOPIC_ID, Call, Named};
 use crate::authorization::Denials;
-use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::BatchHeader;
+use thalweg_replica::partition::{Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
-    GuardedPartition, Producer, Verification, VerificationError, begin_verification, must_ask,
+    GuardedPartition, Producer, Verification, VerificationError, Verifier, begin_verification, must_ask,
 };
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};
 use tokio::time::Instant;
 
-/// The position of a batch in the request: the index of its topic, and its own.
+/// The position of a batch in the request: the index of the topic, and the index in the topic.
 type Place = (usize, usize);
 
 /// Guards for the batches of a request.
 #[derive(Debug, Default)]
 pub struct Guards {
-    /// Whether a batch of a transaction needs a guard at all.
+    /// True if transactional batches need a guard.
     required: bool,
     known: HashMap<Place, Result<VerificationGuard, Refusal>>,
 }
 
 impl Guards {
-    /// The guard with which a batch is appended, or why it is not.
+    /// The guard for the append of a batch, or the reason to refuse the batch.
     pub fn take(&mut self, place: Place) -> Result<Option<VerificationGuard>, Refusal> {
         let guard = self.known.remove(&place).unwrap_or(Ok(VerificationGuard::NONE))?;
         Ok(self.required.then_some(guard))
     }
 }
 
-/// The batches of a transaction, on their way to be verified.
+/// Batches of a transaction that wait for verification.
 #[derive(Debug)]
 pub struct Unverified {
     id: String,
@@ -51,25 +53,26 @@ pub struct Unverified {
     verification: Verification,
 }
 
-/// Verification needed before a request's batches are appended.
+/// The verification that a request needs before its append.
 #[derive(Debug)]
 pub enum Begun {
-    /// Nothing.
+    /// No verification needed.
     Ready(Guards),
-    /// The word of a coordinator.
+    /// Verification by the transaction coordinator.
     Asks(Unverified),
 }
 
-/// Looks at a request, but for the denied topics. Fails when its batches are of several producers, or transactional without
-/// a transactional id that the client may use.
+/// Selects the batches of a request to verify, without denied topics. Fails if the batches have several
+/// producers, or are transactional without a transactional id that the client may use.
 pub fn begin(
-    broker: &Broker,
+    verifier: &Verifier,
+    partitions: &Partitions,
     call: &Call,
     request: &ProduceRequest,
     denied: &Denials,
 ) -> Result<Begun, ErrorCode> {
     let version = call.version;
-    let required = broker.verifier.is_enabled();
+    let required = verifier.is_enabled();
     let ready = Guards { required, known: HashMap::default() };
     let Some(id) = &request.transactional_id else {
         let has_transactional = has_transactional_batches(request);
@@ -94,8 +97,8 @@ pub fn begin(
             if *producer.get_or_insert(own) != own {
                 return Err(ErrorCode::InvalidProducerIdMapping);
             }
-            // A partition that is not here is refused at the append.
-            if let Some(partition) = find(broker, version, topic, PartitionIndex(data.index)) {
+            // The append refuses a partition without a replica here.
+            if let Some(partition) = find(partitions, version, topic, PartitionIndex(data.index)) {
                 places.push((topic_index, index));
                 batches.push((partition, header.base_sequence));
             }
@@ -116,15 +119,14 @@ pub fn begin(
 }
 
 impl Unverified {
-    /// Asks the coordinator. While the transaction before is still ending, a partition is not added yet; a little patience
-    /// here is cheaper than the batch coming again.
-    pub async fn verify(mut self, broker: &Broker) -> Guards {
-        let config = broker.config();
+    /// Asks the coordinator. A partition cannot be added while the previous transaction is still ending;
+    /// retrying here is cheaper than a resent batch.
+    pub async fn verify(mut self, config: &BrokerConfig, verifier: &Verifier) -> Guards {
         let settings = &config.transactions;
         let deadline = Instant::now() + settings.add_retry_max.min(config.network.request_timeout);
         loop {
             let (id, verification) = (&self.id, self.verification);
-            broker.verifier.ask(id, self.producer, &mut self.guarded, verification).await;
+            verifier.ask(id, self.producer, &mut self.guarded, verification).await;
             let is_early = |(_, guard): &GuardedPartition| {
                 guard.as_ref().is_err_and(|error| error.code() == ErrorCode::ConcurrentTransactions)
             };
@@ -148,8 +150,8 @@ impl Unverified {
     }
 }
 
-/// The error for a producer: older clients know only one retriable error that does not make them look for another
-/// leader.
+/// The error for a producer: older clients have only one retriable error that does not trigger a new lookup
+/// of the leader.
 fn client_error(error: &VerificationError, verification: Verification) -> Refusal {
     match error.code() {
         underlying @ (ErrorCode::NetworkException
@@ -175,10 +177,10 @@ fn transactional_header(records: &Option<Records>) -> Option<BatchHeader> {
 }
 
 fn find(
-    broker: &Broker,
+    partitions: &Partitions,
     version: i16,
     topic: &TopicProduceData,
     index: PartitionIndex,
-) -> Option<std::sync::Arc<thalweg_replica::partition::Partition>> {
-    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(broker)?.partition(index)
+) -> Option<Arc<Partition>> {
+    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(partitions)?.partition(index)
 }

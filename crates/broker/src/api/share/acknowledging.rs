@@ -1,45 +1,46 @@
-//! Acknowledgements in a request: checks them, and takes those of each partition.
+//! Checks the acknowledgements of a request, and applies them to each partition.
 
 use super::{Call, readable};
-use crate::broker::Broker;
+use std::sync::Arc;
+use thalweg_metadata::ImageCell;
 use thalweg_share::{AcknowledgeError, Acknowledgement};
 use thalweg_share_groups::{
-    PendingAcknowledgement, SessionKey, SettleError, SettleOutcome, TopicPartitionId,
+    PendingAcknowledgement, SessionKey, SettleError, SettleOutcome, Shares, TopicPartitionId,
 };
 use thalweg_wire::ErrorCode;
 
 /// The type that renews a lock.
 const RENEW: i8 = 4;
-/// The last type before there was one.
+/// The last type in versions without renewal.
 const REJECT: i8 = 3;
 
-/// First and last offset of records, and what is said of them.
+/// First offset, last offset and acknowledgement types of one batch.
 pub type Said<'a> = (i64, i64, &'a [i8]);
 
-/// Who acknowledges, and what it may say.
+/// The acknowledging member, and the allowed types.
 pub struct Acknowledgements<'a> {
     /// Group and member.
     pub key: &'a SessionKey,
-    /// Whether the version has renewed locks.
+    /// True if the version supports renewal of locks.
     pub may_renew: bool,
-    /// Whether the request says that it renews locks.
+    /// True if the request sets IsRenewAck.
     pub is_renewal: bool,
 }
 
-/// The acknowledgements of one partition, whose outcome may have to be written.
+/// The acknowledgements of one partition, with a pending write of the outcome.
 pub struct Settling {
     acknowledging: PendingAcknowledgement,
-    /// Records by type, to be counted when it is written.
+    /// Number of records by type, counted after the write.
     counts: [u64; 5],
 }
 
 impl Settling {
-    /// The outcome, once it is written.
-    pub async fn settled(self, broker: &Broker) -> SettleOutcome {
+    /// Waits for the write, and returns the outcome.
+    pub async fn settled(self, shares: &Shares) -> SettleOutcome {
         let settled = self.acknowledging.settled().await;
         if settled.is_ok() {
             for (code, records) in (0..).zip(self.counts).filter(|(_, records)| *records > 0) {
-                broker.shares.counters.count_acknowledged(code, records);
+                shares.counters.count_acknowledged(code, records);
             }
         }
         settled
@@ -51,18 +52,19 @@ impl Settling {
 }
 
 impl Acknowledgements<'_> {
-    /// Takes the acknowledgements of each partition.
+    /// Applies the acknowledgements to each partition.
     pub fn take<'a>(
         &self,
-        broker: &Broker,
+        images: &ImageCell,
+        shares: &Arc<Shares>,
         call: &Call,
         partitions: impl Iterator<Item = (TopicPartitionId, Vec<Said<'a>>)>,
     ) -> Vec<(TopicPartitionId, Settling)> {
-        let image = broker.image();
+        let image = images.get();
         let taken = partitions.map(|(id, said)| {
             let allowed = match image.topic_by_id(id.0) {
                 None => Err(SettleError::Unserved(ErrorCode::UnknownTopicId)),
-                // As in Kafka, what makes no sense is refused first.
+                // As in Kafka, malformed batches are refused first.
                 Some(_) => {
                     self.check(&said).and_then(|()| readable(call, &image, id).map_err(SettleError::Unserved))
                 }
@@ -70,15 +72,15 @@ impl Acknowledgements<'_> {
             let settling = match allowed {
                 Err(error) => Settling::now(Err(error)),
                 Ok(()) if said.is_empty() => Settling::now(Ok(())),
-                Ok(()) => self.take_one(broker, id, &said),
+                Ok(()) => self.take_one(shares, id, &said),
             };
             (id, settling)
         });
         taken.collect()
     }
 
-    fn take_one(&self, broker: &Broker, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
-        let Some(led) = broker.shares.find(&self.key.group, id) else {
+    fn take_one(&self, shares: &Arc<Shares>, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
+        let Some(led) = shares.find(&self.key.group, id) else {
             return Settling::now(Err(SettleError::Unserved(ErrorCode::UnknownTopicOrPartition)));
         };
         let mut counts = [0; 5];
@@ -91,10 +93,11 @@ impl Acknowledgements<'_> {
         }
         let said: Vec<_> =
             said.iter().map(|&(first, last, types)| Acknowledgement { first, last, types }).collect();
-        Settling { acknowledging: led.acknowledge(&broker.shares, &self.key.member, &said), counts }
+        Settling { acknowledging: led.acknowledge(shares, &self.key.member, &said), counts }
     }
 
-    /// Whether the batches of a partition make sense. Kafka: `KafkaApis.validateAcknowledgementBatches`.
+    /// Checks that the batches of a partition are well-formed. Kafka:
+    /// `KafkaApis.validateAcknowledgementBatches`.
     fn check(&self, said: &[Said<'_>]) -> Result<(), SettleError> {
         let last_type = if self.may_renew { RENEW } else { REJECT };
         let mut previous_last = -1;

@@ -1,8 +1,8 @@
-//! ShareFetch: settles records, and acquires others.
+//! ShareFetch: acknowledges records, and acquires new ones.
 //!
-//! A fetch takes what it can have at once. If that is nothing, or less than min.bytes, it waits on its share partitions
-//! and their partitions until something changes, or for max.wait.ms. Records are sent by sendfile, as slices of the log
-//! with whole batches; the answer says which of their records are acquired.
+//! A fetch acquires the available records. With none, or with fewer than min.bytes, the fetch waits on its
+//! share partitions and their partitions until something changes, or for max.wait.ms. Records are sent by
+//! sendfile, as slices of the log with whole batches; the answer lists the acquired records.
 
 use super::super::entry::{Api, ByResource};
 use super::acknowledging::{Acknowledgements, Said, Settling};
@@ -19,7 +19,7 @@ use thalweg_replica::partition::{Partition, Reader, Snapshot, Waiter};
 use thalweg_share::AcquireMode;
 use thalweg_share_groups::{
     Batch, FINAL_EPOCH, LedShare, ReadOutcome, Request, SessionContext, SessionEnd, SessionError, SessionKey,
-    SessionRequest, ShareSettings, TopicPartitionId,
+    SessionRequest, ShareSettings, Shares, TopicPartitionId,
 };
 use thalweg_wire::request::ShareFetchRequest;
 use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
@@ -28,16 +28,16 @@ use tokio::time::Instant;
 
 pub(in crate::api) const API: Api = Api::new(ApiKey::ShareFetch, 1..=2, ByResource, handle);
 
-/// The longest wait.
+/// Upper bound of max.wait.ms.
 const WAIT_MAX: Duration = Duration::from_secs(3600);
 
-/// A partition of a fetch, and what came of it.
+/// A partition of a fetch, with its outcome.
 pub struct Entry {
     pub id: TopicPartitionId,
-    /// Whether the answer names it even without records.
+    /// True if the answer lists the partition even without records.
     pub is_new: bool,
     pub outcome: Outcome,
-    /// The share partition, once it was found.
+    /// The share partition, if it is led here.
     pub led: Option<(Arc<LedShare>, Arc<Partition>)>,
 }
 
@@ -45,7 +45,7 @@ pub struct Entry {
 pub enum Outcome {
     /// Nothing yet.
     Nothing,
-    /// Its state is being loaded.
+    /// The state of the share partition is being loaded.
     Loading,
     Failed(ErrorCode),
     Acquired(Batch),
@@ -64,7 +64,7 @@ pub struct Plan {
     min_bytes: usize,
     max_bytes: usize,
     max_wait: Duration,
-    /// Something was passed over that is not to be delivered; the member comes again.
+    /// Undeliverable records were skipped: answer now, and the member fetches again.
     is_urgent: bool,
 }
 
@@ -75,19 +75,19 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     let max_wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0)).min(WAIT_MAX);
     let (mut plan, settling) = match begin(broker, &call, request) {
         Ok(begun) => begun,
-        // A member that is refused for want of room would come again at once.
+        // A member that is refused for lack of room would retry immediately, so the refusal is delayed.
         Err(error @ ErrorCode::ShareSessionLimitReached) => {
             let broker = Arc::clone(broker);
             return Ok(Reply::Later(Box::pin(async move {
                 tokio::time::sleep(max_wait).await;
-                respond::failed(&broker, &call, error)
+                respond::failed(&broker.requests, &call, error)
             })));
         }
-        Err(error) => return Ok(respond::failed(broker, &call, error)),
+        Err(error) => return Ok(respond::failed(&broker.requests, &call, error)),
     };
     plan.find(broker);
     let takes_less = plan.max_wait.is_zero();
-    attempt(broker, &mut plan, takes_less);
+    attempt(&broker.shares, &mut plan, takes_less);
     let spent = call.received_at.elapsed();
     let is_ready = plan.is_ready() || plan.max_wait.is_zero();
     if is_ready && settling.is_empty() && plan.epoch != FINAL_EPOCH {
@@ -98,12 +98,12 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
         let mut spent = spent;
         if !is_ready {
             let _waiting = broker.requests.waits(Delayed::Fetch);
-            let ((), later) = timed(wait(&broker, &mut plan)).await;
+            let ((), later) = timed(wait(&broker.shares, &mut plan)).await;
             spent += later;
         }
         let mut settled = Vec::with_capacity(settling.len());
         for (id, settling) in settling {
-            settled.push((id, settling.settled(&broker).await));
+            settled.push((id, settling.settled(&broker.shares).await));
         }
         if plan.epoch == FINAL_EPOCH {
             broker.shares.end_session(&plan.key, &plan.session);
@@ -117,7 +117,7 @@ type Begun = (Plan, Vec<(TopicPartitionId, Settling)>);
 /// Finds the session and the partitions, and takes the acknowledgements.
 fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Result<Begun, ErrorCode> {
     let ShareFetchRequest { group_id, member_id, share_session_epoch: epoch, topics, .. } = request;
-    let key = session_key(broker, call, group_id, member_id)?;
+    let key = session_key(broker.images(), call, group_id, member_id)?;
     let is_renewal = call.version >= RENEWS_FROM && request.is_renew_ack;
     let limits = [request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms];
     if is_renewal && limits.iter().any(|limit| *limit != 0) {
@@ -137,12 +137,12 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     let begun = broker.shares.begin_session(session).map_err(SessionError::code)?;
     let SessionContext { mut wanted, fetches, end: session, .. } = begun;
     let acknowledgements = Acknowledgements { key: &key, may_renew: call.version >= RENEWS_FROM, is_renewal };
-    let settling = acknowledgements.take(broker, call, said(&topics));
+    let settling = acknowledgements.take(broker.images(), &broker.shares, call, said(&topics));
     if is_renewal {
         wanted.clear();
     }
-    // Another partition is read first each time, so that none starves behind a full one. The epoch, by which Kafka rotates them, counts
-    // acknowledgements and renewals, too: after each fetch, these have the same partition come first for ever.
+    // Each fetch starts with the next partition, so that none starves behind a full one. Kafka rotates by the
+    // epoch, which acknowledgements and renewals also raise.
     let turned = fetches % wanted.len().max(1);
     wanted.rotate_left(turned);
     let image = broker.image();
@@ -156,13 +156,13 @@ fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Resul
     let mut entries: Vec<Entry> = entries.collect();
     let mode = match request.share_acquire_mode {
         1 => AcquireMode::RecordLimit,
-        // Kafka's code for it, where there is something to acquire.
+        // Kafka's code for an unknown acquire mode, if there is a partition to acquire from.
         mode if mode != 0 && !entries.iter().all(Entry::is_failed) => {
             return Err(ErrorCode::UnknownServerError);
         }
         _ => AcquireMode::BatchOptimised,
     };
-    // Partitions that are new stay so: no answer has named them.
+    // New partitions stay new, because no answer has listed them.
     if request.max_records == 0 || request.max_bytes == 0 {
         entries.retain(Entry::is_failed);
     }
@@ -205,7 +205,7 @@ fn forgotten(topics: &[ForgottenTopic]) -> Vec<TopicPartitionId> {
     ids
 }
 
-/// What a request says of records, where it says something.
+/// The acknowledgements of a request, by partition.
 fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Said<'_>>)> {
     topics.iter().flat_map(|topic| {
         let with = topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty());
@@ -219,7 +219,7 @@ fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Sa
 }
 
 impl Entry {
-    /// Whether its partition cannot be read.
+    /// True if the partition cannot be read.
     fn is_failed(&self) -> bool {
         matches!(self.outcome, Outcome::Failed(_))
     }
@@ -238,7 +238,7 @@ impl Plan {
         }
     }
 
-    /// Whether the answer should leave.
+    /// True if the answer should be sent.
     fn is_ready(&self) -> bool {
         let any = |is: fn(&Outcome) -> bool| self.entries.iter().any(|entry| is(&entry.outcome));
         let has_records = any(|outcome| matches!(outcome, Outcome::Acquired(_)));
@@ -248,7 +248,7 @@ impl Plan {
         has_records || wants_nothing || waits_for_nothing || all_failed || self.is_urgent
     }
 
-    /// The records that it may still acquire.
+    /// Number of records that the fetch may still acquire.
     fn records_left(&self) -> i64 {
         let acquired = self.entries.iter().map(|entry| match &entry.outcome {
             Outcome::Acquired(batch) => batch.records,
@@ -257,25 +257,26 @@ impl Plan {
         self.records_max - acquired.sum::<i64>()
     }
 
-    /// The most bytes of each partition. Kafka divides them evenly, too.
+    /// Maximum bytes per partition. As in Kafka, max.bytes is divided evenly.
     fn bytes_of_each(&self) -> usize {
         let open = self.entries.iter().filter(|entry| !entry.is_failed());
         (self.max_bytes / open.count().max(1)).max(1)
     }
 }
 
-/// Whether the member must learn of an error without delay. It would come again at once, and find the same.
+/// True if an error must be reported without delay. After other errors the member would retry immediately,
+/// with the same result.
 fn is_urgent(error: ErrorCode) -> bool {
     !matches!(error, ErrorCode::UnknownServerError | ErrorCode::CoordinatorNotAvailable)
 }
 
-/// Acquires what there is; only if it is enough, unless `takes_less`.
-fn attempt(broker: &Broker, plan: &mut Plan, takes_less: bool) {
+/// Acquires available records; unless `takes_less`, only if there are enough.
+fn attempt(shares: &Shares, plan: &mut Plan, takes_less: bool) {
     let is_enough = takes_less || plan.min_bytes <= 1 || has_min_bytes(plan);
     if plan.records_max <= 0 || plan.max_bytes == 0 || !is_enough {
         return;
     }
-    let (max_bytes, now_ms) = (plan.bytes_of_each(), broker.shares.now_ms());
+    let (max_bytes, now_ms) = (plan.bytes_of_each(), shares.now_ms());
     let mut is_first = true;
     for at in 0..plan.entries.len() {
         let records = plan.records_left();
@@ -308,7 +309,7 @@ fn attempt(broker: &Broker, plan: &mut Plan, takes_less: bool) {
     }
 }
 
-/// Whether there are as many bytes as the member waits for.
+/// True if min.bytes are available.
 fn has_min_bytes(plan: &Plan) -> bool {
     let max_bytes = plan.bytes_of_each();
     let mut found = 0;
@@ -322,30 +323,30 @@ fn has_min_bytes(plan: &Plan) -> bool {
     false
 }
 
-/// Waits for records, or for the time to be over.
-async fn wait(broker: &Broker, plan: &mut Plan) {
+/// Waits for records, or for max.wait.ms.
+async fn wait(shares: &Shares, plan: &mut Plan) {
     let deadline = Instant::now() + plan.max_wait;
     loop {
-        // First the watch, then the look: nothing can happen in between.
+        // Watch first, then read, so that no change is missed.
         let waiter = Waiter::begin(1);
         for (led, partition) in plan.entries.iter().filter_map(Entry::open) {
             if led.watch(&waiter, &plan.settings) {
                 partition.watch(Reader::Client, Snapshot::default(), &waiter);
             }
         }
-        attempt(broker, plan, false);
+        attempt(shares, plan, false);
         if plan.is_ready() {
             return;
         }
         if tokio::time::timeout_at(deadline, waiter.woken()).await.is_err() {
-            attempt(broker, plan, true);
+            attempt(shares, plan, true);
             return;
         }
     }
 }
 
 impl Entry {
-    /// The share partition, where records may still be acquired from it.
+    /// The share partition, if records may still be acquired.
     fn open(&self) -> Option<(&LedShare, &Partition)> {
         let is_open = matches!(self.outcome, Outcome::Nothing | Outcome::Loading);
         self.led.as_ref().filter(|_| is_open).map(|(led, partition)| (&**led, &**partition))

@@ -1,24 +1,24 @@
-//! The APIs of share groups (KIP-932) at the leaders of partitions: ShareFetch (78) and ShareAcknowledge (79), versions 1
-//! and 2.
+//! The APIs of share groups (KIP-932) at the leaders of partitions: ShareFetch (78) and ShareAcknowledge
+//! (79), versions 1 and 2.
 //!
-//! A member fetches records of partitions that the group's coordinator has assigned to it, and gets a lock on those that
-//! it acquires. It settles them by acknowledgements, with its next fetch or alone. Version 2 brings limits of records
-//! (KIP-1206) and renewed locks (KIP-1222).
+//! A member fetches records of partitions that the group's coordinator has assigned to it, and gets a lock on
+//! each acquired record. The member releases locks by acknowledgements, with its next fetch or alone. Version
+//! 2 brings limits of records (KIP-1206) and renewed locks (KIP-1222).
 //!
-//! They are served where `share.version` is 1. Members need READ on the group, and on each topic.
+//! Both APIs need `share.version` 1. Members need READ on the group, and on each topic.
 
 mod acknowledging;
 pub mod fetch;
 mod respond;
 
 use super::Call;
-use super::elsewhere::Named;
 use super::entry::{Api, ByResource, later};
+use super::serve::elsewhere::Named;
 use super::share_groups::are_served;
 use crate::broker::Broker;
 use acknowledging::{Acknowledgements, Settling};
 use std::sync::Arc;
-use thalweg_metadata::{Image, PartitionIndex};
+use thalweg_metadata::{Image, ImageCell, PartitionIndex};
 use thalweg_replica::partition::Partition;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_share_groups::{FINAL_EPOCH, SessionKey, TopicPartitionId};
@@ -28,19 +28,19 @@ use thalweg_wire::{ApiKey, ErrorCode};
 pub(super) const API: Api =
     Api::new(ApiKey::ShareAcknowledge, 1..=2, ByResource, |b, c, d| later(b, c, d, acknowledge));
 
-/// The longest id of a member.
+/// Maximum length of a member id in UTF-16 units.
 const MEMBER_ID_MAX: usize = 36;
 /// The version that brings renewed locks.
 const RENEWS_FROM: i16 = 2;
 
-/// The session that a request names, if it may be used at all.
+/// The session of a request, if share groups are served and the client may use the group.
 fn session_key(
-    broker: &Broker,
+    images: &ImageCell,
     call: &Call,
     group: Option<String>,
     member: Option<String>,
 ) -> Result<SessionKey, ErrorCode> {
-    if !are_served(broker) {
+    if !are_served(&images.get()) {
         return Err(ErrorCode::UnsupportedVersion);
     }
     let group = group.ok_or(ErrorCode::InvalidRequest)?;
@@ -52,7 +52,7 @@ fn session_key(
     Ok(SessionKey { group: group.into(), member: member.into() })
 }
 
-/// A partition of the cluster that the client may read.
+/// Checks that the partition exists and the client may read its topic.
 fn readable(call: &Call, image: &Image, id: TopicPartitionId) -> Result<(), ErrorCode> {
     let topic = image.topic_by_id(id.0).ok_or(ErrorCode::UnknownTopicId)?;
     if !call.permissions.may(Operation::Read, ResourceType::Topic, &topic.name) {
@@ -61,11 +61,11 @@ fn readable(call: &Call, image: &Image, id: TopicPartitionId) -> Result<(), Erro
     topic.partition(id.1).map(|_| ()).ok_or(ErrorCode::UnknownTopicOrPartition)
 }
 
-/// A partition that is led here, or not.
+/// The replica of a partition here, or the error for the client.
 fn here(broker: &Broker, id: TopicPartitionId) -> Result<Arc<Partition>, ErrorCode> {
     let topic = broker.partitions.topic_by_id(id.0);
     let partition = topic.and_then(|topic| topic.partition(id.1));
-    partition.ok_or_else(|| Named::Id(id.0).missing(broker, id.1))
+    partition.ok_or_else(|| Named::Id(id.0).missing(broker.node_id, &broker.image(), id.1))
 }
 
 /// ShareAcknowledge.
@@ -77,7 +77,7 @@ pub async fn acknowledge(
     let refused =
         |error: ErrorCode| ShareAcknowledgeResponse { error_code: error.code(), ..Default::default() };
     let epoch = request.share_session_epoch;
-    let key = match session_key(&broker, &call, request.group_id, request.member_id) {
+    let key = match session_key(broker.images(), &call, request.group_id, request.member_id) {
         Ok(key) => key,
         Err(error) => return refused(error),
     };
@@ -99,10 +99,11 @@ pub async fn acknowledge(
             ((topic.topic_id, PartitionIndex(partition.partition_index)), batches.collect())
         })
     });
-    let settling: Vec<(TopicPartitionId, Settling)> = acknowledgements.take(&broker, &call, topics);
+    let settling: Vec<(TopicPartitionId, Settling)> =
+        acknowledgements.take(broker.images(), &broker.shares, &call, topics);
     let mut settled = Vec::with_capacity(settling.len());
     for (id, settling) in settling {
-        settled.push((id, settling.settled(&broker).await));
+        settled.push((id, settling.settled(&broker.shares).await));
     }
     if epoch == FINAL_EPOCH {
         broker.shares.end_session(&key, &session);

@@ -2,12 +2,12 @@
 
 use super::fetch::{Entry, Outcome, Plan};
 use crate::api::Call;
-use crate::api::elsewhere::{self, Named};
+use crate::api::serve::elsewhere::{self, Named};
 use crate::broker::Broker;
-use crate::request_metrics::milliseconds;
+use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
-use thalweg_metadata::BrokerId;
+use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_net::{Frame, Reply};
 use thalweg_share_groups::{Batch, SettleOutcome, TopicPartitionId};
 use thalweg_wire::frame::encode_response;
@@ -20,18 +20,18 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Records};
 
 /// A fetch that fails as a whole.
-pub fn failed(broker: &Broker, call: &Call, error: ErrorCode) -> Reply {
+pub fn failed(requests: &RequestMetrics, call: &Call, error: ErrorCode) -> Reply {
     let response = ShareFetchResponse { error_code: error.code(), ..Default::default() };
-    call.answered_with(broker, None, Duration::ZERO, &response);
+    call.answered_with(requests, None, Duration::ZERO, &response);
     call.reply::<ShareFetchRequest>(&response)
 }
 
-/// Whether the client has to look for the leader.
+/// True if the client has to look up the leader.
 fn has_moved(error: ErrorCode) -> bool {
     matches!(error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch)
 }
 
-/// The answer to a fetch. `spent` is the time that it took the broker.
+/// The answer to a fetch. `spent` is the broker's work time.
 pub fn fetched(
     broker: &Broker,
     call: &Call,
@@ -47,7 +47,7 @@ pub fn fetched(
     if throttle_time_ms > 0 {
         take_back(&mut plan);
     }
-    count(broker, call, &plan, throttle_time_ms, spent);
+    count(&broker.requests, call, &plan, throttle_time_ms, spent);
     let lock_ms = i32::try_from(plan.settings.limits.lock_ms).unwrap_or(i32::MAX);
     let mut response =
         ShareFetchResponse { throttle_time_ms, acquisition_lock_timeout_ms: lock_ms, ..Default::default() };
@@ -64,7 +64,7 @@ pub fn fetched(
             told.push(id);
         }
         if has_moved(error) {
-            let (leader_id, leader_epoch) = Named::Id(id.0).leader(broker, id.1);
+            let (leader_id, leader_epoch) = Named::Id(id.0).leader(&broker.partitions, broker.images(), id.1);
             data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
             leaders.push(leader_id);
         }
@@ -73,7 +73,7 @@ pub fn fetched(
         slices.extend(slice.map(|slice| ((topic, partitions.len()), slice)));
         partitions.push(data);
     }
-    // As they stand in the answer.
+    // Slices in the order of the answer.
     slices.sort_by_key(|(place, _)| *place);
     let slices = slices.into_iter().map(|(_, slice)| slice).collect();
     broker.shares.sessions.told(&plan.key, &told);
@@ -92,14 +92,15 @@ pub fn fetched(
             }),
         }
     }
-    response.node_endpoints = endpoints(broker, call, &leaders);
+    response.node_endpoints = endpoints(broker.images(), call, &leaders);
     match encode_response(&response, call.key, call.version, call.correlation_id) {
         Ok((head, gaps)) => Reply::Now(Frame::with_slices(head, &gaps, slices)),
         Err(error) => Reply::Close(format!("the answer to a share fetch could not be encoded: {error}")),
     }
 }
 
-/// The member gets an answer without records, and comes again after the pause: it has acquired none.
+/// Releases the acquired records of a throttled fetch. The answer has no records, and the member retries
+/// after the throttle time.
 fn take_back(plan: &mut Plan) {
     for entry in &mut plan.entries {
         let Outcome::Acquired(batch) = &entry.outcome else { continue };
@@ -111,9 +112,9 @@ fn take_back(plan: &mut Plan) {
 }
 
 /// Counts a fetch, its bytes, and its failures.
-fn count(broker: &Broker, call: &Call, plan: &Plan, throttle_time_ms: i32, spent: Duration) {
-    call.answered(broker, Some(spent), milliseconds(throttle_time_ms));
-    let label = broker.requests.label(call.key);
+fn count(requests: &RequestMetrics, call: &Call, plan: &Plan, throttle_time_ms: i32, spent: Duration) {
+    call.answered(requests, Some(spent), milliseconds(throttle_time_ms));
+    let label = requests.label(call.key);
     for entry in &plan.entries {
         match &entry.outcome {
             Outcome::Acquired(batch) => {
@@ -121,7 +122,7 @@ fn count(broker: &Broker, call: &Call, plan: &Plan, throttle_time_ms: i32, spent
                     partition.sent(batch.slice.len, false);
                 }
             }
-            Outcome::Failed(error) => broker.requests.failed(label, error.code()),
+            Outcome::Failed(error) => requests.failed(label, error.code()),
             Outcome::Nothing | Outcome::Loading => {}
         }
     }
@@ -144,7 +145,7 @@ fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
     (ErrorCode::None, PartitionData { records, acquired_records, ..Default::default() }, Some(slice))
 }
 
-/// Kafka's code for an outcome, and why it is an error.
+/// Kafka's code and message for an outcome.
 fn outcome_of(settled: SettleOutcome) -> (ErrorCode, Option<String>) {
     match settled {
         Ok(()) => (ErrorCode::None, None),
@@ -161,11 +162,11 @@ fn topic_of(response: &mut ShareFetchResponse, id: TopicPartitionId) -> usize {
     })
 }
 
-fn endpoints(broker: &Broker, call: &Call, leaders: &[BrokerId]) -> Vec<NodeEndpoint> {
+fn endpoints(images: &ImageCell, call: &Call, leaders: &[BrokerId]) -> Vec<NodeEndpoint> {
     if leaders.is_empty() {
         return Vec::new();
     }
-    let image = broker.image();
+    let image = images.get();
     let endpoints = elsewhere::reachable(&image, &call.peer.listener, leaders);
     let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
         node_id: leader.id.0,
@@ -197,7 +198,7 @@ pub fn acknowledged(
             ..Default::default()
         };
         if has_moved(error) {
-            let (leader_id, leader_epoch) = Named::Id(id.0).leader(broker, id.1);
+            let (leader_id, leader_epoch) = Named::Id(id.0).leader(&broker.partitions, broker.images(), id.1);
             data.current_leader = parts::LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
             leaders.push(leader_id);
         }
@@ -208,7 +209,7 @@ pub fn acknowledged(
                 .push(parts::ShareAcknowledgeTopicResponse { topic_id: id.0, partitions: vec![data] }),
         }
     }
-    let endpoints = endpoints(broker, call, &leaders).into_iter();
+    let endpoints = endpoints(broker.images(), call, &leaders).into_iter();
     let endpoints = endpoints.map(|NodeEndpoint { node_id, host, port, rack }| parts::NodeEndpoint {
         node_id,
         host,

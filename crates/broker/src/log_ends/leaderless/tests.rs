@@ -84,7 +84,7 @@ impl Bench {
         self.now += QUIET;
     }
 
-    /// What would be logged now.
+    /// The lines that would be logged now.
     fn said(&mut self, undecided: &[Undecided]) -> Vec<(Fate, Vec<String>)> {
         self.kept.unsaid(&self.image, undecided, self.now).into_iter().collect()
     }

@@ -1,4 +1,4 @@
-//! ACLs as they are created and deleted, and what they allow at the controller.
+//! ACLs: creation, deletion, and their effect at the controller.
 
 use bytes::Bytes;
 use thalweg_security::Principal;
@@ -135,7 +135,7 @@ fn without_an_authorizer_there_are_no_acls_and_everything_is_allowed() {
     bench.apply(Vec::new());
 }
 
-/// Sends a request as somebody, and returns the answer.
+/// Sends a request as this requester, and returns the answer.
 fn ask<R: Request>(bench: &mut Bench, requester: &Requester, request: &R) -> R::Response {
     let frame = frame::encode_request(request, R::MAX_VERSION, 1, None).expect("it fits");
     let frame: Bytes = frame.slice(frame::LENGTH_LEN..);
@@ -197,7 +197,7 @@ fn topics_are_created_and_deleted_by_those_who_may() {
     let refused = ErrorCode::TopicAuthorizationFailed.code();
     let response = ask(&mut bench, &user("a"), &request);
     assert_eq!(codes(&response)["seen"], refused);
-    // Nothing refused the others for lack of a right: there is no broker that is not fenced.
+    // The other topics are not refused for lack of a right, but because all brokers are fenced.
     assert!(codes(&response).iter().all(|(name, code)| (*name == "seen") == (*code == refused)));
     let named = |name: &str| DeleteTopicState { name: Some(name.to_owned()), ..Default::default() };
     let request = DeleteTopicsRequest {

@@ -1,4 +1,4 @@
-//! Each decision on its own.
+//! Single decisions.
 
 use std::collections::BTreeMap;
 
@@ -118,7 +118,7 @@ fn a_lost_directory_takes_its_replicas_out_of_sync() {
     assert_eq!((partition.leader, partition.isr.as_slice()), (2, [2].as_slice()));
 }
 
-/// A directory that has failed comes back with another process: one that registers again has not opened it.
+/// A failed directory returns only with another process: a process that registers again has not opened it.
 #[test]
 fn directory_does_not_return_with_a_further_registration_of_the_process() {
     let mut bench = Bench::new();
@@ -159,7 +159,7 @@ fn a_reassignment_ends_when_all_that_are_added_are_in_sync() {
     assert_eq!((partition.adding_replicas, partition.removing_replicas), (vec![3, 4], vec![1, 2]));
     assert_eq!(bench.propose("t", &[1, 2, 3]), ErrorCode::None);
     assert!(bench.partition("t", 0).is_reassigning());
-    // The change completes it, and the leader loses its place.
+    // The change completes the reassignment, and the leader is removed.
     assert_eq!(bench.propose("t", &[1, 2, 3, 4]), ErrorCode::NewLeaderElected);
     let partition = bench.partition("t", 0);
     assert_eq!((partition.replicas.as_slice(), partition.leader), ([3, 4].as_slice(), 3));
@@ -340,7 +340,7 @@ fn what_could_not_be_written_is_decided_again() {
         want_shut_down: true,
         ..Default::default()
     };
-    // The disk is full: the records go nowhere.
+    // The disk is full, and the records are dropped.
     let lost = bench.state.broker_heartbeat(&request, bench.now).expect("the heartbeat is taken");
     assert!(!lost.records.is_empty());
     bench.beat(1, |request| request.want_shut_down = true);

@@ -1,4 +1,4 @@
-//! Delegation tokens as they are made, renewed, expired and removed.
+//! Delegation tokens: creation, renewal, expiry, removal.
 
 use thalweg_security::acl::{Acl, Operation, PatternType, Permission, ResourceType, Rules as AclRules};
 use thalweg_security::{DelegationTokenSecret, Principal};

@@ -1,5 +1,5 @@
-//! Requests in which every element stands twice, odd and colliding ones among them: no decision makes a record that
-//! does not fit, and after a kill the next start reads the same image from the log.
+//! Requests with every element repeated, including odd and colliding elements: no decision makes a record
+//! that does not fit, and after a kill the next start reads the same image from the log.
 
 use rand::rngs::SmallRng;
 use rand::seq::{IndexedRandom, SliceRandom};
@@ -36,7 +36,7 @@ const BROKERS: i32 = 5;
 
 const NAMES: [&str; 9] = ["a", "b", "c.d", "c_d", "", ".", "no-topic", "__cluster_metadata", "e f"];
 
-/// The APIs whose requests have no list of elements that are decided one by one.
+/// APIs without a list of elements that are decided one by one.
 const WITHOUT_ELEMENTS: [ApiKey; 16] = [
     ApiKey::Fetch,
     ApiKey::FetchSnapshot,
@@ -56,7 +56,7 @@ const WITHOUT_ELEMENTS: [ApiKey; 16] = [
     ApiKey::RemoveRaftVoter,
 ];
 
-/// The others.
+/// APIs with such a list.
 const DOUBLED: [ApiKey; 16] = [
     ApiKey::CreateTopics,
     ApiKey::DeleteTopics,
@@ -108,7 +108,7 @@ impl Node {
         sequences::check(self.driver.image());
     }
 
-    /// Kill -9: what was written stays, synced or not.
+    /// Kill -9: written data stays, synced or not.
     fn restart(self) -> Node {
         let Node { memory, options, driver, seed } = self;
         let before = Arc::clone(driver.image());
@@ -128,7 +128,7 @@ impl Node {
     }
 }
 
-/// Makes requests.
+/// A generator of requests.
 struct Maker {
     rng: SmallRng,
 }
@@ -138,7 +138,7 @@ impl Maker {
         self.rng.random_bool(of)
     }
 
-    /// Each element again, sometimes as another with the same name, in any order.
+    /// Each element twice, sometimes with other fields and the same name, in random order.
     fn doubled<T: Clone>(
         &mut self,
         make: impl Fn(&mut Maker) -> T,
@@ -238,7 +238,7 @@ impl Maker {
                     configs: maker.doubled(config, |_, _| {}),
                 }
             },
-            // The odd one may be told apart, and is created.
+            // An odd element may get a new name, and is created.
             |maker, topic| topic.name = maker.name(),
         );
         node.call(&CreateTopicsRequest { topics, ..Default::default() });
@@ -320,7 +320,7 @@ impl Maker {
                     let config_operation = maker.rng.random_range(0..4);
                     AlterableConfig { name, config_operation, value: Some(value) }
                 };
-                // A key that stands twice is refused, so that it has to be told apart to be taken.
+                // A repeated key is refused, so some elements get a new key to be accepted.
                 let configs = maker.doubled(config, |maker, config| config.name = maker.setting().0);
                 AlterConfigsResource { resource_type, resource_name, configs }
             },
@@ -560,7 +560,7 @@ impl Maker {
 
     fn beat(&mut self, node: &mut Node, image: &Image) {
         let id = self.rng.random_range(1..=BROKERS);
-        // Never the first one: a broker that has lost all halts.
+        // Never the first directory, because a broker without directories halts.
         let mut offline: Vec<Uuid> = steps::directories(id).into_iter().skip(1).collect();
         offline.retain(|_| self.rng.random_bool(0.2));
         offline.extend(offline.clone());

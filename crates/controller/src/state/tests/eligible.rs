@@ -1,4 +1,4 @@
-//! Eligible leader replicas (KIP-966), where the feature is on.
+//! Eligible leader replicas (KIP-966), with the feature enabled.
 
 use thalweg_metadata::LeaderRecoveryState;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
@@ -49,7 +49,7 @@ fn who_leaves_an_isr_below_the_minimum_may_lead_again() {
     fence(&mut bench, 1);
     assert_eq!(standing(&bench), (vec![], vec![1, 2], NO_LEADER), "the ISR may be empty");
     assert_eq!(bench.partition("t", 0).last_known_elr, [1]);
-    // The one that left the ISR while it was large enough lacks later commits.
+    // A replica that left the ISR while the ISR was large enough lacks later commits.
     bench.beat(3, |_| {});
     assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
     bench.beat(2, |_| {});
@@ -72,7 +72,7 @@ fn after_an_unclean_stop_a_broker_is_ineligible_and_the_last_leader_is_the_last_
     bench.now.monotonic_ms += SESSION_MS;
     let epochs: Vec<i64> =
         [1, 2].map(|id| bench.image().broker(BrokerId(id)).expect("registered").epoch.0).to_vec();
-    // The first knows its former epoch, because it stopped cleanly; the second does not.
+    // The first broker knows its former epoch, because it stopped cleanly; the second does not.
     let mut again = |id: i32, previous_broker_epoch: i64| {
         let request = BrokerRegistrationRequest {
             previous_broker_epoch,

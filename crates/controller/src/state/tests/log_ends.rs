@@ -28,7 +28,7 @@ fn returns(bench: &mut Bench, id: i32) {
     assert!(!bench.beat(id, |_| {}).is_fenced);
 }
 
-/// A broker stops cleanly, and registers again as such.
+/// A broker stops cleanly, and registers again after the clean stop.
 fn stops(bench: &mut Bench, id: i32) -> i64 {
     let epoch = bench.image().broker(BrokerId(id)).expect("registered").epoch.0;
     bench.beat(id, |request| request.want_fence = true);
@@ -41,7 +41,7 @@ fn all_undecided(bench: &Bench) -> Vec<Undecided> {
     bench.state.undecided(&leaderless, bench.now)
 }
 
-/// The candidates, the remembered replicas that are waited for, and the last leader, of the only partition.
+/// The candidates, the awaited replicas, and the last leader of the only partition.
 fn undecided(bench: &Bench) -> Option<(Vec<i32>, Vec<i32>, Option<i32>)> {
     let undecided = all_undecided(bench);
     assert!(undecided.len() <= 1, "{undecided:?}");
@@ -51,7 +51,7 @@ fn undecided(bench: &Bench) -> Option<(Vec<i32>, Vec<i32>, Option<i32>)> {
     })
 }
 
-/// Whether a replica becomes the leader by a comparison.
+/// Returns true if a replica becomes leader by a comparison.
 fn elect(bench: &mut Bench, leader: i32, epoch: Option<PartitionEpoch>) -> bool {
     let topic_id = bench.image().topic("t").expect("it is there").id;
     let partition_epoch = epoch.unwrap_or(bench.partition("t", 0).partition_epoch);
@@ -91,7 +91,7 @@ fn after_a_kill_of_all_the_best_log_leads_once_all_are_back() {
     }
 }
 
-/// Without eligible leader replicas no record says which brokers have returned after an unclean stop.
+/// Without eligible leader replicas, no record shows brokers that returned after an unclean stop.
 #[test]
 fn next_controller_does_not_elect_those_that_wait_for_others() {
     let mut bench = bench(0, "1");
@@ -127,7 +127,7 @@ fn unregistered_replica_is_not_waited_for() {
     assert!(elect(&mut bench, 1, None));
 }
 
-/// Brokers 1 and 2 were killed, came back, and the first of them is dead for good.
+/// Brokers 1 and 2 were killed and returned, and then broker 1 failed permanently.
 #[test]
 fn without_eligible_replicas_any_that_is_back_may_lead_after_the_wait() {
     let mut bench = bench(0, "1");
@@ -142,7 +142,7 @@ fn without_eligible_replicas_any_that_is_back_may_lead_after_the_wait() {
     assert_eq!(undecided(&bench), Some((vec![2], vec![], Some(2))));
 }
 
-/// With eligible leader replicas it is the last leader that leads after the wait; an unregistered one is none.
+/// With eligible leader replicas, the last leader leads after the wait, unless its broker is unregistered.
 #[test]
 fn next_that_was_complete_takes_the_place_of_an_unregistered_last_leader() {
     let mut bench = bench(1, "2");
@@ -197,7 +197,7 @@ fn damaged_last_replica_waits_for_all_others() {
     let epochs: Vec<i64> = [3, 2, 1].into_iter().map(|id| stops(&mut bench, id)).collect();
     assert_eq!(bench.partition("t", 0).eligible_leader_replicas, [1]);
     bench.now.monotonic_ms += SESSION_MS;
-    // It stopped cleanly, and does not claim so: its log has lost synced records since.
+    // The broker stopped cleanly but does not claim so, because its log has lost synced records since.
     bench.register(1, &[directory(1)]).expect("its session has ended");
     assert_eq!(bench.assign(1, DIRECTORY_LOST.0, "t"), ErrorCode::None);
     assert!(!bench.beat(1, |_| {}).is_fenced);
@@ -222,7 +222,7 @@ fn damaged_leader_hands_over_and_is_neither_in_sync_nor_eligible() {
         assert_eq!((partition.leader, partition.isr), (2, vec![2, 3]), "elr {elr}");
         assert_eq!(bench.propose("t", &[2, 3, 1]), ErrorCode::IneligibleReplica, "not from there");
         if min_isr == "2" {
-            // A report from before, which comes late.
+            // An earlier report, which arrives late.
             assert_eq!(bench.assign(1, DIRECTORY_FULL.0, "t"), ErrorCode::None);
         }
         assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
@@ -237,7 +237,7 @@ fn damaged_replica_without_which_records_are_lost_keeps_its_place() {
     for elr in [0, 1] {
         let mut bench = bench(elr, "1");
         assert_eq!(bench.propose("t", &[1]), ErrorCode::None);
-        // Another was in sync when it asked.
+        // Another replica was in sync at the time of the report.
         assert_eq!(bench.assign(1, DIRECTORY_LOST.0, "t"), ErrorCode::None);
         assert_eq!(bench.partition("t", 0).leader, NO_LEADER);
         assert_eq!(bench.assign(1, directory(1), "t"), ErrorCode::None);
@@ -301,7 +301,7 @@ fn later_epoch_in_a_log_raises_that_of_its_partition() {
     }
 }
 
-/// Its log is whole: it needs no comparison, and waits for nobody.
+/// A broker with a complete log needs no comparison and no wait.
 #[test]
 fn replica_that_was_handed_over_for_lack_of_room_is_still_eligible() {
     for is_restarted in [false, true] {
@@ -356,7 +356,7 @@ fn reports(bench: &mut Bench, id: i32, leader_epoch: i32) -> ErrorCode {
     ErrorCode::from_i16(answer.topics[0].partitions[0].error_code).expect("a code")
 }
 
-/// Elections that this controller does not know came after those that it knows, and not all brokers saw all of them.
+/// Later elections are unknown to this controller, and each broker saw only some of them.
 #[test]
 fn raised_epoch_is_in_no_log() {
     let mut bench = bench(1, "1");
@@ -364,7 +364,7 @@ fn raised_epoch_is_in_no_log() {
     let raised = bench.partition("t", 0);
     assert_eq!(raised.leader, NO_LEADER);
     assert!(raised.leader_epoch >= 9 + 1000, "{}: another log may have a batch of it", raised.leader_epoch);
-    // The registration of a partition without a leader has an epoch that a log has.
+    // The registered epoch of a leaderless partition also occurs in a log.
     assert_eq!(reports(&mut bench, 3, raised.leader_epoch), ErrorCode::NotController);
     let again = bench.partition("t", 0);
     assert!(again.leader_epoch > raised.leader_epoch && again.partition_epoch > raised.partition_epoch);
@@ -392,7 +392,8 @@ fn later_epoch_outside_the_isr_does_not_unseat_the_leader() {
     assert!(raised.leader_epoch >= 17 + 1000, "{}: a third log may have a batch of it", raised.leader_epoch);
 }
 
-/// A move to another directory was consented to, and that directory fails before the switch: the log is where it was, whole.
+/// The controller has consented to a move, and the target directory fails before the switch: the log is still
+/// complete in its old directory.
 #[test]
 fn log_that_did_not_move_is_not_gone() {
     for elr in [1, 0] {
@@ -421,17 +422,17 @@ fn log_that_did_not_move_is_not_gone() {
             } else {
                 bench.beat(1, |request| request.offline_log_dirs = vec![Uuid(3001)]);
             }
-            // The move is given up: the broker says that the log is whole, and then where. A log that is found where it was may
-            // lack records, for all that the broker knows.
+            // The move is abandoned. The broker first reports that the log is complete, then its directory.
+            // After a restart, the found log may lack records.
             let first = if is_restarted { DIRECTORY_LOST } else { DIRECTORY_FULL };
             assert_eq!(bench.assign(1, first.0, "t"), ErrorCode::None);
             assert_eq!(bench.assign(1, 1001, "t"), ErrorCode::None);
-            // It leads, or its log is compared with the others.
+            // The replica leads, or its log is compared.
             let may_lead = undecided(&bench)
                 .is_some_and(|(candidates, _, last)| candidates.contains(&1) && last == Some(1));
             let partition = bench.partition("t", 0);
             let what = format!("elr {elr}, restarted {is_restarted}: {partition:?}, {:?}", undecided(&bench));
-            // Without eligible replicas it is the only one known to be complete.
+            // Without eligible leader replicas, this is the only replica known to be complete.
             let is_compared = is_restarted && elr == 1;
             assert_eq!((partition.leader == 1, may_lead), (!is_compared, is_compared), "{what}");
         }

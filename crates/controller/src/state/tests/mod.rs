@@ -1,4 +1,4 @@
-//! The decisions, with time in hand: no log, no task.
+//! Tests of the decisions with a controlled clock, without log and task.
 
 mod acls;
 mod credentials;
@@ -46,12 +46,12 @@ use crate::dispatch;
 use crate::options::{ConfigRefusal, EffectiveConfig};
 use steps::Cluster;
 
-/// The leader of a partition that has none.
+/// The leader id of a leaderless partition.
 const NO_LEADER: i32 = BrokerId::NONE.0;
 const EPOCH: i32 = 3;
 const SESSION_MS: i64 = 9_000;
 
-/// Allows everything; the test sets `unclean.leader.election.enable`.
+/// Rules that allow everything.
 struct Rules;
 
 impl ConfigRules for Rules {
@@ -72,7 +72,7 @@ impl ConfigRules for Rules {
     }
 }
 
-/// A state, the time, and every record that was made: replayed a second time, they must make the same image.
+/// A state, the time, and all records so far. Replaying the records must give the same image.
 struct Bench {
     state: State,
     now: Now,
@@ -119,7 +119,7 @@ impl Bench {
         self.call(UpdateFeaturesRequest { feature_updates: vec![update], ..Default::default() }).error_code
     }
 
-    /// Another process leads, from the content of the log.
+    /// Starts another controller process from the content of the log.
     fn restart(&mut self, image: Arc<Image>, next_offset: i64) {
         self.state = State::new(&options(), Arc::new(Rules), 42);
         self.state.activate(image, next_offset, HashMap::default(), self.now);
@@ -241,7 +241,7 @@ impl Bench {
         }
     }
 
-    /// A broker reports the directory of its replica of partition 0; the code.
+    /// A broker reports the directory of its replica of partition 0. Returns the error code.
     fn assign(&mut self, id: i32, directory: u128, topic: &str) -> ErrorCode {
         let image = self.state.image().clone();
         let request = AssignReplicasToDirsRequest {
@@ -261,7 +261,7 @@ impl Bench {
         ErrorCode::from_i16(code).expect("a known code")
     }
 
-    /// The leader proposes an ISR; the code.
+    /// Starts a reassignment of partition 0.
     fn reassign(&mut self, topic: &str, replicas: &[i32]) {
         let partition = ReassignablePartition { partition_index: 0, replicas: Some(replicas.to_vec()) };
         let topic = ReassignableTopic { name: topic.to_owned(), partitions: vec![partition] };

@@ -1,5 +1,5 @@
-//! Compares with Apache Kafka's controller: the same steps must give the same answers and partitions. Needs Kafka's
-//! jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
+//! Compares with Apache Kafka's controller: the same steps must give the same answers and partitions. Needs
+//! Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ use super::*;
 const CLUSTER_ID: &str = "4L6g3nShT-eMCtK--X86sw";
 const BROKERS: i32 = 5;
 const STEPS: usize = 600;
-/// How long Kafka may take to start, and for an answer.
+/// Timeout of Kafka's start, and of an answer.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A controller of Kafka in a separate process, which ends with the test.
@@ -38,7 +38,7 @@ struct Kafka {
 
 impl Drop for Kafka {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -125,7 +125,7 @@ impl Cluster for Kafka {
         CLUSTER_ID.to_owned()
     }
 
-    /// All that is committed.
+    /// The committed image.
     fn image(&mut self) -> Arc<Image> {
         let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX_DEFAULT);
         loop {
@@ -164,21 +164,22 @@ impl Cluster for Kafka {
     }
 }
 
-/// What Kafka's controller does otherwise, and this one does not on purpose.
+/// Steps with intended differences from Kafka's controller.
 fn is_left_out(step: &Step, image: &Image) -> bool {
     match step {
-        // Kafka leaves a partition leaderless when its replica moves into an online directory, until another event.
+        // In Kafka, a partition stays leaderless after its replica moves into an online directory, until the
+        // next event.
         Step::Assign { topic, partition, .. } => {
             image.partition(topic, PartitionIndex(*partition)).is_none_or(|partition| !partition.has_leader())
         }
-        // Kafka waits for ever for a replica that is removed before it was added.
+        // Kafka waits forever for a replica that is removed before it was added.
         Step::Reassign { topic, partition, replicas: Some(replicas), .. } => {
             image.partition(topic, PartitionIndex(*partition)).is_some_and(|partition| {
                 let adds_more = replicas.iter().any(|id| !partition.replicas.contains(&BrokerId(*id)));
                 !adds_more && partition.adding_replicas.iter().any(|id| !replicas.contains(&id.0))
             })
         }
-        // Kafka forgets eligible replicas although there is no leader.
+        // Kafka drops eligible replicas although there is no leader.
         Step::Configure { key: "min.insync.replicas", .. } => {
             let mut partitions = image.topics().iter().flat_map(|topic| topic.partitions.values());
             partitions.any(|partition| {
@@ -187,13 +188,13 @@ fn is_left_out(step: &Step, image: &Image) -> bool {
                 is_known && !partition.has_leader()
             })
         }
-        // Kafka takes a replica into the ISR whose directory is offline.
+        // Kafka adds a replica in an offline directory to the ISR.
         Step::Propose(proposal) => proposal.adds_offline_replica(image),
         _ => false,
     }
 }
 
-/// Of the candidates when no replica is in sync or eligible, Kafka knows only the first.
+/// The state in Kafka's terms: without in-sync or eligible replicas, Kafka keeps only the first candidate.
 fn view_of_kafka(image: &Image) -> Vec<String> {
     view(image, 1)
 }

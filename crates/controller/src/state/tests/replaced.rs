@@ -1,10 +1,10 @@
-//! Brokers that return without their data, and several that fail at once: their possible leaders.
+//! Possible leaders after brokers return without data, and after several brokers fail together.
 
 use thalweg_metadata::LeaderRecoveryState;
 
 use super::*;
 
-/// The directory that brokers register after theirs was lost.
+/// The new directory of brokers that lost their directory.
 const NEW: u128 = 2000;
 const OLD: u128 = 1000;
 
@@ -24,7 +24,7 @@ fn directory(kind: u128, id: i32) -> u128 {
     kind + u128::from(id.unsigned_abs())
 }
 
-/// A new process registers, is unfenced, and reports the directory of its replica, whether found or created.
+/// A new process registers, is unfenced, and reports the directory of its found or created replica.
 fn comes_back(bench: &mut Bench, id: i32, kind: u128) {
     bench.register(id, &[directory(kind, id)]).expect("the session of the earlier process has ended");
     if kind == NEW {
@@ -50,7 +50,7 @@ fn broker_that_stopped_uncleanly_waits_for_those_that_lived_on() {
         let partition = bench.partition("t", 0);
         assert_eq!((partition.leader, partition.isr.clone()), (lives, vec![lives]));
         assert_eq!(bench.propose("t", &[lives, uncleanly]), ErrorCode::None, "it has fetched again");
-        // It is as good as any other now.
+        // The replica is complete again.
         all_sessions_end(&mut bench);
         assert!(!bench.beat(uncleanly, |_| {}).is_fenced);
         assert_eq!(bench.partition("t", 0).leader, uncleanly);
@@ -112,7 +112,7 @@ fn replaced_broker_never_leads_after_sessions_ended_one_after_another() {
             if elr == 1 {
                 assert_eq!(partition.leader, fenced[1], "it left last but one: {order:?} {partition:?}");
             } else {
-                // Only the one whose log is gone was in sync.
+                // The only in-sync replica has lost its log.
                 assert_eq!((partition.leader, partition.isr), (NO_LEADER, vec![]), "{order:?}");
             }
         }
@@ -142,7 +142,7 @@ fn directory_that_comes_back_brings_its_replica_back() {
         bench.create("u", &[&[1, 2, 3]], &[(MIN_INSYNC_REPLICAS, "1")]);
         assert_eq!(bench.propose("u", &[1]), ErrorCode::None);
         all_sessions_end(&mut bench);
-        // The disk of the only complete one is missing at first.
+        // The disk of the only complete replica is missing at first.
         bench.register(1, &[directory(NEW, 1)]).expect("its session has ended");
         bench.beat(1, |_| {});
         assert_eq!(bench.partition("u", 0).leader, NO_LEADER);
@@ -169,7 +169,7 @@ fn only_partitions_of_the_lost_directory_are_lost() {
     bench.register(1, &[directory(OLD, 1), directory(NEW, 1)]).expect("its session has ended");
     bench.beat(1, |_| {});
     assert_eq!(bench.partition("a", 0).leader, 1, "its log is there");
-    // The place of the third was never reported, so it may have been the lost one.
+    // The directory of the third replica was never reported, so it may be the lost one.
     for topic in ["b", "c"] {
         bench.assign(1, directory(NEW, 1), topic);
         let partition = bench.partition(topic, 0);
@@ -259,7 +259,7 @@ fn last_leader_leads_again_when_no_broker_was_stopped_in_order() {
     assert!(partition.last_known_elr.is_empty());
 }
 
-/// Brokers 2 and 3 are fenced, and the leader is believed to live for some time more.
+/// Brokers 2 and 3 are fenced, and the leader's session is still valid.
 fn bench_with_a_leader_alone() -> Bench {
     let mut bench = bench(1);
     bench.now.monotonic_ms += SESSION_MS / 2;
@@ -273,7 +273,7 @@ fn bench_with_a_leader_alone() -> Bench {
 
 #[test]
 fn replicas_that_return_beside_a_leader_whose_log_is_gone_are_not_forgotten() {
-    // Those that registered again did not stop cleanly, so they are no longer eligible; but nothing was committed
+    // The returned brokers did not stop cleanly, so they are no longer eligible, but nothing was committed
     // without them.
     for others in [[2, 3], [3, 2]] {
         for unfenced_early in [false, true] {

@@ -1,4 +1,4 @@
-//! Whatever happens to a cluster, in whatever order: what holds after every step.
+//! Invariants after every step of random sequences of events.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,11 @@ use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use super::steps::{Cluster, Performer, Step, Steps};
 use super::*;
 
-/// Sequences, and the steps of each.
+/// Number of sequences, and of steps in each.
 const SEEDS: u64 = 60;
 const STEPS: usize = 250;
-/// Sequences that once broke a rule. 137: the last known leader led again after a reassignment had taken it away.
+/// Sequences that once broke a rule. 137: the last known leader led again after a reassignment had removed
+/// it.
 const FOUND: [u64; 1] = [137];
 
 fn is_up(image: &Image, partition: &PartitionRegistration, id: BrokerId) -> bool {
@@ -25,7 +26,7 @@ fn distinct(ids: &[BrokerId]) -> bool {
     ids.iter().collect::<BTreeSet<_>>().len() == ids.len()
 }
 
-/// What holds of every image.
+/// Checks the invariants of an image.
 pub(super) fn check(image: &Image) {
     for topic in image.topics().iter() {
         for p in topic.partitions.values() {
@@ -36,20 +37,20 @@ pub(super) fn check(image: &Image) {
             assert!(replicas_only(&p.eligible_leader_replicas), "{p:?}");
             assert!(!p.eligible_leader_replicas.iter().any(|id| p.isr.contains(id)), "{p:?}");
             assert!(replicas_only(&p.adding_replicas) && replicas_only(&p.removing_replicas), "{p:?}");
-            // Without eligible leader replicas it is empty where the log of the last member is gone.
+            // Without eligible leader replicas, the ISR is empty if the last member lost its log.
             assert!(!p.isr.is_empty() || !p.has_leader(), "{p:?}");
             if p.leader_recovery_state == LeaderRecoveryState::Recovering {
                 assert!(p.isr.len() <= 1, "{p:?}");
             }
             if p.is_reassigning() && p.leader_recovery_state == LeaderRecoveryState::Recovered {
-                // It would have ended if all that are to stay were in sync. After an unclean election the next change ends it.
+                // A reassignment ends when all remaining replicas are in sync; after an unclean election,
+                // with the next change.
                 let mut stay = p.replicas.iter().filter(|id| !p.removing_replicas.contains(id));
                 assert!(stay.any(|id| !p.isr.contains(id)), "{p:?}");
             }
             if p.has_leader() {
                 assert!(p.isr.contains(&p.leader), "{p:?}");
-                // A fenced broker never leads, not even one that was allowed to stop and then changed its mind, as in
-                // Kafka.
+                // A fenced broker never leads, not even after an abandoned controlled shutdown, as in Kafka.
                 assert!(image.is_alive(p.leader), "{p:?}");
                 let directory = p.directory(p.leader).expect("a leader is a replica");
                 let broker = image.broker(p.leader).expect("it is alive");
@@ -75,7 +76,7 @@ enum Exception {
     Unclean,
 }
 
-/// What holds of every change.
+/// Checks the invariants of a change.
 fn check_change(state: &State, before: &Image, after: &Image, exception: Exception) {
     for topic in after.topics().iter() {
         let Some(old_topic) = before.topic_by_id(topic.id) else { continue };
@@ -123,7 +124,7 @@ fn reloaded(image: &Image) -> Arc<Image> {
     loader.image().clone()
 }
 
-/// What only the pure state can be put through: time, periodic passes, and a restart from a snapshot.
+/// Events for the pure state only: time, periodic passes, and a restart from a snapshot.
 fn happens_of_itself(bench: &mut Bench, dice: u32, wait_ms: i64) {
     match dice {
         0 => bench.now.monotonic_ms += wait_ms,
@@ -210,7 +211,7 @@ fn run(seed: u64) -> HashMap<&'static str, usize> {
     seen
 }
 
-/// Counts the outcomes of sequences, to notice those that never occur.
+/// Counts the outcomes of sequences, to notice outcomes that never occur.
 fn note(seen: &mut HashMap<&'static str, usize>, image: &Image) {
     let mut count = |what| *seen.entry(what).or_insert(0) += 1;
     for p in image.topics().iter().flat_map(|topic| topic.partitions.values()) {

@@ -1,4 +1,4 @@
-//! Steps that a cluster may be put through: generated from a seed, performed on whatever takes KRaft's requests.
+//! Steps of a cluster, generated from a seed and performed on any controller that takes KRaft's requests.
 
 use std::sync::Arc;
 
@@ -27,17 +27,18 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{Request, Uuid};
 
-/// The time that a controller has for what an operator asks.
+/// Timeout of an operator's request, in milliseconds.
 const TIMEOUT_MS: i32 = 30_000;
 
-/// A controller that can be asked, and whose image can be seen.
+/// A controller that takes requests and shows its image.
 pub(super) trait Cluster {
     fn cluster_id(&self) -> String;
     fn image(&mut self) -> Arc<Image>;
     fn call<R: Request>(&mut self, request: R) -> R::Response;
 }
 
-/// Something that happens to a cluster. Brokers and topics are named, so that it can happen to another one too.
+/// A step of a cluster. Steps refer to brokers and topics by name, so that they can be repeated on another
+/// cluster.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Register { id: i32, same_process: bool, clean: bool, rack: Option<String> },
@@ -70,7 +71,7 @@ pub(super) struct Proposal {
 }
 
 impl Proposal {
-    /// Whether a replica is to become in sync whose directory is not online.
+    /// True if the proposal adds a replica in an offline directory.
     pub fn adds_offline_replica(&self, image: &Image) -> bool {
         let partition =
             image.topic(&self.topic).and_then(|topic| topic.partition(PartitionIndex(self.partition)));
@@ -91,7 +92,7 @@ pub(super) fn directories(id: i32) -> Vec<Uuid> {
     (0..count).map(|n| Uuid(0x7777_0000_0000_4000_8000_0000_0000_0000 + id as u128 * 16 + n)).collect()
 }
 
-/// Makes steps.
+/// A generator of steps.
 pub(super) struct Steps {
     pub rng: SmallRng,
     brokers: i32,
@@ -129,7 +130,7 @@ impl Steps {
         all.choose(&mut self.rng).cloned()
     }
 
-    /// A step that makes some sense in an image, or is wrong in a telling way.
+    /// A step that is plausible for an image, or invalid in an interesting way.
     pub fn next(&mut self, image: &Image) -> Step {
         let id = self.broker();
         let dice = self.rng.random_range(0..100);
@@ -163,7 +164,7 @@ impl Steps {
     }
 
     fn beat(&mut self, id: i32) -> Step {
-        // Never the first one: a broker that has lost all halts.
+        // Never the first directory, because a broker without directories halts.
         let offline = directories(id).into_iter().skip(1).filter(|_| self.rng.random_bool(0.1)).collect();
         Step::Beat {
             id,
@@ -232,7 +233,7 @@ impl Steps {
         Step::Create { topic, assignments }
     }
 
-    /// As [`Steps::next`], but replicas may be placed by the controller too.
+    /// As [`Steps::next`], but the controller may also place replicas.
     pub fn next_or_placed(&mut self, image: &Image) -> Step {
         match self.next(image) {
             Step::Create { topic, assignments } if self.chance(0.5) => Step::Place {
@@ -272,7 +273,7 @@ impl Steps {
     }
 }
 
-/// Performs steps, with the state that the brokers would have.
+/// A performer of steps, with the state of the brokers.
 pub(super) struct Performer<C> {
     pub cluster: C,
     processes: HashMap<i32, Uuid>,
@@ -304,7 +305,7 @@ impl<C: Cluster> Performer<C> {
                 });
                 let flags = [answer.is_caught_up, answer.is_fenced, answer.should_shut_down];
                 let code = i32::from(answer.error_code);
-                // An error has no further content, and the flags' defaults mean nothing.
+                // An error has no further content, and the flags are then meaningless.
                 if code == 0 { [code].into_iter().chain(flags.map(i32::from)).collect() } else { vec![code] }
             }
             Step::Propose(proposal) => self.propose(&image, proposal),
@@ -336,7 +337,7 @@ impl<C: Cluster> Performer<C> {
         let registered = self.cluster.image().broker(BrokerId(id)).cloned();
         let known = self.processes.get(&id).copied().filter(|_| same_process);
         let incarnation_id = known.unwrap_or_else(Uuid::random);
-        // A directory that a process has lost returns only with the next process.
+        // A lost directory returns only with the next process.
         let log_dirs = match registered {
             Some(broker) if broker.incarnation_id == incarnation_id => broker.directories.clone(),
             _ => directories(id),
@@ -523,7 +524,7 @@ pub(super) fn view(image: &Image, last_known: usize) -> Vec<String> {
     let partitions = image.topics().sorted().into_iter().flat_map(|topic| {
         topic.partitions.iter().map(|(index, partition)| {
             let mut partition = (**partition).clone();
-            // Kafka forgets them all once there is a leader, though nothing is committed without them.
+            // Kafka drops all of them when there is a leader, although nothing is committed without them.
             let known = if partition.has_leader() && last_known == 1 { 0 } else { last_known };
             partition.last_known_elr.truncate(known);
             format!("{}-{index} {partition:?}", topic.name)

@@ -1,7 +1,7 @@
-//! The access to an API, a part of its entry ([`Api`](super::Api)).
+//! The access to an API, a part of its entry ([`Api`](crate::api::Api)).
 
-use super::Call;
-use super::entry::Serve;
+use crate::api::Call;
+use crate::api::entry::Serve;
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use thalweg_net::Reply;
 use thalweg_security::acl::Operation;
 use thalweg_wire::{DecodeError, Decoder, ErrorCode, Refuse};
 
-/// Who may use an API.
+/// The clients that may use an API.
 #[derive(Clone, Copy)]
-pub(super) enum Access {
-    /// Everybody: it reveals nothing but what every client needs.
+pub enum Access {
+    /// All clients: the answer contains only data that every client needs.
     Open,
-    /// Those that may do one of these operations on the cluster; others are answered by the function beside.
+    /// Clients with one of these operations on the cluster. The function answers all other clients.
     Cluster(&'static [Operation], Serve),
-    /// Those that may use what the request names: the API's function asks the call's permissions about each resource.
+    /// Clients with permissions on the requested resources, which the API's function checks one by one.
     ByResource,
     /// The controller checks: the request is forwarded in the client's name.
     Controller,
 }
 
-/// An API for those that may do one of these operations on the cluster.
-pub(super) const fn cluster<R>(operations: &'static [Operation]) -> Access
+/// Access for clients with one of these operations on the cluster.
+pub const fn cluster<R>(operations: &'static [Operation]) -> Access
 where
     R: Refuse,
     R::Response: 'static,
@@ -33,8 +33,8 @@ where
 }
 
 impl Access {
-    /// The function that refuses the request, where the client may not use the API.
-    pub(super) fn check(self, call: &Call) -> Option<Serve> {
+    /// The function that refuses the request; `None` if the client may use the API.
+    pub fn check(self, call: &Call) -> Option<Serve> {
         match self {
             Access::Cluster(operations, refuse) => {
                 (!call.permissions.may_any_on_cluster(operations)).then_some(refuse)
@@ -56,11 +56,11 @@ where
     let request = R::decode(&mut d, call.version)?;
     call.frame = Bytes::new();
     let response = not_on_cluster(&request, call.version);
-    call.answered_with(broker, None, Duration::ZERO, &response);
+    call.answered_with(&broker.requests, None, Duration::ZERO, &response);
     Ok(call.reply::<R>(&response))
 }
 
 /// The answer to a request whose client lacks an operation on the cluster.
-pub(super) fn not_on_cluster<R: Refuse>(request: &R, version: i16) -> R::Response {
+pub fn not_on_cluster<R: Refuse>(request: &R, version: i16) -> R::Response {
     request.refuse(ErrorCode::ClusterAuthorizationFailed, Some(NOT_ON_CLUSTER), version)
 }

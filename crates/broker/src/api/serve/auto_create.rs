@@ -1,11 +1,15 @@
-//! Automatic topic creation: for clients, by `auto.create.topics.enable`, for streams groups, and for the coordinators.
+//! Automatic topic creation: for clients, by `auto.create.topics.enable`, for streams groups, and for the
+//! coordinators.
 
-use super::{Call, forward};
+use super::forward;
+use crate::api::Call;
 use crate::audit::record_auto_created;
 use crate::auto_topics::kind;
 use crate::broker::Broker;
 use std::time::Duration;
+use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
+use thalweg_membership::ControllerLink;
 use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
@@ -13,19 +17,19 @@ use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
 use thalweg_wire::{ApiKey, ErrorCode, Message};
 use tokio::time::Instant;
 
-/// How long a request waits for a topic that it has created to appear in the image. Beyond it the client hears that
-/// there is no leader yet, and asks again.
+/// Maximum wait until the image shows a created topic. After that, FindCoordinator answers
+/// COORDINATOR_NOT_AVAILABLE, and the client retries.
 const APPEARS_WITHIN: Duration = Duration::from_millis(500);
 
-/// Creates the topics that are not being created already, and waits a little for them to have leaders. A client's are
-/// created in its name, the coordinators' own in the broker's.
+/// Creates the topics that no other request is creating, and waits a little for their leaders. Topics for a
+/// client are created in the client's name, topics of coordinators in the broker's name.
 pub async fn create(broker: &Broker, mut names: Vec<String>, client: Option<&Call>) {
     let started = broker.auto_topics.begin(&names, client.map(Call::holder));
     if !started.names.is_empty() {
-        let topics = started.names.iter().map(|name| creatable(broker, name)).collect();
+        let topics = started.names.iter().map(|name| creatable(&broker.config(), name)).collect();
         let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
         let (kind, now) = (kind(&started.names[0]), Instant::now());
-        match send(broker, request, client).await {
+        match send(&broker.registered.controller, request, client).await {
             Ok(response) => {
                 let is_failure = |code: i16| {
                     code != ErrorCode::None.code() && code != ErrorCode::TopicAlreadyExists.code()
@@ -33,10 +37,11 @@ pub async fn create(broker: &Broker, mut names: Vec<String>, client: Option<&Cal
                 let failed = response.topics.into_iter().filter(|topic| is_failure(topic.error_code));
                 let failed: HashMap<_, _> =
                     failed.map(|topic| (topic.name, (topic.error_code, topic.error_message))).collect();
-                // Those that failed are not waited for.
+                // There is no wait for failed topics.
                 names.retain(|name| !failed.contains_key(name));
                 let others = failed.len().saturating_sub(1);
-                // Usually all have the same error; a client must not flood the log with names.
+                // All topics usually fail with the same error, and a client must not flood the log with
+                // names.
                 if let Some((topic, (code, message))) = failed.into_iter().next() {
                     let error =
                         ErrorCode::from_i16(code).map_or_else(|| code.to_string(), |error| error.to_string());
@@ -60,13 +65,13 @@ pub async fn create(broker: &Broker, mut names: Vec<String>, client: Option<&Cal
     drop(started);
 }
 
-/// Creates a topic of this broker itself, with the cluster's defaults.
+/// Creates a topic for this broker itself, with the cluster's defaults.
 pub async fn create_own(broker: &Broker, name: &str) {
     create(broker, vec![name.to_owned()], None).await;
 }
 
-/// Creates internal topics of a streams group in the name of its member, those that are not being created already. Why
-/// that fails is kept for its next heartbeats.
+/// Creates the internal topics of a streams group that no other request is creating, in the member's name.
+/// The reason for a failure is kept for the next heartbeats.
 pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, client: &Call, kept: Duration) {
     let names: Vec<String> = topics.iter().map(|topic| topic.name.clone()).collect();
     let started = broker.auto_topics.begin(&names, Some(client.holder()));
@@ -76,7 +81,8 @@ pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, clien
         return;
     }
     let request = CreateTopicsRequest { topics, timeout_ms: 30_000, validate_only: false };
-    let failed: Vec<(String, String)> = match send(broker, request, Some(client)).await {
+    let failed: Vec<(String, String)> = match send(&broker.registered.controller, request, Some(client)).await
+    {
         Ok(response) => response.topics.into_iter().filter_map(failure).collect(),
         Err(error) => started.names.iter().map(|name| (name.clone(), error.clone())).collect(),
     };
@@ -96,12 +102,12 @@ pub async fn create_internal(broker: &Broker, topics: Vec<CreatableTopic>, clien
     for (topic, error) in failed {
         broker.auto_topics.refuse(client.holder(), topic, error, now, now + kept);
     }
-    // A topic that is there by now is no failure, and in the image soon.
+    // An existing topic is no failure, and is soon in the image.
     wait_for_leaders(broker, &started.names).await;
     drop(started);
 }
 
-/// The topic, and why it could not be created.
+/// The name of a topic that was not created, and the reason; `None` if the topic exists.
 fn failure(topic: CreatableTopicResult) -> Option<(String, String)> {
     let code = topic.error_code;
     if code == ErrorCode::None.code() || code == ErrorCode::TopicAlreadyExists.code() {
@@ -113,18 +119,17 @@ fn failure(topic: CreatableTopicResult) -> Option<(String, String)> {
 }
 
 async fn send(
-    broker: &Broker,
+    controller: &ControllerLink,
     request: CreateTopicsRequest,
     client: Option<&Call>,
 ) -> Result<CreateTopicsResponse, String> {
     const NEWEST: i16 = CreateTopicsRequest::MAX_VERSION;
     let Some(call) = client else {
-        return broker.registered.controller.send(request, NEWEST).await.map_err(|error| error.to_string());
+        return controller.send(request, NEWEST).await.map_err(|error| error.to_string());
     };
-    let version =
-        broker.registered.controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
+    let version = controller.served(ApiKey::CreateTopics).map_or(NEWEST, |(_, max)| max.min(NEWEST));
     let answer =
-        forward::send_at(broker, call, &request, version).await.map_err(|error| error.to_string())?;
+        forward::send_at(controller, call, &request, version).await.map_err(|error| error.to_string())?;
     record_auto_created(call.permissions.audited(), call.key, &request, &answer);
     Ok(answer)
 }
@@ -138,7 +143,7 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
             let topic = image.topic(name);
             topic.is_some_and(|topic| {
                 topic.partitions.iter().all(|(index, registration)| {
-                    // Led here means served here: the partition must be open before a client is sent to it.
+                    // A partition led by this broker must be open before a client is sent here.
                     registration.has_leader()
                         && (registration.leader != broker.node_id
                             || broker.partitions.get(name, *index).is_some())
@@ -151,8 +156,7 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
     }
 }
 
-fn creatable(broker: &Broker, name: &str) -> CreatableTopic {
-    let config = broker.config();
+fn creatable(config: &BrokerConfig, name: &str) -> CreatableTopic {
     let internal = match name {
         OFFSETS => Some(config.groups.offsets_topic()),
         TRANSACTIONS => Some(config.transactions.state_topic()),

@@ -1,19 +1,21 @@
-//! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and the
-//! client's address. The controller's answer is passed to the client unchanged.
+//! Forwards requests to the controller in an Envelope (KIP-590): the request's own bytes, the principal, and
+//! the client's address. The controller's answer is passed to the client unchanged.
 //!
-//! Forwarding are the changes to topics, partitions, configurations, features and delegation tokens; everything that reads the cluster
-//! is answered from the image. So that a client which makes a change and then asks this broker sees the change, the
-//! answer waits a little until the image shows it; Kafka's broker answers at once.
+//! Changes to the cluster are forwarded; most reads are answered from the image. The answer to a change waits
+//! a little until this broker's image shows the change, so that the client's next read sees it. Kafka's
+//! broker answers immediately.
 
-use super::entry::Forwarding;
 use super::slow::{self, Stage};
-use super::{Api, Call, served};
+use crate::api::entry::Forwarding;
+use crate::api::{Api, Call, served};
 use crate::broker::Broker;
 use crate::request_metrics::timed;
 use bytes::Bytes;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_config::BrokerConfig;
+use thalweg_membership::ControllerLink;
 use thalweg_net::{Frame, Reply};
 use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
@@ -21,17 +23,22 @@ use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
-/// The versions of an API that this broker and its controller serve; none where they share none.
-pub fn served_with_controller(broker: &Broker, api: &Api) -> Option<(i16, i16)> {
+/// The versions of an API that both this broker and its controller serve; `None` if there is no common
+/// version.
+pub fn served_with_controller(
+    config: &BrokerConfig,
+    controller: &ControllerLink,
+    api: &Api,
+) -> Option<(i16, i16)> {
     if api.forwarded.is_none() {
-        return Some((api.min, api.last(broker)));
+        return Some((api.min, api.last(config)));
     }
-    let (min, max) = broker.registered.controller.served(api.key)?;
+    let (min, max) = controller.served(api.key)?;
     let (min, max) = (min.max(api.min), max.min(api.max));
     (min <= max).then_some((min, max))
 }
 
-/// How long an answer waits for this broker's image to show the change.
+/// Maximum wait until this broker's image shows a change.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 
 /// Forwards the request and returns the controller's answer, or, without one, the answer of Kafka's broker.
@@ -43,19 +50,19 @@ where
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
         let asked = async {
-            let answer = ask(&broker, &call, call.frame.clone()).await?;
+            let answer = ask(&broker.registered.controller, &call, call.frame.clone()).await?;
             if served(call.key).is_some_and(|api| api.forwarded == Some(Forwarding::Changes)) {
-                shown(&broker).await;
+                shown(&broker.registered.controller).await;
             }
             Ok(answer)
         };
         let (asked, spent) = timed(asked).await;
-        slow::note(&broker, &call, Stage::Controller, call.received_at);
+        slow::note(broker.slow_request, &call, Stage::Controller, call.received_at);
         let failure = match asked {
             Ok(answer) => {
                 let answer = broker.quotas.charge_forwarded(&call.caller(), call.version, spent, answer);
                 let throttled = call.peer.mute.left();
-                call.answered(&broker, Some(spent), throttled);
+                call.answered(&broker.requests, Some(spent), throttled);
                 return Reply::Now(Frame::with_length(answer));
             }
             // The client reconnects and asks for the versions again.
@@ -71,7 +78,7 @@ where
         match R::decode(&mut d, call.version) {
             Ok(request) => {
                 let response = request.refuse(failure, words(call.key, failure), call.version);
-                call.answered_with(&broker, Some(spent), Duration::ZERO, &response);
+                call.answered_with(&broker.requests, Some(spent), Duration::ZERO, &response);
                 call.reply::<R>(&response)
             }
             Err(error) => Reply::Close(format!("{:?} version {}: {error}", call.key, call.version)),
@@ -81,18 +88,19 @@ where
 
 /// Reasons for a missing answer of the controller, as distinguished by Kafka's `ForwardingManagerImpl`.
 enum Failure {
-    /// There was no controller for too long, or it went away.
+    /// The controller was unreachable for too long, or the connection broke.
     NoAnswer,
-    /// The controller rejects envelopes from this broker, or in this form. Clients do not learn the reason.
+    /// The controller rejects envelopes from this broker, or in this form. Clients do not get the reason.
     Refused,
-    /// The controller does not serve the request's version: another one led when the client asked for the versions.
+    /// The controller does not serve the request's version: the active controller has changed since the
+    /// client's ApiVersions.
     UnsupportedVersion,
 }
 
 /// The controller's answer to a request in an envelope.
-async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
+async fn ask(controller: &ControllerLink, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
     let (api, version) = (call.key, call.version);
-    match broker.registered.controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
+    match controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
         Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
             (Some(ErrorCode::None), Some(answer)) => Ok(answer),
             (Some(ErrorCode::UnsupportedVersion), _) => Err(Failure::UnsupportedVersion),
@@ -113,14 +121,14 @@ async fn ask(broker: &Broker, call: &Call, request: Bytes) -> Result<Bytes, Fail
     }
 }
 
-/// Kafka's words for a failure, in the answers that have them: others leave the place empty.
+/// Kafka's words for a failure; `None` for APIs that have no message.
 fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
     let has_words = match api {
         ApiKey::AlterClientQuotas
         | ApiKey::DescribeQuorum
         | ApiKey::AddRaftVoter
         | ApiKey::RemoveRaftVoter => true,
-        // Those of the exception that was thrown: one for a time-out has none.
+        // Kafka's exception for a timeout has no message.
         ApiKey::UnregisterBroker => failure != ErrorCode::RequestTimedOut,
         _ => false,
     };
@@ -130,43 +138,43 @@ fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
     })
 }
 
-/// Waits until the image shows everything committed by now. The quorum returns that offset.
-async fn shown(broker: &Broker) {
-    let mut changes = broker.registered.controller.image_changes();
+/// Waits until the image shows all records that are committed now. The offset comes from DescribeQuorum.
+async fn shown(controller: &ControllerLink) {
+    let mut changes = controller.image_changes();
     let partitions = vec![PartitionData::default()];
     let topics = vec![TopicData { topic_name: "__cluster_metadata".to_owned(), partitions }];
-    let asked = broker
-        .registered
-        .controller
-        .send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION)
-        .await;
+    let asked = controller.send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION).await;
     let partition =
         asked.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
     if let Some(partition) = partition {
         let shown = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
         let all = async { shown.await.map(drop) };
-        // The client asks again if it has to.
+        // After a timeout, the client reads an older image.
         drop(tokio::time::timeout(SHOWN_WITHIN, all).await);
     }
 }
 
 /// Forwards a request derived from the client's, in its name, and returns the controller's answer.
-pub async fn send<R: Request>(broker: &Broker, call: &Call, request: &R) -> Result<R::Response, ErrorCode> {
-    let answer = send_at(broker, call, request, call.version).await?;
-    shown(broker).await;
+pub async fn send<R: Request>(
+    controller: &ControllerLink,
+    call: &Call,
+    request: &R,
+) -> Result<R::Response, ErrorCode> {
+    let answer = send_at(controller, call, request, call.version).await?;
+    shown(controller).await;
     Ok(answer)
 }
 
 /// As [`send`], with a given version, and without waiting for the image.
 pub async fn send_at<R: Request>(
-    broker: &Broker,
+    controller: &ControllerLink,
     call: &Call,
     request: &R,
     version: i16,
 ) -> Result<R::Response, ErrorCode> {
     let encoded = encode_request(request, version, call.correlation_id, call.client_id.as_deref());
     let request = encoded.map_err(|error| unusable(call, &error))?.slice(LENGTH_LEN..);
-    let answer = ask(broker, call, request).await.map_err(|failure| match failure {
+    let answer = ask(controller, call, request).await.map_err(|failure| match failure {
         Failure::NoAnswer => ErrorCode::RequestTimedOut,
         Failure::Refused => ErrorCode::UnknownServerError,
         Failure::UnsupportedVersion => ErrorCode::UnsupportedVersion,
@@ -212,7 +220,7 @@ mod tests {
     use super::*;
 
     /// The answers of Kafka 4.3.1 (`tests/golden/UnansweredRequestsWriter.java`).
-    const GOLDEN: &str = include_str!("../../tests/golden/unanswered-requests.txt");
+    const GOLDEN: &str = include_str!("../../../tests/golden/unanswered-requests.txt");
 
     fn bytes(hex: &str) -> Bytes {
         let digits = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal");

@@ -1,39 +1,40 @@
 //! Serves long requests outside the runtime's workers, a few at a time.
 //!
-//! A worker serves many connections, and a request is decided without a pause. So one that can take milliseconds
-//! releases its worker first and continues like a blocking thread, under the system's scheduler. Few run at once:
-//! each may use much memory.
+//! A worker serves many connections, and a decision runs without a pause. A request that can take
+//! milliseconds therefore releases its worker first and continues like a blocking thread, under the system's
+//! scheduler. Few large requests run concurrently, because each may use much memory.
 //!
-//! Owns: how long those are, and how many elements a request may have.
+//! [`ELEMENTS_MAX`] limits the number of elements in a request.
 
-use super::entry::{Cost, Serve};
-use super::{Call, unreadable};
+use crate::api::entry::{Cost, Serve};
+use crate::api::{Call, unreadable};
 use crate::broker::Broker;
 use std::sync::Arc;
+use thalweg_metadata::ImageCell;
 use thalweg_net::Reply;
 use thalweg_wire::Decoder;
 
-/// Maximum number of array elements in one request. Kafka has no such limit; an element of two bytes needs a hundred
-/// and more once it is decoded and answered.
+/// Maximum number of array elements in one request. Kafka has no such limit; an element of two bytes needs
+/// more than a hundred bytes when decoded and answered.
 pub const ELEMENTS_MAX: usize = 1_000_000;
 
-/// Frames from this length on are served beside the workers.
+/// Length from which on requests are served outside the workers, in bytes.
 const LARGE: usize = 64 * 1024;
-/// Topics from which on a short request that lists them is served beside the workers too.
+/// Number of topics from which on a short request that lists all topics is served outside the workers.
 const MANY_TOPICS: usize = 2_000;
 
-/// Whether a request takes so long that it must not block a worker.
-pub(super) fn is_large(broker: &Broker, cost: Cost, frame_len: usize) -> bool {
+/// True if a request takes too long for a worker.
+pub fn is_large(images: &ImageCell, cost: Cost, frame_len: usize) -> bool {
     match cost {
         Cost::Own => false,
         Cost::Always => true,
-        Cost::ByTopics => frame_len >= LARGE || broker.image().topics().len() >= MANY_TOPICS,
+        Cost::ByTopics => frame_len >= LARGE || images.get().topics().len() >= MANY_TOPICS,
         Cost::ByLength => frame_len >= LARGE,
     }
 }
 
-/// Serves a request beside the workers.
-pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) -> Reply {
+/// Serves a request outside the workers.
+pub fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) -> Reply {
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let disk = broker.log_dirs.disk().clone();
@@ -48,7 +49,7 @@ pub(super) fn serve(broker: &Arc<Broker>, serve: Serve, call: Call, d: Decoder) 
         std::future::poll_fn(|cx| {
             let polled = disk.work_in_place(|| answer.as_mut().poll(cx));
             if polled.is_pending() {
-                // The future may need a slot itself.
+                // The future may itself need a slot.
                 drop(place.take());
             }
             polled

@@ -1,25 +1,25 @@
-//! Requests that take long: one line each, with the client, and what the request waited for.
+//! The log of slow requests: one line each, with the client and the stage that the request waited in.
 //!
-//! The time of a request is from its bytes to its answer, without the time to send that. What waits by its nature is left out:
-//! a fetch for records, a member for its group.
+//! The time of a request ends when its answer is ready, before it is sent. Long polls are excluded: Fetch,
+//! JoinGroup, SyncGroup.
 
-use super::{Call, served};
-use crate::broker::Broker;
+use crate::api::{Call, served};
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The target of the lines: Kafka's name for the log of requests.
 const TARGET: &str = "kafka.request.logger";
 
-/// What a request has waited for.
+/// The stage that a request waited in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub enum Stage {
     /// The work of this broker.
     Handling,
     /// The in-sync replicas of a partition.
     Replicas,
     /// The controller.
     Controller,
-    /// An answer that is made away from the connection's task: of a coordinator, of another broker, of the disk.
+    /// An answer of a coordinator, another broker or the disk.
     Answer,
 }
 
@@ -33,7 +33,7 @@ impl Stage {
         }
     }
 
-    /// Where to look.
+    /// A hint for the operator.
     fn hint(self) -> &'static str {
         match self {
             Stage::Handling => "is the disk or are the processors of this broker busy?",
@@ -50,9 +50,9 @@ impl Stage {
     }
 }
 
-/// Logs a request that was at a stage for longer than requests should take.
-pub(super) fn note(broker: &Broker, call: &Call, stage: Stage, began: Instant) {
-    let Some(slow) = broker.slow_request else { return };
+/// Logs a request that stayed in a stage longer than `slow_request`.
+pub fn note(slow_request: Option<Duration>, call: &Call, stage: Stage, began: Instant) {
+    let Some(slow) = slow_request else { return };
     let took = began.elapsed();
     if took < slow || served(call.key).is_some_and(|api| api.waits) {
         return;

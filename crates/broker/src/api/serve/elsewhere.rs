@@ -1,10 +1,9 @@
 //! Requests for partitions led elsewhere: the error, and the current leader (KIP-951).
 
-use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_metadata::{BrokerId, BrokerRegistration, Endpoint, Image, PartitionIndex};
-use thalweg_replica::partition::Topic;
+use thalweg_metadata::{BrokerId, BrokerRegistration, Endpoint, Image, ImageCell, PartitionIndex};
+use thalweg_replica::partition::{Partitions, Topic};
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// A topic as a request names it.
@@ -24,11 +23,11 @@ impl<'a> Named<'a> {
 }
 
 impl Named<'_> {
-    /// The topic, when partitions of it are here.
-    pub fn here(self, broker: &Broker) -> Option<Arc<Topic>> {
+    /// The topic, if it has replicas here.
+    pub fn here(self, partitions: &Partitions) -> Option<Arc<Topic>> {
         match self {
-            Named::Id(id) => broker.partitions.topic_by_id(id),
-            Named::Name(name) => broker.partitions.topic_by_name(name),
+            Named::Id(id) => partitions.topic_by_id(id),
+            Named::Name(name) => partitions.topic_by_name(name),
         }
     }
 
@@ -39,31 +38,36 @@ impl Named<'_> {
         }
     }
 
-    /// Why a partition is not here: it is elsewhere, or nowhere, or its log could not be opened.
-    pub fn missing(self, broker: &Broker, index: PartitionIndex) -> ErrorCode {
-        let image = broker.image();
-        let topic = self.of_cluster(&image);
+    /// The error for a partition without a replica here: led by another broker, unknown, or with a log that
+    /// failed to open.
+    pub fn missing(self, node_id: BrokerId, image: &Image, index: PartitionIndex) -> ErrorCode {
+        let topic = self.of_cluster(image);
         match (topic.and_then(|topic| topic.partition(index)), self) {
-            (Some(partition), _) if partition.leader == broker.node_id => ErrorCode::KafkaStorageError,
+            (Some(partition), _) if partition.leader == node_id => ErrorCode::KafkaStorageError,
             (Some(_), _) => ErrorCode::NotLeaderOrFollower,
             (None, Named::Id(_)) if topic.is_none() => ErrorCode::UnknownTopicId,
             _ => ErrorCode::UnknownTopicOrPartition,
         }
     }
 
-    /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1 if
-    /// unknown.
-    pub fn leader(self, broker: &Broker, index: PartitionIndex) -> (BrokerId, i32) {
-        if let Some(partition) = self.here(broker).and_then(|topic| topic.partition(index)) {
+    /// Leader and epoch of a partition, from its replica here, or from the image if there is none. -1 and -1
+    /// if unknown.
+    pub fn leader(
+        self,
+        partitions: &Partitions,
+        images: &ImageCell,
+        index: PartitionIndex,
+    ) -> (BrokerId, i32) {
+        if let Some(partition) = self.here(partitions).and_then(|topic| topic.partition(index)) {
             return partition.leader();
         }
-        let image = broker.image();
+        let image = images.get();
         let known = self.of_cluster(&image).and_then(|topic| topic.partition(index));
         known.map_or((BrokerId::NONE, -1), |partition| (partition.leader, partition.leader_epoch))
     }
 }
 
-/// Where those of the brokers `ids` are that a client of this listener can reach, each once.
+/// The brokers of `ids` that are reachable on this listener, with their endpoints, each once.
 pub fn reachable<'a>(
     image: &'a Image,
     listener: &str,

@@ -1,18 +1,18 @@
-//! The loggers of a broker as a resource with a configuration (KIP-412): in DescribeConfigs and IncrementalAlterConfigs.
+//! The loggers of a broker as a resource with a configuration (KIP-412): in DescribeConfigs and
+//! IncrementalAlterConfigs.
 //!
-//! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is embedded in
-//! another program, whose log is not its own, has no loggers.
+//! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is
+//! embedded in another program has no loggers, because the log belongs to that program.
 
-use super::alter_configs::Verdict;
-use crate::broker::Broker;
+use super::verdicts::Verdict;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_config::describe::{ConfigSource, DescribedConfig, WantedKeys};
-use thalweg_config::{ConfigType, LoggerChange, LoggerError};
+use thalweg_config::{ConfigType, LoggerChange, LoggerError, Loggers};
 use thalweg_wire::ErrorCode;
 
-/// The level of each logger, or of those that are wanted.
-pub(super) fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
-    let Some(loggers) = &broker.loggers else { return Vec::new() };
+/// The level of each logger, or of the wanted loggers.
+pub fn describe(loggers: Option<&Loggers>, wanted: Option<&WantedKeys<'_>>) -> Vec<DescribedConfig> {
+    let Some(loggers) = loggers else { return Vec::new() };
     let levels = loggers.levels();
     let is_wanted = |name: &str| wanted.is_none_or(|keys| keys.contains(name));
     let described = levels.all().filter(|(name, _)| is_wanted(name)).map(|(name, level)| DescribedConfig {
@@ -29,13 +29,13 @@ pub(super) fn describe(broker: &Broker, wanted: Option<&WantedKeys<'_>>) -> Vec<
 }
 
 /// Changes levels, all or none.
-pub(super) fn alter(
-    broker: &Broker,
+pub fn alter(
+    loggers: Option<&Loggers>,
     alterations: Vec<Alteration>,
     validate_only: bool,
 ) -> Result<(), Verdict> {
     let changes: Vec<_> = alterations.into_iter().map(change).collect::<Result<_, _>>()?;
-    let Some(loggers) = &broker.loggers else {
+    let Some(loggers) = loggers else {
         let missing = changes.into_iter().next().map(|change| LoggerError::Unknown(change.logger));
         return missing.map_or(Ok(()), |missing| Err(missing.into()));
     };

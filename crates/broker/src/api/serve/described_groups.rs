@@ -1,37 +1,37 @@
-//! What a description of groups shows to a client, for every kind of group whose members Kafka describes with their topics:
-//! consumer, share and streams groups.
+//! Permissions for descriptions of consumer, share and streams groups, which contain topics.
 //!
-//! It needs DESCRIBE on the group, and on each topic of it: without that nothing of the group is shown. As in Kafka, these
-//! are the topics that are assigned, or those of a streams group's topology. The names and patterns that a member
-//! subscribes to are shown with the group: they may be of topics that do not exist. Groups that the client may not
-//! describe come first.
+//! A description needs DESCRIBE on the group and on each of its topics; otherwise the group is hidden. As in
+//! Kafka, these topics are the assigned topics, or the topics of a streams group's topology. Subscribed names
+//! and patterns need no permission, as their topics may not exist. Groups that the client may not describe
+//! come first in the answer.
 
-use super::Call;
-use super::groups::may_describe_topics;
+use crate::api::Call;
+use crate::api::groups::may_describe_topics;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 
 /// A group of one kind, as its API describes it.
-pub(super) trait Described: Default {
-    /// The message where a topic may not be described.
+pub trait Described: Default {
+    /// The message for a group that is hidden because of a topic.
     const HIDDEN: &'static str;
 
     fn head(&mut self) -> Head<'_>;
 
-    /// The topics that the client has to be allowed to describe.
+    /// The topics that need DESCRIBE.
     fn topics(&self) -> impl Iterator<Item = &str>;
 }
 
 /// The fields that all kinds have.
-pub(super) struct Head<'a> {
-    pub(super) group_id: &'a mut String,
-    pub(super) error_code: &'a mut i16,
-    pub(super) error_message: &'a mut Option<String>,
-    pub(super) authorized_operations: &'a mut i32,
+pub struct Head<'a> {
+    pub group_id: &'a mut String,
+    pub error_code: &'a mut i16,
+    pub error_message: &'a mut Option<String>,
+    pub authorized_operations: &'a mut i32,
 }
 
-/// Describes the groups that the client may see: `ask` gets their ids. The others have an error.
-pub(super) async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
+/// Describes the groups that the client may describe, by calling `ask` with their ids. Other groups get an
+/// error.
+pub async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
     call: &Call,
     are_served: bool,
     shows_operations: bool,
