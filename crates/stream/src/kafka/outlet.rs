@@ -12,17 +12,17 @@ use crate::message::Batch;
 const MESSAGES_AT_ONCE: usize = 256;
 
 /// Messages of a batch that the producer's buffer had no room for.
-pub struct Waiting {
+pub struct PendingMessages {
     batch: Batch,
     from: usize,
     /// The number of the first message of the batch.
     number: u64,
 }
 
-impl Waiting {
+impl PendingMessages {
     /// All messages of a batch, with consecutive numbers from `number`.
-    pub fn new(batch: Batch, number: u64) -> Waiting {
-        Waiting { batch, from: 0, number }
+    pub fn new(batch: Batch, number: u64) -> PendingMessages {
+        PendingMessages { batch, from: 0, number }
     }
 }
 
@@ -53,7 +53,7 @@ impl Outlet {
     }
 
     /// Hands messages over until the buffer is full. Returns true if all were handed over.
-    pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
+    pub fn hand_over(&mut self, waiting: &mut PendingMessages) -> Result<bool, SendError> {
         let sent_at = Instant::now();
         let mut headers = Vec::new();
         while waiting.from < waiting.batch.len() {
