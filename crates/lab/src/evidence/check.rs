@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use thalweg_client::{Cluster, Consumer, ConsumerConfig, OffsetReset, Polled, StartAt, TopicPartition};
+use thalweg_client::{Cluster, Consumer, ConsumerConfig, OffsetReset, PollEvent, StartAt, TopicPartition};
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
@@ -126,7 +126,7 @@ impl Reading {
                 return Ok(self);
             }
             match consumer.poll(POLL).await? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     last = Instant::now();
                     // Records after the end offset are not part of the claim.
                     let Some(&end) = left.get(&chunk.at) else { continue };
@@ -154,7 +154,7 @@ impl Reading {
                     self.broken.push(stalled.to_string());
                     return Ok(self);
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) | Polled::Nothing => {}
+                PollEvent::Assigned(_) | PollEvent::Revoked(_) | PollEvent::Lost(_) | PollEvent::Nothing => {}
             }
         }
         Ok(self)

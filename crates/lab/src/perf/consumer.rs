@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Consumer, ConsumerConfig, Polled};
+use thalweg_client::{Consumer, ConsumerConfig, PollEvent};
 use thalweg_record::DecompressBuffer;
 use tokio::time::Instant;
 
@@ -232,7 +232,7 @@ impl Run<'_> {
         let bar = self.output.bar(wanted, &done);
         while self.total.records < wanted && last.elapsed() <= timeout {
             match consumer.poll(POLL).await? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     let total = &mut self.total;
                     chunk.for_each(&mut buffer, |record| {
                         total.records += 1;
@@ -247,13 +247,13 @@ impl Run<'_> {
                     done.set(total.records);
                     last = Instant::now();
                 }
-                Polled::Assigned(_) => {
+                PollEvent::Assigned(_) => {
                     let took = self.join_start.elapsed();
                     self.rebalance += took;
                     self.rebalance_in_interval += took;
                 }
-                Polled::Revoked(_) | Polled::Lost(_) => self.join_start = Instant::now(),
-                Polled::Nothing => {}
+                PollEvent::Revoked(_) | PollEvent::Lost(_) => self.join_start = Instant::now(),
+                PollEvent::Nothing => {}
             }
             let now_ms = wall_clock_ms();
             if now_ms - self.interval_start_ms >= interval && self.total.records > self.reported.records {

@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 use thalweg_client::{
-    Acks, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer, ProducerConfig,
+    Acks, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, PollEvent, Producer, ProducerConfig,
     ProducerRecord, Refused, StartAt, TopicPartition, TopicRef,
 };
 use thalweg_record::{DecompressBuffer, Header};
@@ -345,7 +345,7 @@ impl Link {
             return Err(PerfError::NotStored { failed: 1, records: 1, first });
         }
         let chunk = match self.consumer.poll(POLL_TIMEOUT).await? {
-            Polled::Chunk(chunk) => chunk,
+            PollEvent::Chunk(chunk) => chunk,
             _ => {
                 let ms = POLL_TIMEOUT.as_millis();
                 let problem = format!("poll() timed out before finding a result (timeout:[{ms}ms])");

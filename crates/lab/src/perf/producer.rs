@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Sending, Taken, TopicRef};
+use thalweg_client::{
+    AppendOutcome, Cluster, Delivery, LockedProducer, Producer, ProducerConfig, ProducerRecord, TopicRef,
+};
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
@@ -355,7 +357,7 @@ enum LeftOver {
 
 /// Hands over records up to number `end` without waiting; returns how many.
 fn send_run(
-    sending: &mut Sending<'_>,
+    sending: &mut LockedProducer<'_>,
     first: ProducerRecord<'_>,
     end: u64,
     payloads: &mut Payloads,
@@ -364,9 +366,9 @@ fn send_run(
         payloads.draw();
         let record = ProducerRecord { number, value: Some(payloads.drawn()), ..first };
         match sending.try_send(&record)? {
-            Taken::Joined => {}
-            Taken::Filled => return Ok((number + 1 - first.number, LeftOver::Batch)),
-            Taken::Full => return Ok((number - first.number, LeftOver::Record)),
+            AppendOutcome::Joined => {}
+            AppendOutcome::Filled => return Ok((number + 1 - first.number, LeftOver::Batch)),
+            AppendOutcome::Full => return Ok((number - first.number, LeftOver::Record)),
         }
     }
     Ok((end - first.number, LeftOver::Nothing))

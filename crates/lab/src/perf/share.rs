@@ -11,8 +11,8 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{
-    Acknowledge, AcknowledgementMode, ClientError, Cluster, ShareChunk, ShareConfig, ShareConsumer,
-    SharePolled, TopicPartition,
+    AcknowledgeType, AcknowledgementMode, ClientError, Cluster, ShareChunk, ShareConfig, ShareConsumer,
+    SharePollEvent, TopicPartition,
 };
 use thalweg_record::DecompressBuffer;
 use tokio::sync::Barrier;
@@ -272,12 +272,12 @@ impl Shared {
         let mut last = began;
         while self.records.load(Ordering::Relaxed) < self.wanted && last.elapsed() <= self.timeout {
             match consumer.poll(POLL).await? {
-                SharePolled::Chunk(chunk) => {
+                SharePollEvent::Chunk(chunk) => {
                     self.take(&mut consumer, &chunk, &mut counts, &mut buffer)?;
                     last = Instant::now();
                 }
-                SharePolled::NotAcknowledged(at, error) => counts.failed(&at, &error),
-                SharePolled::Nothing => {}
+                SharePollEvent::NotAcknowledged(at, error) => counts.failed(&at, &error),
+                SharePollEvent::Nothing => {}
             }
         }
         for (at, outcome) in consumer.close().await? {
@@ -304,7 +304,7 @@ impl Shared {
             *counts.delivered_ms.entry(took_ms).or_default() += 1;
             if self.is_explicit {
                 // A record whose session has ended is delivered again.
-                let _ = consumer.acknowledge(chunk, record.offset, record.offset, Acknowledge::Accept);
+                let _ = consumer.acknowledge(chunk, record.offset, record.offset, AcknowledgeType::Accept);
             }
             ControlFlow::Continue(())
         })?;

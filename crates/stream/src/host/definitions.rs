@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, ClientError, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer,
+    Chunk, ClientError, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, PollEvent, Producer,
     ProducerConfig, ProducerRecord, Refused, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
@@ -135,7 +135,7 @@ impl Reader {
         within: Duration,
     ) -> Result<Option<(Vec<DefinitionRecord>, Offset)>, DefinitionsUnavailable> {
         match self.consumer.poll(within).await.map_err(unavailable)? {
-            Polled::Chunk(chunk) => Ok(Some((self.read(&chunk)?, chunk.next))),
+            PollEvent::Chunk(chunk) => Ok(Some((self.read(&chunk)?, chunk.next))),
             _ => Ok(None),
         }
     }

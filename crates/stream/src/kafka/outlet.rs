@@ -1,7 +1,8 @@
 //! A producer for one topic, which accepts messages as long as its buffer has room.
 
 use thalweg_client::{
-    ClientError, Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef,
+    AppendOutcome, ClientError, Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, SendError,
+    TopicRef,
 };
 use thalweg_record::Header;
 use tokio::time::Instant;
@@ -76,7 +77,7 @@ impl Outlet {
                     sent_at,
                     number: waiting.number + waiting.from as u64,
                 };
-                if sending.try_send(&record)? == Taken::Full {
+                if sending.try_send(&record)? == AppendOutcome::Full {
                     return Ok(false);
                 }
                 waiting.from += 1;

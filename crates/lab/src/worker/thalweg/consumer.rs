@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled};
+use thalweg_client::{Chunk, Consumer, ConsumerConfig, PollEvent};
 use thalweg_record::DecompressBuffer;
 
 use super::{NoGroup, settings};
@@ -177,7 +177,7 @@ impl Client {
             }
             let wait = end.map_or(POLL, |end| POLL.min(end - now));
             match consumer.poll(wait).await.map_err(WorkerError::driver)? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     let at_us = self.clock.now_us();
                     let records = self.read(&chunk, at_us);
                     let before = match at_us >= window.from_us {
@@ -192,14 +192,14 @@ impl Client {
                     // Otherwise available chunks would starve the other clients of this thread.
                     tokio::task::yield_now().await;
                 }
-                Polled::Nothing => {
+                PollEvent::Nothing => {
                     if let StopWhen::Records(wanted) = self.job.assignment.stop
                         && self.job.consumed.load(Ordering::Relaxed) >= wanted
                     {
                         return Ok(());
                     }
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) => {}
+                PollEvent::Assigned(_) | PollEvent::Revoked(_) | PollEvent::Lost(_) => {}
             }
         }
     }
@@ -245,12 +245,12 @@ impl Client {
 /// Joins the group and handles its rebalances without reading. True once partitions are assigned.
 async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
     match consumer.poll(POLL).await.map_err(WorkerError::driver)? {
-        Polled::Assigned(_) => Ok(true),
-        Polled::Chunk(chunk) => {
+        PollEvent::Assigned(_) => Ok(true),
+        PollEvent::Chunk(chunk) => {
             consumer.seek(&chunk.at, chunk.start);
             tokio::time::sleep(POLL).await;
             Ok(false)
         }
-        Polled::Revoked(_) | Polled::Lost(_) | Polled::Nothing => Ok(false),
+        PollEvent::Revoked(_) | PollEvent::Lost(_) | PollEvent::Nothing => Ok(false),
     }
 }

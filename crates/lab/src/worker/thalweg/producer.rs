@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_client::{Acks, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef};
+use thalweg_client::{
+    Acks, AppendOutcome, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, TopicRef,
+};
 use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -237,11 +239,11 @@ impl Client {
             flow.keys.draw();
             let record = flow.record(self.topics[flow.topic], values);
             let taken = sending.try_send(&record).map_err(WorkerError::driver)?;
-            if taken == Taken::Full {
+            if taken == AppendOutcome::Full {
                 return Ok(Pause::Room);
             }
             flow.sent_one(self.topics.len());
-            if taken == Taken::Filled {
+            if taken == AppendOutcome::Filled {
                 return Ok(Pause::Batch);
             }
         }
@@ -334,7 +336,7 @@ fn is_stopped(word: &watch::Receiver<Word>) -> bool {
 /// Handles a refusal. A record that found no buffer space within `max.block.ms` is counted as failed, as in
 /// an application. A record that can never be sent ends the worker.
 fn refused(
-    sent: Result<Taken, SendError>,
+    sent: Result<AppendOutcome, SendError>,
     n: u64,
     counts: &SharedCounts,
     given_up: &GivenUp,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, Commit, Consumer, ConsumerError, OffsetSpec, Polled as Happened, StartAt, TopicPartition,
+    Chunk, Commit, Consumer, ConsumerError, OffsetSpec, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
@@ -190,18 +190,18 @@ impl Reader {
 
     async fn handle(
         &mut self,
-        happened: Happened,
+        happened: PollEvent,
         commands: &mut mpsc::Receiver<Box<Command>>,
     ) -> Result<(), StageError> {
         match happened {
-            Happened::Chunk(chunk) => self.take(&chunk)?,
-            Happened::Assigned(_) => self.membership.assigned(self.consumer.group_metadata().ok()),
-            Happened::Revoked(partitions) => Box::pin(self.hand_back(partitions, commands)).await,
-            Happened::Lost(partitions) => {
+            PollEvent::Chunk(chunk) => self.take(&chunk)?,
+            PollEvent::Assigned(_) => self.membership.assigned(self.consumer.group_metadata().ok()),
+            PollEvent::Revoked(partitions) => Box::pin(self.hand_back(partitions, commands)).await,
+            PollEvent::Lost(partitions) => {
                 self.first.retain(|at, _| !partitions.contains(at));
                 self.membership.lost(partitions);
             }
-            Happened::Nothing => {}
+            PollEvent::Nothing => {}
         }
         Ok(())
     }
@@ -347,7 +347,7 @@ impl Reader {
 }
 
 /// The next event; includes records only if there is room.
-async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Happened, ConsumerError> {
+async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<PollEvent, ConsumerError> {
     match room {
         true => consumer.poll(wait).await,
         false => consumer.poll_rebalance(wait).await,
