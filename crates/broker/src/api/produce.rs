@@ -42,7 +42,7 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name::{self, STREAM_DEFINITIONS};
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition};
+use thalweg_replica::partition::{AppendOutcome, OpeningBudget, Partition, PendingAppend};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
@@ -186,7 +186,7 @@ fn acknowledge(
     acks: i16,
     timeout: Duration,
     mut response: ProduceResponse,
-    waits: Vec<(Place, Durable)>,
+    waits: Vec<(Place, PendingAppend)>,
 ) -> Reply {
     slow::note(broker, &call, Stage::Handling, call.received_at);
     if acks == 0 {
@@ -297,7 +297,7 @@ struct Appends {
     acks: i16,
     /// The remaining budget for validation on this task.
     budget: OpeningBudget,
-    waits: Vec<(Place, Durable)>,
+    waits: Vec<(Place, PendingAppend)>,
     /// Batches that were left for later.
     large: Vec<Large>,
     /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their order.
@@ -384,8 +384,8 @@ fn accepted(
     partition: &Arc<Partition>,
     acks: i16,
     place: Place,
-    appended: &Appended,
-    waits: &mut Vec<(Place, Durable)>,
+    appended: &AppendOutcome,
+    waits: &mut Vec<(Place, PendingAppend)>,
 ) -> PartitionProduceResponse {
     let wait = Partition::durable(partition, acks, appended);
     waits.extend(wait.map(|wait| (place, wait)));
