@@ -10,11 +10,11 @@ use thalweg_client::{Consumer, ConsumerConfig, PollEvent};
 use thalweg_record::DecompressBuffer;
 use tokio::time::Instant;
 
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
-use crate::Boxed;
+use crate::BoxFuture;
 
 /// The poll timeout, as in Kafka's tool.
 const POLL: Duration = Duration::from_millis(100);
@@ -122,7 +122,7 @@ impl ConsumerPerformance {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
@@ -228,7 +228,7 @@ impl Run<'_> {
         let interval = i64::try_from(self.options.reporting_interval).unwrap_or(i64::MAX);
         let mut buffer = DecompressBuffer::default();
         let mut last = Instant::now();
-        let done = Done::default();
+        let done = DoneCount::default();
         let bar = self.output.bar(wanted, &done);
         while self.total.records < wanted && last.elapsed() <= timeout {
             match consumer.poll(POLL).await? {

@@ -12,14 +12,14 @@ use thalweg_client::{
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::counts::{Counts, lock, print_metrics};
 use super::output::Output;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::transactions::{self, Transactions};
 use super::{PerfError, settings, wall_clock_ms};
-use crate::Boxed;
+use crate::BoxFuture;
 use crate::pacer::Pacer;
 
 /// Timeout for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
@@ -133,7 +133,7 @@ impl ProducerPerformance {
     }
 
     /// Runs the test on the caller's thread, and with large batches on another one.
-    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
@@ -148,7 +148,7 @@ impl ProducerPerformance {
                 "Warmup first {warmup} records. Steady state results will print after the complete test summary."
             ))?;
         }
-        let done = Done::default();
+        let done = DoneCount::default();
         let counts = Arc::new(Mutex::new(Counts {
             total: Stats::new(Instant::now(), interval, false),
             steady: None,
