@@ -13,7 +13,7 @@ use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, batches};
 use thalweg_replica::partition::{
-    AppendError, DeleteError, Durable, FetchError, FetchFrom, Isolation, Partition, Partitions, Reader,
+    AppendError, DeleteError, FetchError, FetchFrom, Isolation, Partition, Partitions, PendingAppend, Reader,
     RoleError,
 };
 use thalweg_shard::{AppendAs, AppendedBatch, CoordinatorLog, Part, Piece, ReplayError, WriteError};
@@ -78,7 +78,7 @@ impl CoordinatorLog for InternalLog {
         let (end, epoch) = (of.last_offset + 1, LeaderEpoch(leader_epoch));
         let wait = self
             .partition(partition)
-            .map(|partition| Durable::new(&partition, end, epoch, of.is_replicated, of.is_flushed));
+            .map(|partition| PendingAppend::new(&partition, end, epoch, of.is_replicated, of.is_flushed));
         Box::pin(async move { Ok(wait.ok_or(WriteError::NotLeader)?.done().await?) })
     }
 

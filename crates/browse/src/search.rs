@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_client::{
-    Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, StartAt, TopicPartition,
+    Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::Offset;
 use tokio::runtime::Handle;
@@ -402,7 +402,7 @@ impl Driver {
                     }
                 },
                 polled = consumer.poll(PROGRESS_INTERVAL), if may_fetch => match polled {
-                    Ok(Polled::Chunk(chunk)) => {
+                    Ok(PollEvent::Chunk(chunk)) => {
                         self.heard_at = Instant::now();
                         let end = self.ranges.get(&chunk.at).and_then(|range| range.end);
                         handed.insert(chunk.at.clone(), chunk.next);

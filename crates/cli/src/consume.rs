@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use thalweg_browse::{Candidate, Filter, Outcome, Registry, Scratch, TextTest};
-use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled, TopicPartition};
+use thalweg_client::{Chunk, Consumer, ConsumerConfig, PollEvent, TopicPartition};
 use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
 use tokio::time::Instant;
 
@@ -274,7 +274,7 @@ impl Consume {
         while rest.records > 0 && !is_at_end(consumer, rest) {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     if let Some(decoding) = &printing.printer.decoding {
                         let buffer = &mut printing.buffer;
                         let walk = |visit: &mut dyn FnMut(&Record<'_>)| {
@@ -296,14 +296,14 @@ impl Consume {
                     printed?;
                     last = Instant::now();
                 }
-                Polled::Assigned(partitions) => self.assigned(consumer, partitions, rest).await?,
-                Polled::Revoked(partitions) | Polled::Lost(partitions) => {
+                PollEvent::Assigned(partitions) => self.assigned(consumer, partitions, rest).await?,
+                PollEvent::Revoked(partitions) | PollEvent::Lost(partitions) => {
                     if let Some(ends) = &mut rest.ends {
                         ends.retain(|at, _| !partitions.contains(at));
                     }
                 }
-                Polled::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
-                Polled::Nothing => {}
+                PollEvent::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
+                PollEvent::Nothing => {}
             }
             if self.group.is_some() && !self.is_member() && commit_at <= Instant::now() {
                 commit_at = Instant::now() + COMMIT_INTERVAL;

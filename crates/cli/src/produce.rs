@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use thalweg_client::{
-    Cluster, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, Taken, TopicRef,
+    AppendOutcome, Cluster, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, TopicRef,
 };
 use thalweg_record::{Header, Offset};
 use tokio::sync::Notify;
@@ -153,7 +153,7 @@ impl Produce {
         while let Some(line) = lines.recv().await {
             number += 1;
             let taken = self.send_line(producer, topic, &fixed, &line?, number).await;
-            if taken.with_context(|| format!("Line {number}"))? == Taken::Filled {
+            if taken.with_context(|| format!("Line {number}"))? == AppendOutcome::Filled {
                 tokio::task::yield_now().await;
             }
         }
@@ -167,7 +167,7 @@ impl Produce {
         fixed: &[(&[u8], &[u8])],
         line: &[u8],
         number: u64,
-    ) -> anyhow::Result<Taken> {
+    ) -> anyhow::Result<AppendOutcome> {
         let parts = self.split(line)?;
         let all = fixed.iter().chain(&parts.headers);
         let headers: Vec<Header<'_>> = all.map(|&(key, value)| Header { key, value: Some(value) }).collect();

@@ -55,11 +55,11 @@ impl CoordinatorKind {
 
 /// A cluster. Clones share connections and metadata.
 #[derive(Clone, Debug)]
-pub struct Cluster(Arc<Shared>);
+pub struct Cluster(Arc<SharedCluster>);
 
 /// A weak reference to a cluster, which keeps no connection.
 #[derive(Clone, Debug)]
-pub struct WeakCluster(Weak<Shared>);
+pub struct WeakCluster(Weak<SharedCluster>);
 
 impl WeakCluster {
     /// The cluster, if it is still in use.
@@ -69,7 +69,7 @@ impl WeakCluster {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedCluster {
     bootstrap: Vec<String>,
     connector: Connector,
     options: ConnectionOptions,
@@ -109,7 +109,7 @@ impl Cluster {
     }
 
     fn unconnected_by(connector: Connector, bootstrap: &[String], options: &ConnectionOptions) -> Cluster {
-        Cluster(Arc::new(Shared {
+        Cluster(Arc::new(SharedCluster {
             bootstrap: bootstrap.to_vec(),
             connector,
             options: options.clone(),

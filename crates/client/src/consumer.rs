@@ -36,8 +36,8 @@ use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
 use crate::offsets::{CommittedOffset, GroupMetadata, OffsetSpec, TopicPartition};
 use commits::Commits;
-use fetcher::{Fetched, Fetcher, Shared};
-use group::{Event, Group, Polling, Subscribed};
+use fetcher::{FetchResult, FetchState, Fetcher};
+use group::{Event, Group, PollGuard, SubscribedTopics};
 use subscription::Subscription;
 
 pub use assignor::AssignmentStrategy;
@@ -132,7 +132,7 @@ pub enum StartAt {
 
 /// The result of a poll.
 #[derive(Debug)]
-pub enum Polled {
+pub enum PollEvent {
     /// Records.
     Chunk(Chunk),
     /// The group has rebalanced and assigned these partitions, in addition to the kept ones. The positions of
@@ -153,7 +153,7 @@ pub enum Polled {
 pub struct Consumer {
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
-    shared: Arc<Shared>,
+    shared: Arc<FetchState>,
     subscription: Subscription,
     group: Option<Group>,
     /// The coordinator of `group.id`.
@@ -161,8 +161,8 @@ pub struct Consumer {
     commits: Option<Arc<Commits>>,
     fetchers: JoinSet<()>,
     fetching: BTreeMap<i32, AbortHandle>,
-    to: mpsc::Sender<Box<Fetched>>,
-    fetched: mpsc::Receiver<Box<Fetched>>,
+    to: mpsc::Sender<Box<FetchResult>>,
+    fetched: mpsc::Receiver<Box<FetchResult>>,
     ready: VecDeque<Chunk>,
     /// Newly assigned partitions, unreported until their positions are known.
     assigned: Option<Vec<TopicPartition>>,
@@ -183,7 +183,7 @@ impl Consumer {
     /// A consumer of a cluster, which many consumers can share.
     pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
         let now = Instant::now();
-        let (config, shared) = (Arc::new(config), Arc::<Shared>::default());
+        let (config, shared) = (Arc::new(config), Arc::<FetchState>::default());
         let (kind, group) = (CoordinatorKind::Group, config.group.as_ref());
         let coordinator = group.map(|group| Coordinator::new(cluster.clone(), kind, group));
         let commits = group.map(|group| {
@@ -222,7 +222,7 @@ impl Consumer {
         self.config.group.as_ref().ok_or(NoGroup)?;
         self.subscription = Subscription::Topics(topics.clone());
         self.read_only(Some(topics.iter().cloned().collect()));
-        self.join(Subscribed { names: topics, pattern: None });
+        self.join(SubscribedTopics { names: topics, pattern: None });
         Ok(())
     }
 
@@ -240,7 +240,7 @@ impl Consumer {
             }
             GroupProtocol::Consumer => {
                 self.subscription = Subscription::OfCoordinator;
-                self.join(Subscribed { names: Vec::new(), pattern: Some(pattern.to_owned()) });
+                self.join(SubscribedTopics { names: Vec::new(), pattern: Some(pattern.to_owned()) });
             }
         }
         Ok(())
@@ -333,20 +333,20 @@ impl Consumer {
 
     /// The next result: records, or a change of the assignment. Waits up to `timeout`. The future can be
     /// dropped.
-    pub async fn poll(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
+    pub async fn poll(&mut self, timeout: Duration) -> Result<PollEvent, ConsumerError> {
         self.poll_for(timeout, true).await
     }
 
     /// Polls like [`Consumer::poll`], without returning records: for a caller that has no room for more, and
     /// still takes part in rebalances.
-    pub async fn poll_rebalance(&mut self, timeout: Duration) -> Result<Polled, ConsumerError> {
+    pub async fn poll_rebalance(&mut self, timeout: Duration) -> Result<PollEvent, ConsumerError> {
         self.poll_for(timeout, false).await
     }
 
-    async fn poll_for(&mut self, timeout: Duration, records: bool) -> Result<Polled, ConsumerError> {
+    async fn poll_for(&mut self, timeout: Duration, records: bool) -> Result<PollEvent, ConsumerError> {
         let deadline = Instant::now() + timeout;
         self.shared.assignment.lock().give_up_revoked();
-        let _polling = Polling::begin(self.group.as_ref());
+        let _polling = PollGuard::begin(self.group.as_ref());
         loop {
             if let Some(polled) = self.handle_event().await? {
                 return Ok(polled);
@@ -376,18 +376,18 @@ impl Consumer {
             self.shared.demand.set(false);
             match fetched {
                 Some(fetched) => self.take(*fetched)?,
-                None if Instant::now() >= deadline => return Ok(Polled::Nothing),
+                None if Instant::now() >= deadline => return Ok(PollEvent::Nothing),
                 None => {}
             }
         }
     }
 
     /// The next available result.
-    fn hand_out(&mut self, records: bool) -> Option<Polled> {
+    fn hand_out(&mut self, records: bool) -> Option<PollEvent> {
         let mut assignment = self.shared.assignment.lock();
         let known = |at: &TopicPartition| !assignment.contains(at) || assignment.is_settled(at);
         if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
-            return self.assigned.take().map(Polled::Assigned);
+            return self.assigned.take().map(PollEvent::Assigned);
         }
         if !records {
             return None;
@@ -397,14 +397,14 @@ impl Consumer {
         while let Some(place) = self.ready.iter().position(|chunk| !unreported.contains(&chunk.at)) {
             let chunk = self.ready.remove(place).expect("it was just found");
             if assignment.hand_out(&chunk) {
-                return Some(Polled::Chunk(chunk));
+                return Some(PollEvent::Chunk(chunk));
             }
         }
         None
     }
 
     /// Processes an event of the member.
-    async fn handle_event(&mut self) -> Result<Option<Polled>, ConsumerError> {
+    async fn handle_event(&mut self) -> Result<Option<PollEvent>, ConsumerError> {
         while let Some(membership) = self.group.as_ref().map(|group| Arc::clone(&group.membership))
             && let Some(event) = membership.event()
         {
@@ -423,12 +423,12 @@ impl Consumer {
                         // The new owner reads some records again, as at-least-once allows.
                         tracing::warn!(%error, "Failed to commit offsets before the rebalance");
                     }
-                    Some(Polled::Revoked(partitions))
+                    Some(PollEvent::Revoked(partitions))
                 }
                 Event::Lost(partitions) => {
                     self.withdraw(&partitions);
                     let lost = self.shared.assignment.lock().remove(&partitions);
-                    (!lost.is_empty()).then_some(Polled::Lost(lost))
+                    (!lost.is_empty()).then_some(PollEvent::Lost(lost))
                 }
                 Event::Reported(error) => {
                     membership.handled();
@@ -451,10 +451,10 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, fetched: Fetched) -> Result<(), ConsumerError> {
+    fn take(&mut self, fetched: FetchResult) -> Result<(), ConsumerError> {
         match fetched {
-            Fetched::Chunks(chunks) => self.ready.extend(chunks),
-            Fetched::OutOfRange(at, offset) => {
+            FetchResult::Chunks(chunks) => self.ready.extend(chunks),
+            FetchResult::OutOfRange(at, offset) => {
                 if !self.shared.assignment.lock().is_at(&at, offset) {
                     return Ok(());
                 }
@@ -463,13 +463,13 @@ impl Consumer {
                 self.seek_to(&at, StartAt::Spec(spec));
             }
             // The next round starts a fetcher of that broker.
-            Fetched::Redirected => {}
-            Fetched::Stale(error) => {
+            FetchResult::Redirected => {}
+            FetchResult::Stale(error) => {
                 self.config.connection.failed("fetch", &error);
                 tracing::debug!(%error, "Fetch failed, refreshing leaders");
                 self.refresh_soon();
             }
-            Fetched::Failed(error) => return Err(error.into()),
+            FetchResult::Failed(error) => return Err(error.into()),
         }
         Ok(())
     }

@@ -31,7 +31,7 @@
 //! use std::ops::ControlFlow;
 //! use std::time::Duration;
 //!
-//! use thalweg_client::{Consumer, ConsumerConfig, OffsetReset, Polled};
+//! use thalweg_client::{Consumer, ConsumerConfig, OffsetReset, PollEvent};
 //! use thalweg_record::DecompressBuffer;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,20 +46,20 @@
 //! let mut buffer = DecompressBuffer::default();
 //! loop {
 //!     match consumer.poll(Duration::from_secs(1)).await? {
-//!         Polled::Chunk(chunk) => {
+//!         PollEvent::Chunk(chunk) => {
 //!             chunk.for_each(&mut buffer, |record| {
 //!                 println!("{}@{}: {:?}", chunk.at, record.offset, record.value);
 //!                 ControlFlow::Continue(())
 //!             })?;
 //!             consumer.commit().await?;
 //!         }
-//!         Polled::Assigned(partitions) => println!("reads {partitions:?}"),
-//!         Polled::Revoked(partitions) => {
+//!         PollEvent::Assigned(partitions) => println!("reads {partitions:?}"),
+//!         PollEvent::Revoked(partitions) => {
 //!             consumer.commit().await?;
 //!             println!("gives up {partitions:?}");
 //!         }
-//!         Polled::Lost(partitions) => println!("others read {partitions:?} already"),
-//!         Polled::Nothing => {}
+//!         PollEvent::Lost(partitions) => println!("others read {partitions:?} already"),
+//!         PollEvent::Nothing => {}
 //!     }
 //! }
 //! # }
@@ -76,8 +76,8 @@
 //! use std::time::Duration;
 //!
 //! use thalweg_client::{
-//!     CommittedOffset, Consumer, ConsumerConfig, Polled, Producer, ProducerConfig, ProducerRecord, StartAt,
-//!     TransactionError,
+//!     CommittedOffset, Consumer, ConsumerConfig, PollEvent, Producer, ProducerConfig, ProducerRecord,
+//!     StartAt, TransactionError,
 //! };
 //! use thalweg_record::DecompressBuffer;
 //! use tokio::time::Instant;
@@ -100,7 +100,7 @@
 //! producer.init_transactions().await?;
 //! let mut buffer = DecompressBuffer::default();
 //! loop {
-//!     let Polled::Chunk(chunk) = consumer.poll(Duration::from_secs(1)).await? else { continue };
+//!     let PollEvent::Chunk(chunk) = consumer.poll(Duration::from_secs(1)).await? else { continue };
 //!     let mut words = Vec::new();
 //!     chunk.for_each(&mut buffer, |record| {
 //!         words.push(record.value.unwrap_or_default().to_ascii_uppercase());
@@ -165,7 +165,7 @@ pub use admin::{
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{
     AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, GroupProtocol,
-    InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, Polled, StartAt, read_assignment,
+    InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, PollEvent, StartAt, read_assignment,
 };
 pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};
 pub use offsets::{
@@ -173,13 +173,14 @@ pub use offsets::{
 };
 pub use partitioner::key_partition;
 pub use producer::{
-    Acks, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut, InvalidTransactionState,
-    NoProducerId, NoSuchPartition, Producer, ProducerClosed, ProducerConfig, ProducerRecord, RecordTooLarge,
-    SendError, Sending, SentRun, Taken, TopicRef, TransactionAborted, TransactionCause, TransactionError,
+    Acks, AppendOutcome, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut,
+    InvalidTransactionState, LockedProducer, NoProducerId, NoSuchPartition, Producer, ProducerClosed,
+    ProducerConfig, ProducerRecord, RecordTooLarge, SendError, SentRun, TopicRef, TransactionAborted,
+    TransactionCause, TransactionError,
 };
 pub use share::{
-    Acknowledge, Acknowledged, AcknowledgementMode, AcquireMode, Acquired, NotAcquired, ShareChunk,
-    ShareConfig, ShareConsumer, SharePolled,
+    AcknowledgeType, AcknowledgementMode, AcknowledgementOutcomes, AcquireMode, AcquiredRange, NotAcquired,
+    ShareChunk, ShareConfig, ShareConsumer, SharePollEvent,
 };
 pub use thalweg_dial::{
     ApiVersions, AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ByteStream,

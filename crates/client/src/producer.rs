@@ -35,7 +35,7 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
 use crate::partitioner::key_partition;
-use accumulator::{Accumulator, Joined, Topic};
+use accumulator::{Accumulator, JoinOutcome, Topic};
 use delivery::fail;
 use transaction::Transaction;
 
@@ -101,7 +101,7 @@ pub struct BufferFull {
 
 /// The outcome of adding a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum AppendOutcome {
     /// The record is in a batch that has room for more.
     Joined,
     /// The open batch was full, so the record is in a new batch: a good moment to let the senders work, if
@@ -115,7 +115,7 @@ pub enum Taken {
 type Report = Box<dyn FnMut(&Delivery<'_>) + Send>;
 
 /// State shared by the caller, the senders and the housekeeper.
-pub(crate) struct Shared {
+pub(crate) struct ProducerState {
     config: ProducerConfig,
     cluster: Cluster,
     accumulator: Mutex<Accumulator>,
@@ -128,9 +128,9 @@ pub(crate) struct Shared {
     report: Mutex<Report>,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ProducerState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("ProducerState").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
@@ -140,17 +140,17 @@ impl std::fmt::Debug for Shared {
 /// not reported. [`Producer::close`] stops it cleanly.
 #[derive(Debug)]
 pub struct Producer {
-    shared: Arc<Shared>,
+    shared: Arc<ProducerState>,
     topics: HashMap<Arc<str>, TopicRef>,
     /// The current partition for records without a key, by topic.
-    sticky: Vec<Sticky>,
+    sticky: Vec<StickyPartition>,
     /// The housekeeper, which owns the senders, and the task that registers partitions. Both tasks end with
     /// the producer.
     _tasks: JoinSet<()>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sticky {
+struct StickyPartition {
     /// The index in the topic's list of partitions.
     at: usize,
     /// The partition at that index.
@@ -181,7 +181,7 @@ impl Producer {
         let coordinator = |id| Coordinator::dedicated(cluster.clone(), CoordinatorKind::Transaction, id);
         let coordinator = id.map(coordinator);
         let transaction = id.map(|id| Transaction::new(id.into()));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ProducerState {
             config,
             cluster,
             accumulator: Mutex::new(Accumulator::new(transaction)),
@@ -212,7 +212,7 @@ impl Producer {
         };
         let found = housekeeper::find_topic(&self.shared, &name).await;
         // A missing topic keeps its slot, so that indexes do not change.
-        self.sticky.push(Sticky::default());
+        self.sticky.push(StickyPartition::default());
         found?;
         let topic = TopicRef(index);
         self.topics.insert(name, topic);
@@ -227,24 +227,24 @@ impl Producer {
 
     /// Adds a record, if there is room. Never waits.
     #[inline]
-    pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+    pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<AppendOutcome, SendError> {
         self.sending().try_send(record)
     }
 
-    /// Adds several records with [`Sending::try_send`] while holding the lock shared with the senders. The
-    /// lock costs more than a small record, so this pays off from a few records on; the senders are blocked
-    /// meanwhile.
+    /// Adds several records with [`LockedProducer::try_send`] while holding the lock shared with the senders.
+    /// The lock costs more than a small record, so this pays off from a few records on; the senders are
+    /// blocked meanwhile.
     #[inline]
-    pub fn sending(&mut self) -> Sending<'_> {
+    pub fn sending(&mut self) -> LockedProducer<'_> {
         let shared = &*self.shared;
         let accumulator = shared.accumulator.lock();
-        Sending { accumulator, config: &shared.config, sticky: &mut self.sticky }
+        LockedProducer { accumulator, config: &shared.config, sticky: &mut self.sticky }
     }
 
     /// Adds a record, waiting for room up to `max.block.ms`. The outcome is reported with its batch.
-    pub async fn send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+    pub async fn send(&mut self, record: &ProducerRecord<'_>) -> Result<AppendOutcome, SendError> {
         match self.try_send(record)? {
-            Taken::Full => {}
+            AppendOutcome::Full => {}
             taken => return Ok(taken),
         }
         let shared = Arc::clone(&self.shared);
@@ -253,7 +253,7 @@ impl Producer {
         loop {
             let progress = shared.progress.notified();
             match self.try_send(record)? {
-                Taken::Full => {}
+                AppendOutcome::Full => {}
                 taken => return Ok(taken),
             }
             if tokio::time::timeout_at(deadline, progress).await.is_err() {
@@ -265,7 +265,7 @@ impl Producer {
 
     /// Sends everything at once, and waits until all batches have completed, stored or failed.
     pub async fn flush(&mut self) {
-        let _flushing = Flushing::begin(&self.shared);
+        let _flushing = FlushGuard::begin(&self.shared);
         loop {
             let progress = self.shared.progress.notified();
             if self.shared.accumulator.lock().incomplete == 0 {
@@ -289,18 +289,18 @@ impl Producer {
 }
 
 /// A guard during which batches are sent without lingering.
-struct Flushing<'a>(&'a Shared);
+struct FlushGuard<'a>(&'a ProducerState);
 
-impl Flushing<'_> {
-    fn begin(shared: &Shared) -> Flushing<'_> {
+impl FlushGuard<'_> {
+    fn begin(shared: &ProducerState) -> FlushGuard<'_> {
         let mut accumulator = shared.accumulator.lock();
         accumulator.flushing = true;
         accumulator.wake_all();
-        Flushing(shared)
+        FlushGuard(shared)
     }
 }
 
-impl Drop for Flushing<'_> {
+impl Drop for FlushGuard<'_> {
     fn drop(&mut self) {
         self.0.accumulator.lock().flushing = false;
     }
@@ -308,16 +308,16 @@ impl Drop for Flushing<'_> {
 
 /// A producer with its lock held; see [`Producer::sending`].
 #[derive(Debug)]
-pub struct Sending<'a> {
+pub struct LockedProducer<'a> {
     accumulator: MutexGuard<'a, Accumulator>,
     config: &'a ProducerConfig,
-    sticky: &'a mut Vec<Sticky>,
+    sticky: &'a mut Vec<StickyPartition>,
 }
 
-impl Sending<'_> {
+impl LockedProducer<'_> {
     /// Adds a record, if there is room. Never waits.
     #[inline]
-    pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+    pub fn try_send(&mut self, record: &ProducerRecord<'_>) -> Result<AppendOutcome, SendError> {
         let config = self.config;
         let keyed = record.key.is_some() && !config.ignore_keys;
         if record.partition.is_some() || keyed {
@@ -326,33 +326,41 @@ impl Sending<'_> {
         let sticky = &mut self.sticky[record.topic.0];
         let joined = self.accumulator.join(sticky.partition, record, config);
         sticky.bytes += record.value.map_or(0, <[u8]>::len);
-        if joined == Joined::Yes {
-            return Ok(Taken::Joined);
+        if joined == JoinOutcome::Yes {
+            return Ok(AppendOutcome::Joined);
         }
         self.begin(joined, record)
     }
 
     /// Adds a record that did not fit into the open batch, or found none.
     #[cold]
-    fn begin(&mut self, joined: Joined, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+    fn begin(
+        &mut self,
+        joined: JoinOutcome,
+        record: &ProducerRecord<'_>,
+    ) -> Result<AppendOutcome, SendError> {
         let (accumulator, config) = (&mut *self.accumulator, self.config);
         accumulator.check_open()?;
         check_size(record, config)?;
         let sticky = &mut self.sticky[record.topic.0];
         // Change the partition after a full batch, or after as many bytes in batches that were sent early.
-        if joined == Joined::Sealed || sticky.bytes >= config.batch_bytes {
+        if joined == JoinOutcome::Sealed || sticky.bytes >= config.batch_bytes {
             accumulator.wake(sticky.partition);
             sticky.at = accumulator.next_sticky(record.topic.0, sticky.at);
             sticky.partition = accumulator.topics[record.topic.0].partitions[sticky.at];
             sticky.bytes = 0;
-            if accumulator.join(sticky.partition, record, config) == Joined::Yes {
+            if accumulator.join(sticky.partition, record, config) == JoinOutcome::Yes {
                 return Ok(taken(joined));
             }
         }
-        Ok(if accumulator.open(sticky.partition, record, config) { taken(joined) } else { Taken::Full })
+        Ok(if accumulator.open(sticky.partition, record, config) {
+            taken(joined)
+        } else {
+            AppendOutcome::Full
+        })
     }
 
-    fn try_send_to_chosen(&mut self, record: &ProducerRecord<'_>) -> Result<Taken, SendError> {
+    fn try_send_to_chosen(&mut self, record: &ProducerRecord<'_>) -> Result<AppendOutcome, SendError> {
         let (accumulator, config) = (&mut *self.accumulator, self.config);
         let topic = &accumulator.topics[record.topic.0];
         let count = topic.partitions.len();
@@ -368,19 +376,19 @@ impl Sending<'_> {
         };
         let joined = accumulator.join(partition, record, config);
         match joined {
-            Joined::Yes => return Ok(Taken::Joined),
-            Joined::Sealed => accumulator.wake(partition),
-            Joined::NoneOpen => {}
+            JoinOutcome::Yes => return Ok(AppendOutcome::Joined),
+            JoinOutcome::Sealed => accumulator.wake(partition),
+            JoinOutcome::NoneOpen => {}
         }
         accumulator.check_open()?;
         check_size(record, config)?;
-        Ok(if accumulator.open(partition, record, config) { taken(joined) } else { Taken::Full })
+        Ok(if accumulator.open(partition, record, config) { taken(joined) } else { AppendOutcome::Full })
     }
 }
 
 /// The outcome for a batched record, given the first attempt with the open batch.
-fn taken(first_try: Joined) -> Taken {
-    if first_try == Joined::Sealed { Taken::Filled } else { Taken::Joined }
+fn taken(first_try: JoinOutcome) -> AppendOutcome {
+    if first_try == JoinOutcome::Sealed { AppendOutcome::Filled } else { AppendOutcome::Joined }
 }
 
 impl Drop for Producer {

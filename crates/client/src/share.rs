@@ -33,16 +33,16 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
 use crate::offsets::TopicPartition;
-use member::{Assigned, Member, Wish};
-use requests::{Broker, Done};
+use member::{Member, ShareAssignment, Wish};
+use requests::{AnsweredRequest, Broker};
 use session::Place;
 
-pub use chunk::{Acquired, ShareChunk};
+pub use chunk::{AcquiredRange, ShareChunk};
 pub use config::{AcknowledgementMode, AcquireMode, ShareConfig};
 
 /// Acknowledgement types of delivered records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Acknowledge {
+pub enum AcknowledgeType {
     /// The record was processed.
     Accept,
     /// The record may be delivered again, to any member.
@@ -57,24 +57,24 @@ pub enum Acknowledge {
 /// Acknowledgement type for offsets without a record.
 const GAP: i8 = 0;
 
-impl Acknowledge {
+impl AcknowledgeType {
     /// The type's code in requests.
     fn code(self) -> i8 {
         match self {
-            Acknowledge::Accept => 1,
-            Acknowledge::Release => 2,
-            Acknowledge::Reject => 3,
-            Acknowledge::Renew => 4,
+            AcknowledgeType::Accept => 1,
+            AcknowledgeType::Release => 2,
+            AcknowledgeType::Reject => 3,
+            AcknowledgeType::Renew => 4,
         }
     }
 
     /// The type with this Kafka name, in any case.
-    pub fn from_name(name: &str) -> Option<Acknowledge> {
+    pub fn from_name(name: &str) -> Option<AcknowledgeType> {
         let named = [
-            ("accept", Acknowledge::Accept),
-            ("release", Acknowledge::Release),
-            ("reject", Acknowledge::Reject),
-            ("renew", Acknowledge::Renew),
+            ("accept", AcknowledgeType::Accept),
+            ("release", AcknowledgeType::Release),
+            ("reject", AcknowledgeType::Reject),
+            ("renew", AcknowledgeType::Renew),
         ];
         named.into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, one)| one)
     }
@@ -82,7 +82,7 @@ impl Acknowledge {
 
 /// The result of a poll.
 #[derive(Debug)]
-pub enum SharePolled {
+pub enum SharePollEvent {
     /// Acquired records of one partition.
     Chunk(ShareChunk),
     /// A broker refused acknowledgements of a partition: their records may be delivered again.
@@ -106,7 +106,7 @@ pub struct NotAcquired {
 }
 
 /// The outcome of acknowledgements, by partition.
-pub type Acknowledged = BTreeMap<TopicPartition, Result<(), ClientError>>;
+pub type AcknowledgementOutcomes = BTreeMap<TopicPartition, Result<(), ClientError>>;
 
 /// A share consumer.
 #[derive(Debug)]
@@ -115,14 +115,14 @@ pub struct ShareConsumer {
     config: Arc<ShareConfig>,
     member_id: String,
     wish: watch::Sender<Wish>,
-    assigned: watch::Receiver<Assigned>,
+    assigned: watch::Receiver<ShareAssignment>,
     member: JoinSet<Result<(), ClientError>>,
     /// The assigned partitions.
     places: Arc<BTreeSet<Place>>,
     /// The topics of assigned and delivered partitions.
     names: BTreeMap<Uuid, Arc<str>>,
     brokers: BTreeMap<i32, Broker>,
-    requests: JoinSet<Done>,
+    requests: JoinSet<AnsweredRequest>,
     ready: VecDeque<ShareChunk>,
     /// The chunk returned by the last poll, accepted by the next one in implicit mode.
     returned: Option<ShareChunk>,
@@ -149,7 +149,7 @@ impl ShareConsumer {
     /// A share consumer of a cluster, which joins the group when it subscribes.
     pub fn new(cluster: Cluster, config: ShareConfig) -> ShareConsumer {
         let (wish, _) = watch::channel(Wish::default());
-        let (_, assigned) = watch::channel(Assigned::default());
+        let (_, assigned) = watch::channel(ShareAssignment::default());
         ShareConsumer {
             cluster,
             backoff: Backoff::new(config.retry_backoff),
@@ -194,7 +194,7 @@ impl ShareConsumer {
             return;
         }
         let (wish, wished) = watch::channel(Wish { topics, leaves: false });
-        let (assigned, of_member) = watch::channel(Assigned::default());
+        let (assigned, of_member) = watch::channel(ShareAssignment::default());
         let coordinator =
             Coordinator::dedicated(self.cluster.clone(), CoordinatorKind::Group, &*self.config.group);
         let (cluster, config, id) = (self.cluster.clone(), Arc::clone(&self.config), self.member_id.clone());
@@ -229,7 +229,7 @@ impl ShareConsumer {
 
     /// The next result: acquired records of a partition, or a failed acknowledgement. Waits up to `timeout`.
     /// In implicit mode, accepts the records of the last poll. The future can be dropped.
-    pub async fn poll(&mut self, timeout: Duration) -> Result<SharePolled, ClientError> {
+    pub async fn poll(&mut self, timeout: Duration) -> Result<SharePollEvent, ClientError> {
         let deadline = Instant::now() + timeout;
         self.accept_returned();
         loop {
@@ -237,7 +237,7 @@ impl ShareConsumer {
             self.take_refusal()?;
             while let Some((at, settled)) = self.settled.pop_front() {
                 if let Err(error) = settled {
-                    return Ok(SharePolled::NotAcknowledged(at, error));
+                    return Ok(SharePollEvent::NotAcknowledged(at, error));
                 }
             }
             while let Some(chunk) = self.ready.pop_front() {
@@ -245,7 +245,7 @@ impl ShareConsumer {
                     self.acknowledge_alone(false);
                     let is_implicit = self.config.acknowledgement_mode == AcknowledgementMode::Implicit;
                     self.returned = is_implicit.then(|| chunk.clone());
-                    return Ok(SharePolled::Chunk(chunk));
+                    return Ok(SharePollEvent::Chunk(chunk));
                 }
             }
             let mut due = deadline.min(self.refresh_when_due().await?);
@@ -257,7 +257,7 @@ impl ShareConsumer {
                 Ok(()) = self.assigned.changed() => {}
                 () = tokio::time::sleep_until(due) => {
                     if Instant::now() >= deadline {
-                        return Ok(SharePolled::Nothing);
+                        return Ok(SharePollEvent::Nothing);
                     }
                 }
             }
@@ -265,7 +265,11 @@ impl ShareConsumer {
     }
 
     /// Acknowledges all unacknowledged records of a chunk.
-    pub fn acknowledge_chunk(&mut self, chunk: &ShareChunk, with: Acknowledge) -> Result<(), NotAcquired> {
+    pub fn acknowledge_chunk(
+        &mut self,
+        chunk: &ShareChunk,
+        with: AcknowledgeType,
+    ) -> Result<(), NotAcquired> {
         let (Some(first), Some(last)) = (chunk.acquired.first(), chunk.acquired.last()) else {
             return Ok(());
         };
@@ -284,7 +288,7 @@ impl ShareConsumer {
         chunk: &ShareChunk,
         first: Offset,
         last: Offset,
-        with: Acknowledge,
+        with: AcknowledgeType,
     ) -> Result<(), NotAcquired> {
         let gone = || NotAcquired { at: chunk.at.clone(), first, last };
         let broker = self.brokers.get_mut(&chunk.broker).filter(|broker| broker.number == chunk.session);
@@ -297,7 +301,7 @@ impl ShareConsumer {
     /// Sends the acknowledgements, and waits for the answers. In implicit mode, first accepts the records of
     /// the last poll. Returns the outcomes of partitions, including earlier outcomes that no poll has
     /// reported.
-    pub async fn commit(&mut self) -> Result<Acknowledged, ClientError> {
+    pub async fn commit(&mut self) -> Result<AcknowledgementOutcomes, ClientError> {
         self.accept_returned();
         let until = Instant::now() + self.config.connection.request_timeout;
         loop {
@@ -313,7 +317,7 @@ impl ShareConsumer {
                 Err(_) => return Err(self.no_answer()),
             }
         }
-        let mut outcomes = Acknowledged::new();
+        let mut outcomes = AcknowledgementOutcomes::new();
         for (at, settled) in self.settled.drain(..) {
             match outcomes.get_mut(&at) {
                 Some(Err(_)) => {}
@@ -324,7 +328,7 @@ impl ShareConsumer {
     }
 
     /// Commits, releases unacknowledged records, and leaves the group.
-    pub async fn close(mut self) -> Result<Acknowledged, ClientError> {
+    pub async fn close(mut self) -> Result<AcknowledgementOutcomes, ClientError> {
         let committed = self.commit().await;
         self.end_sessions().await;
         self.wish.send_if_modified(|wish| {
@@ -346,7 +350,7 @@ impl ShareConsumer {
             && let Some(chunk) = self.returned.take()
         {
             // The session may have ended: then the records are delivered again.
-            let _ = self.acknowledge_chunk(&chunk, Acknowledge::Accept);
+            let _ = self.acknowledge_chunk(&chunk, AcknowledgeType::Accept);
         }
     }
 

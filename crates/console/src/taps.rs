@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_browse::{Masking, TopicMasks};
 use thalweg_places::Place;
-use thalweg_stream::host::onlooking::{Cut, Look, MESSAGES_MAX, Passed};
+use thalweg_stream::host::onlooking::{Cut, Look, MESSAGES_MAX, TappedMessage};
 use thalweg_stream::host::rest::Hide;
 use thalweg_stream::host::{Host, HostError};
 use tokio::sync::Notify;
@@ -32,7 +32,7 @@ type Stage = (String, String);
 pub struct Taps(Arc<Mutex<HashMap<Stage, Arc<Tap>>>>);
 
 struct Tap {
-    passed: Mutex<VecDeque<Passed>>,
+    passed: Mutex<VecDeque<TappedMessage>>,
     looked: Mutex<Instant>,
     arrived: Notify,
     _place: Place,
@@ -52,7 +52,7 @@ impl Taps {
         reader: &Reader,
         stream: &str,
         stage: &str,
-    ) -> Result<Vec<Passed>, TapProblem> {
+    ) -> Result<Vec<TappedMessage>, TapProblem> {
         let tap = self.tap(host, reader, (stream.to_owned(), stage.to_owned()))?;
         let arrived = tap.arrived.notified();
         if tap.passed.lock().is_empty() {
@@ -115,11 +115,11 @@ async fn gather(mut look: Look, tap: Arc<Tap>) {
 /// read any topic.
 pub fn hide(masking: &Masking) -> Option<Hide> {
     let masks = masking.of_any()?;
-    Some(Arc::new(move |message: &mut Passed| hide_parts(message, &masks)))
+    Some(Arc::new(move |message: &mut TappedMessage| hide_parts(message, &masks)))
 }
 
 /// Masks one message. A truncated part is hidden as a whole, because its fields cannot be found.
-fn hide_parts(message: &mut Passed, masks: &TopicMasks) {
+fn hide_parts(message: &mut TappedMessage, masks: &TopicMasks) {
     let mut hidden = Vec::new();
     if let Some(key) = &mut message.key
         && masks.key(&key.bytes, &mut hidden)

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::null_server::Settings;
-use crate::run::saturation::{Next, Search};
+use crate::run::saturation::{Search, SearchStep};
 use crate::worker::Driver;
 use crate::workload::Load;
 
@@ -92,7 +92,7 @@ pub struct Calibration {
     /// The floor: latencies with a server that answers immediately, by percentile of [`QUANTILES`].
     pub floor_us: Vec<f64>,
     /// Scenarios with known latencies.
-    pub scenarios: Vec<Measured>,
+    pub scenarios: Vec<ScenarioResult>,
     /// The search for a known rate.
     pub knee: FoundKnee,
     /// The maximum rate of one producer on one thread, by batch size.
@@ -101,7 +101,7 @@ pub struct Calibration {
 
 /// A measured scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct ScenarioResult {
     /// The scenario.
     pub scenario: Scenario,
     /// Records with a latency.
@@ -112,7 +112,7 @@ pub struct Measured {
     pub tries: u32,
 }
 
-impl Measured {
+impl ScenarioResult {
     /// The largest absolute error.
     fn error_max(&self) -> f64 {
         self.percentiles.iter().map(|percentile| percentile.error.abs()).fold(0.0, f64::max)
@@ -244,8 +244,8 @@ async fn best_of_tries(
     plan: &Plan,
     scenario: &Scenario,
     progress: &mut impl FnMut(&str),
-) -> Result<Measured, CalibrateError> {
-    let mut best: Option<Measured> = None;
+) -> Result<ScenarioResult, CalibrateError> {
+    let mut best: Option<ScenarioResult> = None;
     for tries in 1..=TRIES_MAX {
         let measured = measure::latencies(plan, scenario).await?.of(scenario.clone());
         let error_max = measured.error_max();
@@ -270,9 +270,9 @@ async fn find_knee(plan: &Plan, progress: &mut impl FnMut(&str)) -> Result<Found
     let mut trials = 0;
     loop {
         let trial = match search.next() {
-            Next::Try(trial) => trial,
-            Next::NotFound(why) => return Err(CalibrateError::NoKnee { why }),
-            Next::Found(knee) => {
+            SearchStep::Try(trial) => trial,
+            SearchStep::NotFound(why) => return Err(CalibrateError::NoKnee { why }),
+            SearchStep::Found(knee) => {
                 let found_records_per_s = knee.records_per_s;
                 let error = found_records_per_s / true_records_per_s - 1.0;
                 return Ok(FoundKnee { true_records_per_s, found_records_per_s, error, trials });

@@ -46,16 +46,16 @@ fn memory() -> impl Iterator<Item = (u64, u64)> {
     two.into_iter().chain(one.collect::<Vec<_>>())
 }
 
-fn own() -> Own {
-    Own { text: std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default() }
+fn own() -> ProcessCgroups {
+    ProcessCgroups { text: std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default() }
 }
 
 /// `/proc/self/cgroup`: a line `number:controllers:path` per hierarchy.
-struct Own {
+struct ProcessCgroups {
     text: String,
 }
 
-impl Own {
+impl ProcessCgroups {
     /// The directories from a controller's root (version 2 if none is given) to this process's group.
     fn directories(&self, controller: Option<&str>) -> impl Iterator<Item = PathBuf> + use<> {
         let root = Path::new("/sys/fs/cgroup");
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_path_of_a_controller_is_found_in_both_versions() {
-        let own = Own { text: "4:cpu,cpuacct:/a/b\n3:memory:/m\n0::/c:d\n".to_owned() };
+        let own = ProcessCgroups { text: "4:cpu,cpuacct:/a/b\n3:memory:/m\n0::/c:d\n".to_owned() };
         assert_eq!(own.path(Some("cpu")).as_deref(), Some("/a/b"));
         assert_eq!(own.path(Some("cpuacct")).as_deref(), Some("/a/b"));
         assert_eq!(own.path(None).as_deref(), Some("/c:d"));

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Boxed;
+use crate::BoxFuture;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub type Brokers<'a> = (&'a [String], &'a BTreeMap<String, String>);
 
 /// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes at most 256
 /// MB to that directory for about a second, and removes it.
-pub fn examine<'a>(data_dir: &Path, brokers: Option<Brokers<'a>>) -> Boxed<'a, Vec<Advice>> {
+pub fn examine<'a>(data_dir: &Path, brokers: Option<Brokers<'a>>) -> BoxFuture<'a, Vec<Advice>> {
     Box::pin(examine_all(data_dir.to_owned(), brokers))
 }
 

@@ -10,7 +10,7 @@ mod log;
 mod policy;
 mod watch;
 
-pub use watch::{Watch, Watched};
+pub use watch::{ReplicaObservations, Watch};
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub struct Claim<'a> {
     /// The extent of reading back.
     pub read_back: &'a ReadBack,
     /// Observations of the replicas during the run.
-    pub watched: &'a Watched,
+    pub watched: &'a ReplicaObservations,
 }
 
 /// The extent of reading records back.

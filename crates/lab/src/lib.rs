@@ -41,4 +41,4 @@ pub mod workload;
 /// A boxed future, which this crate compiles. The body of an `async fn`, with all that it awaits, is compiled
 /// in the crate that awaits it: for large ones that would be the program, whose build is the last and waits
 /// for all others.
-pub type Boxed<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + 'a>>;
+pub type BoxFuture<'a, T> = std::pin::Pin<Box<dyn Future<Output = T> + 'a>>;

@@ -91,13 +91,13 @@ pub enum NullServerError {
 /// A null server, which runs until it is dropped.
 #[derive(Debug)]
 pub struct NullServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     accepting: Option<JoinHandle<()>>,
 }
 
 /// State shared by all connections.
 #[derive(Debug)]
-struct Shared {
+struct ServerState {
     address: SocketAddr,
     timing: Timing,
     topics: Topics,
@@ -111,7 +111,7 @@ impl NullServer {
     pub fn start(settings: &Settings) -> Result<NullServer, NullServerError> {
         settings.check()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(NullServerError::Listen)?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ServerState {
             address: listener.local_addr().map_err(NullServerError::Listen)?,
             timing: Timing::new(settings),
             topics: Topics::new(settings),
@@ -178,7 +178,7 @@ impl Settings {
     }
 }
 
-fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+fn accept(listener: &TcpListener, shared: &Arc<ServerState>) {
     for stream in listener.incoming() {
         if shared.stopping.load(Ordering::Acquire) {
             return;

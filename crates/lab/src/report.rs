@@ -26,7 +26,7 @@ pub use throughput::cumulative_bars;
 
 use crate::quantity;
 use crate::result::{METHOD, RunResult, State, WorkloadResult};
-use answer::{Compared, compared, of_workload};
+use answer::{ComparedFigure, compared, of_workload};
 use palette::Palette;
 use text::folded;
 pub(crate) use text::{clean, escape};
@@ -180,7 +180,7 @@ fn section(
     number: usize,
     workload: &WorkloadResult,
     palette: &Palette,
-    all: &[Compared],
+    all: &[ComparedFigure],
     is_one_of_several: bool,
 ) -> String {
     let scale = match workload.workload.scale {

@@ -17,8 +17,8 @@ mod usage;
 
 pub(crate) use compare::two_sided_95;
 pub use compare::{
-    Comparison, Difference, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair, Pairing, PointName, Ratio,
-    Refused, Values, compare, ratio_of, values,
+    Comparison, Difference, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair, Pairing,
+    PointName, Ratio, Values, compare, ratio_of, values,
 };
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
@@ -31,7 +31,7 @@ pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
 
 pub use crate::figures::{FIGURES, Figure, FigureUnit, Figures};
 pub use crate::histogram::{Histogram, HistogramUnreadable};
-pub use crate::target::{Negotiated, TargetInfo};
+pub use crate::target::{NegotiatedSecurity, TargetInfo};
 
 use std::collections::BTreeMap;
 

@@ -59,13 +59,13 @@ pub use plan::{Options, Precision, drivers_of, repetitions};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::Boxed;
+use crate::BoxFuture;
 use crate::result::{self, Machine, PointResult, RunResult, SCHEMA, State, TargetInfo, WorkloadResult};
 use crate::terminal::Progress;
 use clock::now_us;
 use clusters::name;
 use contender::Contender;
-use plan::{Planned, points, seed_of, side_by_side};
+use plan::{PlannedPoint, points, seed_of, side_by_side};
 use walk::{Round, Walk};
 
 /// Performs a run.
@@ -73,7 +73,7 @@ pub fn run<'a>(
     options: &'a Options,
     interrupt: &'a Interrupt,
     progress: &'a Progress,
-) -> Boxed<'a, RunResult> {
+) -> BoxFuture<'a, RunResult> {
     Box::pin(async move {
         let mut walk = Walk::new(options, interrupt, progress);
         let mut plan = Points::new(options, walk.machine().clone(), progress);
@@ -96,7 +96,7 @@ impl<'a> Points<'a, ()> {
         options: &'a Options,
         machine: Machine,
         progress: &'a Progress,
-    ) -> Points<'a, impl Iterator<Item = Planned<'a>>> {
+    ) -> Points<'a, impl Iterator<Item = PlannedPoint<'a>>> {
         let now = rfc_3339(now_us());
         let result = RunResult {
             schema: SCHEMA.to_owned(),
@@ -115,10 +115,10 @@ impl<'a> Points<'a, ()> {
     }
 }
 
-impl<'a, P: Iterator<Item = Planned<'a>>> walk::Plan for Points<'a, P> {
+impl<'a, P: Iterator<Item = PlannedPoint<'a>>> walk::Plan for Points<'a, P> {
     fn next(&mut self) -> Option<Round> {
         let options = self.options;
-        let Planned { workload, place: (number, place), point, drivers, .. } = self.planned.next()?;
+        let PlannedPoint { workload, place: (number, place), point, drivers, .. } = self.planned.next()?;
         if self.result.workloads.len() == number {
             let workload = workload.without_secrets();
             self.result.workloads.push(WorkloadResult { workload, points: Vec::new() });
@@ -187,7 +187,8 @@ pub(crate) mod testing {
     use crate::target::TargetSpec;
     use crate::worker::Driver;
     use crate::workload::{
-        self, Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
+        self, Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
+        Verification,
     };
 
     /// A run of built-in workloads, with Thalweg's driver.
@@ -247,7 +248,7 @@ pub(crate) mod testing {
             load: Load::Maximum,
             extent: Extent { warm_up_s: 0.0, unit: Unit::Seconds(10.0) },
             repetitions: 3,
-            verify: Verify::Off,
+            verify: Verification::Off,
         }
     }
 }

@@ -36,13 +36,13 @@ pub struct Usage {
 /// Samples processes and machine on a separate thread, until finished or dropped.
 #[derive(Debug)]
 pub struct Sampler {
-    shared: Arc<Shared>,
+    shared: Arc<SamplerState>,
     /// `None` if the thread could not be started, or has been joined.
     thread: Option<JoinHandle<Series>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SamplerState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -53,7 +53,7 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
+impl SamplerState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -62,7 +62,7 @@ impl Shared {
 impl Sampler {
     /// Starts sampling these processes. Processes with the same name are summed.
     pub fn start(processes: Vec<(String, u32)>) -> Sampler {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SamplerState::default());
         shared.state().processes = processes;
         let watched = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("sampler".to_owned()).spawn(move || watch(&watched));
@@ -96,14 +96,14 @@ impl Drop for Sampler {
 }
 
 /// Samples until stopped, and once more at the end.
-fn watch(shared: &Shared) -> Series {
+fn watch(shared: &SamplerState) -> Series {
     let units = Units {
         ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
         page_bytes: rustix::param::page_size() as u64,
     };
     let disks = look::whole_disks();
     let mut series = Series::new(units);
-    let mut watched: Vec<Watched> = Vec::new();
+    let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;
     let mut number = 0;
     loop {
@@ -111,7 +111,7 @@ fn watch(shared: &Shared) -> Series {
             let state = shared.state();
             (state.is_over, state.processes[watched.len().min(state.processes.len())..].to_vec())
         };
-        watched.extend(processes.into_iter().map(|(name, pid)| Watched {
+        watched.extend(processes.into_iter().map(|(name, pid)| SampledProcess {
             name,
             pid,
             began: None,
@@ -134,7 +134,7 @@ fn watch(shared: &Shared) -> Series {
 }
 
 /// A sampled process.
-struct Watched {
+struct SampledProcess {
     name: String,
     pid: u32,
     /// The process's start time, in ticks; `None` before the first sample.
@@ -144,7 +144,7 @@ struct Watched {
     threads: usize,
 }
 
-fn look_once(series: &mut Series, watched: &mut [Watched], disks: &[String], with_threads: bool) {
+fn look_once(series: &mut Series, watched: &mut [SampledProcess], disks: &[String], with_threads: bool) {
     let at_us = wall_clock_us();
     series.push_host(at_us, look::host(disks));
     for one in watched.iter_mut().filter(|one| !one.is_gone) {

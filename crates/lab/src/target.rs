@@ -24,7 +24,7 @@ pub use error::{
 pub use jars::{KAFKA_VERSION, KafkaJars, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
-pub use security::Negotiated;
+pub use security::NegotiatedSecurity;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -77,7 +77,7 @@ pub struct Cluster {
     /// Properties for all clients.
     pub client_properties: BTreeMap<String, String>,
     /// The negotiated security of clients; `None` without a cluster.
-    pub security: Option<Negotiated>,
+    pub security: Option<NegotiatedSecurity>,
     /// The brokers' processes by name (`broker-1`); empty if they are not on this machine.
     pub processes: Vec<(String, u32)>,
     /// The data directory; `None` if it is not on this machine.

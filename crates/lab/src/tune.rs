@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Boxed;
+use crate::BoxFuture;
 use crate::result::{Machine, PointResult, State, TargetInfo};
 use crate::run::{Duel, Interrupt, Options, now_rfc_3339};
 use crate::target::TargetSpec;
@@ -48,7 +48,7 @@ pub struct Study {
     /// The base point.
     pub base: Point,
     /// The measurement of the base; `None` if it failed.
-    pub measured_base: Option<Best>,
+    pub measured_base: Option<BestPoint>,
     /// The steps, in order.
     pub steps: Vec<Step>,
     /// The final point.
@@ -57,7 +57,7 @@ pub struct Study {
 
 /// The best point so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Best {
+pub struct BestPoint {
     /// Mean of records per second.
     pub records_per_s: f64,
     /// Half of the 95 % interval of the mean.
@@ -78,14 +78,14 @@ pub struct Step {
     /// A note for readers.
     pub note: Option<String>,
     /// The tried values, in order.
-    pub tried: Vec<Tried>,
+    pub tried: Vec<TriedValue>,
     /// The best point after the step.
-    pub best: Option<Best>,
+    pub best: Option<BestPoint>,
 }
 
 /// One value of a setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct TriedValue {
     /// The value.
     pub label: String,
     /// Records per second of the best so far, per repetition, alternating with the value.
@@ -117,7 +117,7 @@ pub fn study<'a>(
     interrupt: &'a Interrupt,
     progress: &'a Progress,
     keep: &'a dyn Fn(&Study),
-) -> Boxed<'a, Study> {
+) -> BoxFuture<'a, Study> {
     Box::pin(perform(options, base, interrupt, progress, keep))
 }
 
@@ -200,9 +200,9 @@ fn rates(of: &PointResult) -> Vec<f64> {
     of.repetitions.iter().filter_map(|repetition| repetition.figures.produced_records_per_s).collect()
 }
 
-fn best(of: &PointResult) -> Best {
+fn best(of: &PointResult) -> BestPoint {
     let rates = rates(of);
-    Best {
+    BestPoint {
         records_per_s: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
         half_interval_records_per_s: half_interval(&rates),
         limit: of.verdict.limit.clone(),
@@ -210,12 +210,12 @@ fn best(of: &PointResult) -> Best {
     }
 }
 
-fn compare(label: &str, before: &PointResult, with: &PointResult) -> Tried {
+fn compare(label: &str, before: &PointResult, with: &PointResult) -> TriedValue {
     let (before_rates, with_rates) = (rates(before), rates(with));
     let failure = with.failure.clone().or_else(|| before.failure.clone());
     let lost = |of: &PointResult| of.repetitions.iter().any(|taken| !taken.evidence.faults.is_empty());
     let gain = gain(&before_rates, &with_rates).filter(|_| failure.is_none());
-    Tried {
+    TriedValue {
         label: label.to_owned(),
         kept: gain.is_some_and(|gain| gain.helps) && !lost(with),
         gain,

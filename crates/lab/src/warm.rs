@@ -47,13 +47,13 @@ const TMPFS_MAGIC: u64 = 0x0102_1994;
 
 /// Reserved memory, as page cache; freed when dropped.
 #[derive(Debug)]
-pub struct Held {
+pub struct ReservedMemory {
     /// An unlinked file, which disappears with this process.
     file: OwnedFd,
     bytes: u64,
 }
 
-impl Held {
+impl ReservedMemory {
     /// Reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -70,7 +70,7 @@ impl Held {
 
 /// The action when no memory is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum More {
+pub enum MemoryOutlook {
     /// Wait, because memory is being freed.
     Comes,
     /// Stop.
@@ -81,7 +81,7 @@ pub enum More {
 
 /// Reserves about `bytes` of memory as page cache of the file system of `dir`: free memory, and memory that
 /// becomes free as long as `more` allows. Blocks for seconds.
-pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Result<Held> {
+pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> MemoryOutlook + Sync) -> io::Result<ReservedMemory> {
     let file_system = rustix::fs::statfs(dir)?;
     let is_tmpfs = u64::try_from(file_system.f_type).is_ok_and(|magic| magic == TMPFS_MAGIC);
     let mut wanted = bytes;
@@ -98,7 +98,7 @@ pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Res
     if !is_tmpfs {
         rustix::fs::ftruncate(&file, wanted)?;
     }
-    let filling = Filling {
+    let filling = FillJob {
         file: &file,
         is_tmpfs,
         wanted,
@@ -112,7 +112,7 @@ pub fn memory(dir: &Path, bytes: u64, more: impl Fn() -> More + Sync) -> io::Res
         threads.into_iter().try_for_each(|thread| thread.join().expect("filling does not panic"))
     })?;
     let bytes = filling.done.into_inner();
-    Ok(Held { file, bytes })
+    Ok(ReservedMemory { file, bytes })
 }
 
 fn threads() -> usize {
@@ -120,7 +120,7 @@ fn threads() -> usize {
 }
 
 /// A file whose pages several threads allocate.
-struct Filling<'a, M> {
+struct FillJob<'a, M> {
     file: &'a OwnedFd,
     is_tmpfs: bool,
     wanted: u64,
@@ -131,7 +131,7 @@ struct Filling<'a, M> {
     more: &'a M,
 }
 
-impl<M: Fn() -> More> Filling<'_, M> {
+impl<M: Fn() -> MemoryOutlook> FillJob<'_, M> {
     /// Allocates chunks until none are left.
     fn fill(&self) -> io::Result<()> {
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -166,14 +166,14 @@ impl<M: Fn() -> More> Filling<'_, M> {
         while Instant::now() < self.deadline {
             // Read before the check, so that memory freed until the answer counts.
             let more = (self.more)();
-            if more == More::IsUnwanted {
+            if more == MemoryOutlook::IsUnwanted {
                 return false;
             }
             let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
             if free_bytes(&meminfo, cgroup::memory_left_bytes()) >= CHUNK_BYTES as u64 {
                 return true;
             }
-            if more == More::IsNone {
+            if more == MemoryOutlook::IsNone {
                 return false;
             }
             #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which may block")]
@@ -198,7 +198,8 @@ mod tests {
     fn memory_is_taken_and_given_back_without_a_trace() {
         let dir = tempfile::tempdir().expect("a directory");
         let asked = 32 << 20;
-        let held = memory(dir.path(), asked, || More::IsNone).expect("a directory that can be written");
+        let held =
+            memory(dir.path(), asked, || MemoryOutlook::IsNone).expect("a directory that can be written");
         let warmed = held.bytes();
         assert!(warmed <= asked);
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -211,8 +212,8 @@ mod tests {
     #[test]
     fn it_ends_when_nobody_wants_it_any_more() {
         let dir = tempfile::tempdir().expect("a directory");
-        let held =
-            memory(dir.path(), 32 << 20, || More::IsUnwanted).expect("a directory that can be written");
+        let held = memory(dir.path(), 32 << 20, || MemoryOutlook::IsUnwanted)
+            .expect("a directory that can be written");
         assert_eq!(held.bytes(), 0);
     }
 
@@ -227,6 +228,6 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_an_error() {
-        assert!(memory(Path::new("/nowhere/at/all"), 1, || More::IsNone).is_err());
+        assert!(memory(Path::new("/nowhere/at/all"), 1, || MemoryOutlook::IsNone).is_err());
     }
 }

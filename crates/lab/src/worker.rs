@@ -29,7 +29,7 @@ pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
-pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, Seen, Span, StopWhen};
+pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span, StopWhen};
 pub use stamp::VerifyError;
 
 /// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,
@@ -60,7 +60,7 @@ pub(crate) mod testing {
     use std::collections::BTreeMap;
 
     use super::{Assignment, Driver, Role, StopWhen};
-    use crate::workload::{Payload, RecordSpec, Verify};
+    use crate::workload::{Payload, RecordSpec, Verification};
 
     /// Two clients and two topics.
     pub(crate) fn assignment(role: Role, driver: Driver) -> Assignment {
@@ -74,7 +74,7 @@ pub(crate) mod testing {
             first_client: 0,
             threads: 1,
             records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
-            verify: Verify::Off,
+            verify: Verification::Off,
             records_per_s: Some(1000.0),
             stop: StopWhen::Told,
             groups: vec!["g".to_owned()],

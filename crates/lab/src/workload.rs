@@ -53,7 +53,7 @@ pub use mistake::{
 pub use page::{describe, key_table, tables};
 pub use point::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, NodeLimits, Payload, Point, RecordSpec, Topics, Unit,
-    Verify,
+    Verification,
 };
 pub use scale::scaled;
 pub use security::{ClusterSecurity, SaslMechanism, SecurityProtocol};
@@ -77,7 +77,7 @@ pub struct Workload {
     /// The points, in order.
     pub points: Vec<Point>,
     /// Published figures, for comparison with the measured ones.
-    pub published: Vec<Published>,
+    pub published: Vec<PublishedFigure>,
 }
 
 impl Workload {
@@ -89,7 +89,7 @@ impl Workload {
 
 /// A published figure, from other hardware.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Published {
+pub struct PublishedFigure {
     /// The label of the compared [`Point`].
     pub point: String,
     /// The measured system, such as `Kafka 2.3.0`.

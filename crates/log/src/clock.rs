@@ -13,11 +13,11 @@ pub struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System,
-    Manual(Arc<Manual>),
+    Manual(Arc<ManualTime>),
 }
 
 #[derive(Debug)]
-struct Manual {
+struct ManualTime {
     now_ms: AtomicI64,
     elapsed_ms: AtomicI64,
 }
@@ -31,7 +31,7 @@ impl Clock {
     /// A clock that only [`Clock::advance_ms`] moves; clones share it.
     pub fn manual(start_ms: i64) -> Clock {
         let [now_ms, elapsed_ms] = [AtomicI64::new(start_ms), AtomicI64::new(start_ms)];
-        Clock(Source::Manual(Arc::new(Manual { now_ms, elapsed_ms })))
+        Clock(Source::Manual(Arc::new(ManualTime { now_ms, elapsed_ms })))
     }
 
     /// The present time in milliseconds since 1970.

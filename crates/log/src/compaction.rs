@@ -34,7 +34,7 @@ use std::ops::Range;
 use thalweg_record::Offset;
 
 use crate::checkpoint::{self, TXN_INDEX_FILE};
-use crate::disk::Listed;
+use crate::disk::DirEntry;
 use crate::segment::{Home, LOG_SUFFIX, TXN_INDEX_SUFFIX, split_name};
 
 mod filter;
@@ -44,7 +44,7 @@ mod pass;
 mod transactions;
 
 pub(crate) use filter::LastRecord;
-pub(crate) use job::{Cleaned, NewlyUnread, Source};
+pub(crate) use job::{CleanedSegment, NewlyUnread, Source};
 pub use job::{CompactionError, CompactionJob, CompactionOutcome, CompactionStats};
 pub use pass::{CompactionPass, Step as CompactionStep};
 
@@ -54,21 +54,21 @@ pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
 pub(crate) const SWAP_SUFFIX: &str = ".swap";
 
 /// Finishes or undoes a segment replacement that an earlier process began. Returns the remaining names.
-pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<Listed>> {
+pub(crate) fn settle_swaps(home: &Home, listed: Vec<DirEntry>) -> io::Result<Vec<DirEntry>> {
     let has = |suffix: &str| listed.iter().any(|listed| listed.name.ends_with(suffix));
     if !has(CLEANED_SUFFIX) && !has(SWAP_SUFFIX) {
         return Ok(listed);
     }
     // A replacement has not begun while any file of a new segment is still `.cleaned`.
     let mut cleaned_from = None;
-    for Listed { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(CLEANED_SUFFIX)) {
+    for DirEntry { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(CLEANED_SUFFIX)) {
         if let Some((offset, _)) = split_name(name) {
             cleaned_from = Some(cleaned_from.map_or(offset, |known: Offset| known.min(offset)));
         }
         home.disk.remove(&home.dir.join(name))?;
     }
     let mut swapped = Vec::new();
-    for Listed { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(SWAP_SUFFIX)) {
+    for DirEntry { name, .. } in listed.iter().filter(|listed| listed.name.ends_with(SWAP_SUFFIX)) {
         let Some((offset, suffix)) = split_name(name) else { continue };
         if cleaned_from.is_some_and(|from| offset >= from) {
             home.disk.remove(&home.dir.join(name))?;
@@ -82,7 +82,7 @@ pub(crate) fn settle_swaps(home: &Home, listed: Vec<Listed>) -> io::Result<Vec<L
     }
     forget_txn_indexes(home, &replaced)?;
     for range in &replaced {
-        for Listed { name, is_dir, .. } in &listed {
+        for DirEntry { name, is_dir, .. } in &listed {
             let is_replaced = split_name(name).is_some_and(|(offset, suffix)| {
                 range.contains(&offset) && !suffix.ends_with(SWAP_SUFFIX) && !suffix.ends_with(CLEANED_SUFFIX)
             });

@@ -82,7 +82,7 @@ pub struct Disk {
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct DirEntry {
     /// The bare name, without its directory.
     pub name: String,
     /// True if it is a directory.
@@ -256,17 +256,17 @@ impl Disk {
     }
 
     #[expect(clippy::disallowed_types, reason = "this is the seam that opens files")]
-    fn try_to_open(&self, path: &Path, mode: Option<u32>) -> io::Result<Open> {
+    fn try_to_open(&self, path: &Path, mode: Option<u32>) -> io::Result<FileBackend> {
         let create = mode.is_some();
         self.before(FaultyCall::Open, path)?;
         if let Some(memory) = &self.memory {
-            return Ok(Open::Memory(memory.open(path, create)?));
+            return Ok(FileBackend::Memory(memory.open(path, create)?));
         }
         self.check_faults(path, |faults| faults.before_open())?;
         let mut options = fs::OpenOptions::new();
         options.read(true).write(true).create(create).truncate(false).mode(mode.unwrap_or(SHARED_MODE));
         let file = options.open(path)?;
-        Ok(Open::File { file, _open: self.descriptors.open_file() })
+        Ok(FileBackend::File { file, _open: self.descriptors.open_file() })
     }
 
     fn before(&self, call: FaultyCall, path: &Path) -> io::Result<()> {
@@ -403,7 +403,7 @@ impl Disk {
 
     /// The names in a directory, unsorted. Names that are not UTF-8 were not written by Thalweg and are left
     /// out.
-    pub fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+    pub fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.before(FaultyCall::List, dir)?;
         if let Some(memory) = &self.memory {
             return memory.list(dir);
@@ -417,7 +417,7 @@ impl Disk {
                 false => (kind.is_dir(), kind.is_file()),
             };
             if let Ok(name) = entry.file_name().into_string() {
-                listed.push(Listed { name, is_dir, is_file });
+                listed.push(DirEntry { name, is_dir, is_file });
             }
         }
         Ok(listed)
@@ -535,7 +535,7 @@ fn not_a_directory(path: &Path) -> Option<io::Error> {
 /// [`LogFile::descriptor`]).
 #[derive(Debug)]
 pub struct LogFile {
-    open: Open,
+    open: FileBackend,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
     faults: Option<Box<FaultyFile>>,
@@ -545,7 +545,7 @@ pub struct LogFile {
 
 #[derive(Debug)]
 #[expect(clippy::disallowed_types, reason = "this is the seam that owns files")]
-enum Open {
+enum FileBackend {
     File { file: fs::File, _open: OpenFile },
     Memory(MemoryFile),
 }
@@ -570,8 +570,8 @@ impl LogFile {
     fn try_to_read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.before(FaultyCall::Read)?;
         let file = match &self.open {
-            Open::File { file, .. } => file,
-            Open::Memory(memory) => return memory.read_at(buffer, position),
+            FileBackend::File { file, .. } => file,
+            FileBackend::Memory(memory) => return memory.read_at(buffer, position),
         };
         let mut filled = 0;
         while filled < buffer.len() {
@@ -625,8 +625,8 @@ impl LogFile {
 
     fn write_pieces(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         let file = match &self.open {
-            Open::File { file, .. } => file,
-            Open::Memory(memory) => return memory.write_some(pieces, position),
+            FileBackend::File { file, .. } => file,
+            FileBackend::Memory(memory) => return memory.write_some(pieces, position),
         };
         Ok(timed(Operation::Write, file, || rustix::io::pwritev(file, pieces, position))?)
     }
@@ -634,8 +634,8 @@ impl LogFile {
     /// Cuts or extends the file. Cutting to the present length releases preallocated space.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         let set = self.before(FaultyCall::Cut).and_then(|()| match &self.open {
-            Open::File { file, .. } => file.set_len(len),
-            Open::Memory(memory) => memory.set_len(len),
+            FileBackend::File { file, .. } => file.set_len(len),
+            FileBackend::Memory(memory) => memory.set_len(len),
         });
         self.noted("cutting or extending a file", set)
     }
@@ -669,8 +669,8 @@ impl LogFile {
     /// Releases blocks beyond the end of the file, if any.
     pub fn release_beyond_end(&self) -> io::Result<()> {
         let file = match &self.open {
-            Open::File { file, .. } => file,
-            Open::Memory(memory) => {
+            FileBackend::File { file, .. } => file,
+            FileBackend::Memory(memory) => {
                 return self.noted("cutting or extending a file", memory.release_beyond_end());
             }
         };
@@ -682,8 +682,8 @@ impl LogFile {
     /// The length in bytes.
     pub fn len(&self) -> io::Result<u64> {
         match &self.open {
-            Open::File { file, .. } => Ok(file.metadata()?.len()),
-            Open::Memory(memory) => memory.len(),
+            FileBackend::File { file, .. } => Ok(file.metadata()?.len()),
+            FileBackend::Memory(memory) => memory.len(),
         }
     }
 
@@ -697,8 +697,8 @@ impl LogFile {
         waits::check("Sync", Path::new("an open file"));
         let checked = self.faults.as_ref().map_or(Ok(()), |faults| faults.before_sync());
         let synced = checked.and_then(|()| match &self.open {
-            Open::File { file, .. } => timed(Operation::Sync, file, || file.sync_data()),
-            Open::Memory(memory) => memory.sync_data(),
+            FileBackend::File { file, .. } => timed(Operation::Sync, file, || file.sync_data()),
+            FileBackend::Memory(memory) => memory.sync_data(),
         });
         self.noted("a sync", synced)
     }
@@ -707,18 +707,18 @@ impl LogFile {
     pub fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
         self.before(FaultyCall::Reserve)?;
         match &self.open {
-            Open::File { file, .. } => {
+            FileBackend::File { file, .. } => {
                 Ok(rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, position, len)?)
             }
-            Open::Memory(memory) => memory.preallocate(position, len),
+            FileBackend::Memory(memory) => memory.preallocate(position, len),
         }
     }
 
     /// The kernel's descriptor; `None` for a file in memory.
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.open {
-            Open::File { file, .. } => Some(file.as_fd()),
-            Open::Memory(_) => None,
+            FileBackend::File { file, .. } => Some(file.as_fd()),
+            FileBackend::Memory(_) => None,
         }
     }
 }

@@ -86,7 +86,7 @@ pub use producers::{
     VerificationGuard,
 };
 pub use published::PublishedOffsets;
-pub use scan::{BatchFault, CorruptBatch, Placed, ScanError};
+pub use scan::{BatchFault, BatchPlace, CorruptBatch, ScanError};
 pub use segment::Home;
 pub use segment::transactions::AbortedTransaction;
 pub use thalweg_ids::Uuid;

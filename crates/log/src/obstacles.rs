@@ -9,20 +9,21 @@
 use std::io;
 use std::path::Path;
 
-use crate::disk::{Disk, Listed, is_shortage};
+use crate::disk::{DirEntry, Disk, is_shortage};
 use crate::topic_partition::STRAY_DIR_SUFFIX;
 
 /// Renames the obstacles in the directory, and returns all other names.
 pub(crate) fn rename(
     disk: &Disk,
     dir: &Path,
-    listed: Vec<Listed>,
+    listed: Vec<DirEntry>,
     is_of_file: impl Fn(&str) -> bool,
-) -> io::Result<Vec<Listed>> {
-    let is_in_the_way =
-        |found: &Listed| !found.is_file && !found.name.ends_with(STRAY_DIR_SUFFIX) && is_of_file(&found.name);
+) -> io::Result<Vec<DirEntry>> {
+    let is_in_the_way = |found: &DirEntry| {
+        !found.is_file && !found.name.ends_with(STRAY_DIR_SUFFIX) && is_of_file(&found.name)
+    };
     let (obstacles, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(is_in_the_way);
-    for Listed { name, .. } in obstacles {
+    for DirEntry { name, .. } in obstacles {
         match disk.rename_away(&dir.join(&name)) {
             // A mount point, for example: it matters once a file of that name is needed.
             Err(error) if !is_shortage(&error) => {

@@ -77,14 +77,14 @@ pub use read::LogSlice;
 pub use salvage::{Salvage, SalvageStep};
 pub use timestamps::{NewestScan, RecordScan, SearchTurn, TimestampSearch, TimestampedOffset};
 
-use compact::Cleaning;
-use flush::Flushing;
+use compact::CompactionState;
+use flush::FlushState;
 use health::Health;
 use read::ReadHints;
 
 /// A file that waits for its removal.
 #[derive(Debug)]
-struct Doomed {
+struct DoomedFile {
     due_ms: i64,
     path: PathBuf,
 }
@@ -108,14 +108,14 @@ pub struct PartitionLog {
     /// Offsets of the producer snapshots on disk, rising.
     snapshots: Vec<Offset>,
     hints: ReadHints,
-    flushing: Flushing,
-    cleaning: Cleaning,
+    flushing: FlushState,
+    cleaning: CompactionState,
     health: Health,
     /// Number of truncations and compactions, for searches that release the lock between steps.
     rewrites: u64,
     /// The log end at the last check for a quiet partition.
     trim_seen_end: Offset,
-    doomed: Vec<Doomed>,
+    doomed: Vec<DoomedFile>,
     published: Arc<PublishedOffsets>,
     /// The log directory, unless the log is opened without one.
     state: Option<Arc<DirState>>,
@@ -545,7 +545,7 @@ impl PartitionLog {
 
     fn remove_at(&mut self, delay_ms: i64, paths: impl IntoIterator<Item = PathBuf>) {
         let due_ms = self.clock.elapsed_ms().saturating_add(delay_ms);
-        self.doomed.extend(paths.into_iter().map(|path| Doomed { due_ms, path }));
+        self.doomed.extend(paths.into_iter().map(|path| DoomedFile { due_ms, path }));
     }
 
     /// Deletes the `.deleted` files whose delay is over, at once: for a log without a lock.

@@ -108,7 +108,7 @@ pub fn whole_header(bytes: &[u8], available: u64) -> Result<BatchHeader, BatchFa
 
 impl CorruptBatch {
     /// The fault of a batch with offsets of the next segment.
-    pub fn reaching_into(batch: &Placed, next_base: Offset) -> CorruptBatch {
+    pub fn reaching_into(batch: &BatchPlace, next_base: Offset) -> CorruptBatch {
         let (base_offset, last_offset) = (batch.header.base_offset.0, batch.header.last_offset().0);
         let reason = BatchFault::Overlap { base_offset, last_offset, next_base: next_base.0 };
         CorruptBatch { position: batch.position, reason }
@@ -128,14 +128,14 @@ pub enum ScanError {
 
 /// A batch's place in a segment file.
 #[derive(Clone, Copy, Debug)]
-pub struct Placed {
+pub struct BatchPlace {
     /// Position of its first byte.
     pub position: u64,
     /// The batch's header.
     pub header: BatchHeader,
 }
 
-impl Placed {
+impl BatchPlace {
     /// Position after its last byte.
     pub fn end(&self) -> u64 {
         self.position + self.header.size_bytes() as u64
@@ -159,7 +159,7 @@ impl<'a> HeaderScan<'a> {
     }
 
     /// The next batch; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Placed>, ScanError> {
+    pub fn next(&mut self) -> Result<Option<BatchPlace>, ScanError> {
         let position = self.position;
         if position >= self.end {
             return Ok(None);
@@ -183,7 +183,7 @@ impl<'a> HeaderScan<'a> {
             return Err(corrupt(BatchFault::out_of_order(&header, header.base_offset)));
         }
         self.position += header.size_bytes() as u64;
-        Ok(Some(Placed { position, header }))
+        Ok(Some(BatchPlace { position, header }))
     }
 }
 
@@ -304,7 +304,7 @@ impl<F: Deref<Target = LogFile>> BatchScan<F> {
     }
 
     /// The next batch and its bytes; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<(Placed, &[u8])>, ScanError> {
+    pub fn next(&mut self) -> Result<Option<(BatchPlace, &[u8])>, ScanError> {
         let position = self.position;
         if position >= self.end {
             return Ok(None);
@@ -328,7 +328,7 @@ impl<F: Deref<Target = LogFile>> BatchScan<F> {
         };
         thalweg_record::verify(bytes).map_err(|error| corrupt(BatchFault::Batch(error)))?;
         self.position += size as u64;
-        Ok(Some((Placed { position, header }, bytes)))
+        Ok(Some((BatchPlace { position, header }, bytes)))
     }
 
     /// Reads `len` bytes at the current position into the buffer, limited by the file; returns their start in

@@ -19,7 +19,7 @@ use thalweg_record::{BatchHeader, NO_TIMESTAMP, Offset};
 use crate::checkpoint::TxnIndexSum;
 use crate::disk::{self, Disk, LogFile};
 use crate::index::{Index, OffsetEntry, TimeEntry};
-use crate::scan::{self, BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
+use crate::scan::{self, BatchFault, BatchPlace, CorruptBatch, HeaderScan, ScanError};
 
 mod compared;
 mod length;
@@ -27,7 +27,7 @@ mod recent;
 pub mod transactions;
 mod write;
 
-use compared::Compared;
+use compared::ComparedBatches;
 pub use recent::{Boundary, RecentBatches};
 pub use write::{Piece, WriteError};
 
@@ -122,8 +122,8 @@ pub struct Segment {
     pub created_ms: i64,
     bytes_since_index_entry: u64,
     recent: RecentBatches,
-    ahead: write::Ahead,
-    compared: Compared,
+    ahead: write::Preallocation,
+    compared: ComparedBatches,
     /// The batches below this position existed at the last check of the log.
     aged_to: u64,
     /// The fault of a file that another program has cut.
@@ -188,8 +188,8 @@ impl Segment {
             created_ms: now_ms,
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(None),
-            ahead: write::Ahead::default(),
-            compared: Compared::default(),
+            ahead: write::Preallocation::default(),
+            compared: ComparedBatches::default(),
             aged_to: 0,
             shortened: None,
         })
@@ -215,8 +215,8 @@ impl Segment {
             created_ms: now_ms,
             bytes_since_index_entry: 0,
             recent: RecentBatches::after(Some(u32::MAX)),
-            ahead: write::Ahead::default(),
-            compared: Compared::found(size_bytes),
+            ahead: write::Preallocation::default(),
+            compared: ComparedBatches::found(size_bytes),
             aged_to: size_bytes,
             shortened: None,
         })
@@ -331,12 +331,12 @@ impl Segment {
         Ok(boundary)
     }
 
-    fn boundary(&self, batch: &Placed) -> Boundary {
+    fn boundary(&self, batch: &BatchPlace) -> Boundary {
         Boundary { position: batch.position, relative_base: self.relative(batch.header.base_offset) }
     }
 
     /// The batch that begins at `position`.
-    pub fn batch_at(&mut self, home: &Home, position: u64) -> Result<Option<Placed>, ScanError> {
+    pub fn batch_at(&mut self, home: &Home, position: u64) -> Result<Option<BatchPlace>, ScanError> {
         let file = self.file(home)?;
         HeaderScan::new(&file, position, self.size_bytes).next()
     }
@@ -774,7 +774,7 @@ fn create_file(home: &Home, base_offset: Offset) -> io::Result<LogFile> {
 }
 
 /// Refuses a batch whose offsets do not follow.
-pub fn check_order(batch: &Placed, expected: Offset) -> Result<(), CorruptBatch> {
+pub fn check_order(batch: &BatchPlace, expected: Offset) -> Result<(), CorruptBatch> {
     let header: &BatchHeader = &batch.header;
     let rises = header.last_offset_delta >= 0 && header.base_offset >= expected && header.base_offset.0 >= 0;
     if rises && header.last_offset().0 < i64::MAX {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_client::{
     Chunk, ChunkError, Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, ConsumerError,
-    Delivery, DeliveryError, OffsetReset, Polled, Producer, ProducerConfig, ProducerRecord, StartAt,
+    Delivery, DeliveryError, OffsetReset, PollEvent, Producer, ProducerConfig, ProducerRecord, StartAt,
     TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
@@ -238,7 +238,7 @@ impl Clients {
         let mut buffer = DecompressBuffer::default();
         loop {
             let chunk = match consumer.poll(Duration::from_secs(1)).await {
-                Ok(Polled::Chunk(chunk)) => chunk,
+                Ok(PollEvent::Chunk(chunk)) => chunk,
                 Ok(_) => continue,
                 Err(error @ (ConsumerError::NoOffset(_) | ConsumerError::Truncated(_))) => {
                     self.history.violation(format!("{name}: {error}"));

@@ -6,7 +6,9 @@ use crate::clients::{AGAIN, Clients};
 use crate::history::{GROUP, TOPIC};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use thalweg_client::{Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, TopicPartition};
+use thalweg_client::{
+    Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent, TopicPartition,
+};
 
 /// The shortest session timeout that brokers allow.
 const SESSION: Duration = Duration::from_secs(6);
@@ -48,7 +50,7 @@ impl Clients {
         consumer.subscribe(vec![TOPIC.to_owned()])?;
         loop {
             let before = self.history.with(|known| known.committed.clone());
-            if let Polled::Assigned(_) = consumer.poll(Duration::from_millis(300)).await? {
+            if let PollEvent::Assigned(_) = consumer.poll(Duration::from_millis(300)).await? {
                 self.check_positions(id, &consumer, &before, "begins at");
             }
             if chance.one_in(4) {

@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let lines = runtime.block_on(async {
         let (before_kib, before_seconds, began) = (resident_kib(), processor_seconds(), Instant::now());
         let mut running = start(&plan, &options)?;
-        let has_read = |running: &thalweg_stream::runtime::Running| {
+        let has_read = |running: &thalweg_stream::runtime::RunningStreams| {
             let figures = running.figures();
             figures.streams.iter().filter(|stream| stream.stages[0].messages_out > 0).count()
         };

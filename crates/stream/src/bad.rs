@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Appender;
 use crate::kafka::{Cluster, Writer};
-use crate::message::{Gather, Header, Message};
+use crate::message::{BatchBuilder, Header, Message};
 use crate::reach::Reach;
 use crate::sink;
 use crate::stage::{BadMessage, Refusals, StageError};
@@ -87,7 +87,7 @@ enum Policy {
 /// Dead letters in flight to a topic.
 struct DeadLetters {
     topic: Writer,
-    waiting: Gather,
+    waiting: BatchBuilder,
 }
 
 impl BadMessages {
@@ -105,7 +105,7 @@ impl BadMessages {
             OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(&reach.file(path)?)?),
             OnError::DeadLetterTopic(topic) => Policy::DeadLetterTopic(Box::new(DeadLetters {
                 topic: Writer::open(&cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]))?,
-                waiting: Gather::default(),
+                waiting: BatchBuilder::default(),
             })),
         };
         Ok(BadMessages { policy, stage: stream.clone(), stream, count })

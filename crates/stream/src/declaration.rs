@@ -51,7 +51,7 @@ pub struct Module {
     /// Checks combinations of options.
     pub check: fn(&Settings) -> Result<(), WrongMix>,
     /// The constructor.
-    pub make: Make,
+    pub make: StageMaker,
 }
 
 /// Options that are valid one by one but not together.
@@ -78,7 +78,7 @@ pub fn any(_settings: &Settings) -> Result<(), WrongMix> {
 }
 
 /// Builds a stage from its settings.
-pub enum Make {
+pub enum StageMaker {
     /// A source.
     Source(Maker<dyn Source>),
     /// A processor.
@@ -117,17 +117,17 @@ pub trait Console: Send + Sync {
 
 /// Results of a stage, for reports.
 #[derive(Clone, Default)]
-pub struct Findings(Arc<std::sync::Mutex<Found>>);
+pub struct Findings(Arc<std::sync::Mutex<ReportedFigures>>);
 
 #[derive(Default)]
-struct Found {
+struct ReportedFigures {
     left: serde_json::Map<String, serde_json::Value>,
     /// Counters that other tasks update; read when a report is made.
     counts: Vec<(&'static str, Arc<AtomicU64>)>,
 }
 
 impl Findings {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Found> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, ReportedFigures> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -156,9 +156,9 @@ impl Module {
     /// Source, processor or sink.
     pub fn kind(&self) -> Kind {
         match self.make {
-            Make::Source(_) => Kind::Source,
-            Make::Processor(_) => Kind::Processor,
-            Make::Sink(_) => Kind::Sink,
+            StageMaker::Source(_) => Kind::Source,
+            StageMaker::Processor(_) => Kind::Processor,
+            StageMaker::Sink(_) => Kind::Sink,
         }
     }
 }
@@ -168,16 +168,16 @@ pub struct OptionSpec {
     /// The option's name.
     pub name: &'static str,
     /// The type of its value.
-    pub takes: Takes,
+    pub takes: OptionType,
     /// The default of the option.
-    pub default: Absent,
+    pub default: OptionDefault,
     /// One line of documentation.
     pub summary: &'static str,
 }
 
 /// The default of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Absent {
+pub enum OptionDefault {
     /// Required.
     Required,
     /// No default: the option's summary explains the effect.
@@ -188,7 +188,7 @@ pub enum Absent {
 
 /// The type of an option.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Takes {
+pub enum OptionType {
     /// Text, possibly empty.
     Text,
     /// Text that is not empty.

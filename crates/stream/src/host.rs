@@ -44,11 +44,11 @@ use crate::module::{Console, Module};
 use crate::plan::{Plan, Surroundings, tappable};
 use crate::reach::{Reach, Refusal};
 use crate::runtime::Taps;
-use crate::transport::{Lies, Transport};
+use crate::transport::{TopicScope, Transport};
 use definition::Definition;
-use definitions::{DefinitionsUnavailable, Reader, Said, Writer};
+use definitions::{DefinitionRecord, DefinitionsUnavailable, Reader, Writer};
 use rights::{MissingRight, Right, Rights};
-use supervisor::{Ordered, Supervisor};
+use supervisor::{DesiredState, Supervisor};
 
 pub use definitions::TOPIC;
 pub use status::{State, StreamReport, StreamStatus};
@@ -127,7 +127,7 @@ pub enum HostError {
     Unavailable(#[from] DefinitionsUnavailable),
 }
 
-impl Shared {
+impl HostState {
     /// The rights that a stream needs, including its topics between stages.
     fn needed(&self, laid: &Plan, deployment: &Deployment) -> BTreeSet<Right> {
         rights::needed(laid, deployment, &self.settings.cluster, INSTANCE)
@@ -151,16 +151,16 @@ impl Shared {
         Transport {
             cluster: self.settings.cluster.clone(),
             partitions: None,
-            lies: Lies::AroundInstancesAndAtNames,
+            lies: TopicScope::AroundInstancesAndAtNames,
         }
     }
 }
 
 /// A host of streams. Clones are the same host.
 #[derive(Clone)]
-pub struct Host(Arc<Shared>);
+pub struct Host(Arc<HostState>);
 
-struct Shared {
+struct HostState {
     settings: HostSettings,
     /// The client of verbs.
     cluster: Cluster,
@@ -169,7 +169,7 @@ struct Shared {
     followed: Cluster,
     writer: tokio::sync::Mutex<Writer>,
     taps: Taps,
-    state: Mutex<Hosted>,
+    state: Mutex<HostedStreams>,
     /// The offset up to which the topic was read and applied.
     read_to: watch::Sender<Offset>,
     stopping: watch::Sender<bool>,
@@ -179,12 +179,12 @@ struct Shared {
 
 /// All streams of the cluster, and the streams running here.
 #[derive(Default)]
-struct Hosted {
-    streams: BTreeMap<Arc<str>, Known>,
+struct HostedStreams {
+    streams: BTreeMap<Arc<str>, KnownStream>,
     supervisors: BTreeMap<Arc<str>, Supervisor>,
 }
 
-struct Known {
+struct KnownStream {
     definition: Definition,
     /// The stages that can be tapped, by label.
     tappable: Vec<Arc<str>>,
@@ -204,7 +204,7 @@ impl Host {
         let cluster = definitions::connect(&settings.definitions).await?;
         let followed = definitions::connect(&settings.definitions).await?;
         let writer = Writer::new(cluster.clone()).await?;
-        let host = Host(Arc::new(Shared {
+        let host = Host(Arc::new(HostState {
             settings,
             cluster: cluster.clone(),
             followed: followed.clone(),
@@ -236,7 +236,7 @@ impl Host {
         &self.0.runtime
     }
 
-    fn state(&self) -> MutexGuard<'_, Hosted> {
+    fn state(&self) -> MutexGuard<'_, HostedStreams> {
         self.0.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
@@ -270,11 +270,11 @@ impl Host {
     }
 
     /// Applies records of the topic, then starts and stops streams to match.
-    fn act(&self, said: Vec<Said>) {
+    fn act(&self, said: Vec<DefinitionRecord>) {
         let mut state = self.state();
         let mut changed = BTreeSet::new();
         let read_to = *self.0.read_to.borrow();
-        for Said { name, value, offset } in said {
+        for DefinitionRecord { name, value, offset } in said {
             let name: Arc<str> = name.into();
             if offset < read_to {
                 // Read again from the beginning.
@@ -284,7 +284,7 @@ impl Host {
             match definition {
                 Ok(Some(definition)) => {
                     let tappable = tappable(&definition.text);
-                    state.streams.insert(name.clone(), Known { definition, tappable });
+                    state.streams.insert(name.clone(), KnownStream { definition, tappable });
                 }
                 Ok(None) => {
                     state.streams.remove(&name);
@@ -303,23 +303,23 @@ impl Host {
     }
 
     /// Sends a stream's desired state to its supervisor.
-    fn order(&self, state: &mut Hosted, name: &Arc<str>) {
+    fn order(&self, state: &mut HostedStreams, name: &Arc<str>) {
         let known = state.streams.get(name);
         let here =
             known.and_then(|known| known.definition.deployed.as_ref().map(|deployed| (known, deployed)));
         let ordered = match here {
-            Some((known, deployed)) if deployed.node == self.0.settings.node => Ordered::Run {
+            Some((known, deployed)) if deployed.node == self.0.settings.node => DesiredState::Run {
                 text: known.definition.text.as_str().into(),
                 properties: Arc::new(deployed.properties.clone()),
                 principal: known.definition.principal.as_deref().map(Arc::from),
             },
-            Some(_) => Ordered::Rest,
-            None if known.is_some() => Ordered::Rest,
-            None => Ordered::Leave,
+            Some(_) => DesiredState::Rest,
+            None if known.is_some() => DesiredState::Rest,
+            None => DesiredState::Leave,
         };
         match state.supervisors.get(name) {
             Some(supervisor) => supervisor.order(ordered),
-            None if matches!(ordered, Ordered::Run { .. }) => {
+            None if matches!(ordered, DesiredState::Run { .. }) => {
                 let supervisor = Supervisor::start(self.clone(), name.clone(), ordered);
                 state.supervisors.insert(name.clone(), supervisor);
             }
@@ -328,7 +328,7 @@ impl Host {
     }
 
     /// Plans a definition as a stream of this host, with its possible connections.
-    fn read(&self, state: &Hosted, name: &str, text: &str) -> Result<Plan, Complaints> {
+    fn read(&self, state: &HostedStreams, name: &str, text: &str) -> Result<Plan, Complaints> {
         let reach = &self.0.settings.reach;
         let around = Surroundings {
             cluster: &self.0.settings.cluster,
@@ -341,11 +341,11 @@ impl Host {
     }
 
     /// The rights needed by the tapped streams, and by the streams that those tap in turn.
-    fn needed_of_tapped(&self, state: &Hosted, tapped: BTreeSet<Arc<str>>) -> BTreeSet<Right> {
+    fn needed_of_tapped(&self, state: &HostedStreams, tapped: BTreeSet<Arc<str>>) -> BTreeSet<Right> {
         let (mut seen, mut waiting) = (BTreeSet::new(), Vec::from_iter(tapped));
         let mut needed = BTreeSet::new();
         while let Some(name) = waiting.pop() {
-            let Some(Known { definition, .. }) = state.streams.get(&name) else { continue };
+            let Some(KnownStream { definition, .. }) = state.streams.get(&name) else { continue };
             if !seen.insert(name.clone()) {
                 continue;
             }
@@ -399,7 +399,7 @@ impl Host {
         }
     }
 
-    fn status_of(&self, state: &Hosted, name: &Arc<str>, known: &Known) -> StreamStatus {
+    fn status_of(&self, state: &HostedStreams, name: &Arc<str>, known: &KnownStream) -> StreamStatus {
         let mut status = StreamStatus {
             name: name.clone(),
             definition: Some(known.definition.clone()),
@@ -421,7 +421,7 @@ impl Host {
         self.0.stopping.send_replace(true);
         let names: Vec<Arc<str>> = {
             let state = self.state();
-            state.supervisors.values().for_each(|supervisor| supervisor.order(Ordered::Rest));
+            state.supervisors.values().for_each(|supervisor| supervisor.order(DesiredState::Rest));
             state.supervisors.keys().cloned().collect()
         };
         for name in names {

@@ -12,13 +12,13 @@ use std::path::Path;
 
 use thalweg_client::{ConnectionOptions, Properties, Security};
 
-use crate::declaration::{Absent, Module, OptionSpec, Settings, Takes};
+use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings};
 use crate::disk;
 use crate::stage::{KafkaFailed, StageError};
 
 pub use clusters::report_waits_to;
 pub use opening::Opening;
-pub use outlet::{Outlet, Waiting};
+pub use outlet::{Outlet, PendingMessages};
 pub use settings::{ClientSettings, consumer, producer};
 pub use writer::Writer;
 
@@ -34,16 +34,16 @@ const CLIENT_ID: &str = "thalweg-stream";
 /// The bootstrap option.
 pub const BOOTSTRAP: OptionSpec = OptionSpec {
     name: "bootstrap",
-    takes: Takes::Brokers,
-    default: Absent::Value("localhost:9092"),
+    takes: OptionType::Brokers,
+    default: OptionDefault::Value("localhost:9092"),
     summary: "The bootstrap servers. Without it, `stream run` uses those of `THALWEG_BOOTSTRAP_SERVER` or of the profile, if there are any, and a host its own cluster.",
 };
 
 /// The properties option.
 pub const PROPERTIES: OptionSpec = OptionSpec {
     name: "properties",
-    takes: Takes::Name,
-    default: Absent::None,
+    takes: OptionType::Name,
+    default: OptionDefault::None,
     summary: "A file of client properties, with the names of Kafka's own clients (`security.protocol`, `sasl.jaas.config`, `fetch.max.bytes`) or of librdkafka. They override the other options.",
 };
 
@@ -95,8 +95,8 @@ impl Cluster {
 /// The headers option.
 pub const MODE: OptionSpec = OptionSpec {
     name: "mode",
-    takes: Takes::Choice(&["headers", "raw"]),
-    default: Absent::Value("headers"),
+    takes: OptionType::Choice(&["headers", "raw"]),
+    default: OptionDefault::Value("headers"),
     summary: "`headers` keeps record headers, `raw` drops them.",
 };
 

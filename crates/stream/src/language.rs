@@ -26,7 +26,7 @@ pub type Span = Range<usize>;
 
 /// A value and its position in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Spanned {
+pub struct SpannedText {
     /// A name, or a value without its quotes and escapes.
     pub text: String,
     /// The position in the text.
@@ -44,7 +44,7 @@ pub struct Definition {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamText {
     /// The stream's name, if given.
-    pub name: Option<Spanned>,
+    pub name: Option<SpannedText>,
     /// The stream's elements, from source to sink.
     pub elements: Vec<Element>,
     /// The stream's position, without the name.
@@ -77,9 +77,9 @@ impl Element {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageText {
     /// The stage's label, which taps refer to.
-    pub label: Option<Spanned>,
+    pub label: Option<SpannedText>,
     /// The module's name.
-    pub module: Spanned,
+    pub module: SpannedText,
     /// The stage's options, in order.
     pub options: Vec<OptionText>,
     /// The stage's position.
@@ -90,16 +90,16 @@ pub struct StageText {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionText {
     /// The option's name.
-    pub name: Spanned,
+    pub name: SpannedText,
     /// The option's value.
-    pub value: Spanned,
+    pub value: SpannedText,
 }
 
 /// `topic:NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicText {
     /// The topic's name.
-    pub name: Spanned,
+    pub name: SpannedText,
     /// The destination's position.
     pub span: Span,
 }
@@ -108,9 +108,9 @@ pub struct TopicText {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TapText {
     /// The tapped stream.
-    pub stream: Spanned,
+    pub stream: SpannedText,
     /// The label of the tapped stage; the first stage if absent.
-    pub label: Option<Spanned>,
+    pub label: Option<SpannedText>,
     /// The tap's position.
     pub span: Span,
 }

@@ -239,7 +239,7 @@ impl Batch {
     /// discarded.
     pub fn rewrite<E>(
         &mut self,
-        mut f: impl FnMut(Message<'_>, &mut Emit<'_>) -> Result<(), E>,
+        mut f: impl FnMut(Message<'_>, &mut Emitter<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         std::mem::swap(&mut self.slots, &mut self.spare);
         self.slots.clear();
@@ -249,7 +249,7 @@ impl Batch {
         let extras = &mut self.extras;
         for slot in &self.spare {
             let message = message(slot, extras, &self.buffers);
-            f(message, &mut Emit { slot, slots: &mut self.slots, extras, written: &mut written, next })?;
+            f(message, &mut Emitter { slot, slots: &mut self.slots, extras, written: &mut written, next })?;
         }
         self.spare.clear();
         if !written.is_empty() {
@@ -289,13 +289,13 @@ impl Batch {
 
 /// Collects copies of messages in one buffer, for sources that do not own their messages' memory.
 #[derive(Default)]
-pub struct Gather {
+pub struct BatchBuilder {
     written: BytesMut,
     slots: Vec<Slot>,
     extras: Vec<Extra>,
 }
 
-impl Gather {
+impl BatchBuilder {
     /// Adds a copy of a message.
     pub fn push<'h>(
         &mut self,
@@ -360,7 +360,7 @@ fn message<'a>(slot: &Slot, extras: &[Extra], buffers: &'a [Bytes]) -> Message<'
 }
 
 /// Receives the output of [`Batch::rewrite`] for one message.
-pub struct Emit<'a> {
+pub struct Emitter<'a> {
     slot: &'a Slot,
     slots: &'a mut Vec<Slot>,
     extras: &'a mut Vec<Extra>,
@@ -368,7 +368,7 @@ pub struct Emit<'a> {
     next: u32,
 }
 
-impl Emit<'_> {
+impl Emitter<'_> {
     /// Emits the message unchanged.
     pub fn keep(&mut self) {
         self.slots.push(*self.slot);
@@ -476,7 +476,7 @@ mod tests {
 
     #[test]
     fn headers_stay_with_their_messages_and_may_be_others() {
-        let mut gather = Gather::default();
+        let mut gather = BatchBuilder::default();
         let trace = Header { name: "trace", value: Some(b"1") };
         gather.push(Some(b"a"), Some(b"k"), [trace], 0, 0);
         gather.push(Some(b"b"), None, [], 0, 1);
@@ -502,7 +502,7 @@ mod tests {
 
     #[test]
     fn no_value_stays_none_until_one_is_written() {
-        let mut gather = Gather::default();
+        let mut gather = BatchBuilder::default();
         gather.push(None, Some(b"a"), [], 0, 0);
         gather.push(Some(b""), Some(b"b"), [], 0, 1);
         let mut batch = batch(&["before"]);

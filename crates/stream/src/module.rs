@@ -6,13 +6,13 @@ mod document;
 use crate::{processor, sink, source};
 
 pub use crate::declaration::{
-    Absent, Console, Findings, Kind, Make, Maker, Module, OptionSpec, Settings, Site, Takes, Value, WrongMix,
-    WrongValue, any,
+    Console, Findings, Kind, Maker, Module, OptionDefault, OptionSpec, OptionType, Settings, Site,
+    StageMaker, Value, WrongMix, WrongValue, any,
 };
 pub use document::{page, summary, text};
 
 /// A module of Spring XD that Thalweg lacks.
-pub struct Unserved {
+pub struct MissingModule {
     /// The module's name in Spring XD.
     pub name: &'static str,
     /// The replacement.
@@ -47,36 +47,36 @@ pub static MODULES: &[&Module] = &[
 ];
 
 /// Modules that users may look for, with a replacement each.
-pub static UNSERVED: &[Unserved] = &[
-    Unserved { name: "bridge", instead: "Remove it: `|` alone connects stages." },
-    Unserved {
+pub static UNSERVED: &[MissingModule] = &[
+    MissingModule { name: "bridge", instead: "Remove it: `|` alone connects stages." },
+    MissingModule {
         name: "field-value-counter",
         instead: "Use `counter --by=payload.NAME`, which counts by a field.",
     },
-    Unserved {
+    MissingModule {
         name: "gauge",
         instead: "Use `histogram --of=...`, which shows the distribution of a number.",
     },
-    Unserved { name: "header-enricher", instead: "Use `transform --headers=...`, which sets headers." },
-    Unserved {
+    MissingModule { name: "header-enricher", instead: "Use `transform --headers=...`, which sets headers." },
+    MissingModule {
         name: "jdbc",
         instead: "Use `exec --command=...` to hand messages to a program that accesses the database.",
     },
-    Unserved {
+    MissingModule {
         name: "json-to-tuple",
         instead: "Remove it: every expression sees the message as JSON, `payload`.",
     },
-    Unserved {
+    MissingModule {
         name: "router",
         instead: "End in `topic:NAME`, and add a stream `topic:NAME > filter --expression=... | ...` for each route.",
     },
-    Unserved {
+    MissingModule {
         name: "script",
         instead: "Use `transform` for expressions, `exec --command=...` to run a script.",
     },
-    Unserved { name: "shell", instead: "Use `exec --command=...`, which runs a program as a stage." },
-    Unserved { name: "tail", instead: "Use `file --mode=follow`." },
-    Unserved { name: "trigger", instead: "Use `time --fixedDelay=...`." },
+    MissingModule { name: "shell", instead: "Use `exec --command=...`, which runs a program as a stage." },
+    MissingModule { name: "tail", instead: "Use `file --mode=follow`." },
+    MissingModule { name: "trigger", instead: "Use `time --fixedDelay=...`." },
 ];
 
 /// The module of a kind with a name.

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use crate::Cluster;
 use crate::kafka::{BOOTSTRAP, PROPERTIES};
 use crate::language::{
-    self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, Spanned, StageText,
+    self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, SpannedText, StageText,
     StreamText, closest,
 };
-use crate::module::{self, Absent, Kind, Module, Settings};
+use crate::module::{self, Kind, Module, OptionDefault, Settings};
 use crate::reach::{Reach, Refusal};
 
 /// Streams that can be run.
@@ -145,7 +145,7 @@ pub struct Surroundings<'a> {
 
 /// Transport between named destinations and taps.
 #[derive(Clone, Copy)]
-enum Joined<'a> {
+enum StreamTransport<'a> {
     /// To streams of the text, in memory.
     InMemory,
     /// To topics of a cluster.
@@ -158,12 +158,12 @@ impl Plan {
     /// Resolves a text. `origin` is its name in error messages; `name` names its first stream if the text
     /// does not.
     pub fn read(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
-        Plan::read_by(text, origin, name, Joined::InMemory, None)
+        Plan::read_by(text, origin, name, StreamTransport::InMemory, None)
     }
 
     /// Resolves streams connected by topics of a cluster, which may have other readers and writers or none.
     pub fn read_over_topics(text: &str, origin: Option<&str>, name: &str) -> Result<Plan, Complaints> {
-        Plan::read_by(text, origin, name, Joined::OverTopics, None)
+        Plan::read_by(text, origin, name, StreamTransport::OverTopics, None)
     }
 
     /// Resolves a text like [`Plan::read`], or with `over_topics` like [`Plan::read_over_topics`]; `kafka`
@@ -175,20 +175,20 @@ impl Plan {
         name: &str,
         over_topics: bool,
     ) -> Result<Plan, Complaints> {
-        let joined = if over_topics { Joined::OverTopics } else { Joined::InMemory };
+        let joined = if over_topics { StreamTransport::OverTopics } else { StreamTransport::InMemory };
         Plan::read_by(text, origin, name, joined, Some(cluster))
     }
 
     /// Resolves the definition of one hosted stream.
     pub fn read_hosted(text: &str, name: &str, around: &Surroundings<'_>) -> Result<Plan, Complaints> {
-        Plan::read_by(text, None, name, Joined::ByHost(around), Some(around.cluster))
+        Plan::read_by(text, None, name, StreamTransport::ByHost(around), Some(around.cluster))
     }
 
     fn read_by(
         text: &str,
         origin: Option<&str>,
         name: &str,
-        joined: Joined<'_>,
+        joined: StreamTransport<'_>,
         cluster: Option<&Cluster>,
     ) -> Result<Plan, Complaints> {
         let complain = |mut complaints: Vec<Complaint>| {
@@ -196,9 +196,9 @@ impl Plan {
             Complaints { origin: origin.map(str::to_owned), text: text.to_owned(), complaints }
         };
         let definition = language::parse(text).map_err(complain)?;
-        let mut reading = Reading { text, joined, cluster, complaints: Vec::new(), names: Vec::new() };
+        let mut reading = PlanReader { text, joined, cluster, complaints: Vec::new(), names: Vec::new() };
         reading.name_streams(&definition, name);
-        if let Joined::ByHost(_) = joined {
+        if let StreamTransport::ByHost(_) = joined {
             reading.check_definition(&definition, name);
         }
         let streams =
@@ -206,7 +206,7 @@ impl Plan {
         reading
             .resolve_taps(&definition, streams)
             .and_then(|plan| {
-                if let Joined::InMemory = joined {
+                if let StreamTransport::InMemory = joined {
                     reading.check_topics(&definition, &plan);
                 }
                 reading.check_cycles(&definition, &plan);
@@ -245,9 +245,9 @@ fn label(stage: &StageText, taken: &[Arc<str>]) -> Arc<str> {
         .map_or_else(|| name.into(), Arc::from)
 }
 
-struct Reading<'a> {
+struct PlanReader<'a> {
     text: &'a str,
-    joined: Joined<'a>,
+    joined: StreamTransport<'a>,
     /// The cluster of stages without an address; `None` for the default.
     cluster: Option<&'a Cluster>,
     complaints: Vec<Complaint>,
@@ -255,13 +255,13 @@ struct Reading<'a> {
 }
 
 /// A stream whose tap is not resolved yet.
-struct Read {
+struct UnresolvedStream {
     input: Option<Input>,
     processors: Vec<StagePlan>,
     output: Option<Output>,
 }
 
-impl Reading<'_> {
+impl PlanReader<'_> {
     fn complain(&mut self, span: language::Span, message: impl Into<String>, right: impl Into<String>) {
         self.complaints.push(Complaint::new(span, message, right));
     }
@@ -294,15 +294,15 @@ impl Reading<'_> {
     }
 
     /// Limits the length of a name, which becomes part of topic and group names.
-    fn check_length(&mut self, name: Option<&Spanned>) {
+    fn check_length(&mut self, name: Option<&SpannedText>) {
         if let Some(name) = name.filter(|name| name.text.len() > NAME_BYTES_MAX) {
             let message = format!("This name has {} bytes", name.text.len());
             self.complain(name.span.clone(), message, format!("The limit is {NAME_BYTES_MAX}."));
         }
     }
 
-    fn stream(&mut self, index: usize, stream: &StreamText) -> Read {
-        let mut read = Read { input: None, processors: Vec::new(), output: None };
+    fn stream(&mut self, index: usize, stream: &StreamText) -> UnresolvedStream {
+        let mut read = UnresolvedStream { input: None, processors: Vec::new(), output: None };
         let [first, middle @ .., last] = &stream.elements[..] else {
             self.only_one_element(stream);
             return read;
@@ -362,7 +362,7 @@ impl Reading<'_> {
             self.no_such_stage(stage, kind);
             return None;
         };
-        if let Joined::ByHost(around) = self.joined
+        if let StreamTransport::ByHost(around) = self.joined
             && let Some((message, right)) = (around.refused)(found)
         {
             self.complain(stage.module.span.clone(), message, right);
@@ -425,7 +425,7 @@ impl Reading<'_> {
             } else if given.insert(name, option).is_some() {
                 self.complain(whole, format!("--{name} is given twice"), "Remove one.");
             }
-            if let Joined::ByHost(around) = self.joined
+            if let StreamTransport::ByHost(around) = self.joined
                 && let Some((message, right)) =
                     around.reach.refusal_of_option(module.name, name, &option.value.text)
             {
@@ -433,7 +433,7 @@ impl Reading<'_> {
             }
         }
         for option in module.options {
-            if option.default == Absent::Required && !given.contains_key(option.name) {
+            if option.default == OptionDefault::Required && !given.contains_key(option.name) {
                 let message = format!("{} needs --{}", module.name, option.name);
                 let right = format!("`{} --{}=...`: {}", module.name, option.name, option.summary);
                 self.complain(stage.module.span.clone(), message, right);
@@ -474,7 +474,7 @@ impl Reading<'_> {
     }
 
     /// The position in the text of a byte of a value, if the value is written literally.
-    fn place_in(&self, value: &Spanned, at: usize) -> Option<language::Span> {
+    fn place_in(&self, value: &SpannedText, at: usize) -> Option<language::Span> {
         let written = self.text.get(value.span.clone())?;
         let inside = written.trim_start_matches(['\'', '"']);
         let wrong = value.text.get(at..)?.chars().next().map_or(0, char::len_utf8);

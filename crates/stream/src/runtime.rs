@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
-use crate::declaration::{Console, Findings, Make, Site};
+use crate::declaration::{Console, Findings, Site, StageMaker};
 use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::reach::Reach;
 use crate::stage::{Source, StageError};
@@ -25,7 +25,7 @@ use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
 
 pub use latency::Latency;
-pub use report::{Ended, Figures, PartReport, StageFigures, StreamFigures};
+pub use report::{Figures, PartReport, StageFigures, StreamEnd, StreamFigures};
 pub use stop::{Stop, Stopper, stop};
 pub use tap::{Onlooker, Taps};
 
@@ -63,7 +63,7 @@ pub struct StreamFailed {
 }
 
 /// Running streams.
-pub struct Running {
+pub struct RunningStreams {
     tasks: JoinSet<Result<(), StreamFailed>>,
     meters: Meters,
     stopper: Stopper,
@@ -83,7 +83,7 @@ impl Meters {
     }
 }
 
-impl Running {
+impl RunningStreams {
     /// The current figures.
     pub fn figures(&self) -> Figures {
         self.meters.figures()
@@ -122,7 +122,7 @@ impl Running {
 
 /// Builds all stages of all streams, then starts the streams. If a stage cannot be built, no stream is
 /// started.
-pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed> {
+pub fn start(plan: &Plan, options: &RunOptions) -> Result<RunningStreams, StreamFailed> {
     let (stopper, stop) = stop();
     let mut joints = Joints::of(plan);
     let mut chains = Vec::new();
@@ -146,7 +146,7 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<Running, StreamFailed>
         chain.has_waiting_clients = with_clients.contains(&index);
         tasks.spawn(chain.run());
     }
-    Ok(Running { tasks, meters: Meters { streams: meters, started: Instant::now() }, stopper })
+    Ok(RunningStreams { tasks, meters: Meters { streams: meters, started: Instant::now() }, stopper })
 }
 
 /// The channels between streams, until both ends are taken.
@@ -209,7 +209,7 @@ impl Builder<'_> {
     ) -> Result<Box<dyn Source>, StreamFailed> {
         Ok(match &stream.input {
             Input::Stage(stage) => match stage.module.make {
-                Make::Source(make) => {
+                StageMaker::Source(make) => {
                     let site = self.site(&self.meter.stages[0].findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }
@@ -237,7 +237,7 @@ impl Builder<'_> {
         let source = self.source(index, stream, joints)?;
         let mut links = Vec::new();
         for (stage, meter) in stream.processors.iter().zip(&self.meter.stages[1..]) {
-            let Make::Processor(make) = stage.module.make else {
+            let StageMaker::Processor(make) = stage.module.make else {
                 unreachable!("a plan has processors between its ends")
             };
             let processor = make(&stage.settings, &self.site(&meter.findings));
@@ -247,7 +247,7 @@ impl Builder<'_> {
         let last: &Arc<StageMeter> = self.meter.stages.last().expect("a stream has two ends");
         let sink = match &stream.output {
             Output::Stage(stage) => match stage.module.make {
-                Make::Sink(make) => {
+                StageMaker::Sink(make) => {
                     let site = self.site(&last.findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }

@@ -19,7 +19,7 @@ pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The result of [`Source::fill`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Filled {
+pub enum FillResult {
     /// The batch has messages.
     Ready,
     /// No messages yet.
@@ -49,7 +49,7 @@ pub trait Refusals: Send {
 /// A source.
 pub trait Source: Send {
     /// Replaces the contents of the batch, whose buffers may be reused, by available messages.
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError>;
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError>;
 
     /// Waits until [`Source::fill`] may have more. Cancel safe.
     fn ready(&mut self) -> Wait<'_, ()>;
@@ -136,7 +136,7 @@ pub struct GroupOffsets {
 
 /// The outcome of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transacted {
+pub enum TransactionOutcome {
     /// The transaction is committed.
     Committed,
     /// The transaction must be aborted.
@@ -233,7 +233,7 @@ pub trait Sink: Send {
 
     /// For exactly-once streams: commits everything written since the last commit, together with the source's
     /// position.
-    fn commit(&mut self, _progress: GroupOffsets) -> Wait<'_, Result<Transacted, StageError>> {
+    fn commit(&mut self, _progress: GroupOffsets) -> Wait<'_, Result<TransactionOutcome, StageError>> {
         unreachable!("a stream that runs exactly once ends in a sink that has transactions")
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A start position in a topic.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Begin {
+pub enum StartPosition {
     /// The first available record.
     Earliest,
     /// The next record to be written.
@@ -17,25 +17,27 @@ pub enum Begin {
     Timestamp(i64),
 }
 
-impl Begin {
+impl StartPosition {
     /// Parses a start position.
-    pub fn read(text: &str) -> Option<Begin> {
+    pub fn read(text: &str) -> Option<StartPosition> {
         let number = |digits: &str| digits.parse().ok().filter(|number: &i64| *number >= 0);
         let of_partition = |pair: &str| {
             let (partition, offset) = pair.split_once('=')?;
             Some((i32::try_from(number(partition.trim())?).ok()?, number(offset.trim())?))
         };
         match text {
-            "earliest" => Some(Begin::Earliest),
-            "latest" => Some(Begin::Latest),
+            "earliest" => Some(StartPosition::Earliest),
+            "latest" => Some(StartPosition::Latest),
             _ => match text.split_once(':')? {
                 ("offset", pairs) if pairs.contains('=') => {
                     let offsets: Option<BTreeMap<i32, i64>> = pairs.split(',').map(of_partition).collect();
                     // Reject duplicates, because one value would be ignored.
-                    offsets.filter(|offsets| offsets.len() == pairs.split(',').count()).map(Begin::Offsets)
+                    offsets
+                        .filter(|offsets| offsets.len() == pairs.split(',').count())
+                        .map(StartPosition::Offsets)
                 }
-                ("offset", digits) => number(digits).map(Begin::Offset),
-                ("timestamp", digits) => number(digits).map(Begin::Timestamp),
+                ("offset", digits) => number(digits).map(StartPosition::Offset),
+                ("timestamp", digits) => number(digits).map(StartPosition::Timestamp),
                 _ => None,
             },
         }
@@ -59,16 +61,19 @@ mod tests {
 
     #[test]
     fn beginnings_and_partitions_are_read() {
-        assert_eq!(Begin::read("earliest"), Some(Begin::Earliest));
-        assert_eq!(Begin::read("offset:17"), Some(Begin::Offset(17)));
-        assert_eq!(Begin::read("timestamp:1700000000000"), Some(Begin::Timestamp(1_700_000_000_000)));
+        assert_eq!(StartPosition::read("earliest"), Some(StartPosition::Earliest));
+        assert_eq!(StartPosition::read("offset:17"), Some(StartPosition::Offset(17)));
+        assert_eq!(
+            StartPosition::read("timestamp:1700000000000"),
+            Some(StartPosition::Timestamp(1_700_000_000_000))
+        );
         let offsets = [(0, 17), (2, 5)].into_iter().collect();
-        assert_eq!(Begin::read("offset:0=17, 2=5"), Some(Begin::Offsets(offsets)));
+        assert_eq!(StartPosition::read("offset:0=17, 2=5"), Some(StartPosition::Offsets(offsets)));
         let twice = "offset:0=1,0=2";
         for wrong in
             ["", "first", "offset:", "offset:-1", "offset", "time:1", "offset:0=", "offset:a=1", twice]
         {
-            assert_eq!(Begin::read(wrong), None, "{wrong}");
+            assert_eq!(StartPosition::read(wrong), None, "{wrong}");
         }
         assert!(is_topic("a.b_c-1") && !is_topic("") && !is_topic("..") && !is_topic("a b"));
         assert_eq!(partitions("0, 2"), Some(vec![0, 2]));

@@ -34,12 +34,12 @@ pub struct Transport {
     /// Number of partitions of created topics; by default the broker's default, or one per reading instance.
     pub partitions: Option<i32>,
     /// The connections that use topics.
-    pub lies: Lies,
+    pub lies: TopicScope,
 }
 
 /// The connections that use topics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lies {
+pub enum TopicScope {
     /// All connections, including named destinations and taps.
     Everywhere,
     /// Connections of stages with several instances. Streams are connected in memory.
@@ -51,16 +51,16 @@ pub enum Lies {
 /// The topics of a plan, each with the number of reading instances.
 pub type Topics = BTreeMap<String, usize>;
 
-impl Lies {
+impl TopicScope {
     fn at_names(self) -> bool {
-        self != Lies::AroundInstances
+        self != TopicScope::AroundInstances
     }
 }
 
 impl Transport {
     /// Inserts topics into a plan, and returns them.
     pub fn lay(&self, plan: Plan, counts: &Counts) -> (Plan, Topics) {
-        let laying = Laying { transport: self, counts, plan: &plan };
+        let laying = TopicInsertion { transport: self, counts, plan: &plan };
         let (mut topics, mut streams) = (Topics::new(), Vec::new());
         // The part that contains each stage, by stream and stage, for taps in memory.
         let mut parts = BTreeMap::new();
@@ -139,13 +139,13 @@ impl Transport {
 }
 
 /// A plan while topics are inserted.
-struct Laying<'a> {
+struct TopicInsertion<'a> {
     transport: &'a Transport,
     counts: &'a Counts,
     plan: &'a Plan,
 }
 
-impl Laying<'_> {
+impl TopicInsertion<'_> {
     /// The directly bound parts of a stream, each a range of stages.
     fn ranges(&self, stream: usize) -> Vec<RangeInclusive<usize>> {
         let counts = counts_along(&self.plan.streams[stream], self.counts);
@@ -153,7 +153,7 @@ impl Laying<'_> {
         let mut first = 0;
         for stage in 1..counts.len() {
             let is_cut =
-                self.transport.lies == Lies::Everywhere || counts[stage - 1] > 1 || counts[stage] > 1;
+                self.transport.lies == TopicScope::Everywhere || counts[stage - 1] > 1 || counts[stage] > 1;
             if is_cut {
                 ranges.push(first..=stage - 1);
                 first = stage;
@@ -169,8 +169,8 @@ impl Laying<'_> {
         let (first, last, end) = (*range.start(), *range.end(), stream.processors.len() + 1);
         let begins_with_topic = matches!(
             (&stream.input, self.transport.lies),
-            (Input::Topic(_), Lies::Everywhere | Lies::AroundInstancesAndAtNames)
-                | (Input::Tap { .. }, Lies::Everywhere)
+            (Input::Topic(_), TopicScope::Everywhere | TopicScope::AroundInstancesAndAtNames)
+                | (Input::Tap { .. }, TopicScope::Everywhere)
         );
         if last == 0 && begins_with_topic {
             return None;
@@ -190,7 +190,7 @@ impl Laying<'_> {
             (_, [], Output::Stage(stage)) if last == end => Some(&stage.label),
             _ => None,
         };
-        let is_whole = first == 0 && last == end && self.transport.lies != Lies::Everywhere;
+        let is_whole = first == 0 && last == end && self.transport.lies != TopicScope::Everywhere;
         let name: Arc<str> = match label {
             Some(label) if !is_whole => format!("{}.{label}", stream.name).into(),
             _ => stream.name.clone(),
@@ -222,7 +222,7 @@ impl Laying<'_> {
         let lies = self.transport.lies;
         match (&of.input, &of.output) {
             (Input::Topic(topic), _) if stage == 0 && lies.at_names() => topic.clone(),
-            (Input::Tap { stream: tapped, stage: at }, _) if stage == 0 && lies == Lies::Everywhere => {
+            (Input::Tap { stream: tapped, stage: at }, _) if stage == 0 && lies == TopicScope::Everywhere => {
                 self.leaves(*tapped, *at)
             }
             (_, Output::Topic(topic)) if stage == of.processors.len() && lies.at_names() => topic.clone(),
@@ -236,8 +236,8 @@ mod tests {
     use super::*;
     use crate::deployment::Deployment;
 
-    fn laid(text: &str, lies: Lies, properties: &str) -> (Vec<String>, Vec<String>) {
-        let read = if lies == Lies::Everywhere { Plan::read_over_topics } else { Plan::read };
+    fn laid(text: &str, lies: TopicScope, properties: &str) -> (Vec<String>, Vec<String>) {
+        let read = if lies == TopicScope::Everywhere { Plan::read_over_topics } else { Plan::read };
         let plan = read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
         let cluster = Cluster { bootstrap: "b:1".to_owned(), properties: None };
         let transport = Transport { cluster, partitions: None, lies };
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn stages_are_groups_with_a_topic_between_them() {
-        let (streams, topics) = laid("time | a: filter --expression=true | log", Lies::Everywhere, "");
+        let (streams, topics) = laid("time | a: filter --expression=true | log", TopicScope::Everywhere, "");
         assert_eq!(
             streams,
             ["s.time = time | topic:s.0", "s.a = topic:s.0 | a | topic:s.1", "s.log = topic:s.1 | log"]
@@ -278,7 +278,7 @@ mod tests {
     fn named_destinations_and_taps_need_no_other_topics() {
         let text = "a = time | topic:t\nb = topic:t > f: filter --expression=true | topic:u\ntap:stream:a > null\n\
                     tap:stream:b.f > log\nc = topic:u > topic:v";
-        let (streams, topics) = laid(text, Lies::Everywhere, "");
+        let (streams, topics) = laid(text, TopicScope::Everywhere, "");
         assert_eq!(
             streams,
             [
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(topics, ["t", "u", "v"]);
         let (streams, topics) = laid(
             "a = time | topic:t; topic:t > x: filter --expression=true | log",
-            Lies::AroundInstancesAndAtNames,
+            TopicScope::AroundInstancesAndAtNames,
             "",
         );
         assert_eq!(streams, ["a = time | topic:t", "s-2 = topic:t | x | log"]);
@@ -302,7 +302,7 @@ mod tests {
     #[test]
     fn only_stages_with_several_instances_have_topics_around_them() {
         let text = "time | a: filter --expression=true | b: filter --expression=true | c: filter --expression=true | log";
-        let (streams, topics) = laid(text, Lies::AroundInstances, "module.b.count=3,module.*.count=0");
+        let (streams, topics) = laid(text, TopicScope::AroundInstances, "module.b.count=3,module.*.count=0");
         assert_eq!(
             streams,
             [
@@ -312,10 +312,10 @@ mod tests {
             ]
         );
         assert_eq!(topics, ["s.1:3", "s.2"]);
-        let (streams, topics) = laid(text, Lies::AroundInstances, "module.*.count=1");
+        let (streams, topics) = laid(text, TopicScope::AroundInstances, "module.*.count=1");
         assert_eq!(streams, ["s = time | a | b | c | log"]);
         assert_eq!(topics, [""; 0]);
-        let (streams, topics) = laid("time | log", Lies::Everywhere, "module.log.count=2");
+        let (streams, topics) = laid("time | log", TopicScope::Everywhere, "module.log.count=2");
         assert_eq!(streams, ["s.time = time | topic:s.0", "s.log = topic:s.0 | log x2"]);
         assert_eq!(topics, ["s.0:2"]);
     }
@@ -324,7 +324,7 @@ mod tests {
     fn in_memory_connections_between_streams_are_kept() {
         let text = "a = time | f: filter --expression=true | topic:t; b = topic:t > g: filter --expression=true | log\n\
                     tap:stream:a.f > null; tap:stream:b.g > counter";
-        let (streams, topics) = laid(text, Lies::AroundInstances, "module.f.count=2,module.g.count=2");
+        let (streams, topics) = laid(text, TopicScope::AroundInstances, "module.f.count=2,module.g.count=2");
         assert_eq!(
             streams,
             [

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 const LISTS: usize = 8;
 
 #[derive(Debug)]
-struct Shared<T> {
+struct WatchState<T> {
     value: RwLock<T>,
     /// Incremented by every change, while the value is locked.
     version: AtomicU64,
@@ -26,19 +26,19 @@ struct Shared<T> {
 
 /// Changes the value. Dropping the sender notifies receivers that no more changes follow.
 #[derive(Debug)]
-pub struct Sender<T>(Arc<Shared<T>>);
+pub struct Sender<T>(Arc<WatchState<T>>);
 
 /// Reads the value and waits for changes. A clone has seen the same version as the original.
 #[derive(Debug)]
 pub struct Receiver<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<WatchState<T>>,
     seen: u64,
     list: usize,
 }
 
 /// The sender was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Closed;
+pub struct RecvError;
 
 /// Creates a sender, and a receiver that has seen the value.
 pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
@@ -47,7 +47,7 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
     (sender, receiver)
 }
 
-impl<T> Shared<T> {
+impl<T> WatchState<T> {
     fn tell(&self) {
         self.waiting.iter().for_each(Notify::notify_waiters);
     }
@@ -61,7 +61,7 @@ impl<T> Shared<T> {
 impl<T> Sender<T> {
     /// Creates a value without receivers.
     pub fn new(value: T) -> Sender<T> {
-        Sender(Arc::new(Shared {
+        Sender(Arc::new(WatchState {
             value: RwLock::new(value),
             version: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -131,7 +131,7 @@ impl<T> Receiver<T> {
     }
 
     /// Waits for an unseen value, and marks the value as seen.
-    pub async fn changed(&mut self) -> Result<(), Closed> {
+    pub async fn changed(&mut self) -> Result<(), RecvError> {
         loop {
             // Register before reading the version, so that no change in between is missed.
             let told = self.shared.waiting[self.list].notified();
@@ -142,7 +142,7 @@ impl<T> Receiver<T> {
                 return Ok(());
             }
             if closed {
-                return Err(Closed);
+                return Err(RecvError);
             }
             told.await;
         }
@@ -152,7 +152,7 @@ impl<T> Receiver<T> {
     pub async fn wait_for(
         &mut self,
         mut is_it: impl FnMut(&T) -> bool,
-    ) -> Result<RwLockReadGuard<'_, T>, Closed> {
+    ) -> Result<RwLockReadGuard<'_, T>, RecvError> {
         loop {
             let told = self.shared.waiting[self.list].notified();
             let closed = self.shared.closed.load(Ordering::Acquire);
@@ -164,7 +164,7 @@ impl<T> Receiver<T> {
                 }
             }
             if closed {
-                return Err(Closed);
+                return Err(RecvError);
             }
             told.await;
         }
@@ -228,9 +228,9 @@ mod tests {
         sender.send_replace(2);
         drop(sender);
         assert_eq!(receiver.changed().await, Ok(()));
-        assert_eq!(receiver.changed().await, Err(Closed));
+        assert_eq!(receiver.changed().await, Err(RecvError));
         assert_eq!(receiver.wait_for(|value| *value == 2).await.map(|value| *value), Ok(2));
-        assert_eq!(receiver.wait_for(|value| *value == 3).await.map(|value| *value), Err(Closed));
+        assert_eq!(receiver.wait_for(|value| *value == 3).await.map(|value| *value), Err(RecvError));
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,7 +45,7 @@ use thalweg_metadata::topic_name::{self, STREAM_DEFINITIONS};
 use thalweg_metadata::{ImageCell, PartitionIndex};
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{Appended, Durable, OpeningBudget, Partition, Partitions};
+use thalweg_replica::partition::{AppendOutcome, OpeningBudget, Partition, Partitions, PendingAppend};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
@@ -192,7 +192,7 @@ fn acknowledge(
     acks: i16,
     timeout: Duration,
     mut response: ProduceResponse,
-    waits: Vec<(Place, Durable)>,
+    waits: Vec<(Place, PendingAppend)>,
 ) -> Reply {
     slow::note(broker.slow_request, &call, Stage::Handling, call.received_at);
     if acks == 0 {
@@ -305,7 +305,7 @@ struct Appends {
     acks: i16,
     /// The remaining budget for validation on this task.
     budget: OpeningBudget,
-    waits: Vec<(Place, Durable)>,
+    waits: Vec<(Place, PendingAppend)>,
     /// Deferred batches.
     large: Vec<Large>,
     /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their
@@ -393,8 +393,8 @@ fn accepted(
     partition: &Arc<Partition>,
     acks: i16,
     place: Place,
-    appended: &Appended,
-    waits: &mut Vec<(Place, Durable)>,
+    appended: &AppendOutcome,
+    waits: &mut Vec<(Place, PendingAppend)>,
 ) -> PartitionProduceResponse {
     let wait = Partition::durable(partition, acks, appended);
     waits.extend(wait.map(|wait| (place, wait)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_browse::Registry;
 use thalweg_client::{
-    Acknowledge, AcknowledgementMode, ClientError, ShareChunk, ShareConfig, ShareConsumer, SharePolled,
+    AcknowledgeType, AcknowledgementMode, ClientError, ShareChunk, ShareConfig, ShareConsumer, SharePollEvent,
 };
 use thalweg_record::{Offset, Record};
 use tokio::time::Instant;
@@ -77,13 +77,14 @@ impl Consume {
         consumer: &mut ShareConsumer,
         printing: &mut ChunkPrinter<'_>,
     ) -> anyhow::Result<()> {
-        let with = self.ack.as_deref().and_then(Acknowledge::from_name).unwrap_or(Acknowledge::Accept);
+        let with =
+            self.ack.as_deref().and_then(AcknowledgeType::from_name).unwrap_or(AcknowledgeType::Accept);
         let timeout = self.timeout_ms.map(Duration::from_millis);
         let mut records = self.max_messages.unwrap_or(u64::MAX);
         let mut last = Instant::now();
         while records > 0 {
             match consumer.poll(timeout.map_or(POLL, |timeout| timeout.min(POLL))).await? {
-                SharePolled::Chunk(chunk) => {
+                SharePollEvent::Chunk(chunk) => {
                     if let Some(decoding) = &printing.printer.decoding {
                         let buffer = &mut printing.buffer;
                         let walk = |visit: &mut dyn FnMut(&Record<'_>)| {
@@ -103,13 +104,13 @@ impl Consume {
                             let _ = consumer.acknowledge(&chunk, offset, offset, with);
                         }
                     }
-                    let _ = consumer.acknowledge_chunk(&chunk, Acknowledge::Release);
+                    let _ = consumer.acknowledge_chunk(&chunk, AcknowledgeType::Release);
                     written?;
                     last = Instant::now();
                 }
-                SharePolled::NotAcknowledged(_, error) => tracing::warn!("{}", not_acknowledged(error)),
-                SharePolled::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
-                SharePolled::Nothing => {}
+                SharePollEvent::NotAcknowledged(_, error) => tracing::warn!("{}", not_acknowledged(error)),
+                SharePollEvent::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
+                SharePollEvent::Nothing => {}
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run};
 use thalweg_lab::target::{TargetSpec, reach};
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
-use thalweg_lab::workload::{self, STAMP_BYTES, Verify, Workload};
+use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
 
 use super::output::{Output, WorkDir};
 use super::targets::{Drivers, SecurityArguments, Targets};
@@ -58,7 +58,7 @@ pub struct Run {
     /// How far records are read back and checked after a measurement: not at all, for about as long as it took, or to the end
     /// [default: set by the workload, or else bounded].
     #[arg(long, value_name = "HOW")]
-    verify: Option<Verify>,
+    verify: Option<Verification>,
     /// Only points whose label contains this text; can be repeated, for any of several texts.
     #[arg(long, value_name = "TEXT")]
     points: Vec<String>,
@@ -224,7 +224,7 @@ impl Run {
             point.repetitions = self.repetitions.unwrap_or(point.repetitions);
             point.verify = self.verify.unwrap_or(point.verify);
             self.security.apply(point)?;
-            if point.verify == Verify::Whole && point.records.size_bytes < STAMP_BYTES {
+            if point.verify == Verification::Whole && point.records.size_bytes < STAMP_BYTES {
                 let message = format!(
                     "--verify whole needs values of at least {STAMP_BYTES} bytes: {name}, {}, has {}",
                     point.label, point.records.size_bytes

@@ -9,7 +9,7 @@ use thalweg_client::{BootstrapError, bootstrap_servers};
 use thalweg_stream::deployment::Deployment;
 use thalweg_stream::language::is_name;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::transport::{Lies, Topics, Transport};
+use thalweg_stream::transport::{TopicScope, Topics, Transport};
 use thalweg_stream::{Cluster, Guarantee, OnError};
 
 use crate::profile;
@@ -144,8 +144,8 @@ impl Text {
             cluster: self.cluster(),
             partitions: self.transport_partitions,
             lies: match self.transport {
-                StageTransport::Direct => Lies::AroundInstances,
-                StageTransport::Kafka => Lies::Everywhere,
+                StageTransport::Direct => TopicScope::AroundInstances,
+                StageTransport::Kafka => TopicScope::Everywhere,
             },
         })
     }

@@ -34,15 +34,15 @@ impl Node {
 }
 
 /// Objects without a final outcome so far.
-struct Pending<K, T> {
+struct PendingKeys<K, T> {
     retry: Retry,
     left: BTreeSet<K>,
     outcomes: Outcomes<K, T>,
 }
 
-impl<K: Ord + Clone, T> Pending<K, T> {
-    fn new(retry: Retry, keys: impl IntoIterator<Item = K>) -> Pending<K, T> {
-        Pending { retry, left: keys.into_iter().collect(), outcomes: Outcomes::new() }
+impl<K: Ord + Clone, T> PendingKeys<K, T> {
+    fn new(retry: Retry, keys: impl IntoIterator<Item = K>) -> PendingKeys<K, T> {
+        PendingKeys { retry, left: keys.into_iter().collect(), outcomes: Outcomes::new() }
     }
 
     /// Takes outcomes. Waits and returns true if some objects are worth another attempt.
@@ -121,7 +121,7 @@ impl Admin {
         R: Request + Send + Sync + 'static,
         R::Response: Send + 'static,
     {
-        let mut pending = Pending::new(self.retry(), keys.iter().cloned());
+        let mut pending = PendingKeys::new(self.retry(), keys.iter().cloned());
         loop {
             let left: Vec<String> = pending.left.iter().cloned().collect();
             let outcomes = self.ask_coordinators_once((kind, newest), left, &request, &read).await;
@@ -194,7 +194,7 @@ impl Admin {
         R: Request + Send + Sync + 'static,
         R::Response: Send + 'static,
     {
-        let mut pending = Pending::new(self.retry(), items.keys().cloned());
+        let mut pending = PendingKeys::new(self.retry(), items.keys().cloned());
         loop {
             let left = pending.left.iter().map(|at| (at.clone(), items[at].clone())).collect();
             let outcomes = self.ask_leaders_once(left, what, &request, &read).await?;
@@ -269,7 +269,7 @@ impl Admin {
     {
         let metadata = self.cluster.refresh(&[], false).await?;
         let all: Vec<i32> = metadata.brokers.keys().copied().collect();
-        let mut pending = Pending::new(self.retry(), brokers.unwrap_or(&all).iter().copied());
+        let mut pending = PendingKeys::new(self.retry(), brokers.unwrap_or(&all).iter().copied());
         // Another attempt would not find a broker that the cluster does not know.
         let unknown = pending.left.iter().filter(|id| !metadata.brokers.contains_key(id));
         let unknown: Vec<i32> = unknown.copied().collect();

@@ -19,7 +19,7 @@ use crate::offsets::{CommittedOffset, TopicPartition};
 
 /// The state of one partition.
 #[derive(Debug)]
-struct Reading {
+struct PartitionState {
     /// The start position, until the offset is known.
     start: Option<StartAt>,
     /// The offset after the returned records, and the leader epoch of the record before it.
@@ -73,13 +73,13 @@ pub(super) struct PositionCheck {
 /// The consumer's partitions and positions.
 #[derive(Debug, Default)]
 pub(super) struct Assignment {
-    partitions: BTreeMap<TopicPartition, Reading>,
+    partitions: BTreeMap<TopicPartition, PartitionState>,
     /// The subscribed topics, if subscribed by name.
     topics: Option<BTreeSet<String>>,
     next_version: u64,
 }
 
-impl Reading {
+impl PartitionState {
     /// The broker to fetch from.
     fn broker(&self, now: Instant) -> Option<i32> {
         match self.replica {
@@ -107,7 +107,7 @@ impl Reading {
 impl Assignment {
     /// Starts reading a partition.
     pub(super) fn add(&mut self, at: TopicPartition, start: StartAt, metadata: &Metadata) {
-        let reading = Reading {
+        let reading = PartitionState {
             start: Some(start),
             position: Offset::NONE,
             position_epoch: LeaderEpoch::NONE,
@@ -178,7 +178,7 @@ impl Assignment {
     }
 
     /// Starts a new version of a partition: fetches in flight become stale, and are repeated.
-    fn renew(&mut self, at: &TopicPartition) -> Option<&mut Reading> {
+    fn renew(&mut self, at: &TopicPartition) -> Option<&mut PartitionState> {
         self.next_version += 1;
         let reading = self.partitions.get_mut(at)?;
         reading.version = self.next_version;
@@ -188,7 +188,8 @@ impl Assignment {
 
     /// Continues at another position. If the position does not change, fetches in flight stay valid.
     pub(super) fn seek(&mut self, at: &TopicPartition, start: StartAt) {
-        let is_there = |reading: &Reading| reading.is_settled() && start == StartAt::Offset(reading.position);
+        let is_there =
+            |reading: &PartitionState| reading.is_settled() && start == StartAt::Offset(reading.position);
         if self.partitions.get(at).is_some_and(is_there) {
             return;
         }
@@ -253,7 +254,7 @@ impl Assignment {
     /// Applies a comparison: the leader's log contains the record before the position at this offset, or
     /// diverges there, and records from there on are read again.
     pub(super) fn validated(&mut self, asked: &PositionCheck, offset: Offset, epoch: LeaderEpoch) {
-        let is_asked = |reading: &&mut Reading| reading.version == asked.version;
+        let is_asked = |reading: &&mut PartitionState| reading.version == asked.version;
         if let Some(reading) = self.partitions.get_mut(&asked.at).filter(is_asked) {
             reading.unvalidated = false;
             (reading.position, reading.position_epoch, reading.fetch_from) = (offset, epoch, offset);
@@ -288,7 +289,7 @@ impl Assignment {
 
     /// True if a partition's position is known and compared with the leader's log.
     pub(super) fn is_settled(&self, at: &TopicPartition) -> bool {
-        self.partitions.get(at).is_some_and(Reading::is_settled)
+        self.partitions.get(at).is_some_and(PartitionState::is_settled)
     }
 
     pub(super) fn position(&self, at: &TopicPartition) -> Option<Offset> {
@@ -319,7 +320,7 @@ impl Assignment {
     /// True if a chunk is still wanted. The chunk is then handed to the caller, and the position moves behind
     /// it.
     pub(super) fn hand_out(&mut self, chunk: &Chunk) -> bool {
-        let wanted = |reading: &&mut Reading| reading.version == chunk.version && reading.is_wanted();
+        let wanted = |reading: &&mut PartitionState| reading.version == chunk.version && reading.is_wanted();
         let Some(reading) = self.partitions.get_mut(&chunk.at).filter(wanted) else { return false };
         reading.position = chunk.next;
         reading.position_epoch = chunk.leader_epoch;
@@ -331,7 +332,7 @@ impl Assignment {
         let readable = self.partitions.iter().filter(|(_, reading)| {
             reading.is_settled() && reading.is_wanted() && reading.broker(now) == Some(broker)
         });
-        let target = |(at, reading): (&TopicPartition, &Reading)| Target {
+        let target = |(at, reading): (&TopicPartition, &PartitionState)| Target {
             at: at.clone(),
             topic_id: reading.topic_id,
             leader_epoch: reading.leader_epoch,
@@ -390,8 +391,8 @@ impl Assignment {
         }
     }
 
-    fn current(&mut self, target: &Target) -> Option<&mut Reading> {
-        let is_current = |reading: &&mut Reading| {
+    fn current(&mut self, target: &Target) -> Option<&mut PartitionState> {
+        let is_current = |reading: &&mut PartitionState| {
             reading.version == target.version && reading.fetch_from == target.offset && !reading.revoked
         };
         self.partitions.get_mut(&target.at).filter(is_current)

@@ -84,7 +84,7 @@ impl Chunk {
         control: bool,
         mut each: impl FnMut(&BatchHeader, &Record<'_>) -> ControlFlow<()>,
     ) -> Result<(), ChunkError> {
-        let mut aborted = Aborted::new(&self.aborted);
+        let mut aborted = AbortedProducers::new(&self.aborted);
         for batch in batches(&self.bytes) {
             let batch = match batch {
                 Ok(batch) => batch,
@@ -124,18 +124,18 @@ impl Chunk {
 }
 
 /// Producers whose records belong to aborted transactions, tracked from batch to batch (KIP-98).
-struct Aborted<'a> {
+struct AbortedProducers<'a> {
     /// Sorted by first offset; transactions before `next` have begun.
     transactions: Vec<&'a AbortedTransaction>,
     next: usize,
     producers: Vec<i64>,
 }
 
-impl<'a> Aborted<'a> {
-    fn new(aborted: &'a [AbortedTransaction]) -> Aborted<'a> {
+impl<'a> AbortedProducers<'a> {
+    fn new(aborted: &'a [AbortedTransaction]) -> AbortedProducers<'a> {
         let mut transactions: Vec<&AbortedTransaction> = aborted.iter().collect();
         transactions.sort_by_key(|transaction| transaction.first_offset);
-        Aborted { transactions, next: 0, producers: Vec::new() }
+        AbortedProducers { transactions, next: 0, producers: Vec::new() }
     }
 
     fn begin_until(&mut self, offset: Offset) {

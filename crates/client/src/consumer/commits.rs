@@ -15,7 +15,7 @@ use thalweg_wire::{ErrorCode, Request};
 use tokio::sync::oneshot;
 
 use super::ConsumerConfig;
-use super::fetcher::Shared;
+use super::fetcher::FetchState;
 use super::group::Membership;
 use crate::coordinator::Coordinator;
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition, check_commit, commit_request};
@@ -38,19 +38,19 @@ impl Future for Commit {
 pub(super) struct Commits {
     coordinator: Arc<Coordinator>,
     config: Arc<ConsumerConfig>,
-    shared: Arc<Shared>,
+    shared: Arc<FetchState>,
     queue: Mutex<Queue>,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    next: Option<Gathered>,
+    next: Option<NextCommit>,
     is_running: bool,
 }
 
 /// The next commit.
 #[derive(Debug)]
-struct Gathered {
+struct NextCommit {
     by: GroupMetadata,
     /// The membership, if the consumer is a member.
     member: Option<Arc<Membership>>,
@@ -58,7 +58,7 @@ struct Gathered {
     waiting: Vec<oneshot::Sender<Result<(), ClientError>>>,
 }
 
-impl Gathered {
+impl NextCommit {
     /// The member's current identity, if it has held the partitions since it was `by`: with the consumer
     /// protocol, the epoch can change meanwhile.
     fn renewed(&self) -> Option<GroupMetadata> {
@@ -74,7 +74,11 @@ impl Gathered {
 }
 
 impl Commits {
-    pub(super) fn new(coordinator: Coordinator, config: Arc<ConsumerConfig>, shared: Arc<Shared>) -> Commits {
+    pub(super) fn new(
+        coordinator: Coordinator,
+        config: Arc<ConsumerConfig>,
+        shared: Arc<FetchState>,
+    ) -> Commits {
         Commits { coordinator: Arc::new(coordinator), config, shared, queue: Mutex::default() }
     }
 
@@ -98,11 +102,11 @@ impl Commits {
         let mut queue = self.queue.lock();
         // Offsets of an earlier generation cannot be committed by a later one: the partitions may belong to
         // another member.
-        let is_stale = |next: &mut Gathered| next.by != by && next.renewed().as_ref() != Some(&by);
+        let is_stale = |next: &mut NextCommit| next.by != by && next.renewed().as_ref() != Some(&by);
         if let Some(stale) = queue.next.take_if(is_stale) {
             stale.end(&Err(superseded(&by.group)));
         }
-        let next = queue.next.get_or_insert_with(|| Gathered {
+        let next = queue.next.get_or_insert_with(|| NextCommit {
             by: by.clone(),
             member,
             offsets: BTreeMap::new(),
@@ -143,7 +147,7 @@ impl Commits {
         }
     }
 
-    async fn send(&self, next: &Gathered) -> Result<(), ClientError> {
+    async fn send(&self, next: &NextCommit) -> Result<(), ClientError> {
         let config = &self.config;
         // After a session timeout without contact the member has lost its partitions.
         let patience = config.session_timeout.min(config.connection.request_timeout);

@@ -17,20 +17,24 @@ pub(super) struct FetchSession {
     pub(super) id: i32,
     /// The session epoch; zero requests a new session.
     pub(super) epoch: i32,
-    known: BTreeMap<TopicPartition, Known>,
+    known: BTreeMap<TopicPartition, SessionPartition>,
 }
 
 /// The broker's state of a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Known {
+struct SessionPartition {
     topic_id: Uuid,
     leader_epoch: LeaderEpoch,
     offset: Offset,
 }
 
-impl Known {
-    fn of(target: &Target) -> Known {
-        Known { topic_id: target.topic_id, leader_epoch: target.leader_epoch, offset: target.offset }
+impl SessionPartition {
+    fn of(target: &Target) -> SessionPartition {
+        SessionPartition {
+            topic_id: target.topic_id,
+            leader_epoch: target.leader_epoch,
+            offset: target.offset,
+        }
     }
 }
 
@@ -39,7 +43,7 @@ impl FetchSession {
     pub(super) fn named(&self, targets: &[Target], partition_max_bytes: i32) -> Vec<FetchTopic> {
         let mut topics: Vec<FetchTopic> = Vec::new();
         for target in targets {
-            if self.known.get(&target.at) == Some(&Known::of(target)) {
+            if self.known.get(&target.at) == Some(&SessionPartition::of(target)) {
                 continue;
             }
             if topics.last().is_none_or(|last| *last.topic != *target.at.topic) {
@@ -88,8 +92,8 @@ impl FetchSession {
         self.known.retain(|at, _| targets.binary_search_by(|target| target.at.cmp(at)).is_ok());
         for target in targets {
             match self.known.get_mut(&target.at) {
-                Some(known) => *known = Known::of(target),
-                None => drop(self.known.insert(target.at.clone(), Known::of(target))),
+                Some(known) => *known = SessionPartition::of(target),
+                None => drop(self.known.insert(target.at.clone(), SessionPartition::of(target))),
             }
         }
     }

@@ -42,7 +42,7 @@ const WAIT_TICKS: u32 = 4;
 
 /// A result of a fetcher.
 #[derive(Debug)]
-pub(super) enum Fetched {
+pub(super) enum FetchResult {
     /// Batches, of one partition each.
     Chunks(Vec<Chunk>),
     /// The leader's log no longer has the offset, or does not have it yet.
@@ -57,7 +57,7 @@ pub(super) enum Fetched {
 
 /// State shared by a consumer and its fetchers.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(super) struct FetchState {
     pub(super) assignment: Mutex<Assignment>,
     /// Notified when partitions to fetch are added or removed.
     pub(super) changed: Notify,
@@ -92,16 +92,16 @@ pub(super) struct Fetcher {
     pub(super) cluster: Cluster,
     pub(super) broker: i32,
     pub(super) config: Arc<ConsumerConfig>,
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<FetchState>,
     /// Boxed, because a channel allocates space for 32 items.
-    pub(super) to: mpsc::Sender<Box<Fetched>>,
+    pub(super) to: mpsc::Sender<Box<FetchResult>>,
 }
 
 /// A decoded answer.
 #[derive(Default)]
 struct Answer {
     chunks: Vec<Chunk>,
-    problems: Vec<Fetched>,
+    problems: Vec<FetchResult>,
 }
 
 impl Fetcher {
@@ -114,7 +114,8 @@ impl Fetcher {
                 assignment.leader_lost(&target);
             }
         }
-        self.tell(if error.is_retriable() { Fetched::Stale(error) } else { Fetched::Failed(error) }).await;
+        self.tell(if error.is_retriable() { FetchResult::Stale(error) } else { FetchResult::Failed(error) })
+            .await;
     }
 
     async fn fetch_all(&self) -> Result<(), ClientError> {
@@ -163,7 +164,7 @@ impl Fetcher {
                 continue;
             }
             if !answer.chunks.is_empty() {
-                self.tell(Fetched::Chunks(answer.chunks)).await;
+                self.tell(FetchResult::Chunks(answer.chunks)).await;
             }
             let pause = !answer.problems.is_empty();
             for problem in answer.problems {
@@ -201,7 +202,7 @@ impl Fetcher {
         self.cluster.dedicated(&address).await
     }
 
-    async fn tell(&self, fetched: Fetched) {
+    async fn tell(&self, fetched: FetchResult) {
         // Fails if the consumer was dropped.
         let _ = self.to.send(Box::new(fetched)).await;
     }
@@ -284,7 +285,7 @@ impl Fetcher {
             ErrorCode::None => {}
             ErrorCode::OffsetOutOfRange => {
                 if assignment.out_of_range(target) {
-                    answer.problems.push(Fetched::OutOfRange(target.at.clone(), target.offset));
+                    answer.problems.push(FetchResult::OutOfRange(target.at.clone(), target.offset));
                 }
                 return;
             }
@@ -295,9 +296,9 @@ impl Fetcher {
                 let may_pass = error.is_retriable() || error_code == ErrorCode::UnknownServerError;
                 if may_pass && error_code != ErrorCode::CorruptMessage {
                     assignment.leader_lost(target);
-                    answer.problems.push(Fetched::Stale(error));
+                    answer.problems.push(FetchResult::Stale(error));
                 } else {
-                    answer.problems.push(Fetched::Failed(error));
+                    answer.problems.push(FetchResult::Failed(error));
                 }
                 return;
             }
@@ -305,7 +306,7 @@ impl Fetcher {
         if data.preferred_read_replica >= 0 && data.preferred_read_replica != self.broker {
             let until = Instant::now() + self.config.metadata_max_age;
             assignment.prefer_replica(target, data.preferred_read_replica, until);
-            answer.problems.push(Fetched::Redirected);
+            answer.problems.push(FetchResult::Redirected);
         }
         let Some(Records::Inline(bytes)) = data.records else { return };
         let Some((next, leader_epoch)) = Chunk::end_of(&bytes) else { return };

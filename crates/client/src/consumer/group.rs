@@ -41,7 +41,7 @@ pub(super) enum Event {
 
 /// The subscription of a member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Subscribed {
+pub(super) struct SubscribedTopics {
     /// Topics by name.
     pub(super) names: Vec<String>,
     /// A regular expression that the coordinator resolves; `None` in classic groups.
@@ -61,7 +61,7 @@ pub(super) struct Membership {
 #[derive(Debug)]
 struct State {
     metadata: GroupMetadata,
-    topics: Subscribed,
+    topics: SubscribedTopics,
     /// The partitions of a member of the consumer protocol, each with the epoch in which it was assigned.
     held: BTreeMap<TopicPartition, i32>,
     /// Partition counts of topics in the last assignment computed by this member as the leader.
@@ -117,12 +117,12 @@ impl Membership {
         }
     }
 
-    pub(super) fn topics(&self) -> Subscribed {
+    pub(super) fn topics(&self) -> SubscribedTopics {
         self.state.lock().topics.clone()
     }
 
     /// Subscribes to these topics. The member rejoins if the topics have changed.
-    pub(super) fn subscribe(&self, topics: Subscribed) {
+    pub(super) fn subscribe(&self, topics: SubscribedTopics) {
         let mut state = self.state.lock();
         if state.topics != topics {
             state.topics = topics;
@@ -276,19 +276,19 @@ impl Membership {
 }
 
 /// A guard for the duration of a poll.
-pub(super) struct Polling(Option<Arc<Membership>>);
+pub(super) struct PollGuard(Option<Arc<Membership>>);
 
-impl Polling {
-    pub(super) fn begin(group: Option<&Group>) -> Polling {
+impl PollGuard {
+    pub(super) fn begin(group: Option<&Group>) -> PollGuard {
         let membership = group.map(|group| Arc::clone(&group.membership));
         if let Some(membership) = &membership {
             membership.begin_poll();
         }
-        Polling(membership)
+        PollGuard(membership)
     }
 }
 
-impl Drop for Polling {
+impl Drop for PollGuard {
     fn drop(&mut self) {
         if let Some(membership) = &self.0 {
             membership.end_poll();
@@ -309,7 +309,7 @@ impl Group {
         cluster: Cluster,
         config: Arc<ConsumerConfig>,
         coordinator: Arc<Coordinator>,
-        topics: Subscribed,
+        topics: SubscribedTopics,
     ) -> Group {
         let metadata = GroupMetadata {
             group_instance_id: config.group_instance_id.clone(),

@@ -14,7 +14,7 @@ use crate::offsets::{
 };
 
 /// A partition without an offset, with the version of its position.
-type Wanted = (TopicPartition, u64);
+type MissingPosition = (TopicPartition, u64);
 
 impl Consumer {
     /// The committed offsets of these partitions; partitions without one are omitted. Waits while an open
@@ -76,8 +76,8 @@ impl Consumer {
     /// Retriable failures are left to the next round.
     pub(super) async fn find_positions(&mut self) -> Result<(), ConsumerError> {
         self.positions_at = Instant::now() + self.config.retry_backoff;
-        let mut specs: Vec<(Wanted, OffsetSpec)> = Vec::new();
-        let mut committed: Vec<Wanted> = Vec::new();
+        let mut specs: Vec<(MissingPosition, OffsetSpec)> = Vec::new();
+        let mut committed: Vec<MissingPosition> = Vec::new();
         for (at, version, start) in self.shared.assignment.lock().without_position() {
             match start {
                 StartAt::Spec(spec) => specs.push(((at, version), spec)),
@@ -112,7 +112,7 @@ impl Consumer {
         validated
     }
 
-    async fn find_offsets(&mut self, specs: Vec<(Wanted, OffsetSpec)>) -> Result<(), ConsumerError> {
+    async fn find_offsets(&mut self, specs: Vec<(MissingPosition, OffsetSpec)>) -> Result<(), ConsumerError> {
         if specs.is_empty() {
             return Ok(());
         }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{Consumer, ConsumerError, sorted};
 use crate::metadata::Metadata;
 
-use super::group::{Group, Subscribed};
+use super::group::{Group, SubscribedTopics};
 
 /// Pause before the next lookup of a missing topic.
 const UNKNOWN_TOPIC_BACKOFF: Duration = Duration::from_secs(1);
@@ -99,7 +99,7 @@ impl Consumer {
         self.shared.changed.notify_waiters();
         let subscribed = self.subscription.topics(&metadata, self.config.exclude_internal_topics);
         if of_all {
-            self.join(Subscribed { names: subscribed, pattern: None });
+            self.join(SubscribedTopics { names: subscribed, pattern: None });
         }
         if let Some(group) = &self.group {
             group.membership.compare(&metadata);
@@ -116,7 +116,7 @@ impl Consumer {
     }
 
     /// Joins the group with this subscription, or changes the subscription of the current member.
-    pub(super) fn join(&mut self, topics: Subscribed) {
+    pub(super) fn join(&mut self, topics: SubscribedTopics) {
         if let Some(group) = &self.group {
             group.membership.subscribe(topics);
             return;

@@ -23,7 +23,7 @@ const STICKY_CANDIDATES: usize = 16;
 
 /// A batch in flight, and its partition.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct InFlightBatch {
     pub(super) partition: usize,
     pub(super) batch: Box<Batch>,
 }
@@ -49,7 +49,7 @@ pub(super) struct Broker {
 
 /// The outcome of [`Accumulator::join`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Joined {
+pub(super) enum JoinOutcome {
     /// The record is in the open batch.
     Yes,
     /// The record did not fit, and the batch is sealed.
@@ -115,17 +115,17 @@ impl Accumulator {
         partition: usize,
         record: &ProducerRecord<'_>,
         config: &ProducerConfig,
-    ) -> Joined {
+    ) -> JoinOutcome {
         match self.partitions[partition].queue.back_mut() {
             Some(batch) if !batch.sealed => {
                 if batch.has_room(record, config.batch_bytes) {
                     batch.push(record);
-                    return Joined::Yes;
+                    return JoinOutcome::Yes;
                 }
                 batch.sealed = true;
-                Joined::Sealed
+                JoinOutcome::Sealed
             }
-            _ => Joined::NoneOpen,
+            _ => JoinOutcome::NoneOpen,
         }
     }
 
@@ -224,7 +224,7 @@ impl Accumulator {
     }
 
     /// Takes the waiting batches if their transaction cannot be committed.
-    pub(super) fn drop_waiting(&mut self) -> Vec<Taken> {
+    pub(super) fn drop_waiting(&mut self) -> Vec<InFlightBatch> {
         if self.transaction.as_ref().is_none_or(|transaction| !transaction.drops_batches()) {
             return Vec::new();
         }
@@ -280,7 +280,7 @@ impl Accumulator {
         broker: i32,
         config: &ProducerConfig,
         now: Instant,
-    ) -> (Vec<Taken>, Option<Instant>) {
+    ) -> (Vec<InFlightBatch>, Option<Instant>) {
         let (mut taken, mut next) = (Vec::new(), None);
         let hurry = self.flushing || self.closing || self.starving;
         let Some(led) = self.brokers.get_mut(&broker) else { return (taken, next) };
@@ -304,7 +304,7 @@ impl Accumulator {
                     }
                     bytes += size;
                     let identity = self.identity.filter(|_| config.idempotence);
-                    taken.push(Taken { partition, batch: queue.take(identity) });
+                    taken.push(InFlightBatch { partition, batch: queue.take(identity) });
                 }
             }
         }
@@ -317,7 +317,7 @@ impl Accumulator {
         &mut self,
         config: &ProducerConfig,
         now: Instant,
-    ) -> Vec<(Taken, DeliveryError)> {
+    ) -> Vec<(InFlightBatch, DeliveryError)> {
         let mut expired = Vec::new();
         if self.incomplete == 0 {
             return expired;
@@ -332,14 +332,14 @@ impl Accumulator {
                 if let Some(transaction) = &mut self.transaction {
                     transaction.batch_failed(&error, batch.sequence.is_some());
                 }
-                expired.push((Taken { partition, batch }, error));
+                expired.push((InFlightBatch { partition, batch }, error));
             }
         }
         expired
     }
 
     /// Takes all waiting batches, and continues without them.
-    pub(super) fn give_up_waiting(&mut self) -> Vec<Taken> {
+    pub(super) fn give_up_waiting(&mut self) -> Vec<InFlightBatch> {
         let waiting = self.take_all();
         for taken in &waiting {
             self.partitions[taken.partition].gave_up(&taken.batch);
@@ -348,11 +348,13 @@ impl Accumulator {
     }
 
     /// Takes all waiting batches, because the producer stops.
-    pub(super) fn take_all(&mut self) -> Vec<Taken> {
+    pub(super) fn take_all(&mut self) -> Vec<InFlightBatch> {
         let queues = self.partitions.iter_mut().enumerate();
         queues
             .flat_map(|(partition, queue)| {
-                std::mem::take(&mut queue.queue).into_iter().map(move |batch| Taken { partition, batch })
+                std::mem::take(&mut queue.queue)
+                    .into_iter()
+                    .map(move |batch| InFlightBatch { partition, batch })
             })
             .collect()
     }

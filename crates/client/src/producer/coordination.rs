@@ -22,7 +22,7 @@ use thalweg_wire::{ErrorCode, Request};
 use super::delivery::drop_waiting;
 use super::partition::Identity;
 use super::transaction::{End, IMPLICIT_FROM, InvalidTransactionState, Transaction, TransactionError};
-use super::{Flushing, Producer, Shared};
+use super::{FlushGuard, Producer, ProducerState};
 use crate::cluster::CoordinatorKind;
 use crate::coordinator::{Coordinator, version_up_to};
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition};
@@ -124,7 +124,7 @@ fn transaction_of(transaction: &mut Option<Transaction>) -> &mut Transaction {
 
 /// The coordinator requests of one call.
 struct Transactions {
-    shared: Arc<Shared>,
+    shared: Arc<ProducerState>,
     retry: Retry,
 }
 
@@ -147,7 +147,7 @@ impl Transactions {
 
     /// Waits until all batches have completed and no partition is being registered.
     async fn settle(&self) -> Result<(), TransactionError> {
-        let _flushing = Flushing::begin(&self.shared);
+        let _flushing = FlushGuard::begin(&self.shared);
         loop {
             let progress = self.shared.progress.notified();
             let settled = {
@@ -360,7 +360,7 @@ impl Transactions {
 
 /// Registers partitions with the coordinator at their first batch of a transaction, until dropped. Idle with
 /// the newer protocol.
-pub(super) async fn register_partitions(shared: Arc<Shared>) {
+pub(super) async fn register_partitions(shared: Arc<ProducerState>) {
     let registration = Arc::clone(&shared.accumulator.lock().registration);
     loop {
         registration.notified().await;

@@ -6,10 +6,10 @@ use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
-use super::accumulator::Taken;
+use super::accumulator::InFlightBatch;
 use super::batch::{Batch, SentRun};
 use super::partition::PartitionQueue;
-use super::{ProducerConfig, Shared};
+use super::{ProducerConfig, ProducerState};
 
 /// The outcome of a batch.
 #[derive(Debug)]
@@ -102,8 +102,8 @@ pub struct TransactionAborted;
 
 /// Reports the outcome of a batch. Call without the accumulator's lock.
 pub(super) fn report(
-    shared: &Shared,
-    taken: &Taken,
+    shared: &ProducerState,
+    taken: &InFlightBatch,
     ended_at: Instant,
     result: Result<Offset, &DeliveryError>,
 ) {
@@ -126,7 +126,7 @@ pub(super) fn report(
 }
 
 /// Reports batches as failed with one error, and releases their memory.
-pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) {
+pub(super) fn fail(shared: &ProducerState, batches: Vec<InFlightBatch>, error: &DeliveryError) {
     let now = Instant::now();
     for taken in batches {
         report(shared, &taken, now, Err(error));
@@ -136,7 +136,7 @@ pub(super) fn fail(shared: &Shared, batches: Vec<Taken>, error: &DeliveryError) 
 }
 
 /// Drops waiting batches whose transaction cannot be committed.
-pub(super) fn drop_waiting(shared: &Shared) {
+pub(super) fn drop_waiting(shared: &ProducerState) {
     let dropped = shared.accumulator.lock().drop_waiting();
     fail(shared, dropped, &DeliveryError::Aborted(TransactionAborted));
 }

@@ -14,14 +14,14 @@ use tokio::time::Instant;
 use super::accumulator::Accumulator;
 use super::delivery::{NoProducerId, drop_waiting, fail};
 use super::partition::Identity;
-use super::{Shared, sender};
+use super::{ProducerState, sender};
 use crate::metadata::Metadata;
 
 /// Interval of the timeout check, while batches exist.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Runs until dropped, together with its senders.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ProducerState>) {
     let mut senders: JoinSet<()> = JoinSet::new();
     let mut sending: BTreeMap<i32, tokio::task::AbortHandle> = BTreeMap::new();
     let mut refreshed = Instant::now();
@@ -84,7 +84,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 /// Pauses until there is work. A producer without batches sleeps until its metadata is old: a process may
 /// hold thousands of producers.
-async fn pause(shared: &Shared, refreshed: Instant) {
+async fn pause(shared: &ProducerState, refreshed: Instant) {
     let begun = {
         let accumulator = shared.accumulator.lock();
         let idle = accumulator.incomplete == 0 && !lacks_identity(shared, &accumulator);
@@ -100,7 +100,7 @@ async fn pause(shared: &Shared, refreshed: Instant) {
 
 /// Starts a sender for each broker without a live sender.
 fn start_senders(
-    shared: &Arc<Shared>,
+    shared: &Arc<ProducerState>,
     senders: &mut JoinSet<()>,
     sending: &mut BTreeMap<i32, tokio::task::AbortHandle>,
 ) {
@@ -114,7 +114,7 @@ fn start_senders(
     }
 }
 
-fn expire(shared: &Shared, now: Instant) {
+fn expire(shared: &ProducerState, now: Instant) {
     let expired = shared.accumulator.lock().take_expired(&shared.config, now);
     let any = !expired.is_empty();
     for (taken, error) in expired {
@@ -125,17 +125,17 @@ fn expire(shared: &Shared, now: Instant) {
     }
 }
 
-fn wants_identity(shared: &Shared) -> bool {
+fn wants_identity(shared: &ProducerState) -> bool {
     lacks_identity(shared, &shared.accumulator.lock())
 }
 
 /// A transactional producer gets its identity from its coordinator.
-fn lacks_identity(shared: &Shared, accumulator: &Accumulator) -> bool {
+fn lacks_identity(shared: &ProducerState, accumulator: &Accumulator) -> bool {
     let config = &shared.config;
     config.idempotence && config.transactional_id.is_none() && accumulator.identity.is_none()
 }
 
-async fn init_producer_id(shared: &Shared) -> Result<Identity, ClientError> {
+async fn init_producer_id(shared: &ProducerState) -> Result<Identity, ClientError> {
     let request = InitProducerIdRequest {
         transactional_id: None,
         transaction_timeout_ms: i32::MAX,
@@ -148,7 +148,7 @@ async fn init_producer_id(shared: &Shared) -> Result<Identity, ClientError> {
     Ok(Identity { id: ProducerId(response.producer_id), epoch: ProducerEpoch(response.producer_epoch) })
 }
 
-async fn refresh(shared: &Shared) -> Result<Arc<Metadata>, ClientError> {
+async fn refresh(shared: &ProducerState) -> Result<Arc<Metadata>, ClientError> {
     let topics: Vec<String> = {
         let accumulator = shared.accumulator.lock();
         accumulator.topics.iter().map(|topic| topic.name.to_string()).collect()
@@ -159,7 +159,7 @@ async fn refresh(shared: &Shared) -> Result<Arc<Metadata>, ClientError> {
 }
 
 /// Waits until a topic's partitions are known.
-pub(super) async fn find_topic(shared: &Shared, name: &str) -> Result<(), ClientError> {
+pub(super) async fn find_topic(shared: &ProducerState, name: &str) -> Result<(), ClientError> {
     let deadline = Instant::now() + shared.config.max_block;
     loop {
         let problem = match refresh(shared).await {

@@ -73,7 +73,7 @@ struct Sequences {
     epoch: ProducerEpoch,
     next: i32,
     /// Batches from the oldest incomplete one on, in order.
-    outstanding: VecDeque<Outstanding>,
+    outstanding: VecDeque<OutstandingBatch>,
     /// True if the partition must restart sequences once no batch is in flight.
     restart: bool,
     /// True if a given-up batch may be stored, and later batches have no outcome yet: no other batch is sent.
@@ -84,7 +84,7 @@ struct Sequences {
 
 /// A batch with an assigned sequence.
 #[derive(Clone, Copy, Debug)]
-struct Outstanding {
+struct OutstandingBatch {
     base_sequence: i32,
     /// The outcome, if the batch completed before an older one.
     end: Option<End>,
@@ -197,7 +197,7 @@ impl PartitionQueue {
         if identity.is_some() && batch.sequence.is_none() {
             let sequences = &mut self.sequences;
             batch.identify(sequences.identity.id, sequences.epoch, sequences.next);
-            sequences.outstanding.push_back(Outstanding { base_sequence: sequences.next, end: None });
+            sequences.outstanding.push_back(OutstandingBatch { base_sequence: sequences.next, end: None });
             sequences.next = increment_sequence(sequences.next, batch.record_count());
         }
         batch.sealed = true;

@@ -24,10 +24,10 @@ use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
-use super::accumulator::Taken;
+use super::accumulator::InFlightBatch;
 use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
 use super::partition::End;
-use super::{Acks, Shared};
+use super::{Acks, ProducerState};
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
 const RECONNECT_MAX: Duration = Duration::from_secs(1);
@@ -41,12 +41,12 @@ const EXPLICIT_UNTIL: i16 = 11;
 struct Flight {
     correlation_id: i32,
     version: i16,
-    batches: Vec<Taken>,
+    batches: Vec<InFlightBatch>,
     sent_at: Instant,
 }
 
 /// A request that is being written: the last flight.
-struct Outgoing {
+struct OutgoingRequest {
     encoded: BytesMut,
     gaps: Vec<Gap>,
     written: usize,
@@ -63,7 +63,7 @@ enum Outcome {
 }
 
 /// Sends to one broker until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
+pub(super) async fn run(shared: Arc<ProducerState>, broker: i32, wake: Arc<Notify>) {
     let mut backoff = RECONNECT_MIN;
     loop {
         let mut flights = VecDeque::new();
@@ -73,7 +73,8 @@ pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
             Err(failure) => failure,
         };
         tracing::debug!(broker, error = %failure, "Connection to the broker was closed");
-        let ended: Vec<Taken> = flights.into_iter().flat_map(|flight: Flight| flight.batches).collect();
+        let ended: Vec<InFlightBatch> =
+            flights.into_iter().flat_map(|flight: Flight| flight.batches).collect();
         let message = failure.to_string();
         shared.accumulator.lock().trouble = Some(message.clone());
         let outcomes = ended.into_iter().map(|taken| {
@@ -93,7 +94,7 @@ pub(super) async fn run(shared: Arc<Shared>, broker: i32, wake: Arc<Notify>) {
 
 /// The session of one connection.
 async fn session(
-    shared: &Shared,
+    shared: &ProducerState,
     broker: i32,
     wake: &Notify,
     flights: &mut VecDeque<Flight>,
@@ -138,7 +139,7 @@ struct Versions {
 }
 
 struct Link<'a> {
-    shared: &'a Shared,
+    shared: &'a ProducerState,
     broker: i32,
     peer: Arc<str>,
     versions: Versions,
@@ -157,7 +158,7 @@ impl Link<'_> {
         flights: &mut VecDeque<Flight>,
     ) -> Result<std::convert::Infallible, ClientError> {
         let in_flight_max = self.shared.config.in_flight_max;
-        let mut outgoing: Option<Outgoing> = None;
+        let mut outgoing: Option<OutgoingRequest> = None;
         let mut next_tick = Instant::now() + TICK;
         let mut timer = std::pin::pin!(tokio::time::sleep_until(next_tick));
         loop {
@@ -231,7 +232,7 @@ impl Link<'_> {
     fn gather(
         &mut self,
         flights: &mut VecDeque<Flight>,
-    ) -> Result<(Option<Outgoing>, Option<Instant>), ClientError> {
+    ) -> Result<(Option<OutgoingRequest>, Option<Instant>), ClientError> {
         let now = Instant::now();
         let (mut batches, next, version) = {
             let mut accumulator = self.shared.accumulator.lock();
@@ -256,7 +257,7 @@ impl Link<'_> {
             version,
             source,
         })?;
-        Ok((Some(Outgoing { encoded, gaps, written: 0 }), next))
+        Ok((Some(OutgoingRequest { encoded, gaps, written: 0 }), next))
     }
 
     /// The request without the batches. Batches are sorted, so those of a topic are adjacent, and the gaps
@@ -336,23 +337,26 @@ impl Link<'_> {
     /// The outcome of each batch in the answer, which usually lists partitions in request order.
     fn outcomes(
         &self,
-        batches: Vec<Taken>,
+        batches: Vec<InFlightBatch>,
         version: i16,
         response: ProduceResponse,
-    ) -> Vec<(Taken, Outcome)> {
-        let mut answers: Vec<Option<(Answered, PartitionProduceResponse)>> =
+    ) -> Vec<(InFlightBatch, Outcome)> {
+        let mut answers: Vec<Option<(AnswerPartition, PartitionProduceResponse)>> =
             Vec::with_capacity(batches.len());
         for topic in response.responses {
             for partition in topic.partition_responses {
-                let whose =
-                    Answered { name: topic.name.clone(), id: topic.topic_id, partition: partition.index };
+                let whose = AnswerPartition {
+                    name: topic.name.clone(),
+                    id: topic.topic_id,
+                    partition: partition.index,
+                };
                 answers.push(Some((whose, partition)));
             }
         }
         let accumulator = self.shared.accumulator.lock();
         let outcomes = batches.into_iter().enumerate().map(|(at, taken)| {
             let queue = &accumulator.partitions[taken.partition];
-            let is_it = |answer: &Option<(Answered, PartitionProduceResponse)>| {
+            let is_it = |answer: &Option<(AnswerPartition, PartitionProduceResponse)>| {
                 answer.as_ref().is_some_and(|(whose, _)| {
                     whose.partition == queue.partition
                         && if version >= 13 {
@@ -386,7 +390,7 @@ impl Link<'_> {
 }
 
 /// The partition of an answer.
-struct Answered {
+struct AnswerPartition {
     name: String,
     id: thalweg_wire::Uuid,
     partition: i32,
@@ -418,7 +422,7 @@ fn set(mut timer: std::pin::Pin<&mut Sleep>, at: Instant) {
 /// Writes as much of a request as possible, from the end of the last write.
 async fn write_some<W: tokio::io::AsyncWrite + Unpin>(
     writer: &mut W,
-    outgoing: Option<&Outgoing>,
+    outgoing: Option<&OutgoingRequest>,
     flights: &VecDeque<Flight>,
 ) -> io::Result<usize> {
     let (Some(outgoing), Some(flight)) = (outgoing, flights.back()) else {
@@ -448,7 +452,7 @@ async fn write_some<W: tokio::io::AsyncWrite + Unpin>(
 }
 
 /// Notes written bytes. Returns true if the request is written completely.
-fn advance(outgoing: &mut Option<Outgoing>, written: usize) -> bool {
+fn advance(outgoing: &mut Option<OutgoingRequest>, written: usize) -> bool {
     let Some(request) = outgoing else { return false };
     request.written += written;
     let whole = request.encoded.len() + request.gaps.iter().map(|gap| gap.len).sum::<usize>();
@@ -460,12 +464,12 @@ fn advance(outgoing: &mut Option<Outgoing>, written: usize) -> bool {
 }
 
 /// Completes batches, or returns them to their queues.
-fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
+fn settle(shared: &ProducerState, outcomes: Vec<(InFlightBatch, Outcome)>) {
     if outcomes.is_empty() {
         return;
     }
     let now = Instant::now();
-    let mut ended: Vec<(Taken, Result<Offset, DeliveryError>)> = Vec::with_capacity(outcomes.len());
+    let mut ended: Vec<(InFlightBatch, Result<Offset, DeliveryError>)> = Vec::with_capacity(outcomes.len());
     for (taken, outcome) in outcomes {
         match outcome {
             Outcome::Stored(offset) => {
@@ -500,12 +504,12 @@ fn settle(shared: &Shared, outcomes: Vec<(Taken, Outcome)>) {
 
 /// Returns a failed batch to its queue, or reports its failure.
 fn failed(
-    shared: &Shared,
-    taken: Taken,
+    shared: &ProducerState,
+    taken: InFlightBatch,
     error_code: ErrorCode,
     message: Option<String>,
     now: Instant,
-) -> Option<(Taken, DeliveryError)> {
+) -> Option<(InFlightBatch, DeliveryError)> {
     let config = &shared.config;
     let in_time = taken.batch.created + config.delivery_timeout > now;
     let mut guard = shared.accumulator.lock();

@@ -151,7 +151,7 @@ impl Phase {
 
 /// The steps to end a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Ending {
+pub(super) struct EndSteps {
     /// True if the coordinator may know the transaction, so that EndTxn is needed.
     pub(super) tells_coordinator: bool,
     /// True if the producer needs another epoch that EndTxn does not provide.
@@ -299,7 +299,7 @@ impl Transaction {
 
     /// Notes that all batches have completed. Fails, and leaves the transaction open for an abort, if it
     /// cannot be committed.
-    pub(super) fn flushed(&mut self) -> Result<Ending, TransactionError> {
+    pub(super) fn flushed(&mut self) -> Result<EndSteps, TransactionError> {
         self.check_alive()?;
         if self.phase == Phase::Ending(End::Commit)
             && let Err(failure) = self.check_no_failure()
@@ -308,7 +308,7 @@ impl Transaction {
             return Err(failure);
         }
         let bumps_epoch = self.needs_epoch && !(self.implicit && self.started);
-        Ok(Ending { tells_coordinator: self.started, bumps_epoch })
+        Ok(EndSteps { tells_coordinator: self.started, bumps_epoch })
     }
 
     /// Notes that the coordinator has ended the transaction.

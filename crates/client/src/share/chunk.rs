@@ -14,7 +14,7 @@ use crate::offsets::TopicPartition;
 
 /// Adjacent records that were acquired together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Acquired {
+pub struct AcquiredRange {
     /// The first offset.
     pub first: Offset,
     /// The last offset.
@@ -32,7 +32,7 @@ pub struct ShareChunk {
     pub bytes: Bytes,
     /// The acquired offsets, in ascending order. An offset may lack a record, after compaction or for a
     /// control record.
-    pub acquired: Vec<Acquired>,
+    pub acquired: Vec<AcquiredRange>,
     pub(super) check_crcs: bool,
     pub(super) topic_id: Uuid,
     /// The id of the delivering broker.
@@ -155,7 +155,7 @@ mod tests {
 
     fn chunk(acquired: &[(i64, i64, i16)]) -> ShareChunk {
         let bytes = [batch(5, &["a", "b", "c"], false), batch(8, &[], true), batch(11, &["d"], false)];
-        let acquired = acquired.iter().map(|&(first, last, delivery_count)| Acquired {
+        let acquired = acquired.iter().map(|&(first, last, delivery_count)| AcquiredRange {
             first: Offset(first),
             last: Offset(last),
             delivery_count,

@@ -33,7 +33,7 @@ pub(super) struct Wish {
 
 /// The coordinator's assignment.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Assigned {
+pub(super) struct ShareAssignment {
     pub(super) places: Arc<BTreeSet<Place>>,
     /// The number of refusals so far, and the last transient one.
     pub(super) refused: Option<(u64, ClientError)>,
@@ -47,7 +47,7 @@ pub(super) struct Member {
     config: Arc<ShareConfig>,
     coordinator: Coordinator,
     wish: watch::Receiver<Wish>,
-    assigned: watch::Sender<Assigned>,
+    assigned: watch::Sender<ShareAssignment>,
     /// The member id, chosen by the member for the life of the consumer.
     id: String,
     epoch: i32,
@@ -66,7 +66,7 @@ impl Member {
         coordinator: Coordinator,
         id: String,
         wish: watch::Receiver<Wish>,
-        assigned: watch::Sender<Assigned>,
+        assigned: watch::Sender<ShareAssignment>,
     ) -> Member {
         let backoff = Backoff::new(config.retry_backoff);
         Member {
@@ -124,7 +124,7 @@ impl Member {
                 _ => {
                     let what = format!("Heartbeat of share group {}", self.config.group);
                     let failure = Some(error.if_unserved(what, NEEDS));
-                    self.assigned.send_replace(Assigned { failure, ..Assigned::default() });
+                    self.assigned.send_replace(ShareAssignment { failure, ..ShareAssignment::default() });
                     return Ok(());
                 }
             }

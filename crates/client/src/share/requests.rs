@@ -15,11 +15,11 @@ use thalweg_wire::{ErrorCode, Records};
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
-use super::chunk::{Acquired, ShareChunk};
+use super::chunk::{AcquiredRange, ShareChunk};
 use super::member::NEEDS;
 use super::ranges::Ranges;
 use super::session::{Acknowledgements, ENDS, Place, Session, named};
-use super::{Acknowledge, AcquireMode, GAP, ShareConsumer};
+use super::{AcknowledgeType, AcquireMode, GAP, ShareConsumer};
 use crate::cluster::Cluster;
 use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
@@ -93,7 +93,7 @@ impl Broker {
     }
 
     /// Holds these offsets, and forgets offsets of the partition whose locks have certainly expired.
-    fn hold(&mut self, place: Place, acquired: &[Acquired], lock: Duration) {
+    fn hold(&mut self, place: Place, acquired: &[AcquiredRange], lock: Duration) {
         let now = Instant::now();
         let held = self.held.entry(place).or_default();
         let over: Vec<(i64, i64)> =
@@ -112,7 +112,7 @@ impl Broker {
         else {
             return false;
         };
-        if kind != Acknowledge::Renew.code() {
+        if kind != AcknowledgeType::Renew.code() {
             held.remove(first, last);
         }
         self.pending.entry(place).or_default().insert(first, last, kind);
@@ -142,14 +142,14 @@ impl Broker {
     }
 
     fn renews(&self) -> bool {
-        let renewal = Acknowledge::Renew.code();
+        let renewal = AcknowledgeType::Renew.code();
         self.pending.values().any(|ranges| ranges.iter().any(|(_, _, kind)| kind == renewal))
     }
 }
 
 /// A request, and its answer.
 #[derive(Debug)]
-pub(super) struct Done {
+pub(super) struct AnsweredRequest {
     broker: i32,
     /// The number of the request's session.
     number: u64,
@@ -274,7 +274,7 @@ impl ShareConsumer {
                 Ok(Answer::Fetched(wanted, response))
             };
             let answer = answer.await;
-            Done { broker, number, acknowledged, connection: used, answer }
+            AnsweredRequest { broker, number, acknowledged, connection: used, answer }
         });
     }
 
@@ -310,12 +310,12 @@ impl ShareConsumer {
                 Ok(Answer::Acknowledged(connection.send_at(&request, version).await?))
             };
             let answer = answer.await;
-            Done { broker, number, acknowledged, connection: used, answer }
+            AnsweredRequest { broker, number, acknowledged, connection: used, answer }
         });
     }
 
     /// Takes the answer to a request.
-    pub(super) fn take(&mut self, done: Result<Done, JoinError>) {
+    pub(super) fn take(&mut self, done: Result<AnsweredRequest, JoinError>) {
         let done = match done {
             Ok(done) => done,
             Err(failure) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
@@ -437,12 +437,12 @@ impl ShareConsumer {
 
     fn take_partition(&mut self, broker: i32, place: Place, at: &TopicPartition, data: PartitionData) {
         let Some(of_broker) = self.brokers.get_mut(&broker) else { return };
-        let acquired = data.acquired_records.iter().map(|range| Acquired {
+        let acquired = data.acquired_records.iter().map(|range| AcquiredRange {
             first: Offset(range.first_offset),
             last: Offset(range.last_offset),
             delivery_count: range.delivery_count,
         });
-        let acquired: Vec<Acquired> = acquired.filter(|range| range.first <= range.last).collect();
+        let acquired: Vec<AcquiredRange> = acquired.filter(|range| range.first <= range.last).collect();
         if acquired.is_empty() {
             return;
         }

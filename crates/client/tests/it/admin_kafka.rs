@@ -7,13 +7,13 @@ use thalweg_client::{
     AbortTransaction, Admin, Cluster, CommittedOffset, ConfigChange, ConfigOperation, ConfigResource,
     ConfigResourceKind, ConfigSource, ConnectionOptions, Consumer, ConsumerConfig, DescribeConfigs, Election,
     FeatureChange, FeatureUpdate, GroupFilter, GroupKind, GroupProtocol, MemberToRemove, NewTopic,
-    OffsetSpec, Outcomes, Polled, Producer, ProducerConfig, ProducerRecord, QuotaChanges, QuotaEntity,
+    OffsetSpec, Outcomes, PollEvent, Producer, ProducerConfig, ProducerRecord, QuotaChanges, QuotaEntity,
     QuotaEntityKind, QuotaFilter, QuotaMatch, Replica, TopicPartition, TransactionFilter,
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 
-use crate::fake::Stored;
+use crate::fake::StoredRecord;
 use crate::kafka::{Kafka, PROTOCOLS, create, kafka, named, of_group, produce};
 
 #[tokio::test]
@@ -289,7 +289,7 @@ async fn groups_and_their_offsets_are_seen_and_set(admin: &Admin, kafka: &Kafka,
     let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
     consumer.subscribe(vec![topic.clone()]).expect("there is a group");
     for _ in 0..100 {
-        if let Polled::Assigned(_) = consumer.poll(Duration::from_millis(100)).await.expect("a poll") {
+        if let PollEvent::Assigned(_) = consumer.poll(Duration::from_millis(100)).await.expect("a poll") {
             break;
         }
     }
@@ -330,13 +330,13 @@ async fn groups_and_their_offsets_are_seen_and_set(admin: &Admin, kafka: &Kafka,
 
 async fn records_are_deleted_and_leaders_elected(admin: &Admin, kafka: &Kafka) {
     let topic = create(kafka, "shortened", 1).await;
-    let record = |number: i64| Stored {
+    let record = |number: i64| StoredRecord {
         key: None,
         value: Some(number.to_be_bytes().to_vec()),
         headers: Vec::new(),
         timestamp: 1_700_000_000_000,
     };
-    let records: Vec<Stored> = (0..10).map(record).collect();
+    let records: Vec<StoredRecord> = (0..10).map(record).collect();
     produce(kafka, &topic, ProducerConfig::default(), &records).await;
     let at = TopicPartition::new(topic.as_str(), 0);
     let nowhere = TopicPartition::new("nowhere", 0);

@@ -17,7 +17,7 @@ pub struct Authority {
 }
 
 /// A certificate and its key.
-pub struct Signed {
+pub struct SignedCertificate {
     der: Vec<u8>,
     key: Vec<u8>,
     pub pem: String,
@@ -26,7 +26,7 @@ pub struct Signed {
 
 /// When a certificate is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Valid {
+pub enum Validity {
     Now,
     NoMore,
     NotYet,
@@ -43,11 +43,11 @@ impl Authority {
         Authority { issuer: Issuer::new(params, key), der, pem }
     }
 
-    pub fn sign(&self, names: &[&str], valid: Valid) -> Signed {
+    pub fn sign(&self, names: &[&str], valid: Validity) -> SignedCertificate {
         let params = params(names, valid);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        Signed::of(&certificate, &key)
+        SignedCertificate::of(&certificate, &key)
     }
 
     /// A truststore in PKCS12 with this authority.
@@ -62,21 +62,21 @@ impl Authority {
     }
 }
 
-fn params(names: &[&str], valid: Valid) -> CertificateParams {
+fn params(names: &[&str], valid: Validity) -> CertificateParams {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut params = CertificateParams::new(names).expect("host names");
     params.distinguished_name.push(DnType::CommonName, "a broker or client of a test");
     match valid {
-        Valid::Now => {}
-        Valid::NoMore => params.not_after = date_time_ymd(2001, 1, 1),
-        Valid::NotYet => params.not_before = date_time_ymd(2999, 1, 1),
+        Validity::Now => {}
+        Validity::NoMore => params.not_after = date_time_ymd(2001, 1, 1),
+        Validity::NotYet => params.not_before = date_time_ymd(2999, 1, 1),
     }
     params
 }
 
-impl Signed {
-    fn of(certificate: &rcgen::Certificate, key: &KeyPair) -> Signed {
-        Signed {
+impl SignedCertificate {
+    fn of(certificate: &rcgen::Certificate, key: &KeyPair) -> SignedCertificate {
+        SignedCertificate {
             der: certificate.der().to_vec(),
             key: key.serialize_der(),
             pem: certificate.pem(),
@@ -85,11 +85,11 @@ impl Signed {
     }
 
     /// A self-signed certificate that may sign others, as `openssl req -x509` creates it.
-    pub fn by_itself(names: &[&str]) -> Signed {
-        let mut params = params(names, Valid::Now);
+    pub fn by_itself(names: &[&str]) -> SignedCertificate {
+        let mut params = params(names, Validity::Now);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
-        Signed::of(&params.self_signed(&key).expect("a certificate"), &key)
+        SignedCertificate::of(&params.self_signed(&key).expect("a certificate"), &key)
     }
 
     pub fn chain(&self) -> Vec<CertificateDer<'static>> {

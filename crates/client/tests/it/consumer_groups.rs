@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use thalweg_client::{
     CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector, Consumer, ConsumerConfig,
-    GroupProtocol, Polled, TopicPartition,
+    GroupProtocol, PollEvent, TopicPartition,
 };
 use thalweg_record::Offset;
 use thalweg_wire::request::api_versions_response::ApiVersion;
@@ -195,7 +195,7 @@ impl Coordinator {
         let mut consumer = self.consumer(config).await;
         consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
         let polled = next(&mut consumer).await;
-        assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+        assert!(matches!(polled, PollEvent::Assigned(_)), "{polled:?}");
         idle(&mut consumer, 2).await;
         consumer
     }
@@ -219,10 +219,10 @@ fn reported(request: &ConsumerGroupHeartbeatRequest) -> Option<Vec<(Uuid, Vec<i3
 }
 
 /// The next nonempty result of polling.
-async fn next(consumer: &mut Consumer) -> Polled {
+async fn next(consumer: &mut Consumer) -> PollEvent {
     for _ in 0..100 {
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
-        if !matches!(polled, Polled::Nothing) {
+        if !matches!(polled, PollEvent::Nothing) {
             return polled;
         }
     }
@@ -233,7 +233,7 @@ async fn next(consumer: &mut Consumer) -> Polled {
 async fn idle(consumer: &mut Consumer, intervals: usize) {
     for _ in 0..intervals {
         let polled = consumer.poll(INTERVAL).await.expect("a poll");
-        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+        assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
     }
 }
 
@@ -300,7 +300,7 @@ async fn partitions_are_reported_as_revoked_when_the_consumer_has_released_them(
     let coordinator = Coordinator::new();
     let mut consumer = coordinator.member(ConsumerConfig::default()).await;
     coordinator.next(assigned(1, &[1]));
-    let Polled::Revoked(partitions) = next(&mut consumer).await else { panic!("one is to be given up") };
+    let PollEvent::Revoked(partitions) = next(&mut consumer).await else { panic!("one is to be given up") };
     assert_eq!(partitions, [at(0)]);
     let before = coordinator.beats().len();
     tokio::time::sleep(10 * INTERVAL).await;
@@ -327,9 +327,9 @@ async fn a_fenced_member_has_lost_its_partitions_and_joins_again() {
         coordinator.refuse(error);
         coordinator.next(assigned(5, &[1]));
         let before = coordinator.beats().len();
-        let Polled::Lost(lost) = next(&mut consumer).await else { panic!("{error}: they are lost") };
+        let PollEvent::Lost(lost) = next(&mut consumer).await else { panic!("{error}: they are lost") };
         assert_eq!(lost, [at(0), at(1)]);
-        let Polled::Assigned(partitions) = next(&mut consumer).await else { panic!("it joins") };
+        let PollEvent::Assigned(partitions) = next(&mut consumer).await else { panic!("it joins") };
         assert_eq!(partitions, [at(1)]);
         let join = coordinator.beats()[before + 1].clone();
         assert_eq!((join.member_epoch, reported(&join)), (0, Some(Vec::new())));
@@ -343,7 +343,7 @@ async fn a_group_that_does_not_exist_ends_the_membership() {
     let coordinator = Coordinator::new();
     let mut consumer = coordinator.member(ConsumerConfig::default()).await;
     coordinator.refuse(ErrorCode::GroupIdNotFound);
-    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Lost(_)));
     let beats = coordinator.beats().len();
     for _ in 0..2 {
         let error = consumer.poll(10 * INTERVAL).await.expect_err("it is no member");
@@ -377,7 +377,7 @@ async fn joins_that_are_refused_again_and_again_have_pauses() {
     let began = tokio::time::Instant::now();
     let mut consumer = coordinator.consumer(ConsumerConfig::default()).await;
     consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
     assert!(began.elapsed() > Duration::from_secs(3), "40 joins within {:?}", began.elapsed());
 }
 
@@ -406,18 +406,18 @@ async fn a_commit_follows_the_epoch_while_its_partitions_are_held() {
     let commit = consumer.commit_async(offsets()).expect("it has a group");
     let (committed, polled) = tokio::join!(commit, consumer.poll(3 * INTERVAL));
     committed.expect("committed");
-    assert!(matches!(polled, Ok(Polled::Nothing)), "{polled:?}");
+    assert!(matches!(polled, Ok(PollEvent::Nothing)), "{polled:?}");
     let epochs = coordinator.commits.lock().expect("no panic").clone();
     assert_eq!((epochs.first(), epochs.last()), (Some(&1), Some(&2)), "{epochs:?}");
 
     // The partition is another member's now, and may be this one's again.
     coordinator.next(assigned(2, &[1]));
-    assert!(matches!(next(&mut consumer).await, Polled::Revoked(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Revoked(_)));
     raise(3);
     let commit = consumer.commit_async(offsets()).expect("it has a group");
     coordinator.next(assigned(4, &[0, 1]));
     let polled = consumer.poll(3 * INTERVAL).await.expect("a poll");
-    assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+    assert!(matches!(polled, PollEvent::Assigned(_)), "{polled:?}");
     let error = commit.await.expect_err("others may have read on");
     assert_eq!(error.error_code(), Some(ErrorCode::IllegalGeneration), "{error}");
 }
@@ -443,8 +443,8 @@ async fn a_consumer_that_does_not_poll_leaves_until_it_does() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(coordinator.last().member_epoch, -1);
     coordinator.next(assigned(3, &[0]));
-    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Lost(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
     consumer.close().await.expect("left");
 }
 
@@ -457,7 +457,7 @@ async fn a_topic_that_the_metadata_lacks_is_looked_up_by_its_id() {
     idle(&mut consumer, 5).await;
     assert!(coordinator.beats().len() >= 4, "heartbeats do not wait for it");
     coordinator.has_topic.store(true, Ordering::SeqCst);
-    let Polled::Assigned(partitions) = next(&mut consumer).await else { panic!("it is known") };
+    let PollEvent::Assigned(partitions) = next(&mut consumer).await else { panic!("it is known") };
     assert_eq!(partitions, [at(0), at(1)]);
 }
 
@@ -466,7 +466,7 @@ async fn a_pattern_is_for_the_coordinator() {
     let coordinator = Coordinator::new();
     let mut consumer = coordinator.consumer(ConsumerConfig::default()).await;
     consumer.subscribe_pattern("t.*").expect("it is one");
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
     let join = coordinator.beats()[0].clone();
     assert_eq!(join.subscribed_topic_regex.as_deref(), Some("t.*"));
     assert_eq!(join.subscribed_topic_names, Some(Vec::new()));

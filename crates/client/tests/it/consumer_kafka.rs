@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use thalweg_client::{
     AssignmentStrategy, CommittedOffset, Consumer, ConsumerConfig, GroupProtocol, OffsetReset, OffsetSpec,
-    Polled, Producer, ProducerConfig, ProducerRecord, StartAt, TopicPartition,
+    PollEvent, Producer, ProducerConfig, ProducerRecord, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
-use crate::fake::Stored;
+use crate::fake::StoredRecord;
 use crate::kafka::{Kafka, PROTOCOLS, create, java, kafka, named, of_group, produce, read, skipped};
 
 const POLL: Duration = Duration::from_millis(100);
@@ -41,23 +41,23 @@ async fn a_consumer_finds_its_place_in_a_cluster() {
 }
 
 async fn fill(kafka: &Kafka, topic: &str, count: usize) {
-    let record = |number: usize| Stored {
+    let record = |number: usize| StoredRecord {
         key: Some(number.to_be_bytes().to_vec()),
         value: Some(format!("{number}").into_bytes()),
         headers: Vec::new(),
         timestamp: 1_700_000_000_000 + i64::try_from(number).expect("few"),
     };
-    let records: Vec<Stored> = (0..count).map(record).collect();
+    let records: Vec<StoredRecord> = (0..count).map(record).collect();
     produce(kafka, topic, ProducerConfig { batch_bytes: 500, ..ProducerConfig::default() }, &records).await;
 }
 
 /// Polls until it has this many more records.
-async fn take(consumer: &mut Consumer, count: usize) -> Vec<Stored> {
+async fn take(consumer: &mut Consumer, count: usize) -> Vec<StoredRecord> {
     let mut records = Vec::new();
     let deadline = Instant::now() + PATIENCE;
     while records.len() < count {
         assert!(Instant::now() < deadline, "{} of {count} records came", records.len());
-        if let Polled::Chunk(chunk) = consumer.poll(POLL).await.expect("a poll") {
+        if let PollEvent::Chunk(chunk) = consumer.poll(POLL).await.expect("a poll") {
             read(&chunk, &mut records);
         }
     }
@@ -67,7 +67,7 @@ async fn take(consumer: &mut Consumer, count: usize) -> Vec<Stored> {
 async fn quiet(consumer: &mut Consumer) {
     for _ in 0..5 {
         let polled = consumer.poll(POLL).await.expect("a poll");
-        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+        assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
     }
 }
 
@@ -120,10 +120,10 @@ async fn records_wait_for_who_polls_for_rebalances(kafka: &Kafka, protocol: Grou
     let mut consumer = Consumer::connect(&kafka.bootstrap, config).await.expect("connected");
     consumer.subscribe(vec![topic]).expect("it has a group");
     let polled = consumer.poll_rebalance(PATIENCE).await.expect("a poll");
-    assert!(matches!(&polled, Polled::Assigned(partitions) if partitions.len() == 1), "{polled:?}");
+    assert!(matches!(&polled, PollEvent::Assigned(partitions) if partitions.len() == 1), "{polled:?}");
     for _ in 0..10 {
         let polled = consumer.poll_rebalance(POLL).await.expect("a poll");
-        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+        assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
     }
     assert_eq!(take(&mut consumer, 100).await.len(), 100);
     consumer.close().await.expect("left");
@@ -191,17 +191,17 @@ async fn a_cooperative_member_keeps_what_it_can(kafka: &Kafka, protocol: GroupPr
         assert!(Instant::now() < deadline, "the second got {:?}", second.assignment().collect::<Vec<_>>());
         let (one, other) = tokio::join!(first.poll(POLL), second.poll(POLL));
         match one.expect("a poll") {
-            Polled::Revoked(partitions) => {
+            PollEvent::Revoked(partitions) => {
                 assert_eq!(first.assignment().count() + partitions.len(), 4, "the rest is kept");
                 revoked.extend(partitions);
                 first.commit().await.expect("they are its own until the next poll");
             }
-            Polled::Assigned(partitions) => assert!(partitions.is_empty(), "{partitions:?} are new"),
-            Polled::Lost(partitions) => panic!("{partitions:?} are lost"),
-            Polled::Chunk(_) | Polled::Nothing => {}
+            PollEvent::Assigned(partitions) => assert!(partitions.is_empty(), "{partitions:?} are new"),
+            PollEvent::Lost(partitions) => panic!("{partitions:?} are lost"),
+            PollEvent::Chunk(_) | PollEvent::Nothing => {}
         }
         let other = other.expect("a poll");
-        assert!(!matches!(other, Polled::Chunk(_)), "what was committed is not read again");
+        assert!(!matches!(other, PollEvent::Chunk(_)), "what was committed is not read again");
     }
     assert_eq!(revoked, second.assignment().collect::<BTreeSet<_>>());
     second.close().await.expect("left");
@@ -267,9 +267,9 @@ async fn until_held(consumer: &mut Consumer, count: usize) -> usize {
             consumer.assignment().count()
         );
         match consumer.poll(POLL).await.expect("a poll") {
-            Polled::Revoked(partitions) => revoked += partitions.len(),
-            Polled::Lost(partitions) => panic!("{partitions:?} are lost"),
-            Polled::Chunk(_) | Polled::Assigned(_) | Polled::Nothing => {}
+            PollEvent::Revoked(partitions) => revoked += partitions.len(),
+            PollEvent::Lost(partitions) => panic!("{partitions:?} are lost"),
+            PollEvent::Chunk(_) | PollEvent::Assigned(_) | PollEvent::Nothing => {}
         }
     }
     revoked
@@ -351,7 +351,7 @@ async fn pass(consumer: &mut Consumer, producer: &mut Producer, to: &str, aborts
     let deadline = Instant::now() + PATIENCE;
     while passed == 0 {
         assert!(Instant::now() < deadline, "nothing came");
-        let Polled::Chunk(chunk) = consumer.poll(POLL).await.expect("a poll") else { continue };
+        let PollEvent::Chunk(chunk) = consumer.poll(POLL).await.expect("a poll") else { continue };
         producer.begin_transaction().expect("it is ready");
         let mut values = Vec::new();
         let each = |record: &thalweg_record::Record<'_>| {

@@ -47,7 +47,7 @@ pub enum Act {
 
 /// A record as it was stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredRecord {
     pub key: Option<Vec<u8>>,
     pub value: Option<Vec<u8>>,
     pub headers: Vec<(Vec<u8>, Option<Vec<u8>>)>,
@@ -56,16 +56,16 @@ pub struct Stored {
 
 #[derive(Debug, Default)]
 pub struct Log {
-    pub records: Vec<Stored>,
+    pub records: Vec<StoredRecord>,
     /// How many of the records are in transactions.
     pub transactional: usize,
     /// Producer epochs in the order of the batches.
     pub epochs: Vec<i16>,
-    producers: BTreeMap<i64, Known>,
+    producers: BTreeMap<i64, ProducerEntry>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct ProducerEntry {
     epoch: i16,
     /// First and last sequence and base offset of the last batches.
     batches: VecDeque<(i32, i32, i64)>,
@@ -323,7 +323,7 @@ impl Log {
         if header.producer_id != ProducerId::NONE {
             let known = self.producers.entry(header.producer_id.0).or_default();
             if header.producer_epoch.0 > known.epoch {
-                *known = Known { epoch: header.producer_epoch.0, batches: VecDeque::new() };
+                *known = ProducerEntry { epoch: header.producer_epoch.0, batches: VecDeque::new() };
             }
             let (first, last) = (header.base_sequence, header.last_sequence());
             if let Some(&(_, _, offset)) =
@@ -351,7 +351,7 @@ impl Log {
         for batch in batches(bytes) {
             for record in batch.expect("checked").records(&mut buffer).expect("readable") {
                 let record = record.expect("readable");
-                self.records.push(Stored {
+                self.records.push(StoredRecord {
                     key: record.key.map(<[u8]>::to_vec),
                     value: record.value.map(<[u8]>::to_vec),
                     headers: record.headers.map(|h| (h.key.to_vec(), h.value.map(<[u8]>::to_vec))).collect(),

@@ -8,10 +8,10 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use thalweg_client::{
     AssignmentStrategy, ByteStream, CloseReason, Cluster, CommittedOffset, ConnectionOptions, Connector,
-    Consumer, ConsumerConfig, FrameReader, Polled, TopicPartition,
+    Consumer, ConsumerConfig, FrameReader, PollEvent, TopicPartition,
 };
 use thalweg_record::Offset;
-use thalweg_wire::data::consumer_protocol_assignment::TopicPartition as Assigned;
+use thalweg_wire::data::consumer_protocol_assignment::TopicPartition as AssignedPartitions;
 use thalweg_wire::data::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
@@ -274,7 +274,7 @@ pub fn metadata(version: i16) -> MetadataResponse {
 }
 
 fn assignment() -> Bytes {
-    let assigned_partitions = vec![Assigned { topic: TOPIC.to_owned(), partitions: vec![0] }];
+    let assigned_partitions = vec![AssignedPartitions { topic: TOPIC.to_owned(), partitions: vec![0] }];
     let assignment = ConsumerProtocolAssignment { assigned_partitions, user_data: None };
     let mut framed = BytesMut::new();
     framed.put_i16(1);
@@ -340,15 +340,15 @@ async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
     let mut consumer = member_of(brokers, config).await;
     let polled = tokio::time::timeout(Duration::from_secs(60), consumer.poll(Duration::from_secs(1))).await;
     let polled = polled.expect("the coordinator is asked").expect("it answers");
-    assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+    assert!(matches!(polled, PollEvent::Assigned(_)), "{polled:?}");
     consumer
 }
 
 /// The next nonempty result of polling.
-async fn next(consumer: &mut Consumer) -> Polled {
+async fn next(consumer: &mut Consumer) -> PollEvent {
     for _ in 0..100 {
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
-        if !matches!(polled, Polled::Nothing) {
+        if !matches!(polled, PollEvent::Nothing) {
             return polled;
         }
     }
@@ -370,7 +370,7 @@ async fn a_coordinator_that_moves_costs_a_member_nothing() {
     brokers.moved.store(true, Ordering::SeqCst);
     for _ in 0..30 {
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
-        assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+        assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
     }
     assert_eq!(brokers.count(ApiKey::JoinGroup), 1);
     assert!(brokers.count(ApiKey::Heartbeat) > 5);
@@ -381,7 +381,7 @@ async fn revoked_partitions_are_the_members_until_it_polls_again() {
     let brokers = Brokers::default();
     let mut consumer = member(&brokers, ConsumerConfig::default()).await;
     brokers.next_heartbeat(ErrorCode::RebalanceInProgress);
-    let Polled::Revoked(partitions) = next(&mut consumer).await else { panic!("the group rebalances") };
+    let PollEvent::Revoked(partitions) = next(&mut consumer).await else { panic!("the group rebalances") };
     assert_eq!(partitions, [TopicPartition::new(TOPIC, 0)]);
     let beats = brokers.count(ApiKey::Heartbeat);
     tokio::time::sleep(Duration::from_secs(30)).await;
@@ -391,11 +391,11 @@ async fn revoked_partitions_are_the_members_until_it_polls_again() {
     consumer.commit_offsets(offsets.into()).await.expect("committed");
     assert_eq!(brokers.requests.lock().expect("nobody panicked").last(), Some(&(ApiKey::OffsetCommit, 1)));
     let polled = next(&mut consumer).await;
-    assert!(matches!(polled, Polled::Assigned(_)), "{polled:?}");
+    assert!(matches!(polled, PollEvent::Assigned(_)), "{polled:?}");
     assert_eq!(brokers.count(ApiKey::JoinGroup), 2);
     assert_eq!(consumer.group_metadata().expect("a member").generation, 2);
     let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
-    assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+    assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
     // For metadata, for heartbeats and commits, and for fetches.
     assert_eq!(brokers.connections(), 3, "the connection of the second join has ended");
 }
@@ -406,9 +406,9 @@ async fn a_member_that_is_forgotten_has_lost_its_partitions() {
     let mut consumer = member(&brokers, ConsumerConfig::default()).await;
     brokers.next_heartbeat(ErrorCode::UnknownMemberId);
     let polled = next(&mut consumer).await;
-    assert!(matches!(polled, Polled::Lost(_)), "{polled:?}");
+    assert!(matches!(polled, PollEvent::Lost(_)), "{polled:?}");
     assert_eq!(consumer.position(&TopicPartition::new(TOPIC, 0)), None);
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -418,8 +418,8 @@ async fn a_member_keeps_its_id_unless_it_is_unknown() {
         let brokers = Brokers::default();
         let mut consumer = member(&brokers, ConsumerConfig::default()).await;
         brokers.next_heartbeat(error);
-        assert!(matches!(next(&mut consumer).await, Polled::Lost(_)), "{error}");
-        assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)), "{error}");
+        assert!(matches!(next(&mut consumer).await, PollEvent::Lost(_)), "{error}");
+        assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)), "{error}");
         let joined = brokers.joined.lock().expect("nobody panicked").clone();
         let ids: Vec<&str> = joined.iter().map(|(id, _)| id.as_str()).collect();
         assert_eq!(
@@ -437,7 +437,7 @@ async fn joins_that_are_refused_again_and_again_have_pauses() {
         *brokers.refused_joins.lock().expect("nobody panicked") = [error; 40].into();
         let began = Instant::now();
         let mut consumer = member_of(&brokers, ConsumerConfig::default()).await;
-        assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)), "{error}");
+        assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)), "{error}");
         assert!(began.elapsed() > Duration::from_secs(3), "{error}: 40 joins within {:?}", began.elapsed());
     }
 }
@@ -454,7 +454,7 @@ async fn a_refused_commit_makes_a_member_ask_whether_it_is_one() {
         let offsets = [(TopicPartition::new(TOPIC, 0), CommittedOffset::new(Offset(9)))];
         consumer.commit_offsets(offsets.into()).await.expect_err("another generation");
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
-        assert!(matches!(polled, Polled::Lost(_)), "{error}: {polled:?}");
+        assert!(matches!(polled, PollEvent::Lost(_)), "{error}: {polled:?}");
     }
 }
 
@@ -466,15 +466,15 @@ async fn a_cooperative_member_gives_up_what_it_does_not_subscribe_to_before_it_j
     let mut consumer = member(&brokers, config).await;
     consumer.subscribe(vec!["other".to_owned()]).expect("it has a group");
     let polled = next(&mut consumer).await;
-    let Polled::Revoked(partitions) = polled else { panic!("{polled:?} comes first") };
+    let PollEvent::Revoked(partitions) = polled else { panic!("{polled:?} comes first") };
     assert_eq!(partitions, [TopicPartition::new(TOPIC, 0)]);
     assert_eq!(brokers.count(ApiKey::JoinGroup), 1, "others could have it at once");
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
     let joined = brokers.joined.lock().expect("nobody panicked").clone();
     assert_eq!(joined.last(), Some(&("member".to_owned(), 0)));
     // Topics that it keeps stay with it.
     consumer.subscribe(vec!["other".to_owned(), TOPIC.to_owned()]).expect("it has a group");
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
     let joined = brokers.joined.lock().expect("nobody panicked").clone();
     assert_eq!(joined.last(), Some(&("member".to_owned(), 1)));
 }
@@ -484,7 +484,7 @@ async fn a_fenced_member_is_told() {
     let brokers = Brokers::default();
     let mut consumer = member(&brokers, ConsumerConfig::default()).await;
     brokers.next_heartbeat(ErrorCode::FencedInstanceId);
-    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Lost(_)));
     let error = consumer.poll(Duration::from_secs(1)).await.expect_err("another has its name");
     assert_eq!(error.error_code(), Some(ErrorCode::FencedInstanceId));
 }
@@ -499,8 +499,8 @@ async fn a_consumer_that_does_not_poll_leaves_until_it_does() {
     assert_eq!(brokers.count(ApiKey::LeaveGroup), 0);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((brokers.count(ApiKey::LeaveGroup), brokers.count(ApiKey::JoinGroup)), (1, 1));
-    assert!(matches!(next(&mut consumer).await, Polled::Lost(_)));
-    assert!(matches!(next(&mut consumer).await, Polled::Assigned(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Lost(_)));
+    assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
     consumer.close().await.expect("left");
     assert_eq!(brokers.count(ApiKey::LeaveGroup), 2);
 }
@@ -532,7 +532,7 @@ async fn a_poll_whose_future_is_dropped_loses_nothing() {
     for _ in 0..1000 {
         let poll = consumer.poll(Duration::from_secs(1));
         if let Ok(polled) = tokio::time::timeout(Duration::from_millis(1), poll).await {
-            assert!(matches!(polled, Ok(Polled::Assigned(_))), "{polled:?}");
+            assert!(matches!(polled, Ok(PollEvent::Assigned(_))), "{polled:?}");
             assert_eq!(brokers.count(ApiKey::JoinGroup), 1);
             return;
         }

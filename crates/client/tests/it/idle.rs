@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use thalweg_client::{
-    Cluster, CommittedOffset, ConnectionOptions, Consumer, ConsumerConfig, Polled, TopicPartition,
+    Cluster, CommittedOffset, ConnectionOptions, Consumer, ConsumerConfig, PollEvent, TopicPartition,
 };
 use thalweg_wire::ApiKey;
 
@@ -28,7 +28,7 @@ async fn idle(brokers: &Brokers) -> Vec<Consumer> {
         let mut consumer = Consumer::new(cluster.clone(), config);
         consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
         let polled = consumer.poll(Duration::from_secs(30)).await.expect("a poll");
-        let Polled::Assigned(assigned) = polled else { panic!("{polled:?}") };
+        let PollEvent::Assigned(assigned) = polled else { panic!("{polled:?}") };
         let position = |at: &TopicPartition| consumer.position(at).expect("it is known");
         let offsets = assigned.iter().map(|at| (at.clone(), CommittedOffset::new(position(at))));
         let offsets = offsets.collect();
@@ -39,7 +39,7 @@ async fn idle(brokers: &Brokers) -> Vec<Consumer> {
     let polls = consumers.into_iter().map(|mut consumer| {
         tokio::spawn(async move {
             let polled = consumer.poll(IDLE).await.expect("a poll");
-            assert!(matches!(polled, Polled::Nothing), "{polled:?}");
+            assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
             consumer
         })
     });

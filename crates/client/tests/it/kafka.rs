@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use thalweg_client::{
     Acks, Chunk, Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, GroupProtocol, OffsetReset,
-    OffsetSpec, Polled, Producer, ProducerConfig, ProducerRecord, RefusedRequest, StartAt, TopicPartition,
+    OffsetSpec, PollEvent, Producer, ProducerConfig, ProducerRecord, RefusedRequest, StartAt, TopicPartition,
 };
 use thalweg_ports::free_port;
 use thalweg_record::{Compression, DecompressBuffer, Header, Offset};
@@ -17,7 +17,7 @@ use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use tokio::time::Instant;
 
-use crate::fake::Stored;
+use crate::fake::StoredRecord;
 use crate::random::{record, seeded};
 
 /// A broker, stopped when it is dropped.
@@ -153,7 +153,7 @@ pub async fn create(kafka: &Kafka, kind: &str, partitions: i32) -> String {
     }
 }
 
-pub async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records: &[Stored]) {
+pub async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records: &[StoredRecord]) {
     let report = |delivery: &Delivery<'_>| assert!(delivery.result.is_ok(), "{:?}", delivery.result);
     let mut producer = Producer::connect(&kafka.bootstrap, config, report).await.expect("connected");
     let topic = producer.topic(topic).await.expect("the topic");
@@ -175,14 +175,14 @@ pub async fn produce(kafka: &Kafka, topic: &str, config: ProducerConfig, records
     producer.close().await;
 }
 
-pub fn read(chunk: &Chunk, into: &mut Vec<Stored>) {
+pub fn read(chunk: &Chunk, into: &mut Vec<StoredRecord>) {
     let mut buffer = DecompressBuffer::default();
     let mut offset = chunk.start;
     chunk
         .for_each(&mut buffer, |record| {
             assert!(record.offset >= offset, "offsets grow");
             offset = record.offset + 1;
-            into.push(Stored {
+            into.push(StoredRecord {
                 key: record.key.map(<[u8]>::to_vec),
                 value: record.value.map(<[u8]>::to_vec),
                 headers: record.headers.map(|h| (h.key.to_vec(), h.value.map(<[u8]>::to_vec))).collect(),
@@ -194,8 +194,8 @@ pub fn read(chunk: &Chunk, into: &mut Vec<Stored>) {
 }
 
 /// Reads `count` records, and gives those of each partition.
-pub async fn consume(consumer: &mut Consumer, count: usize) -> BTreeMap<i32, Vec<Stored>> {
-    let mut read_by_partition: BTreeMap<i32, Vec<Stored>> = BTreeMap::new();
+pub async fn consume(consumer: &mut Consumer, count: usize) -> BTreeMap<i32, Vec<StoredRecord>> {
+    let mut read_by_partition: BTreeMap<i32, Vec<StoredRecord>> = BTreeMap::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while read_by_partition.values().map(Vec::len).sum::<usize>() < count {
         let so_far = read_by_partition.values().map(Vec::len).sum::<usize>();
@@ -204,7 +204,7 @@ pub async fn consume(consumer: &mut Consumer, count: usize) -> BTreeMap<i32, Vec
             "{so_far} of {count} records came: {:?}",
             consumer.assignment().next()
         );
-        if let Polled::Chunk(chunk) = consumer.poll(Duration::from_millis(500)).await.expect("a poll") {
+        if let PollEvent::Chunk(chunk) = consumer.poll(Duration::from_millis(500)).await.expect("a poll") {
             read(&chunk, read_by_partition.entry(chunk.at.partition).or_default());
         }
     }
@@ -220,7 +220,7 @@ async fn every_codec_comes_back(kafka: &Kafka) {
     {
         for acks in [Acks::None, Acks::Leader, Acks::All] {
             let topic = create(kafka, &format!("codec-{at}-{}", acks.code()), 3).await;
-            let sent: Vec<Stored> = (0..500).map(|number| record(&mut random, number, 300)).collect();
+            let sent: Vec<StoredRecord> = (0..500).map(|number| record(&mut random, number, 300)).collect();
             let idempotence = acks == Acks::All;
             let config =
                 ProducerConfig { acks, compression, idempotence, batch_bytes: 2000, ..Default::default() };
@@ -241,7 +241,7 @@ async fn every_codec_comes_back(kafka: &Kafka) {
                     acks.code()
                 );
             }
-            let mut read: Vec<Stored> = read.into_values().flatten().collect();
+            let mut read: Vec<StoredRecord> = read.into_values().flatten().collect();
             read.sort_by(|a, b| a.value.cmp(&b.value));
             assert_eq!(read, sent, "{compression} with acks={}", acks.code());
         }
@@ -251,7 +251,7 @@ async fn every_codec_comes_back(kafka: &Kafka) {
 async fn offsets_are_found(kafka: &Kafka) {
     let topic = create(kafka, "offsets", 1).await;
     let mut random = seeded(2);
-    let sent: Vec<Stored> = (0..100).map(|number| record(&mut random, number, 10)).collect();
+    let sent: Vec<StoredRecord> = (0..100).map(|number| record(&mut random, number, 10)).collect();
     produce(
         kafka,
         &topic,
@@ -306,7 +306,7 @@ async fn until_shared(first: &mut Consumer, second: &mut Consumer) {
         for polled in [one, other] {
             let polled = polled.expect("a poll");
             assert!(
-                !matches!(polled, Polled::Chunk(_)),
+                !matches!(polled, PollEvent::Chunk(_)),
                 "what was read is committed before it changes hands"
             );
         }
@@ -318,7 +318,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka, protocol: GroupProtocol) {
     let group = format!("{}-{}", named("g", protocol), std::process::id());
     let member = || ConsumerConfig { group_protocol: protocol, ..of_group(&group) };
     let mut random = seeded(3);
-    let sent: Vec<Stored> = (0..400).map(|number| record(&mut random, number, 10)).collect();
+    let sent: Vec<StoredRecord> = (0..400).map(|number| record(&mut random, number, 10)).collect();
     let config = ProducerConfig { batch_bytes: 300, ..ProducerConfig::default() };
     produce(kafka, &topic, config.clone(), &sent).await;
     let mut first = Consumer::connect(&kafka.bootstrap, member()).await.expect("connected");
@@ -340,7 +340,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka, protocol: GroupProtocol) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while again < sent.len() || first.assignment().count() != 4 {
         assert!(Instant::now() < deadline, "the first did not take over: {again} records");
-        if let Polled::Chunk(chunk) = first.poll(Duration::from_millis(100)).await.expect("a poll") {
+        if let PollEvent::Chunk(chunk) = first.poll(Duration::from_millis(100)).await.expect("a poll") {
             let mut records = Vec::new();
             read(&chunk, &mut records);
             again += records.len();
@@ -353,7 +353,7 @@ async fn a_group_shares_and_takes_over(kafka: &Kafka, protocol: GroupProtocol) {
 async fn a_reset_follows_the_setting(kafka: &Kafka) {
     let topic = create(kafka, "reset", 1).await;
     let mut random = seeded(4);
-    let sent: Vec<Stored> = (0..10).map(|number| record(&mut random, number, 10)).collect();
+    let sent: Vec<StoredRecord> = (0..10).map(|number| record(&mut random, number, 10)).collect();
     produce(kafka, &topic, ProducerConfig::default(), &sent).await;
     let at = TopicPartition::new(topic.as_str(), 0);
     for (reset, position) in
@@ -368,15 +368,15 @@ async fn a_reset_follows_the_setting(kafka: &Kafka) {
         consumer.assign(vec![(at.clone(), StartAt::Offset(Offset(500)))]).await.expect("assigned");
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut polled = consumer.poll(Duration::from_millis(500)).await;
-        while matches!(polled, Ok(Polled::Nothing))
+        while matches!(polled, Ok(PollEvent::Nothing))
             && !(reset == OffsetReset::Latest && consumer.position(&at) == position.map(Offset))
             && Instant::now() < deadline
         {
             polled = consumer.poll(Duration::from_millis(500)).await;
         }
         match (reset, polled) {
-            (OffsetReset::Earliest, Ok(Polled::Chunk(chunk))) => assert_eq!(chunk.start, Offset(0)),
-            (OffsetReset::Latest, Ok(Polled::Nothing)) => {}
+            (OffsetReset::Earliest, Ok(PollEvent::Chunk(chunk))) => assert_eq!(chunk.start, Offset(0)),
+            (OffsetReset::Latest, Ok(PollEvent::Nothing)) => {}
             (OffsetReset::None, Err(error)) => {
                 assert!(error.to_string().contains("500 is not in its log"), "{error}");
                 continue;

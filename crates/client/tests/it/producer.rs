@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use rand::Rng;
 use thalweg_client::{
-    Acks, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef,
-    key_partition,
+    Acks, AppendOutcome, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, SendError,
+    TopicRef, key_partition,
 };
 use thalweg_record::{Compression, Header};
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
-use crate::fake::{Act, Fake, Stored, TOPIC};
+use crate::fake::{Act, Fake, StoredRecord, TOPIC};
 use crate::random::{record, seeded};
 
 /// The reports.
@@ -44,7 +44,12 @@ async fn producer(fake: &Fake, config: ProducerConfig) -> (Producer, TopicRef, A
     (producer, topic, reports)
 }
 
-async fn send(producer: &mut Producer, topic: TopicRef, partition: Option<i32>, record: &Stored) -> Taken {
+async fn send(
+    producer: &mut Producer,
+    topic: TopicRef,
+    partition: Option<i32>,
+    record: &StoredRecord,
+) -> AppendOutcome {
     let headers: Vec<Header<'_>> =
         record.headers.iter().map(|(key, value)| Header { key, value: value.as_deref() }).collect();
     let record = ProducerRecord {
@@ -60,18 +65,18 @@ async fn send(producer: &mut Producer, topic: TopicRef, partition: Option<i32>, 
     producer.send(&record).await.expect("taken")
 }
 
-fn number(stored: &Stored) -> u64 {
+fn number(stored: &StoredRecord) -> u64 {
     let value = stored.value.as_deref().expect("a value");
     u64::from_be_bytes(*value.first_chunk().expect("it begins with its number"))
 }
 
-fn plain(number: u64) -> Stored {
+fn plain(number: u64) -> StoredRecord {
     let value = Some(number.to_be_bytes().to_vec());
-    Stored { key: None, value, headers: Vec::new(), timestamp: 5 }
+    StoredRecord { key: None, value, headers: Vec::new(), timestamp: 5 }
 }
 
 /// Every record is in one partition, in the order of sending, and as it was sent.
-fn assert_in_order(fake: &Fake, sent: &[Stored]) {
+fn assert_in_order(fake: &Fake, sent: &[StoredRecord]) {
     let state = fake.state();
     let mut seen = BTreeMap::new();
     for (partition, log) in state.logs.iter().enumerate() {
@@ -109,7 +114,7 @@ async fn what_is_sent_is_stored_in_order_whatever_the_settings() {
         config.acks = [Acks::Leader, Acks::All][random.random_range(0..2)];
         config.idempotence = config.acks == Acks::All && random.random();
         let (mut producer, topic, reports) = producer(&fake, config).await;
-        let sent: Vec<Stored> = (0..300).map(|number| record(&mut random, number, 400)).collect();
+        let sent: Vec<StoredRecord> = (0..300).map(|number| record(&mut random, number, 400)).collect();
         for record in &sent {
             let chosen = random
                 .random_bool(0.2)
@@ -138,7 +143,7 @@ async fn idempotent_retries_neither_lose_nor_duplicate_nor_reorder() {
             _ => Act::Store,
         });
         let (mut producer, topic, reports) = producer(&fake, random_config(&mut random)).await;
-        let sent: Vec<Stored> = (0..300).map(|number| record(&mut random, number, 200)).collect();
+        let sent: Vec<StoredRecord> = (0..300).map(|number| record(&mut random, number, 200)).collect();
         for record in &sent {
             send(&mut producer, topic, None, record).await;
         }
@@ -185,7 +190,7 @@ async fn with_one_request_in_flight_retries_keep_the_order_without_idempotence()
         ..ProducerConfig::default()
     };
     let (mut producer, topic, _) = producer(&fake, config).await;
-    let sent: Vec<Stored> = (0..200).map(plain).collect();
+    let sent: Vec<StoredRecord> = (0..200).map(plain).collect();
     for record in &sent {
         send(&mut producer, topic, None, record).await;
     }
@@ -226,7 +231,7 @@ async fn a_broker_that_forgot_the_producer_gets_a_new_epoch() {
     });
     let config = ProducerConfig { batch_bytes: 1, linger: Duration::ZERO, ..ProducerConfig::default() };
     let (mut producer, topic, _) = producer(&fake, config).await;
-    let sent: Vec<Stored> = (0..20).map(plain).collect();
+    let sent: Vec<StoredRecord> = (0..20).map(plain).collect();
     for record in &sent {
         send(&mut producer, topic, None, record).await;
     }
@@ -278,7 +283,7 @@ async fn batches_behind_one_of_unknown_fate_are_stored_once() {
             ..ProducerConfig::default()
         };
         let (mut producer, topic, reports) = producer(&fake, config).await;
-        let sent: Vec<Stored> = (0..6).map(plain).collect();
+        let sent: Vec<StoredRecord> = (0..6).map(plain).collect();
         send(&mut producer, topic, None, &sent[0]).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
         send(&mut producer, topic, None, &sent[1]).await;
@@ -287,7 +292,7 @@ async fn batches_behind_one_of_unknown_fate_are_stored_once() {
             send(&mut producer, topic, None, record).await;
         }
         producer.close().await;
-        let there: Vec<Stored> =
+        let there: Vec<StoredRecord> =
             sent.iter().filter(|record| stored || number(record) != 1).cloned().collect();
         assert_in_order(&fake, &there);
         let reports = reports.lock().expect("no panic");
@@ -388,10 +393,10 @@ async fn a_full_buffer_makes_the_caller_wait_and_then_gives_up() {
         sent_at: Instant::now(),
         number: 0,
     };
-    for taken in [Taken::Joined, Taken::Filled, Taken::Filled] {
+    for taken in [AppendOutcome::Joined, AppendOutcome::Filled, AppendOutcome::Filled] {
         assert_eq!(producer.try_send(&record).expect("taken"), taken);
     }
-    assert_eq!(producer.try_send(&record).expect("no error"), Taken::Full);
+    assert_eq!(producer.try_send(&record).expect("no error"), AppendOutcome::Full);
     let error = producer.send(&record).await.expect_err("no room comes free");
     assert!(matches!(error, SendError::BufferFull(_)), "{error}");
 }
@@ -428,7 +433,7 @@ async fn requests_keep_to_their_bounds() {
         ..ProducerConfig::default()
     };
     let (mut producer, topic, _) = producer(&fake, config).await;
-    let sent: Vec<Stored> = (0..2000).map(plain).collect();
+    let sent: Vec<StoredRecord> = (0..2000).map(plain).collect();
     for record in &sent {
         send(&mut producer, topic, None, record).await;
     }
@@ -452,7 +457,7 @@ async fn records_without_keys_spread_evenly_and_keys_have_their_partition() {
         assert!((800..1200).contains(&log.records.len()), "{} records", log.records.len());
     }
     for key in ["a", "foobar", "21"] {
-        let record = Stored { key: Some(key.as_bytes().to_vec()), ..plain(9999) };
+        let record = StoredRecord { key: Some(key.as_bytes().to_vec()), ..plain(9999) };
         send(&mut producer, topic, None, &record).await;
         producer.flush().await;
         let state = fake.state();
@@ -466,7 +471,7 @@ async fn brokers_that_name_topics_by_name_are_served_too() {
     let fake = Fake::new(3, |_| Act::Store);
     fake.state().max_versions = BTreeMap::from([(ApiKey::Produce as i16, 8), (ApiKey::Metadata as i16, 8)]);
     let (mut producer, topic, _) = producer(&fake, ProducerConfig::default()).await;
-    let sent: Vec<Stored> = (0..50).map(plain).collect();
+    let sent: Vec<StoredRecord> = (0..50).map(plain).collect();
     for record in &sent {
         send(&mut producer, topic, None, record).await;
     }

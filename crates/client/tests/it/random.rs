@@ -3,7 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::fake::Stored;
+use crate::fake::StoredRecord;
 
 pub fn seeded(seed: u64) -> SmallRng {
     SmallRng::seed_from_u64(seed)
@@ -15,11 +15,11 @@ pub fn bytes(random: &mut SmallRng, max: usize) -> Vec<u8> {
 }
 
 /// A record whose value starts with its number, for identification.
-pub fn record(random: &mut SmallRng, number: u64, value_max: usize) -> Stored {
+pub fn record(random: &mut SmallRng, number: u64, value_max: usize) -> StoredRecord {
     let mut value = number.to_be_bytes().to_vec();
     value.extend(bytes(random, value_max));
     let headers = random.random_range(0..3);
-    Stored {
+    StoredRecord {
         key: random.random_bool(0.3).then(|| bytes(random, 20)),
         value: Some(value),
         headers: (0..headers)

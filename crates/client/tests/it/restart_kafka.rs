@@ -3,7 +3,9 @@
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use thalweg_client::{Consumer, ConsumerConfig, Polled, Producer, ProducerConfig, ProducerRecord, TopicRef};
+use thalweg_client::{
+    Consumer, ConsumerConfig, PollEvent, Producer, ProducerConfig, ProducerRecord, TopicRef,
+};
 use thalweg_record::DecompressBuffer;
 use tokio::time::Instant;
 
@@ -33,7 +35,7 @@ async fn read_until(consumer: &mut Consumer, value: &str) -> Vec<String> {
     while values.last().is_none_or(|last| last != value) {
         assert!(Instant::now() < deadline, "{values:?} came, and not {value}");
         match consumer.poll(POLL).await.expect("a poll") {
-            Polled::Chunk(chunk) => {
+            PollEvent::Chunk(chunk) => {
                 let each = |record: &thalweg_record::Record<'_>| {
                     let value = record.value.expect("a value").to_vec();
                     values.push(String::from_utf8(value).expect("text"));
@@ -41,8 +43,8 @@ async fn read_until(consumer: &mut Consumer, value: &str) -> Vec<String> {
                 };
                 chunk.for_each(&mut buffer, each).expect("readable");
             }
-            Polled::Lost(partitions) => panic!("{partitions:?} are lost"),
-            Polled::Assigned(_) | Polled::Revoked(_) | Polled::Nothing => {}
+            PollEvent::Lost(partitions) => panic!("{partitions:?} are lost"),
+            PollEvent::Assigned(_) | PollEvent::Revoked(_) | PollEvent::Nothing => {}
         }
     }
     values
@@ -84,7 +86,7 @@ async fn clients_outlive_a_restart_of_their_cluster() {
     for _ in 0..20 {
         // The marker behind the first record may arrive.
         let polled = consumer.poll(POLL).await.expect("it is tried again");
-        assert!(matches!(polled, Polled::Nothing | Polled::Chunk(_)), "{polled:?}");
+        assert!(matches!(polled, PollEvent::Nothing | PollEvent::Chunk(_)), "{polled:?}");
     }
     kafka.start_again();
     // The coordinator has the transaction in its log.

@@ -20,7 +20,7 @@ use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, frame};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificates::{Authority, PASSWORD, Signed, Valid, path, write};
+use crate::certificates::{Authority, PASSWORD, SignedCertificate, Validity, path, write};
 
 const HOST: &str = "broker.test";
 
@@ -35,7 +35,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn with_tls(signed: &Signed) -> Peer {
+    fn with_tls(signed: &SignedCertificate) -> Peer {
         Peer { tls: Some(acceptor(signed, None)), ..Peer::default() }
     }
 
@@ -128,7 +128,7 @@ fn encode<M: Message>(message: &M, key: ApiKey, version: i16, id: i32) -> Option
 }
 
 /// Accepts as `signed`, and asks for a certificate of `clients` where that is given.
-fn acceptor(signed: &Signed, clients: Option<&Authority>) -> TlsAcceptor {
+fn acceptor(signed: &SignedCertificate, clients: Option<&Authority>) -> TlsAcceptor {
     let provider = Arc::new(ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
@@ -168,7 +168,7 @@ async fn heartbeat(connection: &Connection) -> Result<(), ClientError> {
 #[tokio::test]
 async fn a_broker_is_spoken_to_whose_certificate_leads_to_a_trusted_one() {
     let authority = Authority::new("authority");
-    let peer = Peer::with_tls(&authority.sign(&[HOST, "10.0.0.7"], Valid::Now));
+    let peer = Peer::with_tls(&authority.sign(&[HOST, "10.0.0.7"], Validity::Now));
     let directory = tempfile::tempdir().expect("a directory");
     let (path_of_store, store) = path(&directory, "trust.p12");
     authority.write_truststore(&path_of_store);
@@ -195,7 +195,7 @@ async fn a_broker_is_spoken_to_whose_certificate_leads_to_a_trusted_one() {
 
 #[tokio::test]
 async fn a_certificate_that_signs_itself_is_trusted_when_it_is_named() {
-    let signed = Signed::by_itself(&[HOST]);
+    let signed = SignedCertificate::by_itself(&[HOST]);
     let peer = Peer::with_tls(&signed);
     let settings = [("security.protocol", "SSL"), ("ssl.truststore.certificates", signed.pem.as_str())];
     heartbeat(&connect(&peer, HOST, &settings).await.expect("connected")).await.expect("an answer");
@@ -210,21 +210,21 @@ async fn what_is_wrong_with_a_brokers_certificate_is_said_in_the_words_of_the_se
     let trusting = |pem| [("security.protocol", "SSL"), ("ssl.truststore.certificates", pem)];
     for (signed, host, trusted, words) in [
         (
-            authority.sign(&[HOST], Valid::Now),
+            authority.sign(&[HOST], Validity::Now),
             HOST,
             &stranger.pem,
             "is signed by none that is trusted here; ssl.truststore",
         ),
-        (authority.sign(&[HOST], Valid::NoMore), HOST, &authority.pem, "has expired"),
-        (authority.sign(&[HOST], Valid::NotYet), HOST, &authority.pem, "is not valid yet"),
-        (authority.sign(&[HOST], Valid::Now), "127.0.0.1", &authority.pem, "not for 127.0.0.1"),
+        (authority.sign(&[HOST], Validity::NoMore), HOST, &authority.pem, "has expired"),
+        (authority.sign(&[HOST], Validity::NotYet), HOST, &authority.pem, "is not valid yet"),
+        (authority.sign(&[HOST], Validity::Now), "127.0.0.1", &authority.pem, "not for 127.0.0.1"),
     ] {
         let error = connect(&Peer::with_tls(&signed), host, &trusting(trusted)).await.expect_err("a refusal");
         assert!(error.to_string().starts_with(&format!("TLS with {host}:9093 failed: ")), "{error}");
         assert!(error.to_string().contains(words), "{error}");
         assert!(!error.is_retriable(), "the next time is no better");
     }
-    let peer = Peer::with_tls(&authority.sign(&[HOST], Valid::Now));
+    let peer = Peer::with_tls(&authority.sign(&[HOST], Validity::Now));
     let mut unchecked = trusting(&authority.pem).to_vec();
     unchecked.push(("ssl.endpoint.identification.algorithm", ""));
     connect(&peer, "other.test", &unchecked).await.expect("the name is not looked at");
@@ -236,7 +236,7 @@ async fn the_two_sides_find_out_that_only_one_speaks_tls() {
     let settings = [("security.protocol", "SSL"), ("ssl.truststore.certificates", authority.pem.as_str())];
     let error = connect(&Peer::default(), HOST, &settings).await.expect_err("it speaks PLAINTEXT");
     assert!(error.to_string().contains("closed the connection in the handshake"), "{error}");
-    let peer = Peer::with_tls(&authority.sign(&[HOST], Valid::Now));
+    let peer = Peer::with_tls(&authority.sign(&[HOST], Validity::Now));
     let error = connect(&peer, HOST, &[]).await.expect_err("it speaks TLS");
     assert!(error.to_string().contains("expected security.protocol=SSL or SASL_SSL"), "{error}");
 }
@@ -244,15 +244,15 @@ async fn the_two_sides_find_out_that_only_one_speaks_tls() {
 #[tokio::test]
 async fn a_client_shows_its_certificate_from_wherever_it_has_it() {
     let authority = Authority::new("authority");
-    let mut peer = Peer::with_tls(&authority.sign(&[HOST], Valid::Now));
-    peer.tls = Some(acceptor(&authority.sign(&[HOST], Valid::Now), Some(&authority)));
+    let mut peer = Peer::with_tls(&authority.sign(&[HOST], Validity::Now));
+    peer.tls = Some(acceptor(&authority.sign(&[HOST], Validity::Now), Some(&authority)));
     let base = [("security.protocol", "SSL"), ("ssl.truststore.certificates", authority.pem.as_str())];
     for versions in ["TLSv1.2", "TLSv1.3"] {
         let settings = [base[0], base[1], ("ssl.enabled.protocols", versions)];
         let error = connect(&peer, HOST, &settings).await.expect_err("it wants a certificate");
         assert!(error.to_string().contains("requires a client certificate"), "{versions}: {error}");
     }
-    let client = authority.sign(&[], Valid::Now);
+    let client = authority.sign(&[], Validity::Now);
     let directory = tempfile::tempdir().expect("a directory");
     let both = write(&directory.path().join("both.pem"), (client.key_pem.clone() + &client.pem).as_bytes());
     let chain = write(&directory.path().join("chain.pem"), client.pem.as_bytes());
@@ -279,13 +279,13 @@ async fn a_client_shows_its_certificate_from_wherever_it_has_it() {
 fn a_setting_that_cannot_be_names_itself_and_no_secret() {
     let directory = tempfile::tempdir().expect("a directory");
     let authority = Authority::new("authority");
-    let client = authority.sign(&[], Valid::Now);
+    let client = authority.sign(&[], Validity::Now);
     let (path_of_store, store) = path(&directory, "key.p12");
     client.write_keystore(&path_of_store);
     let jks = write(&directory.path().join("x.jks"), &[0xfe, 0xed, 0xfe, 0xed, 0, 0, 0, 2]);
     let jceks = write(&directory.path().join("x.jceks"), &[0xce, 0xce, 0xce, 0xce, 0, 0, 0, 2]);
     let text = write(&directory.path().join("x.txt"), b"hello");
-    let other = authority.sign(&[], Valid::Now);
+    let other = authority.sign(&[], Validity::Now);
     let encrypted = client.encrypted_key_pem();
     for (settings, words) in [
         (

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use thalweg_client::{
-    Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetReset, OffsetSpec, Polled,
+    Cluster, ConnectionOptions, Consumer, ConsumerConfig, Delivery, OffsetReset, OffsetSpec, PollEvent,
     Producer, ProducerConfig, Properties, StartAt, TopicPartition,
 };
 use thalweg_ports::free_port;
 use tokio::time::Instant;
 
-use crate::certificates::{Authority, PASSWORD, Valid, path, write};
+use crate::certificates::{Authority, PASSWORD, Validity, path, write};
 use crate::kafka::{KEEP_OLD_RECORDS, Kafka, java, read, skipped};
 use crate::random::{record, seeded};
 
@@ -26,7 +26,7 @@ const LISTENERS: [(&str, &str); 4] =
 /// A limit for what takes well under a second on an idle machine.
 const READ_WITHIN: Duration = Duration::from_secs(60);
 
-struct Secured {
+struct SecureKafka {
     _kafka: Kafka,
     directory: TempDir,
     ports: BTreeMap<&'static str, u16>,
@@ -34,18 +34,18 @@ struct Secured {
 }
 
 /// Kafka with a listener of each kind; sessions of SASL live for five seconds.
-async fn secured() -> Option<Secured> {
+async fn secured() -> Option<SecureKafka> {
     let Ok(classpath) = std::env::var("KAFKA_CLASSPATH") else {
         skipped("TLS and SASL against Apache Kafka");
         return None;
     };
     let directory = tempfile::tempdir().expect("a directory");
     let authority = Authority::new("authority");
-    let broker = authority.sign(&["localhost", "127.0.0.1"], Valid::Now);
+    let broker = authority.sign(&["localhost", "127.0.0.1"], Validity::Now);
     let store =
         write(&directory.path().join("broker.pem"), (broker.key_pem.clone() + &broker.pem).as_bytes());
     let ca = write(&directory.path().join("ca.pem"), authority.pem.as_bytes());
-    let client = authority.sign(&[], Valid::Now);
+    let client = authority.sign(&[], Validity::Now);
     client.write_keystore(&directory.path().join("client.p12"));
 
     let ports: BTreeMap<_, _> = LISTENERS.iter().map(|(name, _)| (*name, free_port())).collect();
@@ -92,10 +92,10 @@ async fn secured() -> Option<Secured> {
     let said = kafka.child.as_mut().and_then(|child| child.stdout.take()).expect("a pipe");
     // Until the pipe ends with Kafka: a full one would stop it.
     std::thread::spawn(move || std::io::copy(&mut { said }, &mut std::io::sink()));
-    Some(Secured { _kafka: kafka, directory, ports, ca })
+    Some(SecureKafka { _kafka: kafka, directory, ports, ca })
 }
 
-impl Secured {
+impl SecureKafka {
     fn bootstrap(&self, listener: &str) -> Vec<String> {
         vec![format!("127.0.0.1:{}", self.ports[listener])]
     }
@@ -162,7 +162,8 @@ impl Secured {
                     back.len(),
                     sent.len()
                 );
-                if let Polled::Chunk(chunk) = consumer.poll(Duration::from_millis(500)).await.expect("a poll")
+                if let PollEvent::Chunk(chunk) =
+                    consumer.poll(Duration::from_millis(500)).await.expect("a poll")
                 {
                     let mut records = Vec::new();
                     read(&chunk, &mut records);
@@ -188,7 +189,7 @@ async fn kafka_lets_us_in_by_every_protocol() {
     what_kafka_refuses_is_explained(&kafka).await;
 }
 
-async fn tls_works_with_stores_that_java_wrote(kafka: &Secured) {
+async fn tls_works_with_stores_that_java_wrote(kafka: &SecureKafka) {
     let file = |name| path(&kafka.directory, name).1;
     let (trust, ours, theirs, jks) =
         (file("trust.p12"), file("client.p12"), file("java.p12"), file("java.jks"));
@@ -232,7 +233,7 @@ async fn tls_works_with_stores_that_java_wrote(kafka: &Secured) {
     }
 }
 
-async fn sessions_outlive_their_lifetime(kafka: &Secured) {
+async fn sessions_outlive_their_lifetime(kafka: &SecureKafka) {
     let scram = format!("{SCRAM} username=\"ann\" password=\"scram-secret\";");
     let plain = format!("{PLAIN} username=\"ann\" password=\"plain-secret\";");
     let by_scram = [("sasl.mechanism", "SCRAM-SHA-512"), ("sasl.jaas.config", scram.as_str())];
@@ -247,7 +248,7 @@ async fn sessions_outlive_their_lifetime(kafka: &Secured) {
     kafka.connect("SCRAM", &other).await.expect("let in");
 }
 
-async fn what_kafka_refuses_is_explained(kafka: &Secured) {
+async fn what_kafka_refuses_is_explained(kafka: &SecureKafka) {
     let scram = |user, password| {
         [("sasl.mechanism", "SCRAM-SHA-512"), ("sasl.username", user), ("sasl.password", password)]
     };

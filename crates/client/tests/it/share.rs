@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_client::{
-    Acknowledge, AcknowledgementMode, CloseReason, Cluster, ConnectionOptions, Connector, ShareChunk,
-    ShareConfig, ShareConsumer, SharePolled,
+    AcknowledgeType, AcknowledgementMode, CloseReason, Cluster, ConnectionOptions, Connector, ShareChunk,
+    ShareConfig, ShareConsumer, SharePollEvent,
 };
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
@@ -36,7 +36,7 @@ const SERVED: [ApiKey; 6] = [
 
 /// The content of a request: its epoch, the partitions that it named and forgot, and the acknowledgements of partition 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Said {
+struct ReceivedRequest {
     api: ApiKey,
     epoch: i32,
     partitions: Vec<i32>,
@@ -49,7 +49,7 @@ struct Said {
 struct Broker {
     /// The answers to the next fetches; then there is nothing.
     fetches: Arc<Mutex<VecDeque<ShareFetchResponse>>>,
-    said: Arc<Mutex<Vec<Said>>>,
+    said: Arc<Mutex<Vec<ReceivedRequest>>>,
     beats: Arc<Mutex<Vec<ShareGroupHeartbeatRequest>>>,
     /// The errors of the next heartbeats.
     beat_errors: Arc<Mutex<VecDeque<ErrorCode>>>,
@@ -65,7 +65,7 @@ impl Broker {
         self.beat_errors.lock().expect("no panic").push_back(error);
     }
 
-    fn said(&self) -> Vec<Said> {
+    fn said(&self) -> Vec<ReceivedRequest> {
         self.said.lock().expect("no panic").clone()
     }
 
@@ -123,7 +123,7 @@ impl Broker {
                 let of_first = partitions.clone().filter(|partition| partition.partition_index == 0);
                 let batches = of_first.flat_map(|partition| &partition.acknowledgement_batches);
                 let forgotten = request.forgotten_topics_data.iter();
-                self.said.lock().expect("no panic").push(Said {
+                self.said.lock().expect("no panic").push(ReceivedRequest {
                     api: key,
                     epoch: request.share_session_epoch,
                     partitions: partitions.map(|partition| partition.partition_index).collect(),
@@ -139,7 +139,7 @@ impl Broker {
                 let request = ShareAcknowledgeRequest::decode(&mut d, version).expect("a request");
                 let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
                 let batches = partitions.clone().flat_map(|partition| &partition.acknowledgement_batches);
-                self.said.lock().expect("no panic").push(Said {
+                self.said.lock().expect("no panic").push(ReceivedRequest {
                     api: key,
                     epoch: request.share_session_epoch,
                     partitions: partitions.map(|partition| partition.partition_index).collect(),
@@ -206,9 +206,9 @@ fn refused(error: ErrorCode) -> ShareFetchResponse {
 async fn chunk(consumer: &mut ShareConsumer) -> ShareChunk {
     for _ in 0..20 {
         match consumer.poll(Duration::from_secs(1)).await.expect("a poll") {
-            SharePolled::Chunk(chunk) => return chunk,
-            SharePolled::NotAcknowledged(at, error) => panic!("{at}: {error}"),
-            SharePolled::Nothing => {}
+            SharePollEvent::Chunk(chunk) => return chunk,
+            SharePollEvent::NotAcknowledged(at, error) => panic!("{at}: {error}"),
+            SharePollEvent::Nothing => {}
         }
     }
     panic!("no records");
@@ -216,7 +216,7 @@ async fn chunk(consumer: &mut ShareConsumer) -> ShareChunk {
 
 async fn idle(consumer: &mut ShareConsumer) {
     let polled = consumer.poll(Duration::from_secs(2)).await.expect("a poll");
-    assert!(matches!(polled, SharePolled::Nothing), "{polled:?}");
+    assert!(matches!(polled, SharePollEvent::Nothing), "{polled:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +235,7 @@ async fn returned_records_are_accepted_by_the_next_poll_and_markers_are_gaps() {
     assert_eq!(consumer.acquisition_lock_timeout(), Some(Duration::from_secs(30)));
     idle(&mut consumer).await;
     let said = broker.said();
-    let fetch = |epoch, partitions: &[i32], acknowledged: &[(i64, i64, i8)]| Said {
+    let fetch = |epoch, partitions: &[i32], acknowledged: &[(i64, i64, i8)]| ReceivedRequest {
         api: ApiKey::ShareFetch,
         epoch,
         partitions: partitions.to_vec(),
@@ -257,9 +257,9 @@ async fn a_commit_waits_for_its_answer() {
     broker.next(records(0, 2, 3));
     let mut consumer = broker.consumer(AcknowledgementMode::Explicit).await;
     let chunk = chunk(&mut consumer).await;
-    consumer.acknowledge(&chunk, Offset(0), Offset(0), Acknowledge::Accept).expect("acquired");
-    consumer.acknowledge(&chunk, Offset(1), Offset(1), Acknowledge::Renew).expect("acquired");
-    consumer.acknowledge(&chunk, Offset(2), Offset(2), Acknowledge::Reject).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(0), Offset(0), AcknowledgeType::Accept).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(1), Offset(1), AcknowledgeType::Renew).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(2), Offset(2), AcknowledgeType::Reject).expect("acquired");
     let outcomes = consumer.commit().await.expect("answers");
     assert_eq!(outcomes.len(), 1);
     assert!(outcomes.values().all(Result::is_ok), "{outcomes:?}");
@@ -267,8 +267,8 @@ async fn a_commit_waits_for_its_answer() {
     assert_eq!(said.acknowledged, [(0, 0, 1), (1, 1, 4), (2, 2, 3)]);
     assert_eq!((said.api, said.epoch), (ApiKey::ShareAcknowledge, 1));
     // The renewed one is held; the others are done with.
-    consumer.acknowledge(&chunk, Offset(0), Offset(1), Acknowledge::Accept).expect_err("0 is accepted");
-    consumer.acknowledge_chunk(&chunk, Acknowledge::Release).expect("the session lives");
+    consumer.acknowledge(&chunk, Offset(0), Offset(1), AcknowledgeType::Accept).expect_err("0 is accepted");
+    consumer.acknowledge_chunk(&chunk, AcknowledgeType::Release).expect("the session lives");
     consumer.close().await.expect("left");
     let said = broker.said();
     let released = said.iter().filter(|said| said.acknowledged == [(1, 1, 2)]).count();
@@ -283,14 +283,14 @@ async fn a_session_that_is_gone_is_opened_again_without_its_records() {
     broker.next(records(0, 2, 2));
     let mut consumer = broker.consumer(AcknowledgementMode::Explicit).await;
     let first = chunk(&mut consumer).await;
-    consumer.acknowledge(&first, Offset(0), Offset(0), Acknowledge::Accept).expect("acquired");
+    consumer.acknowledge(&first, Offset(0), Offset(0), AcknowledgeType::Accept).expect("acquired");
     let polled = consumer.poll(Duration::from_secs(5)).await.expect("a poll");
-    let SharePolled::NotAcknowledged(at, error) = polled else { panic!("{polled:?}") };
+    let SharePollEvent::NotAcknowledged(at, error) = polled else { panic!("{polled:?}") };
     assert_eq!((&*at.topic, error.error_code()), (TOPIC, Some(ErrorCode::ShareSessionNotFound)));
     let again = chunk(&mut consumer).await;
     assert_eq!(again.acquired[0].delivery_count, 2);
-    consumer.acknowledge(&first, Offset(1), Offset(1), Acknowledge::Accept).expect_err("it is over");
-    consumer.acknowledge_chunk(&again, Acknowledge::Accept).expect("acquired");
+    consumer.acknowledge(&first, Offset(1), Offset(1), AcknowledgeType::Accept).expect_err("it is over");
+    consumer.acknowledge_chunk(&again, AcknowledgeType::Accept).expect("acquired");
     idle(&mut consumer).await;
     let epochs: Vec<i32> = broker.said().iter().map(|said| said.epoch).collect();
     assert_eq!(epochs[..4], [0, 1, 0, 1], "{epochs:?}");
@@ -307,7 +307,7 @@ async fn a_refused_acknowledgement_is_reported() {
     let mut consumer = broker.consumer(AcknowledgementMode::Implicit).await;
     chunk(&mut consumer).await;
     let polled = consumer.poll(Duration::from_secs(5)).await.expect("a poll");
-    let SharePolled::NotAcknowledged(_, error) = polled else { panic!("{polled:?}") };
+    let SharePollEvent::NotAcknowledged(_, error) = polled else { panic!("{polled:?}") };
     assert_eq!(error.error_code(), Some(ErrorCode::InvalidRecordState));
     idle(&mut consumer).await;
 }

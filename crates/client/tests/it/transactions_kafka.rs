@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thalweg_client::{
-    CommittedOffset, Consumer, ConsumerConfig, GroupMetadata, OffsetSpec, Polled, Producer, ProducerConfig,
-    ProducerRecord, StartAt, TopicPartition, TopicRef,
+    CommittedOffset, Consumer, ConsumerConfig, GroupMetadata, OffsetSpec, PollEvent, Producer,
+    ProducerConfig, ProducerRecord, StartAt, TopicPartition, TopicRef,
 };
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
-use crate::fake::Stored;
+use crate::fake::StoredRecord;
 use crate::kafka::{Kafka, create, kafka_with, read};
 
 async fn producer(kafka: &Kafka, id: &str, topic: &str) -> (Producer, TopicRef) {
@@ -53,15 +53,15 @@ async fn values(kafka: &Kafka, topic: &str, read_committed: bool) -> Vec<String>
         let end = |at| ends[at].as_ref().expect("an offset").offset;
         partitions.iter().all(|at| consumer.position(at).expect("it is assigned") >= end(at))
     };
-    let mut records: Vec<Stored> = Vec::new();
+    let mut records: Vec<StoredRecord> = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while !is_done(&consumer) {
         assert!(Instant::now() < deadline, "{} records came", records.len());
-        if let Polled::Chunk(chunk) = consumer.poll(Duration::from_millis(100)).await.expect("a poll") {
+        if let PollEvent::Chunk(chunk) = consumer.poll(Duration::from_millis(100)).await.expect("a poll") {
             read(&chunk, &mut records);
         }
     }
-    let value = |record: Stored| String::from_utf8(record.value.expect("a value")).expect("text");
+    let value = |record: StoredRecord| String::from_utf8(record.value.expect("a value")).expect("text");
     let mut values: Vec<String> = records.into_iter().map(value).collect();
     values.sort();
     values

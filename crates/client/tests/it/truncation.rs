@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_client::{
-    Cluster, ConnectionOptions, Consumer, ConsumerConfig, ConsumerError, OffsetReset, OffsetSpec, Polled,
+    Cluster, ConnectionOptions, Consumer, ConsumerConfig, ConsumerError, OffsetReset, OffsetSpec, PollEvent,
     StartAt, TopicPartition,
 };
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, LeaderEpoch, Offset};
@@ -274,8 +274,8 @@ fn at() -> TopicPartition {
     TopicPartition::new(TOPIC, 0)
 }
 
-fn values(polled: &Polled) -> Vec<String> {
-    let Polled::Chunk(chunk) = polled else { return Vec::new() };
+fn values(polled: &PollEvent) -> Vec<String> {
+    let PollEvent::Chunk(chunk) = polled else { return Vec::new() };
     let mut values = Vec::new();
     let each = |record: &thalweg_record::Record<'_>| {
         values.push(String::from_utf8_lossy(record.value.expect("a value")).into_owned());
@@ -337,7 +337,7 @@ async fn without_a_reset_policy_the_caller_decides_about_a_log_that_was_cut() {
     for _ in 0..2 {
         let error = loop {
             match consumer.poll(Duration::from_secs(1)).await {
-                Ok(polled) => assert!(matches!(polled, Polled::Nothing), "{polled:?}"),
+                Ok(polled) => assert!(matches!(polled, PollEvent::Nothing), "{polled:?}"),
                 Err(error) => break error,
             }
         };

@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use thalweg_client::{
-    Acknowledge, AcknowledgementMode, AcquireMode, Admin, Cluster, ConfigChange, ConfigOperation,
+    AcknowledgeType, AcknowledgementMode, AcquireMode, Admin, Cluster, ConfigChange, ConfigOperation,
     ConfigResource, ConnectionOptions, Delivery, GroupKind, NewTopic, OffsetSpec, Producer, ProducerConfig,
-    ProducerRecord, ShareChunk, ShareConfig, ShareConsumer, SharePolled, TopicPartition,
+    ProducerRecord, ShareChunk, ShareConfig, ShareConsumer, SharePollEvent, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
@@ -110,9 +110,9 @@ async fn next(consumer: &mut ShareConsumer, within: Duration) -> Option<ShareChu
     let deadline = Instant::now() + within;
     while Instant::now() < deadline {
         match consumer.poll(POLL).await.expect("a poll") {
-            SharePolled::Chunk(chunk) => return Some(chunk),
-            SharePolled::NotAcknowledged(at, error) => panic!("{at}: {error}"),
-            SharePolled::Nothing => {}
+            SharePollEvent::Chunk(chunk) => return Some(chunk),
+            SharePollEvent::NotAcknowledged(at, error) => panic!("{at}: {error}"),
+            SharePollEvent::Nothing => {}
         }
     }
     None
@@ -179,12 +179,12 @@ async fn released_records_come_again_and_rejected_ones_do_not(cluster: &Bootstra
     let mut consumer = member(cluster, &topic, explicit(&group)).await;
     let chunk = next(&mut consumer, PATIENCE).await.expect("records");
     assert_eq!(read(&chunk).len(), 10);
-    consumer.acknowledge(&chunk, Offset(0), Offset(3), Acknowledge::Accept).expect("acquired");
-    consumer.acknowledge(&chunk, Offset(4), Offset(4), Acknowledge::Reject).expect("acquired");
-    consumer.acknowledge(&chunk, Offset(6), Offset(7), Acknowledge::Release).expect("acquired");
-    let error = consumer.acknowledge(&chunk, Offset(4), Offset(5), Acknowledge::Accept);
+    consumer.acknowledge(&chunk, Offset(0), Offset(3), AcknowledgeType::Accept).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(4), Offset(4), AcknowledgeType::Reject).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(6), Offset(7), AcknowledgeType::Release).expect("acquired");
+    let error = consumer.acknowledge(&chunk, Offset(4), Offset(5), AcknowledgeType::Accept);
     assert_eq!(error.expect_err("4 is done with").first, Offset(4));
-    consumer.acknowledge_chunk(&chunk, Acknowledge::Accept).expect("acquired");
+    consumer.acknowledge_chunk(&chunk, AcknowledgeType::Accept).expect("acquired");
     commit(&mut consumer).await;
     let again = next(&mut consumer, PATIENCE).await.expect("the released ones");
     assert_eq!(read(&again), [(6, 2), (7, 2)]);
@@ -193,7 +193,7 @@ async fn released_records_come_again_and_rejected_ones_do_not(cluster: &Bootstra
     let mut other = member(cluster, &topic, explicit(&group)).await;
     let again = next(&mut other, PATIENCE).await.expect("the released ones");
     assert_eq!(offsets(&again), [6, 7]);
-    other.acknowledge_chunk(&again, Acknowledge::Accept).expect("acquired");
+    other.acknowledge_chunk(&again, AcknowledgeType::Accept).expect("acquired");
     close(other).await;
 }
 
@@ -206,9 +206,9 @@ async fn a_renewed_lock_is_kept(cluster: &Bootstrap, admin: &Admin) {
     let chunk = next(&mut consumer, PATIENCE).await.expect("records");
     assert_eq!(read(&chunk), [(0, 1), (1, 1)], "no more than the limit");
     assert_eq!(consumer.acquisition_lock_timeout(), Some(Duration::from_secs(15)));
-    consumer.acknowledge(&chunk, Offset(0), Offset(1), Acknowledge::Renew).expect("acquired");
+    consumer.acknowledge(&chunk, Offset(0), Offset(1), AcknowledgeType::Renew).expect("acquired");
     commit(&mut consumer).await;
-    consumer.acknowledge(&chunk, Offset(0), Offset(1), Acknowledge::Accept).expect("acquired still");
+    consumer.acknowledge(&chunk, Offset(0), Offset(1), AcknowledgeType::Accept).expect("acquired still");
     commit(&mut consumer).await;
     let rest = next(&mut consumer, PATIENCE).await.expect("the third");
     assert_eq!(read(&rest), [(2, 1)]);
@@ -227,7 +227,7 @@ async fn records_of_a_member_that_is_gone_come_again(cluster: &Bootstrap, admin:
     drop(lost);
     let again = next(&mut other, PATIENCE).await.expect("records");
     assert_eq!(offsets(&again), [0, 1, 2, 3, 4]);
-    other.acknowledge_chunk(&again, Acknowledge::Accept).expect("acquired");
+    other.acknowledge_chunk(&again, AcknowledgeType::Accept).expect("acquired");
     close(other).await;
 }
 
@@ -254,7 +254,7 @@ async fn members_divide_the_work(cluster: &Bootstrap, admin: &Admin) {
                 let released = (chunk.acquired[0].delivery_count == 1).then(|| read[0].0);
                 for (offset, _) in read {
                     let is_released = Some(offset) == released;
-                    let with = if is_released { Acknowledge::Release } else { Acknowledge::Accept };
+                    let with = if is_released { AcknowledgeType::Release } else { AcknowledgeType::Accept };
                     let at = Offset(offset);
                     consumer.acknowledge(&chunk, at, at, with).expect("acquired");
                     if !is_released {
@@ -284,7 +284,7 @@ async fn start_offsets_are_set_and_forgotten(cluster: &Bootstrap, admin: &Admin)
     produce(cluster, &topic, 10, false).await;
     let mut consumer = member(cluster, &topic, explicit(&group)).await;
     let chunk = next(&mut consumer, PATIENCE).await.expect("records");
-    consumer.acknowledge_chunk(&chunk, Acknowledge::Accept).expect("acquired");
+    consumer.acknowledge_chunk(&chunk, AcknowledgeType::Accept).expect("acquired");
     commit(&mut consumer).await;
     let at = TopicPartition::new(topic.as_str(), 0);
     let to = BTreeMap::from([(at.clone(), Offset(4))]);

@@ -5,7 +5,7 @@ use axum::response::Response;
 use maud::{Markup, html};
 use thalweg_browse::Content;
 use thalweg_browse::show::{Form, show};
-use thalweg_stream::host::onlooking::{Cut, Passed};
+use thalweg_stream::host::onlooking::{Cut, TappedMessage};
 
 use super::streams;
 use crate::format;
@@ -44,7 +44,7 @@ pub async fn look_at(
     shell.answer::<Problem>(Section::Streams, &format!("{name}: after {stage}"), body)
 }
 
-fn body(name: &str, passed: &[Passed]) -> Markup {
+fn body(name: &str, passed: &[TappedMessage]) -> Markup {
     html! {
         p { "The newest messages that flow out of this stage while the page is open. The stream does not wait for it, so others may pass between \
              them. " a href=(streams::path(name)) { "All stages of " (name) } }
@@ -55,7 +55,7 @@ fn body(name: &str, passed: &[Passed]) -> Markup {
     }
 }
 
-fn one(message: &Passed) -> Markup {
+fn one(message: &TappedMessage) -> Markup {
     html! {
         article class="card message" aria-label=(format!("Message {}", message.sequence)) {
             p class="quiet" { "message " (format::count(message.sequence)) " · " (format::time(message.time_ms)) " UTC" }

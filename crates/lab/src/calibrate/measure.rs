@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Extent, Generator, Measured, Percentile, Plan, QUANTILES, Scenario};
+use super::{Extent, Generator, Percentile, Plan, QUANTILES, Scenario, ScenarioResult};
 use crate::null_server::{NullServer, NullServerError, Settings};
 use crate::result::HistogramUnreadable;
 use crate::run::saturation::{self, Outcome};
 use crate::sample::Sampler;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
-use crate::workload::{Payload, RecordSpec, Verify};
+use crate::workload::{Payload, RecordSpec, Verification};
 
 /// Time from the start command to the start.
 const LEAD: Duration = Duration::from_millis(300);
@@ -78,13 +78,13 @@ impl Latencies {
     }
 
     /// Compares the latencies with the true values.
-    pub(super) fn of(&self, scenario: Scenario) -> Measured {
+    pub(super) fn of(&self, scenario: Scenario) -> ScenarioResult {
         let percentile = |quantile| {
             let (true_us, measured_us) = (scenario.true_us(quantile), self.quantile_us(quantile));
             Percentile { quantile, true_us, measured_us, error: measured_us / true_us - 1.0 }
         };
         let percentiles = QUANTILES.map(percentile).to_vec();
-        Measured { scenario, records: self.recorded.len(), percentiles, tries: 1 }
+        ScenarioResult { scenario, records: self.recorded.len(), percentiles, tries: 1 }
     }
 }
 
@@ -173,7 +173,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
         first_client: 0,
         threads: 1,
         records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
-        verify: Verify::Off,
+        verify: Verification::Off,
         records_per_s,
         stop: StopWhen::Seconds(measured_s),
         groups: Vec::new(),
@@ -181,7 +181,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
     }
 }
 
-struct Ran {
+struct WorkerRun {
     client: String,
     report: Report,
     /// Intervals of the measurement.
@@ -190,7 +190,7 @@ struct Ran {
     cpu_s: f64,
 }
 
-impl Ran {
+impl WorkerRun {
     fn records_per_s(&self) -> f64 {
         let span = &self.report.measured;
         span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64
@@ -202,7 +202,7 @@ async fn drive(
     assignment: &Assignment,
     warm_up_s: f64,
     measured_s: f64,
-) -> Result<Ran, CalibrateError> {
+) -> Result<WorkerRun, CalibrateError> {
     let patience = PATIENCE + Duration::from_secs_f64(2.0 * (warm_up_s + measured_s));
     let driven = tokio::time::timeout(patience, async {
         let mut worker = Handle::spawn("calibration", &plan.binary, assignment)?;
@@ -221,7 +221,7 @@ async fn drive(
                 Event::Done(report) => {
                     let usage = sampler.finish(report.measured.from_us, report.measured.to_us);
                     let cpu_s = usage.processes.iter().map(|used| used.user_s + used.system_s).sum();
-                    return Ok(Ran { client, report: *report, intervals, cpu_s });
+                    return Ok(WorkerRun { client, report: *report, intervals, cpu_s });
                 }
                 Event::Interval(_) | Event::Ready { .. } | Event::Failed { .. } => {}
             }

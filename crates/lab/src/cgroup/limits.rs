@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use super::Own;
+use super::ProcessCgroups;
 
 /// The mount point of control groups.
 const ROOT: &str = "/sys/fs/cgroup";
@@ -194,7 +194,7 @@ impl Group {
     }
 }
 
-fn parents(root: &Path, own: &Own) -> Result<Parents, NoControlGroups> {
+fn parents(root: &Path, own: &ProcessCgroups) -> Result<Parents, NoControlGroups> {
     // A hybrid system has both; controllers belong to one of them.
     let hierarchy = |names: &[&str], controller: &str| {
         let mount = names.iter().map(|name| root.join(name)).find(|dir| dir.is_dir())?;
@@ -272,8 +272,8 @@ mod tests {
         root
     }
 
-    fn own(text: &str) -> Own {
-        Own { text: text.to_owned() }
+    fn own(text: &str) -> ProcessCgroups {
+        ProcessCgroups { text: text.to_owned() }
     }
 
     #[test]

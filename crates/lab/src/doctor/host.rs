@@ -31,8 +31,8 @@ pub(super) fn examine(before: CpuTicks) -> Vec<Advice> {
     advice.push(steal(before, cpu_ticks()));
     advice.push(memory_for_cache(memory("MemAvailable"), memory("MemTotal"), cgroup::memory_bytes()));
     let available = memory("MemAvailable");
-    let limit = Dirty::new(vm("dirty_bytes"), vm("dirty_ratio"), available);
-    let background = Dirty::new(vm("dirty_background_bytes"), vm("dirty_background_ratio"), available);
+    let limit = DirtyLimit::new(vm("dirty_bytes"), vm("dirty_ratio"), available);
+    let background = DirtyLimit::new(vm("dirty_background_bytes"), vm("dirty_background_ratio"), available);
     if let (Some(limit), Some(background)) = (limit, background) {
         advice.extend(dirty(limit, background));
     }
@@ -102,17 +102,17 @@ fn memory_for_cache(available: u64, total: u64, limit: Option<u64>) -> Advice {
 
 /// One of the kernel's two limits of dirty memory.
 #[derive(Clone, Copy)]
-struct Dirty {
+struct DirtyLimit {
     /// A percentage, unless it is set in bytes.
     ratio: Option<u64>,
     bytes: u64,
 }
 
-impl Dirty {
-    fn new(bytes: Option<u64>, ratio: Option<u64>, available: u64) -> Option<Dirty> {
+impl DirtyLimit {
+    fn new(bytes: Option<u64>, ratio: Option<u64>, available: u64) -> Option<DirtyLimit> {
         match (bytes, ratio) {
-            (Some(bytes), _) if bytes > 0 => Some(Dirty { ratio: None, bytes }),
-            (_, Some(ratio)) => Some(Dirty { ratio: Some(ratio), bytes: available / 100 * ratio }),
+            (Some(bytes), _) if bytes > 0 => Some(DirtyLimit { ratio: None, bytes }),
+            (_, Some(ratio)) => Some(DirtyLimit { ratio: Some(ratio), bytes: available / 100 * ratio }),
             _ => None,
         }
     }
@@ -125,7 +125,7 @@ impl Dirty {
     }
 }
 
-fn dirty(limit: Dirty, background: Dirty) -> [Advice; 2] {
+fn dirty(limit: DirtyLimit, background: DirtyLimit) -> [Advice; 2] {
     let why = "Writers wait for the disk while this much is dirty: a run that writes more measures the \
                disk, and its latencies jump.";
     let hard = Advice::fine(HOST, "vm.dirty_ratio", limit.found(), why);
@@ -243,8 +243,9 @@ mod tests {
     fn dirty_limits_are_judged_in_bytes() {
         let gb = 1 << 30;
         let of = |limit: (u64, u64), background: (u64, u64), available| {
-            let limit = Dirty::new(Some(limit.0), Some(limit.1), available).expect("told");
-            let background = Dirty::new(Some(background.0), Some(background.1), available).expect("told");
+            let limit = DirtyLimit::new(Some(limit.0), Some(limit.1), available).expect("told");
+            let background =
+                DirtyLimit::new(Some(background.0), Some(background.1), available).expect("told");
             dirty(limit, background).map(|one| one.severity)
         };
         assert_eq!(of((0, 20), (0, 10), 24 * gb), [Fine, Note]);

@@ -173,12 +173,12 @@ fn sync_time(sync: Duration) -> Advice {
 }
 
 /// Results of the write test.
-struct Measured {
+struct WriteResult {
     bytes_per_s: f64,
     sync: Duration,
 }
 
-fn write(dir: &Path) -> io::Result<Measured> {
+fn write(dir: &Path) -> io::Result<WriteResult> {
     let path = dir.join(format!(".thalweg-lab-doctor-{}", std::process::id()));
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -215,7 +215,7 @@ fn write(dir: &Path) -> io::Result<Measured> {
         syncs.push(at.elapsed());
     }
     syncs.sort();
-    Ok(Measured { bytes_per_s, sync: syncs[syncs.len() / 2] })
+    Ok(WriteResult { bytes_per_s, sync: syncs[syncs.len() / 2] })
 }
 
 #[cfg(test)]

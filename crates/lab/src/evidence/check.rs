@@ -9,15 +9,15 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use thalweg_client::{Cluster, Consumer, ConsumerConfig, OffsetReset, Polled, StartAt, TopicPartition};
+use thalweg_client::{Cluster, Consumer, ConsumerConfig, OffsetReset, PollEvent, StartAt, TopicPartition};
 use thalweg_record::{DecompressBuffer, Offset};
 use tokio::time::Instant;
 
 use super::{Claim, EvidenceError, ReadStalled};
 use crate::result::{Check, PartitionEvidence};
 use crate::worker::seen::{Checker, FOREIGN};
-use crate::worker::stamp::Stamped;
-use crate::worker::{Report, Seen};
+use crate::worker::stamp::ExpectedValues;
+use crate::worker::{Report, SeenRecords};
 
 const POLL: Duration = Duration::from_millis(200);
 /// Time without a record after which reading counts as stalled.
@@ -35,7 +35,7 @@ pub(super) async fn read_back(
     most: Option<Duration>,
 ) -> Result<(Check, Vec<String>), EvidenceError> {
     let until = most.map(|most| Instant::now() + most);
-    let stamped = Arc::new(Stamped::new(claim.records, claim.seed)?);
+    let stamped = Arc::new(ExpectedValues::new(claim.records, claim.seed)?);
     let metadata = claim.cluster.metadata();
     let bootstrap: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
     let (connector, options) = (claim.cluster.connector().clone(), claim.cluster.options().clone());
@@ -126,7 +126,7 @@ impl Reading {
                 return Ok(self);
             }
             match consumer.poll(POLL).await? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     last = Instant::now();
                     // Records after the end offset are not part of the claim.
                     let Some(&end) = left.get(&chunk.at) else { continue };
@@ -154,7 +154,7 @@ impl Reading {
                     self.broken.push(stalled.to_string());
                     return Ok(self);
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) | Polled::Nothing => {}
+                PollEvent::Assigned(_) | PollEvent::Revoked(_) | PollEvent::Lost(_) | PollEvent::Nothing => {}
             }
         }
         Ok(self)
@@ -162,10 +162,10 @@ impl Reading {
 }
 
 /// Compares records with the producers' reports. Losses are known only if the whole log was read.
-fn compare(producers: &[Report], seen: &[Seen], read: u64, whole: bool) -> (Check, Vec<String>) {
+fn compare(producers: &[Report], seen: &[SeenRecords], read: u64, whole: bool) -> (Check, Vec<String>) {
     let mut check = Check { read, whole, ..Check::default() };
     let mut faults = Vec::new();
-    let of: BTreeMap<u32, &Seen> = seen.iter().map(|seen| (seen.producer, seen)).collect();
+    let of: BTreeMap<u32, &SeenRecords> = seen.iter().map(|seen| (seen.producer, seen)).collect();
     let mut known = Vec::new();
     for order in producers.iter().flat_map(|report| &report.unacknowledged) {
         known.push(order.producer);
@@ -289,7 +289,7 @@ mod tests {
         let order = Order { producer: 4, sent: 100, ranges: vec![(10, 20), (90, 100)] };
         // 12..15 were not acknowledged but are present; 30..33 were but are not.
         let ranges = vec![(0, 10), (12, 15), (20, 30), (33, 90)];
-        let seen = Seen { producer: 4, ranges, ..Seen::default() };
+        let seen = SeenRecords { producer: 4, ranges, ..SeenRecords::default() };
         let (check, faults) = compare(&[report(order)], &[seen], 80, true);
         assert_eq!(check, Check { read: 80, whole: true, lost: 3, unacknowledged: 3, ..Check::default() });
         assert_eq!(
@@ -301,7 +301,12 @@ mod tests {
     #[test]
     fn who_did_not_read_all_does_not_tell_what_is_missing() {
         let order = Order { producer: 4, sent: 100, ranges: Vec::new() };
-        let seen = Seen { producer: 4, ranges: vec![(0, 10), (12, 15)], duplicates: 1, ..Seen::default() };
+        let seen = SeenRecords {
+            producer: 4,
+            ranges: vec![(0, 10), (12, 15)],
+            duplicates: 1,
+            ..SeenRecords::default()
+        };
         let (check, faults) = compare(&[report(order)], &[seen], 14, false);
         assert_eq!(check, Check { read: 14, duplicated: 1, ..Check::default() });
         assert_eq!(faults, ["1 records of producer 4 are duplicated"]);
@@ -334,9 +339,9 @@ mod tests {
     fn what_is_there_and_was_never_sent_is_damage() {
         let order = Order { producer: 0, sent: 5, ranges: Vec::new() };
         let seen = [
-            Seen { producer: 0, ranges: vec![(0, 6)], duplicates: 2, reordered: 1, damaged: 0 },
-            Seen { producer: 3, ranges: vec![(0, 2)], ..Seen::default() },
-            Seen { producer: FOREIGN, damaged: 4, ..Seen::default() },
+            SeenRecords { producer: 0, ranges: vec![(0, 6)], duplicates: 2, reordered: 1, damaged: 0 },
+            SeenRecords { producer: 3, ranges: vec![(0, 2)], ..SeenRecords::default() },
+            SeenRecords { producer: FOREIGN, damaged: 4, ..SeenRecords::default() },
         ];
         let (check, faults) = compare(&[report(order)], &seen, 14, true);
         assert_eq!(

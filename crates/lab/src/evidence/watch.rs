@@ -16,13 +16,13 @@ const NONE: u32 = u32::MAX;
 /// Observes once a second, until finished or dropped.
 #[derive(Debug)]
 pub struct Watch {
-    seen: Arc<Seen>,
+    seen: Arc<WatchCounters>,
     task: tokio::task::JoinHandle<()>,
 }
 
 /// The observations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Watched {
+pub struct ReplicaObservations {
     /// The smallest number of in-sync replicas of any partition; none without observations.
     pub in_sync_replicas_min: Option<u32>,
     /// Successful observations.
@@ -32,7 +32,7 @@ pub struct Watched {
 }
 
 #[derive(Debug)]
-struct Seen {
+struct WatchCounters {
     least: AtomicU32,
     latest: AtomicU32,
     looks: AtomicU32,
@@ -42,7 +42,7 @@ struct Seen {
 impl Watch {
     /// Starts observing these topics. Must be called on a runtime.
     pub fn start(cluster: Cluster, topics: Vec<String>) -> Watch {
-        let seen = Arc::new(Seen {
+        let seen = Arc::new(WatchCounters {
             least: AtomicU32::new(NONE),
             latest: AtomicU32::new(NONE),
             looks: AtomicU32::new(0),
@@ -58,9 +58,9 @@ impl Watch {
     }
 
     /// Stops.
-    pub async fn finish(self) -> Watched {
+    pub async fn finish(self) -> ReplicaObservations {
         self.task.abort();
-        Watched {
+        ReplicaObservations {
             in_sync_replicas_min: some(self.seen.least.load(Ordering::Relaxed)),
             looks: self.seen.looks.load(Ordering::Relaxed),
             failures: self.seen.failures.load(Ordering::Relaxed),
@@ -78,7 +78,7 @@ fn some(replicas: u32) -> Option<u32> {
     (replicas != NONE).then_some(replicas)
 }
 
-async fn look(cluster: Cluster, topics: Vec<String>, seen: Arc<Seen>) {
+async fn look(cluster: Cluster, topics: Vec<String>, seen: Arc<WatchCounters>) {
     let mut tick = tokio::time::interval(INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

@@ -16,7 +16,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Records, frame};
 
-use super::{Shared, group};
+use super::{ServerState, group};
 
 /// The only broker.
 pub(super) const NODE_ID: i32 = 1;
@@ -44,7 +44,7 @@ const SERVED: &[(ApiKey, i16, i16)] = &[
 
 /// A request that cannot be answered, which ends the connection.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unanswerable {
+pub(super) enum UnanswerableRequest {
     #[error("a request could not be read: {0}")]
     Decode(#[from] DecodeError),
     #[error("an answer could not be written: {0}")]
@@ -56,14 +56,14 @@ pub(super) enum Unanswerable {
 /// The answer to a request (a frame without its length) and the time it is due; `None` if no answer is
 /// expected.
 pub(super) fn answer(
-    shared: &Shared,
+    shared: &ServerState,
     frame: Bytes,
     arrived: Instant,
-) -> Result<Option<(Instant, BytesMut)>, Unanswerable> {
+) -> Result<Option<(Instant, BytesMut)>, UnanswerableRequest> {
     let prefix = frame::peek_request(&frame)?;
     let version = prefix.api_version;
     let served = SERVED.iter().find(|(key, ..)| *key as i16 == prefix.api_key);
-    let not_served = Unanswerable::NotServed { key: prefix.api_key, version };
+    let not_served = UnanswerableRequest::NotServed { key: prefix.api_key, version };
     let Some(&(key, first, last)) = served else { return Err(not_served) };
     let request = Request { shared, key, version, correlation_id: prefix.correlation_id };
     if !(first..=last).contains(&version) {
@@ -87,7 +87,7 @@ pub(super) fn answer(
 
 /// A request being served.
 pub(super) struct Request<'a> {
-    pub(super) shared: &'a Shared,
+    pub(super) shared: &'a ServerState,
     key: ApiKey,
     pub(super) version: i16,
     correlation_id: i32,
@@ -95,15 +95,15 @@ pub(super) struct Request<'a> {
 
 impl Request<'_> {
     /// Encodes an answer.
-    pub(super) fn encode<M: Message>(&self, response: &M) -> Result<BytesMut, Unanswerable> {
+    pub(super) fn encode<M: Message>(&self, response: &M) -> Result<BytesMut, UnanswerableRequest> {
         Ok(frame::encode_response(response, self.key, self.version, self.correlation_id)?.0)
     }
 
-    pub(super) fn decode<M: Message>(&self, d: &mut Decoder) -> Result<M, Unanswerable> {
+    pub(super) fn decode<M: Message>(&self, d: &mut Decoder) -> Result<M, UnanswerableRequest> {
         Ok(M::decode(d, self.version)?)
     }
 
-    fn other(&self, d: &mut Decoder) -> Result<BytesMut, Unanswerable> {
+    fn other(&self, d: &mut Decoder) -> Result<BytesMut, UnanswerableRequest> {
         match self.key {
             ApiKey::ApiVersions => {
                 self.decode::<ApiVersionsRequest>(d)?;
@@ -138,7 +138,7 @@ fn produce(
     request: &Request<'_>,
     d: &mut Decoder,
     arrived: Instant,
-) -> Result<Option<(Instant, BytesMut)>, Unanswerable> {
+) -> Result<Option<(Instant, BytesMut)>, UnanswerableRequest> {
     let topics = &request.shared.topics;
     let produced: ProduceRequest = request.decode(d)?;
     topics.count_request();
@@ -179,7 +179,7 @@ fn produce(
     Ok(Some((at, request.encode(&response)?)))
 }
 
-fn metadata(shared: &Shared, request: MetadataRequest, version: i16) -> MetadataResponse {
+fn metadata(shared: &ServerState, request: MetadataRequest, version: i16) -> MetadataResponse {
     // In version 0, an empty list means all topics; later, null does.
     let named = request.topics.filter(|topics| version > 0 || !topics.is_empty());
     let topics = match named {
@@ -230,7 +230,7 @@ fn described(name: String, partitions: Result<i32, ErrorCode>) -> metadata_respo
     }
 }
 
-fn create_topics(shared: &Shared, request: CreateTopicsRequest) -> CreateTopicsResponse {
+fn create_topics(shared: &ServerState, request: CreateTopicsRequest) -> CreateTopicsResponse {
     let create = |topic: thalweg_wire::request::create_topics_request::CreatableTopic| {
         let made = if !matches!(topic.replication_factor, -1 | 1) {
             Err(ErrorCode::InvalidReplicationFactor)
@@ -251,7 +251,7 @@ fn create_topics(shared: &Shared, request: CreateTopicsRequest) -> CreateTopicsR
     CreateTopicsResponse { topics, ..CreateTopicsResponse::default() }
 }
 
-fn delete_topics(shared: &Shared, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
+fn delete_topics(shared: &ServerState, request: DeleteTopicsRequest) -> DeleteTopicsResponse {
     let delete = |name: String| delete_topics_response::DeletableTopicResult {
         error_code: shared.topics.delete(&name).err().map_or(0, ErrorCode::code),
         name: Some(name),
@@ -261,7 +261,7 @@ fn delete_topics(shared: &Shared, request: DeleteTopicsRequest) -> DeleteTopicsR
     DeleteTopicsResponse { responses, ..DeleteTopicsResponse::default() }
 }
 
-fn list_offsets(shared: &Shared, request: ListOffsetsRequest) -> ListOffsetsResponse {
+fn list_offsets(shared: &ServerState, request: ListOffsetsRequest) -> ListOffsetsResponse {
     const EARLIEST: i64 = -2;
     let topics = request.topics.into_iter().map(|asked| {
         let topic = shared.topics.get(&asked.name);
@@ -286,7 +286,7 @@ fn list_offsets(shared: &Shared, request: ListOffsetsRequest) -> ListOffsetsResp
 
 /// Answers a fetch, without sessions: every fetch lists its partitions. The server does not wait for new
 /// records; an empty answer is delayed a little, so that clients do not poll without pause.
-fn fetch(shared: &Shared, request: FetchRequest) -> FetchResponse {
+fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
     let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
     let mut found = false;
     let mut responses = Vec::with_capacity(request.topics.len());
@@ -344,7 +344,7 @@ fn init_producer_id() -> InitProducerIdResponse {
 }
 
 fn find_coordinator(
-    shared: &Shared,
+    shared: &ServerState,
     request: FindCoordinatorRequest,
     version: i16,
 ) -> FindCoordinatorResponse {
@@ -380,7 +380,7 @@ fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse 
 }
 
 /// A single directory, in memory.
-fn describe_log_dirs(shared: &Shared, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
+fn describe_log_dirs(shared: &ServerState, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
     let asked: Vec<(String, Vec<i32>)> = match request.topics {
         Some(topics) => topics.into_iter().map(|topic| (topic.topic, topic.partitions)).collect(),
         None => shared.topics.list().into_iter().map(|(name, count)| (name, (0..count).collect())).collect(),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Shared, api, lock};
+use super::{ServerState, api, lock};
 
 /// The largest request: `socket.request.max.bytes` of a broker.
 const FRAME_BYTES_MAX: usize = 100 << 20;
@@ -22,13 +22,13 @@ const ANSWERS_MAX: usize = 65_536;
 const AWAKE: Duration = Duration::from_micros(60);
 
 /// An answer, with its length, and the time it is due.
-struct Due {
+struct DueAnswer {
     at: Instant,
     frame: BytesMut,
 }
 
 /// Serves a connection until it ends.
-pub(super) fn serve(stream: TcpStream, shared: &Arc<Shared>) {
+pub(super) fn serve(stream: TcpStream, shared: &Arc<ServerState>) {
     let Ok(written) = stream.try_clone() else { return };
     if stream.set_nodelay(true).is_err() {
         return;
@@ -42,14 +42,14 @@ pub(super) fn serve(stream: TcpStream, shared: &Arc<Shared>) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "answers are timed from the arrival of requests")]
-fn read(stream: &TcpStream, shared: &Shared, answers: &SyncSender<Due>) {
+fn read(stream: &TcpStream, shared: &ServerState, answers: &SyncSender<DueAnswer>) {
     let mut reader = BufReader::with_capacity(16 << 10, stream);
     let home = Home::default();
     while let Some(frame) = home.read_frame(&mut reader) {
         let arrived = Instant::now();
         match api::answer(shared, frame, arrived) {
             Ok(Some((at, frame))) => {
-                if answers.send(Due { at, frame }).is_err() {
+                if answers.send(DueAnswer { at, frame }).is_err() {
                     break;
                 }
             }
@@ -63,8 +63,8 @@ fn read(stream: &TcpStream, shared: &Shared, answers: &SyncSender<Due>) {
 }
 
 #[expect(clippy::disallowed_methods, reason = "answers need more precision than millisecond timers")]
-fn write(mut stream: TcpStream, due: &Receiver<Due>) {
-    while let Ok(Due { at, frame }) = due.recv() {
+fn write(mut stream: TcpStream, due: &Receiver<DueAnswer>) {
+    while let Ok(DueAnswer { at, frame }) = due.recv() {
         loop {
             let left = at.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -88,19 +88,19 @@ fn write(mut stream: TcpStream, due: &Receiver<Due>) {
 struct Home(Arc<Mutex<Vec<u8>>>);
 
 /// A frame in pooled memory, returned when dropped.
-struct Lent {
+struct PooledFrame {
     buffer: Vec<u8>,
     length: usize,
     home: Home,
 }
 
-impl AsRef<[u8]> for Lent {
+impl AsRef<[u8]> for PooledFrame {
     fn as_ref(&self) -> &[u8] {
         &self.buffer[..self.length]
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledFrame {
     fn drop(&mut self) {
         *lock(&self.home.0) = std::mem::take(&mut self.buffer);
     }
@@ -124,7 +124,7 @@ impl Home {
             reader.read_exact(&mut buffer[filled..end]).ok()?;
             filled = end;
         }
-        Some(Bytes::from_owner(Lent { buffer, length, home: self.clone() }))
+        Some(Bytes::from_owner(PooledFrame { buffer, length, home: self.clone() }))
     }
 }
 

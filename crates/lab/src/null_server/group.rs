@@ -14,7 +14,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ApiKey, Decoder, ErrorCode};
 
-use super::api::{Request, Unanswerable};
+use super::api::{Request, UnanswerableRequest};
 use super::lock;
 
 /// Maximum groups.
@@ -39,7 +39,11 @@ impl Group {
 }
 
 /// Answers the requests of group members.
-pub(super) fn answer(request: &Request<'_>, key: ApiKey, d: &mut Decoder) -> Result<BytesMut, Unanswerable> {
+pub(super) fn answer(
+    request: &Request<'_>,
+    key: ApiKey,
+    d: &mut Decoder,
+) -> Result<BytesMut, UnanswerableRequest> {
     let mut groups = lock(&request.shared.groups.0);
     let groups = &mut *groups;
     match key {
@@ -49,7 +53,7 @@ pub(super) fn answer(request: &Request<'_>, key: ApiKey, d: &mut Decoder) -> Res
         ApiKey::LeaveGroup => request.encode(&leave(groups, request.decode(d)?, request.version)),
         ApiKey::OffsetCommit => request.encode(&commit(groups, request.decode(d)?)),
         ApiKey::OffsetFetch => request.encode(&committed(groups, request.decode(d)?)),
-        other => Err(Unanswerable::NotServed { key: other as i16, version: request.version }),
+        other => Err(UnanswerableRequest::NotServed { key: other as i16, version: request.version }),
     }
 }
 

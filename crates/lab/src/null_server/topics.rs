@@ -64,17 +64,17 @@ pub(super) struct Topic {
 struct Partition {
     end_offset: i64,
     /// The stored batches, in offset order.
-    kept: Vec<Kept>,
+    kept: Vec<KeptBatch>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct KeptBatch {
     next_offset: i64,
     batch: Bytes,
 }
 
 /// Batches of a partition.
-pub(super) struct Fetched {
+pub(super) struct FetchedBatches {
     pub(super) end_offset: i64,
     pub(super) records: Bytes,
 }
@@ -183,7 +183,7 @@ impl Topics {
         let mut copy = BytesMut::from(&batch[..]);
         copy[..8].copy_from_slice(&base_offset.to_be_bytes());
         let header = BatchHeader::parse(&copy).map_err(|_| ErrorCode::CorruptMessage)?;
-        partition.kept.push(Kept { next_offset: header.next_offset().0, batch: copy.freeze() });
+        partition.kept.push(KeptBatch { next_offset: header.next_offset().0, batch: copy.freeze() });
         Ok(())
     }
 }
@@ -211,7 +211,12 @@ impl Topic {
 
     /// The batches from the one that contains `offset`, or the first after it, up to `bytes_max`; at least
     /// one.
-    pub(super) fn fetch(&self, index: i32, offset: i64, bytes_max: usize) -> Result<Fetched, ErrorCode> {
+    pub(super) fn fetch(
+        &self,
+        index: i32,
+        offset: i64,
+        bytes_max: usize,
+    ) -> Result<FetchedBatches, ErrorCode> {
         let partition = lock(self.partition(index)?);
         let end_offset = partition.end_offset;
         if offset < 0 || offset > end_offset {
@@ -225,7 +230,7 @@ impl Topic {
             }
             records.extend_from_slice(&kept.batch);
         }
-        Ok(Fetched { end_offset, records: records.freeze() })
+        Ok(FetchedBatches { end_offset, records: records.freeze() })
     }
 }
 

@@ -18,9 +18,9 @@ const TEMPLATE: &str = "[{bar:30}] {human_pos} of {human_len} records{pace}";
 
 /// The number of finished records.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Done(Arc<AtomicU64>);
+pub(super) struct DoneCount(Arc<AtomicU64>);
 
-impl Done {
+impl DoneCount {
     pub(super) fn set(&self, records: u64) {
         self.0.store(records, Ordering::Relaxed);
     }
@@ -39,7 +39,7 @@ pub(super) struct Bar {
 
 impl Bar {
     /// Shows progress out of `total` records, unless `bars` are hidden.
-    pub(super) fn show(bars: &MultiProgress, total: u64, done: Done) -> Option<Bar> {
+    pub(super) fn show(bars: &MultiProgress, total: u64, done: DoneCount) -> Option<Bar> {
         if bars.is_hidden() {
             return None;
         }
@@ -86,7 +86,7 @@ mod tests {
         let terminal = InMemoryTerm::new(10, 120);
         let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
         let bars = MultiProgress::with_draw_target(target);
-        let done = Done::default();
+        let done = DoneCount::default();
         let bar = Bar::show(&bars, 4000, done.clone());
         tokio::time::sleep(DRAW / 2).await;
         assert_eq!(terminal.contents(), "", "not yet");
@@ -105,6 +105,6 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_drawn_where_there_is_no_terminal() {
         let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        assert!(Bar::show(&bars, 1, Done::default()).is_none());
+        assert!(Bar::show(&bars, 1, DoneCount::default()).is_none());
     }
 }

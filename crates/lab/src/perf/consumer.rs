@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Consumer, ConsumerConfig, Polled};
+use thalweg_client::{Consumer, ConsumerConfig, PollEvent};
 use thalweg_record::DecompressBuffer;
 use tokio::time::Instant;
 
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
-use crate::Boxed;
+use crate::BoxFuture;
 
 /// The poll timeout, as in Kafka's tool.
 const POLL: Duration = Duration::from_millis(100);
@@ -122,7 +122,7 @@ impl ConsumerPerformance {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
@@ -228,11 +228,11 @@ impl Run<'_> {
         let interval = i64::try_from(self.options.reporting_interval).unwrap_or(i64::MAX);
         let mut buffer = DecompressBuffer::default();
         let mut last = Instant::now();
-        let done = Done::default();
+        let done = DoneCount::default();
         let bar = self.output.bar(wanted, &done);
         while self.total.records < wanted && last.elapsed() <= timeout {
             match consumer.poll(POLL).await? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     let total = &mut self.total;
                     chunk.for_each(&mut buffer, |record| {
                         total.records += 1;
@@ -247,13 +247,13 @@ impl Run<'_> {
                     done.set(total.records);
                     last = Instant::now();
                 }
-                Polled::Assigned(_) => {
+                PollEvent::Assigned(_) => {
                     let took = self.join_start.elapsed();
                     self.rebalance += took;
                     self.rebalance_in_interval += took;
                 }
-                Polled::Revoked(_) | Polled::Lost(_) => self.join_start = Instant::now(),
-                Polled::Nothing => {}
+                PollEvent::Revoked(_) | PollEvent::Lost(_) => self.join_start = Instant::now(),
+                PollEvent::Nothing => {}
             }
             let now_ms = wall_clock_ms();
             if now_ms - self.interval_start_ms >= interval && self.total.records > self.reported.records {

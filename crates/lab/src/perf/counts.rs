@@ -7,7 +7,7 @@ use thalweg_client::Delivery;
 use tokio::time::Instant;
 
 use super::PerfError;
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::output::Output;
 use super::stats::Stats;
 
@@ -22,7 +22,7 @@ pub(super) struct Counts {
     /// Committed transactions, if there are any.
     pub(super) transactions: Option<u64>,
     /// Records stored or failed.
-    pub(super) done: Done,
+    pub(super) done: DoneCount,
     pub(super) output: Output,
 }
 

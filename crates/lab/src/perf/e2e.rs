@@ -14,7 +14,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 use thalweg_client::{
-    Acks, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer, ProducerConfig,
+    Acks, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, PollEvent, Producer, ProducerConfig,
     ProducerRecord, RefusedRequest, StartAt, TopicPartition, TopicRef,
 };
 use thalweg_record::{DecompressBuffer, Header};
@@ -22,10 +22,10 @@ use thalweg_wire::request::CreateTopicsRequest;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use tokio::time::Instant;
 
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
-use crate::Boxed;
+use crate::BoxFuture;
 
 const POLL_TIMEOUT: Duration = Duration::from_secs(60);
 /// Interval of progress lines, in records.
@@ -115,7 +115,7 @@ impl EndToEndLatency {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
@@ -125,7 +125,7 @@ impl EndToEndLatency {
         let mut random = SmallRng::seed_from_u64(0);
         let count = usize::try_from(plan.num_records).unwrap_or(usize::MAX);
         let mut latencies: Vec<Duration> = Vec::with_capacity(count.min(1 << 20));
-        let done = Done::default();
+        let done = DoneCount::default();
         let bar = output.bar(plan.num_records, &done);
         for n in 0..plan.num_records {
             done.set(n);
@@ -345,7 +345,7 @@ impl Link {
             return Err(PerfError::NotStored { failed: 1, records: 1, first });
         }
         let chunk = match self.consumer.poll(POLL_TIMEOUT).await? {
-            Polled::Chunk(chunk) => chunk,
+            PollEvent::Chunk(chunk) => chunk,
             _ => {
                 let ms = POLL_TIMEOUT.as_millis();
                 let problem = format!("poll() timed out before finding a result (timeout:[{ms}ms])");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
-use super::bar::{Bar, Done};
+use super::bar::{Bar, DoneCount};
 
 /// Standard output, or a replacement. Clones share it.
 #[derive(Clone)]
@@ -65,7 +65,7 @@ impl Output {
     }
 
     /// Shows progress out of `total` records on a terminal, as long as the returned bar exists.
-    pub(super) fn bar(&self, total: u64, done: &Done) -> Option<Bar> {
+    pub(super) fn bar(&self, total: u64, done: &DoneCount) -> Option<Bar> {
         Bar::show(&self.bars, total, done.clone())
     }
 }

@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, Sending, Taken, TopicRef};
+use thalweg_client::{
+    AppendOutcome, Cluster, Delivery, LockedProducer, Producer, ProducerConfig, ProducerRecord, TopicRef,
+};
 use tokio::runtime::{Builder, EnterGuard, Runtime};
 use tokio::time::Instant;
 
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::counts::{Counts, lock, print_metrics};
 use super::output::Output;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::transactions::{self, Transactions};
 use super::{PerfError, settings, wall_clock_ms};
-use crate::Boxed;
+use crate::BoxFuture;
 use crate::pacer::Pacer;
 
 /// Timeout for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
@@ -131,7 +133,7 @@ impl ProducerPerformance {
     }
 
     /// Runs the test on the caller's thread, and with large batches on another one.
-    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
@@ -146,7 +148,7 @@ impl ProducerPerformance {
                 "Warmup first {warmup} records. Steady state results will print after the complete test summary."
             ))?;
         }
-        let done = Done::default();
+        let done = DoneCount::default();
         let counts = Arc::new(Mutex::new(Counts {
             total: Stats::new(Instant::now(), interval, false),
             steady: None,
@@ -355,7 +357,7 @@ enum LeftOver {
 
 /// Hands over records up to number `end` without waiting; returns how many.
 fn send_run(
-    sending: &mut Sending<'_>,
+    sending: &mut LockedProducer<'_>,
     first: ProducerRecord<'_>,
     end: u64,
     payloads: &mut Payloads,
@@ -364,9 +366,9 @@ fn send_run(
         payloads.draw();
         let record = ProducerRecord { number, value: Some(payloads.drawn()), ..first };
         match sending.try_send(&record)? {
-            Taken::Joined => {}
-            Taken::Filled => return Ok((number + 1 - first.number, LeftOver::Batch)),
-            Taken::Full => return Ok((number - first.number, LeftOver::Record)),
+            AppendOutcome::Joined => {}
+            AppendOutcome::Filled => return Ok((number + 1 - first.number, LeftOver::Batch)),
+            AppendOutcome::Full => return Ok((number - first.number, LeftOver::Record)),
         }
     }
     Ok((end - first.number, LeftOver::Nothing))

@@ -11,19 +11,19 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{
-    Acknowledge, AcknowledgementMode, ClientError, Cluster, ShareChunk, ShareConfig, ShareConsumer,
-    SharePolled, TopicPartition,
+    AcknowledgeType, AcknowledgementMode, ClientError, Cluster, ShareChunk, ShareConfig, ShareConsumer,
+    SharePollEvent, TopicPartition,
 };
 use thalweg_record::DecompressBuffer;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::bar::Done;
+use super::bar::DoneCount;
 use super::date::DateFormat;
 use super::output::Output;
 use super::{PerfError, settings, wall_clock_ms};
-use crate::Boxed;
+use crate::BoxFuture;
 
 /// The poll timeout, as in Kafka's tool.
 const POLL: Duration = Duration::from_millis(100);
@@ -105,11 +105,11 @@ struct Counts {
 }
 
 /// State shared by all members.
-struct Shared {
+struct GroupState {
     wanted: u64,
     timeout: Duration,
     is_explicit: bool,
-    done: Done,
+    done: DoneCount,
     records: AtomicU64,
     /// Released when all members have partitions.
     joined: Barrier,
@@ -122,7 +122,7 @@ impl ShareConsumerPerformance {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> Boxed<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
@@ -136,11 +136,11 @@ impl ShareConsumerPerformance {
                 "start.time, end.time, data.consumed.in.MB, MB.sec, nMsg.sec, data.consumed.in.nMsg, fetch.time.ms",
             )?;
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(GroupState {
             wanted: self.num_records.or(self.messages).unwrap_or(0),
             timeout: Duration::from_millis(self.timeout),
             is_explicit: config.acknowledgement_mode == AcknowledgementMode::Explicit,
-            done: Done::default(),
+            done: DoneCount::default(),
             records: AtomicU64::new(0),
             joined: Barrier::new(self.threads as usize),
         });
@@ -254,7 +254,7 @@ impl Counts {
     }
 }
 
-impl Shared {
+impl GroupState {
     /// Runs one member, until all members together have read enough. Returns its counts, the start, and the
     /// time of its last record. The start is after all members have joined: a group takes seconds to settle,
     /// in which the first member could read all records.
@@ -272,12 +272,12 @@ impl Shared {
         let mut last = began;
         while self.records.load(Ordering::Relaxed) < self.wanted && last.elapsed() <= self.timeout {
             match consumer.poll(POLL).await? {
-                SharePolled::Chunk(chunk) => {
+                SharePollEvent::Chunk(chunk) => {
                     self.take(&mut consumer, &chunk, &mut counts, &mut buffer)?;
                     last = Instant::now();
                 }
-                SharePolled::NotAcknowledged(at, error) => counts.failed(&at, &error),
-                SharePolled::Nothing => {}
+                SharePollEvent::NotAcknowledged(at, error) => counts.failed(&at, &error),
+                SharePollEvent::Nothing => {}
             }
         }
         for (at, outcome) in consumer.close().await? {
@@ -304,7 +304,7 @@ impl Shared {
             *counts.delivered_ms.entry(took_ms).or_default() += 1;
             if self.is_explicit {
                 // A record whose session has ended is delivered again.
-                let _ = consumer.acknowledge(chunk, record.offset, record.offset, Acknowledge::Accept);
+                let _ = consumer.acknowledge(chunk, record.offset, record.offset, AcknowledgeType::Accept);
             }
             ControlFlow::Continue(())
         })?;

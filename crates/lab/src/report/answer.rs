@@ -8,7 +8,7 @@
 mod comparison;
 mod words;
 
-pub(super) use comparison::{Compared, at_most, compared};
+pub(super) use comparison::{ComparedFigure, at_most, compared};
 
 use super::headline::obstacles;
 use super::text::clean;
@@ -34,13 +34,13 @@ pub fn answer(run: &RunResult) -> Answer {
 }
 
 /// The answer of one workload of a run.
-pub(super) fn of_workload(workload: &WorkloadResult, all: &[Compared]) -> Answer {
-    let own: Vec<Compared> =
+pub(super) fn of_workload(workload: &WorkloadResult, all: &[ComparedFigure]) -> Answer {
+    let own: Vec<ComparedFigure> =
         all.iter().filter(|one| one.workload == workload.workload.name).cloned().collect();
     of(&[workload], &own)
 }
 
-fn of(workloads: &[&WorkloadResult], compared: &[Compared]) -> Answer {
+fn of(workloads: &[&WorkloadResult], compared: &[ComparedFigure]) -> Answer {
     if workloads.iter().all(|workload| workload.points.is_empty()) {
         return refusal("Nothing was measured.".to_owned(), String::new());
     }
@@ -59,12 +59,14 @@ fn refusal(sentence: String, basis: String) -> Answer {
 }
 
 /// Two systems, by the first kind of figure that has a quotable pair.
-fn of_two(all: &[&Compared], several: bool) -> Answer {
+fn of_two(all: &[&ComparedFigure], several: bool) -> Answer {
     let kinds: [&[Subject]; 3] =
         [&[Subject::Knee, Subject::Produce, Subject::Consume], &[Subject::Latency], &[Subject::Drain]];
     for kind in kinds {
-        let about: Vec<&Compared> = all.iter().copied().filter(|one| kind.contains(&one.subject)).collect();
-        let quotable: Vec<&Compared> = about.iter().copied().filter(|one| one.obstacles.is_empty()).collect();
+        let about: Vec<&ComparedFigure> =
+            all.iter().copied().filter(|one| kind.contains(&one.subject)).collect();
+        let quotable: Vec<&ComparedFigure> =
+            about.iter().copied().filter(|one| one.obstacles.is_empty()).collect();
         if !quotable.is_empty() {
             let sentence = match kind[0] {
                 Subject::Latency => sooner(&quotable, "delivers 99 of 100 records", ", at the same rate"),
@@ -88,11 +90,11 @@ fn of_two(all: &[&Compared], several: bool) -> Answer {
 }
 
 /// More records: at least this many times as many, by the weakest of all pairs.
-fn carries(all: &[&Compared]) -> String {
+fn carries(all: &[&ComparedFigure]) -> String {
     let (ours, theirs) = names(all);
     let low = all.iter().map(|one| one.interval.0).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|one| one.interval.1).fold(0.0, f64::max);
-    let is_clear = |one: &&&Compared| one.interval.0 > 1.0;
+    let is_clear = |one: &&&ComparedFigure| one.interval.0 > 1.0;
     match (low, high) {
         (low, _) if low > 1.0 => {
             let cost = cpu_of(all, |one| one.cpu).map(|cpu| format!(", at {} processor time", fraction(cpu)));
@@ -122,7 +124,7 @@ fn carries(all: &[&Compared]) -> String {
 }
 
 /// Less time: at most this fraction, by the weakest of all pairs.
-fn sooner(all: &[&Compared], does: &str, condition: &str) -> String {
+fn sooner(all: &[&ComparedFigure], does: &str, condition: &str) -> String {
     let (ours, theirs) = names(all);
     let low = all.iter().map(|one| one.interval.0).fold(f64::INFINITY, f64::min);
     let high = all.iter().map(|one| one.interval.1).fold(0.0, f64::max);
@@ -141,17 +143,17 @@ fn sooner(all: &[&Compared], does: &str, condition: &str) -> String {
     }
 }
 
-fn names(all: &[&Compared]) -> (String, String) {
+fn names(all: &[&ComparedFigure]) -> (String, String) {
     (clean(system(&all[0].ours)), clean(system(&all[0].theirs)))
 }
 
 /// The largest upper end of all intervals; `None` if any is missing.
-fn cpu_of(all: &[&Compared], of: fn(&Compared) -> Option<(f64, f64)>) -> Option<f64> {
+fn cpu_of(all: &[&ComparedFigure], of: fn(&ComparedFigure) -> Option<(f64, f64)>) -> Option<f64> {
     all.iter().map(|one| of(one).map(|(_, high)| high)).try_fold(0.0, |most, cpu| Some(f64::max(most, cpu?)))
 }
 
-fn basis(quotable: &[&Compared], (refused, others): (usize, usize), several: bool) -> String {
-    let strength = |one: &Compared| match one.subject {
+fn basis(quotable: &[&ComparedFigure], (refused, others): (usize, usize), several: bool) -> String {
+    let strength = |one: &ComparedFigure| match one.subject {
         Subject::Latency | Subject::Drain => 1.0 / one.interval.1,
         _ => one.interval.0,
     };

@@ -1,6 +1,6 @@
 //! Headline figures in large print; in grey, with a badge and the reason, if they may not be quoted.
 
-use super::answer::Compared;
+use super::answer::ComparedFigure;
 use super::palette::{Palette, Series};
 use super::text::{badge, badge_with, escape};
 use crate::quantity;
@@ -75,7 +75,7 @@ pub(super) fn contradicted(point: &PointResult) -> bool {
 }
 
 /// The cards of a workload: one per subject, for its best point.
-pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, compared: &[Compared]) -> String {
+pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, compared: &[ComparedFigure]) -> String {
     let mut markup = String::new();
     for subject in Subject::ALL {
         let points: Vec<&PointResult> =
@@ -113,7 +113,7 @@ fn card(
     subject: Subject,
     points: &[&PointResult],
     palette: &Palette,
-    compared: &[Compared],
+    compared: &[ComparedFigure],
 ) -> String {
     let first = points[0];
     let mut markup = format!(
@@ -130,7 +130,8 @@ fn card(
         }
         markup += &line(subject, point, &series);
     }
-    let here = |one: &&Compared| one.workload == workload.workload.name && one.label == first.point.label;
+    let here =
+        |one: &&ComparedFigure| one.workload == workload.workload.name && one.label == first.point.label;
     for one in compared.iter().filter(here) {
         markup += &ratio(one, one_driver);
     }
@@ -161,7 +162,7 @@ fn line(subject: Subject, point: &PointResult, series: &Series) -> String {
 }
 
 /// The reasons against a ratio that do not apply to its figures.
-fn own_reasons(one: &Compared) -> Vec<String> {
+fn own_reasons(one: &ComparedFigure) -> Vec<String> {
     let of_figure = |reason: &str| {
         [&one.ours, &one.theirs]
             .into_iter()
@@ -172,7 +173,7 @@ fn own_reasons(one: &Compared) -> Vec<String> {
 }
 
 /// The ratio of two systems. If it is not quotable, only the reasons not yet given by the figures above.
-fn ratio(one: &Compared, one_driver: bool) -> String {
+fn ratio(one: &ComparedFigure, one_driver: bool) -> String {
     let by = if one_driver { String::new() } else { format!(" ({})", one.driver.words()) };
     let names = format!("{} to {}{by}", system(&one.ours), system(&one.theirs));
     let times = quantity::digits(one.ratio, 3);

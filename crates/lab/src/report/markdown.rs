@@ -1,6 +1,6 @@
 //! The results of a run as Markdown tables, for a README or wiki.
 
-use super::answer::{Compared, answer, at_most, compared};
+use super::answer::{ComparedFigure, answer, at_most, compared};
 use super::headline::obstacles;
 use super::palette::Palette;
 use super::text::clean;
@@ -30,7 +30,7 @@ pub fn markdown(run: &RunResult) -> String {
     text
 }
 
-fn table(workload: &WorkloadResult, palette: &Palette, all: &[Compared]) -> String {
+fn table(workload: &WorkloadResult, palette: &Palette, all: &[ComparedFigure]) -> String {
     let targets = palette.targets();
     let mut rows: Vec<(&str, &'static str, Vec<&PointResult>)> = Vec::new();
     for point in &workload.points {
@@ -63,7 +63,7 @@ fn table(workload: &WorkloadResult, palette: &Palette, all: &[Compared]) -> Stri
             });
         }
         if compares {
-            let here = |one: &&Compared| {
+            let here = |one: &&ComparedFigure| {
                 one.workload == workload.workload.name
                     && one.label == label
                     && one.driver == points[0].driver

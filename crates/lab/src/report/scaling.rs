@@ -17,7 +17,7 @@ const REASON_MAX: usize = 48;
 
 /// The parameter that a workload scales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Scaled {
+enum ScaledParameter {
     Plan,
     Size,
     Brokers,
@@ -31,55 +31,55 @@ enum Scaled {
     CreatedTopics,
 }
 
-impl Scaled {
+impl ScaledParameter {
     /// All parameters, in order of preference: of parameters that grow together, the others follow the first.
-    const ALL: [Scaled; 11] = [
-        Scaled::Plan,
-        Scaled::Size,
-        Scaled::Brokers,
-        Scaled::Rate,
-        Scaled::Partitions,
-        Scaled::Groups,
-        Scaled::Consumers,
-        Scaled::Producers,
-        Scaled::IdleConnections,
-        Scaled::IdlePartitions,
-        Scaled::CreatedTopics,
+    const ALL: [ScaledParameter; 11] = [
+        ScaledParameter::Plan,
+        ScaledParameter::Size,
+        ScaledParameter::Brokers,
+        ScaledParameter::Rate,
+        ScaledParameter::Partitions,
+        ScaledParameter::Groups,
+        ScaledParameter::Consumers,
+        ScaledParameter::Producers,
+        ScaledParameter::IdleConnections,
+        ScaledParameter::IdlePartitions,
+        ScaledParameter::CreatedTopics,
     ];
 
     fn title(self) -> &'static str {
         match self {
-            Scaled::Plan => "plan",
-            Scaled::Size => "record size in bytes",
-            Scaled::Brokers => "brokers",
-            Scaled::Rate => "requested records per second",
-            Scaled::Partitions => "partitions",
-            Scaled::Groups => "consumer groups",
-            Scaled::Consumers => "consumers",
-            Scaled::Producers => "producers",
-            Scaled::IdleConnections => "idle connections",
-            Scaled::IdlePartitions => "idle partitions",
-            Scaled::CreatedTopics => "topics created and deleted per second",
+            ScaledParameter::Plan => "plan",
+            ScaledParameter::Size => "record size in bytes",
+            ScaledParameter::Brokers => "brokers",
+            ScaledParameter::Rate => "requested records per second",
+            ScaledParameter::Partitions => "partitions",
+            ScaledParameter::Groups => "consumer groups",
+            ScaledParameter::Consumers => "consumers",
+            ScaledParameter::Producers => "producers",
+            ScaledParameter::IdleConnections => "idle connections",
+            ScaledParameter::IdlePartitions => "idle partitions",
+            ScaledParameter::CreatedTopics => "topics created and deleted per second",
         }
     }
 
     /// The parameter's value of a point; `None` if it has none. Plans are ordered only by the workload.
     fn value(self, point: &Point) -> Option<f64> {
         Some(match self {
-            Scaled::Plan => return None,
-            Scaled::Size => f64::from(point.records.size_bytes),
-            Scaled::Brokers => f64::from(point.cluster.brokers),
-            Scaled::Rate => match point.load {
+            ScaledParameter::Plan => return None,
+            ScaledParameter::Size => f64::from(point.records.size_bytes),
+            ScaledParameter::Brokers => f64::from(point.cluster.brokers),
+            ScaledParameter::Rate => match point.load {
                 Load::Rate { records_per_s } => records_per_s,
                 _ => return None,
             },
-            Scaled::Partitions => f64::from(point.topics.count) * f64::from(point.topics.partitions),
-            Scaled::Groups => f64::from(point.consumer_groups),
-            Scaled::Consumers => f64::from(point.consumers.count),
-            Scaled::Producers => f64::from(point.producers.count),
-            Scaled::IdleConnections => f64::from(point.cluster.idle_connections),
-            Scaled::IdlePartitions => f64::from(point.cluster.idle_partitions),
-            Scaled::CreatedTopics => f64::from(point.topics.created_per_s),
+            ScaledParameter::Partitions => f64::from(point.topics.count) * f64::from(point.topics.partitions),
+            ScaledParameter::Groups => f64::from(point.consumer_groups),
+            ScaledParameter::Consumers => f64::from(point.consumers.count),
+            ScaledParameter::Producers => f64::from(point.producers.count),
+            ScaledParameter::IdleConnections => f64::from(point.cluster.idle_connections),
+            ScaledParameter::IdlePartitions => f64::from(point.cluster.idle_partitions),
+            ScaledParameter::CreatedTopics => f64::from(point.topics.created_per_s),
         })
     }
 }
@@ -111,15 +111,15 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
     };
     let found = grouped(points, each).into_iter().map(|(each, family)| Some((each?, family)));
     let Some(found) = found.collect::<Option<Vec<(f64, _)>>>() else { return by_brokers(points) };
-    let scaled: Vec<Option<Scaled>> =
+    let scaled: Vec<Option<ScaledParameter>> =
         found.iter().map(|(_, family)| places(family).map(|places| places.scaled)).collect();
     let name = |each: f64, family: &[&PointResult]| match family.first().map(|first| &first.point.load) {
-        Some(Load::Rate { records_per_s }) if !scaled.contains(&Some(Scaled::Brokers)) => {
+        Some(Load::Rate { records_per_s }) if !scaled.contains(&Some(ScaledParameter::Brokers)) => {
             format!(", {} records/s", quantity::number(*records_per_s))
         }
         _ => format!(", {} for each broker", quantity::number(each)),
     };
-    if !scaled.contains(&Some(Scaled::Brokers)) && (found.len() < 2 || scaled.contains(&None)) {
+    if !scaled.contains(&Some(ScaledParameter::Brokers)) && (found.len() < 2 || scaled.contains(&None)) {
         return by_brokers(points);
     }
     found.into_iter().map(|(each, family)| (name(each, &family), family)).collect()
@@ -165,13 +165,13 @@ fn of_family(
 ) -> String {
     let Some(places) = places(points) else { return String::new() };
     let is_time = matches!(subject, Subject::Latency | Subject::Drain);
-    let by_bytes = places.scaled == Scaled::Size && !is_time;
-    let main = if by_bytes { Shown::Bytes(subject) } else { Shown::Main(subject) };
+    let by_bytes = places.scaled == ScaledParameter::Size && !is_time;
+    let main = if by_bytes { ChartFigure::Bytes(subject) } else { ChartFigure::Main(subject) };
     let main = chart(main, points, &places, palette);
-    let cost = shows_cost(subject, places.scaled).then(|| chart(Shown::Cost, points, &places, palette));
+    let cost = shows_cost(subject, places.scaled).then(|| chart(ChartFigure::Cost, points, &places, palette));
     let more = match places.scaled {
-        Scaled::CreatedTopics => Some(Shown::TopicReady),
-        Scaled::IdlePartitions => Some(Shown::Metadata),
+        ScaledParameter::CreatedTopics => Some(ChartFigure::TopicReady),
+        ScaledParameter::IdlePartitions => Some(ChartFigure::Metadata),
         _ => None,
     };
     let more = more.map(|shown| chart(shown, points, &places, palette));
@@ -185,7 +185,7 @@ fn of_family(
 
 /// The figure that a chart shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shown {
+enum ChartFigure {
     Main(Subject),
     /// The rate in bytes, for comparing records of different sizes.
     Bytes(Subject),
@@ -197,68 +197,70 @@ enum Shown {
     Metadata,
 }
 
-impl Shown {
+impl ChartFigure {
     fn figure(self, point: &PointResult) -> &'static str {
         match self {
-            Shown::Main(subject) => subject.figure(&point.summary),
-            Shown::Bytes(Subject::Consume) => "consumed_mb_per_s",
-            Shown::Bytes(_) => "produced_mb_per_s",
-            Shown::Cost => "broker_cpu_us_per_record",
-            Shown::TopicReady => "topic_ready_p99_us",
-            Shown::Metadata => "metadata_us",
+            ChartFigure::Main(subject) => subject.figure(&point.summary),
+            ChartFigure::Bytes(Subject::Consume) => "consumed_mb_per_s",
+            ChartFigure::Bytes(_) => "produced_mb_per_s",
+            ChartFigure::Cost => "broker_cpu_us_per_record",
+            ChartFigure::TopicReady => "topic_ready_p99_us",
+            ChartFigure::Metadata => "metadata_us",
         }
     }
 
     /// The value of a point whose figure has this mean.
     fn value(self, point: &PointResult, mean: f64) -> Option<f64> {
         match self {
-            Shown::Main(subject) => subject.value(point),
-            Shown::Bytes(_) | Shown::Cost => Some(mean),
-            Shown::TopicReady | Shown::Metadata => Some(mean / 1000.0),
+            ChartFigure::Main(subject) => subject.value(point),
+            ChartFigure::Bytes(_) | ChartFigure::Cost => Some(mean),
+            ChartFigure::TopicReady | ChartFigure::Metadata => Some(mean / 1000.0),
         }
     }
 
     fn text(self, value: f64) -> String {
         match self {
-            Shown::Main(subject) => subject.text(value),
-            Shown::Bytes(_) => format!("{} MB/s", quantity::number(value)),
-            Shown::Cost => format!("{} µs of the brokers' processors a record", quantity::number(value)),
-            Shown::TopicReady | Shown::Metadata => format!("{} ms", quantity::number(value)),
+            ChartFigure::Main(subject) => subject.text(value),
+            ChartFigure::Bytes(_) => format!("{} MB/s", quantity::number(value)),
+            ChartFigure::Cost => {
+                format!("{} µs of the brokers' processors a record", quantity::number(value))
+            }
+            ChartFigure::TopicReady | ChartFigure::Metadata => format!("{} ms", quantity::number(value)),
         }
     }
 
     fn title(self, points: &[&PointResult]) -> &'static str {
         match self {
-            Shown::Main(subject) => points.first().map_or("", |point| subject.title(point)),
-            Shown::Bytes(Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
-            Shown::Bytes(_) => "MB produced per second (2²⁰ bytes)",
-            Shown::Cost => "Processor time of the brokers for a record",
-            Shown::TopicReady => "From the creation of a topic until it has leaders, p99",
-            Shown::Metadata => "An answer with the metadata of all topics",
+            ChartFigure::Main(subject) => points.first().map_or("", |point| subject.title(point)),
+            ChartFigure::Bytes(Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
+            ChartFigure::Bytes(_) => "MB produced per second (2²⁰ bytes)",
+            ChartFigure::Cost => "Processor time of the brokers for a record",
+            ChartFigure::TopicReady => "From the creation of a topic until it has leaders, p99",
+            ChartFigure::Metadata => "An answer with the metadata of all topics",
         }
     }
 
     fn unit(self) -> &'static str {
         match self {
-            Shown::Main(Subject::Latency) => "p99",
-            Shown::Main(Subject::Drain) => "seconds",
-            Shown::Main(_) => "records/s",
-            Shown::Bytes(_) => "MB/s",
-            Shown::Cost => "µs",
-            Shown::TopicReady | Shown::Metadata => "ms",
+            ChartFigure::Main(Subject::Latency) => "p99",
+            ChartFigure::Main(Subject::Drain) => "seconds",
+            ChartFigure::Main(_) => "records/s",
+            ChartFigure::Bytes(_) => "MB/s",
+            ChartFigure::Cost => "µs",
+            ChartFigure::TopicReady | ChartFigure::Metadata => "ms",
         }
     }
 }
 
 /// True if the cost of a record is informative. At a fixed rate, it shows if the cost grows with the scaled
 /// parameter; over rates and sizes, it would only show the effect of batching.
-fn shows_cost(subject: Subject, scaled: Scaled) -> bool {
-    subject == Subject::Latency && !matches!(scaled, Scaled::Rate | Scaled::Size)
+fn shows_cost(subject: Subject, scaled: ScaledParameter) -> bool {
+    subject == Subject::Latency && !matches!(scaled, ScaledParameter::Rate | ScaledParameter::Size)
 }
 
 /// The positions of points on the x axis.
 struct Places {
-    scaled: Scaled,
+    scaled: ScaledParameter,
     /// The x value of each label.
     x: Vec<(String, f64)>,
 }
@@ -280,9 +282,9 @@ fn places(points: &[&PointResult]) -> Option<Places> {
     if labels.len() < 2 {
         return None;
     }
-    Scaled::ALL.into_iter().find_map(|scaled| {
+    ScaledParameter::ALL.into_iter().find_map(|scaled| {
         let x: Option<Vec<(String, f64)>> = match scaled {
-            Scaled::Plan => {
+            ScaledParameter::Plan => {
                 let planned = labels.iter().all(|point| !point.cluster.node.is_none());
                 let named =
                     labels.iter().enumerate().map(|(place, point)| (point.label.clone(), place as f64));
@@ -297,7 +299,7 @@ fn places(points: &[&PointResult]) -> Option<Places> {
     })
 }
 
-fn chart(shown: Shown, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
+fn chart(shown: ChartFigure, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
     let mut lines = Vec::new();
     let mut dots = Vec::new();
     for series in palette.series() {
@@ -326,8 +328,8 @@ fn chart(shown: Shown, points: &[&PointResult], places: &Places, palette: &Palet
     let ys = || dots.iter().map(|dot| dot.y);
     let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));
     let reach = dots.iter().filter_map(|dot| dot.spread).map(|spread| spread.1).fold(most, f64::max);
-    let is_latency = shown == Shown::Main(Subject::Latency);
-    let y_log = is_latency || (most / least > LOG_FROM && shown != Shown::Main(Subject::Drain));
+    let is_latency = shown == ChartFigure::Main(Subject::Latency);
+    let y_log = is_latency || (most / least > LOG_FROM && shown != ChartFigure::Main(Subject::Drain));
     let unit = shown.unit();
     Chart {
         title: shown.title(points).to_owned(),
@@ -350,12 +352,12 @@ fn chart(shown: Shown, points: &[&PointResult], places: &Places, palette: &Palet
 fn x_axis(places: &Places) -> Axis {
     let values = || places.x.iter().map(|(_, x)| *x);
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    let log =
-        matches!(places.scaled, Scaled::Size | Scaled::Rate) || (least > 0.0 && most / least > LOG_FROM);
+    let log = matches!(places.scaled, ScaledParameter::Size | ScaledParameter::Rate)
+        || (least > 0.0 && most / least > LOG_FROM);
     let mut ticks: Vec<f64> = values().collect();
     ticks.sort_by(f64::total_cmp);
     let names = match places.scaled {
-        Scaled::Plan => places.x.iter().map(|(label, _)| label.clone()).collect(),
+        ScaledParameter::Plan => places.x.iter().map(|(label, _)| label.clone()).collect(),
         _ => Vec::new(),
     };
     Axis {
@@ -365,7 +367,7 @@ fn x_axis(places: &Places) -> Axis {
             places.scaled.title().to_owned()
         },
         domain: match (places.scaled, log) {
-            (Scaled::Plan, _) => (-0.5, most + 0.5),
+            (ScaledParameter::Plan, _) => (-0.5, most + 0.5),
             (_, true) => (least / 1.2, most * 1.2),
             (_, false) => (0.0, most * 1.05),
         },
@@ -428,7 +430,7 @@ mod tests {
         made.collect()
     }
 
-    fn scaled(change: impl Fn(usize, &mut Point)) -> Option<Scaled> {
+    fn scaled(change: impl Fn(usize, &mut Point)) -> Option<ScaledParameter> {
         let points = points(change);
         places(&points.iter().collect::<Vec<_>>()).map(|places| places.scaled)
     }
@@ -436,17 +438,17 @@ mod tests {
     #[test]
     fn the_thing_that_differs_for_each_point_is_scaled() {
         assert_eq!(scaled(|_, _| ()), None);
-        assert_eq!(scaled(|n, point| point.records.size_bytes = 1 << n), Some(Scaled::Size));
+        assert_eq!(scaled(|n, point| point.records.size_bytes = 1 << n), Some(ScaledParameter::Size));
         let brokers = |n: usize, point: &mut Point| {
             point.cluster.brokers = n as u32 + 1;
             point.topics.partitions = 2 * (n as u32 + 1);
         };
-        assert_eq!(scaled(brokers), Some(Scaled::Brokers), "partitions follow");
+        assert_eq!(scaled(brokers), Some(ScaledParameter::Brokers), "partitions follow");
         let rates = |n: usize, point: &mut Point| {
             point.cluster.brokers = 1 + n as u32 / 2;
             point.load = Load::Rate { records_per_s: 10f64.powi(n as i32) };
         };
-        assert_eq!(scaled(rates), Some(Scaled::Rate), "two points have one broker");
+        assert_eq!(scaled(rates), Some(ScaledParameter::Rate), "two points have one broker");
     }
 
     #[test]

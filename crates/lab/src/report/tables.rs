@@ -305,7 +305,7 @@ fn value(figure: &str, value: f64) -> String {
 
 fn here(
     workload: &WorkloadResult,
-    published: &crate::workload::Published,
+    published: &crate::workload::PublishedFigure,
     target: &str,
     driver: Driver,
 ) -> String {

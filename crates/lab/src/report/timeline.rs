@@ -63,10 +63,10 @@ fn charts(points: &[&PointResult], palette: &Palette) -> String {
         "processors",
         points,
         palette,
-        Worst::None,
+        Extreme::None,
         |sample, _| Some(sample.steal_cpus),
     ));
-    charts.extend(sampled("Written to disks", "MB/s", points, palette, Worst::None, |sample, seconds| {
+    charts.extend(sampled("Written to disks", "MB/s", points, palette, Extreme::None, |sample, seconds| {
         Some(sample.disk_written_bytes as f64 / 1_048_576.0 / seconds)
     }));
     if points.iter().any(|point| point.point.topics.replication_factor > 1) {
@@ -75,7 +75,7 @@ fn charts(points: &[&PointResult], palette: &Palette) -> String {
             "replicas",
             points,
             palette,
-            Worst::Least,
+            Extreme::Least,
             |sample, _| sample.in_sync_replicas_min.map(f64::from),
         ));
     }
@@ -125,8 +125,8 @@ fn intervals(
 ) -> Vec<Chart> {
     let rate = |interval: &Interval| Some(interval.records as f64 * 1e6 / interval.length_us.max(1) as f64);
     let p99 = |interval: &Interval| interval.p99_us.map(|p99| p99.max(1) as f64);
-    let rates = lines(points, palette, Worst::None, |repetition| over(repetition, of(repetition), rate));
-    let waits = lines(points, palette, Worst::Most, |repetition| over(repetition, of(repetition), p99));
+    let rates = lines(points, palette, Extreme::None, |repetition| over(repetition, of(repetition), rate));
+    let waits = lines(points, palette, Extreme::Most, |repetition| over(repetition, of(repetition), p99));
     let mut slow = chart(&format!("{what}: p99 of each second"), "p99", waits);
     slow.y.log = true;
     slow.y.domain = log_domain(slow.lines.iter().flat_map(|line| line.points.iter().map(|(_, y)| *y)));
@@ -154,7 +154,7 @@ fn since(repetition: &Repetition, at_us: u64) -> Option<f64> {
 fn lines(
     points: &[&PointResult],
     palette: &Palette,
-    worst: Worst,
+    worst: Extreme,
     of: impl Fn(&Repetition) -> Vec<(f64, f64)>,
 ) -> Vec<Line> {
     let (mut faint, mut full) = (Vec::new(), Vec::new());
@@ -181,13 +181,13 @@ fn line(name: &str, class: &str, points: Vec<(f64, f64)>) -> Line {
 
 /// The representation of an interval of a reduced line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Worst {
+enum Extreme {
     None,
     Most,
     Least,
 }
 
-fn thinned(points: Vec<(f64, f64)>, worst: Worst) -> Vec<(f64, f64)> {
+fn thinned(points: Vec<(f64, f64)>, worst: Extreme) -> Vec<(f64, f64)> {
     if points.len() <= POINTS_MAX {
         return points;
     }
@@ -195,9 +195,9 @@ fn thinned(points: Vec<(f64, f64)>, worst: Worst) -> Vec<(f64, f64)> {
     let stands_for = |stretch: &[(f64, f64)]| {
         let values = stretch.iter().map(|(_, y)| *y);
         let y = match worst {
-            Worst::None => values.sum::<f64>() / stretch.len() as f64,
-            Worst::Most => values.fold(f64::MIN, f64::max),
-            Worst::Least => values.fold(f64::MAX, f64::min),
+            Extreme::None => values.sum::<f64>() / stretch.len() as f64,
+            Extreme::Most => values.fold(f64::MIN, f64::max),
+            Extreme::Least => values.fold(f64::MAX, f64::min),
         };
         (stretch[stretch.len() / 2].0, y)
     };
@@ -211,7 +211,7 @@ fn sampled(
     unit: &str,
     points: &[&PointResult],
     palette: &Palette,
-    worst: Worst,
+    worst: Extreme,
     value: fn(&Sample, f64) -> Option<f64>,
 ) -> Option<Chart> {
     let mut lines = Vec::new();
@@ -259,7 +259,7 @@ fn used(repetition: &Repetition, names: &[&str]) -> Vec<(f64, f64)> {
         let own = sample.process_cpus.iter().filter(|(name, _)| names.contains(&name.as_str()));
         Some((x, own.map(|(_, cpus)| cpus).sum()))
     });
-    thinned(points.collect(), Worst::None)
+    thinned(points.collect(), Extreme::None)
 }
 
 #[cfg(test)]
@@ -270,8 +270,8 @@ mod tests {
     fn a_long_line_keeps_its_worst_values() {
         let mut points: Vec<(f64, f64)> = (0..10_000).map(|x| (f64::from(x), 1.0)).collect();
         points[5_000].1 = 99.0;
-        let thin = thinned(points.clone(), Worst::Most);
+        let thin = thinned(points.clone(), Extreme::Most);
         assert!(thin.len() <= POINTS_MAX && thin.iter().any(|(_, y)| *y == 99.0));
-        assert!(thinned(points, Worst::Least).iter().all(|(_, y)| *y == 1.0));
+        assert!(thinned(points, Extreme::Least).iter().all(|(_, y)| *y == 1.0));
     }
 }

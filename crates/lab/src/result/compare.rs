@@ -36,7 +36,7 @@ pub struct Comparison {
     /// Points in both results, in the order of the first.
     pub pairs: Vec<Pair>,
     /// Points in both results that cannot be compared.
-    pub refused: Vec<Refused>,
+    pub refused: Vec<IncomparablePoint>,
     /// Points only in the first result.
     pub only_in_a: Vec<PointName>,
     /// Points only in the second result.
@@ -73,7 +73,7 @@ pub struct Pair {
 
 /// A point in both results that cannot be compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct IncomparablePoint {
     /// The point in the first result.
     pub a: PointName,
     /// The point in the second result.
@@ -161,7 +161,7 @@ fn pair_up(
     let (name_a, name_b) = (name(workload_a, a), name(workload_b, b));
     let differences = difference::between_points((workload_a, a), (workload_b, b));
     if !differences.is_empty() {
-        comparison.refused.push(Refused { a: name_a, b: name_b, differences });
+        comparison.refused.push(IncomparablePoint { a: name_a, b: name_b, differences });
         return;
     }
     let ratios = FIGURES

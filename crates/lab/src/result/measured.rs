@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{self, Intervals, Samples};
-use super::{Evidence, Figures, Histogram, HostUse, Negotiated, ProcessUse, Sample};
+use super::{Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Sample};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
 
@@ -22,7 +22,7 @@ pub struct PointResult {
     pub client: String,
     /// The security negotiated by the lab's own client.
     #[serde(default)]
-    pub security: Option<Negotiated>,
+    pub security: Option<NegotiatedSecurity>,
     /// The repetitions: of the point, or of its knee after a search for saturation.
     pub repetitions: Vec<Repetition>,
     /// The summary of all repetitions.

@@ -13,11 +13,11 @@ use crate::workload::{ClusterSpec, Measure};
 #[derive(Debug)]
 pub(super) struct Clusters {
     options: StartOptions,
-    running: Vec<Option<Running>>,
+    running: Vec<Option<ClusterSlot>>,
 }
 
 #[derive(Debug)]
-struct Running {
+struct ClusterSlot {
     spec: ClusterSpec,
     cluster: RunningCluster,
     /// True if the lab has started the cluster.
@@ -85,7 +85,7 @@ impl Clusters {
             say(&format!("Starting {}: {} {brokers}{limits}, {protocol}", system(&name), wanted.brokers));
         }
         let cluster = target::start(spec, wanted, &self.options).await?;
-        self.running[target] = Some(Running {
+        self.running[target] = Some(ClusterSlot {
             spec: wanted.clone(),
             cluster,
             is_ours: !matches!(spec, TargetSpec::Bootstrap { .. }),

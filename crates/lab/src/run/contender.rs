@@ -1,11 +1,11 @@
 //! A contender: one target with one driver at one point, with its results so far and its next step. Pure.
 
 use super::plan::{expected_bytes, is_search, seed_of, warm_up_unit};
-use super::saturation::{Next, Outcome, Search, Trial, fell_behind};
+use super::saturation::{Outcome, Search, SearchStep, Trial, fell_behind};
 use super::summary::summarize;
 use super::verdict::judge_result;
 use crate::result::{
-    Knee, Machine, Negotiated, PointResult, ProcessUse, Repetition, Step, Subject, Summary, Verdict,
+    Knee, Machine, NegotiatedSecurity, PointResult, ProcessUse, Repetition, Step, Subject, Summary, Verdict,
 };
 use crate::target::Cluster;
 use crate::terminal::PointAt;
@@ -45,7 +45,7 @@ pub(super) struct Contender {
     tried: u32,
     client: String,
     /// The negotiated security of the cluster.
-    security: Option<Negotiated>,
+    security: Option<NegotiatedSecurity>,
     repetitions: Vec<Repetition>,
     steps: Vec<Step>,
     knee: Option<Knee>,
@@ -257,8 +257,8 @@ impl Contender {
     fn seek(&mut self) {
         let Stage::Searching(search) = &self.stage else { return };
         match search.next() {
-            Next::Try(trial) => set(&mut self.current, &self.asked, trial),
-            Next::Found(knee) => {
+            SearchStep::Try(trial) => set(&mut self.current, &self.asked, trial),
+            SearchStep::Found(knee) => {
                 let records_per_s =
                     matches!(self.asked.load, Load::RaiseRate { .. }).then_some(knee.low_records_per_s);
                 let trial = Trial { producers: knee.producers, records_per_s };
@@ -266,7 +266,7 @@ impl Contender {
                 self.knee = Some(knee);
                 self.stage = Stage::Measuring;
             }
-            Next::NotFound(why) => {
+            SearchStep::NotFound(why) => {
                 self.failure = Some(format!("the search for saturation found no knee: {why}"));
                 self.stage = Stage::Over;
             }

@@ -8,7 +8,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::clock::now_us;
 use super::error::Failure;
-use super::fleet::Listening;
+use super::fleet::RunningFleet;
 use crate::evidence::Watch;
 use crate::terminal::Progress;
 use crate::workload::Measure;
@@ -32,8 +32,8 @@ const DRAINED: f64 = 0.005;
 /// A repetition in progress.
 pub(super) struct Course<'a> {
     pub(super) measure: Measure,
-    pub(super) producers: Listening,
-    pub(super) consumers: Listening,
+    pub(super) producers: RunningFleet,
+    pub(super) consumers: RunningFleet,
     /// The observer of the replicas.
     pub(super) watch: Option<&'a Watch>,
     /// The observations: the smallest number of in-sync replicas, by time.
@@ -52,7 +52,7 @@ pub(super) struct Course<'a> {
 }
 
 /// The state of the course.
-struct Seen {
+struct CourseState {
     produced: u64,
     consumed: u64,
     /// Time of the last record.
@@ -70,7 +70,8 @@ impl Course<'_> {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let backlog = self.backlog as f64;
-        let mut seen = Seen { produced: 0, consumed: 0, at: began, consumed_at: began, left: (backlog, 0.0) };
+        let mut seen =
+            CourseState { produced: 0, consumed: 0, at: began, consumed_at: began, left: (backlog, 0.0) };
         let mut drained = None;
         while !(self.producers.is_done() && self.consumers.is_done()) {
             let ticked = self.listen(&mut tick).await;
@@ -131,7 +132,7 @@ impl Course<'_> {
     }
 
     /// Notes progress; returns true if there was any.
-    fn look(&self, seen: &mut Seen) -> bool {
+    fn look(&self, seen: &mut CourseState) -> bool {
         let (produced, consumed) = (self.producers.records(), self.consumers.records());
         let news = (produced, consumed) != (seen.produced, seen.consumed);
         if news {
@@ -152,7 +153,7 @@ impl Course<'_> {
         }
     }
 
-    fn steer_produce(&self, seen: &Seen) {
+    fn steer_produce(&self, seen: &CourseState) {
         if self.producers.is_done() && !self.consumers.is_done() {
             let has_all = seen.consumed >= self.backlog + self.groups * seen.produced;
             if has_all
@@ -163,7 +164,7 @@ impl Course<'_> {
         }
     }
 
-    fn steer_consume(&self, seen: &Seen, since_s: f64) {
+    fn steer_consume(&self, seen: &CourseState, since_s: f64) {
         let has_all = seen.consumed >= self.backlog;
         let silent = seen.consumed > 0 && seen.consumed_at.elapsed() > SILENCE_TIMEOUT;
         if has_all || silent || self.consume_s_max.is_some_and(|most| since_s > most) {
@@ -173,7 +174,7 @@ impl Course<'_> {
 
     /// Checks the backlog, and stops all workers when it is drained. Returns the drain time, interpolated
     /// between two checks.
-    fn steer_drain(&self, seen: &mut Seen, since_s: f64) -> Result<Option<f64>, Failure> {
+    fn steer_drain(&self, seen: &mut CourseState, since_s: f64) -> Result<Option<f64>, Failure> {
         let left = (self.backlog + self.groups * seen.produced).saturating_sub(seen.consumed);
         let gone = self.backlog as f64 * DRAINED;
         let (before, before_s) = std::mem::replace(&mut seen.left, (left as f64, since_s));
@@ -204,7 +205,7 @@ impl Course<'_> {
         }
     }
 
-    fn stalled(&self, seen: &Seen) -> Failure {
+    fn stalled(&self, seen: &CourseState) -> Failure {
         let (what, so_far) = match self.producers.is_done() {
             false => ("acknowledged", seen.produced),
             true => ("consumed", seen.consumed),

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::plan::{
-    Options, Planned, expected_bytes, is_search, points, repetitions_of, warm_up_s, warm_up_unit,
+    Options, PlannedPoint, expected_bytes, is_search, points, repetitions_of, warm_up_s, warm_up_unit,
 };
 use super::reading_back::{stamps, time_max};
 use crate::quantity;
@@ -80,7 +80,7 @@ pub fn estimate(options: &Options) -> Estimate {
             }
         }
     }
-    let rows = |planned: Planned<'_>| options.targets_of(planned.point).len() * planned.drivers.len();
+    let rows = |planned: PlannedPoint<'_>| options.targets_of(planned.point).len() * planned.drivers.len();
     sum.points = points(options).map(rows).sum();
     sum
 }
@@ -154,7 +154,7 @@ fn taken_s(point: &Point) -> f64 {
 mod tests {
     use super::*;
     use crate::run::testing::options;
-    use crate::workload::Verify;
+    use crate::workload::Verification;
 
     #[test]
     fn comparing_both_targets_takes_less_than_a_quarter_of_an_hour() {
@@ -173,7 +173,7 @@ mod tests {
         assert!(estimate(&two).seconds > alone.seconds * 1.8);
         let mut whole = one.clone();
         for point in &mut whole.workloads[0].points {
-            point.verify = Verify::Whole;
+            point.verify = Verification::Whole;
         }
         let found = estimate(&whole);
         assert_eq!(found.seconds_max, None);

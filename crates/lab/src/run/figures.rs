@@ -7,7 +7,7 @@ const MB: f64 = 1_048_576.0;
 
 /// The combined reports of a role's workers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct CombinedReport {
     /// The interval that covers the intervals of all workers, with their totals.
     pub(super) span: Span,
     /// Records acknowledged or consumed, warm-up included.
@@ -24,15 +24,15 @@ pub(super) struct Gathered {
 /// Combines reports; merges histograms.
 pub(super) fn gather<'a>(
     reports: impl Iterator<Item = &'a Report> + Clone,
-) -> Result<Gathered, HistogramUnreadable> {
-    let mut all = Gathered {
+) -> Result<CombinedReport, HistogramUnreadable> {
+    let mut all = CombinedReport {
         acknowledge_latency: Histogram::merged(
             reports.clone().filter_map(|report| report.acknowledge_latency.as_ref()),
         )?,
         end_to_end_latency: Histogram::merged(
             reports.clone().filter_map(|report| report.end_to_end_latency.as_ref()),
         )?,
-        ..Gathered::default()
+        ..CombinedReport::default()
     };
     for report in reports {
         all.acknowledged += report.acknowledged;
@@ -65,12 +65,12 @@ pub(super) fn seconds(span: &Span) -> f64 {
 
 /// Figures of produced and consumed records.
 pub(super) fn figures(
-    produced: &Gathered,
-    consumed: &Gathered,
+    produced: &CombinedReport,
+    consumed: &CombinedReport,
     processes: &[ProcessUse],
     drain_s: Option<f64>,
 ) -> Figures {
-    let rate = |of: &Gathered, amount: f64| {
+    let rate = |of: &CombinedReport, amount: f64| {
         let seconds = seconds(&of.span);
         (of.span.records > 0 && seconds > 0.0).then(|| amount / seconds)
     };
@@ -135,7 +135,7 @@ mod tests {
             ..ProcessUse::default()
         };
         let processes = [used("broker-1", 0.001), used("broker-2", 0.003), used("producer-0", 0.002)];
-        let figures = figures(&produced, &Gathered::default(), &processes, None);
+        let figures = figures(&produced, &CombinedReport::default(), &processes, None);
         assert_eq!(figures.produced_records_per_s, Some(100.0));
         assert_eq!(figures.produced_mb_per_s, Some(100.0));
         assert_eq!(figures.broker_cpu_us_per_record, Some(10.0));

@@ -128,17 +128,17 @@ impl Fleet {
     }
 
     /// Starts all workers at one time, and follows them from then on.
-    pub(super) async fn start(mut self, at_us: u64, measure_from_us: u64) -> Listening {
+    pub(super) async fn start(mut self, at_us: u64, measure_from_us: u64) -> RunningFleet {
         for worker in &mut self.workers {
             worker.start(at_us, measure_from_us).await;
         }
-        Listening::to(self.role, self.workers)
+        RunningFleet::to(self.role, self.workers)
     }
 }
 
 /// Running workers, killed when dropped.
 #[derive(Debug)]
-pub(super) struct Listening {
+pub(super) struct RunningFleet {
     pub(super) role: Role,
     words: mpsc::Receiver<Word>,
     stops: Vec<mpsc::Sender<()>>,
@@ -149,13 +149,13 @@ pub(super) struct Listening {
     pub(super) reports: Vec<Option<Report>>,
 }
 
-impl Listening {
+impl RunningFleet {
     /// No workers.
-    pub(super) fn none(role: Role) -> Listening {
-        Listening::to(role, Vec::new())
+    pub(super) fn none(role: Role) -> RunningFleet {
+        RunningFleet::to(role, Vec::new())
     }
 
-    fn to(role: Role, workers: Vec<Handle>) -> Listening {
+    fn to(role: Role, workers: Vec<Handle>) -> RunningFleet {
         let count = workers.len();
         let (say, words) = mpsc::channel(64);
         let (mut stops, mut tasks) = (Vec::new(), Vec::new());
@@ -164,7 +164,7 @@ impl Listening {
             stops.push(stop);
             tasks.push(tokio::spawn(listen(number, worker, say.clone(), stopped)));
         }
-        Listening {
+        RunningFleet {
             role,
             words,
             stops,
@@ -236,7 +236,7 @@ impl Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for RunningFleet {
     fn drop(&mut self) {
         // Aborting a task drops its worker's handle, which kills the worker.
         self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
@@ -295,7 +295,7 @@ mod tests {
 
     use super::*;
     use crate::worker::{Driver, StopWhen};
-    use crate::workload::{Payload, RecordSpec, Verify};
+    use crate::workload::{Payload, RecordSpec, Verification};
 
     #[test]
     fn shares_lose_nothing() {
@@ -316,7 +316,7 @@ mod tests {
             first_client: 0,
             threads: 0,
             records: RecordSpec { size_bytes: 9, payload: Payload::Random, keys: None },
-            verify: Verify::Off,
+            verify: Verification::Off,
             records_per_s: Some(500.0),
             stop: StopWhen::Records(11),
             groups: Vec::new(),

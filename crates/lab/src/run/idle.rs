@@ -11,16 +11,16 @@ const OPENING_MAX: usize = 100;
 /// Number of open files that the lab needs besides.
 const FILES_OF_THE_LAB: u64 = 200;
 
-type Opened = Result<Connection, ClientError>;
+type OpenResult = Result<Connection, ClientError>;
 
 /// The open connections, closed when dropped.
 #[derive(Debug, Default)]
-pub(super) struct Idle(Vec<Connection>);
+pub(super) struct IdleConnections(Vec<Connection>);
 
-impl Idle {
+impl IdleConnections {
     /// Opens the requested number of connections, spread over the brokers. Each requests the brokers' API
     /// versions, and logs in if clients do.
-    pub(super) async fn open(cluster: &Cluster, count: u32) -> Result<Idle, Failure> {
+    pub(super) async fn open(cluster: &Cluster, count: u32) -> Result<IdleConnections, Failure> {
         let files_max = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = u64::from(count) + FILES_OF_THE_LAB;
         if count > 0 && files > files_max {
@@ -28,7 +28,7 @@ impl Idle {
         }
         let metadata = cluster.metadata();
         let addresses: Vec<String> = metadata.brokers.values().map(|broker| broker.address()).collect();
-        let mut idle = Idle(Vec::with_capacity(count as usize));
+        let mut idle = IdleConnections(Vec::with_capacity(count as usize));
         let mut opening = JoinSet::new();
         for address in addresses.iter().cycle().take(count as usize) {
             if opening.len() == OPENING_MAX {
@@ -43,7 +43,7 @@ impl Idle {
         Ok(idle)
     }
 
-    fn take(&mut self, opened: Option<Result<Opened, JoinError>>) -> Result<(), Failure> {
+    fn take(&mut self, opened: Option<Result<OpenResult, JoinError>>) -> Result<(), Failure> {
         let refused = |source| Failure::Refused { what: "Opening an idle connection".to_owned(), source };
         match opened {
             Some(Ok(connection)) => self.0.push(connection.map_err(refused)?),

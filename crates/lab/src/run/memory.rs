@@ -5,14 +5,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::warm::{self, Held, More};
+use crate::warm::{self, MemoryOutlook, ReservedMemory};
 
 /// Maximum reserved memory.
 const BYTES_MAX: u64 = 8 << 30;
 
 /// Memory held between repetitions, and freed when dropped.
 #[derive(Debug, Default)]
-pub(super) struct Memory(Mutex<Vec<Held>>);
+pub(super) struct Memory(Mutex<Vec<ReservedMemory>>);
 
 impl Memory {
     /// Reserves memory for brokers that write below `dir`, right before they do. Without a directory,
@@ -35,12 +35,12 @@ impl Memory {
         self.held().extend(freed);
     }
 
-    fn held(&self) -> MutexGuard<'_, Vec<Held>> {
+    fn held(&self) -> MutexGuard<'_, Vec<ReservedMemory>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn bytes(&self) -> u64 {
-        self.held().iter().map(Held::bytes).sum()
+        self.held().iter().map(ReservedMemory::bytes).sum()
     }
 
     /// Frees this much, or all. The rest is kept for a later repetition, which may write more.
@@ -60,7 +60,7 @@ impl Memory {
 
 /// Reserves memory, including memory that becomes free until `is_freed`. `None` if none is requested or
 /// available.
-async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held> {
+async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<ReservedMemory> {
     if bytes == 0 {
         return None;
     }
@@ -69,9 +69,9 @@ async fn take(dir: &Path, bytes: u64, is_freed: &Arc<AtomicBool>) -> Option<Held
     let waited_for = Arc::downgrade(&waiting);
     let (dir, is_freed) = (dir.to_owned(), is_freed.clone());
     let more = move || match (waited_for.strong_count(), is_freed.load(Ordering::Acquire)) {
-        (0, _) => More::IsUnwanted,
-        (_, true) => More::IsNone,
-        (_, false) => More::Comes,
+        (0, _) => MemoryOutlook::IsUnwanted,
+        (_, true) => MemoryOutlook::IsNone,
+        (_, false) => MemoryOutlook::Comes,
     };
     let taken = tokio::task::spawn_blocking(move || warm::memory(&dir, bytes, more)).await;
     drop(waiting);

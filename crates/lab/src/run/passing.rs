@@ -21,9 +21,9 @@ const PRESENT_MAX: usize = 1000;
 
 /// The creation and deletion of temporary topics, until finished or dropped.
 #[derive(Debug)]
-pub(super) struct Passing {
+pub(super) struct TopicChurn {
     stop: watch::Sender<bool>,
-    task: JoinHandle<Passed>,
+    task: JoinHandle<ChurnOutcome>,
 }
 
 /// A created topic, or one that failed.
@@ -37,11 +37,11 @@ struct Topic {
 }
 
 /// The result of the task of a topic.
-type Ended = Result<(Topic, Option<Failure>), JoinError>;
+type TopicOutcome = Result<(Topic, Option<Failure>), JoinError>;
 
 /// The outcome of the temporary topics.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct ChurnOutcome {
     topics: Vec<Topic>,
     /// Number of due topics that were not created, because too many others existed.
     not_begun: u64,
@@ -49,10 +49,10 @@ pub(super) struct Passed {
     first_failure: Option<String>,
 }
 
-impl Passing {
+impl TopicChurn {
     /// Begins at a time, in microseconds since the Unix epoch. Names begin with `prefix`. Must be called on a
     /// runtime.
-    pub(super) fn start(cluster: Cluster, prefix: String, beside: &Topics, at_us: u64) -> Passing {
+    pub(super) fn start(cluster: Cluster, prefix: String, beside: &Topics, at_us: u64) -> TopicChurn {
         let (stop, stopped) = watch::channel(false);
         let interval_us = 1_000_000 / u64::from(beside.created_per_s.max(1));
         let shape = Topics {
@@ -69,27 +69,27 @@ impl Passing {
             })
             .await
         });
-        Passing { stop, task }
+        TopicChurn { stop, task }
     }
 
     /// Stops creating topics, and waits until the last is deleted.
-    pub(super) async fn finish(mut self) -> Passed {
+    pub(super) async fn finish(mut self) -> ChurnOutcome {
         self.stop.send_replace(true);
         match (&mut self.task).await {
             Ok(passed) => passed,
             Err(failure) if failure.is_panic() => std::panic::resume_unwind(failure.into_panic()),
-            Err(_) => Passed::default(),
+            Err(_) => ChurnOutcome::default(),
         }
     }
 }
 
-impl Drop for Passing {
+impl Drop for TopicChurn {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-impl Passed {
+impl ChurnOutcome {
     /// Number of topics that became ready within an interval, per second.
     pub(super) fn ready_per_s(&self, (from_us, to_us): (u64, u64)) -> f64 {
         let within = |topic: &&Topic| (from_us..to_us).contains(&(topic.due_us + topic.waited_us));
@@ -131,7 +131,7 @@ impl Passed {
         (!notes.is_empty()).then(|| notes.join("; "))
     }
 
-    fn take(&mut self, ended: Option<Ended>) {
+    fn take(&mut self, ended: Option<TopicOutcome>) {
         match ended {
             Some(Ok((topic, failure))) => {
                 self.topics.push(topic);
@@ -151,11 +151,11 @@ async fn pass<F>(
     mut stopped: watch::Receiver<bool>,
     due: impl Fn(u64) -> u64,
     begin: impl Fn(u64, u64) -> F,
-) -> Passed
+) -> ChurnOutcome
 where
     F: Future<Output = (Topic, Option<Failure>)> + Send + 'static,
 {
-    let mut passed = Passed::default();
+    let mut passed = ChurnOutcome::default();
     let mut present = JoinSet::new();
     let mut number = 0;
     loop {
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn what_was_never_ready_is_slower_than_all_others() {
         let topics = vec![topic(0, 100, true), topic(10, 5, false), topic(20, 80, true), topic(30, 90, true)];
-        let passed = Passed { topics, ..Passed::default() };
+        let passed = ChurnOutcome { topics, ..ChurnOutcome::default() };
         assert_eq!(passed.quantiles_us((0, 40), [0.0, 0.5, 0.99]), Some([80.0, 100.0, 100.0]));
         assert_eq!(passed.ready_per_s((0, 110)), 2.0 * 1e6 / 110.0);
     }

@@ -105,7 +105,7 @@ pub(super) fn repetitions_of(options: &Options, point: &Point) -> u32 {
 }
 
 /// A point in a run.
-pub(super) struct Planned<'a> {
+pub(super) struct PlannedPoint<'a> {
     pub(super) workload: &'a Workload,
     /// The index of the workload, and of the point in it.
     pub(super) place: (usize, usize),
@@ -116,7 +116,7 @@ pub(super) struct Planned<'a> {
 }
 
 /// All points, in order.
-pub(super) fn points(options: &Options) -> impl Iterator<Item = Planned<'_>> {
+pub(super) fn points(options: &Options) -> impl Iterator<Item = PlannedPoint<'_>> {
     let mut cluster: Option<&ClusterSpec> = None;
     // The measurements that have warmed the cluster.
     let mut warm: Vec<(&[Driver], Measure)> = Vec::new();
@@ -132,7 +132,7 @@ pub(super) fn points(options: &Options) -> impl Iterator<Item = Planned<'_>> {
         if warms_up {
             warm.push((drivers, point.measure));
         }
-        Planned { workload, place, point, drivers, warms_up }
+        PlannedPoint { workload, place, point, drivers, warms_up }
     })
 }
 

@@ -4,24 +4,24 @@ use std::time::Duration;
 
 use crate::evidence::ReadBack;
 use crate::worker::Driver;
-use crate::workload::{Measure, Point, STAMP_BYTES, Verify};
+use crate::workload::{Measure, Point, STAMP_BYTES, Verification};
 
 /// Reading back takes as long as the measurement, and at least this long.
 const READ_BACK_MIN: Duration = Duration::from_secs(5);
 
 /// The verification that records' stamps allow; the error is the reason why they can carry none.
-pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
+pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verification, String> {
     // Consumed or drained records were produced by Thalweg's driver; for a drain, not all of them.
     let by_java = driver == Driver::Java && point.measure != Measure::Consume;
     match point.verify {
-        Verify::Off => Err("verify = \"off\"".to_owned()),
-        Verify::Bounded if driver == Driver::Stream => {
+        Verification::Off => Err("verify = \"off\"".to_owned()),
+        Verification::Bounded if driver == Driver::Stream => {
             Err("streams send generated values, which have no stamps".to_owned())
         }
-        Verify::Bounded if by_java => {
+        Verification::Bounded if by_java => {
             Err("Kafka's ProducerPerformance sends its own values, which have no stamps".to_owned())
         }
-        Verify::Bounded if point.records.size_bytes < STAMP_BYTES => Err(format!(
+        Verification::Bounded if point.records.size_bytes < STAMP_BYTES => Err(format!(
             "values of {} bytes have no room for a stamp of {STAMP_BYTES}",
             point.records.size_bytes
         )),
@@ -30,17 +30,17 @@ pub(super) fn stamps(point: &Point, driver: Driver) -> Result<Verify, String> {
 }
 
 /// The extent of reading back after a measurement of this length.
-pub(super) fn read_back(stamps: &Result<Verify, String>, measured: Duration) -> ReadBack {
+pub(super) fn read_back(stamps: &Result<Verification, String>, measured: Duration) -> ReadBack {
     match stamps {
         Err(why) => ReadBack::No(why.clone()),
-        Ok(Verify::Off) => ReadBack::No("verify = \"off\"".to_owned()),
-        Ok(Verify::Bounded) => ReadBack::Within(measured.max(READ_BACK_MIN)),
-        Ok(Verify::Whole) => ReadBack::Whole,
+        Ok(Verification::Off) => ReadBack::No("verify = \"off\"".to_owned()),
+        Ok(Verification::Bounded) => ReadBack::Within(measured.max(READ_BACK_MIN)),
+        Ok(Verification::Whole) => ReadBack::Whole,
     }
 }
 
 /// The maximum time for reading back after a measurement of this length; `None` if unlimited.
-pub(super) fn time_max(stamps: &Result<Verify, String>, measured: Duration) -> Option<Duration> {
+pub(super) fn time_max(stamps: &Result<Verification, String>, measured: Duration) -> Option<Duration> {
     match read_back(stamps, measured) {
         ReadBack::No(_) => Some(Duration::ZERO),
         ReadBack::Within(most) => Some(most),
@@ -56,13 +56,17 @@ mod tests {
     #[test]
     fn what_cannot_carry_a_stamp_says_why() {
         let mut point = point();
-        point.verify = Verify::Bounded;
-        assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verify::Bounded));
+        point.verify = Verification::Bounded;
+        assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verification::Bounded));
         let why = stamps(&point, Driver::Java).expect_err("Java's values are its own");
         assert!(why.contains("ProducerPerformance"), "{why}");
         assert!(stamps(&point, Driver::Stream).is_err_and(|why| why.contains("generated")));
         point.measure = Measure::Consume;
-        assert_eq!(stamps(&point, Driver::Java), Ok(Verify::Bounded), "our own driver produces the backlog");
+        assert_eq!(
+            stamps(&point, Driver::Java),
+            Ok(Verification::Bounded),
+            "our own driver produces the backlog"
+        );
         point.records.size_bytes = 23;
         let why = stamps(&point, Driver::Thalweg).expect_err("no room");
         assert!(why.contains("23 bytes"), "{why}");
@@ -70,12 +74,12 @@ mod tests {
 
     #[test]
     fn reading_back_takes_as_long_as_the_measurement() {
-        let bounded = Ok(Verify::Bounded);
+        let bounded = Ok(Verification::Bounded);
         let minute = Duration::from_secs(60);
         assert_eq!(read_back(&bounded, minute), ReadBack::Within(minute));
         assert_eq!(read_back(&bounded, Duration::from_secs(1)), ReadBack::Within(READ_BACK_MIN));
-        assert_eq!(read_back(&Ok(Verify::Whole), minute), ReadBack::Whole);
-        assert_eq!(time_max(&Ok(Verify::Whole), minute), None);
+        assert_eq!(read_back(&Ok(Verification::Whole), minute), ReadBack::Whole);
+        assert_eq!(time_max(&Ok(Verification::Whole), minute), None);
         assert_eq!(read_back(&Err("because".to_owned()), minute), ReadBack::No("because".to_owned()));
     }
 }

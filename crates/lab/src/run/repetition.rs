@@ -10,11 +10,11 @@ use std::time::Duration;
 use super::clock::now_us;
 use super::course::Course;
 use super::error::Failure;
-use super::figures::{Gathered, figures, gather, seconds};
-use super::fleet::{Fleet, Listening, divide};
-use super::idle::Idle;
+use super::figures::{CombinedReport, figures, gather, seconds};
+use super::fleet::{Fleet, RunningFleet, divide};
+use super::idle::IdleConnections;
 use super::memory::Memory;
-use super::passing::Passing;
+use super::passing::TopicChurn;
 use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
 use super::topics;
@@ -25,7 +25,7 @@ use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
 use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
-use crate::workload::{Clients, Load, Measure, Point, Unit, Verify};
+use crate::workload::{Clients, Load, Measure, Point, Unit, Verification};
 
 /// From the start command to the start: time for the command to reach all workers.
 const LEAD_US: u64 = 100_000;
@@ -54,21 +54,21 @@ pub(super) struct Setting<'a> {
 
 /// The result of a repetition.
 #[derive(Debug)]
-pub(super) struct Taken {
+pub(super) struct RepetitionResult {
     pub(super) repetition: Repetition,
     /// The client's name and version.
     pub(super) client: String,
 }
 
 /// A repetition that is ready to start.
-pub(super) struct Prepared {
+pub(super) struct PreparedRepetition {
     /// The lab's own client; `None` for streams in memory.
     admin: Option<thalweg_client::Cluster>,
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
     sampler: Sampler,
     watch: Option<Watch>,
-    idle: Idle,
+    idle: IdleConnections,
     producers: Option<Fleet>,
     consumers: Option<Fleet>,
     client: String,
@@ -76,7 +76,7 @@ pub(super) struct Prepared {
     notes: Vec<String>,
 }
 
-impl Prepared {
+impl PreparedRepetition {
     /// Adds a note for readers of the result.
     pub(super) fn note(&mut self, note: Option<String>) {
         self.notes.extend(note);
@@ -84,9 +84,9 @@ impl Prepared {
 }
 
 /// The workers' results.
-struct Ran {
-    producers: Listening,
-    consumers: Listening,
+struct WorkerResults {
+    producers: RunningFleet,
+    consumers: RunningFleet,
     /// The smallest number of in-sync replicas, by time.
     in_sync: Vec<(u64, u32)>,
     /// Start time of the workers.
@@ -99,7 +99,7 @@ struct Ran {
 pub(super) async fn prepare(
     setting: &Setting<'_>,
     admin: Option<thalweg_client::Cluster>,
-) -> Result<Prepared, Failure> {
+) -> Result<PreparedRepetition, Failure> {
     let point = setting.point;
     let mut prefilled = Vec::new();
     if let Some(admin) = &admin {
@@ -110,8 +110,8 @@ pub(super) async fn prepare(
         }
     }
     let idle = match &admin {
-        Some(admin) => Idle::open(admin, point.cluster.idle_connections).await?,
-        None => Idle::default(),
+        Some(admin) => IdleConnections::open(admin, point.cluster.idle_connections).await?,
+        None => IdleConnections::default(),
     };
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
@@ -139,13 +139,27 @@ pub(super) async fn prepare(
     setting.progress.phase("reserving memory");
     let dir = setting.cluster.data_dir.as_deref().filter(|_| point.measure != Measure::Consume);
     setting.memory.make_ready(dir, setting.expected_bytes).await;
-    Ok(Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes: Vec::new() })
+    Ok(PreparedRepetition {
+        admin,
+        prefilled,
+        sampler,
+        watch,
+        idle,
+        producers,
+        consumers,
+        client,
+        notes: Vec::new(),
+    })
 }
 
 /// Starts a prepared repetition, follows it to its end, and gathers the evidence.
-pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result<Taken, Failure> {
+pub(super) async fn measure(
+    setting: &Setting<'_>,
+    prepared: PreparedRepetition,
+) -> Result<RepetitionResult, Failure> {
     let point = setting.point;
-    let Prepared { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes } = prepared;
+    let PreparedRepetition { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes } =
+        prepared;
     tracing::debug!("Starting");
     setting.progress.phase("beginning");
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
@@ -166,14 +180,14 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
     drop(idle);
     let watched = match watch {
         Some(watch) => watch.finish().await,
-        None => evidence::Watched::default(),
+        None => evidence::ReplicaObservations::default(),
     };
     tracing::debug!("Gathering evidence");
-    let reports = |fleet: &Listening| fleet.reports.iter().flatten().cloned().collect::<Vec<Report>>();
+    let reports = |fleet: &RunningFleet| fleet.reports.iter().flatten().cloned().collect::<Vec<Report>>();
     let (produced_by, consumed_by) = (reports(&ran.producers), reports(&ran.consumers));
     let produced = gather(produced_by.iter())?;
     // For streams in memory, the producers report deliveries.
-    let consumed = if admin.is_some() { gather(consumed_by.iter())? } else { Gathered::default() };
+    let consumed = if admin.is_some() { gather(consumed_by.iter())? } else { CombinedReport::default() };
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = sampler.finish(main.span.from_us, main.span.to_us);
     for sample in &mut usage.samples {
@@ -203,14 +217,14 @@ pub(super) async fn measure(setting: &Setting<'_>, prepared: Prepared) -> Result
     }
     let passed_note = passed.and_then(|passed| passed.note());
     repetition.notes.extend(notes.into_iter().chain(idle_note).chain(passed_note));
-    Ok(Taken { repetition, client })
+    Ok(RepetitionResult { repetition, client })
 }
 
 /// Begins to create and delete temporary topics, over separate connections.
-async fn begin_passing(setting: &Setting<'_>) -> Result<Passing, Failure> {
+async fn begin_passing(setting: &Setting<'_>) -> Result<TopicChurn, Failure> {
     let cluster = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
     let prefix = topics::passing_prefix(setting.topics);
-    Ok(Passing::start(cluster, prefix, &setting.point.topics, now_us() + LEAD_US))
+    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + LEAD_US))
 }
 
 async fn evidence_of(
@@ -219,7 +233,7 @@ async fn evidence_of(
     producers: &[Report],
     consumers: &[Report],
     took: Duration,
-    watched: &evidence::Watched,
+    watched: &evidence::ReplicaObservations,
 ) -> Result<Evidence, Failure> {
     let read_back = match setting.counts {
         true => read_back(&stamps(setting.point, setting.driver), took),
@@ -246,9 +260,9 @@ async fn evidence_of(
 /// The measured role: producers or consumers, according to the point.
 fn main_of<'a>(
     measure: Measure,
-    produced: &'a Gathered,
-    consumed: &'a Gathered,
-) -> Result<&'a Gathered, Failure> {
+    produced: &'a CombinedReport,
+    consumed: &'a CombinedReport,
+) -> Result<&'a CombinedReport, Failure> {
     let (main, what) = match measure {
         Measure::Produce => (produced, "produced"),
         Measure::Consume | Measure::Drain => (consumed, "consumed"),
@@ -265,9 +279,9 @@ fn main_of<'a>(
 
 fn put_together(
     setting: &Setting<'_>,
-    ran: &Ran,
-    produced: &Gathered,
-    consumed: &Gathered,
+    ran: &WorkerResults,
+    produced: &CombinedReport,
+    consumed: &CombinedReport,
     usage: Usage,
     evidence: Evidence,
 ) -> Result<Repetition, Failure> {
@@ -310,8 +324,8 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         records: setting.point.records.clone(),
         verify: match (setting.driver, role) {
             // Kafka's consumer and streams ignore stamps.
-            (Driver::Java | Driver::Stream, Role::Consumer) => Verify::Off,
-            _ => stamps(setting.point, setting.driver).unwrap_or(Verify::Off),
+            (Driver::Java | Driver::Stream, Role::Consumer) => Verification::Off,
+            _ => stamps(setting.point, setting.driver).unwrap_or(Verification::Off),
         },
         records_per_s: None,
         stop: StopWhen::Told,
@@ -347,7 +361,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
     let mut course = Course {
         measure: Measure::Produce,
         producers: fleet.start(at_us, at_us).await,
-        consumers: Listening::none(Role::Consumer),
+        consumers: RunningFleet::none(Role::Consumer),
         watch: None,
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
@@ -359,7 +373,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
     };
     course.run().await?;
     let reports: Vec<Report> = course.producers.reports.iter().flatten().cloned().collect();
-    main_of(Measure::Produce, &gather(reports.iter())?, &Gathered::default())?;
+    main_of(Measure::Produce, &gather(reports.iter())?, &CombinedReport::default())?;
     Ok(reports)
 }
 
@@ -369,7 +383,7 @@ async fn run_workers(
     consumers: Option<Fleet>,
     backlog: u64,
     watch: Option<&Watch>,
-) -> Result<Ran, Failure> {
+) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
     let at_us = now_us() + LEAD_US;
@@ -392,13 +406,13 @@ async fn run_workers(
     };
     let drain_s = course.run().await?;
     let Course { producers, consumers, in_sync, .. } = course;
-    Ok(Ran { producers, consumers, in_sync, began_us: at_us, measure_from_us, drain_s })
+    Ok(WorkerResults { producers, consumers, in_sync, began_us: at_us, measure_from_us, drain_s })
 }
 
-async fn start(fleet: Option<Fleet>, role: Role, at_us: u64, measure_from_us: u64) -> Listening {
+async fn start(fleet: Option<Fleet>, role: Role, at_us: u64, measure_from_us: u64) -> RunningFleet {
     match fleet {
         Some(fleet) => fleet.start(at_us, measure_from_us).await,
-        None => Listening::none(role),
+        None => RunningFleet::none(role),
     }
 }
 

@@ -31,12 +31,12 @@ pub(super) struct Resources {
     pub(super) clusters: Clusters,
     pub(super) memory: Memory,
     /// Topics of the current repetition.
-    topics: Option<Made>,
+    topics: Option<OwnTopics>,
 }
 
 /// Topics to delete.
 #[derive(Debug)]
-struct Made {
+struct OwnTopics {
     names: Vec<String>,
     /// The index of the target.
     target: usize,
@@ -65,7 +65,7 @@ impl Resources {
         let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
         let (names, cluster) = (names.to_vec(), cluster.clone());
         let (measure, others_pass) = (point.measure, point.topics.created_per_s > 0);
-        self.topics = Some(Made { names, target, cluster, admin: admin.clone(), measure, others_pass });
+        self.topics = Some(OwnTopics { names, target, cluster, admin: admin.clone(), measure, others_pass });
         Ok(admin)
     }
 
@@ -116,7 +116,7 @@ impl Resources {
     }
 }
 
-impl Made {
+impl OwnTopics {
     /// Deletes the topics, and waits until their files are deleted.
     async fn delete(&self, admin: &thalweg_client::Cluster) -> Result<(), Failure> {
         let deleting = async {

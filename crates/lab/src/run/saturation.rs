@@ -49,7 +49,7 @@ pub struct Outcome {
 
 /// The next action.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Next {
+pub enum SearchStep {
     /// Try this load.
     Try(Trial),
     /// The knee is found.
@@ -94,11 +94,11 @@ impl Search {
     }
 
     /// The next action.
-    pub fn next(&self) -> Next {
+    pub fn next(&self) -> SearchStep {
         match self.plan {
-            _ if self.tried.len() >= TRIALS_MAX => {
-                Next::NotFound(format!("the measurements are still inconsistent after {TRIALS_MAX} trials"))
-            }
+            _ if self.tried.len() >= TRIALS_MAX => SearchStep::NotFound(format!(
+                "the measurements are still inconsistent after {TRIALS_MAX} trials"
+            )),
             Plan::AddProducers { producers_max, gain_min } => self.add_producers(producers_max, gain_min),
             Plan::RaiseRate { first_records_per_s, factor, precision } => {
                 self.raise_rate(first_records_per_s, factor, precision)
@@ -106,8 +106,8 @@ impl Search {
         }
     }
 
-    fn add_producers(&self, producers_max: u32, gain_min: f64) -> Next {
-        let again = |producers| Next::Try(Trial { producers, records_per_s: None });
+    fn add_producers(&self, producers_max: u32, gain_min: f64) -> SearchStep {
+        let again = |producers| SearchStep::Try(Trial { producers, records_per_s: None });
         let mean = |rates: &[f64]| rates.iter().sum::<f64>() / rates.len().max(1) as f64;
         let (mut knee, mut knee_rates) = (self.producers, self.rates_with(self.producers));
         let mut most: f64 = 0.0;
@@ -128,7 +128,7 @@ impl Search {
         if knee_rates.len() < KNEE_MEASUREMENTS {
             return again(knee);
         }
-        Next::Found(Knee {
+        SearchStep::Found(Knee {
             records_per_s: mean(&knee_rates),
             low_records_per_s: knee_rates.iter().copied().fold(f64::INFINITY, f64::min),
             high_records_per_s: most,
@@ -141,8 +141,8 @@ impl Search {
         same.map(|(_, outcome)| outcome.records_per_s).collect()
     }
 
-    fn raise_rate(&self, first: f64, factor: f64, precision: f64) -> Next {
-        let again = |rate| Next::Try(Trial { producers: self.producers, records_per_s: Some(rate) });
+    fn raise_rate(&self, first: f64, factor: f64, precision: f64) -> SearchStep {
+        let again = |rate| SearchStep::Try(Trial { producers: self.producers, records_per_s: Some(rate) });
         let (mut low, mut high) = match self.ladder(first, factor) {
             Ok(enclosed) => enclosed,
             Err(next) => return next,
@@ -158,7 +158,7 @@ impl Search {
         if self.votes(low).0 < 2 {
             return again(low);
         }
-        Next::Found(Knee {
+        SearchStep::Found(Knee {
             records_per_s: (low * high).sqrt(),
             low_records_per_s: low,
             high_records_per_s: high,
@@ -167,8 +167,8 @@ impl Search {
     }
 
     /// The highest sustained and lowest unsustained rate, or the next action to find them.
-    fn ladder(&self, first: f64, factor: f64) -> Result<(f64, f64), Next> {
-        let again = |rate| Next::Try(Trial { producers: self.producers, records_per_s: Some(rate) });
+    fn ladder(&self, first: f64, factor: f64) -> Result<(f64, f64), SearchStep> {
+        let again = |rate| SearchStep::Try(Trial { producers: self.producers, records_per_s: Some(rate) });
         let rung = |step: i32| first * factor.powi(step);
         let mut step = 0;
         loop {
@@ -177,12 +177,12 @@ impl Search {
                 None => return Err(again(rate)),
                 Some(true) if step < 0 => return Ok((rate, rung(step + 1))),
                 Some(true) if step >= LADDER_MAX => {
-                    return Err(Next::NotFound(format!("{rate:.0} records/s were still sustained")));
+                    return Err(SearchStep::NotFound(format!("{rate:.0} records/s were still sustained")));
                 }
                 Some(true) => step += 1,
                 Some(false) if step > 0 => return Ok((rung(step - 1), rate)),
                 Some(false) if -step >= LADDER_MAX => {
-                    return Err(Next::NotFound(format!("even {rate:.0} records/s were not sustained")));
+                    return Err(SearchStep::NotFound(format!("even {rate:.0} records/s were not sustained")));
                 }
                 Some(false) => step -= 1,
             }
@@ -260,12 +260,16 @@ mod tests {
     use super::*;
 
     /// Searches to the end; `cluster` returns the outcome of each trial.
-    fn search(load: &Load, producers: u32, mut cluster: impl FnMut(Trial) -> Outcome) -> (Next, Vec<Trial>) {
+    fn search(
+        load: &Load,
+        producers: u32,
+        mut cluster: impl FnMut(Trial) -> Outcome,
+    ) -> (SearchStep, Vec<Trial>) {
         let mut search = Search::new(load, producers).expect("a search");
         let mut trials = Vec::new();
         loop {
             match search.next() {
-                Next::Try(trial) => {
+                SearchStep::Try(trial) => {
                     trials.push(trial);
                     search.observe(trial, cluster(trial));
                 }
@@ -274,9 +278,9 @@ mod tests {
         }
     }
 
-    fn found(next: &Next) -> Knee {
+    fn found(next: &SearchStep) -> Knee {
         match next {
-            Next::Found(knee) => *knee,
+            SearchStep::Found(knee) => *knee,
             other => panic!("no knee: {other:?}"),
         }
     }
@@ -344,9 +348,9 @@ mod tests {
             records_per_s: trial.records_per_s.expect("a rate"),
             fell_behind: false,
         });
-        assert!(matches!(end, Next::NotFound(_)), "{end:?}");
+        assert!(matches!(end, SearchStep::NotFound(_)), "{end:?}");
         let nothing = |_| Outcome { records_per_s: 0.0, fell_behind: true };
-        assert!(matches!(search(&load, 1, nothing).0, Next::NotFound(_)));
+        assert!(matches!(search(&load, 1, nothing).0, SearchStep::NotFound(_)));
     }
 
     /// A cluster in which each producer adds `each`, up to `capacity`.

@@ -33,7 +33,7 @@ use super::error::Failure;
 use super::interrupt::Interrupt;
 use super::plan::Options;
 use super::precision::unsettled;
-use super::repetition::{self, Prepared, Setting, Taken, in_a_line};
+use super::repetition::{self, PreparedRepetition, RepetitionResult, Setting, in_a_line};
 use super::resources::Resources;
 use super::settle::settle;
 use super::topics;
@@ -128,7 +128,7 @@ enum State {
     Prepare(Turn),
     /// Starts the workers and follows them to the end: a warm-up, a trial of a search, or a counted
     /// repetition.
-    Measure(Turn, Box<Prepared>),
+    Measure(Turn, Box<PreparedRepetition>),
     /// Removes all that the repetition has created, and records its outcome: the measurement, or this
     /// failure.
     CleanUp(Turn, Option<Failure>),
@@ -139,7 +139,7 @@ enum State {
 }
 
 /// Why a step did not complete.
-enum Broken {
+enum StepFailure {
     Interrupted(String),
     Panicked(Box<dyn Any + Send>),
 }
@@ -155,7 +155,7 @@ pub(super) struct Walk<'a> {
     round: Round,
     /// A measured repetition that is not recorded yet, and its contender: an interrupted clean-up does not
     /// lose it.
-    measured: Option<(usize, Taken)>,
+    measured: Option<(usize, RepetitionResult)>,
     /// The current repetition, for the progress display.
     begun: Option<PointAt>,
     /// Distinguishes the topics of this run from others on the same cluster.
@@ -199,12 +199,12 @@ impl<'a> Walk<'a> {
                 Ok(State::End) => return interrupted,
                 Ok(State::Plan) if interrupted.is_some() => return interrupted,
                 Ok(next) => next,
-                Err(Broken::Interrupted(why)) => {
+                Err(StepFailure::Interrupted(why)) => {
                     self.abandon().await;
                     interrupted = Some(why);
                     State::Report
                 }
-                Err(Broken::Panicked(panic)) => {
+                Err(StepFailure::Panicked(panic)) => {
                     self.abandon().await;
                     resume_unwind(panic);
                 }
@@ -220,7 +220,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Performs one step, unless it is interrupted. A dropped step kills its workers.
-    async fn unless_interrupted(&mut self, state: State, plan: &mut dyn Plan) -> Result<State, Broken> {
+    async fn unless_interrupted(&mut self, state: State, plan: &mut dyn Plan) -> Result<State, StepFailure> {
         let interrupt = self.interrupt;
         // Between awaited steps nothing takes time, so no result is lost to an interrupt.
         if matches!(state, State::Plan | State::Turn | State::Report | State::End) {
@@ -228,8 +228,8 @@ impl<'a> Walk<'a> {
         }
         tokio::select! {
             biased;
-            why = interrupt.wait() => Err(Broken::Interrupted(why)),
-            next = caught(self.step(state, plan)) => next.map_err(Broken::Panicked),
+            why = interrupt.wait() => Err(StepFailure::Interrupted(why)),
+            next = caught(self.step(state, plan)) => next.map_err(StepFailure::Panicked),
         }
     }
 

@@ -7,7 +7,7 @@ use thalweg_client::{ConnectionOptions, Properties};
 use thalweg_wire::request::DescribeClusterRequest;
 
 use super::error::{ConnectError, TargetError, TooFewBrokers};
-use super::security::Negotiated;
+use super::security::NegotiatedSecurity;
 use super::{Cluster, TargetInfo, TargetSpec};
 use crate::workload::ClusterSpec;
 
@@ -114,7 +114,7 @@ pub(super) async fn find(
     if found > spec.brokers as usize {
         notes.push(format!("The point needs {} brokers, the cluster has {found}", spec.brokers));
     }
-    let security = Negotiated::of(&client.options().security);
+    let security = NegotiatedSecurity::of(&client.options().security);
     let asked = spec.security.protocol.name();
     if asked != security.protocol {
         notes.push(format!(

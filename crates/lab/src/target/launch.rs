@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::error::{LimitsExceeded, TargetError};
 use super::plan::{Controllers, Plan, Software};
 use super::process::Brokers;
-use super::security::Secured;
+use super::security::SecuritySettings;
 use super::{StartOptions, properties};
 use crate::workload::ClusterSpec;
 
@@ -67,14 +67,14 @@ pub(super) fn lay_out(
     spec: &ClusterSpec,
     settings: &BTreeMap<String, String>,
     options: &StartOptions,
-) -> Result<(Brokers, Plan, Secured), TargetError> {
+) -> Result<(Brokers, Plan, SecuritySettings), TargetError> {
     check_limits(spec)?;
     let mut brokers = Brokers::beginning(&options.work_dir, kind)?;
     for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
         brokers.make_dir(dir)?;
     }
     let controllers = Controllers::Brokers(controllers);
-    let secured = Secured::make(spec.security, &spec.properties, brokers.dir())?;
+    let secured = SecuritySettings::make(spec.security, &spec.properties, brokers.dir())?;
     let mut plan = Plan::new(spec.brokers as usize, software, controllers, None, brokers.dir())?;
     plan.protocol = secured.protocol;
     let mut settings = settings.clone();

@@ -205,7 +205,7 @@ impl LocalCluster {
 
 /// Additional settings of a secured cluster, besides `serve --secure`.
 #[derive(Debug, Default)]
-struct Secured {
+struct SecureSettings {
     /// Settings of Apache Kafka's nodes, by `node.id`. Thalweg's nodes find their own.
     nodes: BTreeMap<u32, Settings>,
     /// Settings of this process: it connects as a node, since the administrator's password may have been
@@ -214,7 +214,7 @@ struct Secured {
 }
 
 /// Enables security in a plan.
-fn secure(plan: &mut Plan, directory: &Directory) -> Result<Secured, AuthorityError> {
+fn secure(plan: &mut Plan, directory: &Directory) -> Result<SecureSettings, AuthorityError> {
     (plan.protocol, plan.controller_protocol) = (SecurityProtocol::SaslSsl, SecurityProtocol::SaslSsl);
     let mut nodes = BTreeMap::new();
     for node in plan.nodes.iter().filter(|node| node.software == Software::ApacheKafka) {
@@ -222,7 +222,7 @@ fn secure(plan: &mut Plan, directory: &Directory) -> Result<Secured, AuthorityEr
         let certificate = directory.node_certificate(node.id, &[], Utc::now())?;
         nodes.insert(node.id, directory.node_settings(&certificate.file, CONTROLLER_LISTENER)?);
     }
-    Ok(Secured { nodes, client: directory.client_settings(NODE)? })
+    Ok(SecureSettings { nodes, client: directory.client_settings(NODE)? })
 }
 
 /// Timeout for identifying the listener on a taken port.

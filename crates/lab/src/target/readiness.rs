@@ -11,7 +11,7 @@ use super::bootstrap::connection_options;
 use super::error::{BrokerNotReady, TargetError};
 use super::plan::Plan;
 use super::process::Brokers;
-use super::security::Negotiated;
+use super::security::NegotiatedSecurity;
 
 /// The polling interval.
 const POLL: Duration = Duration::from_millis(50);
@@ -23,7 +23,7 @@ pub(super) async fn wait(
     plan: &Plan,
     properties: &BTreeMap<String, String>,
     timeout: Duration,
-) -> Result<Negotiated, TargetError> {
+) -> Result<NegotiatedSecurity, TargetError> {
     let bootstrap = plan.bootstrap();
     let options = ConnectionOptions {
         connect_timeout: Duration::from_secs(2),
@@ -36,7 +36,7 @@ pub(super) async fn wait(
             return Err(died.into());
         }
         let Err((index, reason)) = ask(&bootstrap, &options).await else {
-            return Ok(Negotiated::of(&options.security));
+            return Ok(NegotiatedSecurity::of(&options.security));
         };
         if Instant::now() >= deadline {
             let name = plan.broker_names().swap_remove(index);

@@ -20,7 +20,7 @@ const DIR: &str = "security";
 
 /// The negotiated security between a client and the cluster, as seen by the lab's own client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Negotiated {
+pub struct NegotiatedSecurity {
     /// `security.protocol`.
     pub protocol: String,
     /// The version of TLS, such as `TLSv1.3`; `None` without TLS.
@@ -31,11 +31,11 @@ pub struct Negotiated {
     pub mechanism: Option<String>,
 }
 
-impl Negotiated {
+impl NegotiatedSecurity {
     /// The security that a client with these settings has negotiated.
-    pub(super) fn of(security: &Security) -> Negotiated {
+    pub(super) fn of(security: &Security) -> NegotiatedSecurity {
         let session = security.tls_session();
-        Negotiated {
+        NegotiatedSecurity {
             protocol: security.protocol().to_owned(),
             tls_version: session.map(|session| session.version.to_owned()),
             cipher_suite: session.map(|session| session.cipher_suite.clone()),
@@ -44,7 +44,7 @@ impl Negotiated {
     }
 }
 
-impl fmt::Display for Negotiated {
+impl fmt::Display for NegotiatedSecurity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.protocol)?;
         [&self.tls_version, &self.cipher_suite, &self.mechanism]
@@ -56,7 +56,7 @@ impl fmt::Display for Negotiated {
 
 /// Security settings of a cluster's nodes and clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Secured {
+pub(super) struct SecuritySettings {
     pub protocol: SecurityProtocol,
     /// Settings of each node, in addition to its listeners.
     pub node: BTreeMap<String, String>,
@@ -66,11 +66,16 @@ pub(super) struct Secured {
     pub first_user: Option<String>,
 }
 
-impl Secured {
+impl SecuritySettings {
     /// Settings without TLS and logins.
-    pub fn plaintext() -> Secured {
+    pub fn plaintext() -> SecuritySettings {
         let none = BTreeMap::new;
-        Secured { protocol: SecurityProtocol::Plaintext, node: none(), client: none(), first_user: None }
+        SecuritySettings {
+            protocol: SecurityProtocol::Plaintext,
+            node: none(),
+            client: none(),
+            first_user: None,
+        }
     }
 
     /// Creates the keys, certificates and settings of a cluster in `dir` whose brokers have the settings
@@ -79,9 +84,9 @@ impl Secured {
         security: ClusterSecurity,
         asked: &BTreeMap<String, String>,
         dir: &Path,
-    ) -> Result<Secured, AuthorityError> {
+    ) -> Result<SecuritySettings, AuthorityError> {
         let protocol = security.protocol;
-        let mut secured = Secured { protocol, ..Secured::plaintext() };
+        let mut secured = SecuritySettings { protocol, ..SecuritySettings::plaintext() };
         if protocol != SecurityProtocol::Plaintext {
             secured.client.insert("security.protocol".to_owned(), protocol.name().to_owned());
         }
@@ -140,15 +145,20 @@ impl Secured {
 mod tests {
     use super::*;
 
-    fn made(protocol: SecurityProtocol, mechanism: Option<SaslMechanism>, asked: &[(&str, &str)]) -> Secured {
+    fn made(
+        protocol: SecurityProtocol,
+        mechanism: Option<SaslMechanism>,
+        asked: &[(&str, &str)],
+    ) -> SecuritySettings {
         let dir = tempfile::tempdir().expect("a directory");
         let asked = asked.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Secured::make(ClusterSecurity::new(protocol, mechanism), &asked, dir.path()).expect("it is made")
+        SecuritySettings::make(ClusterSecurity::new(protocol, mechanism), &asked, dir.path())
+            .expect("it is made")
     }
 
     #[test]
     fn plaintext_needs_nothing() {
-        assert_eq!(made(SecurityProtocol::Plaintext, None, &[]), Secured::plaintext());
+        assert_eq!(made(SecurityProtocol::Plaintext, None, &[]), SecuritySettings::plaintext());
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl std::fmt::Display for PointAt {
 
 /// The progress display of a run. All methods may be called from any thread.
 pub struct Progress {
-    drawn: Drawn,
+    drawn: ProgressOutput,
     total: u64,
     state: Mutex<State>,
 }
@@ -57,7 +57,7 @@ struct State {
     plain_at_us: u64,
 }
 
-enum Drawn {
+enum ProgressOutput {
     Bars {
         bars: MultiProgress,
         all: ProgressBar,
@@ -87,15 +87,15 @@ impl Progress {
 
     /// A display in plain lines on `to`.
     pub fn lines(repetitions_total: u64, to: impl Write + Send + 'static) -> Progress {
-        Progress::with(Drawn::Lines(Mutex::new(Box::new(to))), repetitions_total)
+        Progress::with(ProgressOutput::Lines(Mutex::new(Box::new(to))), repetitions_total)
     }
 
     /// A display for programs: one JSON object per line on `to`.
     pub fn events(repetitions_total: u64, to: impl Write + Send + 'static) -> Progress {
-        Progress::with(Drawn::Events(Mutex::new(Box::new(to))), repetitions_total)
+        Progress::with(ProgressOutput::Events(Mutex::new(Box::new(to))), repetitions_total)
     }
 
-    fn with(drawn: Drawn, total: u64) -> Progress {
+    fn with(drawn: ProgressOutput, total: u64) -> Progress {
         Progress { drawn, total, state: Mutex::new(State::default()) }
     }
 
@@ -107,14 +107,14 @@ impl Progress {
             state.ended + 1
         };
         match &self.drawn {
-            Drawn::Bars { now, live, .. } => {
+            ProgressOutput::Bars { now, live, .. } => {
                 now.set_message(at.to_string());
                 live.set_message("starting");
             }
             // A search takes as many repetitions as it needs.
-            Drawn::Lines(_) if number > self.total => self.line(&format!("[{number}] {at}")),
-            Drawn::Lines(_) => self.line(&format!("[{number}/{}] {at}", self.total)),
-            Drawn::Events(_) => {
+            ProgressOutput::Lines(_) if number > self.total => self.line(&format!("[{number}] {at}")),
+            ProgressOutput::Lines(_) => self.line(&format!("[{number}/{}] {at}", self.total)),
+            ProgressOutput::Events(_) => {
                 self.event(&Event::Begin { number, of: self.total.max(number), at: at.to_string() })
             }
         }
@@ -123,9 +123,9 @@ impl Progress {
     /// Shows an activity of a repetition apart from measuring, on a terminal and to programs.
     pub fn phase(&self, what: &'static str) {
         match &self.drawn {
-            Drawn::Bars { live, .. } => live.set_message(what),
-            Drawn::Events(_) => self.event(&Event::Phase { what }),
-            Drawn::Lines(_) => {}
+            ProgressOutput::Bars { live, .. } => live.set_message(what),
+            ProgressOutput::Events(_) => self.event(&Event::Phase { what }),
+            ProgressOutput::Lines(_) => {}
         }
     }
 
@@ -141,16 +141,16 @@ impl Progress {
             (live_text(&state), due)
         };
         match &self.drawn {
-            Drawn::Bars { live, .. } => live.set_message(text),
-            Drawn::Lines(_) if due => {
+            ProgressOutput::Bars { live, .. } => live.set_message(text),
+            ProgressOutput::Lines(_) if due => {
                 let first = std::mem::replace(&mut self.state().plain_at_us, interval.at_us) == 0;
                 // The first second is not representative: plain lines begin after ten seconds.
                 if !first {
                     self.line(&format!("    {text}"));
                 }
             }
-            Drawn::Lines(_) => {}
-            Drawn::Events(_) => self.event(&Event::interval(role, interval)),
+            ProgressOutput::Lines(_) => {}
+            ProgressOutput::Events(_) => self.event(&Event::interval(role, interval)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Progress {
             state.ended
         };
         match &self.drawn {
-            Drawn::Bars { bars, all, now, live, each_ms } => {
+            ProgressOutput::Bars { bars, all, now, live, each_ms } => {
                 // If drawing fails, it cannot be reported.
                 let _ = bars.println(format!("  {at}: {outcome}"));
                 let gone_ms = u64::try_from(all.elapsed().as_millis()).unwrap_or(u64::MAX);
@@ -172,8 +172,8 @@ impl Progress {
                 now.set_message("");
                 live.set_message("");
             }
-            Drawn::Lines(_) => self.line(&format!("    {outcome}")),
-            Drawn::Events(_) => {
+            ProgressOutput::Lines(_) => self.line(&format!("    {outcome}")),
+            ProgressOutput::Events(_) => {
                 let of = self.total.max(ended);
                 self.event(&Event::End { number: ended, of, at: at.to_string(), outcome });
             }
@@ -183,17 +183,17 @@ impl Progress {
     /// Prints a message.
     pub fn log(&self, line: &str) {
         match &self.drawn {
-            Drawn::Bars { bars, .. } => {
+            ProgressOutput::Bars { bars, .. } => {
                 let _ = bars.println(format!("  {line}"));
             }
-            Drawn::Lines(_) => self.line(line),
-            Drawn::Events(_) => self.event(&Event::Message { text: line }),
+            ProgressOutput::Lines(_) => self.line(line),
+            ProgressOutput::Events(_) => self.event(&Event::Message { text: line }),
         }
     }
 
     /// Removes the animated lines at the end.
     pub fn finish(&self) {
-        if let Drawn::Bars { bars, all, now, live, .. } = &self.drawn {
+        if let ProgressOutput::Bars { bars, all, now, live, .. } = &self.drawn {
             [all, now, live].into_iter().for_each(ProgressBar::finish_and_clear);
             let _ = bars.clear();
         }
@@ -204,7 +204,7 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        if let Drawn::Lines(to) | Drawn::Events(to) = &self.drawn {
+        if let ProgressOutput::Lines(to) | ProgressOutput::Events(to) = &self.drawn {
             let mut to = to.lock().unwrap_or_else(PoisonError::into_inner);
             // A closed output must not end a run.
             let _ = writeln!(to, "{text}").and_then(|()| to.flush());
@@ -223,7 +223,7 @@ impl Drop for Progress {
     }
 }
 
-fn bars(total: u64) -> Drawn {
+fn bars(total: u64) -> ProgressOutput {
     let bars = MultiProgress::new();
     let each_ms = Arc::new(AtomicU64::new(0));
     let each = Arc::clone(&each_ms);
@@ -247,7 +247,7 @@ fn bars(total: u64) -> Drawn {
     for (bar, every_ms) in [(&all, 1000), (&now, 120)] {
         bar.enable_steady_tick(Duration::from_millis(every_ms));
     }
-    Drawn::Bars { bars, all, now, live, each_ms }
+    ProgressOutput::Bars { bars, all, now, live, each_ms }
 }
 
 /// The remaining seconds, if each repetition takes `each_s`; `None` before the first has ended.

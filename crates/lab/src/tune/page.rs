@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Study, Tried};
+use super::{Study, TriedValue};
 use crate::quantity;
 use crate::report::{cumulative_bars, escape, page};
 use crate::result::State;
@@ -75,7 +75,7 @@ fn bars(study: &Study) -> Vec<(String, f64, f64)> {
     bars
 }
 
-fn cells(tried: &Tried) -> [String; 4] {
+fn cells(tried: &TriedValue) -> [String; 4] {
     let mean = tried.records_per_s.iter().sum::<f64>() / tried.records_per_s.len().max(1) as f64;
     let percent = |share: f64| format!("{:+.1} %", share * 100.0);
     [
@@ -125,14 +125,14 @@ pub fn table(study: &Study) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Best, SCHEMA, Step};
+    use super::super::{BestPoint, SCHEMA, Step};
     use super::*;
     use crate::result::Machine;
     use crate::run::testing::point;
     use crate::tune::decision::gain;
 
     fn study() -> Study {
-        let best = |records_per_s| Best {
+        let best = |records_per_s| BestPoint {
             records_per_s,
             half_interval_records_per_s: 5.0,
             limit: "one partition".to_owned(),
@@ -155,7 +155,7 @@ mod tests {
                 setting: "partitions".to_owned(),
                 why: "locks".to_owned(),
                 note: None,
-                tried: vec![Tried {
+                tried: vec![TriedValue {
                     label: "2 partitions".to_owned(),
                     gain: gain(&before, &with),
                     before_records_per_s: before,

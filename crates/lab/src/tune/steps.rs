@@ -21,11 +21,11 @@ pub(super) struct Setting {
 pub(super) struct Change {
     /// The new value, as text.
     pub(super) label: String,
-    what: What,
+    what: ChangedSetting,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum What {
+enum ChangedSetting {
     Topics { count: u32, partitions: u32 },
     Producers { count: u32 },
     Producer { key: &'static str, value: String },
@@ -37,18 +37,18 @@ impl Change {
     pub(super) fn of(&self, point: &Point) -> Option<Point> {
         let mut changed = point.clone();
         match &self.what {
-            What::Topics { count, partitions } => {
+            ChangedSetting::Topics { count, partitions } => {
                 (changed.topics.count, changed.topics.partitions) = (*count, *partitions);
             }
-            What::Producers { count } => {
+            ChangedSetting::Producers { count } => {
                 changed.producers.count = *count;
                 // A thread for each client, because clients that share one add nothing.
                 changed.producers.threads = count.div_ceil(changed.producers.processes.max(1));
             }
-            What::Producer { key, value } => {
+            ChangedSetting::Producer { key, value } => {
                 changed.producers.properties.insert((*key).to_owned(), value.clone());
             }
-            What::Broker { key, value } => {
+            ChangedSetting::Broker { key, value } => {
                 changed.cluster.properties.insert((*key).to_owned(), value.clone());
             }
         }
@@ -61,21 +61,21 @@ fn topics(count: u32, partitions: u32) -> Change {
         1 => format!("{partitions} partitions"),
         _ => format!("{count} topics of {partitions} partitions"),
     };
-    Change { label, what: What::Topics { count, partitions } }
+    Change { label, what: ChangedSetting::Topics { count, partitions } }
 }
 
 fn producer(key: &'static str, value: impl ToString) -> Change {
     let value = value.to_string();
-    Change { label: format!("{key}={value}"), what: What::Producer { key, value } }
+    Change { label: format!("{key}={value}"), what: ChangedSetting::Producer { key, value } }
 }
 
 fn broker(key: &'static str, value: impl ToString) -> Change {
     let value = value.to_string();
-    Change { label: format!("{key}={value}"), what: What::Broker { key, value } }
+    Change { label: format!("{key}={value}"), what: ChangedSetting::Broker { key, value } }
 }
 
 fn producers(count: u32) -> Change {
-    Change { label: format!("{count} producers, a thread each"), what: What::Producers { count } }
+    Change { label: format!("{count} producers, a thread each"), what: ChangedSetting::Producers { count } }
 }
 
 /// The steps from a point on, for this number of processors. For brokers, only settings that can be set and

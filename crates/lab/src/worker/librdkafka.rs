@@ -28,13 +28,13 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
 
 /// A client's configuration, and notes for readers of the result.
 #[derive(Debug)]
-struct Translated {
+struct TranslatedConfig {
     config: ClientConfig,
     notes: Vec<String>,
 }
 
 /// Translates the assignment's properties.
-fn translate(assignment: &Assignment, number: u32) -> Result<Translated, InvalidSetting> {
+fn translate(assignment: &Assignment, number: u32) -> Result<TranslatedConfig, InvalidSetting> {
     let (mut set, notes) = named(assignment, number)?;
     set.insert("bootstrap.servers".to_owned(), assignment.bootstrap.join(","));
     if let (Role::Consumer, Some(group)) = (assignment.role, assignment.group_of(number)) {
@@ -42,7 +42,7 @@ fn translate(assignment: &Assignment, number: u32) -> Result<Translated, Invalid
     }
     let mut config = ClientConfig::new();
     config.extend(set);
-    Ok(Translated { config, notes })
+    Ok(TranslatedConfig { config, notes })
 }
 
 /// Name and version, for the result.
@@ -53,13 +53,13 @@ pub(super) fn client() -> String {
 /// A client could not be created from its properties.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("librdkafka rejected the properties: {0}")]
-pub struct Unconfigurable(KafkaError);
+pub struct UnconfigurableClient(KafkaError);
 
 /// The cluster or a topic could not be reached.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("librdkafka did not find {what} at {}: {source}{}", bootstrap.join(","),
     last.as_ref().map(|last| format!(" (last: {last})")).unwrap_or_default())]
-pub struct Unreachable {
+pub struct UnreachableCluster {
     /// The requested object.
     what: String,
     /// The cluster.
@@ -73,7 +73,7 @@ pub struct Unreachable {
 /// The client failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("librdkafka failed: {0}")]
-pub struct Broken(KafkaError);
+pub struct ClientFailure(KafkaError);
 
 /// The last own error of a client, for the text of another.
 #[derive(Debug, Default)]

@@ -43,10 +43,10 @@ const RENAMED: &[(&str, &str)] = &[
 const JAVA_ONLY: &[&str] = &["key.serializer", "value.serializer", "key.deserializer", "value.deserializer"];
 
 /// Settings under librdkafka's names, with notes for readers of the result.
-pub(super) type Named = (BTreeMap<String, String>, Vec<String>);
+pub(super) type LibrdkafkaSettings = (BTreeMap<String, String>, Vec<String>);
 
 /// Translates the properties of an assignment, without cluster and group. The settings may contain secrets.
-pub(super) fn named(assignment: &Assignment, number: u32) -> Result<Named, InvalidSetting> {
+pub(super) fn named(assignment: &Assignment, number: u32) -> Result<LibrdkafkaSettings, InvalidSetting> {
     let mut properties = Properties::new();
     for (key, value) in &assignment.properties {
         properties.set(key, value);
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
     use crate::worker::{Driver, testing};
 
-    fn translated(role: Role, properties: &[(&str, &str)]) -> Named {
+    fn translated(role: Role, properties: &[(&str, &str)]) -> LibrdkafkaSettings {
         let assignment = Assignment {
             properties: properties
                 .iter()

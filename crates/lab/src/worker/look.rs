@@ -6,24 +6,24 @@ use std::sync::Arc;
 use thalweg_client::TopicPartition;
 
 use super::seen::{Checker, FOREIGN};
-use super::stamp::{Stamp, Stamped, VerifyError, check_size, magic};
-use super::{Assignment, Seen};
-use crate::workload::Verify;
+use super::stamp::{ExpectedValues, Stamp, VerifyError, check_size, magic};
+use super::{Assignment, SeenRecords};
+use crate::workload::Verification;
 
 /// Creates inspections for a worker's clients.
 #[derive(Clone, Debug)]
-pub(crate) struct Looks(Kind);
+pub(crate) struct Inspections(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
     Nowhere,
     Times { magic: u32 },
-    Whole(Arc<Stamped>),
+    Whole(Arc<ExpectedValues>),
 }
 
 /// A client's inspection of values.
 #[derive(Debug)]
-pub(crate) enum Look {
+pub(crate) enum Inspection {
     /// Records have no stamps.
     Nowhere,
     /// Reads the intended time from the stamp.
@@ -37,38 +37,40 @@ pub(crate) enum Look {
     Whole(Checker),
 }
 
-impl Looks {
+impl Inspections {
     /// The inspections of an assignment.
-    pub(crate) fn new(assignment: &Assignment) -> Result<Looks, VerifyError> {
-        Ok(Looks(match assignment.verify {
-            Verify::Off => Kind::Nowhere,
-            Verify::Bounded => {
+    pub(crate) fn new(assignment: &Assignment) -> Result<Inspections, VerifyError> {
+        Ok(Inspections(match assignment.verify {
+            Verification::Off => Kind::Nowhere,
+            Verification::Bounded => {
                 check_size(&assignment.records)?;
                 Kind::Times { magic: magic(assignment.seed) }
             }
-            Verify::Whole => Kind::Whole(Arc::new(Stamped::new(&assignment.records, assignment.seed)?)),
+            Verification::Whole => {
+                Kind::Whole(Arc::new(ExpectedValues::new(&assignment.records, assignment.seed)?))
+            }
         }))
     }
 
     /// The inspection of one client.
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> Inspection {
         match &self.0 {
-            Kind::Nowhere => Look::Nowhere,
-            Kind::Times { magic } => Look::Times { magic: *magic, foreign: 0 },
-            Kind::Whole(stamped) => Look::Whole(Checker::new(Arc::clone(stamped))),
+            Kind::Nowhere => Inspection::Nowhere,
+            Kind::Times { magic } => Inspection::Times { magic: *magic, foreign: 0 },
+            Kind::Whole(stamped) => Inspection::Whole(Checker::new(Arc::clone(stamped))),
         }
     }
 }
 
-impl Look {
+impl Inspection {
     /// True if values contain their intended time.
     pub(crate) fn tells_times(&self) -> bool {
-        !matches!(self, Look::Nowhere)
+        !matches!(self, Inspection::Nowhere)
     }
 
     /// Sets the partition of the following values.
     pub(crate) fn enter(&mut self, at: &TopicPartition) {
-        if let Look::Whole(checker) = self {
+        if let Inspection::Whole(checker) = self {
             checker.enter(at);
         }
     }
@@ -77,31 +79,31 @@ impl Look {
     #[inline]
     pub(crate) fn see(&mut self, value: &[u8]) -> Option<u64> {
         match self {
-            Look::Nowhere => None,
-            Look::Times { magic, foreign } => match Stamp::read(value) {
+            Inspection::Nowhere => None,
+            Inspection::Times { magic, foreign } => match Stamp::read(value) {
                 Some(stamp) if stamp.magic == *magic => Some(stamp.intended_us),
                 Some(_) | None => {
                     *foreign += 1;
                     None
                 }
             },
-            Look::Whole(checker) => checker.see(value),
+            Inspection::Whole(checker) => checker.see(value),
         }
     }
 
     /// Combines the results of all clients.
-    pub(crate) fn seen(all: Vec<Look>) -> Vec<Seen> {
+    pub(crate) fn seen(all: Vec<Inspection>) -> Vec<SeenRecords> {
         let (mut checkers, mut strange) = (Vec::new(), 0);
         for look in all {
             match look {
-                Look::Nowhere => {}
-                Look::Times { foreign, .. } => strange += foreign,
-                Look::Whole(checker) => checkers.push(checker),
+                Inspection::Nowhere => {}
+                Inspection::Times { foreign, .. } => strange += foreign,
+                Inspection::Whole(checker) => checkers.push(checker),
             }
         }
         let mut seen = Checker::seen(checkers);
         if strange > 0 {
-            seen.push(Seen { producer: FOREIGN, damaged: strange, ..Seen::default() });
+            seen.push(SeenRecords { producer: FOREIGN, damaged: strange, ..SeenRecords::default() });
         }
         seen
     }

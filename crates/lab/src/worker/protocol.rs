@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::workload::{Driver, RecordSpec, Verify};
+use crate::workload::{Driver, RecordSpec, Verification};
 
 /// The role of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ pub struct Assignment {
     pub records: RecordSpec,
     /// Unless off, records have stamps, and consumers read the time from them. With whole verification,
     /// consumers also check the records.
-    pub verify: Verify,
+    pub verify: Verification,
     /// Records per second of all clients of this worker; `None` for the maximum.
     pub records_per_s: Option<f64>,
     /// The stop condition. A [`Command::Stop`] stops the worker earlier.
@@ -153,7 +153,7 @@ pub struct Report {
     /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
     /// Results of a checking consumer, per producer.
-    pub seen: Vec<Seen>,
+    pub seen: Vec<SeenRecords>,
     /// Per producer of this worker, the unacknowledged sequences; all others below `sent` were acknowledged.
     pub unacknowledged: Vec<Order>,
 }
@@ -173,7 +173,7 @@ pub struct Span {
 
 /// The records of one producer seen by a checking consumer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct SeenRecords {
     /// The producer's number; `u32::MAX` for records without a stamp of this run, which are damaged.
     pub producer: u32,
     /// Sequences seen at least once: ranges with exclusive ends, sorted and disjoint.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use thalweg_client::TopicPartition;
 
-use super::Seen;
-use super::stamp::{Damage, Stamp, Stamped};
+use super::SeenRecords;
+use super::stamp::{Damage, ExpectedValues, Stamp};
 
 /// Sequences in a page.
 const PAGE: u64 = 1 << 16;
@@ -145,7 +145,7 @@ impl Page {
 /// Checks records, and remembers them.
 #[derive(Debug)]
 pub(crate) struct Checker {
-    stamped: Arc<Stamped>,
+    stamped: Arc<ExpectedValues>,
     producers: HashMap<u32, usize>,
     seen: Vec<OfProducer>,
     /// The producer of the last record, and the index of that producer.
@@ -169,7 +169,7 @@ struct OfProducer {
 
 impl Checker {
     /// An empty checker.
-    pub(crate) fn new(stamped: Arc<Stamped>) -> Checker {
+    pub(crate) fn new(stamped: Arc<ExpectedValues>) -> Checker {
         Checker {
             stamped,
             producers: HashMap::new(),
@@ -251,7 +251,7 @@ impl Checker {
     }
 
     /// Combines all checkers; records seen by two of them are duplicates.
-    pub(crate) fn seen(all: Vec<Checker>) -> Vec<Seen> {
+    pub(crate) fn seen(all: Vec<Checker>) -> Vec<SeenRecords> {
         let mut together: BTreeMap<u32, OfProducer> = BTreeMap::new();
         let mut foreign = 0;
         for checker in all {
@@ -270,9 +270,9 @@ impl Checker {
                 }
             }
         }
-        let mut seen: Vec<Seen> = together
+        let mut seen: Vec<SeenRecords> = together
             .into_values()
-            .map(|of| Seen {
+            .map(|of| SeenRecords {
                 producer: of.number,
                 ranges: of.sequences.ranges(),
                 duplicates: of.duplicates,
@@ -281,7 +281,7 @@ impl Checker {
             })
             .collect();
         if foreign > 0 {
-            seen.push(Seen { producer: FOREIGN, damaged: foreign, ..Seen::default() });
+            seen.push(SeenRecords { producer: FOREIGN, damaged: foreign, ..SeenRecords::default() });
         }
         seen
     }
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn duplicates_order_and_damage_are_distinguished() {
-        let stamped = Arc::new(Stamped::new(&SPEC, 9).expect("made"));
+        let stamped = Arc::new(ExpectedValues::new(&SPEC, 9).expect("made"));
         let mut checker = Checker::new(Arc::clone(&stamped));
         let (zero, one) = (TopicPartition::new("t", 0), TopicPartition::new("t", 1));
         checker.enter(&zero);
@@ -370,15 +370,16 @@ mod tests {
         assert_eq!(see(&mut checker, PRODUCERS_MAX, 0), None);
         assert_eq!(checker.read(), 11);
         let seen = Checker::seen(vec![checker]);
-        let of_seven = Seen { producer: 7, ranges: vec![(0, 7)], duplicates: 1, reordered: 1, damaged: 1 };
-        let of_eight = Seen { producer: 8, ranges: vec![(0, 1)], ..Seen::default() };
-        let foreign = Seen { producer: FOREIGN, damaged: 2, ..Seen::default() };
+        let of_seven =
+            SeenRecords { producer: 7, ranges: vec![(0, 7)], duplicates: 1, reordered: 1, damaged: 1 };
+        let of_eight = SeenRecords { producer: 8, ranges: vec![(0, 1)], ..SeenRecords::default() };
+        let foreign = SeenRecords { producer: FOREIGN, damaged: 2, ..SeenRecords::default() };
         assert_eq!(seen, [of_seven, of_eight, foreign]);
     }
 
     #[test]
     fn records_seen_by_two_consumers_are_duplicates() {
-        let stamped = Arc::new(Stamped::new(&SPEC, 9).expect("made"));
+        let stamped = Arc::new(ExpectedValues::new(&SPEC, 9).expect("made"));
         let checkers = [0..6, 4..9].map(|range| {
             let mut checker = Checker::new(Arc::clone(&stamped));
             checker.enter(&TopicPartition::new("t", 0));
@@ -388,6 +389,9 @@ mod tests {
             checker
         });
         let seen = Checker::seen(checkers.into());
-        assert_eq!(seen, [Seen { producer: 1, ranges: vec![(0, 9)], duplicates: 2, ..Seen::default() }]);
+        assert_eq!(
+            seen,
+            [SeenRecords { producer: 1, ranges: vec![(0, 9)], duplicates: 2, ..SeenRecords::default() }]
+        );
     }
 }

@@ -10,7 +10,7 @@
 
 use super::Assignment;
 use crate::payload::{PayloadError, Pool};
-use crate::workload::{RecordSpec, Verify};
+use crate::workload::{RecordSpec, Verification};
 
 /// Size of a stamp.
 pub(crate) const STAMP_BYTES: usize = 24;
@@ -77,7 +77,7 @@ pub(crate) fn magic(seed: u64) -> u32 {
 
 /// The expected values of a run.
 #[derive(Debug)]
-pub(crate) struct Stamped {
+pub(crate) struct ExpectedValues {
     magic: u32,
     size: usize,
     pool: Pool,
@@ -92,12 +92,12 @@ pub(crate) enum Damage {
     Content(Stamp),
 }
 
-impl Stamped {
+impl ExpectedValues {
     /// The expected values of these records with this seed.
-    pub(crate) fn new(records: &RecordSpec, seed: u64) -> Result<Stamped, VerifyError> {
+    pub(crate) fn new(records: &RecordSpec, seed: u64) -> Result<ExpectedValues, VerifyError> {
         check_size(records)?;
         let pool = Pool::new(records, seed)?;
-        Ok(Stamped { magic: magic(seed), size: records.size_bytes as usize, pool })
+        Ok(ExpectedValues { magic: magic(seed), size: records.size_bytes as usize, pool })
     }
 
     /// The stamp of a value, if the value is correct.
@@ -121,7 +121,7 @@ pub(crate) fn check_size(records: &RecordSpec) -> Result<(), VerifyError> {
 
 /// Checks that a verified assignment can be verified.
 pub(crate) fn check_assignment(assignment: &Assignment) -> Result<(), VerifyError> {
-    if assignment.verify != Verify::Off { check_size(&assignment.records) } else { Ok(()) }
+    if assignment.verify != Verification::Off { check_size(&assignment.records) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -143,14 +143,14 @@ mod tests {
     fn a_value_that_was_sent_is_recognised() {
         let stamp =
             Stamp { magic: magic(5), producer: 3, sequence: 1 << 40, intended_us: 1_700_000_000_000_000 };
-        let stamped = Stamped::new(&spec(100), 5).expect("made");
+        let stamped = ExpectedValues::new(&spec(100), 5).expect("made");
         assert_eq!(stamped.check(&value(5, stamp)), Ok(stamp));
     }
 
     #[test]
     fn every_single_flipped_bit_is_found() {
         let stamp = Stamp { magic: magic(5), producer: 3, sequence: 77, intended_us: 1 };
-        let stamped = Stamped::new(&spec(100), 5).expect("made");
+        let stamped = ExpectedValues::new(&spec(100), 5).expect("made");
         let good = value(5, stamp);
         for bit in 0..800 {
             let mut bad = good.clone();
@@ -172,10 +172,10 @@ mod tests {
     #[test]
     fn another_run_is_foreign_and_small_values_have_no_room() {
         let stamp = Stamp { magic: magic(6), producer: 0, sequence: 0, intended_us: 1 };
-        let stamped = Stamped::new(&spec(100), 5).expect("made");
+        let stamped = ExpectedValues::new(&spec(100), 5).expect("made");
         assert_eq!(stamped.check(&value(6, stamp)), Err(Damage::Foreign));
-        let error = Stamped::new(&spec(23), 5).expect_err("no room");
+        let error = ExpectedValues::new(&spec(23), 5).expect_err("no room");
         assert!(error.to_string().starts_with("records.size_bytes = 23 is too small"), "{error}");
-        assert!(Stamped::new(&spec(24), 5).is_ok());
+        assert!(ExpectedValues::new(&spec(24), 5).is_ok());
     }
 }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::clock::Clock;
 use super::counts::Window;
 use super::link::Link;
-use super::tool::{Heard, Tool};
+use super::tool::{Tool, ToolEvent};
 use super::{Assignment, Command, Event, Interval, Order, Report, Role, Span, StopWhen, WorkerError};
 use command::Plan;
 use totals::Totals;
@@ -78,7 +78,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
 /// The running streams of a worker.
 struct Streams {
     tools: Vec<Tool>,
-    heard: mpsc::Receiver<Heard>,
+    heard: mpsc::Receiver<ToolEvent>,
     /// Number of streams whose output has not ended.
     open: usize,
     tally: Tally,
@@ -147,13 +147,13 @@ impl Streams {
         self.tally.report_interval(self.clock.now_us(), link)
     }
 
-    async fn hear(&mut self, heard: Option<Heard>) -> Result<(), WorkerError> {
+    async fn hear(&mut self, heard: Option<ToolEvent>) -> Result<(), WorkerError> {
         match heard {
-            Some(Heard::Line(at, line)) => {
+            Some(ToolEvent::Line(at, line)) => {
                 let totals = Totals::read(&line).map_err(WorkerError::driver)?;
                 self.tally.take(at, totals, self.clock.now_us());
             }
-            Some(Heard::End) => {
+            Some(ToolEvent::End) => {
                 self.open -= 1;
                 // The output ends slightly before the process.
                 tokio::time::sleep(Duration::from_millis(50)).await;
@@ -169,7 +169,7 @@ impl Streams {
 }
 
 /// A report, and its time.
-type Told = (u64, Totals);
+type TimedReport = (u64, Totals);
 
 /// The reports of the streams.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ struct Tally {
     window: Window,
     latest: Vec<Totals>,
     /// The first and last report of each stream within the measurement.
-    spans: Vec<Option<(Told, Told)>>,
+    spans: Vec<Option<(TimedReport, TimedReport)>>,
     reported: Totals,
     since_us: u64,
 }

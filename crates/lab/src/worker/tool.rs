@@ -21,7 +21,7 @@ const STDERR_LINES_MAX: usize = 10;
 
 /// An output event of a program, with the program's number.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ToolEvent {
     /// A line of the program's standard output.
     Line(usize, String),
     /// The end of the program's standard output.
@@ -42,7 +42,7 @@ impl Tool {
         at: usize,
         words: &[String],
         environment: &[(&str, &str)],
-        heard: &mpsc::Sender<Heard>,
+        heard: &mpsc::Sender<ToolEvent>,
     ) -> io::Result<Tool> {
         let mut child = tokio::process::Command::new("sh")
             .args(["-c", WAIT, "sh"])
@@ -71,11 +71,11 @@ impl Tool {
         tokio::spawn(async move {
             let mut lines = BufReader::new(stdout).lines();
             while let Ok(Some(line)) = lines.next_line().await {
-                if to.send(Heard::Line(at, line)).await.is_err() {
+                if to.send(ToolEvent::Line(at, line)).await.is_err() {
                     return;
                 }
             }
-            let _ = to.send(Heard::End).await;
+            let _ = to.send(ToolEvent::End).await;
         });
         let stdin = child.stdin.take();
         Ok(Tool { child, stdin, stderr: last })

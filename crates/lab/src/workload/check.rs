@@ -3,7 +3,7 @@
 use super::key::{self, grouped};
 use super::layer::Layer;
 use super::mistake::Mistake;
-use super::{Clients, Load, Measure, Payload, Point, Unit, Verify};
+use super::{Clients, Load, Measure, Payload, Point, Unit, Verification};
 
 /// Size of a stamp in bytes: magic, producer, sequence, intended time.
 pub const STAMP_BYTES: u32 = 24;
@@ -100,7 +100,7 @@ impl Rules<'_> {
         if point.measure != Measure::Produce {
             self.refuse("measure", format!("nothing is stored {without}"), "use \"produce\"");
         }
-        if point.verify != Verify::Off {
+        if point.verify != Verification::Off {
             let problem = format!("there is nothing to read back {without}");
             self.refuse(
                 "verify",
@@ -112,7 +112,7 @@ impl Rules<'_> {
 
     fn records(&mut self, point: &Point) {
         let size = point.records.size_bytes;
-        if point.verify == Verify::Whole && size < STAMP_BYTES {
+        if point.verify == Verification::Whole && size < STAMP_BYTES {
             let problem = format!("{size} bytes with verify = \"whole\", whose stamp takes {STAMP_BYTES}");
             let remedy = format!("use at least {STAMP_BYTES}, or verify = \"bounded\" or \"off\"");
             self.refuse("records.size_bytes", problem, remedy);

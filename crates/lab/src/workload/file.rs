@@ -14,7 +14,7 @@ use super::layer::{Layer, POINTS_MAX, unknown};
 use super::mistake::{InvalidFile, Mistake, Position};
 use super::{
     Clients, ClusterSecurity, ClusterSpec, Extent, Keys, Load, Measure, NodeLimits, Payload, Point,
-    Published, RecordSpec, Topics, Unit, Workload,
+    PublishedFigure, RecordSpec, Topics, Unit, Workload,
 };
 use crate::figures::FIGURES;
 
@@ -139,7 +139,7 @@ impl<'a> Top<'a> {
     }
 
     /// Parses a `published` table.
-    fn published(&self, point: &str, node: &Node, mistakes: &mut Vec<Mistake>) -> Vec<Published> {
+    fn published(&self, point: &str, node: &Node, mistakes: &mut Vec<Mistake>) -> Vec<PublishedFigure> {
         let Value::Table(entries) = &node.value else { return Vec::new() };
         let mut about = BTreeMap::new();
         for key in key::FILE {
@@ -187,7 +187,7 @@ impl<'a> Top<'a> {
             }
         }
         let about = |name: &str| about.get(name).copied().flatten().unwrap_or_default().to_owned();
-        let published = |(figure, value)| Published {
+        let published = |(figure, value)| PublishedFigure {
             point: point.to_owned(),
             system: about("system"),
             hardware: about("hardware"),

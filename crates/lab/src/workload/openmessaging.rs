@@ -22,8 +22,8 @@ use super::document::{self, Entry, Node, Value};
 use super::layer::unknown;
 use super::mistake::{InvalidFile, Mistake, Position, WorkloadError};
 use super::{
-    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verify,
-    Workload, read,
+    Clients, ClusterSpec, Extent, Keys, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
+    Verification, Workload, read,
 };
 use driver::Driver;
 
@@ -150,7 +150,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
         load,
         extent: Extent { warm_up_s: if measure == Measure::Drain { 0.0 } else { warm_up * 60.0 }, unit },
         repetitions: 1,
-        verify: Verify::default(),
+        verify: Verification::default(),
     }
 }
 

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 
 use super::key::{self, Key, grouped};
 use super::{
-    Clients, ClusterSecurity, Load, Measure, Payload, Point, Published, Unit, Verify, Workload, warnings,
+    Clients, ClusterSecurity, Load, Measure, Payload, Point, PublishedFigure, Unit, Verification, Workload,
+    warnings,
 };
 
 /// The keys of a workload file: a table for the top of the file, and one for points.
@@ -123,9 +124,9 @@ fn records(point: &Point) -> String {
     let keys =
         records.keys.map_or_else(String::new, |keys| format!(", {} keys", grouped(keys.distinct as i64)));
     let verified = match point.verify {
-        Verify::Off => ", not verified",
-        Verify::Bounded => "",
-        Verify::Whole => ", verified whole",
+        Verification::Off => ", not verified",
+        Verification::Bounded => "",
+        Verification::Whole => ", verified whole",
     };
     format!("{} B, {payload}{keys}{verified}", grouped(i64::from(records.size_bytes)))
 }
@@ -203,14 +204,15 @@ fn properties(workload: &Workload) -> String {
 
 /// A row per published figure. Common parts precede the table.
 fn published(workload: &Workload) -> String {
-    type Column = (&'static str, fn(&Published) -> &str);
+    type Column = (&'static str, fn(&PublishedFigure) -> &str);
     let about: [Column; 3] = [
         ("system", |figure| &figure.system),
         ("hardware", |figure| &figure.hardware),
         ("source", |figure| &figure.source),
     ];
-    let differs =
-        |of: fn(&Published) -> &str| workload.published.windows(2).any(|pair| of(&pair[0]) != of(&pair[1]));
+    let differs = |of: fn(&PublishedFigure) -> &str| {
+        workload.published.windows(2).any(|pair| of(&pair[0]) != of(&pair[1]))
+    };
     let mut out = String::new();
     for (name, of) in about.iter().filter(|(_, of)| !differs(*of)) {
         if let Some(figure) = workload.published.first() {

@@ -33,7 +33,7 @@ pub struct Point {
     /// Number of repetitions.
     pub repetitions: u32,
     /// The extent of reading records back.
-    pub verify: Verify,
+    pub verify: Verification,
 }
 
 /// The default for results from before there were several groups.
@@ -66,7 +66,7 @@ impl Point {
 /// producer, sequence and intended time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verify {
+pub enum Verification {
     /// Not at all: offsets are the only evidence.
     Off,
     /// After the measurement, for about as long as it took.
@@ -76,13 +76,13 @@ pub enum Verify {
     Whole,
 }
 
-impl Verify {
+impl Verification {
     /// As in files and arguments.
     pub fn words(self) -> &'static str {
         match self {
-            Verify::Off => "off",
-            Verify::Bounded => "bounded",
-            Verify::Whole => "whole",
+            Verification::Off => "off",
+            Verification::Bounded => "bounded",
+            Verification::Whole => "whole",
         }
     }
 }

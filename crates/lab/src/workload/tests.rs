@@ -257,7 +257,7 @@ fn records_that_cannot_be_made() {
     let said = "23 bytes with verify = \"whole\", whose stamp takes 24; use at least 24, or verify = \"bounded\" or \"off\"";
     assert_mistake("verify = \"whole\"\nrecords.size_bytes = 23\n", 4, 22, "records.size_bytes", said);
     assert_eq!(points("verify = \"whole\"\nrecords.size_bytes = 24\n").len(), 1);
-    assert_eq!(points("records.size_bytes = 23\n")[0].verify, Verify::Bounded);
+    assert_eq!(points("records.size_bytes = 23\n")[0].verify, Verification::Bounded);
     let said = "is missing, with records.payload = \"file\"; add records.file = \"PATH\"";
     assert_mistake("records.payload = \"file\"\n", 1, 1, "records.file", said);
     let said = "has no effect on this payload; remove it, or use records.payload = \"file\"";

@@ -12,8 +12,8 @@ use thalweg_lab::result::{
 };
 use thalweg_lab::worker::{Driver, Interval};
 use thalweg_lab::workload::{
-    Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, Published, RecordSpec, Topics, Unit, Verify,
-    Workload,
+    Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, PublishedFigure, RecordSpec, Topics, Unit,
+    Verification, Workload,
 };
 
 const BEGAN_US: u64 = 1_795_320_000_000_000;
@@ -32,7 +32,7 @@ pub struct Behaviour {
 
 /// A result of three workloads on two targets.
 pub fn run(seed: u64) -> RunResult {
-    let mut made = Made { random: SmallRng::seed_from_u64(seed), number: 0 };
+    let mut made = FixtureBuilder { random: SmallRng::seed_from_u64(seed), number: 0 };
     let mut workloads = vec![made.ibm_fast(), made.ibm_payload(), made.queue_kafka(), made.saturation()];
     workloads.iter_mut().for_each(take_turns);
     RunResult {
@@ -190,16 +190,16 @@ pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
         load: Load::Maximum,
         extent: Extent { warm_up_s: 5.0, unit: Unit::Seconds(SECONDS as f64) },
         repetitions: 3,
-        verify: Verify::Whole,
+        verify: Verification::Whole,
     }
 }
 
-struct Made {
+struct FixtureBuilder {
     random: SmallRng,
     number: u64,
 }
 
-impl Made {
+impl FixtureBuilder {
     fn ibm_fast(&mut self) -> WorkloadResult {
         let mut points = Vec::new();
         for (label, brokers, factor) in [("3 brokers", 3, 1.0), ("6 brokers", 6, 0.8)] {
@@ -656,7 +656,7 @@ fn workload(
             points.push(result.point.clone());
         }
     }
-    let published = published.iter().map(|(point, figure, value)| Published {
+    let published = published.iter().map(|(point, figure, value)| PublishedFigure {
         point: (*point).to_owned(),
         system: "Kafka 2.3.0".to_owned(),
         hardware: "brokers of 4 CPUs and 8 GB each".to_owned(),

@@ -35,7 +35,7 @@ pub(super) struct Round<'a> {
 
 /// State of earlier batches that affects later ones.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
+pub(super) struct EarlierBatches {
     pub(super) transactions: Transactions,
     /// True if a batch with unreadable records was kept. Such a batch may contain any key, so a later
     /// tombstone may be needed to keep a key deleted.
@@ -67,7 +67,10 @@ impl Scratch {
     }
 
     /// The records of a batch, if all are readable.
-    pub(super) fn whole_records<'a>(&'a mut self, batch: &Batch<'a>) -> Result<Records<'a>, Unreadable> {
+    pub(super) fn whole_records<'a>(
+        &'a mut self,
+        batch: &Batch<'a>,
+    ) -> Result<Records<'a>, UnreadableReason> {
         let records = batch.records(&mut self.buffer)?;
         records.clone().try_for_each(|record| within(&batch.header, record).map(drop))?;
         Ok(records)
@@ -76,7 +79,7 @@ impl Scratch {
 
 /// Why the records of a batch are ignored, although its CRC is valid.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Unreadable {
+pub(super) enum UnreadableReason {
     #[error(transparent)]
     Record(#[from] RecordError),
     #[error("a record has offset {0}, which is outside its batch")]
@@ -88,10 +91,10 @@ pub(super) enum Unreadable {
 fn within<'a>(
     header: &BatchHeader,
     record: Result<Record<'a>, RecordError>,
-) -> Result<Record<'a>, Unreadable> {
+) -> Result<Record<'a>, UnreadableReason> {
     let record = record?;
     let is_within = (header.base_offset..=header.last_offset()).contains(&record.offset);
-    if is_within { Ok(record) } else { Err(Unreadable::Outside(record.offset)) }
+    if is_within { Ok(record) } else { Err(UnreadableReason::Outside(record.offset)) }
 }
 
 /// The decision on a batch.
@@ -99,7 +102,7 @@ pub(super) enum Verdict {
     /// The batch is kept unchanged.
     Keep,
     /// The batch is kept unchanged, because its records are unreadable.
-    KeepUnread(Unreadable),
+    KeepUnread(UnreadableReason),
     /// The batch is kept with fewer records, or with a delete horizon.
     Replace(Vec<u8>),
     /// The batch is removed.
@@ -117,7 +120,7 @@ impl Round<'_> {
     pub(super) fn judge(
         &self,
         batch: &Batch<'_>,
-        passed: &mut Passed,
+        passed: &mut EarlierBatches,
         scratch: &mut Scratch,
     ) -> Result<Judgement, BatchFault> {
         let header = &batch.header;
@@ -155,7 +158,7 @@ impl Round<'_> {
         batch: &Batch<'_>,
         is_marker_of_nothing: bool,
         holds_its_place: bool,
-        passed: &Passed,
+        passed: &EarlierBatches,
         scratch: &mut Scratch,
     ) -> Result<Verdict, BatchFault> {
         let header = &batch.header;
@@ -202,11 +205,11 @@ impl Round<'_> {
 
     /// True if tombstones and markers of a batch may be removed: the delete horizon has passed, and no
     /// earlier batch is unread.
-    fn has_expired(&self, header: &BatchHeader, passed: &Passed) -> bool {
+    fn has_expired(&self, header: &BatchHeader, passed: &EarlierBatches) -> bool {
         !passed.has_unread && header.delete_horizon_ms().is_some_and(|horizon| horizon <= self.now_ms)
     }
 
-    fn keeps(&self, header: &BatchHeader, record: &Record<'_>, passed: &Passed) -> bool {
+    fn keeps(&self, header: &BatchHeader, record: &Record<'_>, passed: &EarlierBatches) -> bool {
         if record.offset > self.map.latest() {
             return true;
         }

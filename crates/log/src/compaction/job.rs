@@ -119,7 +119,7 @@ pub struct CompactionJob {
 
 /// A new segment and the segments that it replaces.
 #[derive(Debug)]
-pub(crate) struct Cleaned {
+pub(crate) struct CleanedSegment {
     pub(crate) base_offset: Offset,
     pub(crate) replaces: Vec<Offset>,
     pub(crate) has_txn_index: bool,
@@ -128,7 +128,7 @@ pub(crate) struct Cleaned {
 /// New segments, written and synced under `.cleaned` names.
 #[derive(Debug)]
 pub struct CompactionOutcome {
-    pub(crate) cleaned: Vec<Cleaned>,
+    pub(crate) cleaned: Vec<CleanedSegment>,
     /// The end of the compacted part.
     pub(crate) cleaned_to: Offset,
     pub(crate) newly_unread: NewlyUnread,

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use thalweg_record::{Batch, BatchHeader, Offset};
 
 use super::CLEANED_SUFFIX;
-use super::filter::{Passed, Round, Scratch, Verdict};
+use super::filter::{EarlierBatches, Round, Scratch, Verdict};
 use super::job::{
-    Cleaned, CompactionError, CompactionJob, CompactionOutcome, CompactionStats, NAMED_MAX, NewlyUnread,
-    Source, UnreadBatch,
+    CleanedSegment, CompactionError, CompactionJob, CompactionOutcome, CompactionStats, NAMED_MAX,
+    NewlyUnread, Source, UnreadBatch,
 };
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
@@ -55,14 +55,19 @@ pub struct CompactionPass {
 #[expect(clippy::large_enum_variant, reason = "a pass has one, and it does not move")]
 enum Stage {
     /// The first walk, over the dirty segments.
-    Mapping { left: Range<usize>, reading: Option<Reading>, transactions: Transactions },
+    Mapping { left: Range<usize>, reading: Option<SourceScan>, transactions: Transactions },
     /// The second walk, over all segments covered by the map.
-    Cleaning { groups: VecDeque<Range<usize>>, group: Option<Group>, passed: Passed, cleaned: Vec<Cleaned> },
+    Cleaning {
+        groups: VecDeque<Range<usize>>,
+        group: Option<Group>,
+        passed: EarlierBatches,
+        cleaned: Vec<CleanedSegment>,
+    },
 }
 
 /// A source that is being read.
 #[derive(Debug)]
-struct Reading {
+struct SourceScan {
     source: usize,
     scan: BatchScan<Arc<LogFile>>,
 }
@@ -72,15 +77,15 @@ struct Reading {
 struct Group {
     sources: Range<usize>,
     left: Range<usize>,
-    reading: Option<Reading>,
+    reading: Option<SourceScan>,
     output: Output,
 }
 
-impl Reading {
-    fn open(job: &CompactionJob, source: usize) -> io::Result<Reading> {
+impl SourceScan {
+    fn open(job: &CompactionJob, source: usize) -> io::Result<SourceScan> {
         let Source { base_offset, size_bytes, .. } = job.sources[source];
         let file = Arc::new(job.home.disk.open(&job.home.file(base_offset, LOG_SUFFIX))?);
-        Ok(Reading { source, scan: BatchScan::new(file, 0, size_bytes) })
+        Ok(SourceScan { source, scan: BatchScan::new(file, 0, size_bytes) })
     }
 }
 
@@ -107,7 +112,7 @@ impl CompactionPass {
         let mut bytes = 0;
         let mapped = match &mut self.stage {
             Stage::Mapping { left, reading, transactions } => {
-                let mut walk = Mapping {
+                let mut walk = MapWalk {
                     job,
                     map: &mut self.map,
                     scratch: &mut self.scratch,
@@ -121,7 +126,7 @@ impl CompactionPass {
         if mapped {
             self.stats.keys = self.map.len();
             let groups = job.groups(self.map.latest() + 1).into();
-            let (passed, cleaned) = (Passed::default(), Vec::new());
+            let (passed, cleaned) = (EarlierBatches::default(), Vec::new());
             self.stage = Stage::Cleaning { groups, group: None, passed, cleaned };
         } else if self.clean(job, &mut bytes)? {
             return Ok(Step::Done(self.outcome()));
@@ -150,7 +155,7 @@ impl CompactionPass {
             now_ms: job.now_ms,
             delete_retention_ms: job.config.delete_retention_ms,
         };
-        let mut walk = Cleaning { job, round, passed, scratch, stats, newly_unread, bytes };
+        let mut walk = CleanWalk { job, round, passed, scratch, stats, newly_unread, bytes };
         loop {
             if let Some(under_way) = group {
                 if !walk.go_on(under_way)? {
@@ -158,7 +163,7 @@ impl CompactionPass {
                 }
                 let done = group.take().expect("it is under way");
                 let sources = &job.sources[done.sources];
-                cleaned.push(Cleaned {
+                cleaned.push(CleanedSegment {
                     base_offset: sources[0].base_offset,
                     replaces: sources.iter().map(|source| source.base_offset).collect(),
                     has_txn_index: done.output.has_txn_index,
@@ -173,7 +178,7 @@ impl CompactionPass {
 }
 
 /// The first walk: the last offset of each key in the dirty part.
-struct Mapping<'a> {
+struct MapWalk<'a> {
     job: &'a CompactionJob,
     map: &'a mut OffsetMap,
     scratch: &'a mut Scratch,
@@ -181,20 +186,20 @@ struct Mapping<'a> {
     bytes: &'a mut u64,
 }
 
-impl Mapping<'_> {
+impl MapWalk<'_> {
     /// Reads for one step. Returns true if the map is complete: all dirty segments were read, or the map has
     /// no room for more keys.
     fn go_on(
         &mut self,
         left: &mut Range<usize>,
-        reading: &mut Option<Reading>,
+        reading: &mut Option<SourceScan>,
     ) -> Result<bool, CompactionError> {
         let job = self.job;
         while *self.bytes < STEP_BYTES {
             let under_way = match reading {
                 Some(under_way) => under_way,
                 None => match left.next() {
-                    Some(source) => reading.insert(Reading::open(job, source)?),
+                    Some(source) => reading.insert(SourceScan::open(job, source)?),
                     None => return Ok(true),
                 },
             };
@@ -241,17 +246,17 @@ impl Mapping<'_> {
 }
 
 /// The second walk: copies the retained records.
-struct Cleaning<'a> {
+struct CleanWalk<'a> {
     job: &'a CompactionJob,
     round: Round<'a>,
-    passed: &'a mut Passed,
+    passed: &'a mut EarlierBatches,
     scratch: &'a mut Scratch,
     stats: &'a mut CompactionStats,
     newly_unread: &'a mut NewlyUnread,
     bytes: &'a mut u64,
 }
 
-impl Cleaning<'_> {
+impl CleanWalk<'_> {
     /// Copies for one step. Returns true if all sources of the group are copied.
     fn go_on(&mut self, group: &mut Group) -> Result<bool, CompactionError> {
         let job = self.job;
@@ -263,7 +268,7 @@ impl Cleaning<'_> {
                     let source = &job.sources[index];
                     self.passed.transactions.expect(job.aborted_from(source.base_offset, source.next_base));
                     self.stats.bytes_before += source.size_bytes;
-                    group.reading.insert(Reading::open(job, index)?)
+                    group.reading.insert(SourceScan::open(job, index)?)
                 }
             };
             let source = &job.sources[reading.source];

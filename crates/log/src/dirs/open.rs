@@ -76,7 +76,7 @@ impl LogDirsOptions {
 }
 
 /// A directory whose lock is held and whose `meta.properties` was read.
-struct Locked {
+struct LockedDir {
     path: PathBuf,
     lock: DirLock,
     meta: Option<MetaProperties>,
@@ -114,7 +114,7 @@ impl LogDirs {
         let mut epochs = Vec::new();
         let (mut retired, mut lost) = (Vec::new(), HashSet::default());
         let troubles = Arc::default();
-        for Locked { path, lock, meta } in locked {
+        for LockedDir { path, lock, meta } in locked {
             match open_dir(&options, &cluster_id, &path, meta, &mut retired, &troubles) {
                 Ok((state, found, epoch)) => {
                     lost.extend(state.missing(found.iter().map(|job| &job.name)));
@@ -229,7 +229,7 @@ fn too_many_open(disk: &Disk, path: &Path, error: io::Error) -> TooManyOpenFiles
 }
 
 /// The locked directories, and the failed ones.
-fn lock_all(options: &LogDirsOptions) -> Result<(Vec<Locked>, Vec<FailedDir>), OpenError> {
+fn lock_all(options: &LogDirsOptions) -> Result<(Vec<LockedDir>, Vec<FailedDir>), OpenError> {
     let (mut locked, mut failed) = (Vec::new(), Vec::new());
     for path in &options.dirs {
         match lock_dir(&options.disk, path)? {
@@ -240,7 +240,7 @@ fn lock_all(options: &LogDirsOptions) -> Result<(Vec<Locked>, Vec<FailedDir>), O
     Ok((locked, failed))
 }
 
-fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
+fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<LockedDir>, OpenError> {
     let lock_file = path.join(LOCK_FILE);
     let taken = disk.create_dir(path).and_then(|_| {
         // An error of the operating system does not contain the file's name.
@@ -259,7 +259,7 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
         Err(error) => return Ok(Err(error)),
     };
     match meta_properties::read(disk, path) {
-        Ok(meta) => Ok(Ok(Locked { path: path.to_owned(), lock, meta })),
+        Ok(meta) => Ok(Ok(LockedDir { path: path.to_owned(), lock, meta })),
         Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
         Err(meta_properties::ReadError::Io(error)) => Ok(Err(error)),
     }
@@ -268,7 +268,7 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<Locked>, OpenError> {
 /// The directory of the metadata log with its `meta.properties`, if it is not one of the log directories.
 fn metadata_dir<'a>(
     options: &'a LogDirsOptions,
-    locked: &[Locked],
+    locked: &[LockedDir],
 ) -> Result<Option<(&'a Path, MetaProperties)>, OpenError> {
     let Some(dir) = options.metadata_log_dir.as_deref() else { return Ok(None) };
     if locked.iter().any(|log_dir| log_dir.path == dir) {
@@ -285,7 +285,7 @@ fn metadata_dir<'a>(
 /// The cluster id, after comparing the directories and the configuration.
 fn agree_on_cluster(
     options: &LogDirsOptions,
-    locked: &[Locked],
+    locked: &[LockedDir],
     of_metadata: Option<&(&Path, MetaProperties)>,
 ) -> Result<String, OpenError> {
     let mut cluster_id = options.cluster_id.clone();
@@ -317,7 +317,7 @@ fn agree_on_cluster(
 /// brokers.
 fn check_metadata_log(
     options: &LogDirsOptions,
-    locked: &[Locked],
+    locked: &[LockedDir],
     of_metadata: Option<&(&Path, MetaProperties)>,
 ) -> Result<(), OpenError> {
     let of_logs = || locked.iter().map(|dir| (&*dir.path, dir.meta.as_ref()));
@@ -349,14 +349,15 @@ fn has_metadata_log(disk: &Disk, dir: &Path) -> bool {
 /// stop.
 fn check_none_is_empty(
     disk: &Disk,
-    locked: &[Locked],
+    locked: &[LockedDir],
     never_opened: &BTreeSet<String>,
 ) -> Result<(), EmptyDirectory> {
-    let has = |dir: &Locked, file| disk.exists(&dir.path.join(file));
-    let has_logs = |dir: &Locked| has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE);
-    let was_used = |dir: &&Locked| has_logs(dir) || has_metadata_log(disk, &dir.path);
+    let has = |dir: &LockedDir, file| disk.exists(&dir.path.join(file));
+    let has_logs = |dir: &LockedDir| has(dir, RECOVERY_POINT_FILE) || has(dir, clean_shutdown::FILE);
+    let was_used = |dir: &&LockedDir| has_logs(dir) || has_metadata_log(disk, &dir.path);
     // The controller may have written to a directory that failed as a log directory.
-    let is_expected = |dir: &Locked| never_opened.contains(&never_opened::named(&dir.path)) && !has_logs(dir);
+    let is_expected =
+        |dir: &LockedDir| never_opened.contains(&never_opened::named(&dir.path)) && !has_logs(dir);
     let empty = locked.iter().find(|dir| dir.meta.is_none() && !is_expected(dir));
     match (empty, locked.iter().find(was_used)) {
         (Some(empty), Some(used)) => {
@@ -368,7 +369,10 @@ fn check_none_is_empty(
 
 /// The directories that still wait for their first start. Refuses other directories without `meta.properties`
 /// beside used ones.
-fn never_opened_of(options: &LogDirsOptions, locked: &[Locked]) -> Result<BTreeSet<String>, EmptyDirectory> {
+fn never_opened_of(
+    options: &LogDirsOptions,
+    locked: &[LockedDir],
+) -> Result<BTreeSet<String>, EmptyDirectory> {
     let mut never_opened: BTreeSet<String> =
         locked.iter().flat_map(|dir| never_opened::read(&options.disk, &dir.path)).collect();
     if !options.adds {

@@ -29,10 +29,10 @@ const CONNECTION_SHARE_MAX: usize = 1024;
 
 /// The descriptors of the process. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Descriptors(Option<Arc<Counted>>);
+pub struct Descriptors(Option<Arc<DescriptorCounts>>);
 
 #[derive(Debug)]
-struct Counted {
+struct DescriptorCounts {
     max: usize,
     files: AtomicUsize,
     connections: AtomicUsize,
@@ -70,7 +70,7 @@ impl Descriptors {
     /// A budget of this size.
     pub fn limited(max: usize) -> Descriptors {
         let (files, connections) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Descriptors(Some(Arc::new(Counted { max, files, connections })))
+        Descriptors(Some(Arc::new(DescriptorCounts { max, files, connections })))
     }
 
     /// The limit of descriptors; `None` if there is none.
@@ -116,7 +116,7 @@ impl Descriptors {
     }
 }
 
-impl Counted {
+impl DescriptorCounts {
     /// The reserve for existing logs and uncounted files.
     fn work(&self) -> usize {
         (self.max / WORK_SHARE).clamp(WORK_MIN, WORK_MAX)

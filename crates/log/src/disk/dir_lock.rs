@@ -8,7 +8,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::memory::MemoryLock;
-use super::{Disk, Open};
+use super::{Disk, FileBackend};
 
 /// Held while a log directory is open; released when dropped, or by the end of the process.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl Disk {
                 .lock(path)?
                 .map(|lock| DirLock { _handle: LockHandle::Memory { _lock: lock } }));
         }
-        let Open::File { file, .. } = self.open_or_create(path)?.open else {
+        let FileBackend::File { file, .. } = self.open_or_create(path)?.open else {
             unreachable!("a disk that is not in memory opens files of the machine");
         };
         let taken = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{FileFacts, Listed};
+use super::{DirEntry, FileFacts};
 use crate::clock::Clock;
 use calls::Calls;
 pub use calls::{Answer, Call, CallError};
@@ -243,7 +243,7 @@ impl MemoryDisk {
         matches!(self.names.lock().seen.get(path), Some(Entry::Dir))
     }
 
-    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<Listed>> {
+    pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
         self.begin(Call::List, dir)?;
         let names = self.names.lock();
         if !matches!(names.seen.get(dir), Some(Entry::Dir)) {
@@ -253,7 +253,7 @@ impl MemoryDisk {
         let listed = children.filter_map(|(path, entry)| {
             let name = path.file_name()?.to_str()?.to_owned();
             let is_dir = matches!(entry, Entry::Dir);
-            Some(Listed { name, is_dir, is_file: !is_dir })
+            Some(DirEntry { name, is_dir, is_file: !is_dir })
         });
         Ok(listed.collect())
     }

@@ -16,28 +16,28 @@ thread_local! {
 /// A guard during whose lifetime this thread must not wait for the disk.
 #[derive(Debug)]
 #[must_use]
-pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] Before);
+pub struct NoWaits(#[expect(dead_code, reason = "it is held, not used")] WaitStateGuard);
 
 /// Allows this thread to wait for the disk during its lifetime.
 #[derive(Debug)]
 #[must_use]
-pub struct WaitsAllowed(#[expect(dead_code, reason = "it is held, not used")] Before);
+pub struct WaitsAllowed(#[expect(dead_code, reason = "it is held, not used")] WaitStateGuard);
 
 /// Restores the previous state of its thread when dropped.
 #[derive(Debug)]
-struct Before {
+struct WaitStateGuard {
     forbidden: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
 
-impl Before {
-    fn set(forbidden: bool) -> Before {
+impl WaitStateGuard {
+    fn set(forbidden: bool) -> WaitStateGuard {
         let before = if cfg!(debug_assertions) { FORBIDDEN.replace(forbidden) } else { false };
-        Before { forbidden: before, _of_this_thread: PhantomData }
+        WaitStateGuard { forbidden: before, _of_this_thread: PhantomData }
     }
 }
 
-impl Drop for Before {
+impl Drop for WaitStateGuard {
     fn drop(&mut self) {
         if cfg!(debug_assertions) {
             FORBIDDEN.set(self.forbidden);
@@ -48,13 +48,13 @@ impl Drop for Before {
 impl NoWaits {
     /// Forbids waiting from here on.
     pub fn begin() -> NoWaits {
-        NoWaits(Before::set(true))
+        NoWaits(WaitStateGuard::set(true))
     }
 }
 
 /// Allows waiting from here on; the caller gives the reason.
 pub fn allow_waits(_reason: &'static str) -> WaitsAllowed {
-    WaitsAllowed(Before::set(false))
+    WaitsAllowed(WaitStateGuard::set(false))
 }
 
 /// Panics if the thread must not wait for the disk.

@@ -58,7 +58,7 @@ pub struct AppendInfo {
 }
 
 /// A batch as it will be stored: a patched head and the received rest.
-pub(super) struct Stored<'a> {
+pub(super) struct PreparedBatch<'a> {
     pub(super) header: BatchHeader,
     head: Head,
     bytes: &'a [u8],
@@ -73,7 +73,7 @@ enum Head {
     Restamped([u8; BatchHeader::LEN]),
 }
 
-impl Stored<'_> {
+impl PreparedBatch<'_> {
     fn pieces(&self) -> [&[u8]; 2] {
         match &self.head {
             Head::Same => [self.bytes, &[]],
@@ -83,7 +83,7 @@ impl Stored<'_> {
     }
 }
 
-pub(super) enum Judged {
+pub(super) enum AppendVerdict {
     New(PreparedAppend),
     Duplicate(BatchMetadata),
 }
@@ -116,12 +116,12 @@ impl PartitionLog {
             return Err(BatchTooLarge { size_bytes, segment_bytes: self.config.segment_bytes }.into());
         }
         match self.judge(&stored, options)? {
-            Judged::New(prepared) => {
+            AppendVerdict::New(prepared) => {
                 let mut info = self.append_stored(&stored, prepared)?;
                 info.log_append_time = now_ms.unwrap_or(NO_TIMESTAMP);
                 Ok(info)
             }
-            Judged::Duplicate(original) => Ok(AppendInfo {
+            AppendVerdict::Duplicate(original) => Ok(AppendInfo {
                 first_offset: Offset(original.first_offset()),
                 last_offset: Offset(original.last_offset),
                 log_append_time: original.timestamp,
@@ -143,13 +143,13 @@ impl PartitionLog {
         leader_epoch: LeaderEpoch,
     ) -> Result<AppendInfo, AppendError> {
         self.check_writable()?;
-        let mut stored: Vec<Stored<'_>> = Vec::new();
+        let mut stored: Vec<PreparedBatch<'_>> = Vec::new();
         for batch in batches(records) {
             let before = stored.last().map(|stored| stored.header);
             let judged = batch.map_err(AppendError::from).and_then(|Batch { header, bytes }| {
                 verify(bytes)?;
                 self.check_follows(&header, before.as_ref(), leader_epoch)?;
-                Ok(Stored { header, head: Head::Same, bytes })
+                Ok(PreparedBatch { header, head: Head::Same, bytes })
             });
             match judged {
                 Ok(batch) => stored.push(batch),
@@ -195,7 +195,7 @@ impl PartitionLog {
     }
 
     /// Drops a last batch that leaves a gap if its successor goes back: either may be damaged.
-    fn drop_behind_gap(&self, stored: &mut Vec<Stored<'_>>) {
+    fn drop_behind_gap(&self, stored: &mut Vec<PreparedBatch<'_>>) {
         let Some(last) = stored.pop() else { return };
         let expected = stored.last().map_or(self.log_end, |before| before.header.next_offset());
         if last.header.base_offset == expected {
@@ -211,7 +211,7 @@ impl PartitionLog {
 
     /// Appends replicated batches, with one write per segment. After an error, earlier appends count, and may
     /// still need their flush; the next call returns the error first.
-    fn append_replicated(&mut self, stored: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
+    fn append_replicated(&mut self, stored: &[PreparedBatch<'_>]) -> Result<AppendInfo, AppendError> {
         let mut info = self.nothing_appended();
         let mut rest = stored;
         while let Some(first) = rest.first() {
@@ -241,9 +241,9 @@ impl PartitionLog {
     }
 
     /// Appends replicated batches to one segment.
-    fn append_group(&mut self, group: &[Stored<'_>]) -> Result<AppendInfo, AppendError> {
+    fn append_group(&mut self, group: &[PreparedBatch<'_>]) -> Result<AppendInfo, AppendError> {
         let options = AppendOptions { origin: AppendOrigin::Replication, ..AppendOptions::default() };
-        let Judged::New(prepared) = self.judge(group, options)? else {
+        let AppendVerdict::New(prepared) = self.judge(group, options)? else {
             unreachable!("duplicates are looked for in what clients send");
         };
         self.append_stored(group, prepared)
@@ -286,7 +286,7 @@ impl PartitionLog {
         records: &'a [u8],
         leader_epoch: LeaderEpoch,
         now_ms: Option<i64>,
-        stored: &mut Vec<Stored<'a>>,
+        stored: &mut Vec<PreparedBatch<'a>>,
     ) -> Result<(), AppendError> {
         let mut next = stored.last().map_or(self.log_end, |before| before.header.next_offset());
         for batch in batches(records) {
@@ -305,7 +305,7 @@ impl PartitionLog {
                 }
             };
             next = header.next_offset();
-            stored.push(Stored { header, head, bytes: batch.bytes });
+            stored.push(PreparedBatch { header, head, bytes: batch.bytes });
         }
         Ok(())
     }
@@ -313,18 +313,18 @@ impl PartitionLog {
     /// Compares the batches with the state of their producers.
     pub(super) fn judge(
         &mut self,
-        stored: &[Stored<'_>],
+        stored: &[PreparedBatch<'_>],
         options: AppendOptions,
-    ) -> Result<Judged, AppendError> {
+    ) -> Result<AppendVerdict, AppendError> {
         let mut prepared = PreparedAppend::default();
-        for Stored { header, bytes, .. } in stored {
+        for PreparedBatch { header, bytes, .. } in stored {
             if !header.producer_id.is_some() {
                 continue;
             }
             if options.origin == AppendOrigin::Client
                 && let Some(original) = self.producers.duplicate_of(header)
             {
-                return Ok(Judged::Duplicate(original));
+                return Ok(AppendVerdict::Duplicate(original));
             }
             if options.origin != AppendOrigin::Replication {
                 self.producers.check_transaction(header, options.guard)?;
@@ -338,13 +338,13 @@ impl PartitionLog {
                 options.transaction_version,
             )?;
         }
-        Ok(Judged::New(prepared))
+        Ok(AppendVerdict::New(prepared))
     }
 
     /// Writes validated batches and applies their changes.
     pub(super) fn append_stored(
         &mut self,
-        stored: &[Stored<'_>],
+        stored: &[PreparedBatch<'_>],
         prepared: PreparedAppend,
     ) -> Result<AppendInfo, AppendError> {
         let (Some(first), Some(last)) = (stored.first(), stored.last()) else {
@@ -398,7 +398,7 @@ impl PartitionLog {
         AppendError::DiskFull(error)
     }
 
-    fn write(&mut self, stored: &[Stored<'_>]) -> Result<(), AppendError> {
+    fn write(&mut self, stored: &[PreparedBatch<'_>]) -> Result<(), AppendError> {
         let segment = self.segments.last_mut().expect("a log always has a segment");
         let headers = stored.iter().map(|batch| &batch.header);
         let result = if let [only] = stored {

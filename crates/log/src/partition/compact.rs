@@ -16,8 +16,8 @@ use super::error::LogError;
 use super::health::LostBeginning;
 use super::{PartitionLog, ReadHints, txn_index};
 use crate::compaction::{
-    CLEANED_SUFFIX, Cleaned, CompactionJob, CompactionOutcome, CompactionStats, LastRecord, NewlyUnread,
-    SWAP_SUFFIX, Source,
+    CLEANED_SUFFIX, CleanedSegment, CompactionJob, CompactionOutcome, CompactionStats, LastRecord,
+    NewlyUnread, SWAP_SUFFIX, Source,
 };
 use crate::dir_state::DirState;
 use crate::disk::{self, Disk};
@@ -52,7 +52,7 @@ impl PartialOrd for Dirtiness {
 
 /// The state of a log's compaction.
 #[derive(Debug, Default)]
-pub(super) struct Cleaning {
+pub(super) struct CompactionState {
     /// The log is compacted below this offset.
     pub(super) cleaned_to: Offset,
     /// Alive while a compaction is planned or runs.
@@ -62,7 +62,7 @@ pub(super) struct Cleaning {
 }
 
 /// The part that a job may compact, and its urgency.
-struct Cleanable {
+struct CleanablePart {
     dirtiness: Dirtiness,
     sources: Vec<Source>,
     first_dirty: Offset,
@@ -137,7 +137,7 @@ impl PartitionLog {
         Ok(self.cleanable(now_ms)?.map(|cleanable| cleanable.dirtiness))
     }
 
-    fn cleanable(&mut self, now_ms: i64) -> Result<Option<Cleanable>, LogError> {
+    fn cleanable(&mut self, now_ms: i64) -> Result<Option<CleanablePart>, LogError> {
         if !self.config.cleanup_policy.compact || self.health.poison.is_some() || self.is_being_compacted() {
             return Ok(None);
         }
@@ -162,7 +162,7 @@ impl PartitionLog {
             return Ok(None);
         }
         let dirtiness = Dirtiness { is_overdue, ratio };
-        Ok(Some(Cleanable { dirtiness, sources, first_dirty, upper_bound }))
+        Ok(Some(CleanablePart { dirtiness, sources, first_dirty, upper_bound }))
     }
 
     /// Plans a compaction, if the log needs one (see [`PartitionLog::dirtiness`]).
@@ -360,7 +360,7 @@ impl PartitionLog {
     }
 
     /// The indexes of the segments that a new one replaces, if all of them still exist, consecutively.
-    fn range_of(&self, cleaned: &Cleaned) -> Option<Range<usize>> {
+    fn range_of(&self, cleaned: &CleanedSegment) -> Option<Range<usize>> {
         let start = self.segments.iter().position(|segment| segment.base_offset == cleaned.base_offset)?;
         let range = start..start + cleaned.replaces.len();
         let there = self.segments.get(range.clone())?.iter().map(|segment| segment.base_offset);
@@ -370,7 +370,7 @@ impl PartitionLog {
 
     /// Renames the files of a new segment to the names of the old ones, and returns the paths that wait for
     /// removal.
-    fn swap_in(&mut self, cleaned: &Cleaned) -> Result<Vec<PathBuf>, NotSwapped> {
+    fn swap_in(&mut self, cleaned: &CleanedSegment) -> Result<Vec<PathBuf>, NotSwapped> {
         let range = self.range_of(cleaned).expect("checked before the first replacement");
         let base = cleaned.base_offset;
         if let Err(error) = begin_swap(&self.home, base) {

@@ -10,7 +10,7 @@ use std::io;
 
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset};
 
-use super::load::Loading;
+use super::load::LoadingPartition;
 use super::replay::EpochReplay;
 use crate::disk::Durability;
 use crate::epochs::LeaderEpochs;
@@ -87,7 +87,7 @@ impl Search<'_> {
     }
 }
 
-impl Loading {
+impl LoadingPartition {
     /// Takes the leader epochs below `end` from the batches, and known starts for epochs that may have lost
     /// their first batch to compaction. The first epoch is assumed to start with the log for the same reason.
     pub(super) fn rebuild_epochs(

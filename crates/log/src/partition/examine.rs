@@ -20,7 +20,7 @@ use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamped_head, verify};
 
 use crate::disk::LogFile;
 use crate::epochs::LeaderEpochs;
-use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed, ScanError};
+use crate::scan::{BatchFault, BatchPlace, CorruptBatch, HeaderScan, ScanError};
 use crate::topic_partition::TopicPartition;
 
 /// Maximum number of leader changes assumed between two batches if the checkpoint is outdated: an idle
@@ -73,7 +73,7 @@ pub(super) struct Gap {
 
 /// The result of an examination.
 #[derive(Debug, Default)]
-pub(super) struct Examined {
+pub(super) struct Examination {
     /// The first damaged batch that cannot be repaired. Later batches were not checked.
     pub fault: Option<CorruptBatch>,
     /// Number of gaps confirmed by later batches.
@@ -94,7 +94,7 @@ pub(super) struct Examined {
     pub next_offset: Offset,
 }
 
-impl Examined {
+impl Examination {
     fn note_gap(&mut self, gap: Gap, synced_to: Offset) {
         self.gaps += 1;
         if gap.found >= synced_to {
@@ -115,7 +115,7 @@ pub(super) struct Oddities {
 }
 
 impl Oddities {
-    pub(super) fn note(&mut self, examined: &Examined) {
+    pub(super) fn note(&mut self, examined: &Examination) {
         self.gaps += examined.gaps;
         self.first_gap = self.first_gap.or(examined.first_gap);
         self.doubt = examined.doubt;
@@ -160,10 +160,11 @@ enum EpochJudgement {
 }
 
 /// Checks the batches of a region against each other, and repairs them where possible.
-pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
-    let mut examined = Examined { end: region.from, next_offset: region.expected, ..Examined::default() };
+pub(super) fn examine(region: Region<'_>) -> io::Result<Examination> {
+    let mut examined =
+        Examination { end: region.from, next_offset: region.expected, ..Examination::default() };
     let mut scan = HeaderScan::new(region.file, region.from, region.size_bytes);
-    let mut before: Option<Placed> = None;
+    let mut before: Option<BatchPlace> = None;
     let mut current = next_header(&mut scan)?;
     while let Some(mut batch) = current.filter(|batch| batch.position < region.to) {
         let expected = examined.next_offset;
@@ -231,7 +232,7 @@ pub(super) fn examine(region: Region<'_>) -> io::Result<Examined> {
 }
 
 /// The next header; `None` if the bytes are not a batch.
-fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
+fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<BatchPlace>> {
     match scan.next() {
         Ok(batch) => Ok(batch),
         Err(ScanError::Corrupt(_)) => Ok(None),
@@ -242,7 +243,7 @@ fn next_header(scan: &mut HeaderScan<'_>) -> io::Result<Option<Placed>> {
 impl Region<'_> {
     /// The fault of a batch with offsets of the next segment. The batch may have been truncated before an
     /// unclean stop, and restored by it.
-    fn overlap(&self, batch: &Placed, expected: Offset) -> Option<CorruptBatch> {
+    fn overlap(&self, batch: &BatchPlace, expected: Offset) -> Option<CorruptBatch> {
         let next_base = self.next_base?;
         let reaches = batch.header.base_offset == expected && batch.header.next_offset() > next_base;
         (expected >= next_base || reaches).then(|| CorruptBatch::reaching_into(batch, next_base))
@@ -250,9 +251,9 @@ impl Region<'_> {
 
     fn judge_offset(
         &self,
-        batch: &Placed,
+        batch: &BatchPlace,
         expected: Offset,
-        next: Option<&Placed>,
+        next: Option<&BatchPlace>,
         has_gaps: bool,
     ) -> Judgement {
         let found = batch.header.base_offset;
@@ -276,12 +277,12 @@ impl Region<'_> {
         if bound.is_some() { Judgement::Gap } else { Judgement::Doubt }
     }
 
-    fn damage_in_any(&self, batch: Option<&Placed>) -> io::Result<Option<CorruptBatch>> {
+    fn damage_in_any(&self, batch: Option<&BatchPlace>) -> io::Result<Option<CorruptBatch>> {
         batch.map_or(Ok(None), |batch| self.damage_in(batch))
     }
 
     /// The damage in the bytes of a batch, if any.
-    fn damage_in(&self, batch: &Placed) -> io::Result<Option<CorruptBatch>> {
+    fn damage_in(&self, batch: &BatchPlace) -> io::Result<Option<CorruptBatch>> {
         let mut bytes = vec![0; batch.header.size_bytes()];
         let read = self.file.read_at(&mut bytes, batch.position)?;
         let verified = verify(&bytes[..read]);
@@ -291,9 +292,9 @@ impl Region<'_> {
     /// Judges the epoch of a batch with a correct offset.
     fn examine_epoch(
         &self,
-        batch: &Placed,
-        before: Option<&Placed>,
-        next: Option<&Placed>,
+        batch: &BatchPlace,
+        before: Option<&BatchPlace>,
+        next: Option<&BatchPlace>,
     ) -> io::Result<EpochJudgement> {
         let found = batch.header.leader_epoch;
         let Some(known) = self.epochs.at(batch.header.base_offset) else {
@@ -329,7 +330,7 @@ impl Region<'_> {
 
     fn put_right(
         &self,
-        batch: &mut Placed,
+        batch: &mut BatchPlace,
         base_offset: Offset,
         epoch: Option<LeaderEpoch>,
     ) -> io::Result<()> {

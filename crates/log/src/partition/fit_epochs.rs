@@ -19,7 +19,7 @@ use thalweg_record::{BatchHeader, LeaderEpoch, Offset};
 use super::PartitionLog;
 use super::error::LogError;
 use super::examine::is_flipped;
-use super::load::Loading;
+use super::load::LoadingPartition;
 use super::replay::EpochReplay;
 use crate::disk::{Durability, LogFile, check_may_wait};
 use crate::epochs::LeaderEpochs;
@@ -180,7 +180,7 @@ fn header_of(
     found
 }
 
-impl Loading {
+impl LoadingPartition {
     /// True if the first readable batches belong to no known epoch.
     pub(super) fn epochs_are_short(&mut self, log_start: Offset) -> bool {
         // If all records are deleted, no epoch is left to know.

@@ -66,7 +66,7 @@ impl Names {
 
 /// The durability state of a log.
 #[derive(Debug)]
-pub(super) struct Flushing {
+pub(super) struct FlushState {
     /// All batches below this offset are synced.
     pub(super) recovery_point: Offset,
     /// True if checkpoints on disk may be above the log's offsets, after a truncation.
@@ -80,10 +80,10 @@ pub(super) struct Flushing {
     last_flush_ms: i64,
 }
 
-impl Flushing {
+impl FlushState {
     /// The state of a log that is durable up to this recovery point.
-    pub(super) fn new(recovery_point: Offset, now_ms: i64) -> Flushing {
-        Flushing {
+    pub(super) fn new(recovery_point: Offset, now_ms: i64) -> FlushState {
+        FlushState {
             recovery_point,
             offsets_sank: false,
             truncations: 0,

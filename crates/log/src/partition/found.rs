@@ -18,7 +18,7 @@ use super::health::Signs;
 use super::suspects;
 use crate::checkpoint::TXN_INDEX_FILE;
 use crate::compaction::{CLEANED_SUFFIX, SWAP_SUFFIX};
-use crate::disk::{Listed, TEMPORARY_SUFFIX};
+use crate::disk::{DirEntry, TEMPORARY_SUFFIX};
 use crate::obstacles;
 use crate::segment::{
     DELETED_SUFFIX, FoundFiles, Home, INDEX_SUFFIX, LOG_SUFFIX, LOST_SUFFIX, MISSING_SUFFIX, SNAPSHOT_SUFFIX,
@@ -46,7 +46,7 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     let (mut found, mut doomed, mut deleted) = (PartitionFiles::default(), Vec::new(), Vec::new());
     let listed = obstacles::rename(&home.disk, &home.dir, home.disk.list(&home.dir)?, is_of_file)?;
     let listed = crate::compaction::settle_swaps(home, listed)?;
-    for Listed { name, is_file, .. } in listed {
+    for DirEntry { name, is_file, .. } in listed {
         if !is_file {
             continue;
         }

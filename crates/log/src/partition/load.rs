@@ -16,10 +16,10 @@ use std::sync::Arc;
 
 use thalweg_record::Offset;
 
-use super::compact::Cleaning;
+use super::compact::CompactionState;
 use super::error::LogError;
 use super::examine::Oddities;
-use super::flush::Flushing;
+use super::flush::FlushState;
 use super::found::{had_batches, sort_out};
 use super::health::Health;
 use super::in_flight::recall_in_flight;
@@ -97,7 +97,7 @@ impl PartitionLog {
                 return Err(error);
             }
         };
-        let loading = Loading {
+        let loading = LoadingPartition {
             home,
             segments: vec![segment],
             epochs: LeaderEpochs::empty(),
@@ -138,7 +138,7 @@ impl PartitionLog {
             segments.push(Segment::create(&home, options.log_start, now_ms)?);
         }
         let unindexed = segments.iter().filter(|segment| segment.lacks_index());
-        let mut loading = Loading {
+        let mut loading = LoadingPartition {
             unindexed: unindexed.map(|segment| segment.base_offset).collect(),
             epochs: LeaderEpochs::empty(),
             epoch_replay: EpochReplay::new(LeaderEpochs::empty(), Offset::ZERO),
@@ -206,7 +206,7 @@ fn mark_emptied(home: &Home, segments: &[Segment], suspects: &mut Vec<Offset>) -
 }
 
 /// A partition while it is opened.
-pub(super) struct Loading {
+pub(super) struct LoadingPartition {
     pub(super) home: Home,
     pub(super) segments: Vec<Segment>,
     pub(super) epochs: LeaderEpochs,
@@ -224,7 +224,7 @@ pub(super) struct Loading {
     pub(super) unindexed: BTreeSet<Offset>,
 }
 
-impl Loading {
+impl LoadingPartition {
     fn into_log(
         self,
         name: TopicPartition,
@@ -233,7 +233,7 @@ impl Loading {
         clock: Clock,
         log_start: Offset,
     ) -> PartitionLog {
-        let flushing = Flushing::new(self.log_end, clock.now_ms());
+        let flushing = FlushState::new(self.log_end, clock.now_ms());
         PartitionLog {
             name,
             topic_id,
@@ -250,7 +250,7 @@ impl Loading {
             snapshots: self.snapshots,
             hints: ReadHints::default(),
             flushing,
-            cleaning: Cleaning::default(),
+            cleaning: CompactionState::default(),
             health: Health::new(self.oddities, self.missing, log_start..self.log_end),
             rewrites: 0,
             trim_seen_end: Offset::NONE,

@@ -16,11 +16,11 @@ use thalweg_record::{BatchHeader, Offset};
 
 use super::PartitionLog;
 use super::error::LogError;
-use super::examine::Examined;
-use super::load::{Loading, OpenOptions};
+use super::examine::Examination;
+use super::load::{LoadingPartition, OpenOptions};
 use super::recover::before_cut;
 use super::replay::EpochReplay;
-use crate::scan::{CorruptBatch, Placed, ScanError, is_sound};
+use crate::scan::{BatchPlace, CorruptBatch, ScanError, is_sound};
 use crate::segment::{Home, Segment};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
@@ -47,7 +47,7 @@ pub(super) fn batch_of_next(
     home: &Home,
     segment: &mut Segment,
     next_base: Offset,
-) -> Result<Option<Placed>, ScanError> {
+) -> Result<Option<BatchPlace>, ScanError> {
     let Some(last) = segment.locate(home, next_base - 1)? else { return Ok(None) };
     let found = segment.batch_at(home, last.position)?;
     let Some(batch) = found.filter(|batch| batch.header.next_offset() <= next_base) else { return Ok(found) };
@@ -70,7 +70,7 @@ fn last_of(home: &Home, segment: &mut Segment) -> Result<Option<BatchHeader>, Sc
     segment.batch_with(home, Offset(end.0 - 1))
 }
 
-impl Loading {
+impl LoadingPartition {
     /// The first segment to recover: the one with the recovery point. Segments inserted between the batches
     /// of an earlier segment that reaches the recovery point are set aside, and leftovers of a truncation
     /// before it are cut.
@@ -112,7 +112,7 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-    ) -> Result<Option<Placed>, LogError> {
+    ) -> Result<Option<BatchPlace>, LogError> {
         if self.batch_of_next(index)?.is_none() || (index > 0 && self.batch_of_next(index - 1)?.is_some()) {
             return Ok(None);
         }
@@ -134,7 +134,7 @@ impl Loading {
     }
 
     /// Finds a batch like [`batch_of_next`]. Damage below the recovery point is left to readers.
-    fn batch_of_next(&mut self, index: usize) -> Result<Option<Placed>, LogError> {
+    fn batch_of_next(&mut self, index: usize) -> Result<Option<BatchPlace>, LogError> {
         let next_base = self.segments[index + 1].base_offset;
         match batch_of_next(&self.home, &mut self.segments[index], next_base) {
             Ok(batch) => Ok(batch),
@@ -145,7 +145,7 @@ impl Loading {
 
     /// True if a batch at the end of a segment, with offsets of the next, may be preferred to that segment:
     /// the batch is whole, and not explained by a truncation.
-    pub(super) fn contradicts_next(&mut self, index: usize, batch: &Placed) -> Result<bool, LogError> {
+    pub(super) fn contradicts_next(&mut self, index: usize, batch: &BatchPlace) -> Result<bool, LogError> {
         let next = &self.segments[index + 1];
         if next.is_empty() || batch.header.next_offset() <= next.base_offset {
             return Ok(false);
@@ -178,7 +178,7 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-        batch: &Placed,
+        batch: &BatchPlace,
     ) -> Result<(), LogError> {
         let (base, next) = (self.segments[index].base_offset, &mut self.segments[index + 1]);
         let (next_base, size_bytes) = (next.base_offset, next.size_bytes());
@@ -249,7 +249,7 @@ impl Loading {
         name: &TopicPartition,
         options: &OpenOptions,
         limit: Offset,
-    ) -> Result<Option<Examined>, LogError> {
+    ) -> Result<Option<Examination>, LogError> {
         let segment = &mut self.segments[index];
         let base = segment.base_offset;
         let last = match segment.locate(&self.home, limit - 1) {
@@ -272,7 +272,7 @@ impl Loading {
     }
 
     /// The batch at a position after the last batch that belongs to a segment.
-    pub(super) fn batch_behind(&mut self, index: usize, position: u64) -> io::Result<Option<Placed>> {
+    pub(super) fn batch_behind(&mut self, index: usize, position: u64) -> io::Result<Option<BatchPlace>> {
         match self.segments[index].batch_at(&self.home, position) {
             Ok(batch) => Ok(batch),
             Err(ScanError::Corrupt(_)) => Ok(None),

@@ -9,10 +9,10 @@ use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::{LogError, OffsetOutOfRange, ReadError};
-use super::examine::{Examined, Region, examine};
+use super::examine::{Examination, Region, examine};
 use super::fit_epochs::neighbours_of;
 use crate::disk::LogFile;
-use crate::scan::{HeaderScan, Placed, ScanError};
+use crate::scan::{BatchPlace, HeaderScan, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 
 /// Maximum number of remembered positions: ends of recent reads, where the next reads start.
@@ -39,7 +39,7 @@ pub struct LogSlice {
 
 impl LogSlice {
     /// The batches in the slice, by their headers, which are read on demand.
-    pub fn batches(&self) -> impl Iterator<Item = Result<Placed, ScanError>> {
+    pub fn batches(&self) -> impl Iterator<Item = Result<BatchPlace, ScanError>> {
         let mut scan = HeaderScan::new(&self.file, self.position, self.position + self.len as u64);
         std::iter::from_fn(move || scan.next().transpose())
     }
@@ -87,7 +87,7 @@ impl ReadHints {
 const COMPARED_BYTES_MAX: u64 = 1 << 20;
 
 /// Batches that can be served.
-struct Sound {
+struct ServableBatches {
     start: u64,
     /// End position of these batches, and the offset after them, if later batches cannot be served with them.
     end: Option<(u64, Offset)>,
@@ -161,12 +161,12 @@ impl PartitionLog {
         index: usize,
         from: Offset,
         max_bytes: usize,
-    ) -> Result<Option<Sound>, LogError> {
+    ) -> Result<Option<ServableBatches>, LogError> {
         let Some(start) = self.position_or_damage(index, from)? else { return Ok(None) };
         let wanted = start.saturating_add(max_bytes.max(1) as u64);
         if self.segments[index].is_judged(start, wanted) {
             self.check_header(index, start, from)?;
-            return Ok(Some(Sound { start, end: None }));
+            return Ok(Some(ServableBatches { start, end: None }));
         }
         self.check_before_first_read(index)?;
         let end = wanted.min(start.saturating_add(COMPARED_BYTES_MAX));
@@ -189,15 +189,15 @@ impl PartitionLog {
             }
             let is_limited = (ends_early && examined.end > start) || end < wanted;
             let end = is_limited.then_some((examined.end, examined.next_offset));
-            return Ok(Some(Sound { start, end }));
+            return Ok(Some(ServableBatches { start, end }));
         };
         let first = self.segments[index].batch_at(&self.home, start).map_err(LogError::in_segment(base))?;
         let contains = first.is_some_and(|first| first.header.base_offset <= from);
         if fault.position > start {
-            Ok(Some(Sound { start, end: Some((fault.position, examined.next_offset)) }))
+            Ok(Some(ServableBatches { start, end: Some((fault.position, examined.next_offset)) }))
         } else if let Some(first) = first.filter(|_| fault.position < start && contains) {
             // The damage is before the requested offset.
-            Ok(Some(Sound { start, end: Some((first.end(), first.header.next_offset())) }))
+            Ok(Some(ServableBatches { start, end: Some((first.end(), first.header.next_offset())) }))
         } else {
             Err(LogError::Corrupt { segment: base, fault })
         }
@@ -246,7 +246,7 @@ impl PartitionLog {
         from: Offset,
         start: u64,
         end: u64,
-    ) -> Result<(u64, Examined), LogError> {
+    ) -> Result<(u64, Examination), LogError> {
         let next_base = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
         let has_gaps = self.may_have_gaps();
         let segment = &mut self.segments[index];
@@ -257,7 +257,8 @@ impl PartitionLog {
         if let Some(judged) = segment.judged_up_to(near, start) {
             (near, expected) = (judged.to, judged.next_offset);
         } else if near > 0
-            && let Some(Placed { header, .. }) = segment.batch_at(&self.home, near).map_err(&in_segment)?
+            && let Some(BatchPlace { header, .. }) =
+                segment.batch_at(&self.home, near).map_err(&in_segment)?
         {
             expected = header.base_offset;
             if self.epochs.at(expected) != Some(header.leader_epoch) {
@@ -315,7 +316,7 @@ impl PartitionLog {
     fn slice(
         &mut self,
         index: usize,
-        Sound { start, end: sound_end }: Sound,
+        ServableBatches { start, end: sound_end }: ServableBatches,
         max_bytes: usize,
         upper_bound: Offset,
         min_one_message: bool,

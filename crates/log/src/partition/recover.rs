@@ -8,24 +8,24 @@ use std::io;
 use thalweg_record::{BatchHeader, Offset};
 
 use super::error::LogError;
-use super::examine::{Examined, Region, examine};
+use super::examine::{Examination, Region, examine};
 use super::fit_epochs::neighbours_of;
 use super::in_flight::recall_in_flight;
-use super::load::{Loading, OpenOptions};
+use super::load::{LoadingPartition, OpenOptions};
 use super::replay::{EpochReplay, replay_producers, replay_segments};
 use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
 use crate::epochs::LeaderEpochs;
 use crate::producers::{Producers, snapshot};
 use crate::scan::{
-    BatchFault, BatchScan, CorruptBatch, HeaderScan, Placed, ScanError, find_batch, is_zeros, lacks_page,
+    BatchFault, BatchPlace, BatchScan, CorruptBatch, HeaderScan, ScanError, find_batch, is_zeros, lacks_page,
 };
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, SNAPSHOT_SUFFIX, Segment, check_order};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 
-impl Loading {
+impl LoadingPartition {
     /// Reads and checks all batches from the recovery point on, and truncates the log at their end.
     pub(super) fn recover(
         &mut self,
@@ -131,7 +131,7 @@ impl Loading {
         index: usize,
         name: &TopicPartition,
         options: &OpenOptions,
-    ) -> Result<Examined, LogError> {
+    ) -> Result<Examination, LogError> {
         let expected = self.segments[index].base_offset.max(self.log_end);
         loop {
             let examined = self.examine_from(index, name, options, 0, expected)?;
@@ -155,7 +155,7 @@ impl Loading {
         options: &OpenOptions,
         from: u64,
         expected: Offset,
-    ) -> Result<Examined, LogError> {
+    ) -> Result<Examination, LogError> {
         let next_base = self.segments.get(index + 1).map(|next| next.base_offset);
         let next_first = self.first_of_next(index);
         let last_before =
@@ -429,7 +429,7 @@ impl Recovery<'_> {
         Ok(())
     }
 
-    fn accept(&mut self, placed: &Placed, bytes: &[u8]) -> Result<(), ScanError> {
+    fn accept(&mut self, placed: &BatchPlace, bytes: &[u8]) -> Result<(), ScanError> {
         check_order(placed, self.expected)?;
         if self.limit.is_some_and(|limit| placed.header.next_offset() > limit) {
             self.overlaps = true;

@@ -11,7 +11,7 @@ use super::error::LogError;
 use crate::disk::LogFile;
 use crate::epochs::LeaderEpochs;
 use crate::producers::{AppendOrigin, EndMarker, PreparedAppend, Producers};
-use crate::scan::{HeaderScan, Placed, ScanError};
+use crate::scan::{BatchPlace, HeaderScan, ScanError};
 use crate::segment::transactions::AbortedTransaction;
 use crate::segment::{Home, Segment};
 
@@ -143,7 +143,7 @@ fn replay_segment(
     let Some(from) = from else { return Ok(()) };
     let file = segment.file(home)?;
     let mut scan = HeaderScan::new(&file, from, segment.size_bytes());
-    while let Some(Placed { position, header }) = scan.next()? {
+    while let Some(BatchPlace { position, header }) = scan.next()? {
         if header.base_offset >= end {
             break;
         }
@@ -167,7 +167,7 @@ pub(super) fn aborted_in(
     let mut scan = HeaderScan::new(&file, 0, segment.size_bytes());
     let mut aborted = Vec::new();
     loop {
-        let Placed { position, header } = match scan.next() {
+        let BatchPlace { position, header } = match scan.next() {
             Ok(Some(placed)) => placed,
             Ok(None) => return Ok(aborted),
             Err(ScanError::Io(error)) => return Err(error.into()),

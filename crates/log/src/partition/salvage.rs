@@ -22,7 +22,7 @@ use thalweg_record::{BatchHeader, LeaderEpoch, Offset, stamp_head};
 use super::PartitionLog;
 use super::error::LogError;
 use crate::disk::{LogFile, check_may_wait};
-use crate::scan::{BatchScan, Placed, ScanError, whole_header};
+use crate::scan::{BatchPlace, BatchScan, ScanError, whole_header};
 
 mod chains;
 
@@ -143,7 +143,7 @@ impl Salvage {
     }
 
     /// The batch at the position, if it is sound; otherwise the position moves on.
-    fn sound_batch(&mut self) -> io::Result<Option<(Placed, Vec<u8>)>> {
+    fn sound_batch(&mut self) -> io::Result<Option<(BatchPlace, Vec<u8>)>> {
         let position = self.position;
         let found = match self.scan.next() {
             Ok(Some((batch, bytes))) => Some((batch, bytes.to_vec())),
@@ -166,7 +166,7 @@ impl Salvage {
     }
 
     /// The base offset of a batch with a valid CRC; `None` if it cannot be determined.
-    fn base_offset_of(&self, batch: &Placed) -> io::Result<Option<Offset>> {
+    fn base_offset_of(&self, batch: &BatchPlace) -> io::Result<Option<Offset>> {
         let (header, expected) = (&batch.header, self.expected);
         if header.last_offset_delta < 0 {
             return Ok(None);
@@ -181,7 +181,7 @@ impl Salvage {
         Ok(was_expected.then_some(expected))
     }
 
-    fn is_contradicted(&self, batch: &Placed) -> io::Result<bool> {
+    fn is_contradicted(&self, batch: &BatchPlace) -> io::Result<bool> {
         let next_offset = batch.header.next_offset();
         if next_offset > self.limit {
             return Ok(true);

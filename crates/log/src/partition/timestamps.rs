@@ -13,7 +13,7 @@ use thalweg_record::{Batch, DecompressBuffer, LeaderEpoch, NO_TIMESTAMP, Offset,
 use super::PartitionLog;
 use super::error::LogError;
 use crate::disk::{LogFile, check_may_wait};
-use crate::scan::{BatchFault, CorruptBatch, HeaderScan, Placed};
+use crate::scan::{BatchFault, BatchPlace, CorruptBatch, HeaderScan};
 
 /// Maximum number of segments checked in one turn under the lock: after a start, each costs reads of its
 /// index.
@@ -33,7 +33,7 @@ pub struct TimestampedOffset {
 /// A search for a record by its time.
 #[derive(Debug)]
 pub struct TimestampSearch {
-    wanted: Wanted,
+    wanted: TimestampTarget,
     /// Segments below this offset are done.
     next: Offset,
     /// The largest timestamp in the finished segments, and its offset.
@@ -43,7 +43,7 @@ pub struct TimestampSearch {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Wanted {
+enum TimestampTarget {
     /// The first record with this time or a later one.
     NotBefore(i64),
     /// The first of the records with the largest timestamp.
@@ -53,15 +53,15 @@ enum Wanted {
 impl TimestampSearch {
     /// The first record, at or after the log start, whose timestamp is not below `timestamp`.
     pub fn not_before(timestamp: i64) -> TimestampSearch {
-        TimestampSearch::new(Wanted::NotBefore(timestamp))
+        TimestampSearch::new(TimestampTarget::NotBefore(timestamp))
     }
 
     /// The first of the records with the largest timestamp (ListOffsets' -3).
     pub fn newest() -> TimestampSearch {
-        TimestampSearch::new(Wanted::Newest)
+        TimestampSearch::new(TimestampTarget::Newest)
     }
 
-    fn new(wanted: Wanted) -> TimestampSearch {
+    fn new(wanted: TimestampTarget) -> TimestampSearch {
         TimestampSearch { wanted, next: Offset::ZERO, newest: None, rewrites: None }
     }
 
@@ -116,7 +116,9 @@ impl PartitionLog {
         for _ in 0..SEGMENTS_PER_TURN {
             if search.next >= self.log_end {
                 return match (search.wanted, search.newest.take()) {
-                    (Wanted::Newest, Some((timestamp, offset))) => self.scan_for_newest(timestamp, offset),
+                    (TimestampTarget::Newest, Some((timestamp, offset))) => {
+                        self.scan_for_newest(timestamp, offset)
+                    }
                     _ => Ok(SearchTurn::Nothing),
                 };
             }
@@ -126,11 +128,11 @@ impl PartitionLog {
                 continue;
             }
             match search.wanted {
-                Wanted::NotBefore(timestamp) if self.newest_record_ms(index)? >= timestamp => {
+                TimestampTarget::NotBefore(timestamp) if self.newest_record_ms(index)? >= timestamp => {
                     return self.scan_from(index, timestamp);
                 }
-                Wanted::NotBefore(_) => {}
-                Wanted::Newest => {
+                TimestampTarget::NotBefore(_) => {}
+                TimestampTarget::Newest => {
                     let (timestamp, offset) = self.newest_in(index)?;
                     if timestamp >= 0 && self.is_below_log_start(index, offset)? {
                         return self.scan_behind_log_start(index);
@@ -269,7 +271,7 @@ impl RecordScan {
     /// Visits the records of a batch from the log start on, until `visit` stops.
     fn visit(
         &self,
-        placed: &Placed,
+        placed: &BatchPlace,
         buffer: &mut DecompressBuffer,
         mut visit: impl FnMut(TimestampedOffset) -> bool,
     ) -> Result<(), LogError> {
@@ -306,7 +308,7 @@ impl RecordScan {
         Ok(())
     }
 
-    fn may_hold(&self, batch: &Placed) -> bool {
+    fn may_hold(&self, batch: &BatchPlace) -> bool {
         batch.header.max_timestamp >= self.timestamp && batch.header.last_offset() >= self.from
     }
 

@@ -7,7 +7,7 @@
 use thalweg_record::{BatchHeader, LeaderEpoch, NO_TIMESTAMP};
 
 use super::PartitionLog;
-use super::append::{AppendInfo, AppendOptions, Judged, Stored};
+use super::append::{AppendInfo, AppendOptions, AppendVerdict, PreparedBatch};
 
 impl PartitionLog {
     /// Appends the batches of each request, which were checked before, in the order of the requests. Returns
@@ -30,7 +30,9 @@ impl PartitionLog {
         if !fits || !stored.iter().all(|batch| self.may_be_judged_with_others(&batch.header)) {
             return None;
         }
-        let Ok(Judged::New(prepared)) = self.judge(&stored, AppendOptions::default()) else { return None };
+        let Ok(AppendVerdict::New(prepared)) = self.judge(&stored, AppendOptions::default()) else {
+            return None;
+        };
         let whole = self.append_stored(&stored, prepared).ok()?;
         self.note_outcome(&Ok(whole));
         let mut begins = 0;
@@ -53,7 +55,7 @@ impl PartitionLog {
 }
 
 /// The append info of one request.
-fn info_of(stored: &[Stored<'_>], whole: AppendInfo, now_ms: Option<i64>) -> AppendInfo {
+fn info_of(stored: &[PreparedBatch<'_>], whole: AppendInfo, now_ms: Option<i64>) -> AppendInfo {
     let (first, last) = (stored.first(), stored.last());
     AppendInfo {
         first_offset: first.map_or(whole.first_offset, |batch| batch.header.base_offset),

@@ -33,7 +33,7 @@ use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::LogError;
-use super::load::Loading;
+use super::load::LoadingPartition;
 use super::replay::{aborted_in, replay_segments};
 use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexes};
 use crate::config::LogConfig;
@@ -134,7 +134,7 @@ fn write(home: &Home, segments: &mut [Segment]) -> io::Result<()> {
     checkpoint::write_txn_indexes(&home.disk, &path, &indexes)
 }
 
-impl Loading {
+impl LoadingPartition {
     /// Compares the transaction indexes of the first `count` segments with the checkpoint, and rebuilds those
     /// that differ.
     pub(super) fn check_txn_indexes(

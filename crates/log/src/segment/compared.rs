@@ -17,16 +17,16 @@ const STRETCHES_MAX: usize = 16;
 
 /// Comparison state of a segment's batches.
 #[derive(Debug, Default)]
-pub(super) struct Compared {
+pub(super) struct ComparedBatches {
     /// The batches below this position were found on disk, and not compared with each other.
     unknown_to: u64,
     /// Compared stretches below that position.
-    stretches: Vec<Judged>,
+    stretches: Vec<ComparedStretch>,
 }
 
 /// Batches found on disk and compared with each other.
 #[derive(Clone, Copy, Debug)]
-pub struct Judged {
+pub struct ComparedStretch {
     from: u64,
     /// End position of the batches.
     pub to: u64,
@@ -34,10 +34,10 @@ pub struct Judged {
     pub next_offset: Offset,
 }
 
-impl Compared {
+impl ComparedBatches {
     /// The state of a segment found with this size.
-    pub(super) fn found(size_bytes: u64) -> Compared {
-        Compared { unknown_to: size_bytes, stretches: Vec::new() }
+    pub(super) fn found(size_bytes: u64) -> ComparedBatches {
+        ComparedBatches { unknown_to: size_bytes, stretches: Vec::new() }
     }
 
     /// Notes the new end of the segment.
@@ -56,7 +56,7 @@ impl Segment {
     }
 
     /// Compared batches that end between two positions.
-    pub fn judged_up_to(&self, from: u64, to: u64) -> Option<Judged> {
+    pub fn judged_up_to(&self, from: u64, to: u64) -> Option<ComparedStretch> {
         self.compared.stretches.iter().copied().find(|judged| judged.to > from && judged.to <= to)
     }
 
@@ -69,12 +69,12 @@ impl Segment {
         if self.compared.stretches.len() == STRETCHES_MAX {
             self.compared.stretches.remove(0);
         }
-        self.compared.stretches.push(Judged { from, to, next_offset });
+        self.compared.stretches.push(ComparedStretch { from, to, next_offset });
     }
 
     /// Notes that another program has changed the file: its batches count as found on disk.
     pub fn distrust(&mut self) {
-        self.compared = Compared::found(self.size_bytes);
+        self.compared = ComparedBatches::found(self.size_bytes);
         self.recent = RecentBatches::after(Some(u32::MAX));
     }
 

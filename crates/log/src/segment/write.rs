@@ -52,7 +52,7 @@ static ZEROS: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; PAGES_BYTES as usiz
 
 /// Space ready beyond the last batch: reserved blocks beyond the end of the file, and zeros within it.
 #[derive(Debug, Default)]
-pub(super) struct Ahead {
+pub(super) struct Preallocation {
     reserved_to: u64,
     /// The file may have zeros up to this position.
     zeroed_to: u64,
@@ -62,7 +62,7 @@ pub(super) struct Ahead {
     refused: bool,
 }
 
-impl Ahead {
+impl Preallocation {
     /// Prepares space for the next write. Errors are ignored: the write itself will report them.
     fn before_write(&mut self, file: &LogFile, size_bytes: u64, incoming: u64, config: &LogConfig) {
         self.grown_bytes += incoming;
@@ -130,7 +130,7 @@ impl Ahead {
         if self.reserved_to.max(self.zeroed_to) > size_bytes {
             file.cut(size_bytes)?;
         }
-        *self = Ahead::default();
+        *self = Preallocation::default();
         Ok(())
     }
 }
@@ -183,7 +183,7 @@ impl Segment {
             tracing::error!(%error, %cut, "Failed to truncate a segment after a failed write");
             return WriteError::Failed(cut);
         }
-        self.ahead = Ahead::default();
+        self.ahead = Preallocation::default();
         if disk::is_disk_full(&error) { WriteError::DiskFull(error) } else { WriteError::Failed(error) }
     }
 
@@ -278,7 +278,7 @@ impl Segment {
         } else {
             file.release_beyond_end()?;
         }
-        self.ahead = Ahead::default();
+        self.ahead = Preallocation::default();
         self.size_bytes = size_bytes;
         self.compared.cut(size_bytes);
         self.aged_to = self.aged_to.min(size_bytes);

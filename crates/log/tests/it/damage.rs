@@ -13,12 +13,12 @@ const HEADER_BITS: usize = BatchHeader::LEN * 8;
 struct Original {
     bench: Bench,
     files: Vec<(std::path::PathBuf, Vec<u8>)>,
-    batches: Vec<Stored>,
+    batches: Vec<StoredBatch>,
     end: Offset,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Stored {
+struct StoredBatch {
     segment: String,
     position: usize,
     header: BatchHeader,
@@ -57,7 +57,7 @@ impl Original {
                 let batch = batch.expect("whole");
                 let at = position;
                 position += batch.bytes.len();
-                Stored {
+                StoredBatch {
                     segment: segment.clone(),
                     position: at,
                     header: batch.header,
@@ -84,7 +84,7 @@ impl Original {
     fn flipped(&mut self, batch: usize, bit: usize) {
         self.bench.disk = Disk::in_memory(MemoryDisk::new(self.bench.clock.clone()));
         self.bench.disk.create_dir(&self.bench.home().dir).expect("creates");
-        let Stored { segment, position, .. } = &self.batches[batch];
+        let StoredBatch { segment, position, .. } = &self.batches[batch];
         let damaged = self.bench.file(segment);
         for (path, bytes) in &self.files {
             let mut bytes = bytes.clone();

@@ -21,14 +21,14 @@ const RECORDS_MAX: i64 = 3;
 const POLICIES: [CleanupPolicy; 2] = [CleanupPolicy::DELETE, CleanupPolicy::COMPACT];
 
 /// A log, and what must be in it.
-struct Kept {
+struct ExpectedLog {
     log: PartitionLog,
     /// Acknowledged batches, by their base offsets, with their CRCs.
     acknowledged: BTreeMap<i64, u32>,
     appended: i64,
 }
 
-impl Kept {
+impl ExpectedLog {
     fn append(&mut self, records: usize) {
         let timestamp = NOW_MS + self.appended * 1000;
         let batch = Spec::new(records).value_bytes(60).timestamp(timestamp).build();
@@ -87,11 +87,11 @@ impl World {
     }
 
     /// Goes through a life up to its end, or to the moment when the directory goes offline.
-    fn live(&self, dirs: &LogDirs, kept: &mut Vec<Kept>) {
+    fn live(&self, dirs: &LogDirs, kept: &mut Vec<ExpectedLog>) {
         for (compact, topic) in [(false, "deleted"), (true, "compacted")] {
             let (name, config) = (TopicPartition::new(topic, 0), Arc::new(self.config(compact)));
             let Ok(log) = dirs.create(&name, Some(Uuid::random()), config, None) else { return };
-            kept.push(Kept { log, acknowledged: BTreeMap::new(), appended: 0 });
+            kept.push(ExpectedLog { log, acknowledged: BTreeMap::new(), appended: 0 });
         }
         for kept in kept.iter_mut() {
             (0..14).for_each(|_| kept.append(3));
@@ -121,7 +121,7 @@ impl World {
         compacted.log.purge_deleted(i64::MAX);
     }
 
-    fn check(&self, kept: &[Kept], what: &str) {
+    fn check(&self, kept: &[ExpectedLog], what: &str) {
         let Some((_dirs, mut logs)) = self.open() else { panic!("{what}: the directory opens again") };
         for kept in kept {
             let Some(log) = logs.iter_mut().find(|log| log.name() == kept.log.name()) else {

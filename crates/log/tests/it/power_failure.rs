@@ -24,12 +24,12 @@ const PRODUCERS: i64 = 5;
 
 /// A stored batch.
 #[derive(Clone)]
-struct Stored {
+struct StoredBatch {
     header: BatchHeader,
     bytes: Vec<u8>,
 }
 
-impl Stored {
+impl StoredBatch {
     fn base(&self) -> i64 {
         self.header.base_offset.0
     }
@@ -75,19 +75,19 @@ fn open(disk: &Arc<MemoryDisk>, clock: &Clock, config: &LogConfig) -> (LogDirs, 
     (dirs, log)
 }
 
-fn stored(log: &mut PartitionLog) -> Vec<Stored> {
+fn stored(log: &mut PartitionLog) -> Vec<StoredBatch> {
     let start = log.log_start_offset();
     let bytes = read_all(log, start, 1 << 20);
     let whole = batches(&bytes).map(|batch| batch.expect("whole batches"));
-    whole.map(|batch| Stored { header: batch.header, bytes: batch.bytes.to_vec() }).collect()
+    whole.map(|batch| StoredBatch { header: batch.header, bytes: batch.bytes.to_vec() }).collect()
 }
 
-fn neighbours(pair: &[Stored]) -> [(i64, i32, u32); 2] {
+fn neighbours(pair: &[StoredBatch]) -> [(i64, i32, u32); 2] {
     [&pair[0], &pair[1]].map(|batch| (batch.base(), batch.header.leader_epoch.0, batch.header.crc))
 }
 
 /// The last offset of each key.
-fn last_of_keys(batches: &[Stored]) -> BTreeMap<Vec<u8>, i64> {
+fn last_of_keys(batches: &[StoredBatch]) -> BTreeMap<Vec<u8>, i64> {
     let mut last = BTreeMap::new();
     for (offset, key) in records(batches) {
         last.insert(key, offset);
@@ -95,7 +95,7 @@ fn last_of_keys(batches: &[Stored]) -> BTreeMap<Vec<u8>, i64> {
     last
 }
 
-fn records(stored: &[Stored]) -> Vec<(i64, Vec<u8>)> {
+fn records(stored: &[StoredBatch]) -> Vec<(i64, Vec<u8>)> {
     let mut buffer = DecompressBuffer::new(1 << 20);
     let mut found = Vec::new();
     for batch in stored.iter().filter(|batch| !batch.header.attributes.is_control()) {
@@ -292,13 +292,13 @@ impl History {
         self.note_what_is_there();
     }
 
-    fn check(&mut self, before: &[Stored], start: i64, safe_to: i64) {
+    fn check(&mut self, before: &[StoredBatch], start: i64, safe_to: i64) {
         let there = stored(&mut self.log);
-        let found: HashMap<i64, &Stored> = there.iter().map(|batch| (batch.base(), batch)).collect();
+        let found: HashMap<i64, &StoredBatch> = there.iter().map(|batch| (batch.base(), batch)).collect();
         let log_start = self.log.log_start_offset().0;
         assert!(log_start <= start, "the log begins at {log_start}, behind {start}");
         assert!(log_start >= self.promised_start.min(start), "deleted records are there again");
-        let safe: Vec<Stored> =
+        let safe: Vec<StoredBatch> =
             before.iter().filter(|batch| batch.next() <= safe_to && batch.next() > start).cloned().collect();
         if self.config.cleanup_policy.compact {
             // Compacted records may be in their old or their new state.
@@ -313,12 +313,12 @@ impl History {
             }
         }
         // Deleted records may reappear in part, without any guarantee.
-        let kept: Vec<Stored> = there.iter().filter(|batch| batch.next() > start).cloned().collect();
+        let kept: Vec<StoredBatch> = there.iter().filter(|batch| batch.next() > start).cloned().collect();
         self.check_that_nothing_is_made_up(&kept);
         self.check_what_is_derived(&there);
     }
 
-    fn check_that_nothing_is_made_up(&self, there: &[Stored]) {
+    fn check_that_nothing_is_made_up(&self, there: &[StoredBatch]) {
         for batch in there {
             assert!(self.seen.contains(&batch.bytes), "the batch at {} was never written", batch.base());
         }
@@ -334,11 +334,11 @@ impl History {
         }
     }
 
-    fn check_what_is_derived(&mut self, there: &[Stored]) {
+    fn check_what_is_derived(&mut self, there: &[StoredBatch]) {
         let mut sequences = HashMap::new();
         let mut open = HashMap::new();
         let mut aborted = Vec::new();
-        for Stored { header, bytes } in there {
+        for StoredBatch { header, bytes } in there {
             let from = header.base_offset.max(self.log.log_start_offset());
             assert_eq!(
                 self.log.epoch_at(from),

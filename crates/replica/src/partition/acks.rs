@@ -3,7 +3,7 @@
 //! Each waiter is woken individually when its offset is reached, so that a rise costs only the waiters
 //! released.
 
-use super::waiter::Woken;
+use super::waiter::WokenRequests;
 use std::collections::VecDeque;
 use thalweg_record::Offset;
 use tokio::sync::oneshot;
@@ -36,13 +36,13 @@ impl AckWaiters {
     }
 
     /// Moves the waiters at or below the new watermark to `woken`.
-    pub(super) fn reach(&mut self, watermark: Offset, woken: &mut Woken) {
+    pub(super) fn reach(&mut self, watermark: Offset, woken: &mut WokenRequests) {
         let reached = self.waiting.iter().take_while(|(offset, _)| *offset <= watermark).count();
         woken.acks.extend(self.waiting.drain(..reached).map(|(_, sender)| sender));
     }
 
     /// Moves all waiters to `woken`.
-    pub(super) fn take_all(&mut self, woken: &mut Woken) {
+    pub(super) fn take_all(&mut self, woken: &mut WokenRequests) {
         self.reach(Offset(i64::MAX), woken);
     }
 }
@@ -58,11 +58,11 @@ mod tests {
         let woken = |receivers: &mut Vec<oneshot::Receiver<()>>| {
             receivers.iter_mut().map(|receiver| receiver.try_recv().is_ok()).collect::<Vec<_>>()
         };
-        waiters.reach(Offset(7), &mut Woken::default());
+        waiters.reach(Offset(7), &mut WokenRequests::default());
         assert_eq!(woken(&mut receivers), [true, false, true]);
-        waiters.reach(Offset(8), &mut Woken::default());
+        waiters.reach(Offset(8), &mut WokenRequests::default());
         assert_eq!(woken(&mut receivers), [false, false, false]);
-        waiters.take_all(&mut Woken::default());
+        waiters.take_all(&mut WokenRequests::default());
         assert_eq!(woken(&mut receivers), [false, true, false]);
     }
 

@@ -1,6 +1,6 @@
 //! Appending to a partition that is led here.
 
-use super::intake::{self, OpeningBudget, Taken};
+use super::intake::{self, OpeningBudget, ValidatedBatch};
 use super::{AppendError, Partition, State};
 use crate::context::ReplicaContext;
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub struct AppendAs {
 
 /// The outcome of an append.
 #[derive(Clone, Copy, Debug)]
-pub struct Appended {
+pub struct AppendOutcome {
     /// The offset of the first record.
     pub base_offset: Offset,
     /// The offset behind the last record.
@@ -52,7 +52,7 @@ impl Partition {
         guard: Option<VerificationGuard>,
         now_ms: i64,
         budget: &mut OpeningBudget,
-    ) -> Result<Option<Appended>, AppendError> {
+    ) -> Result<Option<AppendOutcome>, AppendError> {
         let appended = self.take_from_client(records, acks, guard, now_ms, budget);
         if appended.is_err() {
             let mut state = self.state.lock();
@@ -69,14 +69,14 @@ impl Partition {
         guard: Option<VerificationGuard>,
         now_ms: i64,
         budget: &mut OpeningBudget,
-    ) -> Result<Option<Appended>, AppendError> {
+    ) -> Result<Option<AppendOutcome>, AppendError> {
         let settings = self.leader_settings.read().clone();
         let settings = settings.ok_or_else(|| self.state.lock().not_led())?;
         let taken = intake::take(records, &settings, now_ms, budget)?;
         let records = match &taken {
             None => return Ok(None),
-            Some(Taken::Unchanged) => records,
-            Some(Taken::Rewritten(rewritten)) => rewritten,
+            Some(ValidatedBatch::Unchanged) => records,
+            Some(ValidatedBatch::Rewritten(rewritten)) => rewritten,
         };
         self.append(records, acks, None, AppendOptions { guard, ..AppendOptions::default() }).map(Some)
     }
@@ -89,14 +89,14 @@ impl Partition {
         requests: &[Bytes],
         acks: i16,
         now_ms: i64,
-    ) -> Option<Vec<Appended>> {
+    ) -> Option<Vec<AppendOutcome>> {
         let settings = self.leader_settings.read().clone()?;
         let mut taken = Vec::with_capacity(requests.len());
         let mut budget = OpeningBudget::inline();
         for records in requests {
             match intake::take(records, &settings, now_ms, &mut budget).ok()?? {
-                Taken::Unchanged => taken.push(records.clone()),
-                Taken::Rewritten(rewritten) => taken.push(rewritten),
+                ValidatedBatch::Unchanged => taken.push(records.clone()),
+                ValidatedBatch::Rewritten(rewritten) => taken.push(rewritten),
             }
         }
         let mut state = self.state.lock();
@@ -138,7 +138,7 @@ impl Partition {
         epoch: ProducerEpoch,
         end: EndMarker,
         transaction_version: i16,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendOutcome, AppendError> {
         let options =
             AppendOptions { origin: AppendOrigin::Coordinator, transaction_version, ..Default::default() };
         self.append(&marker_batch(producer_id, epoch, end), -1, None, options)
@@ -150,7 +150,7 @@ impl Partition {
         batch: &[u8],
         epoch: LeaderEpoch,
         append_as: AppendAs,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendOutcome, AppendError> {
         let AppendAs { guard, transaction_version } = append_as;
         let options = AppendOptions { origin: AppendOrigin::Coordinator, guard, transaction_version };
         let max = self.batch_bytes_max();
@@ -171,7 +171,7 @@ impl Partition {
         acks: i16,
         current_epoch: Option<LeaderEpoch>,
         options: AppendOptions,
-    ) -> Result<Appended, AppendError> {
+    ) -> Result<AppendOutcome, AppendError> {
         let mut state = self.state.lock();
         state.check_appends(current_epoch)?;
         if acks == -1 && !state.has_min_isr() {
@@ -218,8 +218,8 @@ pub fn marker_batch(producer_id: ProducerId, producer_epoch: ProducerEpoch, end:
     builder.build()
 }
 
-fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch, replicated: bool) -> Appended {
-    Appended {
+fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch, replicated: bool) -> AppendOutcome {
+    AppendOutcome {
         base_offset: info.first_offset,
         next_offset: info.last_offset + 1,
         log_append_time_ms: info.log_append_time,

@@ -1,6 +1,6 @@
 //! Waits until appended records satisfy their acks.
 
-use super::{AckError, Appended, Partition};
+use super::{AckError, AppendOutcome, Partition};
 use std::sync::Arc;
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::sync::oneshot;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Records that were appended and may not be acknowledged yet.
 #[derive(Debug)]
-pub struct Durable {
+pub struct PendingAppend {
     partition: Arc<Partition>,
     end: Offset,
     /// The offset that the high watermark must reach; `None` unless acks=all.
@@ -20,7 +20,7 @@ pub struct Durable {
 
 impl Partition {
     /// The future to await before acknowledging an append; `None` if the append can be acknowledged now.
-    pub fn durable(partition: &Arc<Partition>, acks: i16, appended: &Appended) -> Option<Durable> {
+    pub fn durable(partition: &Arc<Partition>, acks: i16, appended: &AppendOutcome) -> Option<PendingAppend> {
         if acks == 0 {
             // No waiter; periodic flushing applies the policy.
             return None;
@@ -30,11 +30,11 @@ impl Partition {
             return None;
         }
         let (end, epoch) = (appended.next_offset, appended.leader_epoch);
-        Some(Durable::new(partition, end, epoch, is_replicated, !appended.flush_due))
+        Some(PendingAppend::new(partition, end, epoch, is_replicated, !appended.flush_due))
     }
 }
 
-impl Durable {
+impl PendingAppend {
     /// Records of a leader epoch up to an offset, to be replicated and synced as required.
     pub fn new(
         partition: &Arc<Partition>,
@@ -42,9 +42,9 @@ impl Durable {
         epoch: LeaderEpoch,
         is_replicated: bool,
         is_flushed: bool,
-    ) -> Durable {
+    ) -> PendingAppend {
         let (replicated, flushed) = ((!is_replicated).then_some(end), (!is_flushed).then_some(end));
-        Durable { partition: Arc::clone(partition), end, replicated, flushed, epoch }
+        PendingAppend { partition: Arc::clone(partition), end, replicated, flushed, epoch }
     }
 
     /// Waits until the records are durable, `deadline` at the latest.

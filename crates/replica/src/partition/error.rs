@@ -254,7 +254,7 @@ pub enum OffsetsError {
     NotAvailable,
     /// The log could not be searched.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] UnreadableLog),
 }
 
 impl OffsetsError {
@@ -282,7 +282,7 @@ pub enum DeleteError {
     OutOfRange,
     /// The log start could not be moved.
     #[error(transparent)]
-    Unreadable(#[from] Unreadable),
+    Unreadable(#[from] UnreadableLog),
     /// A live replica has not deleted the records in time.
     #[error("The replicas did not delete the records in time")]
     TimedOut,
@@ -303,7 +303,7 @@ impl DeleteError {
 
 /// Why a log could not be searched or cut. The reason is logged where the operation fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableLog {
     /// Malformed records. The disk is fine.
     #[error("Records in the log cannot be read")]
     Records,
@@ -312,11 +312,11 @@ pub enum Unreadable {
     Storage,
 }
 
-impl Unreadable {
+impl UnreadableLog {
     fn code(self) -> ErrorCode {
         match self {
-            Unreadable::Records => ErrorCode::CorruptMessage,
-            Unreadable::Storage => ErrorCode::KafkaStorageError,
+            UnreadableLog::Records => ErrorCode::CorruptMessage,
+            UnreadableLog::Storage => ErrorCode::KafkaStorageError,
         }
     }
 }

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 /// The lock that serializes flushes of a partition.
 #[derive(Debug, Default)]
-pub(super) struct Flushing {
+pub(super) struct FlushLock {
     turn: Mutex<()>,
 }
 
 /// The log that was synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Synced {
+enum SyncedLog {
     /// The partition's current log.
     This,
     /// An earlier log of the partition, replaced since the sync began.
@@ -32,7 +32,7 @@ impl Partition {
         loop {
             let target = partition.state.lock().log.flush_target();
             // The synced log may have been replaced by a copy in another directory meanwhile.
-            if Partition::sync(partition, target).await? != Synced::Another {
+            if Partition::sync(partition, target).await? != SyncedLog::Another {
                 return Ok(());
             }
         }
@@ -61,11 +61,11 @@ impl Partition {
     async fn sync(
         partition: &Arc<Partition>,
         target: Result<Option<FlushTarget>, thalweg_log::LogError>,
-    ) -> Result<Synced, FlushError> {
+    ) -> Result<SyncedLog, FlushError> {
         let target = match target {
             Ok(Some(target)) => target,
             // Nothing to sync, or a failed log, whose next append returns the reason.
-            Ok(None) => return Ok(Synced::This),
+            Ok(None) => return Ok(SyncedLog::This),
             Err(error) => {
                 tracing::error!(?partition, %error, "Failed to flush a log");
                 return Err(FlushError);
@@ -81,7 +81,7 @@ impl Partition {
                 let is_this = target.is_of(&state.log);
                 let completed = state.log.complete_flush(&target, outcome);
                 state.raise_high_watermark(&synced.context);
-                completed.map(|()| if is_this { Synced::This } else { Synced::Another })
+                completed.map(|()| if is_this { SyncedLog::This } else { SyncedLog::Another })
             };
             completed.map_err(|error| {
                 tracing::error!(partition = ?synced, %error, "Failed to flush a log");

@@ -28,7 +28,7 @@ pub struct FetchPosition {
 
 /// The outcome of appending the leader's records.
 #[derive(Clone, Copy, Debug)]
-pub struct Replicated {
+pub struct FollowerAppend {
     /// The next position.
     pub next: FetchPosition,
     /// True if the flush policy requires a sync before the leader may count the records.
@@ -98,7 +98,7 @@ impl Partition {
         records: &[u8],
         high_watermark: Offset,
         log_start_offset: Offset,
-    ) -> Result<Replicated, FollowError> {
+    ) -> Result<FollowerAppend, FollowError> {
         let mut state = self.state.lock();
         state.check_follows_from(epoch, from)?;
         let mut flush_due = false;
@@ -139,7 +139,7 @@ impl Partition {
             follower.leader_high_watermark = high_watermark;
         }
         state.take_over(self, high_watermark, log_start_offset);
-        Ok(Replicated { next: state.fetch_position(), flush_due })
+        Ok(FollowerAppend { next: state.fetch_position(), flush_due })
     }
 
     /// Truncates records that the leader lacks, by the end of the largest common epoch there (KIP-595).

@@ -57,7 +57,7 @@ impl OpeningBudget {
 
 /// A batch that may be appended.
 #[derive(Debug)]
-pub(super) enum Taken {
+pub(super) enum ValidatedBatch {
     Unchanged,
     /// With another max timestamp or in another codec.
     Rewritten(Bytes),
@@ -69,7 +69,7 @@ pub(super) fn take(
     settings: &EffectiveTopicConfig,
     now_ms: i64,
     budget: &mut OpeningBudget,
-) -> Result<Option<Taken>, AppendError> {
+) -> Result<Option<ValidatedBatch>, AppendError> {
     let header = check(records)?;
     let (size, max) = (records.len(), settings.max_message_bytes as usize);
     if size > max {
@@ -85,7 +85,7 @@ pub(super) fn take(
     let batch = Batch { header, bytes: records };
     let wanted = wanted_codec(&header, settings);
     if wanted.is_none() && !settings.validates_records && rules.header_suffices(&header) {
-        return Ok(Some(Taken::Unchanged));
+        return Ok(Some(ValidatedBatch::Unchanged));
     }
     // The output size of a codec is not known beforehand; the size of an uncompressed batch is.
     let cost = match header.attributes.compression() {
@@ -115,7 +115,11 @@ fn is_too_large(error: &AppendError) -> bool {
 }
 
 /// Walks over the records, and corrects a wrong max timestamp in the header.
-fn walk(batch: &Batch<'_>, rules: &RecordRules, budget: &mut OpeningBudget) -> Result<Taken, AppendError> {
+fn walk(
+    batch: &Batch<'_>,
+    rules: &RecordRules,
+    budget: &mut OpeningBudget,
+) -> Result<ValidatedBatch, AppendError> {
     let limit = budget.bytes.min(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let summary = SCRATCH.with_borrow_mut(|scratch| validate_records(batch, rules, scratch, limit))?;
     budget.spend(match batch.header.attributes.compression() {
@@ -125,11 +129,11 @@ fn walk(batch: &Batch<'_>, rules: &RecordRules, budget: &mut OpeningBudget) -> R
     if rules.timestamp_type == TimestampType::LogAppendTime
         || summary.max_timestamp == batch.header.max_timestamp
     {
-        return Ok(Taken::Unchanged);
+        return Ok(ValidatedBatch::Unchanged);
     }
     let mut copy = BytesMut::from(batch.bytes);
     stamp_max_timestamp(&mut copy, rules.timestamp_type, summary.max_timestamp)?;
-    Ok(Taken::Rewritten(copy.freeze()))
+    Ok(ValidatedBatch::Rewritten(copy.freeze()))
 }
 
 /// The topic's codec, if the batch has another.
@@ -152,7 +156,7 @@ fn recompress(
     (compression, compression_level): (Compression, Option<i32>),
     max: usize,
     budget: &mut OpeningBudget,
-) -> Result<Taken, AppendError> {
+) -> Result<ValidatedBatch, AppendError> {
     let limit = (budget.bytes / RECOMPRESSION_COST).min(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let header = &batch.header;
     let mut builder = BatchBuilder::new(BatchOptions {
@@ -179,7 +183,7 @@ fn recompress(
     let bytes = builder.build();
     // A compressed batch may be large when decompressed.
     let size = bytes.len();
-    if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok(Taken::Rewritten(bytes)) }
+    if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok(ValidatedBatch::Rewritten(bytes)) }
 }
 
 #[cfg(test)]
@@ -199,7 +203,7 @@ mod tests {
         builder.build()
     }
 
-    fn taken(records: &Bytes, budget: &mut OpeningBudget) -> Result<Option<Taken>, AppendError> {
+    fn taken(records: &Bytes, budget: &mut OpeningBudget) -> Result<Option<ValidatedBatch>, AppendError> {
         take(records, &settings(), 1_700_000_000_000, budget)
     }
 
@@ -207,10 +211,10 @@ mod tests {
     fn a_batch_that_is_left_for_later_has_cost_its_budget() {
         let (bomb, small) = (gzip(&vec![0; 2 * INLINE_BYTES]), gzip(b"small"));
         let mut budget = OpeningBudget::inline();
-        assert!(matches!(taken(&small, &mut budget), Ok(Some(Taken::Unchanged))));
+        assert!(matches!(taken(&small, &mut budget), Ok(Some(ValidatedBatch::Unchanged))));
         assert!(matches!(taken(&bomb, &mut budget), Ok(None)), "too much for here");
         assert!(matches!(taken(&small, &mut budget), Ok(None)), "nothing is left of the budget");
-        assert!(matches!(taken(&small, &mut OpeningBudget::whole()), Ok(Some(Taken::Unchanged))));
+        assert!(matches!(taken(&small, &mut OpeningBudget::whole()), Ok(Some(ValidatedBatch::Unchanged))));
     }
 
     #[test]

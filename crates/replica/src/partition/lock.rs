@@ -5,7 +5,7 @@
 
 use super::State;
 use super::unsettled::Place;
-use super::waiter::Woken;
+use super::waiter::WokenRequests;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
 use thalweg_log::disk::NoWaits;
@@ -21,7 +21,7 @@ pub(super) struct StateGuard<'a> {
     // Fields in drop order.
     state: MutexGuard<'a, State>,
     _no_waits: NoWaits,
-    woken: Woken,
+    woken: WokenRequests,
     place: &'a Place,
     may_have_changed: bool,
 }
@@ -35,7 +35,7 @@ impl StateLock {
         StateGuard {
             state: self.state.lock(),
             _no_waits: NoWaits::begin(),
-            woken: Woken::default(),
+            woken: WokenRequests::default(),
             place: &self.place,
             may_have_changed: false,
         }

@@ -2,7 +2,7 @@
 //!
 //! All mutable state of a partition is behind one lock, held for short synchronous work: append a batch, find
 //! a slice to read, move the high watermark. Waiting happens outside: fetches as [`Waiter`]s, produce
-//! requests as [`Durable`]s.
+//! requests as [`PendingAppend`]s.
 //!
 //! If the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition
 //! with one replica has none and pays nothing for it. A follower is driven by `replication`.
@@ -35,28 +35,28 @@ mod unsettled;
 mod waiter;
 mod watch;
 
-pub use append::{AppendAs, Appended, marker_batch};
+pub use append::{AppendAs, AppendOutcome, marker_batch};
 pub use damage::DamageStep;
-pub use durable::Durable;
+pub use durable::PendingAppend;
 pub use error::{
-    AckError, AppendError, DeleteError, FetchError, FlushError, OffsetsError, RoleError, Unreadable,
+    AckError, AppendError, DeleteError, FetchError, FlushError, OffsetsError, RoleError, UnreadableLog,
 };
 pub use fetch::{FetchFrom, FetchRead, Isolation, Reader};
 pub use figures::PartitionFigures;
-pub use follow::{FetchPosition, FollowError, LeaderBounds, Replicated, Truncation};
+pub use follow::{FetchPosition, FollowError, FollowerAppend, LeaderBounds, Truncation};
 pub use intake::OpeningBudget;
 pub use moving::{MoveError, Progress};
 pub use news::{News, Subscription};
 pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, TimestampLookup};
 pub use table::{Partitions, Topic};
 pub use thalweg_log::EndMarker;
-pub use traffic::{Outgoing, Traffic};
+pub use traffic::{SentBytes, Traffic};
 pub use truncation::Divergence;
-pub use waiter::{Waiter, Waiters, Waiting};
+pub use waiter::{Waiter, Waiters, WaitingFetch};
 pub use watch::Snapshot;
 
 use crate::context::ReplicaContext;
-use flush::Flushing;
+use flush::FlushLock;
 use lock::StateLock;
 use news::Subscriptions;
 use parking_lot::{Mutex, RwLock};
@@ -70,7 +70,7 @@ use thalweg_log::{PartitionLog, PublishedOffsets};
 use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::Uuid;
-use waiter::Woken;
+use waiter::WokenRequests;
 
 /// A partition with a replica on this broker.
 pub struct Partition {
@@ -95,8 +95,8 @@ pub struct Partition {
     /// True if the controller has known the log's directory since the start: the controller then relies on
     /// this log.
     known: AtomicBool,
-    flushing: Flushing,
-    outgoing: Outgoing,
+    flushing: FlushLock,
+    outgoing: SentBytes,
     /// The log's offsets, readable without the lock.
     published: Arc<PublishedOffsets>,
     /// Topic settings for validating a producer's batch before the lock is taken; `None` if this broker does
@@ -124,7 +124,7 @@ struct State {
     /// Offsets that consumers fetch repeatedly.
     refetches: Refetches,
     /// Waiters to wake once the lock is free.
-    woken: Woken,
+    woken: WokenRequests,
     /// The log end at the last idleness check.
     idle_since: Offset,
     /// Counters of incoming traffic.
@@ -170,7 +170,7 @@ impl Partition {
             sessions: Subscriptions::default(),
             replicas: Waiters::default(),
             refetches: Refetches::default(),
-            woken: Woken::default(),
+            woken: WokenRequests::default(),
             idle_since: Offset::NONE,
             traffic: Traffic::default(),
             cut_to: None,
@@ -190,8 +190,8 @@ impl Partition {
             claimed: AtomicBool::new(false),
             found: AtomicBool::new(false),
             known: AtomicBool::new(false),
-            flushing: Flushing::default(),
-            outgoing: Outgoing::default(),
+            flushing: FlushLock::default(),
+            outgoing: SentBytes::default(),
             published,
             leader_settings: RwLock::new(None),
             generation: AtomicU64::new(0),

@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 /// The news of one session.
 #[derive(Debug, Default)]
 pub struct News {
-    noted: Mutex<Noted>,
+    noted: Mutex<NotedPlaces>,
     /// Bytes that a waiting fetch still needs; 0 while no fetch waits.
     missing: AtomicUsize,
     notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Noted {
+struct NotedPlaces {
     /// The places with news, each once.
     places: Vec<u32>,
     /// True for each place in `places`.

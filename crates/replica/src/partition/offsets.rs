@@ -1,6 +1,6 @@
 //! Offset lookups by time and by leader epoch, and moving the log start.
 
-use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, RoleError, State, Unreadable};
+use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, RoleError, State, UnreadableLog};
 use thalweg_log::{DeleteRecordsError, LogError, SearchTurn, TimestampSearch, TimestampedOffset};
 use thalweg_record::{LeaderEpoch, Offset};
 
@@ -138,15 +138,15 @@ impl Partition {
         }
     }
 
-    fn unreadable(&self, error: &LogError) -> Unreadable {
+    fn unreadable(&self, error: &LogError) -> UnreadableLog {
         // The disk is fine: the client gets the error, without a warning in the broker's log.
         if let LogError::UnreadableRecords { .. } = error {
             tracing::debug!(partition = ?self, %error, "Failed to search records");
-            return Unreadable::Records;
+            return UnreadableLog::Records;
         }
         self.note_error(error);
         tracing::error!(partition = ?self, %error, "Failed to read a log");
-        Unreadable::Storage
+        UnreadableLog::Storage
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Partition;
 use super::traffic::Traffic;
-use super::unsettled::Unsettled;
+use super::unsettled::UnsettledPartitions;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ impl Topic {
 #[derive(Debug, Default)]
 pub struct Partitions {
     topics: RwLock<Index>,
-    unsettled: Arc<Unsettled>,
+    unsettled: Arc<UnsettledPartitions>,
 }
 
 #[derive(Debug, Default)]
@@ -105,7 +105,7 @@ impl Partitions {
         partition.belongs_to(&self.unsettled);
     }
 
-    pub(super) fn unsettled_list(&self) -> &Arc<Unsettled> {
+    pub(super) fn unsettled_list(&self) -> &Arc<UnsettledPartitions> {
         &self.unsettled
     }
 

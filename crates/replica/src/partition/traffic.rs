@@ -52,12 +52,12 @@ impl AddAssign for Traffic {
 
 /// Sent bytes, counted without the partition's lock when an answer is built.
 #[derive(Debug, Default)]
-pub struct Outgoing {
+pub struct SentBytes {
     consumers: AtomicU64,
     followers: AtomicU64,
 }
 
-impl Outgoing {
+impl SentBytes {
     /// Counts bytes sent to a follower or a consumer.
     pub fn count(&self, bytes: usize, to_follower: bool) {
         let counter = if to_follower { &self.followers } else { &self.consumers };

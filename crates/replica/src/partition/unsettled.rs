@@ -16,7 +16,7 @@ type Key = (Uuid, PartitionIndex);
 /// The unsettled partitions of a broker. A partition is on the list once, or twice if it was removed and
 /// added again.
 #[derive(Debug, Default)]
-pub(super) struct Unsettled {
+pub(super) struct UnsettledPartitions {
     keys: Mutex<Vec<Key>>,
     /// The lock that serializes removals from the list.
     settling: Mutex<()>,
@@ -24,7 +24,7 @@ pub(super) struct Unsettled {
 
 /// A partition's link to the list; empty until the partition is added to the broker's table.
 #[derive(Debug, Default)]
-pub(super) struct Place(OnceLock<(Arc<Unsettled>, Key)>);
+pub(super) struct Place(OnceLock<(Arc<UnsettledPartitions>, Key)>);
 
 impl Place {
     /// Notes a change of the partition. Called under its lock.
@@ -39,7 +39,7 @@ impl Place {
 
 impl Partition {
     /// Links the partition to a broker's list.
-    pub(super) fn belongs_to(&self, list: &Arc<Unsettled>) {
+    pub(super) fn belongs_to(&self, list: &Arc<UnsettledPartitions>) {
         let mut state = self.state.lock();
         state.is_unsettled = false;
         // Releasing the lock puts the partition on the list.

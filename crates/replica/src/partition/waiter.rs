@@ -17,9 +17,9 @@ pub struct Waiter {
 /// The state of a waiting fetch. Dropped when the fetch is answered or abandoned; partitions then forget the
 /// waiter at their next occasion.
 #[derive(Debug)]
-pub struct Waiting(Arc<Waiter>);
+pub struct WaitingFetch(Arc<Waiter>);
 
-impl std::ops::Deref for Waiting {
+impl std::ops::Deref for WaitingFetch {
     type Target = Arc<Waiter>;
 
     fn deref(&self) -> &Arc<Waiter> {
@@ -27,7 +27,7 @@ impl std::ops::Deref for Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingFetch {
     fn drop(&mut self) {
         self.0.done.store(true, Ordering::Relaxed);
     }
@@ -35,8 +35,8 @@ impl Drop for Waiting {
 
 impl Waiter {
     /// Begins to wait for `bytes` in total.
-    pub fn begin(bytes: usize) -> Waiting {
-        Waiting(Arc::new(Waiter {
+    pub fn begin(bytes: usize) -> WaitingFetch {
+        WaitingFetch(Arc::new(Waiter {
             missing: AtomicUsize::new(bytes),
             done: AtomicBool::new(false),
             notify: Notify::new(),
@@ -76,14 +76,14 @@ impl Waiter {
 /// Requests whose condition holds, or must be checked again. Dropping this list wakes the requests, after the
 /// lock is released: a woken task takes that lock first.
 #[derive(Debug, Default)]
-pub(super) struct Woken {
+pub(super) struct WokenRequests {
     fetches: Vec<Arc<Waiter>>,
     pub(super) sessions: Vec<Arc<News>>,
     /// Waiters for acks or deletions.
     pub(super) acks: Vec<oneshot::Sender<()>>,
 }
 
-impl Drop for Woken {
+impl Drop for WokenRequests {
     fn drop(&mut self) {
         for waiter in &self.fetches {
             waiter.wake();
@@ -117,7 +117,7 @@ impl Waiters {
     }
 
     /// Counts bytes that have become readable. Waiters that have enough move to `woken`.
-    pub(super) fn count(&mut self, bytes: usize, woken: &mut Woken) {
+    pub(super) fn count(&mut self, bytes: usize, woken: &mut WokenRequests) {
         for waiter in self.waiting.extract_if(.., |waiter| waiter.is_done() || waiter.count(bytes)) {
             if !waiter.is_done() {
                 woken.fetches.push(waiter);
@@ -126,7 +126,7 @@ impl Waiters {
     }
 
     /// Moves all waiters to `woken`.
-    pub(super) fn take_all(&mut self, woken: &mut Woken) {
+    pub(super) fn take_all(&mut self, woken: &mut WokenRequests) {
         woken.fetches.append(&mut self.waiting);
     }
 
@@ -148,11 +148,11 @@ mod tests {
         let (mut one, mut other) = (Waiters::default(), Waiters::default());
         one.add(&waiter);
         other.add(&waiter);
-        one.count(60, &mut Woken::default());
+        one.count(60, &mut WokenRequests::default());
         assert!(!waiter.is_done());
-        other.count(40, &mut Woken::default());
+        other.count(40, &mut WokenRequests::default());
         waiter.woken().await;
-        one.count(1, &mut Woken::default());
+        one.count(1, &mut WokenRequests::default());
         assert!(one.waiting.is_empty() && other.waiting.is_empty());
     }
 
@@ -162,9 +162,9 @@ mod tests {
         let mut waiters = Waiters::default();
         waiters.add(&waiter);
         waiter.has(70);
-        waiters.count(29, &mut Woken::default());
+        waiters.count(29, &mut WokenRequests::default());
         assert!(!waiter.is_done());
-        waiters.count(1, &mut Woken::default());
+        waiters.count(1, &mut WokenRequests::default());
         waiter.woken().await;
     }
 

@@ -8,7 +8,7 @@
 use super::Replication;
 use super::answer::backoff;
 use super::directories::{Places, give_up};
-use super::leaving::Leaving;
+use super::leaving::LeaveProgress;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{DamageStep, Partition};
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,7 +116,7 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
 
 /// The next step of a replica that should leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum LeaveStep {
     /// The fetcher leaves the replica out.
     Begin,
     /// The replica is reported as lost.
@@ -126,19 +126,24 @@ enum Next {
     Wait,
 }
 
-fn next(leaving: Option<Leaving>, leads: bool, is_known_as_lost: bool, is_too_early: bool) -> Next {
+fn next(
+    leaving: Option<LeaveProgress>,
+    leads: bool,
+    is_known_as_lost: bool,
+    is_too_early: bool,
+) -> LeaveStep {
     match leaving {
-        Some(Leaving { is_quiet: true, is_shown: true }) if !is_known_as_lost => Next::GoOn,
-        Some(leaving) if !leaving.is_quiet && !leads => Next::Wait,
-        _ if is_too_early => Next::Wait,
-        None if !leads => Next::Begin,
-        _ => Next::Report,
+        Some(LeaveProgress { is_quiet: true, is_shown: true }) if !is_known_as_lost => LeaveStep::GoOn,
+        Some(leaving) if !leaving.is_quiet && !leads => LeaveStep::Wait,
+        _ if is_too_early => LeaveStep::Wait,
+        None if !leads => LeaveStep::Begin,
+        _ => LeaveStep::Report,
     }
 }
 
 /// True if a log may be cut: the leader cannot add the replica to the ISR for records that it had before.
-fn may_cut(leaving: Option<Leaving>) -> bool {
-    leaving == Some(Leaving { is_quiet: true, is_shown: true })
+fn may_cut(leaving: Option<LeaveProgress>) -> bool {
+    leaving == Some(LeaveProgress { is_quiet: true, is_shown: true })
 }
 
 impl LeaveAttempts {
@@ -154,16 +159,16 @@ impl LeaveAttempts {
         let leads = partition.leader().0 == replication.broker.node_id;
         let is_known_as_lost = replication.known_directory(partition) == Some(DIRECTORY_LOST);
         match next(replication.leaving.get(&key), leads, is_known_as_lost, self.is_too_early(key, now)) {
-            Next::Wait => false,
-            Next::Begin => {
+            LeaveStep::Wait => false,
+            LeaveStep::Begin => {
                 replication.leaving.begin(key);
                 false
             }
-            Next::GoOn => {
+            LeaveStep::GoOn => {
                 replication.leaving.end(&key);
                 false
             }
-            Next::Report => {
+            LeaveStep::Report => {
                 replication.leaving.begin(key);
                 self.note_attempt(key, now);
                 tracing::error!(
@@ -214,20 +219,20 @@ mod tests {
 
     #[test]
     fn replica_is_not_fetched_before_it_is_reported_and_cut() {
-        let at = |is_quiet, is_shown| Some(Leaving { is_quiet, is_shown });
+        let at = |is_quiet, is_shown| Some(LeaveProgress { is_quiet, is_shown });
         let follower = |leaving, is_lost, is_too_early| next(leaving, false, is_lost, is_too_early);
-        assert_eq!(follower(None, false, false), Next::Begin);
-        assert_eq!(follower(None, false, true), Next::Wait, "it has just tried");
-        assert_eq!(follower(at(false, false), false, false), Next::Wait, "a fetch may be under way");
-        assert_eq!(follower(at(true, false), false, false), Next::Report);
-        assert_eq!(follower(at(true, false), false, true), Next::Wait, "the image does not show it yet");
-        assert_eq!(follower(at(true, true), true, true), Next::Wait, "it is still eligible");
-        assert_eq!(follower(at(true, true), false, true), Next::GoOn, "and remains so");
+        assert_eq!(follower(None, false, false), LeaveStep::Begin);
+        assert_eq!(follower(None, false, true), LeaveStep::Wait, "it has just tried");
+        assert_eq!(follower(at(false, false), false, false), LeaveStep::Wait, "a fetch may be under way");
+        assert_eq!(follower(at(true, false), false, false), LeaveStep::Report);
+        assert_eq!(follower(at(true, false), false, true), LeaveStep::Wait, "the image does not show it yet");
+        assert_eq!(follower(at(true, true), true, true), LeaveStep::Wait, "it is still eligible");
+        assert_eq!(follower(at(true, true), false, true), LeaveStep::GoOn, "and remains so");
         for leaving in [None, at(false, false), at(true, false), at(false, true)] {
             assert!(!may_cut(leaving), "{leaving:?}");
         }
         assert!(may_cut(at(true, true)));
-        assert_eq!(next(None, true, false, false), Next::Report, "a leader fetches nothing");
-        assert_eq!(next(at(false, false), true, false, true), Next::Wait);
+        assert_eq!(next(None, true, false, false), LeaveStep::Report, "a leader fetches nothing");
+        assert_eq!(next(at(false, false), true, false, true), LeaveStep::Wait);
     }
 }

@@ -18,11 +18,11 @@ const LOG_START_WAIT: Duration = Duration::from_millis(10);
 
 /// The partitions of a fetcher that owe a flush.
 #[derive(Debug, Default)]
-pub(super) struct Owing {
+pub(super) struct OwedFlushes {
     partitions: BTreeMap<PartitionKey, Arc<Partition>>,
 }
 
-impl Owing {
+impl OwedFlushes {
     /// Notes that a partition owes a flush of its records.
     pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>) {
         self.partitions.insert(key, Arc::clone(partition));
@@ -122,7 +122,7 @@ mod tests {
     async fn a_partition_owes_its_records_until_a_flush_succeeds() {
         let (dir, faults) = (tempfile::tempdir().expect("a directory"), Arc::new(Faults::default()));
         let (_log_dirs, partition) = followed(dir.path(), &faults);
-        let mut owing = Owing::default();
+        let mut owing = OwedFlushes::default();
         owing.add(KEY, &partition);
         faults.set_lacking_descriptors(true);
         assert_eq!(owing.pay(|_| true).await, [KEY], "nothing was synced");

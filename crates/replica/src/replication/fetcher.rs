@@ -6,11 +6,11 @@
 
 use super::Replication;
 use super::answer::{Verdict, backoff, judge};
-use super::durability::{Owing, OwingStarts};
+use super::durability::{OwedFlushes, OwingStarts};
 use super::session::FetchSession;
 use crate::isr_changes::PartitionKey;
 use crate::partition::{
-    Divergence, FetchPosition, FollowError, LeaderBounds, Partition, Replicated, Truncation,
+    Divergence, FetchPosition, FollowError, FollowerAppend, LeaderBounds, Partition, Truncation,
 };
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -44,7 +44,7 @@ const EARLIEST: i64 = -2;
 
 /// A partition to follow, with the leader epoch.
 #[derive(Debug, Clone)]
-pub(super) struct Follow {
+pub(super) struct FollowTarget {
     pub partition: Arc<Partition>,
     pub epoch: LeaderEpoch,
 }
@@ -52,12 +52,12 @@ pub(super) struct Follow {
 /// Commands to a fetcher: the latest for each partition.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    changes: Mutex<BTreeMap<PartitionKey, Option<Follow>>>,
+    changes: Mutex<BTreeMap<PartitionKey, Option<FollowTarget>>>,
     news: Notify,
 }
 
 impl Inbox {
-    pub fn add(&self, key: PartitionKey, follow: Follow) {
+    pub fn add(&self, key: PartitionKey, follow: FollowTarget) {
         self.put(key, Some(follow));
     }
 
@@ -65,14 +65,14 @@ impl Inbox {
         self.put(key, None);
     }
 
-    fn put(&self, key: PartitionKey, change: Option<Follow>) {
+    fn put(&self, key: PartitionKey, change: Option<FollowTarget>) {
         self.changes.lock().insert(key, change);
         self.news.notify_one();
     }
 }
 
 #[derive(Debug)]
-struct Followed {
+struct FollowedPartition {
     partition: Arc<Partition>,
     epoch: LeaderEpoch,
     failures: u32,
@@ -88,7 +88,7 @@ struct Followed {
     taken_back: u32,
 }
 
-impl Followed {
+impl FollowedPartition {
     /// Notes whether the leader returned its log start for a comparison. If not, the partition pauses, longer
     /// each time.
     fn note_comparison(&mut self, is_compared: bool, now: Instant, longest: Duration) {
@@ -117,8 +117,8 @@ pub(super) struct Fetcher {
     leader: BrokerId,
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
-    followed: BTreeMap<PartitionKey, Followed>,
-    owing: Owing,
+    followed: BTreeMap<PartitionKey, FollowedPartition>,
+    owing: OwedFlushes,
     owing_starts: OwingStarts,
     session: FetchSession,
     connection: Option<Connection>,
@@ -134,7 +134,7 @@ impl Fetcher {
         inbox: Arc<Inbox>,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let (followed, owing, session) = (BTreeMap::new(), Owing::default(), FetchSession::default());
+        let (followed, owing, session) = (BTreeMap::new(), OwedFlushes::default(), FetchSession::default());
         let owing_starts = OwingStarts::default();
         let seen = (replication.log_dirs.online_count(), replication.directories.hand_overs());
         let connection = None;
@@ -209,7 +209,7 @@ impl Fetcher {
     fn take_inbox(&mut self) {
         let changes = std::mem::take(&mut *self.inbox.changes.lock());
         for (key, change) in changes {
-            let Some(Follow { partition, epoch }) = change else {
+            let Some(FollowTarget { partition, epoch }) = change else {
                 self.followed.remove(&key);
                 self.owing.forget(&key);
                 self.session.remove(&key);
@@ -224,7 +224,7 @@ impl Fetcher {
             if partition.with_log(|log| log.flush_is_due()) {
                 self.owing.add(key, &partition);
             }
-            let followed = Followed {
+            let followed = FollowedPartition {
                 partition,
                 epoch,
                 failures: 0,
@@ -297,7 +297,7 @@ impl Fetcher {
         if std::mem::replace(&mut self.seen, now) == now {
             return;
         }
-        let is_unusable = |key: &PartitionKey, followed: &Followed| {
+        let is_unusable = |key: &PartitionKey, followed: &FollowedPartition| {
             followed.partition.is_closed() || directories.is_away(key.0, key.1)
         };
         let unusable = self.followed.iter().filter(|(key, followed)| is_unusable(key, followed));
@@ -448,7 +448,7 @@ impl Fetcher {
     async fn act_on(&mut self, key: PartitionKey, data: PartitionData) {
         let Some(asked) = self.session.partition(&key) else { return };
         let from = Offset(asked.fetch_offset);
-        let Some(Followed { partition, epoch, .. }) = self.followed.get(&key) else { return };
+        let Some(FollowedPartition { partition, epoch, .. }) = self.followed.get(&key) else { return };
         let (partition, epoch) = (Arc::clone(partition), *epoch);
         if asked.current_leader_epoch != epoch.0 {
             return;
@@ -461,7 +461,7 @@ impl Fetcher {
                 };
                 let (high_watermark, start) = (Offset(data.high_watermark), Offset(data.log_start_offset));
                 let taken = partition.append_from_leader(epoch, from, &records, high_watermark, start);
-                if let Ok(Replicated { flush_due: true, .. }) = taken {
+                if let Ok(FollowerAppend { flush_due: true, .. }) = taken {
                     self.owing.add(key, &partition);
                 }
                 self.note_appended(key, from, !records.is_empty(), taken);
@@ -508,11 +508,11 @@ impl Fetcher {
         key: PartitionKey,
         from: Offset,
         received_any: bool,
-        taken: Result<Replicated, FollowError>,
+        taken: Result<FollowerAppend, FollowError>,
     ) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match taken {
-            Ok(Replicated { next, .. }) => {
+            Ok(FollowerAppend { next, .. }) => {
                 followed.failures = 0;
                 // An unchanged position need not be sent, unless the leader sent an unusable part, such as
                 // the beginning of a batch.
@@ -647,7 +647,7 @@ impl Fetcher {
     /// Compares the beginning of the log with the leader's, once per leader epoch. If the beginning is lost
     /// because a leader lacked it, this leader may have it.
     async fn compare_beginning(&mut self, key: PartitionKey, partition: &Partition, epoch: LeaderEpoch) {
-        let is_settled = |followed: &Followed| followed.is_compared || followed.stopped;
+        let is_settled = |followed: &FollowedPartition| followed.is_compared || followed.stopped;
         if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_settled) {
             return;
         }
@@ -738,7 +738,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (home, name) = (Home::new(Disk::real(), dir.path().join("t-0")), TopicPartition::new("t", 0));
         let log = PartitionLog::create(home, name, None, Arc::new(LogConfig::default()), Clock::manual(0));
-        let mut followed = Followed {
+        let mut followed = FollowedPartition {
             partition: Arc::new(partition_as(log.expect("creates"), &registration(NODE, 4))),
             epoch: LeaderEpoch(4),
             failures: 0,

@@ -4,7 +4,7 @@
 //! assigned to the same fetcher. A fetcher without partitions sleeps and holds no connection.
 
 use super::Replication;
-use super::fetcher::{Fetcher, Follow, Inbox};
+use super::fetcher::{Fetcher, FollowTarget, Inbox};
 use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use parking_lot::Mutex;
@@ -63,7 +63,7 @@ impl Fetchers {
             None => self.start(&mut state, place),
         };
         let (partition, epoch) = (Arc::clone(partition), LeaderEpoch(registration.leader_epoch));
-        inbox.add(key, Follow { partition, epoch });
+        inbox.add(key, FollowTarget { partition, epoch });
     }
 
     /// Stops following the leader of this partition.

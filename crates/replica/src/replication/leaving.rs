@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The progress of a leaving replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Leaving {
+pub(super) struct LeaveProgress {
     /// The fetcher has no fetch of the replica in flight, and sends none.
     pub is_quiet: bool,
     /// The image has shown the replica as lost.
@@ -24,7 +24,7 @@ pub(super) struct Leaving {
 
 /// The leaving replicas.
 #[derive(Debug, Default)]
-pub struct LeavingReplicas(Mutex<BTreeMap<PartitionKey, Leaving>>);
+pub struct LeavingReplicas(Mutex<BTreeMap<PartitionKey, LeaveProgress>>);
 
 impl LeavingReplicas {
     /// Stops fetching a replica.
@@ -43,7 +43,7 @@ impl LeavingReplicas {
     }
 
     /// The progress of a replica; `None` if it does not leave.
-    pub(super) fn get(&self, key: &PartitionKey) -> Option<Leaving> {
+    pub(super) fn get(&self, key: &PartitionKey) -> Option<LeaveProgress> {
         self.0.lock().get(key).copied()
     }
 
@@ -80,13 +80,13 @@ mod tests {
         assert!(leaving.note_quiet(&key));
         leaving.begin(key);
         assert!(!leaving.note_quiet(&key), "it has begun before");
-        assert_eq!(leaving.get(&key), Some(Leaving { is_quiet: true, is_shown: false }));
+        assert_eq!(leaving.get(&key), Some(LeaveProgress { is_quiet: true, is_shown: false }));
         assert!(leaving.note_shown(&key) && !leaving.note_shown(&key));
         leaving.begin(other);
         leaving.retain(&BTreeSet::from([other]));
         assert_eq!((leaving.get(&key), leaving.keys()), (None, vec![other]));
         leaving.end(&other);
         leaving.begin(other);
-        assert_eq!(leaving.get(&other), Some(Leaving::default()), "it has been fetched meanwhile");
+        assert_eq!(leaving.get(&other), Some(LeaveProgress::default()), "it has been fetched meanwhile");
     }
 }

@@ -136,9 +136,9 @@ mod tests {
     }
 
     /// Session, epoch, listed partitions, forgotten partitions.
-    type Listed = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
+    type SessionContent = (i32, i32, Vec<(u128, i32, i64)>, Vec<(u128, i32)>);
 
-    fn listed(session: &FetchSession) -> Listed {
+    fn listed(session: &FetchSession) -> SessionContent {
         let SessionRequest { id, epoch, topics, forgotten } = session.request();
         let of = |topic: FetchTopic| {
             let id = topic.topic_id.0;

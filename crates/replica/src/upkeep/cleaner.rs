@@ -21,12 +21,12 @@ struct State {
     bytes_before: u64,
     bytes_after: u64,
     uncleanable_count: usize,
-    uncleanable: Vec<Uncleanable>,
+    uncleanable: Vec<UncleanableLog>,
 }
 
 /// A log that cannot be compacted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Uncleanable {
+pub struct UncleanableLog {
     /// The topic's name.
     pub topic: Arc<str>,
     /// The partition's index.
@@ -53,7 +53,7 @@ pub struct CleanerFigures {
     /// Number of logs that cannot be compacted.
     pub uncleanable_count: usize,
     /// The uncleanable logs listed by name.
-    pub uncleanable: Vec<Uncleanable>,
+    pub uncleanable: Vec<UncleanableLog>,
 }
 
 impl Cleaner {
@@ -90,8 +90,8 @@ impl Cleaner {
     /// Notes a log that cannot be compacted.
     pub(super) fn gave_up(&self, topic: &Arc<str>, partition: PartitionIndex, reason: &'static str) {
         let mut state = self.0.lock();
-        let given_up = Uncleanable { topic: Arc::clone(topic), partition, reason };
-        let is_known = |known: &Uncleanable| known.topic == given_up.topic && known.partition == partition;
+        let given_up = UncleanableLog { topic: Arc::clone(topic), partition, reason };
+        let is_known = |known: &UncleanableLog| known.topic == given_up.topic && known.partition == partition;
         if state.uncleanable.iter().any(is_known) {
             return;
         }

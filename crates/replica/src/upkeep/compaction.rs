@@ -37,9 +37,9 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
     let throttle = Arc::new(IoThrottle::new(Instant::now()));
     let mut settings = upkeep.settings().cleaner.clone();
-    let mut uncleanable = Uncleanable::default();
+    let mut uncleanable = UncleanableLog::default();
     let mut waiting = VecDeque::new();
-    let mut under_way: JoinSet<Done> = JoinSet::new();
+    let mut under_way: JoinSet<CompactionEnd> = JoinSet::new();
     let mut next_survey = Instant::now() + settings.backoff;
     loop {
         let current = upkeep.settings().cleaner.clone();
@@ -57,9 +57,9 @@ pub async fn run(upkeep: Arc<Upkeep>) {
         tokio::select! {
             biased;
             Some(done) = under_way.join_next(), if !under_way.is_empty() => match done {
-                Ok(Done::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
-                Ok(Done::Uncleanable(id, given_up)) => drop(uncleanable.insert(id, given_up)),
-                Ok(Done::Compacted | Done::Nothing) => {}
+                Ok(CompactionEnd::Compacted) if waiting.is_empty() => next_survey = Instant::now(),
+                Ok(CompactionEnd::Uncleanable(id, given_up)) => drop(uncleanable.insert(id, given_up)),
+                Ok(CompactionEnd::Compacted | CompactionEnd::Nothing) => {}
                 Err(error) => tracing::error!(%error, "Compaction panicked, log is unchanged"),
             },
             () = tokio::time::sleep_until(next_survey) => {
@@ -72,7 +72,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
 
 /// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until their
 /// damage is repaired, the broker restarts or the settings of compaction change.
-type Uncleanable = HashMap<PartitionKey, GivenUp>;
+type UncleanableLog = HashMap<PartitionKey, GivenUp>;
 
 /// A log that cannot be compacted.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ struct GivenUp {
 }
 
 /// The outcome of a compaction.
-enum Done {
+enum CompactionEnd {
     Compacted,
     /// Nothing was left to compact, or the compaction failed and is retried.
     Nothing,
@@ -96,7 +96,7 @@ fn id(partition: &Partition) -> PartitionKey {
 }
 
 /// The partitions that need compaction, dirtiest first.
-async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> VecDeque<Arc<Partition>> {
+async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut UncleanableLog) -> VecDeque<Arc<Partition>> {
     let (surveyed, known) = (Arc::clone(upkeep), std::mem::take(uncleanable));
     let survey = upkeep.log_dirs.disk().spawn(move || {
         let mut known = known;
@@ -136,7 +136,7 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut Uncleanable) -> 
 }
 
 /// Forgets repaired and removed logs.
-fn forget_mended(known: &mut Uncleanable, all: &[Arc<Partition>], cleaner: &Cleaner) {
+fn forget_mended(known: &mut UncleanableLog, all: &[Arc<Partition>], cleaner: &Cleaner) {
     let there: HashMap<PartitionKey, &Arc<Partition>> =
         all.iter().map(|partition| (id(partition), partition)).collect();
     known.retain(|key, GivenUp { topic, is_damaged }| {
@@ -176,11 +176,11 @@ fn planned<T>(
 }
 
 /// Compacts one log, then applies retention, which had to wait.
-async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<Partition>) -> Done {
+async fn compact(upkeep: Arc<Upkeep>, throttle: Arc<IoThrottle>, partition: Arc<Partition>) -> CompactionEnd {
     let done = match pass(&upkeep, &throttle, &partition).await {
-        Ok(true) => Done::Compacted,
-        Ok(false) => Done::Nothing,
-        Err(given_up) => Done::Uncleanable(id(&partition), given_up),
+        Ok(true) => CompactionEnd::Compacted,
+        Ok(false) => CompactionEnd::Nothing,
+        Err(given_up) => CompactionEnd::Uncleanable(id(&partition), given_up),
     };
     let (disk, now_ms) = (upkeep.log_dirs.disk().clone(), upkeep.clock.now_ms());
     let retained = disk.spawn(move || super::delete_old_segments_of(&partition, now_ms));

@@ -7,7 +7,7 @@ mod cleaner;
 mod compaction;
 
 use crate::partition::{Partition, Partitions};
-pub use cleaner::{Cleaner, CleanerFigures, Uncleanable};
+pub use cleaner::{Cleaner, CleanerFigures, UncleanableLog};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;

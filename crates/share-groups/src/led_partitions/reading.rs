@@ -7,7 +7,7 @@
 use super::led::LedShare;
 use super::sessions::SessionEnd;
 use super::settings::ShareSettings;
-use thalweg_log::{AbortedTransaction, LogSlice, Placed};
+use thalweg_log::{AbortedTransaction, BatchPlace, LogSlice};
 use thalweg_record::Offset;
 use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, Partition, Reader};
 use thalweg_share::{AcquireMode, AcquireRequest, AcquiredRun, ShareAcquiredRecords, SharePartition, Span};
@@ -178,7 +178,7 @@ fn acquire(
 }
 
 /// A log batch, and whether its transaction was aborted. `aborted` is empty for READ_UNCOMMITTED.
-fn span_of(batch: &Placed, aborted: &[AbortedTransaction]) -> Span {
+fn span_of(batch: &BatchPlace, aborted: &[AbortedTransaction]) -> Span {
     let header = &batch.header;
     let (first, last) = (header.base_offset, header.last_offset());
     let attributes = header.attributes;

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_client::{
-    Cluster, Connector, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, Polled, StartAt, TopicPartition,
+    Cluster, Connector, Consumer, ConsumerConfig, OffsetReset, OffsetSpec, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::DecompressBuffer;
 
@@ -105,7 +105,7 @@ impl Auditor {
         let mut misses = 0;
         while next < end {
             let chunk = match consumer.poll(AGAIN).await.map_err(|error| error.to_string())? {
-                Polled::Chunk(chunk) => chunk,
+                PollEvent::Chunk(chunk) => chunk,
                 _ if misses > TRIES => return Err(format!("nothing comes from {next} on")),
                 _ => {
                     misses += 1;

@@ -8,10 +8,10 @@ use axum::http::Uri;
 use chrono::format::{Item, StrftimeItems};
 use thalweg_client::bootstrap_servers;
 
-use super::{Absent, Module, OptionSpec, Takes};
+use super::{Module, OptionDefault, OptionSpec, OptionType};
 use crate::expression::Expression;
 use crate::figures::figures;
-use crate::topics::{self, Begin};
+use crate::topics::{self, StartPosition};
 
 /// A parsed option value.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ impl Settings {
         for option in module.options {
             let text = match (given(option.name), option.default) {
                 (Some(text), _) => text,
-                (None, Absent::Value(text)) => text,
-                (None, Absent::None | Absent::Required) => continue,
+                (None, OptionDefault::Value(text)) => text,
+                (None, OptionDefault::None | OptionDefault::Required) => continue,
             };
             match option.takes.read(text) {
                 Ok(value) => drop(settings.insert(option.name, value)),
@@ -149,46 +149,48 @@ fn mistaken(name: &str, value: &Value) -> ! {
     panic!("the option {name} is read as a type other than the declared one: {value:?}")
 }
 
-impl Takes {
+impl OptionType {
     /// Parses a value.
     pub fn read(self, text: &str) -> Result<Value, WrongValue> {
         let value = match self {
-            Takes::Text => Some(Value::Text(text.to_owned())),
-            Takes::Name => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
-            Takes::Flag => text.parse().ok().map(Value::Flag),
-            Takes::Integer(min, max) => {
+            OptionType::Text => Some(Value::Text(text.to_owned())),
+            OptionType::Name => (!text.is_empty()).then(|| Value::Text(text.to_owned())),
+            OptionType::Flag => text.parse().ok().map(Value::Flag),
+            OptionType::Integer(min, max) => {
                 let value: Option<u64> = text.replace('_', "").parse().ok();
                 value.filter(|value| (min..=max).contains(value)).map(Value::Integer)
             }
-            Takes::Number(min, max) => {
+            OptionType::Number(min, max) => {
                 let value: Option<f64> = text.parse().ok();
                 value.filter(|value| (min..=max).contains(value)).map(Value::Number)
             }
-            Takes::Duration => duration(text, "ms").map(Value::Duration),
-            Takes::Seconds => duration(text, "s").map(Value::Duration),
-            Takes::Size => size(text).map(Value::Integer),
-            Takes::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
-            Takes::Url => {
+            OptionType::Duration => duration(text, "ms").map(Value::Duration),
+            OptionType::Seconds => duration(text, "s").map(Value::Duration),
+            OptionType::Size => size(text).map(Value::Integer),
+            OptionType::Choice(words) => words.contains(&text).then(|| Value::Text(text.to_owned())),
+            OptionType::Url => {
                 let uri: Option<Uri> = text.parse().ok();
                 let is_whole = uri.is_some_and(|uri| {
                     matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
                 });
                 is_whole.then(|| Value::Text(text.to_owned()))
             }
-            Takes::Brokers => bootstrap_servers(text).is_ok().then(|| Value::Text(text.to_owned())),
-            Takes::Topic => topics::is_topic(text).then(|| Value::Text(text.to_owned())),
-            Takes::Topics => {
+            OptionType::Brokers => bootstrap_servers(text).is_ok().then(|| Value::Text(text.to_owned())),
+            OptionType::Topic => topics::is_topic(text).then(|| Value::Text(text.to_owned())),
+            OptionType::Topics => {
                 let names = text.split(',').all(|name| topics::is_topic(name.trim()));
                 names.then(|| Value::Text(text.to_owned()))
             }
-            Takes::TimeFormat => {
+            OptionType::TimeFormat => {
                 let is_read = StrftimeItems::new(text).all(|item| !matches!(item, Item::Error));
                 (is_read && !text.is_empty()).then(|| Value::Text(text.to_owned()))
             }
-            Takes::Begin => Begin::read(text).map(|_begin| Value::Text(text.to_owned())),
-            Takes::Partitions => topics::partitions(text).map(|_partitions| Value::Text(text.to_owned())),
-            Takes::Figures => figures(text).map(|_figures| Value::Text(text.to_owned())),
-            Takes::Expression => {
+            OptionType::Begin => StartPosition::read(text).map(|_begin| Value::Text(text.to_owned())),
+            OptionType::Partitions => {
+                topics::partitions(text).map(|_partitions| Value::Text(text.to_owned()))
+            }
+            OptionType::Figures => figures(text).map(|_figures| Value::Text(text.to_owned())),
+            OptionType::Expression => {
                 let compiled = Expression::compile(text).map_err(|error| WrongValue {
                     message: Some(format!("This is not a valid expression: {error}")),
                     right: "Expressions are CEL, such as `payload.amount > 100 && key.startsWith('a')`."
@@ -214,34 +216,38 @@ impl Takes {
     /// The accepted values, for people.
     pub fn describe(self) -> String {
         match self {
-            Takes::Text => "Text".to_owned(),
-            Takes::Name => "Non-empty text".to_owned(),
-            Takes::Flag => "true or false".to_owned(),
-            Takes::Integer(0, u64::MAX) => "A whole number".to_owned(),
-            Takes::Integer(min, u64::MAX) => format!("A whole number, at least {min}"),
-            Takes::Integer(min, max) => format!("A whole number from {min} to {max}"),
-            Takes::Number(min, f64::MAX) => format!("A number, at least {min}"),
-            Takes::Number(min, max) => format!("A number from {min} to {max}"),
-            Takes::Duration => {
+            OptionType::Text => "Text".to_owned(),
+            OptionType::Name => "Non-empty text".to_owned(),
+            OptionType::Flag => "true or false".to_owned(),
+            OptionType::Integer(0, u64::MAX) => "A whole number".to_owned(),
+            OptionType::Integer(min, u64::MAX) => format!("A whole number, at least {min}"),
+            OptionType::Integer(min, max) => format!("A whole number from {min} to {max}"),
+            OptionType::Number(min, f64::MAX) => format!("A number, at least {min}"),
+            OptionType::Number(min, max) => format!("A number from {min} to {max}"),
+            OptionType::Duration => {
                 "A time such as 500ms, 10s, 5m or 1h (a bare number is milliseconds)".to_owned()
             }
-            Takes::Seconds => "A time such as 500ms, 10s, 5m or 1h (a bare number is seconds)".to_owned(),
-            Takes::Size => "A size such as 1000, 64KiB or 10MB".to_owned(),
-            Takes::Choice(words) => match words {
+            OptionType::Seconds => {
+                "A time such as 500ms, 10s, 5m or 1h (a bare number is seconds)".to_owned()
+            }
+            OptionType::Size => "A size such as 1000, 64KiB or 10MB".to_owned(),
+            OptionType::Choice(words) => match words {
                 [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
                 words => words.join(""),
             },
-            Takes::Expression => "An expression in CEL".to_owned(),
-            Takes::Topic => {
+            OptionType::Expression => "An expression in CEL".to_owned(),
+            OptionType::Topic => {
                 "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned()
             }
-            Takes::Brokers => "HOST:PORT of one or more brokers, separated by commas".to_owned(),
-            Takes::Topics => "Topic names, separated by commas".to_owned(),
-            Takes::TimeFormat => "A strftime format, such as %H:%M:%S".to_owned(),
-            Takes::Begin => "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned(),
-            Takes::Partitions => "Partition numbers, separated by commas".to_owned(),
-            Takes::Url => "http://HOST:PORT/PATH or https://HOST/PATH".to_owned(),
-            Takes::Figures => {
+            OptionType::Brokers => "HOST:PORT of one or more brokers, separated by commas".to_owned(),
+            OptionType::Topics => "Topic names, separated by commas".to_owned(),
+            OptionType::TimeFormat => "A strftime format, such as %H:%M:%S".to_owned(),
+            OptionType::Begin => {
+                "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned()
+            }
+            OptionType::Partitions => "Partition numbers, separated by commas".to_owned(),
+            OptionType::Url => "http://HOST:PORT/PATH or https://HOST/PATH".to_owned(),
+            OptionType::Figures => {
                 "Any of count, sum, min, max, avg and quantiles such as p99.9, separated by commas".to_owned()
             }
         }

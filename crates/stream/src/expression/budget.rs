@@ -121,16 +121,16 @@ pub fn charge_value(value: &dyn Val) -> bool {
 /// Rewrites a tree so that its evaluation is charged, and returns its number of reads of the message outside
 /// of loops.
 pub fn charged(tree: &mut IdedExpr) -> u64 {
-    let mut rewriting = Rewriting { reads: 0 };
+    let mut rewriting = TreeRewriter { reads: 0 };
     rewriting.visit(tree, false);
     rewriting.reads
 }
 
-struct Rewriting {
+struct TreeRewriter {
     reads: u64,
 }
 
-impl Rewriting {
+impl TreeRewriter {
     fn visit(&mut self, tree: &mut IdedExpr, is_in_loop: bool) {
         match &mut tree.expr {
             Expr::Unspecified | Expr::Literal(_) => {}

@@ -1,5 +1,5 @@
 use super::*;
-use crate::message::{Gather, Header, Headers};
+use crate::message::{BatchBuilder, Header, Headers};
 
 fn message(value: &str) -> Message<'_> {
     Message {
@@ -147,7 +147,7 @@ fn numbers_and_times_are_taken_from_fields() {
 
 #[test]
 fn headers_are_a_map_of_texts_and_a_map_becomes_headers() {
-    let mut gather = Gather::default();
+    let mut gather = BatchBuilder::default();
     let header = |name, value| Header { name, value };
     let headers = [header("trace", Some(&b"1"[..])), header("trace", Some(b"2")), header("gone", None)];
     gather.push(Some(b"{}"), None, headers, 0, 0);

@@ -25,31 +25,31 @@ const SHOWN_MAX: usize = 40;
 pub struct View<'a> {
     needs: &'a Needs,
     message: Message<'a>,
-    found: Found<'a>,
+    found: LocatedFields<'a>,
     /// The first needed field that could not be parsed. The evaluator sees it as missing.
-    unreadable: OnceLock<Unreadable>,
+    unreadable: OnceLock<UnreadableValue>,
 }
 
 /// A value with the outline of JSON that cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("found {found}, expected {expected}")]
-pub struct Unreadable {
+pub struct UnreadableValue {
     /// The beginning of the value.
     found: String,
     /// The expected form.
     expected: &'static str,
 }
 
-impl Unreadable {
-    fn of(raw: &[u8], expected: &'static str) -> Unreadable {
+impl UnreadableValue {
+    fn of(raw: &[u8], expected: &'static str) -> UnreadableValue {
         let raw = String::from_utf8_lossy(raw);
         let shown: String = raw.chars().take(SHOWN_MAX).collect();
         let more = if shown.len() < raw.len() { "..." } else { "" };
-        Unreadable { found: format!("{shown}{more}"), expected }
+        UnreadableValue { found: format!("{shown}{more}"), expected }
     }
 }
 
-enum Found<'a> {
+enum LocatedFields<'a> {
     Nothing,
     Few([Option<Raw<'a>>; MEMBERS_AT_HAND]),
     Many(Vec<Option<Raw<'a>>>),
@@ -60,18 +60,18 @@ impl<'a> View<'a> {
     /// Locates the needed fields of a message.
     pub fn new(needs: &'a Needs, message: &Message<'a>) -> Result<View<'a>, NotJson> {
         let found = match needs {
-            Needs::Nothing => Found::Nothing,
+            Needs::Nothing => LocatedFields::Nothing,
             Needs::Members(names) if names.len() <= MEMBERS_AT_HAND => {
                 let mut found = [None; MEMBERS_AT_HAND];
                 json::find(message.value, names, &mut found)?;
-                Found::Few(found)
+                LocatedFields::Few(found)
             }
             Needs::Members(names) => {
                 let mut found = vec![None; names.len()];
                 json::find(message.value, names, &mut found)?;
-                Found::Many(found)
+                LocatedFields::Many(found)
             }
-            Needs::Whole => Found::Whole(json::parse(message.value)?),
+            Needs::Whole => LocatedFields::Whole(json::parse(message.value)?),
         };
         Ok(View { needs, message: *message, found, unreadable: OnceLock::new() })
     }
@@ -79,10 +79,10 @@ impl<'a> View<'a> {
     /// The value at a path below `payload`.
     pub fn payload<'s>(&self, mut path: impl Iterator<Item = &'s str>) -> Option<Raw<'a>> {
         let mut value = match &self.found {
-            Found::Whole(whole) => *whole,
-            Found::Nothing => return None,
-            Found::Few(found) => self.first(path.next()?, found)?,
-            Found::Many(found) => self.first(path.next()?, found)?,
+            LocatedFields::Whole(whole) => *whole,
+            LocatedFields::Nothing => return None,
+            LocatedFields::Few(found) => self.first(path.next()?, found)?,
+            LocatedFields::Many(found) => self.first(path.next()?, found)?,
         };
         for name in path {
             value = value.member(name).ok()??;
@@ -98,16 +98,16 @@ impl<'a> View<'a> {
     /// The needed members that exist; `None` if `payload` is needed as a whole.
     pub fn members(&self) -> Option<impl Iterator<Item = Raw<'a>>> {
         let found = match &self.found {
-            Found::Whole(_) => return None,
-            Found::Nothing => &[][..],
-            Found::Few(found) => &found[..],
-            Found::Many(found) => found,
+            LocatedFields::Whole(_) => return None,
+            LocatedFields::Nothing => &[][..],
+            LocatedFields::Few(found) => &found[..],
+            LocatedFields::Many(found) => found,
         };
         Some(found.iter().filter_map(|raw| *raw))
     }
 
     /// The parse error, if any.
-    pub fn unreadable(&self) -> Option<&Unreadable> {
+    pub fn unreadable(&self) -> Option<&UnreadableValue> {
         self.unreadable.get()
     }
 
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
     /// Charges the bytes scanned to find a path below `payload`.
     fn charge_path(&self, path: &str) -> bool {
         let passed = match (&self.found, path.split_once('.')) {
-            (Found::Whole(whole), _) => whole.bytes(),
+            (LocatedFields::Whole(whole), _) => whole.bytes(),
             (_, None) => return true,
             (_, Some((first, _))) => self.payload(std::iter::once(first)).map_or(0, Raw::bytes),
         };
@@ -134,10 +134,10 @@ impl<'a> View<'a> {
     /// `payload`, with the needed fields only.
     fn whole(&self) -> Option<Box<dyn Val + '_>> {
         let found = match &self.found {
-            Found::Whole(whole) => return self.read(*whole),
-            Found::Nothing => return None,
-            Found::Few(found) => &found[..],
-            Found::Many(found) => found,
+            LocatedFields::Whole(whole) => return self.read(*whole),
+            LocatedFields::Nothing => return None,
+            LocatedFields::Few(found) => &found[..],
+            LocatedFields::Many(found) => found,
         };
         let Needs::Members(names) = self.needs else { return None };
         let mut members: HashMap<CelMapKey<'_>, Box<dyn Val + '_>> = HashMap::with_capacity(names.len());
@@ -207,12 +207,12 @@ fn timestamp(ms: i64) -> DateTime<FixedOffset> {
 }
 
 /// Converts JSON to a CEL value.
-fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
+fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, UnreadableValue> {
     let is_container = matches!(raw, Raw::Array(_) | Raw::Object(_));
     let is_paid =
         if is_container { budget::charge_scan(raw.bytes()) } else { budget::charge_element(raw.bytes()) };
     if !is_paid {
-        return Err(Unreadable { found: "a large value".to_owned(), expected: "fewer or smaller ones" });
+        return Err(UnreadableValue { found: "a large value".to_owned(), expected: "fewer or smaller ones" });
     }
     Ok(match raw {
         Raw::Null => Box::new(CelNull),
@@ -220,19 +220,19 @@ fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
         Raw::Number(text) => match json::number(text) {
             Ok(Number::Integer(value)) => Box::new(CelInt::from(value)),
             Ok(Number::Float(value)) => Box::new(CelDouble::from(value)),
-            Err(_) => return Err(Unreadable::of(text, "a number within the range of a double")),
+            Err(_) => return Err(UnreadableValue::of(text, "a number within the range of a double")),
         },
         Raw::String(inside, escaped) => match json::string(inside, escaped) {
             Ok(text) => Box::new(CelString::from(text)),
-            Err(error) => return Err(Unreadable::of(inside, error.expected)),
+            Err(error) => return Err(UnreadableValue::of(inside, error.expected)),
         },
         Raw::Array(whole) => {
-            let elements = raw.elements().map_err(|error| Unreadable::of(whole, error.expected))?;
+            let elements = raw.elements().map_err(|error| UnreadableValue::of(whole, error.expected))?;
             let elements = elements.into_iter().map(read);
             Box::new(CelList::from(elements.collect::<Result<Vec<_>, _>>()?))
         }
         Raw::Object(whole) => {
-            let members = raw.members().map_err(|error| Unreadable::of(whole, error.expected))?;
+            let members = raw.members().map_err(|error| UnreadableValue::of(whole, error.expected))?;
             let members = members.into_iter().map(|(name, value)| {
                 let name = match name {
                     std::borrow::Cow::Borrowed(name) => CelMapKey::from(name),
@@ -240,7 +240,7 @@ fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, Unreadable> {
                 };
                 Ok((name, read(value)?))
             });
-            Box::new(CelMap::from(members.collect::<Result<HashMap<_, _>, Unreadable>>()?))
+            Box::new(CelMap::from(members.collect::<Result<HashMap<_, _>, UnreadableValue>>()?))
         }
     })
 }

@@ -26,12 +26,12 @@ pub struct Definition {
     /// The principal whose rights the stream has, such as `User:ann`; `None` in older records.
     pub principal: Option<String>,
     /// The deployment; `None` if undeployed.
-    pub deployed: Option<Deployed>,
+    pub deployed: Option<NodeDeployment>,
 }
 
 /// A deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deployed {
+pub struct NodeDeployment {
     /// The node that runs the stream: the node that received the request.
     pub node: i32,
     /// The properties of the deployment.
@@ -82,7 +82,7 @@ impl Definition {
             Value::Null => None,
             deployed => {
                 let node = deployed["node"].as_i64().and_then(|node| i32::try_from(node).ok());
-                Some(Deployed {
+                Some(NodeDeployment {
                     node: node.ok_or_else(|| unreadable("deployed.node is not a node id".to_owned()))?,
                     properties: properties(&deployed["properties"]).map_err(unreadable)?,
                 })
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn a_definition_is_read_as_it_was_written() {
         let properties = BTreeMap::from([("module.*.count".to_owned(), "2".to_owned())]);
-        let deployed = Some(Deployed { node: 7, properties });
+        let deployed = Some(NodeDeployment { node: 7, properties });
         for (deployed, principal) in [(None, Some("User:ann".to_owned())), (deployed, None)] {
             let definition = Definition { text: "time | log --name='ö|'".to_owned(), principal, deployed };
             assert_eq!(Definition::from_record("a", &definition.to_record()), Ok(definition));

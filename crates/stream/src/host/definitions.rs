@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, ClientError, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, Polled, Producer,
+    Chunk, ClientError, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, PollEvent, Producer,
     ProducerConfig, ProducerRecord, RefusedRequest, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
@@ -43,7 +43,7 @@ fn unavailable(error: impl ToString) -> DefinitionsUnavailable {
 }
 
 /// A record of the topic.
-pub struct Said {
+pub struct DefinitionRecord {
     /// The stream.
     pub name: String,
     /// The stream's definition; `None` if destroyed.
@@ -133,9 +133,9 @@ impl Reader {
     pub async fn next(
         &mut self,
         within: Duration,
-    ) -> Result<Option<(Vec<Said>, Offset)>, DefinitionsUnavailable> {
+    ) -> Result<Option<(Vec<DefinitionRecord>, Offset)>, DefinitionsUnavailable> {
         match self.consumer.poll(within).await.map_err(unavailable)? {
-            Polled::Chunk(chunk) => Ok(Some((self.read(&chunk)?, chunk.next))),
+            PollEvent::Chunk(chunk) => Ok(Some((self.read(&chunk)?, chunk.next))),
             _ => Ok(None),
         }
     }
@@ -145,11 +145,15 @@ impl Reader {
         self.consumer.position(&partition())
     }
 
-    fn read(&mut self, chunk: &Chunk) -> Result<Vec<Said>, DefinitionsUnavailable> {
+    fn read(&mut self, chunk: &Chunk) -> Result<Vec<DefinitionRecord>, DefinitionsUnavailable> {
         let mut said = Vec::new();
         let read = chunk.for_each(&mut self.buffer, |record| {
             let name = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
-            said.push(Said { name, value: record.value.map(<[u8]>::to_vec), offset: record.offset });
+            said.push(DefinitionRecord {
+                name,
+                value: record.value.map(<[u8]>::to_vec),
+                offset: record.offset,
+            });
             ControlFlow::Continue(())
         });
         read.map_err(unavailable)?;

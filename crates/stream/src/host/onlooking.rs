@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// A message that passed a stage.
 #[derive(Clone, Debug)]
-pub struct Passed {
+pub struct TappedMessage {
     /// The message's number, counted by its source.
     pub sequence: u64,
     /// The message's timestamp, in milliseconds since 1970.
@@ -79,7 +79,7 @@ impl Host {
 
 impl Look {
     /// The last messages of the next batch, oldest first; `None` once the stream was deleted. Cancel safe.
-    pub async fn next(&mut self) -> Option<Vec<Passed>> {
+    pub async fn next(&mut self) -> Option<Vec<TappedMessage>> {
         sleep_until(self.due).await;
         let batch = self.onlooker.next().await?;
         self.due = Instant::now() + PAUSE;
@@ -87,7 +87,7 @@ impl Look {
     }
 
     /// Collects at most this many messages, for at most this time.
-    pub async fn collect(mut self, messages: usize, within: Duration) -> Vec<Passed> {
+    pub async fn collect(mut self, messages: usize, within: Duration) -> Vec<TappedMessage> {
         let deadline = Instant::now() + within;
         let mut passed = Vec::new();
         while passed.len() < messages {
@@ -99,14 +99,14 @@ impl Look {
     }
 }
 
-fn last_of(batch: &Batch) -> Vec<Passed> {
+fn last_of(batch: &Batch) -> Vec<TappedMessage> {
     let skipped = batch.len().saturating_sub(MESSAGES_MAX);
     batch.messages().skip(skipped).map(passed).collect()
 }
 
-fn passed(message: Message<'_>) -> Passed {
+fn passed(message: Message<'_>) -> TappedMessage {
     let header = |value: Option<&[u8]>| value.map(|value| cut(value, HEADER_BYTES_MAX));
-    Passed {
+    TappedMessage {
         sequence: message.sequence,
         time_ms: message.time_ms,
         key: message.key.map(|key| cut(key, KEY_BYTES_MAX)),

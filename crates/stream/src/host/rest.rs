@@ -86,7 +86,7 @@ struct StreamReports {
 
 /// A stream that was deleted.
 #[derive(Serialize, ToSchema)]
-struct Destroyed {
+struct DestroyedStream {
     /// Its name.
     name: String,
     /// `destroyed`.
@@ -241,14 +241,14 @@ impl IntoResponse for WrongRequest {
 }
 
 /// The name in the path.
-struct Named(String);
+struct StreamName(String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
+impl<S: Send + Sync> FromRequestParts<S> for StreamName {
     type Rejection = WrongRequest;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, WrongRequest> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<StreamName, WrongRequest> {
         match Path::from_request_parts(parts, state).await {
-            Ok(Path(name)) => Ok(Named(name)),
+            Ok(Path(name)) => Ok(StreamName(name)),
             Err(refused) => Err(WrongRequest(format!("The name of a stream cannot be read: {refused}"))),
         }
     }
@@ -376,7 +376,7 @@ async fn list(Extracted(host): Extracted<Starting>, query: RawQuery) -> Response
     params(("name" = String, Path, description = "The stream")),
     responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
-async fn status(Extracted(host): Extracted<Starting>, Named(name): Named) -> Response {
+async fn status(Extracted(host): Extracted<Starting>, StreamName(name): StreamName) -> Response {
     either(started(&host).map(|host| describe(&host, &name, StatusCode::OK)))
 }
 
@@ -431,7 +431,7 @@ async fn create(
 )]
 async fn deploy(
     Extracted(host): Extracted<Starting>,
-    Named(name): Named,
+    StreamName(name): StreamName,
     recorder: Recorder,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
@@ -462,7 +462,11 @@ async fn deploy(
     params(("name" = String, Path, description = "The stream")),
     responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
-async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named, recorder: Recorder) -> Response {
+async fn undeploy(
+    Extracted(host): Extracted<Starting>,
+    StreamName(name): StreamName,
+    recorder: Recorder,
+) -> Response {
     let undeployed = async {
         let host = started(&host)?;
         let (verb, undeployed) = (host.clone(), name.clone());
@@ -479,15 +483,19 @@ async fn undeploy(Extracted(host): Extracted<Starting>, Named(name): Named, reco
     path = "/api/v1/streams/{name}",
     tag = "streams",
     params(("name" = String, Path, description = "The stream")),
-    responses((status = 200, body = Destroyed), (status = "default", body = StreamErrorAnswer))
+    responses((status = 200, body = DestroyedStream), (status = "default", body = StreamErrorAnswer))
 )]
-async fn destroy(Extracted(host): Extracted<Starting>, Named(name): Named, recorder: Recorder) -> Response {
+async fn destroy(
+    Extracted(host): Extracted<Starting>,
+    StreamName(name): StreamName,
+    recorder: Recorder,
+) -> Response {
     let destroyed = async {
         let host = started(&host)?;
         let (verb, destroyed) = (host.clone(), name.clone());
         let change = Change::of_stream("DestroyStream", Action::Delete, &name);
         done(&host, recorder, change, async move { verb.destroy(&destroyed).await }).await?;
-        Ok(answer(StatusCode::OK, &Destroyed { name, state: "destroyed" }))
+        Ok(answer(StatusCode::OK, &DestroyedStream { name, state: "destroyed" }))
     };
     either(destroyed.await)
 }

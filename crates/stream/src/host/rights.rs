@@ -173,15 +173,18 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{Lies, Transport};
+    use crate::transport::{TopicScope, Transport};
 
     fn of(text: &str, properties: &str) -> Vec<String> {
         let cluster =
             Cluster { bootstrap: "own:1".to_owned(), properties: Some("own.properties".to_owned()) };
         let deployment = Deployment::parse(properties).unwrap_or_else(|error| panic!("{error}"));
         let plan = Plan::read_for(&cluster, text, None, "s", true).unwrap_or_else(|error| panic!("{error}"));
-        let transport =
-            Transport { cluster: cluster.clone(), partitions: None, lies: Lies::AroundInstancesAndAtNames };
+        let transport = Transport {
+            cluster: cluster.clone(),
+            partitions: None,
+            lies: TopicScope::AroundInstancesAndAtNames,
+        };
         let (plan, _) = transport.lay(plan, &deployment.counts);
         let needed = needed(&plan, &deployment, &cluster, "hosted");
         needed.into_iter().map(|right| format!("{:?} {:?}", right.act, right.resource)).collect()
@@ -260,21 +263,24 @@ mod tests {
 
     #[test]
     fn a_lacking_right_is_named_with_what_grants_it() {
-        struct Only(&'static str);
-        impl Rights for Only {
+        struct SinglePrincipal(&'static str);
+        impl Rights for SinglePrincipal {
             fn allow(&self, principal: &str, right: &Right) -> bool {
                 principal == self.0 && right.act == Act::Alter
             }
         }
         let write = Right { act: Act::Write, resource: Resource::Topic("t".to_owned()) };
         let alter = Right { act: Act::Alter, resource: Resource::Cluster };
-        let rights = Only("User:ann");
+        let rights = SinglePrincipal("User:ann");
         let needed = BTreeSet::from([alter.clone(), write]);
         assert_eq!(check(&rights, Some("User:ann"), &BTreeSet::from([alter])), Ok(()));
         let error = check(&rights, Some("User:ann"), &needed).expect_err("it lacks one").to_string();
         assert!(error.contains("acl add User:ann --topic t --allow write"), "{error}");
         let error = check(&rights, None, &needed).expect_err("it has none").to_string();
         assert!(error.contains("User:ANONYMOUS may not alter the cluster: deploy it again"), "{error}");
-        assert_eq!(check(&Only("User:ANONYMOUS"), None, &needed).expect_err("one").right.act, Act::Write);
+        assert_eq!(
+            check(&SinglePrincipal("User:ANONYMOUS"), None, &needed).expect_err("one").right.act,
+            Act::Write
+        );
     }
 }

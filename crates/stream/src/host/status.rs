@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::definition::Definition;
-use crate::runtime::{Ended, Figures, PartReport};
+use crate::runtime::{Figures, PartReport, StreamEnd};
 
 /// The state of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,12 +70,12 @@ impl StreamStatus {
         for part in &figures.streams {
             let state = match &part.ended {
                 None => State::Deployed,
-                Some(Ended::Failed(_)) => State::Failed,
-                Some(Ended::Complete) => State::Complete,
-                Some(Ended::Stopped) => State::Undeployed,
+                Some(StreamEnd::Failed(_)) => State::Failed,
+                Some(StreamEnd::Complete) => State::Complete,
+                Some(StreamEnd::Stopped) => State::Undeployed,
             };
             let reason = match &part.ended {
-                Some(Ended::Failed(reason)) => Some(reason.clone()),
+                Some(StreamEnd::Failed(reason)) => Some(reason.clone()),
                 _ => None,
             };
             let at = statuses.iter().position(|status| status.name == part.stream).unwrap_or(statuses.len());

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::rights::{MissingRight, Right};
 use super::{Host, INSTANCE, State, StreamStatus, rights};
 use crate::deployment::Deployment;
-use crate::runtime::{self, Meters, RunOptions, Running};
+use crate::runtime::{self, Meters, RunOptions, RunningStreams};
 
 /// Interval of checks of the principal's rights while a stream runs.
 const RIGHTS_CHECKED_EVERY: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The desired state of a stream.
 #[derive(Clone, Debug)]
-pub enum Ordered {
+pub enum DesiredState {
     /// Run.
     Run {
         /// The definition's text.
@@ -63,14 +63,14 @@ impl Status {
 
 /// The handle of a stream's supervisor.
 pub struct Supervisor {
-    ordered: watch::Sender<Ordered>,
+    ordered: watch::Sender<DesiredState>,
     status: watch::Sender<Status>,
     task: JoinHandle<()>,
 }
 
 impl Supervisor {
     /// Starts a supervisor.
-    pub fn start(host: Host, name: Arc<str>, first: Ordered) -> Supervisor {
+    pub fn start(host: Host, name: Arc<str>, first: DesiredState) -> Supervisor {
         let (ordered, orders) = watch::channel(first);
         let status = watch::Sender::new(Status::new(State::Deploying));
         let task = tokio::spawn(Work { host, name, status: status.clone() }.run(orders));
@@ -78,8 +78,8 @@ impl Supervisor {
     }
 
     /// Sets the desired state.
-    pub fn order(&self, ordered: Ordered) {
-        if matches!(ordered, Ordered::Run { .. }) {
+    pub fn order(&self, ordered: DesiredState) {
+        if matches!(ordered, DesiredState::Run { .. }) {
             // Readers must not mistake the outcome of the previous deployment for that of this one.
             self.status.send_if_modified(|status| {
                 let rests = status.state.is_over() || status.state == State::Undeployed;
@@ -123,11 +123,11 @@ struct Work {
 }
 
 impl Work {
-    async fn run(self, mut orders: watch::Receiver<Ordered>) {
+    async fn run(self, mut orders: watch::Receiver<DesiredState>) {
         loop {
             let ordered = orders.borrow_and_update().clone();
             match ordered {
-                Ordered::Run { text, properties, principal } => {
+                DesiredState::Run { text, properties, principal } => {
                     self.status.send_replace(Status::new(State::Deploying));
                     let started = tokio::select! {
                         started = self.start(&text, &properties, principal.as_deref()) => started,
@@ -144,8 +144,8 @@ impl Work {
                         Err(reason) => self.failed(reason, None),
                     }
                 }
-                Ordered::Rest => drop(self.status.send_replace(Status::new(State::Undeployed))),
-                Ordered::Leave => {
+                DesiredState::Rest => drop(self.status.send_replace(Status::new(State::Undeployed))),
+                DesiredState::Leave => {
                     if self.leave(&orders) {
                         return;
                     }
@@ -164,7 +164,7 @@ impl Work {
         text: &str,
         properties: &BTreeMap<String, String>,
         principal: Option<&str>,
-    ) -> Result<(Running, RequiredRights), String> {
+    ) -> Result<(RunningStreams, RequiredRights), String> {
         let message = |error: &dyn std::error::Error| error.to_string();
         let shared = &self.host.0;
         let deployment = Deployment::read(properties).map_err(|error| message(&error))?;
@@ -218,9 +218,9 @@ impl Work {
     /// Waits until the stream ends, or its principal has lost a right. Returns true if the order changed.
     async fn watch(
         &self,
-        mut running: Running,
+        mut running: RunningStreams,
         lost: impl Future<Output = MissingRight>,
-        orders: &mut watch::Receiver<Ordered>,
+        orders: &mut watch::Receiver<DesiredState>,
     ) -> bool {
         let meters = running.meters();
         let status = |state| Status { meters: Some(meters.clone()), ..Status::new(state) };
@@ -259,7 +259,7 @@ impl Work {
     }
 
     /// Removes the supervisor from the host, unless the stream exists again.
-    fn leave(&self, orders: &watch::Receiver<Ordered>) -> bool {
+    fn leave(&self, orders: &watch::Receiver<DesiredState>) -> bool {
         let mut state = self.host.state();
         if orders.has_changed().unwrap_or(false) {
             return false;

@@ -7,10 +7,10 @@ use std::time::Duration;
 use thalweg_record::Offset;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::definition::{Definition, Deployed};
+use super::definition::{Definition, NodeDeployment};
 use super::definitions::{self, DefinitionsUnavailable, Writer};
 use super::supervisor::Supervisor;
-use super::{Host, HostError, Hosted, State, rights};
+use super::{Host, HostError, HostedStreams, State, rights};
 use crate::deployment::Deployment;
 use crate::language;
 use crate::plan::{Input, Plan};
@@ -50,7 +50,7 @@ impl Host {
             let plan = self.read(&state, name, text)?;
             self.check_deployment(&state, plan, deploy.as_ref(), principal.as_deref())?;
         }
-        let deployed = deploy.map(|properties| Deployed { node: self.0.settings.node, properties });
+        let deployed = deploy.map(|properties| NodeDeployment { node: self.0.settings.node, properties });
         let definition = Definition { text: text.to_owned(), principal, deployed };
         self.write(&mut writer, name, Some(&definition)).await?;
         drop(writer);
@@ -60,7 +60,7 @@ impl Host {
 
     fn check_deployment(
         &self,
-        state: &Hosted,
+        state: &HostedStreams,
         plan: Plan,
         properties: Option<&BTreeMap<String, String>>,
         principal: Option<&str>,
@@ -82,11 +82,11 @@ impl Host {
     }
 
     /// A tap works in memory, so its stream must run in the same process.
-    fn check_taps(&self, state: &Hosted, plan: &Plan) -> Result<(), HostError> {
+    fn check_taps(&self, state: &HostedStreams, plan: &Plan) -> Result<(), HostError> {
         for stream in &plan.streams {
             let Input::Beside { stream: tapped, .. } = &stream.input else { continue };
             let deployed = state.streams.get(tapped).and_then(|known| known.definition.deployed.as_ref());
-            if let Some(Deployed { node, .. }) = deployed
+            if let Some(NodeDeployment { node, .. }) = deployed
                 && *node != self.0.settings.node
             {
                 let reason = format!(
@@ -112,7 +112,7 @@ impl Host {
         let mut definition = self.known(name)?;
         {
             let state = self.state();
-            if let Some(Deployed { node, .. }) = definition.deployed {
+            if let Some(NodeDeployment { node, .. }) = definition.deployed {
                 let is_over = node == self.0.settings.node
                     && state
                         .supervisors
@@ -128,7 +128,7 @@ impl Host {
             self.check_deployment(&state, plan, Some(&properties), principal.as_deref())?;
         }
         definition.principal = principal;
-        definition.deployed = Some(Deployed { node: self.0.settings.node, properties });
+        definition.deployed = Some(NodeDeployment { node: self.0.settings.node, properties });
         self.write(&mut writer, name, Some(&definition)).await?;
         drop(writer);
         self.started(name).await;

@@ -9,7 +9,7 @@ use tokio::runtime::{Handle, Id};
 
 /// The key for sharing connections. Contains secrets.
 #[derive(PartialEq, Eq)]
-pub struct Sharing {
+pub struct ConnectionKey {
     /// The runtime, because a connection's tasks end with it.
     runtime: Id,
     bootstrap: Vec<String>,
@@ -29,13 +29,13 @@ pub fn report_waits_to(waits: Waits) {
     let _ = WAITS.set(waits);
 }
 
-static CLUSTERS: Mutex<Vec<(Sharing, WeakCluster)>> = Mutex::new(Vec::new());
+static CLUSTERS: Mutex<Vec<(ConnectionKey, WeakCluster)>> = Mutex::new(Vec::new());
 
 /// The cluster behind `bootstrap`, which connects with its first request. `written` are the security
 /// settings. Call it on a runtime.
 pub fn shared(bootstrap: &[String], options: &ConnectionOptions, written: &[(String, String)]) -> Cluster {
     let read = options.security.librdkafka().into_iter().map(|(key, value)| (key.to_owned(), value));
-    let sharing = Sharing {
+    let sharing = ConnectionKey {
         runtime: Handle::current().id(),
         bootstrap: bootstrap.to_vec(),
         client_id: options.client_id.clone(),

@@ -1,7 +1,8 @@
 //! A producer for one topic, which accepts messages as long as its buffer has room.
 
 use thalweg_client::{
-    ClientError, Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef,
+    AppendOutcome, ClientError, Cluster, Delivery, Producer, ProducerConfig, ProducerRecord, SendError,
+    TopicRef,
 };
 use thalweg_record::Header;
 use tokio::time::Instant;
@@ -12,17 +13,17 @@ use crate::message::Batch;
 const MESSAGES_AT_ONCE: usize = 256;
 
 /// Messages of a batch that the producer's buffer had no room for.
-pub struct Waiting {
+pub struct PendingMessages {
     batch: Batch,
     from: usize,
     /// The number of the first message of the batch.
     number: u64,
 }
 
-impl Waiting {
+impl PendingMessages {
     /// All messages of a batch, with consecutive numbers from `number`.
-    pub fn new(batch: Batch, number: u64) -> Waiting {
-        Waiting { batch, from: 0, number }
+    pub fn new(batch: Batch, number: u64) -> PendingMessages {
+        PendingMessages { batch, from: 0, number }
     }
 }
 
@@ -53,7 +54,7 @@ impl Outlet {
     }
 
     /// Hands messages over until the buffer is full. Returns true if all were handed over.
-    pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
+    pub fn hand_over(&mut self, waiting: &mut PendingMessages) -> Result<bool, SendError> {
         let sent_at = Instant::now();
         let mut headers = Vec::new();
         while waiting.from < waiting.batch.len() {
@@ -76,7 +77,7 @@ impl Outlet {
                     sent_at,
                     number: waiting.number + waiting.from as u64,
                 };
-                if sending.try_send(&record)? == Taken::Full {
+                if sending.try_send(&record)? == AppendOutcome::Full {
                     return Ok(false);
                 }
                 waiting.from += 1;

@@ -9,7 +9,7 @@ use thalweg_client::{Cluster, Delivery};
 use tokio::time::{Instant, sleep};
 
 use super::reports::Reports;
-use super::{Opening, Outlet, Waiting, failed, producer, with_grant, with_headers};
+use super::{Opening, Outlet, PendingMessages, failed, producer, with_grant, with_headers};
 use crate::declaration::Settings;
 use crate::message::Batch;
 use crate::stage::StageError;
@@ -27,7 +27,7 @@ pub struct Writer {
     /// The pending opening of the outlet.
     opening: Opening,
     reports: Arc<Reports>,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingMessages>,
 }
 
 impl Writer {
@@ -101,7 +101,7 @@ impl Writer {
         self.check()?;
         let Some(first) = batch.messages().next() else { return Ok(()) };
         let number = self.reports.begin(first.sequence, batch.len() as u64);
-        self.waiting = Some(Waiting::new(batch.clone(), number));
+        self.waiting = Some(PendingMessages::new(batch.clone(), number));
         self.hand_over().map(drop)
     }
 

@@ -1,7 +1,7 @@
 //! The parser, written by hand: one character of look-ahead, with backtracking only for the name of a stream.
 
 use super::{
-    Complaint, Definition, Element, OptionText, Span, Spanned, StageText, StreamText, TapText, TopicText,
+    Complaint, Definition, Element, OptionText, Span, SpannedText, StageText, StreamText, TapText, TopicText,
 };
 
 /// The longest accepted text.
@@ -124,7 +124,7 @@ impl<'a> Parser<'a> {
         ahead.rest().starts_with(['|', '>']) || ahead.rest().starts_with("--")
     }
 
-    fn word(&mut self) -> Option<Spanned> {
+    fn word(&mut self) -> Option<SpannedText> {
         let rest = self.rest();
         let end =
             rest.find(|c: char| !c.is_ascii_alphanumeric() && !matches!(c, '_' | '-')).unwrap_or(rest.len());
@@ -132,7 +132,7 @@ impl<'a> Parser<'a> {
         (end > 0 && starts).then(|| {
             let span = self.at..self.at + end;
             self.at = span.end;
-            Spanned { text: self.text[span.clone()].to_owned(), span }
+            SpannedText { text: self.text[span.clone()].to_owned(), span }
         })
     }
 
@@ -157,7 +157,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `name =`.
-    fn stream_name(&mut self) -> Option<Spanned> {
+    fn stream_name(&mut self) -> Option<SpannedText> {
         let start = self.at;
         let name = self.word();
         self.skip_blank();
@@ -256,7 +256,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a topic name: letters, digits, dots, underscores and dashes, as in Kafka.
-    fn dotted_name(&mut self, form: &str) -> Result<Spanned, Complaint> {
+    fn dotted_name(&mut self, form: &str) -> Result<SpannedText, Complaint> {
         let start = self.at;
         let rest = self.rest();
         let end = rest
@@ -268,7 +268,7 @@ impl<'a> Parser<'a> {
             let right = format!("Write {form}, with 1 to 249 letters, digits, dots, underscores, dashes.");
             return Err(Complaint::new(start..self.at, "This is not a valid name", right));
         }
-        Ok(Spanned { text, span: start..self.at })
+        Ok(SpannedText { text, span: start..self.at })
     }
 
     fn tap(&mut self, is_first: bool) -> Result<Element, Complaint> {
@@ -332,7 +332,7 @@ impl<'a> Parser<'a> {
         Ok(StageText { label, module, options, span })
     }
 
-    fn module_word(&mut self) -> Result<Spanned, Complaint> {
+    fn module_word(&mut self) -> Result<SpannedText, Complaint> {
         let start = self.at;
         self.word().ok_or_else(|| {
             let next = self.peek();
@@ -364,7 +364,7 @@ impl<'a> Parser<'a> {
         Ok(OptionText { name, value })
     }
 
-    fn value(&mut self) -> Result<Spanned, Complaint> {
+    fn value(&mut self) -> Result<SpannedText, Complaint> {
         let start = self.at;
         let text = match self.peek() {
             Some(quote @ ('\'' | '"')) => {
@@ -373,7 +373,7 @@ impl<'a> Parser<'a> {
             }
             _ => self.bare()?,
         };
-        Ok(Spanned { text, span: start..self.at })
+        Ok(SpannedText { text, span: start..self.at })
     }
 
     /// Parses a quoted text. A doubled quote is a literal one; double quotes also allow escapes.

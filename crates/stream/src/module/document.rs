@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Absent, Kind, MODULES, Module, OptionSpec, of_kind};
+use super::{Kind, MODULES, Module, OptionDefault, OptionSpec, of_kind};
 
 /// The list of all modules, for a terminal.
 pub fn summary() -> String {
@@ -80,18 +80,18 @@ pub fn page(name: &str) -> String {
 
 fn placeholder(option: &OptionSpec) -> String {
     match option.default {
-        Absent::Value(value) if !value.is_empty() => value.to_owned(),
+        OptionDefault::Value(value) if !value.is_empty() => value.to_owned(),
         _ => "...".to_owned(),
     }
 }
 
 fn default(option: &OptionSpec, quote: &str) -> String {
     match option.default {
-        Absent::Required => "Required".to_owned(),
-        Absent::None => "No default".to_owned(),
-        Absent::Value("") => "Empty by default".to_owned(),
-        Absent::Value(value) if quote.is_empty() => format!("By default {}", value.escape_default()),
-        Absent::Value(value) => format!("{quote}{}{quote}", value.escape_default()),
+        OptionDefault::Required => "Required".to_owned(),
+        OptionDefault::None => "No default".to_owned(),
+        OptionDefault::Value("") => "Empty by default".to_owned(),
+        OptionDefault::Value(value) if quote.is_empty() => format!("By default {}", value.escape_default()),
+        OptionDefault::Value(value) => format!("{quote}{}{quote}", value.escape_default()),
     }
 }
 

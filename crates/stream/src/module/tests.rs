@@ -13,7 +13,7 @@ fn declarations_are_sound() {
         for option in module.options {
             assert!(names.insert(option.name), "{} --{} is declared twice", module.name, option.name);
             assert!(option.summary.ends_with('.'), "{} --{}: {}", module.name, option.name, option.summary);
-            if let Absent::Value(text) = option.default {
+            if let OptionDefault::Value(text) = option.default {
                 assert!(option.takes.read(text).is_ok(), "{} --{}={text}", module.name, option.name);
             }
         }
@@ -38,18 +38,18 @@ fn every_example_of_a_module_is_a_stream_that_can_be_run() {
 #[test]
 fn values_are_read_and_refused() {
     for (takes, right, wrong) in [
-        (Takes::Flag, &["true", "false"][..], &["yes", ""][..]),
-        (Takes::Integer(1, 10), &["1", "1_0"], &["0", "11", "-1", "1.5", "x", ""]),
-        (Takes::Number(0.0, 1.0), &["0", "0.5", "1e-3"], &["1.1", "nan", ""]),
+        (OptionType::Flag, &["true", "false"][..], &["yes", ""][..]),
+        (OptionType::Integer(1, 10), &["1", "1_0"], &["0", "11", "-1", "1.5", "x", ""]),
+        (OptionType::Number(0.0, 1.0), &["0", "0.5", "1e-3"], &["1.1", "nan", ""]),
         (
-            Takes::Duration,
+            OptionType::Duration,
             &["5", "500ms", "1.5s", "2m", "1h", "1d"],
             &["", "s", "5 parsecs", "-5s", "1e99d", "99999999d"],
         ),
-        (Takes::Size, &["5", "64KiB", "10MB", "1GiB"], &["", "1.5KB", "5XB", "99999999999GiB"]),
-        (Takes::Choice(&["a", "b"]), &["a"], &["c", ""]),
-        (Takes::Name, &["x"], &[""]),
-        (Takes::Expression, &["payload.a > 1"], &["payload.a >", ""]),
+        (OptionType::Size, &["5", "64KiB", "10MB", "1GiB"], &["", "1.5KB", "5XB", "99999999999GiB"]),
+        (OptionType::Choice(&["a", "b"]), &["a"], &["c", ""]),
+        (OptionType::Name, &["x"], &[""]),
+        (OptionType::Expression, &["payload.a > 1"], &["payload.a >", ""]),
     ] {
         for text in right {
             assert!(takes.read(text).is_ok(), "{takes:?} {text:?}");
@@ -59,9 +59,9 @@ fn values_are_read_and_refused() {
             assert!(error.right.ends_with('.'), "{takes:?} {text:?}: {}", error.right);
         }
     }
-    let Ok(Value::Duration(time)) = Takes::Duration.read("1.5s") else { panic!("a time") };
+    let Ok(Value::Duration(time)) = OptionType::Duration.read("1.5s") else { panic!("a time") };
     assert_eq!(time.as_millis(), 1500);
-    let Ok(Value::Integer(size)) = Takes::Size.read("64KiB") else { panic!("a size") };
+    let Ok(Value::Integer(size)) = OptionType::Size.read("64KiB") else { panic!("a size") };
     assert_eq!(size, 65_536);
 }
 

@@ -3,15 +3,21 @@
 
 use std::sync::Arc;
 
-use super::{Input, Joined, Origin, Output, Plan, Read, Reading, StreamPlan, Surroundings};
-use crate::language::{Definition, Element, Spanned, TapText, TopicText, closest};
+use super::{
+    Input, Origin, Output, Plan, PlanReader, StreamPlan, StreamTransport, Surroundings, UnresolvedStream,
+};
+use crate::language::{Definition, Element, SpannedText, TapText, TopicText, closest};
 
 /// Advice for a named destination with a missing end.
 const ONLY_HERE: &str = "In memory, named destinations connect the streams of one text; with --transport=kafka they are topics of a cluster.";
 
-impl Reading<'_> {
+impl PlanReader<'_> {
     /// Resolves the taps of a plan.
-    pub(super) fn resolve_taps(&mut self, definition: &Definition, streams: Vec<Read>) -> Option<Plan> {
+    pub(super) fn resolve_taps(
+        &mut self,
+        definition: &Definition,
+        streams: Vec<UnresolvedStream>,
+    ) -> Option<Plan> {
         let mut taps = Vec::new();
         for (index, stream) in definition.streams.iter().enumerate() {
             if let Some(Element::Tap(tap)) = stream.elements.first() {
@@ -36,10 +42,10 @@ impl Reading<'_> {
     }
 
     /// The stream and stage of a tap.
-    fn tapped(&mut self, tapping: usize, tap: &TapText, streams: &[Read]) -> Option<Input> {
+    fn tapped(&mut self, tapping: usize, tap: &TapText, streams: &[UnresolvedStream]) -> Option<Input> {
         let name = tap.stream.text.as_str();
         let Some(stream) = self.names.iter().position(|known| **known == *name) else {
-            if let Joined::ByHost(around) = self.joined {
+            if let StreamTransport::ByHost(around) = self.joined {
                 return self.tapped_beside(tap, around);
             }
             let mut others = self.names.clone();
@@ -98,7 +104,7 @@ impl Reading<'_> {
         self.complain(tap.stream.span.clone(), format!("There is no stream {name}"), right);
     }
 
-    fn no_such_label(&mut self, stream: &str, label: &Spanned, names: &[&str]) {
+    fn no_such_label(&mut self, stream: &str, label: &SpannedText, names: &[&str]) {
         let right = match closest(&label.text, names.iter().copied()) {
             Some(meant) => format!("Did you mean tap:stream:{stream}.{meant}?"),
             None => format!("These stages can be tapped: {}.", names.join(", ")),

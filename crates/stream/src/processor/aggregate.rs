@@ -11,9 +11,11 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::windows::{Closed, Refused, Shape, Windows};
+use super::windows::{ClosedWindow, Shape, WindowRejection, Windows};
 use crate::clock;
-use crate::declaration::{Absent, Findings, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::declaration::{
+    Findings, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
+};
 use crate::expression::Expression;
 use crate::figures::{Figure, figures};
 use crate::message::{Batch, Message};
@@ -30,51 +32,51 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "window",
-            takes: Takes::Duration,
-            default: Absent::Value("10s"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("10s"),
             summary: "The length of a window.",
         },
         OptionSpec {
             name: "slide",
-            takes: Takes::Duration,
-            default: Absent::None,
+            takes: OptionType::Duration,
+            default: OptionDefault::None,
             summary: "The interval between the starts of windows; by default the length, so that windows do not overlap.",
         },
         OptionSpec {
             name: "figures",
-            takes: Takes::Figures,
-            default: Absent::Value("count"),
+            takes: OptionType::Figures,
+            default: OptionDefault::Value("count"),
             summary: "The figures to compute, separated by commas: count, sum, min, max, avg, and quantiles such as p50 or p99.9, \
                       accurate to one percent.",
         },
         OptionSpec {
             name: "of",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "The number to aggregate; only count works without it.",
         },
         OptionSpec {
             name: "key",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "The grouping key.",
         },
         OptionSpec {
             name: "time",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "The time in the message: a timestamp, milliseconds since 1970, or text such as 2026-01-31T12:00:00Z.",
         },
         OptionSpec {
             name: "lateness",
-            takes: Takes::Duration,
-            default: Absent::Value("0s"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("0s"),
             summary: "How long a window waits for late messages.",
         },
         OptionSpec {
             name: "keysMax",
-            takes: Takes::Integer(1, 10_000_000),
-            default: Absent::Value("100000"),
+            takes: OptionType::Integer(1, 10_000_000),
+            default: OptionDefault::Value("100000"),
             summary: "The maximum number of keys in all open windows; messages with further keys are bad messages.",
         },
     ],
@@ -89,7 +91,7 @@ pub const MODULE: Module = Module {
         ),
     ],
     check,
-    make: Make::Processor(make),
+    make: StageMaker::Processor(make),
 };
 
 /// Maximum number of windows that contain one message.
@@ -181,8 +183,8 @@ impl Aggregate {
         }
         match self.windows.add(time_ms, self.key.is_some().then_some(&key[..]), value, message.sequence) {
             Ok(()) => Ok(()),
-            Err(Refused::TooManyKeys) => Err("there are more keys than --keysMax".to_owned()),
-            Err(Refused::Late) => {
+            Err(WindowRejection::TooManyKeys) => Err("there are more keys than --keysMax".to_owned()),
+            Err(WindowRejection::Late) => {
                 self.late += 1;
                 self.findings.set("late", self.late);
                 Ok(())
@@ -190,7 +192,7 @@ impl Aggregate {
         }
     }
 
-    fn emit(&self, closed: Vec<Closed>, batch: &mut Batch) {
+    fn emit(&self, closed: Vec<ClosedWindow>, batch: &mut Batch) {
         for closed in closed {
             let mut object = Map::new();
             let end_ms = closed.start_ms.saturating_add(self.length_ms);

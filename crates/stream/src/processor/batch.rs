@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::json;
 use crate::message::{Batch, MESSAGE_BYTES_MAX, Message};
 use crate::stage::{Processor, StageError, Turn, Wait};
@@ -18,20 +18,20 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "size",
-            takes: Takes::Integer(1, 1_000_000),
-            default: Absent::Value("100"),
+            takes: OptionType::Integer(1, 1_000_000),
+            default: OptionDefault::Value("100"),
             summary: "The number of messages to combine.",
         },
         OptionSpec {
             name: "timeout",
-            takes: Takes::Duration,
-            default: Absent::Value("1s"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("1s"),
             summary: "How long the first message waits for the others.",
         },
         OptionSpec {
             name: "format",
-            takes: Takes::Choice(&["lines", "json"]),
-            default: Absent::Value("lines"),
+            takes: OptionType::Choice(&["lines", "json"]),
+            default: OptionDefault::Value("lines"),
             summary: "Join messages by line ends, or as elements of a JSON array; values that are not JSON become strings.",
         },
     ],
@@ -40,7 +40,7 @@ pub const MODULE: Module = Module {
         "one request per five hundred messages",
     )],
     check: declaration::any,
-    make: Make::Processor(|settings, _site| {
+    make: StageMaker::Processor(|settings, _site| {
         Ok(Box::new(Joiner {
             size: settings.integer("size") as usize,
             timeout: settings.duration("timeout"),

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
-use crate::declaration::{self, Absent, Findings, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn};
@@ -20,26 +20,26 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "by",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "Messages with equal results are duplicates; by default the value is compared.",
         },
         OptionSpec {
             name: "within",
-            takes: Takes::Duration,
-            default: Absent::Value("10m"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("10m"),
             summary: "How long a message is remembered.",
         },
         OptionSpec {
             name: "remember",
-            takes: Takes::Integer(1, 100_000_000),
-            default: Absent::Value("1000000"),
+            takes: OptionType::Integer(1, 100_000_000),
+            default: OptionDefault::Value("1000000"),
             summary: "How many messages are remembered; the oldest are dropped first.",
         },
     ],
     examples: &[("stdin | dedup --by=payload.id --within=1h | stdout", "each id at most once per hour")],
     check: declaration::any,
-    make: Make::Processor(|settings, site| {
+    make: StageMaker::Processor(|settings, site| {
         Ok(Box::new(Dedup {
             by: settings.optional_expression("by"),
             within: settings.duration("within"),

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 use crate::clock;
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Settings, Site, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
@@ -35,20 +35,20 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "command",
-            takes: Takes::Name,
-            default: Absent::Required,
+            takes: OptionType::Name,
+            default: OptionDefault::Required,
             summary: "The shell command.",
         },
         OptionSpec {
             name: "framing",
-            takes: Takes::Choice(&["lines", "length"]),
-            default: Absent::Value("lines"),
+            takes: OptionType::Choice(&["lines", "length"]),
+            default: OptionDefault::Value("lines"),
             summary: "`lines`: a message per line. `length`: four bytes of length, big-endian, before each message.",
         },
     ],
     examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "an ordinary program as a stage")],
     check: declaration::any,
-    make: Make::Processor(start),
+    make: StageMaker::Processor(start),
 };
 
 fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn};
@@ -19,8 +19,8 @@ pub const MODULE: Module = Module {
     about: ABOUT_EXPRESSIONS,
     options: &[OptionSpec {
         name: "expression",
-        takes: Takes::Expression,
-        default: Absent::Required,
+        takes: OptionType::Expression,
+        default: OptionDefault::Required,
         summary: "The condition for keeping a message.",
     }],
     examples: &[
@@ -31,7 +31,7 @@ pub const MODULE: Module = Module {
         ),
     ],
     check: declaration::any,
-    make: Make::Processor(|settings, _site| {
+    make: StageMaker::Processor(|settings, _site| {
         Ok(Box::new(Filter { expression: settings.expression("expression") }))
     }),
 };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn, Wait};
 
@@ -24,14 +24,14 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "rate",
-            takes: Takes::Number(0.001, f64::MAX),
-            default: Absent::Required,
+            takes: OptionType::Number(0.001, f64::MAX),
+            default: OptionDefault::Required,
             summary: "Messages per second.",
         },
         OptionSpec {
             name: "burst",
-            takes: Takes::Integer(1, 1_000_000),
-            default: Absent::Value("1"),
+            takes: OptionType::Integer(1, 1_000_000),
+            default: OptionDefault::Value("1"),
             summary: "How many messages may pass at once after a pause.",
         },
     ],
@@ -40,7 +40,7 @@ pub const MODULE: Module = Module {
         "at most a hundred requests per second",
     )],
     check: declaration::any,
-    make: Make::Processor(|settings, _site| {
+    make: StageMaker::Processor(|settings, _site| {
         let rate = settings.optional_number("rate").unwrap_or(f64::MAX);
         Ok(Box::new(RateLimit {
             rate,

@@ -6,9 +6,9 @@ use std::convert::Infallible;
 
 use memchr::memmem::Finder;
 
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
+use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings, StageMaker, WrongMix};
 use crate::json::{self, NotJson, Raw};
-use crate::message::{Batch, Emit, Message};
+use crate::message::{Batch, Emitter, Message};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.
@@ -19,26 +19,26 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "by",
-            takes: Takes::Choice(&["delimiter", "json"]),
-            default: Absent::Value("delimiter"),
+            takes: OptionType::Choice(&["delimiter", "json"]),
+            default: OptionDefault::Value("delimiter"),
             summary: "Split the value at a delimiter, or into the elements of a JSON array.",
         },
         OptionSpec {
             name: "delimiter",
-            takes: Takes::Name,
-            default: Absent::Value("\n"),
+            takes: OptionType::Name,
+            default: OptionDefault::Value("\n"),
             summary: "The delimiter; a line end by default. Write \"\\n\" in double quotes.",
         },
         OptionSpec {
             name: "member",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "With --by=json, the path of the array in an object: names separated by dots.",
         },
         OptionSpec {
             name: "keepEmpty",
-            takes: Takes::Flag,
-            default: Absent::Value("false"),
+            takes: OptionType::Flag,
+            default: OptionDefault::Value("false"),
             summary: "Whether empty parts become messages.",
         },
     ],
@@ -50,7 +50,7 @@ pub const MODULE: Module = Module {
         ("stdin | splitter --delimiter=, | stdout", "one line per comma-separated value"),
     ],
     check,
-    make: Make::Processor(|settings, _site| {
+    make: StageMaker::Processor(|settings, _site| {
         Ok(Box::new(Splitter {
             by_json: settings.text("by") == "json",
             delimiter: Finder::new(settings.text("delimiter").as_bytes()).into_owned(),
@@ -127,7 +127,7 @@ impl<'a> Piece<'a> {
         }
     }
 
-    fn emit(self, message: &Message<'_>, emit: &mut Emit<'_>) {
+    fn emit(self, message: &Message<'_>, emit: &mut Emitter<'_>) {
         let written: Result<(), Infallible> = match self {
             Piece::Part(part) => {
                 // The part is a slice of the value, so its offset is the distance between both starts.
@@ -149,7 +149,7 @@ impl<'a> Piece<'a> {
 }
 
 impl Splitter {
-    fn cut(&self, message: &Message<'_>, emit: &mut Emit<'_>) {
+    fn cut(&self, message: &Message<'_>, emit: &mut Emitter<'_>) {
         let mut start = 0;
         let found = self.delimiter.find_iter(message.value);
         let width = self.delimiter.needle().len();

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::BytesMut;
 
 use super::filter::ABOUT_EXPRESSIONS;
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::expression::{Expression, NoValue};
-use crate::message::{Batch, Emit, Header, Message};
+use crate::message::{Batch, Emitter, Header, Message};
 use crate::stage::{Processor, StageError, Turn};
 
 /// The declaration.
@@ -18,20 +18,20 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "expression",
-            takes: Takes::Expression,
-            default: Absent::Value("text"),
+            takes: OptionType::Expression,
+            default: OptionDefault::Value("text"),
             summary: "The new value: text and bytes unchanged, anything else as JSON.",
         },
         OptionSpec {
             name: "key",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "The new key; by default it stays.",
         },
         OptionSpec {
             name: "headers",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "A map of headers to set; null removes a header.",
         },
     ],
@@ -47,7 +47,7 @@ pub const MODULE: Module = Module {
         ),
     ],
     check: declaration::any,
-    make: Make::Processor(|settings, _site| {
+    make: StageMaker::Processor(|settings, _site| {
         let expression = settings.expression("expression");
         Ok(Box::new(Transform {
             expression: (expression.text() != "text").then_some(expression),
@@ -66,7 +66,12 @@ struct Transform {
 
 impl Transform {
     /// Evaluates everything before emitting, so that a bad message emits nothing.
-    fn apply(&self, message: &Message<'_>, key: &mut BytesMut, emit: &mut Emit<'_>) -> Result<(), NoValue> {
+    fn apply(
+        &self,
+        message: &Message<'_>,
+        key: &mut BytesMut,
+        emit: &mut Emitter<'_>,
+    ) -> Result<(), NoValue> {
         key.clear();
         if let Some(expression) = &self.key {
             expression.write(message, key)?;

@@ -52,7 +52,7 @@ impl Sums {
 
 /// A closed window, for one key.
 #[derive(Clone, Debug)]
-pub struct Closed {
+pub struct ClosedWindow {
     /// Start of the window.
     pub start_ms: i64,
     /// Key of the aggregate.
@@ -63,7 +63,7 @@ pub struct Closed {
 
 /// Why a message was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum WindowRejection {
     /// All windows of the message have closed.
     Late,
     /// There are too many keys.
@@ -98,7 +98,7 @@ impl Windows {
         key: Option<&[u8]>,
         value: f64,
         sequence: u64,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), WindowRejection> {
         let mut is_taken = false;
         for start in self.shape.starts(time_ms) {
             if start.saturating_add(self.shape.length_ms) <= self.watermark_ms {
@@ -109,7 +109,7 @@ impl Windows {
             let key: Option<Box<[u8]>> = key.map(Into::into);
             if !window.contains_key(&key) {
                 if self.keys == self.keys_max {
-                    return Err(Refused::TooManyKeys);
+                    return Err(WindowRejection::TooManyKeys);
                 }
                 self.keys += 1;
             }
@@ -129,7 +129,7 @@ impl Windows {
             sums.quantiles.iter_mut().for_each(|quantiles| quantiles.add(value));
         }
         self.observe(time_ms);
-        if is_taken { Ok(()) } else { Err(Refused::Late) }
+        if is_taken { Ok(()) } else { Err(WindowRejection::Late) }
     }
 
     /// Advances the watermark to a message's time minus the lateness.
@@ -138,7 +138,7 @@ impl Windows {
     }
 
     /// Closes windows, oldest first.
-    pub fn close(&mut self) -> Vec<Closed> {
+    pub fn close(&mut self) -> Vec<ClosedWindow> {
         let mut closed = Vec::new();
         while let Some(first) = self.open.first_entry() {
             if first.key().saturating_add(self.shape.length_ms) > self.watermark_ms {
@@ -146,13 +146,13 @@ impl Windows {
             }
             let (start_ms, window) = first.remove_entry();
             self.keys -= window.len();
-            closed.extend(window.into_iter().map(|(key, sums)| Closed { start_ms, key, sums }));
+            closed.extend(window.into_iter().map(|(key, sums)| ClosedWindow { start_ms, key, sums }));
         }
         closed
     }
 
     /// Closes all windows at the end of the stream.
-    pub fn close_all(&mut self) -> Vec<Closed> {
+    pub fn close_all(&mut self) -> Vec<ClosedWindow> {
         self.watermark_ms = i64::MAX;
         self.close()
     }
@@ -173,7 +173,7 @@ impl Windows {
 mod tests {
     use super::*;
 
-    fn listed(closed: Vec<Closed>) -> Vec<(i64, String, u64, f64)> {
+    fn listed(closed: Vec<ClosedWindow>) -> Vec<(i64, String, u64, f64)> {
         let key =
             |key: Option<Box<[u8]>>| key.map_or(String::new(), |k| String::from_utf8_lossy(&k).into_owned());
         closed.into_iter().map(|c| (c.start_ms, key(c.key), c.sums.count, c.sums.sum)).collect()
@@ -204,7 +204,7 @@ mod tests {
         windows.add(4, None, 1.0, 2).expect("the window waits for what is late");
         windows.add(15, None, 1.0, 3).expect("it is taken");
         assert_eq!(listed(windows.close()), [(0, String::new(), 2, 2.0)]);
-        assert_eq!(windows.add(5, None, 1.0, 4), Err(Refused::Late));
+        assert_eq!(windows.add(5, None, 1.0, 4), Err(WindowRejection::Late));
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
         for key in 0..4u8 {
             windows.add(0, Some(&[key]), 1.0, 0).expect("it is taken");
         }
-        assert_eq!(windows.add(0, Some(b"x"), 1.0, 0), Err(Refused::TooManyKeys));
+        assert_eq!(windows.add(0, Some(b"x"), 1.0, 0), Err(WindowRejection::TooManyKeys));
         windows.add(0, Some(&[0]), 1.0, 0).expect("a key that is known is taken");
         windows.observe(10);
         assert_eq!(windows.close().len(), 4);

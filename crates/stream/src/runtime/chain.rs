@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::StreamFailed;
 use super::channel::Outlet;
-use super::report::{Ended, StageMeter, StreamMeter};
+use super::report::{StageMeter, StreamEnd, StreamMeter};
 use super::stop::Stop;
 use super::tap::TapPoint;
 use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock;
 use crate::message::Batch;
-use crate::stage::{Filled, Processor, Progress, Sink, Source, StageError, Transacted, Turn};
+use crate::stage::{FillResult, Processor, Progress, Sink, Source, StageError, TransactionOutcome, Turn};
 
 /// Maximum time that a busy stream keeps its thread before it yields.
 const TURN: Duration = Duration::from_millis(2);
@@ -56,7 +56,7 @@ type Result<T> = std::result::Result<T, (Arc<str>, StageError)>;
 
 /// Reason to stop reading the source.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Over {
+enum StopReason {
     Ended,
     Stopped,
 }
@@ -66,7 +66,7 @@ impl Chain {
     pub async fn run(mut self) -> std::result::Result<(), StreamFailed> {
         let mut flow = Flow {
             batch: Batch::new(),
-            came: Came { at: Instant::now(), time_ms: clock::time_ms() },
+            came: ClockReading { at: Instant::now(), time_ms: clock::time_ms() },
             seen: None,
             written: None,
             acknowledged: None,
@@ -77,18 +77,22 @@ impl Chain {
         self.source.leave().await;
         match ended {
             Ok(over) => {
-                self.meter.end(if over == Over::Ended { Ended::Complete } else { Ended::Stopped });
+                self.meter.end(if over == StopReason::Ended {
+                    StreamEnd::Complete
+                } else {
+                    StreamEnd::Stopped
+                });
                 Ok(())
             }
             Err((stage, source)) => {
                 let failed = StreamFailed { stream: self.meter.name.clone(), stage, source };
-                self.meter.end(Ended::Failed(failed.to_string()));
+                self.meter.end(StreamEnd::Failed(failed.to_string()));
                 Err(failed)
             }
         }
     }
 
-    async fn work(&mut self, flow: &mut Flow) -> Result<Over> {
+    async fn work(&mut self, flow: &mut Flow) -> Result<StopReason> {
         let over = self.flow(flow).await;
         if over.is_err() {
             if self.is_exactly_once() {
@@ -106,14 +110,14 @@ impl Chain {
     }
 
     /// Processes all messages.
-    async fn flow(&mut self, flow: &mut Flow) -> Result<Over> {
+    async fn flow(&mut self, flow: &mut Flow) -> Result<StopReason> {
         let mut over = None;
         let mut since = Instant::now();
         loop {
             let now = Instant::now();
             if over.is_none() && !self.source.is_fed() && self.stop.is_given() {
                 self.source.close();
-                over = Some(Over::Stopped);
+                over = Some(StopReason::Stopped);
             }
             if self.deadline().is_some_and(|deadline| deadline <= now) {
                 self.tick(flow, now).await?;
@@ -124,20 +128,20 @@ impl Chain {
                 self.hand_back(flow, until).await?;
             }
             let is_full = self.is_full();
-            if is_full && over == Some(Over::Stopped) {
-                return Ok(Over::Stopped);
+            if is_full && over == Some(StopReason::Stopped) {
+                return Ok(StopReason::Stopped);
             }
-            let filled = if is_full { Filled::Pending } else { self.fill(flow, now)? };
+            let filled = if is_full { FillResult::Pending } else { self.fill(flow, now)? };
             match filled {
-                Filled::Ready => {
+                FillResult::Ready => {
                     self.claim(flow).await?;
                     self.push(0, flow).await?;
                     self.acknowledge_if_due(flow, now).await?;
                 }
-                Filled::End => return Ok(over.unwrap_or(Over::Ended)),
-                Filled::Pending => {
+                FillResult::End => return Ok(over.unwrap_or(StopReason::Ended)),
+                FillResult::Pending => {
                     if over.is_some() {
-                        return Ok(Over::Stopped);
+                        return Ok(StopReason::Stopped);
                     }
                     self.acknowledge_if_due(flow, now).await?;
                     self.wait(flow, now).await?;
@@ -213,14 +217,14 @@ impl Chain {
         Ok(())
     }
 
-    fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<Filled> {
+    fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<FillResult> {
         let meter = &self.meter.stages[0];
         self.bad.enter(&meter.label);
         let mut turn = turn(&mut self.bad, flow.idle, now);
         let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
-        if filled == Filled::Ready {
-            flow.came = Came { at: now, time_ms: turn.time_ms };
+        if filled == FillResult::Ready {
+            flow.came = ClockReading { at: now, time_ms: turn.time_ms };
             let filled_at = Instant::now();
             meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), filled_at - now);
             meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), filled_at));
@@ -315,7 +319,7 @@ impl Chain {
         if flow.batch.is_empty() {
             return Ok(());
         }
-        flow.came = Came { at: Instant::now(), time_ms: clock::time_ms() };
+        flow.came = ClockReading { at: Instant::now(), time_ms: clock::time_ms() };
         let meter = &self.links[index].meter;
         meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), Duration::ZERO);
         self.push(index + 1, flow).await
@@ -421,15 +425,15 @@ impl Chain {
         let progress = self.source.progress(through);
         let transacted = match progress.map_err(|error| (self.meter.stages[0].label.clone(), error))? {
             Progress::None => return Ok(()),
-            Progress::Void => Transacted::Refused,
+            Progress::Void => TransactionOutcome::Refused,
             Progress::Group(offsets) => {
                 let committed = self.sink.commit(offsets).await;
                 committed.map_err(|error| (self.sink_label(), error))?
             }
         };
         match transacted {
-            Transacted::Committed => flow.acknowledged = Some(through),
-            Transacted::Refused => {
+            TransactionOutcome::Committed => flow.acknowledged = Some(through),
+            TransactionOutcome::Refused => {
                 self.forget(flow).await?;
                 self.source.rewind();
             }
@@ -472,7 +476,7 @@ impl Chain {
 struct Flow {
     batch: Batch,
     /// Time of the batch's entry into the chain.
-    came: Came,
+    came: ClockReading,
     /// The last message produced by the source.
     seen: Option<u64>,
     /// The last message passed to the sink.
@@ -486,7 +490,7 @@ struct Flow {
 
 /// A moment on both clocks.
 #[derive(Clone, Copy)]
-struct Came {
+struct ClockReading {
     at: Instant,
     time_ms: i64,
 }

@@ -12,7 +12,7 @@ use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
 use crate::message::Batch;
-use crate::stage::{Filled, ReaderGone, Sink, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, ReaderGone, Sink, Source, StageError, Turn, Wait};
 
 /// Maximum number of batches queued to one reader, which bounds the memory cost of a slow reader.
 pub const BATCHES_MAX: usize = 16;
@@ -175,13 +175,13 @@ impl<T> Inbox<T> {
         Inbox { receiver, next: None, has_ended: false }
     }
 
-    /// Takes a batch; otherwise the error is [`Filled::Pending`] or [`Filled::End`].
-    pub(super) fn take(&mut self) -> Result<T, Filled> {
+    /// Takes a batch; otherwise the error is [`FillResult::Pending`] or [`FillResult::End`].
+    pub(super) fn take(&mut self) -> Result<T, FillResult> {
         match self.next.take() {
             Some(next) => Ok(next),
             None => self.receiver.try_recv().map_err(|why| match why {
-                TryRecvError::Empty if !self.has_ended => Filled::Pending,
-                TryRecvError::Empty | TryRecvError::Disconnected => Filled::End,
+                TryRecvError::Empty if !self.has_ended => FillResult::Pending,
+                TryRecvError::Empty | TryRecvError::Disconnected => FillResult::End,
             }),
         }
     }
@@ -209,7 +209,7 @@ pub struct ChannelSource {
 }
 
 impl Source for ChannelSource {
-    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         let next = match self.inbox.take() {
             Ok(next) => next,
             Err(nothing) => return Ok(nothing),
@@ -219,7 +219,7 @@ impl Source for ChannelSource {
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
         self.receipts.push_back((self.sequence - 1, next.receipt));
-        Ok(Filled::Ready)
+        Ok(FillResult::Ready)
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {
@@ -324,7 +324,7 @@ mod tests {
         let mut turn = Turn { now: Instant::now(), time_ms: 0, idle: Duration::ZERO, bad: &mut bad };
         let mut batch = Batch::new();
         let filled = source.fill(&mut batch, &mut turn).expect("a channel does not fail");
-        (filled == Filled::Ready).then(|| batch.last_sequence()).flatten()
+        (filled == FillResult::Ready).then(|| batch.last_sequence()).flatten()
     }
 
     fn two_readers() -> (Outlet, ChannelSource, ChannelSource) {

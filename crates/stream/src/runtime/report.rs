@@ -100,12 +100,12 @@ pub struct StreamMeter {
     instance: usize,
     pub stages: Vec<Arc<StageMeter>>,
     pub bad: Arc<AtomicU64>,
-    ended: OnceLock<Ended>,
+    ended: OnceLock<StreamEnd>,
 }
 
 /// How a stream ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum StreamEnd {
     /// The source ended.
     Complete,
     /// The stream was stopped.
@@ -141,7 +141,7 @@ impl StreamMeter {
     }
 
     /// Sets the end of the stream.
-    pub fn end(&self, ended: Ended) {
+    pub fn end(&self, ended: StreamEnd) {
         let _ = self.ended.set(ended);
     }
 }
@@ -169,7 +169,7 @@ pub struct StreamFigures {
     /// Bad messages that were skipped or sent to the dead letters.
     pub bad: u64,
     /// The end of the stream; `None` while it runs.
-    pub ended: Option<Ended>,
+    pub ended: Option<StreamEnd>,
 }
 
 /// A snapshot of a stage.
@@ -224,9 +224,9 @@ impl StreamFigures {
     pub fn report(&self, elapsed: Duration) -> PartReport {
         let (ended, error) = match &self.ended {
             None => ("running", None),
-            Some(Ended::Complete) => ("complete", None),
-            Some(Ended::Stopped) => ("stopped", None),
-            Some(Ended::Failed(error)) => ("failed", Some(error.clone())),
+            Some(StreamEnd::Complete) => ("complete", None),
+            Some(StreamEnd::Stopped) => ("stopped", None),
+            Some(StreamEnd::Failed(error)) => ("failed", Some(error.clone())),
         };
         let first = self.stages.first().map_or(0.0, |stage| stage.messages_out as f64);
         PartReport {

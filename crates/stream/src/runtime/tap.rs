@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::channel::{BATCHES_MAX, Inbox};
 use crate::message::Batch;
-use crate::stage::{Filled, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, Source, StageError, Turn, Wait};
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
@@ -147,7 +147,7 @@ pub struct TapSource {
 }
 
 impl Source for TapSource {
-    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         *batch = match self.inbox.take() {
             Ok(next) => next,
             Err(nothing) => return Ok(nothing),
@@ -155,7 +155,7 @@ impl Source for TapSource {
         // A restarted stream counts from 0 again; renumber.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
-        Ok(Filled::Ready)
+        Ok(FillResult::Ready)
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {

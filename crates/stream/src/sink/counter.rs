@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::time::Instant;
 
-use crate::declaration::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
+use crate::declaration::{
+    self, Console, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker,
+};
 use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
@@ -30,20 +32,20 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "name",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "The name of the count; by default that of the stream.",
         },
         OptionSpec {
             name: "by",
-            takes: Takes::Expression,
-            default: Absent::None,
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
             summary: "The key to count by; by default only the total is counted.",
         },
         OptionSpec {
             name: "keysMax",
-            takes: Takes::Integer(1, 10_000_000),
-            default: Absent::Value("10000"),
+            takes: OptionType::Integer(1, 10_000_000),
+            default: OptionDefault::Value("10000"),
             summary: "The maximum number of keys; messages with further keys are bad messages.",
         },
     ],
@@ -52,7 +54,7 @@ pub const MODULE: Module = Module {
         ("stdin | counter --by=payload.country", "the number of lines per country"),
     ],
     check: declaration::any,
-    make: Make::Sink(|settings, site| {
+    make: StageMaker::Sink(|settings, site| {
         let name = settings.optional_text("name").unwrap_or(&site.stream).to_owned();
         site.findings.set("name", name.as_str());
         Ok(Box::new(Counter {

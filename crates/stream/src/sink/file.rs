@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::disk::Appender;
 use crate::message::Batch;
 use crate::reach::Reach;
@@ -30,47 +30,52 @@ pub const MODULE: Module = Module {
             begins. Failed writes, for example to a full medium, are retried with growing pauses for as long as `--retryFor` \
             allows.",
     options: &[
-        OptionSpec { name: "path", takes: Takes::Name, default: Absent::Required, summary: "The file." },
+        OptionSpec {
+            name: "path",
+            takes: OptionType::Name,
+            default: OptionDefault::Required,
+            summary: "The file.",
+        },
         OptionSpec {
             name: "mode",
-            takes: Takes::Choice(&["append", "replace", "fail"]),
-            default: Absent::Value("append"),
+            takes: OptionType::Choice(&["append", "replace", "fail"]),
+            default: OptionDefault::Value("append"),
             summary: "What to do if the file exists.",
         },
         OptionSpec {
             name: "delimiter",
-            takes: Takes::Text,
-            default: Absent::Value("\n"),
+            takes: OptionType::Text,
+            default: OptionDefault::Value("\n"),
             summary: "Written after each message; a line end by default.",
         },
         OptionSpec {
             name: "rollSize",
-            takes: Takes::Size,
-            default: Absent::None,
+            takes: OptionType::Size,
+            default: OptionDefault::None,
             summary: "Roll the file at this size; by default never.",
         },
         OptionSpec {
             name: "rollEvery",
-            takes: Takes::Duration,
-            default: Absent::None,
+            takes: OptionType::Duration,
+            default: OptionDefault::None,
             summary: "Roll the file at this age; by default never.",
         },
         OptionSpec {
             name: "sync",
-            takes: Takes::Flag,
-            default: Absent::Value("false"),
+            takes: OptionType::Flag,
+            default: OptionDefault::Value("false"),
             summary: "Whether to sync to the medium before acknowledging; by default, acknowledged messages are in the page cache.",
         },
         OptionSpec {
             name: "retryFor",
-            takes: Takes::Duration,
-            default: Absent::Value("5m"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("5m"),
             summary: "How long failed writes are retried.",
         },
     ],
     examples: &[("stdin | file --path=orders.log --rollSize=100MiB", "files of 100 MiB")],
     check: declaration::any,
-    make: Make::Sink(|settings, site| {
+    make: StageMaker::Sink(|settings, site| {
         let path = site.reach.file(Path::new(settings.text("path")))?;
         let file = match settings.text("mode") {
             "replace" => Appender::replace(&path)?,

@@ -6,7 +6,9 @@ use std::time::Duration;
 use hdrhistogram::Histogram as Hdr;
 use tokio::time::Instant;
 
-use crate::declaration::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
+use crate::declaration::{
+    self, Console, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker,
+};
 use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
@@ -27,26 +29,26 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "of",
-            takes: Takes::Expression,
-            default: Absent::Required,
+            takes: OptionType::Expression,
+            default: OptionDefault::Required,
             summary: "The number.",
         },
         OptionSpec {
             name: "step",
-            takes: Takes::Number(1e-9, 1e9),
-            default: Absent::Value("1"),
+            takes: OptionType::Number(1e-9, 1e9),
+            default: OptionDefault::Value("1"),
             summary: "The resolution.",
         },
         OptionSpec {
             name: "name",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "The name of the histogram; by default that of the stream.",
         },
     ],
     examples: &[("stdin | histogram --of=payload.amount --step=0.01", "amounts of orders, to the cent")],
     check: declaration::any,
-    make: Make::Sink(|settings, site| {
+    make: StageMaker::Sink(|settings, site| {
         let step = settings.optional_number("step").unwrap_or(1.0);
         let name = settings.optional_text("name").unwrap_or(&site.stream).to_owned();
         site.findings.set("name", name.as_str());

@@ -14,7 +14,9 @@ use rustls::pki_types::pem::PemObject;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::declaration::{
+    Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
+};
 use crate::disk;
 use crate::guarantee::Guarantee;
 use crate::https::{self, NoAuthority, Trust, with_causes};
@@ -39,44 +41,44 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "url",
-            takes: Takes::Url,
-            default: Absent::Required,
+            takes: OptionType::Url,
+            default: OptionDefault::Required,
             summary: "The target, such as http://127.0.0.1:9000/orders.",
         },
         OptionSpec {
             name: "method",
-            takes: Takes::Choice(&["POST", "PUT"]),
-            default: Absent::Value("POST"),
+            takes: OptionType::Choice(&["POST", "PUT"]),
+            default: OptionDefault::Value("POST"),
             summary: "The method.",
         },
         OptionSpec {
             name: "contentType",
-            takes: Takes::Name,
-            default: Absent::Value("application/octet-stream"),
+            takes: OptionType::Name,
+            default: OptionDefault::Value("application/octet-stream"),
             summary: "The Content-Type header.",
         },
         OptionSpec {
             name: "concurrency",
-            takes: Takes::Integer(1, 256),
-            default: Absent::Value("1"),
+            takes: OptionType::Integer(1, 256),
+            default: OptionDefault::Value("1"),
             summary: "The maximum number of requests in flight.",
         },
         OptionSpec {
             name: "timeout",
-            takes: Takes::Duration,
-            default: Absent::Value("10s"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("10s"),
             summary: "The timeout of a request.",
         },
         OptionSpec {
             name: "retryFor",
-            takes: Takes::Duration,
-            default: Absent::Value("5m"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("5m"),
             summary: "How long a message is retried.",
         },
         OptionSpec {
             name: "caFile",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "With https, a PEM file of trusted certificate authorities; by default those of the system.",
         },
     ],
@@ -85,7 +87,7 @@ pub const MODULE: Module = Module {
         "a request per line",
     )],
     check,
-    make: Make::Sink(make),
+    make: StageMaker::Sink(make),
 };
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
@@ -165,7 +167,7 @@ struct Poster {
 }
 
 /// The outcome of an attempt.
-enum Try {
+enum PostOutcome {
     Taken,
     /// Not delivered; a retry may succeed.
     NotTaken(String),
@@ -180,10 +182,10 @@ impl Poster {
         let mut retry = Retry::within(self.retry_for);
         loop {
             let (reason, may_be_tried) = match self.post(body.clone()).await {
-                Try::Taken => return Ok(()),
-                Try::NotTaken(reason) => (reason, true),
-                Try::Unknown(reason) => (reason, self.guarantee != Guarantee::AtMostOnce),
-                Try::Refused(reason) => (reason, false),
+                PostOutcome::Taken => return Ok(()),
+                PostOutcome::NotTaken(reason) => (reason, true),
+                PostOutcome::Unknown(reason) => (reason, self.guarantee != Guarantee::AtMostOnce),
+                PostOutcome::Refused(reason) => (reason, false),
             };
             let now = Instant::now();
             let pause = retry.failed(now).filter(|_| may_be_tried);
@@ -198,7 +200,7 @@ impl Poster {
         }
     }
 
-    async fn post(&self, body: Bytes) -> Try {
+    async fn post(&self, body: Bytes) -> PostOutcome {
         let request = Request::builder()
             .method(self.method.clone())
             .uri(self.uri.clone())
@@ -206,7 +208,7 @@ impl Poster {
             .body(Full::new(body));
         let request = match request {
             Ok(request) => request,
-            Err(error) => return Try::Refused(error.to_string()),
+            Err(error) => return PostOutcome::Refused(error.to_string()),
         };
         let answered = timeout(self.timeout, async {
             let answer = self.client.request(request).await?;
@@ -216,14 +218,14 @@ impl Poster {
             Ok::<StatusCode, legacy::Error>(status)
         });
         match answered.await {
-            Err(_elapsed) => Try::Unknown(format!("no answer within {:?}", self.timeout)),
-            Ok(Err(error)) if error.is_connect() => Try::NotTaken(with_causes(&error)),
-            Ok(Err(error)) => Try::Unknown(with_causes(&error)),
+            Err(_elapsed) => PostOutcome::Unknown(format!("no answer within {:?}", self.timeout)),
+            Ok(Err(error)) if error.is_connect() => PostOutcome::NotTaken(with_causes(&error)),
+            Ok(Err(error)) => PostOutcome::Unknown(with_causes(&error)),
             Ok(Ok(status)) => match status.as_u16() {
-                200..=299 => Try::Taken,
-                408 | 425 | 429 | 503 => Try::NotTaken(format!("it answers {status}")),
-                500..=599 => Try::Unknown(format!("it answers {status}")),
-                _ => Try::Refused(format!("it answers {status}")),
+                200..=299 => PostOutcome::Taken,
+                408 | 425 | 429 | 503 => PostOutcome::NotTaken(format!("it answers {status}")),
+                500..=599 => PostOutcome::Unknown(format!("it answers {status}")),
+                _ => PostOutcome::Refused(format!("it answers {status}")),
             },
         }
     }

@@ -14,10 +14,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
-use crate::kafka::{self, BOOTSTRAP, PROPERTIES, Waiting, Writer};
+use crate::declaration::{
+    Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
+};
+use crate::kafka::{self, BOOTSTRAP, PROPERTIES, PendingMessages, Writer};
 use crate::message::Batch;
-use crate::stage::{GroupOffsets, Sink, StageError, Transacted, Turn, Wait};
+use crate::stage::{GroupOffsets, Sink, StageError, TransactionOutcome, Turn, Wait};
 use transactions::Transactions;
 
 /// Pause while the producer's buffer is full.
@@ -41,30 +43,35 @@ pub const MODULE: Module = Module {
             offsets form one transaction, ten times a second. Failed writes are retried for as long as `--deliveryTimeout` \
             allows. A slow cluster slows the stream down; at most `--buffer` bytes wait in memory.",
     options: &[
-        OptionSpec { name: "topic", takes: Takes::Topic, default: Absent::Required, summary: "The topic." },
+        OptionSpec {
+            name: "topic",
+            takes: OptionType::Topic,
+            default: OptionDefault::Required,
+            summary: "The topic.",
+        },
         BOOTSTRAP,
         OptionSpec {
             name: "compression",
-            takes: Takes::Choice(&["none", "gzip", "lz4", "snappy", "zstd"]),
-            default: Absent::Value("none"),
+            takes: OptionType::Choice(&["none", "gzip", "lz4", "snappy", "zstd"]),
+            default: OptionDefault::Value("none"),
             summary: "The compression of batches.",
         },
         OptionSpec {
             name: "linger",
-            takes: Takes::Duration,
-            default: Absent::Value("5ms"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("5ms"),
             summary: "How long a batch waits for more messages.",
         },
         OptionSpec {
             name: "deliveryTimeout",
-            takes: Takes::Duration,
-            default: Absent::Value("5m"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("5m"),
             summary: "How long delivery of a message is retried.",
         },
         OptionSpec {
             name: "buffer",
-            takes: Takes::Size,
-            default: Absent::Value("64MiB"),
+            takes: OptionType::Size,
+            default: OptionDefault::Value("64MiB"),
             summary: "The maximum number of bytes in flight to the cluster.",
         },
         kafka::MODE,
@@ -72,7 +79,7 @@ pub const MODULE: Module = Module {
     ],
     examples: &[("stdin | kafka --topic=orders", "a record per line")],
     check,
-    make: Make::Sink(make),
+    make: StageMaker::Sink(make),
 };
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
@@ -96,7 +103,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
         Some(id) => {
             let (transactions, committed) = (open_transactional(settings, id)?, Arc::<AtomicU64>::default());
             let acknowledged = Arc::clone(&committed);
-            let transacting = Transacting { transactions, waiting: None, committed, uncommitted: 0 };
+            let transacting = TransactionalSink { transactions, waiting: None, committed, uncommitted: 0 };
             (Way::ExactlyOnce(Box::new(transacting)), acknowledged)
         }
         None => {
@@ -131,24 +138,24 @@ fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions
 /// The writer, per guarantee.
 enum Way {
     AtLeastOnce(Box<Writer>),
-    ExactlyOnce(Box<Transacting>),
+    ExactlyOnce(Box<TransactionalSink>),
 }
 
 /// The transactions, and messages not yet accepted by them.
-struct Transacting {
+struct TransactionalSink {
     transactions: Transactions,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingMessages>,
     /// Messages in committed transactions.
     committed: Arc<AtomicU64>,
     /// Messages since the last transaction.
     uncommitted: u64,
 }
 
-impl Transacting {
+impl TransactionalSink {
     fn take(&mut self, batch: &Batch) {
         if !batch.is_empty() {
             self.uncommitted += batch.len() as u64;
-            self.waiting = Some(Waiting::new(batch.clone(), 0));
+            self.waiting = Some(PendingMessages::new(batch.clone(), 0));
         }
     }
 
@@ -166,10 +173,14 @@ impl Transacting {
         }
     }
 
-    async fn commit(&mut self, topic: &str, progress: GroupOffsets) -> Result<Transacted, StageError> {
+    async fn commit(
+        &mut self,
+        topic: &str,
+        progress: GroupOffsets,
+    ) -> Result<TransactionOutcome, StageError> {
         self.hand_over_rest(topic).await?;
         let transacted = self.transactions.commit(progress).await?;
-        if transacted == Transacted::Committed {
+        if transacted == TransactionOutcome::Committed {
             self.committed.fetch_add(std::mem::take(&mut self.uncommitted), Ordering::AcqRel);
         }
         Ok(transacted)
@@ -221,7 +232,7 @@ impl Kafka {
         }
     }
 
-    fn transacting(&mut self) -> &mut Transacting {
+    fn transacting(&mut self) -> &mut TransactionalSink {
         match &mut self.way {
             Way::ExactlyOnce(transacting) => transacting,
             Way::AtLeastOnce(_) => unreachable!("a stream that runs exactly once has transactions"),
@@ -277,7 +288,7 @@ impl Sink for Kafka {
         }
     }
 
-    fn commit(&mut self, progress: GroupOffsets) -> Wait<'_, Result<Transacted, StageError>> {
+    fn commit(&mut self, progress: GroupOffsets) -> Wait<'_, Result<TransactionOutcome, StageError>> {
         Box::pin(async {
             let topic = self.topic.clone();
             self.transacting().commit(&topic, progress).await

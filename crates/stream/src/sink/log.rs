@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chrono::{Local, TimeZone};
 
-use crate::declaration::{self, Absent, Console, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Console, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
@@ -20,20 +20,20 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "name",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "The prefix of each line; by default the name of the stream.",
         },
         OptionSpec {
             name: "showKey",
-            takes: Takes::Flag,
-            default: Absent::Value("false"),
+            takes: OptionType::Flag,
+            default: OptionDefault::Value("false"),
             summary: "Whether to print the key before the value.",
         },
     ],
     examples: &[("time --count=3 | log", "three lines")],
     check: declaration::any,
-    make: Make::Sink(|settings, site| {
+    make: StageMaker::Sink(|settings, site| {
         Ok(Box::new(Log {
             name: settings.optional_text("name").unwrap_or(&site.stream).to_owned(),
             show_key: settings.flag("showKey"),

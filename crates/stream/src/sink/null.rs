@@ -1,6 +1,6 @@
 //! `null`: discards messages.
 
-use crate::declaration::{self, Make, Module};
+use crate::declaration::{self, Module, StageMaker};
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
@@ -12,7 +12,7 @@ pub const MODULE: Module = Module {
     options: &[],
     examples: &[("time --count=3 | null", "a stream without output")],
     check: declaration::any,
-    make: Make::Sink(|_settings, _site| Ok(Box::new(Null))),
+    make: StageMaker::Sink(|_settings, _site| Ok(Box::new(Null))),
 };
 
 struct Null;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::message::Batch;
 use crate::stage::{IoFailed, Sink, StageError, Turn};
 
@@ -13,13 +13,13 @@ pub const MODULE: Module = Module {
     about: "",
     options: &[OptionSpec {
         name: "delimiter",
-        takes: Takes::Text,
-        default: Absent::Value("\n"),
+        takes: OptionType::Text,
+        default: OptionDefault::Value("\n"),
         summary: "Written after each message; a line end by default.",
     }],
     examples: &[("time --count=3 | stdout", "three lines with the time")],
     check: declaration::any,
-    make: Make::Sink(|settings, _site| {
+    make: StageMaker::Sink(|settings, _site| {
         Ok(Box::new(Stdout {
             delimiter: settings.text("delimiter").as_bytes().to_vec(),
             written: Vec::new(),

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::declaration::{self, Absent, Console, Findings, Make, Module, OptionSpec, Takes};
+use crate::declaration::{
+    self, Console, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker,
+};
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
@@ -24,44 +26,44 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "reportEveryMs",
-            takes: Takes::Integer(0, u64::MAX / 1_000_000),
-            default: Absent::Value("1000"),
+            takes: OptionType::Integer(0, u64::MAX / 1_000_000),
+            default: OptionDefault::Value("1000"),
             summary: "Print at this interval in milliseconds; 0 prints only at the end.",
         },
         OptionSpec {
             name: "reportEveryNumber",
-            takes: Takes::Integer(0, u64::MAX),
-            default: Absent::Value("0"),
+            takes: OptionType::Integer(0, u64::MAX),
+            default: OptionDefault::Value("0"),
             summary: "Print after this many messages, rounded to batches; 0 disables.",
         },
         OptionSpec {
             name: "reportEveryBytes",
-            takes: Takes::Size,
-            default: Absent::Value("0"),
+            takes: OptionType::Size,
+            default: OptionDefault::Value("0"),
             summary: "Print after this many bytes, rounded to batches; 0 disables.",
         },
         OptionSpec {
             name: "totalExpected",
-            takes: Takes::Integer(0, u64::MAX),
-            default: Absent::Value("0"),
+            takes: OptionType::Integer(0, u64::MAX),
+            default: OptionDefault::Value("0"),
             summary: "Print after this many messages and reset the totals; 0 disables.",
         },
         OptionSpec {
             name: "timeUnit",
-            takes: Takes::Choice(&TIME_UNITS),
-            default: Absent::Value("s"),
+            takes: OptionType::Choice(&TIME_UNITS),
+            default: OptionDefault::Value("s"),
             summary: "The unit of times.",
         },
         OptionSpec {
             name: "sizeUnit",
-            takes: Takes::Choice(&SIZE_UNITS),
-            default: Absent::None,
+            takes: OptionType::Choice(&SIZE_UNITS),
+            default: OptionDefault::None,
             summary: "The unit of sizes; by default bytes, and MB of 2^20 bytes for rates.",
         },
         OptionSpec {
             name: "logger",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "The prefix of each line; by default the name of the stream.",
         },
     ],
@@ -70,7 +72,7 @@ pub const MODULE: Module = Module {
         "the throughput of a stream in memory",
     )],
     check: declaration::any,
-    make: Make::Sink(|settings, site| {
+    make: StageMaker::Sink(|settings, site| {
         let positive = |name: &str| Some(settings.integer(name)).filter(|value| *value > 0);
         Ok(Box::new(Throughput {
             every: positive("reportEveryMs").map(Duration::from_millis),

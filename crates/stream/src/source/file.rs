@@ -12,11 +12,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::lines::Lines;
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
+use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings, StageMaker, WrongMix};
 use crate::disk::{self, Reader};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::reach::Reach;
-use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
 
 /// Interval of checks of a followed file.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -33,17 +33,22 @@ pub const MODULE: Module = Module {
             missed, so prefer rotation by renaming. A missing file is waited for. Lines end with a line feed; a carriage return \
             before it is removed. A message is at most 64 MiB.",
     options: &[
-        OptionSpec { name: "path", takes: Takes::Name, default: Absent::Required, summary: "The file." },
+        OptionSpec {
+            name: "path",
+            takes: OptionType::Name,
+            default: OptionDefault::Required,
+            summary: "The file.",
+        },
         OptionSpec {
             name: "mode",
-            takes: Takes::Choice(&["lines", "whole", "follow"]),
-            default: Absent::Value("lines"),
+            takes: OptionType::Choice(&["lines", "whole", "follow"]),
+            default: OptionDefault::Value("lines"),
             summary: "`lines`: a message per line. `whole`: the file as one message. `follow`: lines as they are added.",
         },
         OptionSpec {
             name: "from",
-            takes: Takes::Choice(&["beginning", "end"]),
-            default: Absent::Value("beginning"),
+            takes: OptionType::Choice(&["beginning", "end"]),
+            default: OptionDefault::Value("beginning"),
             summary: "With --mode=follow, whether to read existing lines.",
         },
     ],
@@ -55,10 +60,10 @@ pub const MODULE: Module = Module {
         ),
     ],
     check,
-    make: Make::Source(|settings, site| {
+    make: StageMaker::Source(|settings, site| {
         let path = PathBuf::from(settings.text("path"));
         match settings.text("mode") {
-            "whole" => Ok(Box::new(Whole { path: Some(path), reach: site.reach.clone() })),
+            "whole" => Ok(Box::new(WholeFile { path: Some(path), reach: site.reach.clone() })),
             mode => {
                 let is_followed = mode == "follow";
                 let mut reader = match open(&site.reach, &path) {
@@ -94,18 +99,18 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 }
 
 /// A source of one message.
-struct Whole {
+struct WholeFile {
     path: Option<PathBuf>,
     reach: Arc<Reach>,
 }
 
-impl Source for Whole {
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+impl Source for WholeFile {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         batch.clear();
-        let Some(path) = self.path.take() else { return Ok(Filled::End) };
+        let Some(path) = self.path.take() else { return Ok(FillResult::End) };
         let bytes = disk::read_regular(&self.reach.file(&path)?, MESSAGE_BYTES_MAX)?;
         batch.push(bytes.into(), None, turn.time_ms, 0);
-        Ok(Filled::Ready)
+        Ok(FillResult::Ready)
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {
@@ -158,7 +163,7 @@ impl Tail {
 }
 
 /// A rotated file, with its unterminated line.
-struct Old {
+struct RotatedFile {
     tail: Tail,
     lines: Lines,
     until: Instant,
@@ -170,7 +175,7 @@ struct Follow {
     /// `None` while the file is missing.
     tail: Option<Tail>,
     lines: Lines,
-    old: Option<Old>,
+    old: Option<RotatedFile>,
     buffer: Vec<u8>,
     is_followed: bool,
     is_closed: bool,
@@ -203,26 +208,26 @@ impl Follow {
     }
 
     /// Emits the rest at the end.
-    fn take_rest(&mut self, batch: &mut Batch, time_ms: i64) -> Filled {
-        if self.lines.take_rest(batch, time_ms) { Filled::Ready } else { Filled::End }
+    fn take_rest(&mut self, batch: &mut Batch, time_ms: i64) -> FillResult {
+        if self.lines.take_rest(batch, time_ms) { FillResult::Ready } else { FillResult::End }
     }
 }
 
 impl Source for Follow {
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         batch.clear();
         if self.is_closed {
-            return Ok(if self.is_followed { Filled::End } else { self.take_rest(batch, turn.time_ms) });
+            return Ok(if self.is_followed { FillResult::End } else { self.take_rest(batch, turn.time_ms) });
         }
         if self.take_old(batch, turn)? {
-            return Ok(Filled::Ready);
+            return Ok(FillResult::Ready);
         }
         loop {
             let Some(mut tail) = self.tail.take() else {
                 self.tail =
                     open_if_there(&self.reach, &self.path)?.map(|reader| Tail { reader, is_followed: true });
                 if self.tail.is_none() {
-                    return Ok(Filled::Pending);
+                    return Ok(FillResult::Pending);
                 }
                 continue;
             };
@@ -231,21 +236,21 @@ impl Source for Follow {
             if !is_rotated {
                 self.tail = Some(tail);
                 return Ok(match (has_more, self.is_followed) {
-                    (true, _) => Filled::Ready,
-                    (false, true) => Filled::Pending,
+                    (true, _) => FillResult::Ready,
+                    (false, true) => FillResult::Pending,
                     (false, false) => self.take_rest(batch, turn.time_ms),
                 });
             }
             let mut lines = Lines::default();
             lines.follow_on(&self.lines);
             let lines = std::mem::replace(&mut self.lines, lines);
-            let before = self.old.replace(Old { tail, lines, until: turn.now + OLD_FILE_KEPT });
+            let before = self.old.replace(RotatedFile { tail, lines, until: turn.now + OLD_FILE_KEPT });
             // Rotated twice within seconds: emit the rest of the first file now.
             if let Some(mut before) = before {
                 before.lines.follow_on(&self.lines);
                 if before.lines.take_rest(batch, turn.time_ms) {
                     self.lines.follow_on(&before.lines);
-                    return Ok(Filled::Ready);
+                    return Ok(FillResult::Ready);
                 }
             }
         }

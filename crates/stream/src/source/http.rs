@@ -21,9 +21,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::declaration::{
+    Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
+};
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
-use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
 
 /// Messages queued for the stream.
 const WAITING_MAX: usize = 256;
@@ -58,32 +60,32 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "port",
-            takes: Takes::Integer(0, 65_535),
-            default: Absent::Value("9000"),
+            takes: OptionType::Integer(0, 65_535),
+            default: OptionDefault::Value("9000"),
             summary: "The port; 0 selects a free one and prints it.",
         },
         OptionSpec {
             name: "host",
-            takes: Takes::Name,
-            default: Absent::Value("127.0.0.1"),
+            takes: OptionType::Name,
+            default: OptionDefault::Value("127.0.0.1"),
             summary: "The address to listen on.",
         },
         OptionSpec {
             name: "path",
-            takes: Takes::Name,
-            default: Absent::Value("/"),
+            takes: OptionType::Name,
+            default: OptionDefault::Value("/"),
             summary: "The path of the requests.",
         },
         OptionSpec {
             name: "maxSize",
-            takes: Takes::Size,
-            default: Absent::Value("1MiB"),
+            takes: OptionType::Size,
+            default: OptionDefault::Value("1MiB"),
             summary: "The maximum size of a body; larger ones get 413.",
         },
         OptionSpec {
             name: "timeout",
-            takes: Takes::Duration,
-            default: Absent::Value("30s"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("30s"),
             summary: "How long a request waits for its message to be accepted and stored; then it gets 503 or 504.",
         },
     ],
@@ -92,7 +94,7 @@ pub const MODULE: Module = Module {
         ("http --port=9000 | kafka --topic=orders", "answers each request when the cluster has its record"),
     ],
     check,
-    make: Make::Source(start),
+    make: StageMaker::Source(start),
 };
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
@@ -103,7 +105,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 }
 
 /// A posted message, with its permit for queued bytes.
-struct Posted {
+struct PostedMessage {
     body: Bytes,
     key: Option<String>,
     /// Set by the first of two events: the stream accepts the message, or the request times out.
@@ -115,7 +117,7 @@ struct Posted {
 /// The state of the server.
 #[derive(Clone)]
 struct Door {
-    sender: mpsc::Sender<Posted>,
+    sender: mpsc::Sender<PostedMessage>,
     requests: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     size_max: usize,
@@ -214,7 +216,7 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
     let key = key(query.0.as_deref().unwrap_or_default());
     let (answer, answered) = oneshot::channel();
     let is_settled = Arc::new(AtomicBool::new(false));
-    let posted = Posted { body, key, is_settled: is_settled.clone(), answer, _bytes: bytes };
+    let posted = PostedMessage { body, key, is_settled: is_settled.clone(), answer, _bytes: bytes };
     let by = Instant::now() + door.timeout;
     match timeout_at(by, door.sender.send(posted)).await {
         Ok(Ok(())) => {}
@@ -239,8 +241,8 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
 }
 
 struct Http {
-    posted: mpsc::Receiver<Posted>,
-    next: Option<Posted>,
+    posted: mpsc::Receiver<PostedMessage>,
+    next: Option<PostedMessage>,
     sequence: u64,
     has_ended: bool,
     /// True if the stream ends in a sink that stores messages.
@@ -273,7 +275,7 @@ impl Http {
 }
 
 impl Source for Http {
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         self.answer_passed();
         batch.clear();
         let mut bytes = 0;
@@ -289,9 +291,9 @@ impl Source for Http {
             self.sequence += 1;
         }
         match (batch.is_empty(), self.has_ended) {
-            (false, _) => Ok(Filled::Ready),
-            (true, true) => Ok(Filled::End),
-            (true, false) => Ok(Filled::Pending),
+            (false, _) => Ok(FillResult::Ready),
+            (true, true) => Ok(FillResult::End),
+            (true, false) => Ok(FillResult::Pending),
         }
     }
 

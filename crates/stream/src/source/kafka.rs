@@ -20,15 +20,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Site, Takes, WrongMix};
+use crate::declaration::{
+    Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
+};
 use crate::guarantee::Guarantee;
 use crate::kafka::{self, BOOTSTRAP, PROPERTIES};
 use crate::message::Batch;
-use crate::stage::{Filled, GroupOffsets, Progress, Source, StageError, Turn, Wait};
-use crate::topics::{self, Begin};
-use membership::{Judged, Membership};
-use partitions::Wanted;
-use reader::{Command, Committing, Polled, Reader};
+use crate::stage::{FillResult, GroupOffsets, Progress, Source, StageError, Turn, Wait};
+use crate::topics::{self, StartPosition};
+use membership::{CommitVerdict, Membership};
+use partitions::ReadSettings;
+use reader::{Command, PendingCommit, PolledBatch, Reader};
 use runs::Runs;
 
 /// Maximum number of batches queued for the stream.
@@ -64,48 +66,48 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "topics",
-            takes: Takes::Topics,
-            default: Absent::Required,
+            takes: OptionType::Topics,
+            default: OptionDefault::Required,
             summary: "The topics, separated by commas.",
         },
         BOOTSTRAP,
         OptionSpec {
             name: "group",
-            takes: Takes::Name,
-            default: Absent::None,
+            takes: OptionType::Name,
+            default: OptionDefault::None,
             summary: "The consumer group; by default none.",
         },
         OptionSpec {
             name: "groupProtocol",
-            takes: Takes::Choice(&["classic", "consumer"]),
-            default: Absent::Value("classic"),
+            takes: OptionType::Choice(&["classic", "consumer"]),
+            default: OptionDefault::Value("classic"),
             summary: "With --group: a member assigns the partitions (classic), or the coordinator (consumer), on brokers of Kafka 4.0 \
                       or later. Members of both protocols can share a group. Exactly once needs classic.",
         },
         OptionSpec {
             name: "sessionTimeout",
-            takes: Takes::Duration,
-            default: Absent::Value("45s"),
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("45s"),
             summary: "With --group and --groupProtocol=classic: after this time without a heartbeat, a member's partitions are \
                       reassigned. The group's consumer.session.timeout.ms on the broker counts with --groupProtocol=consumer.",
         },
         OptionSpec {
             name: "from",
-            takes: Takes::Begin,
-            default: Absent::Value("earliest"),
+            takes: OptionType::Begin,
+            default: OptionDefault::Value("earliest"),
             summary: "The start position. offset:0=17,2=5 applies to each named partition; others start at the earliest record. With \
                       --group, it applies where the group has no offset: earliest or latest.",
         },
         OptionSpec {
             name: "partitions",
-            takes: Takes::Partitions,
-            default: Absent::None,
+            takes: OptionType::Partitions,
+            default: OptionDefault::None,
             summary: "Read only these partitions; not with --group.",
         },
         OptionSpec {
             name: "untilEnd",
-            takes: Takes::Flag,
-            default: Absent::Value("false"),
+            takes: OptionType::Flag,
+            default: OptionDefault::Value("false"),
             summary: "Whether to stop at the end offsets found at the start; not with --group.",
         },
         kafka::MODE,
@@ -119,11 +121,11 @@ pub const MODULE: Module = Module {
         ),
     ],
     check,
-    make: Make::Source(start),
+    make: StageMaker::Source(start),
 };
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
-    let begin = Begin::read(settings.text("from")).unwrap_or(Begin::Earliest);
+    let begin = StartPosition::read(settings.text("from")).unwrap_or(StartPosition::Earliest);
     if settings.optional_text("group").is_some() {
         let wrong = |option, message| Err(WrongMix::new(option, message, "Remove it, or remove --group."));
         if settings.optional_text("partitions").is_some() {
@@ -132,13 +134,13 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
         if settings.flag("untilEnd") {
             return wrong("untilEnd", "The partitions of a group member can change");
         }
-        if !matches!(begin, Begin::Earliest | Begin::Latest) {
+        if !matches!(begin, StartPosition::Earliest | StartPosition::Latest) {
             let right = "Use earliest or latest; it applies where the group has no offset yet.";
             return Err(WrongMix::new("from", "A group resumes from its committed offsets", right));
         }
     }
     let chosen = settings.optional_text("partitions").and_then(topics::partitions);
-    if let (Begin::Offsets(offsets), Some(chosen)) = (&begin, chosen)
+    if let (StartPosition::Offsets(offsets), Some(chosen)) = (&begin, chosen)
         && let Some(other) = offsets.keys().find(|partition| !chosen.contains(partition))
     {
         let message = format!("Partition {other} is not among --partitions");
@@ -148,13 +150,13 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 }
 
 fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError> {
-    let wanted = Wanted::of(settings);
+    let wanted = ReadSettings::of(settings);
     let in_group = wanted.group.is_some();
     let reset = match &wanted.begin {
-        Begin::Latest => "latest",
+        StartPosition::Latest => "latest",
         // A missing offset is an error, without a reset.
-        Begin::Offset(_) | Begin::Offsets(_) => "none",
-        Begin::Earliest | Begin::Timestamp(_) => "earliest",
+        StartPosition::Offset(_) | StartPosition::Offsets(_) => "none",
+        StartPosition::Earliest | StartPosition::Timestamp(_) => "earliest",
     };
     let session_timeout = settings.duration("sessionTimeout");
     let session_timeout_ms = session_timeout.as_millis().to_string();
@@ -206,12 +208,12 @@ struct Kafka {
     reader: Option<JoinHandle<()>>,
     in_group: bool,
     /// Boxed, because a channel allocates space for several entries.
-    batches: mpsc::Receiver<Box<Result<Polled, StageError>>>,
-    next: Option<Box<Result<Polled, StageError>>>,
+    batches: mpsc::Receiver<Box<Result<PolledBatch, StageError>>>,
+    next: Option<Box<Result<PolledBatch, StageError>>>,
     has_ended: bool,
     /// The records of emitted, unacknowledged messages.
     unacknowledged: Runs,
-    committing: Option<Committing>,
+    committing: Option<PendingCommit>,
     membership: Arc<Membership>,
 }
 
@@ -224,9 +226,9 @@ impl Kafka {
     }
 
     /// Starts committing acknowledged messages.
-    async fn commit(&self, runs: Runs) -> Committing {
+    async fn commit(&self, runs: Runs) -> PendingCommit {
         let begun = self.ask(|started| Command::Commit { runs, started }).await;
-        begun.unwrap_or(Committing { is_whole: false, commit: None })
+        begun.unwrap_or(PendingCommit { is_whole: false, commit: None })
     }
 
     /// Waits for the commit in progress. Uncommitted messages are read again by the owner of their
@@ -239,7 +241,7 @@ impl Kafka {
     }
 
     /// Removes messages whose partitions were lost, or which will be read again.
-    fn without_void(&self, mut polled: Polled) -> Polled {
+    fn without_void(&self, mut polled: PolledBatch) -> PolledBatch {
         let void = polled.runs.split_off(|run| !self.membership.is_void(run));
         if !void.is_empty() {
             let is_in = |sequence| {
@@ -253,11 +255,11 @@ impl Kafka {
 }
 
 impl Source for Kafka {
-    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         batch.clear();
         // Unread batches would have to be handed back, too.
         if self.membership.losing().is_some() {
-            return Ok(Filled::Pending);
+            return Ok(FillResult::Pending);
         }
         while let Some(polled) = self.next.take().or_else(|| self.batches.try_recv().ok()) {
             let mut polled = (*polled)?;
@@ -271,9 +273,9 @@ impl Source for Kafka {
             if self.in_group {
                 self.unacknowledged.append(polled.runs);
             }
-            return Ok(Filled::Ready);
+            return Ok(FillResult::Ready);
         }
-        Ok(if self.has_ended { Filled::End } else { Filled::Pending })
+        Ok(if self.has_ended { FillResult::End } else { FillResult::Pending })
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {
@@ -349,8 +351,8 @@ impl Source for Kafka {
         // Output for records that will be read again must not be in a transaction, committed or aborted.
         let group = match self.membership.judge(self.unacknowledged.iter()) {
             _ if self.unacknowledged.is_empty() => return Ok(Progress::None),
-            Judged::Void => return Ok(Progress::Void),
-            Judged::Sound(group) => group,
+            CommitVerdict::Void => return Ok(Progress::Void),
+            CommitVerdict::Sound(group) => group,
         };
         let offsets = self.unacknowledged.take_through(through).offsets();
         match offsets.is_empty() {
@@ -389,7 +391,7 @@ impl Source for Kafka {
 }
 
 /// Waits for a commit. Returns true if it was complete.
-async fn ended(Committing { is_whole, commit }: Committing) -> Result<bool, StageError> {
+async fn ended(PendingCommit { is_whole, commit }: PendingCommit) -> Result<bool, StageError> {
     let Some(commit) = commit else { return Ok(is_whole) };
     match commit.await {
         Ok(()) => Ok(is_whole),

@@ -11,9 +11,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::declaration::{Absent, Make, Module, OptionSpec, Settings, Takes, WrongMix};
+use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings, StageMaker, WrongMix};
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch};
-use crate::stage::{Filled, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, Source, StageError, Turn, Wait};
 
 /// Batches queued by all producers.
 const WAITING_BATCHES_MAX: usize = 8;
@@ -31,38 +31,38 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "producers",
-            takes: Takes::Integer(1, 64),
-            default: Absent::Value("1"),
+            takes: OptionType::Integer(1, 64),
+            default: OptionDefault::Value("1"),
             summary: "The number of producers. A single one runs on the stream's thread, several on others.",
         },
         OptionSpec {
             name: "messageCount",
-            takes: Takes::Integer(0, u64::MAX),
-            default: Absent::Value("1000"),
+            takes: OptionType::Integer(0, u64::MAX),
+            default: OptionDefault::Value("1000"),
             summary: "The number of messages per producer; 0 is unlimited.",
         },
         OptionSpec {
             name: "messageSize",
-            takes: Takes::Size,
-            default: Absent::Value("1000"),
+            takes: OptionType::Size,
+            default: OptionDefault::Value("1000"),
             summary: "The size of a message, at most 64 MiB.",
         },
         OptionSpec {
             name: "rate",
-            takes: Takes::Number(0.0, f64::MAX),
-            default: Absent::Value("0"),
+            takes: OptionType::Number(0.0, f64::MAX),
+            default: OptionDefault::Value("0"),
             summary: "Messages per second and producer; 0 is unlimited.",
         },
         OptionSpec {
             name: "mode",
-            takes: Takes::Choice(&["copy", "reference"]),
-            default: Absent::Value("copy"),
+            takes: OptionType::Choice(&["copy", "reference"]),
+            default: OptionDefault::Value("copy"),
             summary: "Write each message (copy), or let all refer to the same bytes (reference).",
         },
         OptionSpec {
             name: "generateTimestamp",
-            takes: Takes::Flag,
-            default: Absent::Value("false"),
+            takes: OptionType::Flag,
+            default: OptionDefault::Value("false"),
             summary: "Begin each message with its number (four bytes) and a clock's nanoseconds (eight bytes).",
         },
     ],
@@ -77,7 +77,7 @@ pub const MODULE: Module = Module {
         ),
     ],
     check,
-    make: Make::Source(|settings, _site| {
+    make: StageMaker::Source(|settings, _site| {
         let shape = Shape {
             count: match settings.integer("messageCount") {
                 0 => u64::MAX,
@@ -149,16 +149,16 @@ impl Producer {
         due.saturating_sub(self.made).min(left)
     }
 
-    fn make(&mut self, batch: &mut Batch, now: Instant, time_ms: i64) -> Filled {
+    fn make(&mut self, batch: &mut Batch, now: Instant, time_ms: i64) -> FillResult {
         let started = *self.started.get_or_insert(now);
         if self.is_closed || self.made == self.shape.count {
-            return Filled::End;
+            return FillResult::End;
         }
         let size = self.shape.size;
         let fitting = (BATCH_BYTES_MAX / size.max(1)).clamp(1, BATCH_MESSAGES_MAX);
         let count = (self.allowed(now, started) as usize).min(fitting);
         if count == 0 {
-            return Filled::Pending;
+            return FillResult::Pending;
         }
         let first = self.made;
         if self.shape.is_shared {
@@ -173,7 +173,7 @@ impl Producer {
         }
         batch.origin = self.origin;
         self.made += count as u64;
-        Filled::Ready
+        FillResult::Ready
     }
 
     /// Writes messages in full.
@@ -205,7 +205,7 @@ impl Producer {
 }
 
 impl Source for Producer {
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         Ok(self.make(batch, turn.now, turn.time_ms))
     }
 
@@ -246,9 +246,9 @@ async fn produce(mut producer: Producer, batches: mpsc::Sender<Batch>) {
     loop {
         let mut batch = Batch::new();
         match producer.make(&mut batch, Instant::now(), crate::clock::time_ms()) {
-            Filled::End => return,
-            Filled::Pending => producer.ready().await,
-            Filled::Ready => {
+            FillResult::End => return,
+            FillResult::Pending => producer.ready().await,
+            FillResult::Ready => {
                 if batches.send(batch).await.is_err() {
                     return;
                 }
@@ -258,14 +258,14 @@ async fn produce(mut producer: Producer, batches: mpsc::Sender<Batch>) {
 }
 
 impl Source for Producers {
-    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         match self.next.take().or_else(|| self.batches.try_recv().ok()) {
             Some(next) => {
                 *batch = next;
-                Ok(Filled::Ready)
+                Ok(FillResult::Ready)
             }
-            None if self.has_ended => Ok(Filled::End),
-            None => Ok(Filled::Pending),
+            None if self.has_ended => Ok(FillResult::End),
+            None => Ok(FillResult::Pending),
         }
     }
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 
 use super::lines::Lines;
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::message::{BATCH_BYTES_MAX, Batch};
-use crate::stage::{Filled, IoFailed, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
 
 /// Pieces of input queued for the stream.
 const WAITING_MAX: usize = 4;
@@ -20,8 +20,8 @@ pub const MODULE: Module = Module {
     about: "Lines end with a line feed; a carriage return before it is removed. A message is at most 64 MiB.",
     options: &[OptionSpec {
         name: "mode",
-        takes: Takes::Choice(&["lines", "whole"]),
-        default: Absent::Value("lines"),
+        takes: OptionType::Choice(&["lines", "whole"]),
+        default: OptionDefault::Value("lines"),
         summary: "A message per line, or the whole input as one message.",
     }],
     examples: &[(
@@ -29,7 +29,7 @@ pub const MODULE: Module = Module {
         "lines that contain an error",
     )],
     check: declaration::any,
-    make: Make::Source(|settings, _site| {
+    make: StageMaker::Source(|settings, _site| {
         let (sender, pieces) = mpsc::channel(WAITING_MAX);
         // Standard input has no asynchronous interface, so a separate thread blocks on it.
         let spawned = std::thread::Builder::new().name("stdin".to_owned()).spawn(move || read(&sender));
@@ -74,7 +74,7 @@ struct Stdin {
 }
 
 impl Source for Stdin {
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         batch.clear();
         while let Some(piece) = self.next.take().or_else(|| self.pieces.try_recv().ok()) {
             let piece = piece.map_err(|error| failed("read", error))?;
@@ -84,15 +84,15 @@ impl Source for Stdin {
                 failed("read", io::Error::new(io::ErrorKind::InvalidData, reason))
             })?;
             if !self.is_whole && self.lines.take(batch, turn.time_ms) {
-                return Ok(Filled::Ready);
+                return Ok(FillResult::Ready);
             }
         }
         if !self.has_ended {
-            return Ok(Filled::Pending);
+            return Ok(FillResult::Pending);
         }
         match self.lines.take_rest(batch, turn.time_ms) {
-            true => Ok(Filled::Ready),
-            false => Ok(Filled::End),
+            true => Ok(FillResult::Ready),
+            false => Ok(FillResult::End),
         }
     }
 

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use chrono::{Local, TimeZone};
 use tokio::time::{Instant, sleep_until};
 
-use crate::declaration::{self, Absent, Make, Module, OptionSpec, Takes};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::message::Batch;
-use crate::stage::{Filled, Source, StageError, Turn, Wait};
+use crate::stage::{FillResult, Source, StageError, Turn, Wait};
 
 /// The declaration.
 pub const MODULE: Module = Module {
@@ -18,32 +18,32 @@ pub const MODULE: Module = Module {
     options: &[
         OptionSpec {
             name: "fixedDelay",
-            takes: Takes::Seconds,
-            default: Absent::Value("1s"),
+            takes: OptionType::Seconds,
+            default: OptionDefault::Value("1s"),
             summary: "The interval between messages.",
         },
         OptionSpec {
             name: "initialDelay",
-            takes: Takes::Seconds,
-            default: Absent::Value("0s"),
+            takes: OptionType::Seconds,
+            default: OptionDefault::Value("0s"),
             summary: "The delay of the first message.",
         },
         OptionSpec {
             name: "format",
-            takes: Takes::TimeFormat,
-            default: Absent::Value("%Y-%m-%d %H:%M:%S"),
+            takes: OptionType::TimeFormat,
+            default: OptionDefault::Value("%Y-%m-%d %H:%M:%S"),
             summary: "The strftime format of the time.",
         },
         OptionSpec {
             name: "count",
-            takes: Takes::Integer(0, u64::MAX),
-            default: Absent::Value("0"),
+            takes: OptionType::Integer(0, u64::MAX),
+            default: OptionDefault::Value("0"),
             summary: "The number of messages; 0 is unlimited.",
         },
     ],
     examples: &[("time | log", "the time, every second")],
     check: declaration::any,
-    make: Make::Source(|settings, _site| {
+    make: StageMaker::Source(|settings, _site| {
         let count = settings.integer("count");
         Ok(Box::new(Time {
             delay: settings.duration("fixedDelay").max(Duration::from_millis(1)),
@@ -64,20 +64,20 @@ struct Time {
 }
 
 impl Source for Time {
-    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<Filled, StageError> {
+    fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         batch.clear();
         if self.left == 0 {
-            return Ok(Filled::End);
+            return Ok(FillResult::End);
         }
         if turn.now < self.next {
-            return Ok(Filled::Pending);
+            return Ok(FillResult::Pending);
         }
         // Ticks missed while the stream was busy are skipped.
         self.next = (self.next + self.delay).max(turn.now);
         self.left -= 1;
         batch.push(Bytes::from(self.text(turn.time_ms)), None, turn.time_ms, self.sequence);
         self.sequence += 1;
-        Ok(Filled::Ready)
+        Ok(FillResult::Ready)
     }
 
     fn ready(&mut self) -> Wait<'_, ()> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{Ended, Figures, Running, start};
+use thalweg_stream::runtime::{Figures, RunningStreams, StreamEnd, start};
 use tokio::runtime::Runtime;
 
 use super::{Lines, options};
@@ -15,14 +15,14 @@ use super::{Lines, options};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A stream behind an `http` source.
-struct Served {
+struct ServedStream {
     runtime: Runtime,
-    running: Running,
+    running: RunningStreams,
     address: String,
 }
 
-impl Served {
-    fn start(text: &str) -> Served {
+impl ServedStream {
+    fn start(text: &str) -> ServedStream {
         let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
         let lines = Arc::new(Lines::default());
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -33,7 +33,7 @@ impl Served {
         let said = lines.0.lock().expect("no test panics with the lock")[0].clone();
         let address = said.split_once("http://").and_then(|(_, rest)| rest.split_once('/'));
         let address = address.unwrap_or_else(|| panic!("an address in {said}")).0.to_owned();
-        Served { runtime, running, address }
+        ServedStream { runtime, running, address }
     }
 
     /// Sends a request without reading the answer.
@@ -73,14 +73,14 @@ const FULL: &str = "/dev/full";
 
 #[test]
 fn requests_wait_while_their_message_cannot_be_stored() {
-    let served = Served::start(&format!("http --port=0 | file --path={FULL}"));
+    let served = ServedStream::start(&format!("http --port=0 | file --path={FULL}"));
     let answered = answer(&mut served.send("x"), Duration::from_secs(1));
     assert_eq!(answered, None, "nothing is stored");
 }
 
 #[test]
 fn requests_behind_a_full_medium_end_with_504_and_503() {
-    let served = Served::start(&format!("http --port=0 --timeout=300ms | file --path={FULL}"));
+    let served = ServedStream::start(&format!("http --port=0 --timeout=300ms | file --path={FULL}"));
     // The stream accepts the first and tries to store it; meanwhile it accepts no other.
     let (status, text) = served.post("first");
     assert_eq!(status, 504, "{text}");
@@ -101,7 +101,7 @@ fn messages_are_in_the_file_when_their_requests_are_answered() {
     ];
     for text in ways {
         let _ = std::fs::remove_file(&path);
-        let served = Served::start(&text);
+        let served = ServedStream::start(&text);
         let mut expected = String::new();
         let started = now();
         for number in 0..20 {
@@ -121,14 +121,14 @@ fn messages_are_in_the_file_when_their_requests_are_answered() {
 #[test]
 fn streams_that_store_nothing_answer_202_when_the_message_has_passed() {
     for text in ["http --port=0 | null", "http --port=0 | aggregate --window=1h | file --path=/dev/null"] {
-        let served = Served::start(text);
+        let served = ServedStream::start(text);
         for number in 1..=3 {
             assert_eq!(served.post("{}"), (202, String::new()), "{text}");
             let figures = served.running.figures();
             assert_eq!(figures.streams[0].stages[0].messages_out, number, "{figures:?}");
         }
         let figures = served.stop();
-        assert_eq!(figures.streams[0].ended, Some(Ended::Stopped));
+        assert_eq!(figures.streams[0].ended, Some(StreamEnd::Stopped));
     }
 }
 
@@ -137,7 +137,7 @@ fn requests_that_wait_are_answered_when_the_stream_stops() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("stored");
     let text = format!("http --port=0 | batch --size=10 --timeout=1h | file --path={}", path.display());
-    let served = Served::start(&text);
+    let served = ServedStream::start(&text);
     let mut clients = [served.send("a"), served.send("b")];
     // A batch of ten is incomplete: both wait.
     assert_eq!(answer(&mut clients[0], Duration::from_millis(500)), None);
@@ -152,7 +152,7 @@ fn requests_of_a_stream_that_fails_are_answered_with_500() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("stored");
     let text = format!("http --port=0 | filter --expression=payload.x | file --path={}", path.display());
-    let mut served = Served::start(&text);
+    let mut served = ServedStream::start(&text);
     let mut client = served.send("no JSON");
     served.runtime.block_on(served.running.ended()).expect_err("a message cannot be worked on");
     let (status, text) = answer(&mut client, PATIENCE).expect("it answers");

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use thalweg_stream::module::Console;
 use thalweg_stream::plan::Plan;
-use thalweg_stream::runtime::{Ended, Figures, RunOptions, Taps, start};
+use thalweg_stream::runtime::{Figures, RunOptions, StreamEnd, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 
 /// Records the lines of stages.
@@ -49,7 +49,7 @@ fn run(text: &str) -> (Figures, Vec<String>) {
         running.ended().await.unwrap_or_else(|error| panic!("{error}"));
         running.figures()
     });
-    assert!(figures.streams.iter().all(|stream| stream.ended == Some(Ended::Complete)), "{figures:?}");
+    assert!(figures.streams.iter().all(|stream| stream.ended == Some(StreamEnd::Complete)), "{figures:?}");
     let lines = lines.0.lock().expect("no test panics with the lock").clone();
     (figures, lines)
 }

@@ -8,7 +8,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use thalweg_stream::language::Complaints;
 use thalweg_stream::message::Batch;
-use thalweg_stream::module::{Absent, Kind, MODULES, Make, Module, Settings, Site, Takes};
+use thalweg_stream::module::{Kind, MODULES, Module, OptionDefault, OptionType, Settings, Site, StageMaker};
 use thalweg_stream::plan::Plan;
 use thalweg_stream::stage::Turn;
 use thalweg_stream::{BadMessages, Cluster, Guarantee, OnError, Reach};
@@ -69,28 +69,28 @@ const VALUES: [&str; 48] = [
 ];
 
 /// A value of an option.
-fn sample(takes: Takes) -> String {
+fn sample(takes: OptionType) -> String {
     match takes {
-        Takes::Text | Takes::Name | Takes::Topic | Takes::Topics => "x".to_owned(),
-        Takes::Flag => "true".to_owned(),
-        Takes::Integer(min, max) => 10.clamp(min, max).to_string(),
-        Takes::Number(min, max) => 2f64.clamp(min, max).to_string(),
-        Takes::Duration | Takes::Seconds => "1s".to_owned(),
-        Takes::Size => "2MiB".to_owned(),
-        Takes::Choice(words) => words[0].to_owned(),
-        Takes::Expression => "payload".to_owned(),
-        Takes::Url => "http://127.0.0.1:1/".to_owned(),
-        Takes::Brokers => "localhost:1".to_owned(),
-        Takes::Figures => "count".to_owned(),
-        Takes::TimeFormat => "%H".to_owned(),
-        Takes::Begin => "earliest".to_owned(),
-        Takes::Partitions => "0".to_owned(),
+        OptionType::Text | OptionType::Name | OptionType::Topic | OptionType::Topics => "x".to_owned(),
+        OptionType::Flag => "true".to_owned(),
+        OptionType::Integer(min, max) => 10.clamp(min, max).to_string(),
+        OptionType::Number(min, max) => 2f64.clamp(min, max).to_string(),
+        OptionType::Duration | OptionType::Seconds => "1s".to_owned(),
+        OptionType::Size => "2MiB".to_owned(),
+        OptionType::Choice(words) => words[0].to_owned(),
+        OptionType::Expression => "payload".to_owned(),
+        OptionType::Url => "http://127.0.0.1:1/".to_owned(),
+        OptionType::Brokers => "localhost:1".to_owned(),
+        OptionType::Figures => "count".to_owned(),
+        OptionType::TimeFormat => "%H".to_owned(),
+        OptionType::Begin => "earliest".to_owned(),
+        OptionType::Partitions => "0".to_owned(),
     }
 }
 
 /// A stream with a stage that has these options and its required ones.
 fn text(module: &Module, options: &[(&str, String)]) -> String {
-    let required = module.options.iter().filter(|option| option.default == Absent::Required);
+    let required = module.options.iter().filter(|option| option.default == OptionDefault::Required);
     let missing = required.filter(|option| options.iter().all(|(name, _)| *name != option.name));
     let all = missing.map(|option| (option.name, sample(option.takes))).chain(options.iter().cloned());
     let written = all.map(|(name, value)| format!(" --{name}='{}'", value.replace('\'', "''")));
@@ -179,7 +179,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         .options
         .iter()
         .filter_map(|option| {
-            let required = (option.default == Absent::Required).then(|| sample(option.takes));
+            let required = (option.default == OptionDefault::Required).then(|| sample(option.takes));
             Some((option.name, given(option.name).or(required)?))
         })
         .collect();
@@ -196,7 +196,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         findings: Default::default(),
         reach: Reach::everything().into(),
     };
-    let Make::Processor(make) = module.make else { panic!("it is a processor") };
+    let StageMaker::Processor(make) = module.make else { panic!("it is a processor") };
     let mut processor = make(&settings, &site).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
     let cluster = Cluster { bootstrap: "none".to_owned(), properties: None };
     let mut bad =

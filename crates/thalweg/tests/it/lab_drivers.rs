@@ -7,12 +7,12 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_client::{Cluster, ConnectionOptions};
-use thalweg_lab::evidence::{self, Claim, ReadBack, Watched};
+use thalweg_lab::evidence::{self, Claim, ReadBack, ReplicaObservations};
 use thalweg_lab::null_server::{Loss, NullServer, ServiceTime, Settings};
 use thalweg_lab::result::Evidence;
 use thalweg_lab::target::kafka_jars;
 use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopWhen};
-use thalweg_lab::workload::{Payload, RecordSpec, Verify};
+use thalweg_lab::workload::{Payload, RecordSpec, Verification};
 
 const SEED: u64 = 42;
 /// A worker without output for this long has failed.
@@ -39,7 +39,7 @@ fn assignment(driver: Driver, role: Role, server: &NullServer, stop: StopWhen) -
         first_client: 0,
         threads: 1,
         records: RECORDS,
-        verify: if driver == Driver::Java { Verify::Off } else { Verify::Whole },
+        verify: if driver == Driver::Java { Verification::Off } else { Verification::Whole },
         records_per_s: None,
         stop,
         groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
@@ -65,7 +65,7 @@ async fn run(assignment: &Assignment) -> (String, Report) {
 async fn evidence(server: &NullServer, producer: Report) -> Evidence {
     let cluster =
         Cluster::connect(&[server.address()], &ConnectionOptions::default()).await.expect("it serves");
-    let watched = Watched { in_sync_replicas_min: Some(1), looks: 1, failures: 0 };
+    let watched = ReplicaObservations { in_sync_replicas_min: Some(1), looks: 1, failures: 0 };
     let claim = Claim {
         cluster: &cluster,
         topics: &["events".to_owned()],
@@ -132,7 +132,7 @@ async fn every_driver_consumes_the_null_servers_records() {
         consume.groups = vec![format!("readers-{driver:?}")];
         let (client, report) = run(&consume).await;
         assert!(report.acknowledged >= 20_000, "{client}: {report:?}");
-        if consume.verify == Verify::Whole {
+        if consume.verify == Verification::Whole {
             let seen = &report.seen[..];
             assert_eq!(seen.len(), 1, "{client}: {seen:?}");
             assert_eq!(seen[0].ranges, [(0, 20_000)], "{client}");
@@ -145,7 +145,7 @@ async fn every_driver_consumes_the_null_servers_records() {
 async fn streams_report_exact_counts() {
     let server = keeping(None);
     let mut produce = assignment(Driver::Stream, Role::Producer, &server, StopWhen::Records(20_000));
-    (produce.verify, produce.properties) = (Verify::Off, [("acks".to_owned(), "1".to_owned())].into());
+    (produce.verify, produce.properties) = (Verification::Off, [("acks".to_owned(), "1".to_owned())].into());
     let (client, produced) = run(&produce).await;
     assert!(client.ends_with(" streams"), "{client}");
     assert!(produced.measured.records >= 20_000, "{produced:?}");
@@ -153,11 +153,11 @@ async fn streams_report_exact_counts() {
     assert_eq!(server.counts().records, produced.acknowledged, "{produced:?}");
     assert_eq!(produced.measured.bytes, produced.measured.records * 128, "{produced:?}");
     let mut consume = assignment(Driver::Stream, Role::Consumer, &server, StopWhen::Records(20_000));
-    consume.verify = Verify::Off;
+    consume.verify = Verification::Off;
     let (_, consumed) = run(&consume).await;
     assert!(consumed.acknowledged >= 20_000, "{consumed:?}");
     let mut direct = assignment(Driver::Stream, Role::Producer, &server, StopWhen::Seconds(0.5));
-    (direct.verify, direct.bootstrap, direct.topics) = (Verify::Off, Vec::new(), Vec::new());
+    (direct.verify, direct.bootstrap, direct.topics) = (Verification::Off, Vec::new(), Vec::new());
     let (_, carried) = run(&direct).await;
     assert!(carried.measured.records > 20_000, "{carried:?}");
 }
@@ -231,7 +231,7 @@ async fn unsupported_options_of_kafkas_tools_are_refused_by_name() {
     }
     let server = serve(Settings::default());
     let mut produce = assignment(Driver::Java, Role::Producer, &server, StopWhen::Records(10));
-    produce.verify = Verify::Whole;
+    produce.verify = Verification::Whole;
     let binary = Path::new(env!("CARGO_BIN_EXE_thalweg"));
     let mut worker = Handle::spawn("worker", binary, &produce).expect("started");
     let error = worker.ready().await.expect_err("refused").to_string();

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use thalweg_client::{Cluster, ConnectionOptions};
-use thalweg_lab::evidence::{self, Claim, ReadBack, Watch, Watched};
+use thalweg_lab::evidence::{self, Claim, ReadBack, ReplicaObservations, Watch};
 use thalweg_lab::result::Evidence;
 use thalweg_lab::target::{self, RunningCluster, StartOptions, TargetSpec};
 use thalweg_lab::worker::{Assignment, Driver, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
-use thalweg_lab::workload::{ClusterSpec, Keys, Payload, RecordSpec, Verify};
+use thalweg_lab::workload::{ClusterSpec, Keys, Payload, RecordSpec, Verification};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
 use thalweg_wire::request::{CreateTopicsRequest, DeleteRecordsRequest};
@@ -78,7 +78,7 @@ impl Lab {
             first_client: 0,
             threads: 1,
             records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
-            verify: Verify::Whole,
+            verify: Verification::Whole,
             records_per_s: None,
             stop,
             groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
@@ -87,7 +87,7 @@ impl Lab {
     }
 
     async fn evidence(&self, records: &RecordSpec, producers: &[Report], verify: bool) -> Evidence {
-        let watched = Watched { in_sync_replicas_min: Some(self.brokers), looks: 1, failures: 0 };
+        let watched = ReplicaObservations { in_sync_replicas_min: Some(self.brokers), looks: 1, failures: 0 };
         let claim = Claim {
             cluster: &self.admin,
             topics: &["events".to_owned()],
@@ -286,7 +286,7 @@ async fn the_time_from_end_to_end_counts_from_the_intended_time() {
 async fn a_stopped_worker_reports() {
     let lab = Lab::start(1, &[]).await;
     let mut assignment = lab.assignment(Role::Producer, StopWhen::Told);
-    assignment.verify = Verify::Off;
+    assignment.verify = Verification::Off;
     let mut worker = spawn("producer-0", &assignment);
     worker.ready().await.expect("ready");
     let at_us = now_us();

@@ -316,8 +316,8 @@ fn a_difference_in_any_fact_is_found() {
             { "name": "Id", "type": "int32", "versions": "1+", "default": "-1", "about": "See // there." }, // behind
             { "name": "Topics", "type": "[]Topic", "versions": "2+", "nullableVersions": "3+", "ignorable": true, "fields": [
                 { "name": "Name", "type": "string", "versions": "0-3", "mapKey": true, "flexibleVersions": "none" },
-                { "name": "Tagged", "type": "Shared", "versions": "4", "tag": 0, "taggedVersions": "4" } ] } ],
-        "commonStructs": [ { "name": "Shared", "versions": "4+", "fields": [
+                { "name": "Tagged", "type": "Flags", "versions": "4", "tag": 0, "taggedVersions": "4" } ] } ],
+        "commonStructs": [ { "name": "Flags", "versions": "4+", "fields": [
             { "name": "On", "type": "bool", "versions": "4+", "default": false } ] } ] }"#;
     let kafka = parse_json(&serde_json::from_str(&without_comments(kafka)).expect("JSON"));
     let kafka = BTreeMap::from([(kafka.name.clone(), kafka)]);
@@ -325,8 +325,8 @@ fn a_difference_in_any_fact_is_found() {
                   Id int32 1+ default=-1\n  \
                   Topics []Topic 2+ null=3+ ignorable\n    \
                     Name string 0-3 flexible=none key\n    \
-                    Tagged Shared 4 tag=0@4\n  \
-                  struct Shared 4+\n    \
+                    Tagged Flags 4 tag=0@4\n  \
+                  struct Flags 4+\n    \
                     On bool 4+ default=false\n";
     let compare = |text: &str| {
         let mut messages = Vec::new();

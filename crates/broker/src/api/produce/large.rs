@@ -10,7 +10,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_log::VerificationGuard;
 use thalweg_net::Holder;
-use thalweg_replica::partition::{Durable, OpeningBudget, Partition};
+use thalweg_replica::partition::{OpeningBudget, Partition, PendingAppend};
 use thalweg_wire::request::ProduceResponse;
 
 /// A deferred batch.
@@ -29,7 +29,7 @@ pub(super) async fn append(
     acks: i16,
     batches: Vec<Large>,
     response: &mut ProduceResponse,
-    waits: &mut Vec<(Place, Durable)>,
+    waits: &mut Vec<(Place, PendingAppend)>,
 ) {
     for Large { place, partition, records, guard } in batches {
         let _place = broker.openings.take(holder).await;

@@ -8,7 +8,7 @@
 //! Requests may share a write if they are small, uncompressed, without a transaction, and identical except
 //! for their records. Other requests are appended one by one.
 
-use super::{Call, Durable, Named, Place, accepted, acknowledge, begin, denied_topics, is_closed};
+use super::{Call, Named, PendingAppend, Place, accepted, acknowledge, begin, denied_topics, is_closed};
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::{FramesBehind, Reply};
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{Appended, Partition};
+use thalweg_replica::partition::{AppendOutcome, Partition};
 use thalweg_wire::frame::{decode_request_header, peek_request};
 use thalweg_wire::request::produce_response::TopicProduceResponse;
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
@@ -149,7 +149,7 @@ pub fn handle(broker: &Arc<Broker>, calls: Vec<(Call, Decoder)>) -> Vec<Result<R
 fn append(
     broker: &Broker,
     requests: &[Result<(Call, ProduceRequest), DecodeError>],
-) -> Option<(Arc<Partition>, Vec<Appended>)> {
+) -> Option<(Arc<Partition>, Vec<AppendOutcome>)> {
     let (call, request) = requests.first()?.as_ref().ok()?;
     let [topic] = &request.topic_data[..] else { return None };
     if denied_topics(broker, call, request).contains(0) {
@@ -172,10 +172,10 @@ fn answer(
     call: Call,
     request: ProduceRequest,
     partition: &Arc<Partition>,
-    appended: &Appended,
+    appended: &AppendOutcome,
     local: Duration,
 ) -> Reply {
-    let mut waits: Vec<(Place, Durable)> = Vec::new();
+    let mut waits: Vec<(Place, PendingAppend)> = Vec::new();
     let entry = accepted(partition, request.acks, (0, 0), appended, &mut waits);
     let names = request.topic_data.into_iter().next().map(|topic| (topic.name, topic.topic_id));
     let (name, id) = names.unwrap_or_default();

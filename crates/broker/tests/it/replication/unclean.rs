@@ -3,7 +3,9 @@
 
 use super::*;
 use std::ops::ControlFlow;
-use thalweg_client::{Consumer, ConsumerConfig, ConsumerError, OffsetReset, Polled, StartAt, TopicPartition};
+use thalweg_client::{
+    Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent, StartAt, TopicPartition,
+};
 use thalweg_record::{DecompressBuffer, Offset};
 
 /// Brokers 2 and 3 had the first five records, of which 3 has no more; 2 has seven others, and died.
@@ -60,7 +62,7 @@ async fn read(consumer: &mut Consumer, count: usize) -> Result<Vec<String>, Cons
     let (mut values, deadline) = (Vec::new(), Instant::now() + PATIENCE);
     while values.len() < count {
         assert!(Instant::now() < deadline, "{} of {count} records: {values:?}", values.len());
-        let Polled::Chunk(chunk) = consumer.poll(Duration::from_millis(200)).await? else { continue };
+        let PollEvent::Chunk(chunk) = consumer.poll(Duration::from_millis(200)).await? else { continue };
         let each = |record: &thalweg_record::Record<'_>| {
             values.push(String::from_utf8_lossy(record.value.expect("a value")).into_owned());
             ControlFlow::Continue(())

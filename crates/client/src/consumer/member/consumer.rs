@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::ConsumerConfig;
-use super::super::group::{Event, Membership, Subscribed};
+use super::super::group::{Event, Membership, SubscribedTopics};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
@@ -57,7 +57,7 @@ pub(super) struct Member {
     /// True if a join was sent, so that the coordinator may know the member.
     has_joined: bool,
     /// The coordinator's state of the member; `None` if uncertain.
-    known: Option<Known>,
+    known: Option<SentFields>,
     /// The target assignment, until reached.
     target: Option<BTreeSet<Place>>,
     /// The held partitions, with names.
@@ -76,8 +76,8 @@ pub(super) struct Member {
 
 /// Fields of a heartbeat that the coordinator keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
-    topics: Subscribed,
+struct SentFields {
+    topics: SubscribedTopics,
     owned: BTreeSet<Place>,
 }
 
@@ -258,9 +258,10 @@ impl Member {
         }
     }
 
-    async fn send(&mut self) -> Result<(ConsumerGroupHeartbeatResponse, Known), ClientError> {
+    async fn send(&mut self) -> Result<(ConsumerGroupHeartbeatResponse, SentFields), ClientError> {
         let connection = self.coordinator.connection().await?;
-        let known = Known { topics: self.membership.topics(), owned: self.owned.keys().copied().collect() };
+        let known =
+            SentFields { topics: self.membership.topics(), owned: self.owned.keys().copied().collect() };
         let from = if known.topics.pattern.is_some() { REGEX_FROM } else { 0 };
         let version =
             connection.versions().pick_from::<ConsumerGroupHeartbeatRequest>(connection.peer(), from)?;
@@ -272,13 +273,13 @@ impl Member {
     }
 
     /// A heartbeat that brings the coordinator to this state.
-    fn request(&self, known: &Known, version: i16) -> ConsumerGroupHeartbeatRequest {
+    fn request(&self, known: &SentFields, version: i16) -> ConsumerGroupHeartbeatRequest {
         let before = self.known.as_ref().filter(|_| self.epoch != JOINS);
         let is_new = before.is_none();
         let topics_changed = before.is_none_or(|before| before.topics != known.topics);
         let owned_changed = before.is_none_or(|before| before.owned != known.owned);
         let metadata = self.membership.metadata();
-        let Subscribed { names, pattern } = &known.topics;
+        let SubscribedTopics { names, pattern } = &known.topics;
         ConsumerGroupHeartbeatRequest {
             group_id: metadata.group,
             member_id: self.id.clone(),

@@ -55,7 +55,7 @@ fn a_partition_joins_by_itself_or_is_registered_first() {
     assert!(explicit.is_registering());
     explicit.registered();
     explicit.end(End::Commit).expect("it is open");
-    let expected = Ending { tells_coordinator: true, bumps_epoch: false };
+    let expected = EndSteps { tells_coordinator: true, bumps_epoch: false };
     assert_eq!(explicit.flushed().expect("nothing failed"), expected);
 }
 
@@ -66,7 +66,7 @@ fn an_empty_transaction_costs_no_request() {
     {
         let mut transaction = open(implicit);
         transaction.end(end).expect("it is open");
-        let expected = Ending { tells_coordinator: false, bumps_epoch: false };
+        let expected = EndSteps { tells_coordinator: false, bumps_epoch: false };
         assert_eq!(transaction.flushed().expect("nothing failed"), expected);
     }
 }
@@ -84,7 +84,7 @@ fn a_failed_batch_makes_the_transaction_abortable() {
         transaction.end(End::Abort).expect("that is left");
         // The newer protocol returns the next epoch with the end; the older protocol needs a separate
         // request.
-        let expected = Ending { tells_coordinator: true, bumps_epoch: !implicit };
+        let expected = EndSteps { tells_coordinator: true, bumps_epoch: !implicit };
         assert_eq!(transaction.flushed().expect("an abort cannot fail"), expected);
         transaction.coordinator_ended();
         transaction.ended(implicit);
@@ -168,7 +168,7 @@ fn what_the_coordinator_may_have_registered_is_ended_by_another_epoch() {
     transaction.take_unregistered();
     transaction.not_registered(refusal(ErrorCode::RequestTimedOut));
     transaction.end(End::Abort).expect("it is abortable");
-    let expected = Ending { tells_coordinator: false, bumps_epoch: true };
+    let expected = EndSteps { tells_coordinator: false, bumps_epoch: true };
     assert_eq!(transaction.flushed().expect("an abort cannot fail"), expected);
 }
 
@@ -181,6 +181,6 @@ fn a_refused_commit_leaves_the_abort() {
     transaction.flushed().expect("nothing failed");
     assert!(transaction.refused(refusal(ErrorCode::TransactionAbortable)).is_abortable());
     transaction.end(End::Abort).expect("that is left");
-    let expected = Ending { tells_coordinator: true, bumps_epoch: true };
+    let expected = EndSteps { tells_coordinator: true, bumps_epoch: true };
     assert_eq!(transaction.flushed().expect("an abort cannot fail"), expected);
 }

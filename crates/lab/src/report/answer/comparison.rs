@@ -11,7 +11,7 @@ use crate::worker::Driver;
 
 /// A figure of two systems.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::report) struct Compared {
+pub(in crate::report) struct ComparedFigure {
     pub workload: String,
     pub label: String,
     pub driver: Driver,
@@ -31,7 +31,7 @@ pub(in crate::report) struct Compared {
     pub obstacles: Vec<String>,
 }
 
-impl Compared {
+impl ComparedFigure {
     /// The more conservative end of the interval, as a bound: `≥ 4.1` of a rate, `≤ 0.24` of a time.
     pub fn bound(&self) -> String {
         match self.subject {
@@ -57,7 +57,7 @@ pub(in crate::report) fn at_most(share: f64) -> String {
 }
 
 /// All pairs of a run.
-pub(in crate::report) fn compared(run: &RunResult) -> Vec<Compared> {
+pub(in crate::report) fn compared(run: &RunResult) -> Vec<ComparedFigure> {
     let palette = Palette::of(run);
     let targets = palette.targets();
     let mut all = Vec::new();
@@ -71,7 +71,7 @@ pub(in crate::report) fn compared(run: &RunResult) -> Vec<Compared> {
     all
 }
 
-fn of_workload(workload: &WorkloadResult, ours: &str, theirs: &str) -> Vec<Compared> {
+fn of_workload(workload: &WorkloadResult, ours: &str, theirs: &str) -> Vec<ComparedFigure> {
     let points = || workload.points.iter();
     let pairs = points().filter(|point| point.target == ours).filter_map(|a| {
         let same =
@@ -81,7 +81,7 @@ fn of_workload(workload: &WorkloadResult, ours: &str, theirs: &str) -> Vec<Compa
     pairs.filter_map(|(a, b)| of_points(workload, a, b)).collect()
 }
 
-fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Option<Compared> {
+fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Option<ComparedFigure> {
     let subject = Subject::of(&a.point);
     let of = |name: &str| -> Option<Ratio> {
         ratio_of(Figure::named(name)?, &values(&b.repetitions, &a.repetitions, name))
@@ -99,7 +99,7 @@ fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Opt
         let name = crate::result::system(&point.target);
         obstacles.extend(against(point, is_better).into_iter().map(|why| format!("{name}: {why}")));
     }
-    Some(Compared {
+    Some(ComparedFigure {
         workload: workload.workload.name.clone(),
         label: a.point.label.clone(),
         driver: a.driver,

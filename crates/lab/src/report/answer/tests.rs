@@ -3,8 +3,8 @@
 use super::*;
 use crate::worker::Driver;
 
-fn compared(subject: Subject, label: &str, interval: (f64, f64)) -> Compared {
-    Compared {
+fn compared(subject: Subject, label: &str, interval: (f64, f64)) -> ComparedFigure {
+    ComparedFigure {
         workload: "ibm-fast".to_owned(),
         label: label.to_owned(),
         driver: Driver::Thalweg,
@@ -19,7 +19,7 @@ fn compared(subject: Subject, label: &str, interval: (f64, f64)) -> Compared {
     }
 }
 
-fn said(all: &[Compared]) -> Answer {
+fn said(all: &[ComparedFigure]) -> Answer {
     of_two(&all.iter().collect::<Vec<_>>(), false)
 }
 
@@ -55,7 +55,7 @@ fn figures_that_may_not_be_quoted_are_no_answer() {
 #[test]
 fn a_slower_system_an_equal_one_and_a_mixture_are_said() {
     let rate = |low, high| compared(Subject::Produce, "3 brokers", (low, high));
-    let sentence = |all: &[Compared]| said(all).sentence;
+    let sentence = |all: &[ComparedFigure]| said(all).sentence;
     assert_eq!(sentence(&[rate(0.4, 0.5)]), "Apache Kafka carries at least 2.0 times what Thalweg does.");
     assert_eq!(
         sentence(&[rate(0.9, 1.1)]),

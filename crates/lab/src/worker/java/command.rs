@@ -8,7 +8,7 @@ use crate::payload::{PayloadError, Pool};
 use crate::target::KafkaJars;
 use crate::worker::counts::Window;
 use crate::worker::{Assignment, Role, StopWhen};
-use crate::workload::{Payload, Verify};
+use crate::workload::{Payload, Verification};
 
 /// The number of records for a tool without a count limit, which the lab stops.
 const RECORDS_ENDLESS: u64 = i64::MAX.unsigned_abs();
@@ -185,7 +185,7 @@ fn throughput(assignment: &Assignment) -> String {
 fn check(assignment: &Assignment) -> Result<(), NotByJava> {
     let tool = super::tool(assignment.role);
     let refuse = |setting, value: String, expected| Err(NotByJava { setting, value, tool, expected });
-    if assignment.verify != Verify::Off {
+    if assignment.verify != Verification::Off {
         return refuse("verify", format!("{:?}", assignment.verify.words()), "verify = \"off\"");
     }
     if assignment.topics.is_empty() {
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn unsupported_settings_of_the_tools_are_refused_by_name() {
         let mut verified = assignment(Role::Producer);
-        verified.verify = Verify::Whole;
+        verified.verify = Verification::Whole;
         let error = Plan::new(&verified, &jars()).expect_err("refused");
         assert_eq!(
             error.to_string(),

@@ -6,7 +6,7 @@
 
 /// An interval of a producer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Produced {
+pub(super) struct ProducerInterval {
     pub(super) records: u64,
     pub(super) latency_max_us: u64,
     /// The total duration, in the final line, which has percentiles.
@@ -14,19 +14,19 @@ pub(super) struct Produced {
 }
 
 /// Parses a line of ProducerPerformance; `None` for any other.
-pub(super) fn produced(line: &str) -> Option<Produced> {
+pub(super) fn produced(line: &str) -> Option<ProducerInterval> {
     let (records, rest) = line.split_once(" records sent, ")?;
     let records = records.trim().parse().ok()?;
     let (before, after) = rest.split_once(" ms max latency")?;
     let latency_max_ms: f64 = before.rsplit(' ').next()?.parse().ok()?;
     let per_s: f64 = rest.split_once(" records/sec")?.0.trim().parse().ok()?;
     let elapsed_us = after.contains("99.9th").then(|| elapsed_us(records, per_s));
-    Some(Produced { records, latency_max_us: (latency_max_ms * 1000.0) as u64, elapsed_us })
+    Some(ProducerInterval { records, latency_max_us: (latency_max_ms * 1000.0) as u64, elapsed_us })
 }
 
 /// A consumer's totals.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Consumed {
+pub(super) struct ConsumerTotals {
     pub(super) records: u64,
     pub(super) bytes: u64,
     /// The total duration, in the final line, which has a start and an end instead of a time and a thread.
@@ -34,7 +34,7 @@ pub(super) struct Consumed {
 }
 
 /// Parses a line of ConsumerPerformance without header; `None` for any other.
-pub(super) fn consumed(line: &str) -> Option<Consumed> {
+pub(super) fn consumed(line: &str) -> Option<ConsumerTotals> {
     let fields: Vec<&str> = line.split(", ").collect();
     let [time, thread, mb, _mb_per_s, records, per_s, ..] = fields[..] else { return None };
     if fields.len() != 10 || !time.starts_with(|first: char| first.is_ascii_digit()) {
@@ -43,7 +43,7 @@ pub(super) fn consumed(line: &str) -> Option<Consumed> {
     let mb: f64 = mb.trim().parse().ok()?;
     let (records, per_s) = (records.trim().parse().ok()?, per_s.trim().parse().ok()?);
     let elapsed_us = thread.trim().parse::<u64>().is_err().then(|| elapsed_us(records, per_s));
-    Some(Consumed { records, bytes: (mb * f64::from(1 << 20)) as u64, elapsed_us })
+    Some(ConsumerTotals { records, bytes: (mb * f64::from(1 << 20)) as u64, elapsed_us })
 }
 
 fn elapsed_us(records: u64, per_s: f64) -> u64 {
@@ -58,11 +58,12 @@ mod tests {
     fn intervals_and_last_lines_are_distinguished() {
         let interval =
             "59286 records sent, 11856.1 records/sec (1.45 MB/sec), 0.5 ms avg latency, 18.0 ms max latency.";
-        let expected = Produced { records: 59_286, latency_max_us: 18_000, elapsed_us: None };
+        let expected = ProducerInterval { records: 59_286, latency_max_us: 18_000, elapsed_us: None };
         assert_eq!(produced(interval), Some(expected));
         let last = "60000 records sent, 11861.366579 records/sec (1.45 MB/sec), 0.45 ms avg latency, 18.00 ms max latency, \
                     0 ms 50th, 0 ms 95th, 7 ms 99th, 16 ms 99.9th.";
-        let expected = Produced { records: 60_000, latency_max_us: 18_000, elapsed_us: Some(5_058_439) };
+        let expected =
+            ProducerInterval { records: 60_000, latency_max_us: 18_000, elapsed_us: Some(5_058_439) };
         assert_eq!(produced(last), Some(expected));
         for other in ["", "WARN Error while fetching metadata", "x records sent, y"] {
             assert_eq!(produced(other), None, "{other}");
@@ -72,7 +73,10 @@ mod tests {
     #[test]
     fn a_consumer_reports_totals() {
         let line = "2026-11-22 04:00:00:123, 0, 95.3674, 95.2722, 781250, 780469.5305, 0, 1001, 95.2722, 780469.5305";
-        assert_eq!(consumed(line), Some(Consumed { records: 781_250, bytes: 99_999_966, elapsed_us: None }));
+        assert_eq!(
+            consumed(line),
+            Some(ConsumerTotals { records: 781_250, bytes: 99_999_966, elapsed_us: None })
+        );
         let last = line.replacen(", 0, ", ", 2026-11-22 04:00:01:123, ", 1);
         assert_eq!(consumed(&last).and_then(|last| last.elapsed_us), Some(1_000_999));
         assert_eq!(consumed("time, threadId, data.consumed.in.MB, MB.sec, a, b, c, d, e, f"), None);

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::command::{self, Plan};
 use super::lines;
 use crate::worker::counts::Window;
-use crate::worker::tool::{Heard, Tool};
+use crate::worker::tool::{Tool, ToolEvent};
 use crate::worker::{Assignment, Role};
 
 /// A tool could not be started.
@@ -39,7 +39,7 @@ pub(super) struct Tools {
     tools: Vec<Tool>,
     /// Records and bytes reported by each tool.
     reported: Vec<(u64, u64)>,
-    heard: mpsc::Receiver<Heard>,
+    heard: mpsc::Receiver<ToolEvent>,
     open: usize,
 }
 
@@ -72,12 +72,12 @@ impl Tools {
     pub(super) async fn next(&mut self) -> Result<Option<Line>, ToolFailed> {
         while self.open > 0 {
             match self.heard.recv().await {
-                Some(Heard::Line(at, text)) => {
+                Some(ToolEvent::Line(at, text)) => {
                     if let Some(line) = self.read(at, text) {
                         return Ok(Some(line));
                     }
                 }
-                Some(Heard::End) => {
+                Some(ToolEvent::End) => {
                     self.open -= 1;
                     self.check_ends().await?;
                 }

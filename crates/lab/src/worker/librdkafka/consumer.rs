@@ -13,10 +13,10 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use thalweg_client::TopicPartition;
 
-use super::{Broken, LastError, Unconfigurable, Unreachable, translate};
+use super::{ClientFailure, LastError, UnconfigurableClient, UnreachableCluster, translate};
 use crate::worker::counts::{self, Window, lock};
 use crate::worker::link::Link;
-use crate::worker::look::{Look, Looks};
+use crate::worker::look::{Inspection, Inspections};
 use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Report, StopWhen, WorkerError};
 
@@ -29,7 +29,7 @@ const RECORDS_PER_LOOK: u32 = 1024;
 
 /// Runs a consumer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
+    let looks = Inspections::new(assignment).map_err(WorkerError::driver)?;
     let left = match assignment.stop {
         StopWhen::Records(records) => AtomicU64::new(records),
         StopWhen::Seconds(_) | StopWhen::Told => AtomicU64::new(u64::MAX),
@@ -39,7 +39,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     let (mut report, latency) = counts::report(&counts);
     report.end_to_end_latency = latency;
     report.sent = report.acknowledged;
-    report.seen = Look::seen(looked.into_iter().flatten().collect());
+    report.seen = Inspection::seen(looked.into_iter().flatten().collect());
     report.notes = translate(assignment, 0).map_err(WorkerError::driver)?.notes;
     Ok(report)
 }
@@ -48,9 +48,9 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
 async fn consume(
     mut crew: Crew,
     assignment: &Assignment,
-    looks: &Looks,
+    looks: &Inspections,
     left: &AtomicU64,
-) -> Result<Vec<Look>, WorkerError> {
+) -> Result<Vec<Inspection>, WorkerError> {
     let mut members = Vec::with_capacity(crew.clients.len());
     for &number in &crew.clients {
         members.push(Member::subscribe(number, assignment, looks)?);
@@ -75,18 +75,18 @@ async fn consume(
 struct Member {
     number: u32,
     consumer: BaseConsumer<Membership>,
-    look: Look,
+    look: Inspection,
     /// The partition of the last record.
     at: Option<TopicPartition>,
 }
 
 impl Member {
-    fn subscribe(number: u32, assignment: &Assignment, looks: &Looks) -> Result<Member, WorkerError> {
+    fn subscribe(number: u32, assignment: &Assignment, looks: &Inspections) -> Result<Member, WorkerError> {
         let config = translate(assignment, number).map_err(WorkerError::driver)?.config;
         let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
-            .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
+            .map_err(|error| WorkerError::driver(UnconfigurableClient(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();
-        consumer.subscribe(&topics).map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
+        consumer.subscribe(&topics).map_err(|error| WorkerError::driver(UnconfigurableClient(error)))?;
         Ok(Member { number, consumer, look: looks.look(), at: None })
     }
 }
@@ -137,7 +137,7 @@ fn join(members: &[Member], assignment: &Assignment, crew: &Crew) -> Result<(), 
             let group = assignment.group_of(member.number).unwrap_or_default();
             let what = format!("a share of {} in the group {group}", assignment.topics.join(","));
             let bootstrap = assignment.bootstrap.clone();
-            return Err(WorkerError::driver(Unreachable { what, bootstrap, source, last }));
+            return Err(WorkerError::driver(UnreachableCluster { what, bootstrap, source, last }));
         }
     }
     Ok(())
@@ -234,7 +234,7 @@ fn is_passing(error: &KafkaError) -> bool {
 }
 
 fn broken(error: KafkaError) -> WorkerError {
-    WorkerError::driver(Broken(error))
+    WorkerError::driver(ClientFailure(error))
 }
 
 fn count(members: &[Member]) -> u32 {

@@ -18,7 +18,7 @@ use rdkafka::message::{DeliveryResult, Message};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, PurgeConfig, ThreadedProducer};
 use tokio::sync::watch;
 
-use super::{Broken, LastError, Unconfigurable, Unreachable, translate};
+use super::{ClientFailure, LastError, UnconfigurableClient, UnreachableCluster, translate};
 use crate::payload::Pool;
 use crate::worker::budget::Budget;
 use crate::worker::clock::Clock;
@@ -27,7 +27,7 @@ use crate::worker::link::Link;
 use crate::worker::stamp::{self, Stamp};
 use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Order, Report, WorkerError};
-use crate::workload::Verify;
+use crate::workload::Verification;
 
 /// Timeout for the cluster's answer before the run.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(20);
@@ -90,12 +90,12 @@ impl Client {
         let config = translate(assignment, number).map_err(WorkerError::driver)?.config;
         let deliveries = Deliveries::new(crew.counts.clone(), crew.clock);
         let producer = ThreadedProducer::from_config_and_context(&config, deliveries)
-            .map_err(|error| WorkerError::driver(Unconfigurable(error)))?;
+            .map_err(|error| WorkerError::driver(UnconfigurableClient(error)))?;
         for topic in &assignment.topics {
             if let Err(source) = producer.client().fetch_metadata(Some(topic), METADATA_TIMEOUT) {
                 let last = producer.context().last_error.get();
                 let (what, bootstrap) = (format!("topic {topic}"), assignment.bootstrap.clone());
-                return Err(WorkerError::driver(Unreachable { what, bootstrap, source, last }));
+                return Err(WorkerError::driver(UnreachableCluster { what, bootstrap, source, last }));
             }
         }
         let random = SmallRng::seed_from_u64(assignment.seed ^ u64::from(number).rotate_left(32));
@@ -204,7 +204,7 @@ impl Turn<'_> {
         let sequence = client.sent;
         let topics = &self.assignment.topics;
         let topic = &topics[(n % topics.len() as u64) as usize];
-        let value: &[u8] = if self.assignment.verify != Verify::Off {
+        let value: &[u8] = if self.assignment.verify != Verification::Off {
             let value = pool.value_mut(sequence);
             let magic = stamp::magic(self.assignment.seed);
             Stamp { magic, producer: client.number, sequence, intended_us }.write(value);
@@ -236,7 +236,7 @@ impl Turn<'_> {
                         return Ok(false);
                     }
                 }
-                Err((error, _)) => return Err(WorkerError::driver(Broken(error))),
+                Err((error, _)) => return Err(WorkerError::driver(ClientFailure(error))),
             }
         }
     }

@@ -7,7 +7,7 @@ use thalweg_client::{InvalidSetting, Properties};
 
 use crate::worker::librdkafka_properties::named;
 use crate::worker::{Assignment, Role};
-use crate::workload::{Payload, Verify};
+use crate::workload::{Payload, Verification};
 
 /// The streams' reporting interval, which limits the precision of the end of a measurement.
 const TOLD_EVERY: &str = "20ms";
@@ -110,7 +110,7 @@ fn check(assignment: &Assignment) -> Result<(), NotByStreams> {
     let refuse = |setting, value: String, expected: &str| {
         Err(NotByStreams { setting, value, expected: expected.to_owned() })
     };
-    if assignment.verify != Verify::Off {
+    if assignment.verify != Verification::Off {
         return refuse("verify", format!("{:?}", assignment.verify.words()), "verify = \"off\"");
     }
     if !matches!(assignment.records.payload, Payload::Random | Payload::Zeros | Payload::Shared) {
@@ -177,7 +177,9 @@ mod tests {
             change(&mut assignment);
             Plan::new(&assignment).expect_err("refused").to_string()
         };
-        assert!(refused(|a| a.verify = Verify::Whole).starts_with("verify = \"whole\": the driver stream"));
+        assert!(
+            refused(|a| a.verify = Verification::Whole).starts_with("verify = \"whole\": the driver stream")
+        );
         assert!(refused(|a| a.records.payload = Payload::Json).starts_with("records.payload = json"));
         assert!(refused(|a| a.clients = 1).starts_with("producers.count = 1"));
     }

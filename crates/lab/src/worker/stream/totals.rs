@@ -36,11 +36,11 @@ struct Stage {
     messages_out: u64,
     bytes_out: u64,
     #[serde(default)]
-    found: Found,
+    found: SinkCounts,
 }
 
 #[derive(Default, Deserialize)]
-struct Found {
+struct SinkCounts {
     acknowledged: Option<u64>,
     #[serde(default)]
     out_of_sequence: u64,

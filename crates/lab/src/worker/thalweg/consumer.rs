@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use thalweg_client::{Chunk, Consumer, ConsumerConfig, Polled};
+use thalweg_client::{Chunk, Consumer, ConsumerConfig, PollEvent};
 use thalweg_record::DecompressBuffer;
 
 use super::{NoGroup, settings};
 use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window, lock};
 use crate::worker::link::Link;
-use crate::worker::look::{Look, Looks};
+use crate::worker::look::{Inspection, Inspections};
 use crate::worker::threads::{self, Crew, Word, stopped};
-use crate::worker::{Assignment, Report, Seen, StopWhen, WorkerError};
-use crate::workload::Verify;
+use crate::worker::{Assignment, Report, SeenRecords, StopWhen, WorkerError};
+use crate::workload::Verification;
 
 const POLL: Duration = Duration::from_millis(100);
 /// Maximum ranges of sequences in a report. Records with keys, read by several workers, may have too many.
@@ -26,7 +26,7 @@ const RANGES_MAX: usize = 1 << 20;
 
 /// Runs a consumer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let looks = Looks::new(assignment).map_err(WorkerError::driver)?;
+    let looks = Inspections::new(assignment).map_err(WorkerError::driver)?;
     let job = Arc::new(Job { assignment: assignment.clone(), looks, consumed: AtomicU64::new(0) });
     config(assignment, assignment.first_client)?;
     let work = async |crew: Crew| consume(crew, &job).await;
@@ -39,8 +39,8 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     Ok(report)
 }
 
-fn seen(looks: Vec<Look>, notes: &mut Vec<String>) -> Vec<Seen> {
-    let mut seen = Look::seen(looks);
+fn seen(looks: Vec<Inspection>, notes: &mut Vec<String>) -> Vec<SeenRecords> {
+    let mut seen = Inspection::seen(looks);
     let ranges: usize = seen.iter().map(|seen| seen.ranges.len()).sum();
     if ranges > RANGES_MAX {
         seen.iter_mut().for_each(|seen| seen.ranges = Vec::new());
@@ -53,7 +53,7 @@ fn notes(assignment: &Assignment) -> Result<Vec<String>, WorkerError> {
     let mut notes = Vec::new();
     let (_, note) = config(assignment, assignment.first_client)?;
     notes.extend(note);
-    if assignment.verify == Verify::Off {
+    if assignment.verify == Verification::Off {
         notes.push(
             "Records without stamps: end-to-end latency is counted from their timestamps, in whole milliseconds"
                 .to_owned(),
@@ -76,13 +76,13 @@ fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Optio
 #[derive(Debug)]
 struct Job {
     assignment: Assignment,
-    looks: Looks,
+    looks: Inspections,
     /// Records consumed within the measurement.
     consumed: AtomicU64,
 }
 
 /// The clients of one thread.
-async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Look>, WorkerError> {
+async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Inspection>, WorkerError> {
     let numbers = std::mem::take(&mut crew.clients);
     // All members join at once: one by one, each would cause a rebalance.
     let (joined, mut all_joined) = tokio::sync::mpsc::channel(numbers.len().max(1));
@@ -118,7 +118,7 @@ struct Client {
     counts: SharedCounts,
     clock: Clock,
     buffer: DecompressBuffer,
-    look: Look,
+    look: Inspection,
 }
 
 type Words = tokio::sync::watch::Receiver<Word>;
@@ -129,7 +129,7 @@ impl Client {
         config: ConsumerConfig,
         mut word: Words,
         joined: tokio::sync::mpsc::Sender<()>,
-    ) -> Result<Look, WorkerError> {
+    ) -> Result<Inspection, WorkerError> {
         let assignment = &self.job.assignment;
         let mut consumer =
             Consumer::connect(&assignment.bootstrap, config).await.map_err(WorkerError::driver)?;
@@ -177,7 +177,7 @@ impl Client {
             }
             let wait = end.map_or(POLL, |end| POLL.min(end - now));
             match consumer.poll(wait).await.map_err(WorkerError::driver)? {
-                Polled::Chunk(chunk) => {
+                PollEvent::Chunk(chunk) => {
                     let at_us = self.clock.now_us();
                     let records = self.read(&chunk, at_us);
                     let before = match at_us >= window.from_us {
@@ -192,14 +192,14 @@ impl Client {
                     // Otherwise available chunks would starve the other clients of this thread.
                     tokio::task::yield_now().await;
                 }
-                Polled::Nothing => {
+                PollEvent::Nothing => {
                     if let StopWhen::Records(wanted) = self.job.assignment.stop
                         && self.job.consumed.load(Ordering::Relaxed) >= wanted
                     {
                         return Ok(());
                     }
                 }
-                Polled::Assigned(_) | Polled::Revoked(_) | Polled::Lost(_) => {}
+                PollEvent::Assigned(_) | PollEvent::Revoked(_) | PollEvent::Lost(_) => {}
             }
         }
     }
@@ -245,12 +245,12 @@ impl Client {
 /// Joins the group and handles its rebalances without reading. True once partitions are assigned.
 async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
     match consumer.poll(POLL).await.map_err(WorkerError::driver)? {
-        Polled::Assigned(_) => Ok(true),
-        Polled::Chunk(chunk) => {
+        PollEvent::Assigned(_) => Ok(true),
+        PollEvent::Chunk(chunk) => {
             consumer.seek(&chunk.at, chunk.start);
             tokio::time::sleep(POLL).await;
             Ok(false)
         }
-        Polled::Revoked(_) | Polled::Lost(_) | Polled::Nothing => Ok(false),
+        PollEvent::Revoked(_) | PollEvent::Lost(_) | PollEvent::Nothing => Ok(false),
     }
 }

@@ -31,7 +31,7 @@ pub(super) enum Pace {
 
 /// The action for the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Next {
+pub(super) enum PaceAction {
     /// Send the record with this intended time.
     Send(Instant),
     /// Wait until this time.
@@ -57,21 +57,21 @@ impl Pace {
 
     /// The action for record `n`. `now` is the last reading of the clock, which is refreshed if necessary.
     #[inline]
-    pub(super) fn next(&self, n: u64, now: &mut Instant) -> Next {
+    pub(super) fn next(&self, n: u64, now: &mut Instant) -> PaceAction {
         match self {
             Pace::Maximum => {
                 if n.is_multiple_of(RECORDS_PER_CLOCK) {
                     *now = Instant::now();
                 }
-                Next::Send(*now)
+                PaceAction::Send(*now)
             }
             Pace::OpenLoop { pacer, pause_min, .. } => {
                 let due = pacer.due(n);
                 if due <= *now {
-                    return Next::Send(due);
+                    return PaceAction::Send(due);
                 }
                 *now = Instant::now();
-                if due <= *now { Next::Send(due) } else { Next::Wait(due.max(*now + *pause_min)) }
+                if due <= *now { PaceAction::Send(due) } else { PaceAction::Wait(due.max(*now + *pause_min)) }
             }
         }
     }
@@ -143,9 +143,9 @@ mod tests {
         let mut sent = Vec::new();
         loop {
             match pace.next(n, &mut now) {
-                Next::Wait(until) => pace.wait(until).await,
-                Next::Send(intended) if intended >= end => return sent,
-                Next::Send(intended) => {
+                PaceAction::Wait(until) => pace.wait(until).await,
+                PaceAction::Send(intended) if intended >= end => return sent,
+                PaceAction::Send(intended) => {
                     if n == held {
                         tokio::time::sleep(hold).await;
                     }

@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_client::{Acks, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, Taken, TopicRef};
+use thalweg_client::{
+    Acks, AppendOutcome, Delivery, Producer, ProducerConfig, ProducerRecord, SendError, TopicRef,
+};
 use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pace::{Next, Pace, RECORDS_PER_CLOCK};
+use super::pace::{Pace, PaceAction, RECORDS_PER_CLOCK};
 use super::{NotProducible, settings};
 use crate::payload::Pool;
 use crate::worker::budget::Budget;
@@ -23,7 +25,7 @@ use crate::worker::link::Link;
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Order, Report, WorkerError};
-use crate::workload::Verify;
+use crate::workload::Verification;
 
 /// Size of a key.
 const KEY_BYTES: usize = 8;
@@ -162,7 +164,7 @@ impl Client {
 
     /// Sends, waits for all deliveries, and reports.
     async fn run(mut self, mut turn: Turn) -> Result<Order, WorkerError> {
-        if self.job.assignment.verify != Verify::Off {
+        if self.job.assignment.verify != Verification::Off {
             let magic = magic(self.job.assignment.seed);
             if self.job.assignment.records.size_bytes as usize <= SMALL_BYTES {
                 let (job, producer) = (Arc::clone(&self.job), self.number);
@@ -170,10 +172,10 @@ impl Client {
                 self.send_all(&mut turn, values).await?;
             } else {
                 let pool = self.job.pool.clone();
-                self.send_all(&mut turn, Stamping { pool, magic, producer: self.number }).await?;
+                self.send_all(&mut turn, StampedValues { pool, magic, producer: self.number }).await?;
             }
         } else {
-            let values = Plain(Arc::clone(&self.job));
+            let values = PlainValues(Arc::clone(&self.job));
             self.send_all(&mut turn, values).await?;
         }
         self.producer.flush().await;
@@ -227,8 +229,8 @@ impl Client {
         let mut sending = self.producer.sending();
         for _ in 0..RECORDS_PER_CLOCK {
             match flow.pace.next(flow.n, &mut flow.now) {
-                Next::Send(intended) => flow.intended = intended,
-                Next::Wait(until) => return Ok(Pause::Until(until)),
+                PaceAction::Send(intended) => flow.intended = intended,
+                PaceAction::Wait(until) => return Ok(Pause::Until(until)),
             }
             flow.time.set(flow.intended, &turn.clock);
             if flow.time.us >= turn.window.to_us || !flow.may_send(&turn.window, &self.job.budget) {
@@ -237,11 +239,11 @@ impl Client {
             flow.keys.draw();
             let record = flow.record(self.topics[flow.topic], values);
             let taken = sending.try_send(&record).map_err(WorkerError::driver)?;
-            if taken == Taken::Full {
+            if taken == AppendOutcome::Full {
                 return Ok(Pause::Room);
             }
             flow.sent_one(self.topics.len());
-            if taken == Taken::Filled {
+            if taken == AppendOutcome::Filled {
                 return Ok(Pause::Batch);
             }
         }
@@ -334,7 +336,7 @@ fn is_stopped(word: &watch::Receiver<Word>) -> bool {
 /// Handles a refusal. A record that found no buffer space within `max.block.ms` is counted as failed, as in
 /// an application. A record that can never be sent ends the worker.
 fn refused(
-    sent: Result<Taken, SendError>,
+    sent: Result<AppendOutcome, SendError>,
     n: u64,
     counts: &SharedCounts,
     given_up: &GivenUp,
@@ -409,9 +411,9 @@ trait Values: Send {
 }
 
 /// Unchanged values of the pool.
-struct Plain(Arc<Job>);
+struct PlainValues(Arc<Job>);
 
-impl Values for Plain {
+impl Values for PlainValues {
     #[inline]
     fn value(&mut self, n: u64, _: u64) -> &[u8] {
         self.0.pool.value(n)
@@ -437,13 +439,13 @@ impl Values for StampingCopies {
 }
 
 /// Large values with a stamp, written in place: each client has its own pool.
-struct Stamping {
+struct StampedValues {
     pool: Pool,
     magic: u32,
     producer: u32,
 }
 
-impl Values for Stamping {
+impl Values for StampedValues {
     #[inline]
     fn value(&mut self, n: u64, intended_us: u64) -> &[u8] {
         let value = self.pool.value_mut(n);

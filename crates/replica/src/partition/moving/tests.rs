@@ -18,9 +18,9 @@ const OTHER: BrokerId = BrokerId(2);
 const PRODUCER: ProducerId = ProducerId(7);
 
 /// The batches of a log: first offset, next offset, bytes.
-type Stored = Vec<(Offset, Offset, Vec<u8>)>;
+type StoredBatches = Vec<(Offset, Offset, Vec<u8>)>;
 
-fn stored(log: &mut PartitionLog) -> Stored {
+fn stored(log: &mut PartitionLog) -> StoredBatches {
     let (mut from, end) = (log.log_start_offset(), log.log_end_offset());
     let mut found = Vec::new();
     while let Some(slice) = log.read(from, 1 << 20, end, true).expect("it can be read") {
@@ -276,7 +276,7 @@ impl History {
         }
     }
 
-    fn check(&self, log: &mut PartitionLog, before: &Stored, start: Offset, safe_to: Offset) {
+    fn check(&self, log: &mut PartitionLog, before: &StoredBatches, start: Offset, safe_to: Offset) {
         let there = stored(log);
         let found: HashMap<Offset, &[u8]> =
             there.iter().map(|(base, _, bytes)| (*base, &bytes[..])).collect();

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Starting, StreamErrorAnswer, WrongRequest, answer, either, started};
-use crate::host::onlooking::{Cut, Passed};
+use crate::host::onlooking::{Cut, TappedMessage};
 
 /// Maximum number of messages per answer.
 const MESSAGES_MAX: usize = 100;
@@ -21,7 +21,7 @@ const MESSAGES_MAX: usize = 100;
 const WAIT_MS_MAX: u64 = 10_000;
 
 /// Hides parts of a message that passed a stage, before an answer shows it.
-pub type Hide = Arc<dyn Fn(&mut Passed) + Send + Sync>;
+pub type Hide = Arc<dyn Fn(&mut TappedMessage) + Send + Sync>;
 
 /// How long is looked, and for how many messages.
 #[derive(Deserialize)]
@@ -89,8 +89,8 @@ impl From<&Cut> for PassedBytes {
     }
 }
 
-impl From<&Passed> for PassedMessage {
-    fn from(passed: &Passed) -> PassedMessage {
+impl From<&TappedMessage> for PassedMessage {
+    fn from(passed: &TappedMessage) -> PassedMessage {
         let header = |(name, value): &(String, Option<Cut>)| PassedHeader {
             name: name.clone(),
             value: value.as_ref().map(Into::into),

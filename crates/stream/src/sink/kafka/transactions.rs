@@ -12,8 +12,8 @@ use thalweg_client::{Cluster, ProducerConfig, SendError, TransactionError};
 use thalweg_wire::ErrorCode;
 use tokio::time::{Instant, timeout_at};
 
-use crate::kafka::{ClientSettings, Opening, Outlet, Waiting, failed};
-use crate::stage::{GroupOffsets, StageError, Transacted};
+use crate::kafka::{ClientSettings, Opening, Outlet, PendingMessages, failed};
+use crate::stage::{GroupOffsets, StageError, TransactionOutcome};
 
 /// Time after which the cluster aborts the transaction of a dead instance, as in Kafka Streams.
 pub const TIMEOUT_MS: &str = "10000";
@@ -41,29 +41,33 @@ pub struct Transactions {
 }
 
 /// Why a transaction failed.
-enum Refused {
+enum TransactionFailure {
     /// The transaction can be aborted and its messages sent again.
     Abortable(TransactionError),
     /// The producer is no longer usable.
-    Over(Over),
+    Over(ProducerFailure),
 }
 
 /// Why a producer is no longer usable.
-struct Over {
+struct ProducerFailure {
     reason: String,
     /// True if the cluster gave the id to another producer, or fenced this one.
     is_fenced: bool,
 }
 
-impl From<TransactionError> for Over {
-    fn from(error: TransactionError) -> Over {
-        Over { reason: error.to_string(), is_fenced: error.is_fenced() }
+impl From<TransactionError> for ProducerFailure {
+    fn from(error: TransactionError) -> ProducerFailure {
+        ProducerFailure { reason: error.to_string(), is_fenced: error.is_fenced() }
     }
 }
 
-impl From<TransactionError> for Refused {
-    fn from(error: TransactionError) -> Refused {
-        if error.is_abortable() { Refused::Abortable(error) } else { Refused::Over(error.into()) }
+impl From<TransactionError> for TransactionFailure {
+    fn from(error: TransactionError) -> TransactionFailure {
+        if error.is_abortable() {
+            TransactionFailure::Abortable(error)
+        } else {
+            TransactionFailure::Over(error.into())
+        }
     }
 }
 
@@ -106,7 +110,7 @@ impl Transactions {
 
     /// Adds messages to the open transaction. Returns true if all were added, or if the transaction must be
     /// aborted anyway.
-    pub fn hand_over(&mut self, waiting: &mut Waiting) -> Result<bool, SendError> {
+    pub fn hand_over(&mut self, waiting: &mut PendingMessages) -> Result<bool, SendError> {
         // Messages not added are sent again after the abort.
         let Some(outlet) = self.outlet.as_mut().filter(|_| self.open_since.is_some() && !self.is_lost) else {
             return Ok(true);
@@ -156,7 +160,7 @@ impl Transactions {
     }
 
     /// Commits the written messages with the source's offsets.
-    pub async fn commit(&mut self, progress: GroupOffsets) -> Result<Transacted, StageError> {
+    pub async fn commit(&mut self, progress: GroupOffsets) -> Result<TransactionOutcome, StageError> {
         self.open().await?;
         if self.is_lost {
             return self.refused("a message was not taken".to_owned());
@@ -169,13 +173,13 @@ impl Transactions {
         match committed {
             Ok(()) => {
                 (self.open_since, self.refused_since) = (None, None);
-                Ok(Transacted::Committed)
+                Ok(TransactionOutcome::Committed)
             }
-            Err(Refused::Abortable(error)) if is_hopeless(&error) => {
+            Err(TransactionFailure::Abortable(error)) if is_hopeless(&error) => {
                 Err(failed("Committing a transaction", error))
             }
-            Err(Refused::Abortable(error)) => self.refused(error.to_string()),
-            Err(Refused::Over(over)) => {
+            Err(TransactionFailure::Abortable(error)) => self.refused(error.to_string()),
+            Err(TransactionFailure::Over(over)) => {
                 self.replace("Committing a transaction", over).await?;
                 self.refused("its producer came to its end".to_owned())
             }
@@ -183,7 +187,11 @@ impl Transactions {
     }
 
     /// Retries calls that time out, until the deadline.
-    async fn try_commit(&mut self, progress: &GroupOffsets, until: Instant) -> Result<(), Refused> {
+    async fn try_commit(
+        &mut self,
+        progress: &GroupOffsets,
+        until: Instant,
+    ) -> Result<(), TransactionFailure> {
         let producer = self.outlet.as_mut().expect("a transaction is open").producer();
         let GroupOffsets { offsets, group } = progress;
         decided(until, async {
@@ -210,8 +218,8 @@ impl Transactions {
         });
         let over = match aborted.await {
             Ok(()) => None,
-            Err(Refused::Abortable(error)) => Some(Over::from(error)),
-            Err(Refused::Over(over)) => Some(over),
+            Err(TransactionFailure::Abortable(error)) => Some(ProducerFailure::from(error)),
+            Err(TransactionFailure::Over(over)) => Some(over),
         };
         if let Some(over) = over {
             self.replace("Aborting a transaction", over).await?;
@@ -221,17 +229,17 @@ impl Transactions {
     }
 
     /// Makes the source send the messages again, until the delivery timeout.
-    fn refused(&mut self, reason: String) -> Result<Transacted, StageError> {
+    fn refused(&mut self, reason: String) -> Result<TransactionOutcome, StageError> {
         let since = *self.refused_since.get_or_insert_with(Instant::now);
         if since.elapsed() > self.patience {
             return Err(failed("No transaction was taken for --deliveryTimeout", reason));
         }
         tracing::warn!(id = &*self.id, reason, "Transaction aborted, its messages are sent again");
-        Ok(Transacted::Refused)
+        Ok(TransactionOutcome::Refused)
     }
 
     /// Replaces a producer that is no longer usable.
-    async fn replace(&mut self, action: &'static str, over: Over) -> Result<(), StageError> {
+    async fn replace(&mut self, action: &'static str, over: ProducerFailure) -> Result<(), StageError> {
         let age = self.open_since.map_or(Duration::ZERO, |since| since.elapsed());
         if over.is_fenced && age < self.config.transaction_timeout {
             let id = &self.id;
@@ -264,12 +272,12 @@ fn open(cluster: &Cluster, config: &ProducerConfig, topic: &Arc<str>, with_heade
 async fn decided(
     until: Instant,
     calls: impl Future<Output = Result<(), TransactionError>>,
-) -> Result<(), Refused> {
+) -> Result<(), TransactionFailure> {
     match timeout_at(until, calls).await {
-        Ok(ended) => ended.map_err(Refused::from),
+        Ok(ended) => ended.map_err(TransactionFailure::from),
         Err(_) => {
             let reason = "the cluster did not decide before the transaction's time was over".to_owned();
-            Err(Refused::Over(Over { reason, is_fenced: false }))
+            Err(TransactionFailure::Over(ProducerFailure { reason, is_fenced: false }))
         }
     }
 }

@@ -36,7 +36,7 @@ struct State {
     void_before: BTreeMap<TopicPartition, u64>,
     /// Records of all partitions from earlier generations are void.
     all_void_before: u64,
-    losing: Option<Losing>,
+    losing: Option<Revocation>,
     /// The stream accepts no more records.
     is_closed: bool,
     /// The stream has nothing left to hand back.
@@ -47,7 +47,7 @@ struct State {
 }
 
 /// Partitions being revoked.
-struct Losing {
+struct Revocation {
     partitions: Vec<TopicPartition>,
     /// The deadline of the group for these partitions.
     until: Instant,
@@ -101,7 +101,7 @@ impl Membership {
             return None;
         }
         let until = Instant::now() + HAND_BACK_MAX;
-        state.losing = Some(Losing { partitions, until });
+        state.losing = Some(Revocation { partitions, until });
         self.changed.notify_one();
         Some(until)
     }
@@ -154,11 +154,11 @@ impl Membership {
     }
 
     /// Filters out void records, and returns the group's metadata for the rest.
-    pub fn judge<'a>(&self, runs: impl IntoIterator<Item = &'a Run>) -> Judged {
+    pub fn judge<'a>(&self, runs: impl IntoIterator<Item = &'a Run>) -> CommitVerdict {
         let state = self.state();
         match (runs.into_iter().any(|run| state.is_void(run)), &state.group) {
-            (false, Some(group)) => Judged::Sound(group.clone()),
-            _ => Judged::Void,
+            (false, Some(group)) => CommitVerdict::Sound(group.clone()),
+            _ => CommitVerdict::Void,
         }
     }
 
@@ -189,7 +189,7 @@ impl Membership {
 }
 
 /// The decision on a commit of messages.
-pub enum Judged {
+pub enum CommitVerdict {
     /// All messages may be committed, with this group metadata.
     Sound(GroupMetadata),
     /// Some messages will be read again.

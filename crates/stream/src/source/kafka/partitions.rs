@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::declaration::Settings;
 use crate::kafka::{failed, with_grant, with_headers};
 use crate::stage::StageError;
-use crate::topics::{self, Begin};
+use crate::topics::{self, StartPosition};
 
 /// Timeout for listing topics.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
@@ -18,13 +18,13 @@ const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
 
 /// The parameters of reading.
-pub struct Wanted {
+pub struct ReadSettings {
     /// The topics.
     pub topics: Vec<String>,
     /// The group to join, which assigns partitions and start offsets.
     pub group: Option<String>,
     /// The start position without a group.
-    pub begin: Begin,
+    pub begin: StartPosition,
     /// The partitions to read; `None` for all.
     chosen: Option<Vec<i32>>,
     /// True if reading stops at the end offsets found at the start.
@@ -33,13 +33,13 @@ pub struct Wanted {
     pub with_headers: bool,
 }
 
-impl Wanted {
+impl ReadSettings {
     /// The parameters from the options.
-    pub fn of(settings: &Settings) -> Wanted {
-        Wanted {
+    pub fn of(settings: &Settings) -> ReadSettings {
+        ReadSettings {
             topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
             group: settings.optional_text("group").map(str::to_owned),
-            begin: Begin::read(settings.text("from")).unwrap_or(Begin::Earliest),
+            begin: StartPosition::read(settings.text("from")).unwrap_or(StartPosition::Earliest),
             chosen: settings.optional_text("partitions").and_then(topics::partitions),
             until_end: settings.flag("untilEnd"),
             with_headers: with_headers(settings),
@@ -48,11 +48,11 @@ impl Wanted {
 
     fn start(&self, partition: i32) -> StartAt {
         match &self.begin {
-            Begin::Earliest => StartAt::Spec(OffsetSpec::Earliest),
-            Begin::Latest => StartAt::Spec(OffsetSpec::Latest),
-            Begin::Timestamp(time_ms) => StartAt::Spec(OffsetSpec::At(*time_ms)),
-            Begin::Offset(offset) => StartAt::Offset(Offset(*offset)),
-            Begin::Offsets(offsets) => offsets
+            StartPosition::Earliest => StartAt::Spec(OffsetSpec::Earliest),
+            StartPosition::Latest => StartAt::Spec(OffsetSpec::Latest),
+            StartPosition::Timestamp(time_ms) => StartAt::Spec(OffsetSpec::At(*time_ms)),
+            StartPosition::Offset(offset) => StartAt::Offset(Offset(*offset)),
+            StartPosition::Offsets(offsets) => offsets
                 .get(&partition)
                 .map_or(StartAt::Spec(OffsetSpec::Earliest), |offset| StartAt::Offset(Offset(*offset))),
         }
@@ -60,7 +60,10 @@ impl Wanted {
 }
 
 /// The partitions to read and their start positions. Also checks that all topics exist.
-pub async fn find(cluster: &Cluster, wanted: &Wanted) -> Result<Vec<(TopicPartition, StartAt)>, StageError> {
+pub async fn find(
+    cluster: &Cluster,
+    wanted: &ReadSettings,
+) -> Result<Vec<(TopicPartition, StartAt)>, StageError> {
     let mut found = Vec::new();
     for topic in &wanted.topics {
         let indexes = partitions_of(cluster, topic).await?;

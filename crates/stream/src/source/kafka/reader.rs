@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, Commit, Consumer, ConsumerError, OffsetSpec, Polled as Happened, StartAt, TopicPartition,
+    Chunk, Commit, Consumer, ConsumerError, OffsetSpec, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
@@ -18,11 +18,11 @@ use tokio::time::{sleep, sleep_until, timeout};
 
 use super::ends::Ends;
 use super::membership::Membership;
-use super::partitions::{self, Wanted};
+use super::partitions::{self, ReadSettings};
 use super::runs::Runs;
 use crate::clock;
 use crate::kafka;
-use crate::message::{Batch, Gather, Header};
+use crate::message::{Batch, BatchBuilder, Header};
 use crate::stage::StageError;
 
 /// Maximum wait of a poll, practically unlimited.
@@ -36,7 +36,7 @@ const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// A batch and the records of its messages.
 #[derive(Default)]
-pub struct Polled {
+pub struct PolledBatch {
     /// The messages.
     pub batch: Batch,
     /// The records of the messages.
@@ -50,7 +50,7 @@ pub enum Command {
         /// Acknowledged records.
         runs: Runs,
         /// Receives the commit.
-        started: oneshot::Sender<Committing>,
+        started: oneshot::Sender<PendingCommit>,
     },
     /// Releases the partitions that are being revoked.
     HandBack {
@@ -60,7 +60,7 @@ pub enum Command {
 }
 
 /// A commit in progress.
-pub struct Committing {
+pub struct PendingCommit {
     /// True if the commit covers everything requested.
     pub is_whole: bool,
     /// The commit, unless it is empty.
@@ -70,11 +70,11 @@ pub struct Committing {
 /// The reading task.
 pub struct Reader {
     consumer: Consumer,
-    wanted: Wanted,
+    wanted: ReadSettings,
     membership: Arc<Membership>,
     ends: Ends,
     /// Items read but not passed on: records of one chunk at most, and a final failure.
-    ready: VecDeque<Result<Polled, StageError>>,
+    ready: VecDeque<Result<PolledBatch, StageError>>,
     has_failed: bool,
     /// The start offset of each partition since it was assigned.
     first: BTreeMap<TopicPartition, Offset>,
@@ -86,7 +86,7 @@ pub struct Reader {
 
 impl Reader {
     /// A reading task with this consumer.
-    pub fn new(consumer: Consumer, wanted: Wanted, membership: Arc<Membership>) -> Reader {
+    pub fn new(consumer: Consumer, wanted: ReadSettings, membership: Arc<Membership>) -> Reader {
         Reader {
             consumer,
             wanted,
@@ -104,7 +104,7 @@ impl Reader {
     /// Passes on records and serves the stream until the stream leaves. An error is the last item.
     pub async fn run(
         mut self,
-        batches: mpsc::Sender<Box<Result<Polled, StageError>>>,
+        batches: mpsc::Sender<Box<Result<PolledBatch, StageError>>>,
         mut commands: mpsc::Receiver<Box<Command>>,
     ) {
         let begun = tokio::select! {
@@ -147,7 +147,7 @@ impl Reader {
     /// Reads and passes on until the stream leaves.
     async fn serve(
         &mut self,
-        mut batches: Option<mpsc::Sender<Box<Result<Polled, StageError>>>>,
+        mut batches: Option<mpsc::Sender<Box<Result<PolledBatch, StageError>>>>,
         commands: &mut mpsc::Receiver<Box<Command>>,
     ) {
         loop {
@@ -190,18 +190,18 @@ impl Reader {
 
     async fn handle(
         &mut self,
-        happened: Happened,
+        happened: PollEvent,
         commands: &mut mpsc::Receiver<Box<Command>>,
     ) -> Result<(), StageError> {
         match happened {
-            Happened::Chunk(chunk) => self.take(&chunk)?,
-            Happened::Assigned(_) => self.membership.assigned(self.consumer.group_metadata().ok()),
-            Happened::Revoked(partitions) => Box::pin(self.hand_back(partitions, commands)).await,
-            Happened::Lost(partitions) => {
+            PollEvent::Chunk(chunk) => self.take(&chunk)?,
+            PollEvent::Assigned(_) => self.membership.assigned(self.consumer.group_metadata().ok()),
+            PollEvent::Revoked(partitions) => Box::pin(self.hand_back(partitions, commands)).await,
+            PollEvent::Lost(partitions) => {
                 self.first.retain(|at, _| !partitions.contains(at));
                 self.membership.lost(partitions);
             }
-            Happened::Nothing => {}
+            PollEvent::Nothing => {}
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl Reader {
             self.first.entry(chunk.at.clone()).or_insert(chunk.start);
         }
         let generation = self.membership.generation();
-        let (mut gather, mut runs) = (Gather::default(), Runs::default());
+        let (mut gather, mut runs) = (BatchBuilder::default(), Runs::default());
         let walked = chunk.for_each(buffer, |record| {
             let time_ms = if record.timestamp < 0 { clock::time_ms() } else { record.timestamp };
             let headers = record.headers.filter(|_| wanted.with_headers);
@@ -225,13 +225,13 @@ impl Reader {
             runs.add(&chunk.at, record.offset.0, generation, *sequence);
             *sequence += 1;
             if gather.is_full() {
-                let full = Polled { batch: gather.take(), runs: std::mem::take(&mut runs) };
+                let full = PolledBatch { batch: gather.take(), runs: std::mem::take(&mut runs) };
                 ready.push_back(Ok(full));
             }
             ControlFlow::Continue(())
         });
         if !gather.is_empty() {
-            ready.push_back(Ok(Polled { batch: gather.take(), runs }));
+            ready.push_back(Ok(PolledBatch { batch: gather.take(), runs }));
         }
         walked.map_err(|error| kafka::failed("Reading", error))?;
         self.ends.read(&chunk.at, chunk.next);
@@ -249,7 +249,7 @@ impl Reader {
                     false => self.consumer.commit_async(offsets).ok(),
                 };
                 // The receiver was dropped if the stream has failed.
-                let _ = started.send(Committing { is_whole, commit });
+                let _ = started.send(PendingCommit { is_whole, commit });
             }
             Command::HandBack { done } => {
                 self.membership.hand_back();
@@ -347,7 +347,7 @@ impl Reader {
 }
 
 /// The next event; includes records only if there is room.
-async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Happened, ConsumerError> {
+async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<PollEvent, ConsumerError> {
     match room {
         true => consumer.poll(wait).await,
         false => consumer.poll_rebalance(wait).await,
@@ -356,8 +356,8 @@ async fn poll(consumer: &mut Consumer, room: bool, wait: Duration) -> Result<Hap
 
 /// Passes on the first item when there is room. The membership shows a closed stream.
 async fn hand_over(
-    batches: Option<&mpsc::Sender<Box<Result<Polled, StageError>>>>,
-    ready: &mut VecDeque<Result<Polled, StageError>>,
+    batches: Option<&mpsc::Sender<Box<Result<PolledBatch, StageError>>>>,
+    ready: &mut VecDeque<Result<PolledBatch, StageError>>,
 ) {
     match batches {
         Some(batches) => {

@@ -12,8 +12,8 @@ use thalweg_cli::failure::Usage;
 use thalweg_cli::output::Output;
 use thalweg_cli::stream::text::{Text, name};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
-use thalweg_stream::module::{Takes, Value};
-use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, Running, Taps};
+use thalweg_stream::module::{OptionType, Value};
+use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, RunningStreams, Taps};
 use thalweg_stream::{Reach, STACK_BYTES, report_waits_to};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
@@ -60,7 +60,7 @@ pub struct Run {
 const EVERY_MIN: Duration = Duration::from_millis(10);
 
 fn every(text: &str) -> Result<Duration, String> {
-    let time = Takes::Seconds.read(text).ok().and_then(|value| match value {
+    let time = OptionType::Seconds.read(text).ok().and_then(|value| match value {
         Value::Duration(time) => Some(time),
         _ => None,
     });
@@ -174,7 +174,11 @@ fn serve(listening: HttpSockets, meters: Meters, bars: &MultiProgress) -> HttpSe
 }
 
 /// Waits for the end, handles signals, and shows the rate.
-async fn watch(running: &mut Running, mut signals: Signals, bars: &MultiProgress) -> anyhow::Result<()> {
+async fn watch(
+    running: &mut RunningStreams,
+    mut signals: Signals,
+    bars: &MultiProgress,
+) -> anyhow::Result<()> {
     let line = bars.add(ProgressBar::new_spinner());
     line.set_style(ProgressStyle::with_template("{spinner} {wide_msg}")?);
     let mut drawn = interval(DRAWN_EVERY);
