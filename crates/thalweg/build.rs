@@ -1,5 +1,5 @@
-//! How the binary is linked: its debug information is compressed in release builds. Line tables are four fifths of it
-//! otherwise; backtraces, gdb and perf read them either way.
+//! How the binary is linked: its debug information is compressed in release builds. Line tables are four
+//! fifths of it otherwise; backtraces, gdb and perf read them either way.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

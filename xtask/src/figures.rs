@@ -1,5 +1,5 @@
-//! Published figures that are older than the code that they measure: a check before a release, not of every change. A newer commit
-//! is a reason to look, not a fault.
+//! Published figures that are older than the code that they measure: a check before a release, not of every
+//! change. A newer commit is a reason to look, not a fault.
 
 mod origin;
 mod table;

@@ -74,8 +74,8 @@ impl Completion {
     }
 }
 
-/// If this process is a request of a completion script, answers the request and ends the process. `whole` makes
-/// the root command.
+/// If this process is a request of a completion script, answers the request and ends the process. `whole`
+/// makes the root command.
 pub fn answer(whole: fn() -> Command) {
     CompleteEnv::with_factory(|| with_names(whole())).var(VARIABLE).complete();
 }

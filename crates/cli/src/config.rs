@@ -17,7 +17,8 @@ use super::settle::{fail_with, settle};
 
 /// Describe, set and remove the settings of topics, brokers, groups and subscriptions to clients' metrics.
 ///
-/// A resource is topic:NAME, broker:ID, brokers (the defaults of all), loggers:ID, group:NAME or client-metrics:NAME.
+/// A resource is topic:NAME, broker:ID, brokers (the defaults of all), loggers:ID, group:NAME or
+/// client-metrics:NAME.
 #[derive(Subcommand, Debug)]
 pub enum Config {
     List(List),

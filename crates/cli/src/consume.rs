@@ -38,8 +38,8 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Print the records of topics, one per line.
 ///
-/// By default, starts with the next new record and runs until Ctrl-C or SIGTERM. A topic that begins with ^ is a regular
-/// expression, of names from their beginning.
+/// By default, starts with the next new record and runs until Ctrl-C or SIGTERM. A topic that begins with ^
+/// is a regular expression, of names from their beginning.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -66,8 +66,8 @@ pub struct Consume {
     /// Start with the first record. With --group, only if the group has no offset.
     #[arg(long, conflicts_with_all = ["offset", "from_time"])]
     from_beginning: bool,
-    /// Start at this offset: a number, a negative number counted from the end, "beginning" or "end". With --group, even if the
-    /// group has an offset.
+    /// Start at this offset: a number, a negative number counted from the end, "beginning" or "end". With
+    /// --group, even if the group has an offset.
     #[arg(
         long,
         short = 'o',
@@ -80,18 +80,19 @@ pub struct Consume {
     /// 2026-01-31T12:00:00Z; without a zone it is UTC. With --group, even if the group has an offset.
     #[arg(long, visible_alias = "timestamp", value_name = "TIME")]
     from_time: Option<String>,
-    /// Only these partitions, separated by commas, for example 0,3. With --group, the group's offsets are used, but other
-    /// members are not considered.
+    /// Only these partitions, separated by commas, for example 0,3. With --group, the group's offsets are
+    /// used, but other members are not considered.
     #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',')]
     partition: Vec<i32>,
     /// Read as a member of this group, and commit offsets.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
-    /// How the group assigns its partitions: by one of its members (classic), or by the broker (consumer, since Kafka 4.0)
-    /// [default: group.protocol of the settings, or classic].
+    /// How the group assigns its partitions: by one of its members (classic), or by the broker (consumer,
+    /// since Kafka 4.0) [default: group.protocol of the settings, or classic].
     #[arg(long, value_name = "PROTOCOL", requires = "group", value_parser = ["classic", "consumer"])]
     group_protocol: Option<String>,
-    /// Read as a member of the share group that --group names: each record goes to one member at a time, which acknowledges it.
+    /// Read as a member of the share group that --group names: each record goes to one member at a time,
+    /// which acknowledges it.
     #[arg(
         long,
         requires = "group",
@@ -117,7 +118,8 @@ pub struct Consume {
     /// Stop after this number of printed records.
     #[arg(long, short = 'n', value_name = "COUNT")]
     max_messages: Option<u64>,
-    /// Stop at the current end of the topics. With --group, at the end of the partitions that the group gives to this member.
+    /// Stop at the current end of the topics. With --group, at the end of the partitions that the group gives
+    /// to this member.
     #[arg(long, short = 'e')]
     until_end: bool,
     /// Stop after this many milliseconds without a record.

@@ -60,7 +60,8 @@ impl CommandExit {
     }
 }
 
-/// The reason, and the exit code; none if the reader has closed the output: `thalweg consume | head` is not a failure.
+/// The reason, and the exit code; none if the reader has closed the output: `thalweg consume | head` is not a
+/// failure.
 pub fn reason(error: &anyhow::Error) -> Option<(String, u8)> {
     let is_failure = !error.chain().any(is_broken_pipe);
     is_failure.then(|| (format!("{}{}", causes(error), hint(error)), code(error)))

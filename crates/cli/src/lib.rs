@@ -1,8 +1,8 @@
-//! The commands of `thalweg` that need no server in their process: one subcommand per file. The program adds those that serve,
-//! and the root command.
+//! The commands of `thalweg` that need no server in their process: one subcommand per file. The program adds
+//! those that serve, and the root command.
 //!
-//! - [`connect`] gathers client settings from options, the environment and the [`profile`]; [`output`] prints results in every
-//!   format; [`failure`] decides exit codes.
+//! - [`connect`] gathers client settings from options, the environment and the [`profile`]; [`output`] prints
+//!   results in every format; [`failure`] decides exit codes.
 //! - [`global`] are the options before or after any command.
 //! - [`completion`] and [`man`] take the whole command, and know nothing of it.
 
@@ -44,6 +44,6 @@ pub mod topic;
 pub mod transaction;
 mod yaml;
 
-/// A future of a command, compiled by this crate. The body of an `async fn` is compiled by the crate that awaits it, which would be
-/// the program: its build is the last.
+/// A future of a command, compiled by this crate. The body of an `async fn` is compiled by the crate that
+/// awaits it, which would be the program: its build is the last.
 pub type Boxed<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;

@@ -58,7 +58,8 @@ pub struct Produce {
     /// Compress with none, gzip, snappy, lz4 or zstd [default: none].
     #[arg(long, short = 'z', value_name = "CODEC")]
     compression: Option<String>,
-    /// Print line number, partition and offset of each stored record, separated by tabs. The offset is -1 with --acks 0.
+    /// Print line number, partition and offset of each stored record, separated by tabs. The offset is -1
+    /// with --acks 0.
     #[arg(long)]
     print_offsets: bool,
 }

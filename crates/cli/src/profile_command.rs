@@ -15,9 +15,9 @@ use super::profile::{ConfigFile, NONE, Profile, check_name, document};
 
 /// Keep the settings of clusters under names.
 ///
-/// A profile has the defaults of options: brokers, client settings, the HTTP address, the output format. Options and
-/// environment variables override it. Profiles are in ~/.config/thalweg/config.toml, or the file in THALWEG_CONFIG.
-/// `serve` and `lab` do not read it.
+/// A profile has the defaults of options: brokers, client settings, the HTTP address, the output format.
+/// Options and environment variables override it. Profiles are in ~/.config/thalweg/config.toml, or the file
+/// in THALWEG_CONFIG. `serve` and `lab` do not read it.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "\
 Examples:
@@ -51,7 +51,8 @@ impl ProfileCommand {
 
 /// Create a profile.
 ///
-/// Secrets are no arguments, which every user of the machine could see: they are in the file of --command-config.
+/// Secrets are no arguments, which every user of the machine could see: they are in the file of
+/// --command-config.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -158,9 +158,9 @@ fn rows(entity: &QuotaEntity, quotas: &Quotas) -> Vec<serde_json::Value> {
 ///
 /// Others of the same user, client id or address stay as they are.
 ///
-/// Kafka's quotas are producer_byte_rate and consumer_byte_rate (bytes per second and broker), request_percentage
-/// (percent of a handler thread), controller_mutation_rate (partitions per second), and for addresses
-/// connection_creation_rate (per second).
+/// Kafka's quotas are producer_byte_rate and consumer_byte_rate (bytes per second and broker),
+/// request_percentage (percent of a handler thread), controller_mutation_rate (partitions per second), and
+/// for addresses connection_creation_rate (per second).
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

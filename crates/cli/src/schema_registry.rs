@@ -16,8 +16,9 @@ const LOGIN_SOURCE: &str = "basic.auth.credentials.source";
 /// The schema registry.
 #[derive(Args, Debug, Clone, Default)]
 pub struct SchemaRegistry {
-    /// Decode keys and values (Avro, Protobuf) with the schemas of this registry, for example http://localhost:8081
-    /// [default: schema.registry.url of the client settings; basic.auth.user.info has its login]
+    /// Decode keys and values (Avro, Protobuf) with the schemas of this registry, for example
+    /// http://localhost:8081 [default: schema.registry.url of the client settings; basic.auth.user.info has
+    /// its login]
     #[arg(long, value_name = "URL")]
     schema_registry: Option<String>,
 }

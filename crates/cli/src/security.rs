@@ -11,8 +11,8 @@ use crate::Boxed;
 
 /// Add users, tokens, ACLs and certificates.
 ///
-/// `thalweg serve --secure` makes a first administrator and prints the settings to connect with. With these in
-/// --command-config, these commands add others; they work with Apache Kafka's brokers too.
+/// `thalweg serve --secure` makes a first administrator and prints the settings to connect with. With these
+/// in --command-config, these commands add others; they work with Apache Kafka's brokers too.
 #[derive(Subcommand, Debug)]
 #[command(after_help = "Example:
   thalweg serve --secure &

@@ -76,8 +76,9 @@ impl Histogram {
         })
     }
 
-    /// The same with fewer distinct values: each value between those of the percentiles `drawn` counts as the next of these. The
-    /// number of values, minimum, mean, maximum, all percentiles of the fields and those at `drawn` stay as they are.
+    /// The same with fewer distinct values: each value between those of the percentiles `drawn` counts as the
+    /// next of these. The number of values, minimum, mean, maximum, all percentiles of the fields and those
+    /// at `drawn` stay as they are.
     pub fn thinned(&self, drawn: impl IntoIterator<Item = f64>) -> Result<Histogram, HistogramUnreadable> {
         let all = self.recorded()?;
         let mut kept: BTreeSet<u64> =

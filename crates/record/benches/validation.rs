@@ -1,10 +1,10 @@
-//! The cost of validating producers' batches: nanoseconds per record and megabytes of decompressed records per
-//! second, for each codec and size of batch, by the header alone and by the walk over the records.
+//! The cost of validating producers' batches: nanoseconds per record and megabytes of decompressed records
+//! per second, for each codec and size of batch, by the header alone and by the walk over the records.
 //!
-//! `cargo bench -p thalweg-record --bench validation` prints a table, or, with names of codecs after `--`, only
-//! these. The figure is the best of several runs, so that other load on the machine matters little. Copies of a batch
-//! are visited in turn, because a broker's batches come from the network. With `BATCHES_TO=DIR` the batches are
-//! written there, for `KafkaValidation.java` beside this file.
+//! `cargo bench -p thalweg-record --bench validation` prints a table, or, with names of codecs after `--`,
+//! only these. The figure is the best of several runs, so that other load on the machine matters little.
+//! Copies of a batch are visited in turn, because a broker's batches come from the network. With
+//! `BATCHES_TO=DIR` the batches are written there, for `KafkaValidation.java` beside this file.
 
 #![expect(clippy::print_stdout, reason = "the table is what it is for")]
 
@@ -87,8 +87,8 @@ fn best_ns(copies: &[Vec<u8>], mut visit: impl FnMut(&[u8])) -> f64 {
     best
 }
 
-/// A batch whose records take about `batch_bytes` before they are compressed: half of each is words, the other half
-/// random hexadecimal digits, which codecs halve.
+/// A batch whose records take about `batch_bytes` before they are compressed: half of each is words, the
+/// other half random hexadecimal digits, which codecs halve.
 fn batch(codec: Compression, batch_bytes: usize, sizes: &RangeInclusive<usize>) -> (Vec<u8>, usize) {
     let mut builder = BatchBuilder::new(BatchOptions { compression: codec, ..BatchOptions::default() });
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

@@ -1,6 +1,8 @@
-//! Runs a stream in this process, without a command line around it: the smallest program that uses this crate.
+//! Runs a stream in this process, without a command line around it: the smallest program that uses this
+//! crate.
 //!
-//! `cargo run --release -p thalweg-stream --example direct -- 'load-generator --messageCount=100000000 | throughput'`
+//! `cargo run --release -p thalweg-stream --example direct -- 'load-generator --messageCount=100000000 |
+//! throughput'`
 
 use std::io::Write;
 use std::sync::Arc;

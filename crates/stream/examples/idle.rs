@@ -1,7 +1,8 @@
-//! The cost of idle `kafka` sources: start time, memory per source, and processor time of all. Each source first reads the one
-//! record of its topic, so it has joined, found its position and fetched.
+//! The cost of idle `kafka` sources: start time, memory per source, and processor time of all. Each source
+//! first reads the one record of its topic, so it has joined, found its position and fetched.
 //!
-//! `cargo run --release -p thalweg-stream --example idle -- localhost:9092 TOPIC 1000 [group]`, where TOPIC has one record.
+//! `cargo run --release -p thalweg-stream --example idle -- localhost:9092 TOPIC 1000 [group]`, where TOPIC
+//! has one record.
 
 use std::io::Write;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The command line: the root command, and the subcommands that serve in this process, one per file. The others are in
-//! [`thalweg_cli`].
+//! The command line: the root command, and the subcommands that serve in this process, one per file. The
+//! others are in [`thalweg_cli`].
 //!
 //! The help text below lists the exit codes; [`thalweg_cli::failure`] chooses the code of an error.
 

@@ -1,6 +1,6 @@
 //! Published results, and the code that each of them measures.
 
-/// A result, what is quoted from it, and the code whose changes may change its figures.
+/// A result, the figures quoted from it, and the code whose changes may change them.
 pub struct Measured {
     /// Its file: the JSON, or the page of a result without one.
     pub result: &'static str,

@@ -44,7 +44,8 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The table of contents lists each page once, and nothing but pages. Missing files are found as those of any document are.
+/// The table of contents lists each page once, and nothing but pages. Missing files are found as those of any
+/// document are.
 fn check_contents(tree: &Tree, contents: &str) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut listed = BTreeSet::new();

@@ -1,5 +1,5 @@
-//! Administration: settings that change at run time, deleted records, descriptions of directories and producers,
-//! stored quotas, and their persistence.
+//! Administration: settings that change at run time, deleted records, descriptions of directories and
+//! producers, stored quotas, and their persistence.
 
 use crate::running::Running;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Limits of connections: their number and the rate of new ones, of the broker, of a listener and of an address, in the file and
-//! changed at run time.
+//! Limits of connections: their number and the rate of new ones, of the broker, of a listener and of an
+//! address, in the file and changed at run time.
 
 use crate::quotas::alter;
 use crate::raw::Raw;

@@ -1,5 +1,5 @@
-//! Connections: answers in the order of the requests, frames in pieces, limits, idleness, and the end of the broker
-//! while its clients are at work.
+//! Connections: answers in the order of the requests, frames in pieces, limits, idleness, and the end of the
+//! broker while its clients are at work.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};

@@ -1,5 +1,6 @@
-//! The cost of a request: no API's time grows faster than its request, whatever its content, and no other client has
-//! to wait. Covers the table of served APIs by their schema, so new ones are included automatically.
+//! The cost of a request: no API's time grows faster than its request, whatever its content, and no other
+//! client has to wait. Covers the table of served APIs by their schema, so new ones are included
+//! automatically.
 
 #![expect(
     clippy::disallowed_methods,
@@ -109,7 +110,8 @@ fn values(topic: &Topic) -> Values {
     }
 }
 
-/// Sends a frame, and returns the time and the length of the answer; the broker may close the connection instead.
+/// Sends a frame, and returns the time and the length of the answer; the broker may close the connection
+/// instead.
 async fn time(stream: &mut Option<TcpStream>, broker: &Running, frame: &[u8]) -> (Duration, Option<usize>) {
     let mut connection = match stream.take() {
         Some(connection) => connection,
@@ -217,8 +219,8 @@ impl Pinger {
 /// Number of tries before a ping counts as delayed by the request.
 const TRIES: usize = 4;
 
-/// How many elements the requests have during which others are served, and how long these may wait then. Without optimisation,
-/// or beside other tests, the same takes many times as long.
+/// How many elements the requests have during which others are served, and how long these may wait then.
+/// Without optimisation, or beside other tests, the same takes many times as long.
 const LONGEST: (usize, Duration) = if cfg!(debug_assertions) {
     (MANY, Duration::from_millis(1_000))
 } else {

@@ -1,5 +1,5 @@
-//! A partition of `__consumer_offsets` with one replica, in which a batch was damaged while the broker was stopped: its groups
-//! are served without what was in the batch.
+//! A partition of `__consumer_offsets` with one replica, in which a batch was damaged while the broker was
+//! stopped: its groups are served without what was in the batch.
 
 use crate::records::Topic;
 use crate::restart::{ask_loaded, commit, commit_noted, committed, member, start};
@@ -29,7 +29,8 @@ async fn groups_are_served(how: impl FnOnce(&mut [u8])) {
     for (group, offset) in [("first", 11), ("second", 12), ("third", 13)] {
         commit(&broker, group, &topic, offset).await;
     }
-    // So that the index of the segment has an entry behind the damage: a start walks over the batches from the last one on.
+    // So that the index of the segment has an entry behind the damage: a start walks over the batches from
+    // the last one on.
     for number in 0..80 {
         commit(&broker, "filler", &topic, number).await;
     }
@@ -72,7 +73,8 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A producer's transaction is aborted, and the marker that says so is lost with its whole segment. The next one is committed.
+/// A producer's transaction is aborted, and the marker that says so is lost with its whole segment. The next
+/// one is committed.
 async fn aborted_offsets_stay_aborted(lose: impl FnOnce(&Path) -> std::io::Result<()>) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let properties = [

@@ -1,4 +1,5 @@
-//! A broker that may have few open files: topics are refused before anything else breaks, and connections before topics.
+//! A broker that may have few open files: topics are refused before anything else breaks, and connections
+//! before topics.
 
 use crate::child::ChildBroker;
 use crate::records::Topic;

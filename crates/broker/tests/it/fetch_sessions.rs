@@ -202,7 +202,8 @@ async fn a_partition_with_much_to_bring_does_not_starve_the_others() {
     broker.stop().await;
 }
 
-/// Partitions that were read to their end are not looked at, and a fetch that waits hears of them all the same.
+/// Partitions that were read to their end are not looked at, and a fetch that waits hears of them all the
+/// same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fetch_that_waits_hears_of_every_partition_of_its_session() {
     for version in [7, 12, 18] {

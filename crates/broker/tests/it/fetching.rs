@@ -1,4 +1,5 @@
-//! What consumers get: whole batches around an offset, within limits but never nothing, now or when enough is there.
+//! What consumers get: whole batches around an offset, within limits but never nothing, now or when enough is
+//! there.
 
 use crate::raw::Raw;
 use crate::records::{

@@ -1,4 +1,5 @@
-//! Groups whose record does not fit into `__consumer_offsets`: they get an error, and the previous state stays.
+//! Groups whose record does not fit into `__consumer_offsets`: they get an error, and the previous state
+//! stays.
 
 use crate::records::Topic;
 use crate::running::Running;

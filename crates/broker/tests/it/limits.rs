@@ -1,6 +1,6 @@
-//! Limits that principals share: one takes as much as it can, and another is served as before; the first is served again after it
-//! has given everything back. Each limit is an entry of [`LIMITS`]. Limits beyond the reach of this test have one beside their
-//! code. `docs/security.md` has the table of all.
+//! Limits that principals share: one takes as much as it can, and another is served as before; the first is
+//! served again after it has given everything back. Each limit is an entry of [`LIMITS`]. Limits beyond the
+//! reach of this test have one beside their code. `docs/security.md` has the table of all.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};

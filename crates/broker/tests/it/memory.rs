@@ -59,8 +59,8 @@ fn large_frame(len: usize) -> Bytes {
     frame.expect("it fits")
 }
 
-/// Eight times the budget in frames of which the last bytes are missing: the broker takes no more than the budget of them,
-/// others are served meanwhile, and each frame is served in the end.
+/// Eight times the budget in frames of which the last bytes are missing: the broker takes no more than the
+/// budget of them, others are served meanwhile, and each frame is served in the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partial_requests_stay_within_their_budget() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -118,7 +118,8 @@ async fn stalled_requests_make_room_for_others() {
     broker.stop();
 }
 
-/// What waits for its answer holds on to nothing of its request: a record that waits for acks is in the log already.
+/// What waits for its answer holds on to nothing of its request: a record that waits for acks is in the log
+/// already.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_requests_let_go_of_their_frames() {
     let dir = tempfile::tempdir().expect("a temporary directory");

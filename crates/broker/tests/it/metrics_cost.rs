@@ -1,5 +1,6 @@
-//! What a page of metrics costs with 10,000 partitions: the bar is 50 ms, and one percent of a core at a page a second. Run it with
-//! `cargo test --release -p thalweg-broker --test it metrics_cost:: -- --ignored --nocapture`.
+//! What a page of metrics costs with 10,000 partitions: the bar is 50 ms, and one percent of a core at a page
+//! a second. Run it with `cargo test --release -p thalweg-broker --test it metrics_cost:: -- --ignored
+//! --nocapture`.
 
 #![expect(clippy::print_stderr, reason = "the figures are printed")]
 
@@ -13,7 +14,8 @@ const TOPICS: usize = 100;
 const PARTITIONS: i32 = 100;
 const PAGES: u32 = 50;
 
-/// Pages written in parts, as a scrape does: the time of each, the processor time of each, bytes and lines of the last.
+/// Pages written in parts, as a scrape does: the time of each, the processor time of each, bytes and lines of
+/// the last.
 fn measure(broker: &Running, form: Form) -> (Duration, Duration, usize, usize) {
     let cpu = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);

@@ -1,5 +1,5 @@
-//! The quota of changes, `controller_mutation_rate`: refusals, throttle times and pauses, through a broker and at the
-//! controller's own listener, for users and client ids.
+//! The quota of changes, `controller_mutation_rate`: refusals, throttle times and pauses, through a broker
+//! and at the controller's own listener, for users and client ids.
 
 use crate::quotas::{alter, set};
 use crate::raw::Raw;

@@ -1,4 +1,5 @@
-//! Produce requests that arrive together for the same partition: each has the answer that it would have alone.
+//! Produce requests that arrive together for the same partition: each has the answer that it would have
+//! alone.
 
 use crate::child::ChildBroker;
 use crate::raw::Raw;

@@ -23,16 +23,16 @@ pub struct Topic {
 }
 
 impl Topic {
-    /// Creates a topic on this broker, and waits until the broker knows it: on a busy machine, this may be after the
-    /// answer.
+    /// Creates a topic on this broker, and waits until the broker knows it: on a busy machine, this may be
+    /// after the answer.
     pub async fn create(broker: &Running, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Topic {
         let created = Topic::ask(broker, name, partitions, configs).await;
         assert_eq!(created.error_code, 0, "{:?}", created.error_message);
         Topic::known(broker, name).await
     }
 
-    /// As [`Topic::create`], while controllers die. A controller may die between the record of the topic and its answer;
-    /// the broker then asks the next one, which says that the topic exists, in Apache Kafka too.
+    /// As [`Topic::create`], while controllers die. A controller may die between the record of the topic and
+    /// its answer; the broker then asks the next one, which says that the topic exists, in Apache Kafka too.
     pub async fn create_through_failover(broker: &Running, name: &str, partitions: i32) -> Topic {
         let created = Topic::ask(broker, name, partitions, &[]).await;
         let accepted = [ErrorCode::None, ErrorCode::TopicAlreadyExists].map(ErrorCode::code);

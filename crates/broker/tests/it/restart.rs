@@ -1,5 +1,5 @@
-//! Data that survives: everything after a clean stop, acknowledged records after a crash. A crash is a copy of the
-//! directories, taken while the broker writes to them.
+//! Data that survives: everything after a clean stop, acknowledged records after a crash. A crash is a copy
+//! of the directories, taken while the broker writes to them.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
 use crate::running::{Running, configuration, is_coming_up};
@@ -386,8 +386,8 @@ async fn a_controller_that_ends_while_the_broker_joins_ends_the_start() {
     let faults = Arc::new(Faults::default());
     faults.only("__cluster_metadata-0/00000000000000000000.log");
     let machine = Machine { disk: Disk::with_faults(Arc::clone(&faults)), ..Machine::real() };
-    // The controller has opened its log once the recovery point moves. The next sync, of the broker's registration or of its
-    // unfencing, fails.
+    // The controller has opened its log once the recovery point moves. The next sync, of the broker's
+    // registration or of its unfencing, fails.
     std::thread::spawn(move || {
         while std::fs::read(&point).is_ok_and(|now| now == before) {
             std::thread::yield_now();

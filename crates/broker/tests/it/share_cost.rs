@@ -1,5 +1,5 @@
-//! A share group with a million acquired records, none of them acknowledged: its memory, and how soon it is served again
-//! after `kill -9`.
+//! A share group with a million acquired records, none of them acknowledged: its memory, and how soon it is
+//! served again after `kill -9`.
 
 use crate::child::ChildBroker;
 use crate::records::{Topic, batch, produce};

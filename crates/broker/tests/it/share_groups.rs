@@ -1,5 +1,5 @@
-//! Share groups on one broker: members get partitions once their states are initialized, offsets are described with their
-//! lag, set and deleted, and the group goes with its states.
+//! Share groups on one broker: members get partitions once their states are initialized, offsets are
+//! described with their lag, set and deleted, and the group goes with its states.
 
 use crate::records::{Topic, batch, put};
 use crate::running::Running;

@@ -1,5 +1,5 @@
-//! The state of share partitions on one broker, asked for as another broker does: it is found, changed, read, kept through
-//! a restart, and deleted.
+//! The state of share partitions on one broker, asked for as another broker does: it is found, changed, read,
+//! kept through a restart, and deleted.
 
 use crate::raw::Raw;
 use crate::records::Topic;

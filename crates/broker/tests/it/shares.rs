@@ -1,5 +1,5 @@
-//! ShareFetch and ShareAcknowledge (KIP-932), as members of a share group use them. The state of the group is initialised
-//! by hand, as its coordinator does.
+//! ShareFetch and ShareAcknowledge (KIP-932), as members of a share group use them. The state of the group is
+//! initialised by hand, as its coordinator does.
 
 use crate::records::{Topic, batch, put, values_of};
 use crate::running::Running;
@@ -325,7 +325,8 @@ async fn member_begins_again_once_the_records_of_its_last_session_are_released()
     let mut after = Member::new(&broker, &topic, "m").await;
     let shares = Arc::clone(&broker.server().broker.shares);
     let led = shares.find(GROUP, (topic.id, PartitionIndex(0))).expect("it is led here");
-    // The release of the records waits for this lock, whose holder is a thread: the runtime may stand still meanwhile.
+    // The release of the records waits for this lock, whose holder is a thread: the runtime may stand still
+    // meanwhile.
     let (locked, is_locked) = mpsc::sync_channel(1);
     let is_over = Arc::new(AtomicBool::new(false));
     let over = Arc::clone(&is_over);

@@ -1,6 +1,6 @@
-//! A broker that stops while in use, without a controlled shutdown (`controlled.shutdown.enable=false`), so that it
-//! leads its partitions to the end: acknowledged records exist afterwards, and requests during the closing of logs
-//! are refused.
+//! A broker that stops while in use, without a controlled shutdown (`controlled.shutdown.enable=false`), so
+//! that it leads its partitions to the end: acknowledged records exist afterwards, and requests during the
+//! closing of logs are refused.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, get, produce, put, values};

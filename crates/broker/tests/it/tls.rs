@@ -1,5 +1,5 @@
-//! Listeners with TLS: certificates of both sides, versions, large answers, hostile peers, and certificates that change
-//! while the broker runs.
+//! Listeners with TLS: certificates of both sides, versions, large answers, hostile peers, and certificates
+//! that change while the broker runs.
 
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
 use crate::running::Running;

@@ -1,5 +1,5 @@
-//! Offsets of transactions that the log of the groups refuses for their producer's or coordinator's epoch: clients and other
-//! coordinators get Kafka's codes, which tell them to give up.
+//! Offsets of transactions that the log of the groups refuses for their producer's or coordinator's epoch:
+//! clients and other coordinators get Kafka's codes, which tell them to give up.
 
 use crate::records::Topic;
 use crate::running::Running;

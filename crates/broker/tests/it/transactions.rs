@@ -1,5 +1,5 @@
-//! Transactions, by the older protocol and by transaction.version 2: visibility for readers of committed records,
-//! refusals, and restarts.
+//! Transactions, by the older protocol and by transaction.version 2: visibility for readers of committed
+//! records, refusals, and restarts.
 
 use crate::records::{Topic, batch_at, fetch, fetch_partition, produce, values};
 use crate::running::Running;
@@ -314,13 +314,15 @@ pub async fn settled(place: &impl Place, topic: &Topic) -> Vec<String> {
     }
 }
 
-/// The values that a reader of committed records hands to its user: those that the list of aborted ones does not exclude.
+/// The values that a reader of committed records hands to its user: those that the list of aborted ones does
+/// not exclude.
 pub async fn read_committed(leader: &Connection, topic: &Topic) -> Vec<String> {
     let data = committed(leader, topic).await;
     committed_values(&data)
 }
 
-/// As a consumer does it: batches of a producer are left out from where an aborted transaction begins up to its marker.
+/// As a consumer does it: batches of a producer are left out from where an aborted transaction begins up to
+/// its marker.
 pub fn committed_values(data: &PartitionData) -> Vec<String> {
     let mut aborted: Vec<_> = data.aborted_transactions.clone().unwrap_or_default();
     aborted.sort_by_key(|transaction| transaction.first_offset);
@@ -451,7 +453,8 @@ async fn verification_can_be_turned_off() {
     let topic = Topic::create(&broker, "topic", 1, &[ONE_SEGMENT]).await;
     let mut one = Transactional::begin(&broker, "one", Protocol::Older).await;
     assert_eq!(one.send_at(&broker, &topic, &[b"x"], 11).await, ErrorCode::None);
-    // The coordinator does not know of it: it hangs, and can be found and ended as kafka-transactions.sh does.
+    // The coordinator does not know of it: it hangs, and can be found and ended as kafka-transactions.sh
+    // does.
     let asked = TopicRequest { name: "topic".to_owned(), partition_indexes: vec![0] };
     let describe = DescribeProducersRequest { topics: vec![asked] };
     let producers =

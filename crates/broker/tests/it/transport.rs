@@ -1,5 +1,5 @@
-//! The listener alone, with services of the test: how much it does for a peer that does not read, and how long it waits for
-//! one that is slow.
+//! The listener alone, with services of the test: how much it does for a peer that does not read, and how
+//! long it waits for one that is slow.
 
 use bytes::{Bytes, BytesMut};
 use std::net::SocketAddr;
@@ -194,7 +194,8 @@ async fn slow_readers_of_files_are_not_idle() {
     slow_reader(Huge(Some(Arc::new(file)))).await;
 }
 
-/// Answers with the parts that a request lists, in 4 bytes each: bytes in memory and slices of a file by turns.
+/// Answers with the parts that a request lists, in 4 bytes each: bytes in memory and slices of a file by
+/// turns.
 #[derive(Clone)]
 struct Parts(Arc<LogFile>);
 

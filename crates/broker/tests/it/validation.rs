@@ -1,5 +1,5 @@
-//! Batches that no consumer could read: refused before they take an offset, with the codes of Kafka 4.3.1, unless the
-//! topic trusts its producers.
+//! Batches that no consumer could read: refused before they take an offset, with the codes of Kafka 4.3.1,
+//! unless the topic trusts its producers.
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch_at, fetched_bytes, get, produce, put, values};
@@ -217,7 +217,8 @@ async fn large_batches_keep_the_order_of_their_connection() {
     broker.stop().await;
 }
 
-/// Kafka takes the last batch of such a request and answers once; here each is stored and answered, in its turn.
+/// Kafka takes the last batch of such a request and answers once; here each is stored and answered, in its
+/// turn.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_that_is_named_twice_gets_its_batches_in_order() {
     let dir = data();

@@ -39,16 +39,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
 ///
-/// Shows brokers that answer, partitions without a leader or with missing or out-of-sync replicas, reassignments, and the
-/// controller quorum.
+/// Shows brokers that answer, partitions without a leader or with missing or out-of-sync replicas,
+/// reassignments, and the controller quorum.
 ///
-/// Asks every broker on its own listener; a broker counts only if it answers. Works with every cluster that speaks Kafka's
-/// protocol.
+/// Asks every broker on its own listener; a broker counts only if it answers. Works with every cluster that
+/// speaks Kafka's protocol.
 ///
-/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are missing, or
-/// brokers have different metadata; 4 unavailable: a partition has no answering leader, or too few replicas for acks=all;
-/// 5 unreachable: no broker answers; 6 the login is refused, or has no rights to see whether the cluster is healthy (it needs
-/// DESCRIBE on the cluster and on topics). 1 and 2 are errors of the command itself.
+/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are
+/// missing, or brokers have different metadata; 4 unavailable: a partition has no answering leader, or too
+/// few replicas for acks=all; 5 unreachable: no broker answers; 6 the login is refused, or has no rights to
+/// see whether the cluster is healthy (it needs DESCRIBE on the cluster and on topics). 1 and 2 are errors of
+/// the command itself.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

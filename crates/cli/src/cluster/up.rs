@@ -26,10 +26,10 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Start a cluster of brokers on this machine, until Ctrl-C.
 ///
-/// Each broker is a separate process on 127.0.0.1. The data stays in --dir for the next start. With --controllers embedded
-/// the first broker is also the only controller: while it is down, leaders do not change and topics cannot be created.
-/// With --controllers apache three of Apache Kafka's controllers run beside the brokers (this needs Java 17), and the
-/// cluster survives the loss of any one of them.
+/// Each broker is a separate process on 127.0.0.1. The data stays in --dir for the next start. With
+/// --controllers embedded the first broker is also the only controller: while it is down, leaders do not
+/// change and topics cannot be created. With --controllers apache three of Apache Kafka's controllers run
+/// beside the brokers (this needs Java 17), and the cluster survives the loss of any one of them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -53,8 +53,8 @@ pub struct UpCommand {
     /// Racks, assigned to the brokers in rotation.
     #[arg(long, value_name = "RACK,...", value_delimiter = ',')]
     racks: Vec<String>,
-    /// Serve over TLS only, to users with passwords, with ACLs. Certificates, an administrator and settings for clients are
-    /// made in DIR/security. A secured cluster stays so: the next start needs no --secure.
+    /// Serve over TLS only, to users with passwords, with ACLs. Certificates, an administrator and settings
+    /// for clients are made in DIR/security. A secured cluster stays so: the next start needs no --secure.
     #[arg(long)]
     secure: bool,
     /// Set a property of every node, for example num.partitions=6; can be repeated.

@@ -26,11 +26,12 @@ const PAGE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Gather configuration, state, metrics and logs in one archive, without secrets.
 ///
-/// The archive has: the settings of clients and brokers with their sources; the state of the cluster; the metrics of a node,
-/// twice, so that rates can be seen; names and sizes of the files in data directories, no records; facts about this
-/// machine; and the ends of logs. Passwords, keys and tokens are removed, by the names of settings and wherever else they
-/// stand. What cannot be had, as from a broker that is down, is named in contents.json, and the rest is there. Names of
-/// topics, groups, hosts and users stay: read the archive before you hand it on.
+/// The archive has: the settings of clients and brokers with their sources; the state of the cluster; the
+/// metrics of a node, twice, so that rates can be seen; names and sizes of the files in data directories, no
+/// records; facts about this machine; and the ends of logs. Passwords, keys and tokens are removed, by the
+/// names of settings and wherever else they stand. What cannot be had, as from a broker that is down, is
+/// named in contents.json, and the rest is there. Names of topics, groups, hosts and users stay: read the
+/// archive before you hand it on.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -31,8 +31,8 @@ pub struct Describe {
     /// Describe all groups.
     #[arg(long, conflicts_with = "groups")]
     all: bool,
-    /// Show the members instead of the partitions: what each reads, and except in classic groups its epoch and what it is to
-    /// read.
+    /// Show the members instead of the partitions: what each reads, and except in classic groups its epoch
+    /// and what it is to read.
     #[arg(long, conflicts_with = "state")]
     members: bool,
     /// Show type, state, coordinator and epochs instead of the partitions.

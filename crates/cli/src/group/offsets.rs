@@ -13,7 +13,8 @@ use crate::settle::settle;
 
 /// Delete committed offsets of topics that no member of the group reads.
 ///
-/// A member that reads such a partition again begins where auto.offset.reset says. A share group forgets whole topics.
+/// A member that reads such a partition again begins where auto.offset.reset says. A share group forgets
+/// whole topics.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  thalweg group delete-offsets billing --topic orders --topic payments:0,1"

@@ -23,8 +23,8 @@ use crate::settle::{dry_run, fail_with};
 ///
 /// Shows the new offsets; --execute sets them.
 ///
-/// An offset before the first or after the last record becomes the nearest that there is, with a warning. A share group
-/// takes --to-earliest, --to-latest, --to-datetime and --by-duration.
+/// An offset before the first or after the last record becomes the nearest that there is, with a warning. A
+/// share group takes --to-earliest, --to-latest, --to-datetime and --by-duration.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("where").required(true)),
@@ -55,7 +55,8 @@ pub struct Reset {
     /// To the end: the next record that is written.
     #[arg(long, group = "where")]
     to_latest: bool,
-    /// To the committed offset, or the end where there is none: with --execute or --csv, a copy of what is there.
+    /// To the committed offset, or the end where there is none: with --execute or --csv, a copy of what is
+    /// there.
     #[arg(long, group = "where")]
     to_current: bool,
     /// To this offset.

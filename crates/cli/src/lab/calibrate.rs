@@ -12,8 +12,8 @@ use crate::program::binary;
 
 /// Measure the lab itself, against a server with a known service time.
 ///
-/// A server of the lab answers after known times, at a known rate, with stalls at known moments. The workers' measurements are
-/// compared with the true values: percentiles may differ by 2 %, the knee by 5 %.
+/// A server of the lab answers after known times, at a known rate, with stalls at known moments. The workers'
+/// measurements are compared with the true values: percentiles may differ by 2 %, the knee by 5 %.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

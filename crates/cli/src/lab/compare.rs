@@ -11,8 +11,8 @@ use crate::output::Output;
 
 /// Compare two results: ratios with their confidence.
 ///
-/// Points are paired by workload, label, target and driver. Points that differ in machine, settings or length are refused,
-/// with the difference.
+/// Points are paired by workload, label, target and driver. Points that differ in machine, settings or length
+/// are refused, with the difference.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -29,7 +29,8 @@ pub struct Report {
     /// The output file, for one result [default: beside the result].
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// The format: a page for a browser, or a table per workload, with figures that are not quotable in brackets.
+    /// The format: a page for a browser, or a table per workload, with figures that are not quotable in
+    /// brackets.
     // A String, like `--format` of other commands, because the option may precede the command.
     #[arg(long, value_name = "FORMAT", value_parser = ["html", "markdown"], default_value = "html")]
     format: String,

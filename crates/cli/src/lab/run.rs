@@ -20,8 +20,9 @@ use crate::program::binary;
 
 /// Run workloads on targets, and write a report.
 ///
-/// Targets and drivers take turns after each repetition, so that changes of the machine affect all alike. Each is warmed up once
-/// before the first counted repetition. A point that a target cannot run is marked as failed, and the run continues.
+/// Targets and drivers take turns after each repetition, so that changes of the machine affect all alike.
+/// Each is warmed up once before the first counted repetition. A point that a target cannot run is marked as
+/// failed, and the run continues.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -55,8 +56,8 @@ pub struct Run {
     /// The random seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// How far records are read back and checked after a measurement: not at all, for about as long as it took, or to the end
-    /// [default: set by the workload, or else bounded].
+    /// How far records are read back and checked after a measurement: not at all, for about as long as it
+    /// took, or to the end [default: set by the workload, or else bounded].
     #[arg(long, value_name = "HOW")]
     verify: Option<Verification>,
     /// Only points whose label contains this text; can be repeated, for any of several texts.
@@ -68,7 +69,8 @@ pub struct Run {
     omb: OmbDriver,
     #[command(flatten)]
     pub omb_result: OmbResult,
-    /// How progress is shown on standard error: for people, animated on a terminal; or as one JSON object a line.
+    /// How progress is shown on standard error: for people, animated on a terminal; or as one JSON object a
+    /// line.
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     progress: ProgressForm,
     /// Internal: standard input has a line of client settings in JSON, and the run ends when it closes.
@@ -91,8 +93,8 @@ pub enum ProgressForm {
 /// How long repetitions go on.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct PrecisionArguments {
-    /// With several targets: repetitions go on until the 95 % interval of their paired ratio is within this many percent of it,
-    /// or --repetitions-max is reached.
+    /// With several targets: repetitions go on until the 95 % interval of their paired ratio is within this
+    /// many percent of it, or --repetitions-max is reached.
     #[arg(long, value_name = "PERCENT", default_value_t = Precision::DEFAULT.half_width * 100.0, value_parser = percent)]
     precision: f64,
     /// The most repetitions of each point [default: 10, or --repetitions if it is given].
@@ -118,8 +120,8 @@ fn percent(text: &str) -> Result<f64, String> {
 /// The driver file of the OpenMessaging Benchmark.
 #[derive(Args, Debug, Clone)]
 pub struct OmbDriver {
-    /// The Kafka driver file of the OpenMessaging Benchmark, for its workloads (.yaml): replicas, and settings of topics and
-    /// clients. Its bootstrap.servers is ignored; use --bootstrap.
+    /// The Kafka driver file of the OpenMessaging Benchmark, for its workloads (.yaml): replicas, and
+    /// settings of topics and clients. Its bootstrap.servers is ignored; use --bootstrap.
     #[arg(long, value_name = "FILE.yaml")]
     omb_driver: Option<PathBuf>,
 }
@@ -148,7 +150,8 @@ impl OmbDriver {
 /// Results for the tools of the OpenMessaging Benchmark.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct OmbResult {
-    /// Also write a result in the OpenMessaging Benchmark's format for each point: omb-*.json beside result.json.
+    /// Also write a result in the OpenMessaging Benchmark's format for each point: omb-*.json beside
+    /// result.json.
     #[arg(long)]
     pub omb_result: bool,
 }

@@ -49,8 +49,8 @@ pub struct RunningCluster {
 /// The drivers.
 #[derive(Args, Debug, Clone)]
 pub struct Drivers {
-    /// The client that produces and consumes; can be repeated, then drivers take turns [default: set by the workload, or
-    /// else thalweg].
+    /// The client that produces and consumes; can be repeated, then drivers take turns [default: set by the
+    /// workload, or else thalweg].
     #[arg(long = "driver", value_name = "DRIVER")]
     drivers: Vec<Driver>,
 }
@@ -58,8 +58,8 @@ pub struct Drivers {
 /// How clients talk to brokers that the lab starts.
 #[derive(Args, Debug, Clone)]
 pub struct SecurityArguments {
-    /// How clients talk to brokers that the lab starts, and these to each other; certificates and passwords are made for the
-    /// run [default: set by the workload, or else PLAINTEXT].
+    /// How clients talk to brokers that the lab starts, and these to each other; certificates and passwords
+    /// are made for the run [default: set by the workload, or else PLAINTEXT].
     #[arg(long, value_name = "PROTOCOL", ignore_case = true)]
     security_protocol: Option<SecurityProtocol>,
     /// With SASL, how they log in [default: set by the workload, or else SCRAM-SHA-512].

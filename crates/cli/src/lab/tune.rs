@@ -19,10 +19,11 @@ use crate::program::binary;
 
 /// Tune broker and client step by step, and keep what helps beyond the noise.
 ///
-/// Starting at the first point of a workload, each setting is tried on top of the best so far, in turns with it: log.dirs,
-/// partitions, topics, batch.size, linger.ms, producers, compression.type, threads, fsync policy, buffer.memory. A value is
-/// kept if it gains at least 2 % and the 95 % interval of the gain is above zero. The report has the limit of the best at each
-/// step. tune.json is written after each value, marked partial until the end.
+/// Starting at the first point of a workload, each setting is tried on top of the best so far, in turns with
+/// it: log.dirs, partitions, topics, batch.size, linger.ms, producers, compression.type, threads, fsync
+/// policy, buffer.memory. A value is kept if it gains at least 2 % and the 95 % interval of the gain is above
+/// zero. The report has the limit of the best at each step. tune.json is written after each value, marked
+/// partial until the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -41,7 +41,8 @@ const WRONG: [&str; 5] =
 pub struct RemoteHost {
     #[command(flatten)]
     http: Http,
-    /// With https: a properties file with client settings, such as ssl.truststore.location and sasl.jaas.config.
+    /// With https: a properties file with client settings, such as ssl.truststore.location and
+    /// sasl.jaas.config.
     #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
     command_config: Option<PathBuf>,
     #[command(flatten)]
@@ -51,9 +52,9 @@ pub struct RemoteHost {
 /// The HTTP server of a node, and the login there.
 #[derive(Args, Debug, Clone)]
 pub struct Http {
-    /// The http.listener of a node; for streams, of a broker that hosts them. With https, a trusted authority and the login
-    /// may come from --command-config, as for the other tools; with http only a login by --user is sent, and only to this
-    /// machine [default: server of the profile, or http://localhost:9090].
+    /// The http.listener of a node; for streams, of a broker that hosts them. With https, a trusted authority
+    /// and the login may come from --command-config, as for the other tools; with http only a login by --user
+    /// is sent, and only to this machine [default: server of the profile, or http://localhost:9090].
     #[arg(long, value_name = "http[s]://HOST:PORT", env = "THALWEG_SERVER")]
     server: Option<String>,
     /// Log in as this user. The password is in --password-file, or in the environment as THALWEG_PASSWORD.
@@ -62,7 +63,8 @@ pub struct Http {
     /// The file with the password of --user.
     #[arg(long, value_name = "FILE", requires = "user")]
     password_file: Option<PathBuf>,
-    /// With https: the certificates to trust (PEM, PKCS12 or JKS). Default: those of --command-config, or the system's.
+    /// With https: the certificates to trust (PEM, PKCS12 or JKS). Default: those of --command-config, or the
+    /// system's.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 }

@@ -46,21 +46,21 @@ pub struct Text {
     /// The transport between stages.
     #[arg(long, value_enum, value_name = "TRANSPORT", default_value_t = StageTransport::Direct)]
     transport: StageTransport,
-    /// The number of instances per stage, such as module.filter.count=3,module.*.count=0. A stage with several has topics on both
-    /// sides, and its instances share the partitions; 0 and 1 bind a stage directly. onError=POLICY and guarantee=GUARANTEE
-    /// are the same as --on-error and --guarantee.
+    /// The number of instances per stage, such as module.filter.count=3,module.*.count=0. A stage with
+    /// several has topics on both sides, and its instances share the partitions; 0 and 1 bind a stage
+    /// directly. onError=POLICY and guarantee=GUARANTEE are the same as --on-error and --guarantee.
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
-    /// What to do with bad messages, which a stage cannot process: fail, skip, dead-letter:FILE or dead-letter:topic:NAME
-    /// [default: fail].
+    /// What to do with bad messages, which a stage cannot process: fail, skip, dead-letter:FILE or
+    /// dead-letter:topic:NAME [default: fail].
     #[arg(long, value_name = "POLICY")]
     on_error: Option<OnError>,
-    /// The delivery guarantee of kafka sources with a group: at-least-once, at-most-once or, from kafka to kafka, exactly-once
-    /// [default: at-least-once].
+    /// The delivery guarantee of kafka sources with a group: at-least-once, at-most-once or, from kafka to
+    /// kafka, exactly-once [default: at-least-once].
     #[arg(long, value_name = "GUARANTEE")]
     guarantee: Option<Guarantee>,
-    /// The bootstrap servers of kafka stages without --bootstrap, of topics between stages and of a topic of bad messages
-    /// [default: those of the profile, or localhost:9092].
+    /// The bootstrap servers of kafka stages without --bootstrap, of topics between stages and of a topic of
+    /// bad messages [default: those of the profile, or localhost:9092].
     #[arg(
         long,
         short = 'b',
@@ -69,12 +69,13 @@ pub struct Text {
         value_parser = brokers
     )]
     bootstrap_server: Option<String>,
-    /// A file of client properties, such as those for TLS and SASL, for kafka stages without --bootstrap and --properties, for
-    /// topics between stages and for a topic of bad messages; the format is that of a kafka stage's --properties.
+    /// A file of client properties, such as those for TLS and SASL, for kafka stages without --bootstrap and
+    /// --properties, for topics between stages and for a topic of bad messages; the format is that of a kafka
+    /// stage's --properties.
     #[arg(long, value_name = "FILE", value_parser = NonEmptyStringValueParser::new())]
     transport_properties: Option<String>,
-    /// The partitions of created topics between stages [default: one per reading instance, or else the broker's
-    /// num.partitions].
+    /// The partitions of created topics between stages [default: one per reading instance, or else the
+    /// broker's num.partitions].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     transport_partitions: Option<i32>,
 }

@@ -17,8 +17,9 @@ const LINES: usize = 24;
 
 /// Show rate, latency and backpressure of every stage, until Ctrl-C.
 ///
-/// LATENCY is the age of messages when a stage is done with them, BUSY the share of time that it works, WAITED FOR the share of
-/// time that its stream waits for it. On a terminal the table is updated in place; otherwise tables follow each other.
+/// LATENCY is the age of messages when a stage is done with them, BUSY the share of time that it works,
+/// WAITED FOR the share of time that its stream waits for it. On a terminal the table is updated in place;
+/// otherwise tables follow each other.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

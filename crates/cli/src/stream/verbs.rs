@@ -43,9 +43,9 @@ Examples:
 pub struct Deploy {
     /// The stream.
     name: String,
-    /// The number of instances per stage (module.LABEL.count=N, module.*.count=N), the handling of bad messages (onError=fail,
-    /// skip, dead-letter:FILE or dead-letter:topic:NAME), and the delivery guarantee (guarantee=at-least-once, at-most-once or
-    /// exactly-once).
+    /// The number of instances per stage (module.LABEL.count=N, module.*.count=N), the handling of bad
+    /// messages (onError=fail, skip, dead-letter:FILE or dead-letter:topic:NAME), and the delivery guarantee
+    /// (guarantee=at-least-once, at-most-once or exactly-once).
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
     #[command(flatten)]

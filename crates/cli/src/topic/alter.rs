@@ -29,7 +29,8 @@ pub struct Alter {
     connect: Connect,
     /// The topic.
     topic: String,
-    /// The new number of partitions. It can only grow, and later records of a key may go to another partition.
+    /// The new number of partitions. It can only grow, and later records of a key may go to another
+    /// partition.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     partitions: Option<i32>,
     /// Which brokers hold the new partitions: partitions with ',' between them, the brokers of each with ':'.

@@ -10,7 +10,8 @@ use crate::output::Output;
 use crate::partitions::{Partitions, resolve};
 use crate::settle::fail_with;
 
-/// Elect leaders: the preferred ones, which are the first replicas, or any replica where no in-sync replica is left.
+/// Elect leaders: the preferred ones, which are the first replicas, or any replica where no in-sync replica
+/// is left.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

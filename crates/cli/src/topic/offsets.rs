@@ -11,7 +11,8 @@ use crate::output::{Column, Output};
 use crate::partitions::{Partitions, resolve};
 use crate::settle::fail_with;
 
-/// Show offsets of partitions: of the next record (default), the first, the newest by time, or that at a time.
+/// Show offsets of partitions: of the next record (default), the first, the newest by time, or that at a
+/// time.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("at")),

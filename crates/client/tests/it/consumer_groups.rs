@@ -1,5 +1,5 @@
-//! A member of a consumer group (KIP-848) beside a scripted coordinator: the fields of its heartbeats, the order of a
-//! rebalance, commits while its epoch changes, and its ends.
+//! A member of a consumer group (KIP-848) beside a scripted coordinator: the fields of its heartbeats, the
+//! order of a rebalance, commits while its epoch changes, and its ends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

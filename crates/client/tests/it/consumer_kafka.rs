@@ -1,5 +1,5 @@
-//! The consumer in a real cluster: positions, commits, subscriptions by pattern, cooperative rebalances, static members, and
-//! records that pass from topic to topic exactly once.
+//! The consumer in a real cluster: positions, commits, subscriptions by pattern, cooperative rebalances,
+//! static members, and records that pass from topic to topic exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;

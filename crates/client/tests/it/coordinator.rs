@@ -1,4 +1,5 @@
-//! The coordinator's side of the fake peer: one transactional id, by either protocol, with faults set by a test.
+//! The coordinator's side of the fake peer: one transactional id, by either protocol, with faults set by a
+//! test.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;

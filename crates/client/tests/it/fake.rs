@@ -1,5 +1,5 @@
-//! A peer that speaks the protocol over memory, with faults set by a test. It stores records like a broker: it checks
-//! sequences of idempotent producers, and remembers the last five batches of each.
+//! A peer that speaks the protocol over memory, with faults set by a test. It stores records like a broker:
+//! it checks sequences of idempotent producers, and remembers the last five batches of each.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

@@ -1,4 +1,5 @@
-//! A member of a group: rebalances, a coordinator that moves or forgets it, and a consumer that does not poll.
+//! A member of a group: rebalances, a coordinator that moves or forgets it, and a consumer that does not
+//! poll.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};

@@ -61,8 +61,8 @@ fn an_idle_consumer_is_small_and_quiet() {
     let bytes = u64::try_from(used.bytes_current).expect("something is allocated") / CONSUMERS as u64;
     println!("{bytes} bytes for an idle consumer");
     assert!(bytes <= BYTES_MAX, "{bytes} bytes for an idle consumer");
-    // One fetch per half second, one heartbeat per three seconds, and nothing else after the start. The first to join
-    // have also waited for the others.
+    // One fetch per half second, one heartbeat per three seconds, and nothing else after the start. The first
+    // to join have also waited for the others.
     let (fetches, beats) = (brokers.count(ApiKey::Fetch), brokers.count(ApiKey::Heartbeat));
     assert!(fetches <= CONSUMERS * 130, "{fetches} fetches");
     assert!(beats <= CONSUMERS * 25, "{beats} heartbeats");

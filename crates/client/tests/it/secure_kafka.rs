@@ -1,5 +1,5 @@
-//! TLS and SASL against Apache Kafka, with a listener of each kind, and stores written by Java. Skipped, with a
-//! message, without `KAFKA_CLASSPATH`.
+//! TLS and SASL against Apache Kafka, with a listener of each kind, and stores written by Java. Skipped, with
+//! a message, without `KAFKA_CLASSPATH`.
 
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};

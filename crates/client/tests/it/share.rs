@@ -1,4 +1,5 @@
-//! A share consumer beside a scripted broker: its sessions, what it acknowledges by itself, and what it makes of refusals.
+//! A share consumer beside a scripted broker: its sessions, what it acknowledges by itself, and what it makes
+//! of refusals.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -34,7 +35,8 @@ const SERVED: [ApiKey; 6] = [
     ApiKey::ShareAcknowledge,
 ];
 
-/// The content of a request: its epoch, the partitions that it named and forgot, and the acknowledgements of partition 0.
+/// The content of a request: its epoch, the partitions that it named and forgot, and the acknowledgements of
+/// partition 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ReceivedRequest {
     api: ApiKey,

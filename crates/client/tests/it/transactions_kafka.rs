@@ -1,5 +1,6 @@
-//! Transactions in a real cluster: committed records are read once, aborted ones are not, and a replaced producer
-//! cannot continue. With both protocols: Apache Kafka is started with `transaction.version` 2, and with 0.
+//! Transactions in a real cluster: committed records are read once, aborted ones are not, and a replaced
+//! producer cannot continue. With both protocols: Apache Kafka is started with `transaction.version` 2, and
+//! with 0.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

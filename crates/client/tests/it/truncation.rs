@@ -1,5 +1,5 @@
-//! A consumer beside a leader whose log is cut, as after an unclean election: it looks where its position and the log part
-//! (KIP-320), and passes over nothing.
+//! A consumer beside a leader whose log is cut, as after an unclean election: it looks where its position and
+//! the log part (KIP-320), and passes over nothing.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

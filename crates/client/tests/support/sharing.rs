@@ -1,5 +1,5 @@
-//! Share groups in a real cluster: each record goes to one member, and what becomes of it is what was acknowledged. The
-//! client's tests run this against Apache Kafka, the broker's against Thalweg.
+//! Share groups in a real cluster: each record goes to one member, and what becomes of it is what was
+//! acknowledged. The client's tests run this against Apache Kafka, the broker's against Thalweg.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -20,7 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A cluster, by the addresses of its brokers.
 type Bootstrap = [String];
 
-/// What members of share groups see of a cluster. Heartbeats are short there, so that members get partitions soon.
+/// What members of share groups see of a cluster. Heartbeats are short there, so that members get partitions
+/// soon.
 pub async fn a_share_group_shares_records(cluster: &Bootstrap) {
     let options = ConnectionOptions::default();
     let admin = Admin::new(Cluster::connect(cluster, &options).await.expect("connected"));

@@ -1,5 +1,5 @@
-//! An unmodified Apache Kafka broker joins our controller, as it would join its own. It needs Kafka's jars: set
-//! `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
+//! An unmodified Apache Kafka broker joins our controller, as it would join its own. It needs Kafka's jars:
+//! set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
 
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;

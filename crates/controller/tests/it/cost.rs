@@ -1,5 +1,5 @@
-//! The cost of a request for the controller's one task: no API's time grows faster than its request. Covers all
-//! served APIs by their schema, so new ones are included automatically.
+//! The cost of a request for the controller's one task: no API's time grows faster than its request. Covers
+//! all served APIs by their schema, so new ones are included automatically.
 
 #![expect(
     clippy::disallowed_methods,

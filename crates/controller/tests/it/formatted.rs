@@ -1,4 +1,5 @@
-//! A directory that was formatted before the first start, as `kafka-storage format` does it: the cluster begins with that.
+//! A directory that was formatted before the first start, as `kafka-storage format` does it: the cluster
+//! begins with that.
 
 use std::path::Path;
 use std::process::Command;

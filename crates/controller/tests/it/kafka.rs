@@ -1,5 +1,5 @@
-//! Apache Kafka's dump tool reads our log and our snapshots. It needs Kafka's jars: set `KAFKA_CLASSPATH`, for
-//! instance to `/path/to/kafka/libs/*`.
+//! Apache Kafka's dump tool reads our log and our snapshots. It needs Kafka's jars: set `KAFKA_CLASSPATH`,
+//! for instance to `/path/to/kafka/libs/*`.
 
 use std::path::Path;
 use std::process::Command;

@@ -80,8 +80,8 @@ async fn a_log_that_is_cut_at_any_byte_is_opened_up_to_its_last_whole_batch() {
 
 const LOG: &str = "__cluster_metadata-0/00000000000000000000.log";
 
-/// A copy of a log whose file is other bytes, without the recovery point if `forgets_it`: it may not survive a power
-/// failure.
+/// A copy of a log whose file is other bytes, without the recovery point if `forgets_it`: it may not survive
+/// a power failure.
 fn damaged(bench: &Bench, bytes: &[u8], forgets_it: bool) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     copy(bench.dir.path(), dir.path());
@@ -444,7 +444,8 @@ async fn a_start_that_replays_much_spares_the_next_one() {
     assert_topics_are_known(&bench).await;
 }
 
-/// The only voter's log says which epoch was begun, so that a start needs no room for the file that says it too.
+/// The only voter's log says which epoch was begun, so that a start needs no room for the file that says it
+/// too.
 #[tokio::test]
 async fn a_start_on_a_full_disk_leads_in_a_new_epoch() {
     let bench = Bench::new().await;

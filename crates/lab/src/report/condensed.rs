@@ -1,6 +1,7 @@
 //! A condensed result: what reports and comparisons read of a result, small enough to be published.
 //!
-//! Figures, percentiles, rates and latencies of each second, checks, counts and reasons stay as they are. Left out are:
+//! Figures, percentiles, rates and latencies of each second, checks, counts and reasons stay as they are.
+//! Left out are:
 //!
 //! - histograms of single repetitions: those of the point are their sum;
 //! - from histograms of the point, values between the percentiles that are drawn or printed;
@@ -11,7 +12,8 @@
 use super::{latency, timeline};
 use crate::result::{Histogram, HistogramUnreadable, HostUse, Repetition, RunResult, SCHEMA, Sample};
 
-/// The precision of processors in samples: a hundred thousandth. The kernel counts a sample's in hundredths of a second.
+/// The precision of processors in samples: a hundred thousandth. The kernel counts a sample's in hundredths
+/// of a second.
 const PARTS: f64 = 1e5;
 
 /// The condensed result. What is condensed already stays as it is.

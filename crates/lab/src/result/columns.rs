@@ -1,4 +1,5 @@
-//! Series in a result file, by column: each name is written once, not once per row. The rows of schema 1 are read, too.
+//! Series in a result file, by column: each name is written once, not once per row. The rows of schema 1 are
+//! read, too.
 //!
 //! Times are offsets from the earliest one. A column whose values are all zero or none is left out.
 

@@ -125,7 +125,8 @@ pub fn write(path: &Path, result: &RunResult) -> Result<(), WriteError> {
     write_whole(path, &text)
 }
 
-/// The text of a result's file. A condensed result leaves out the spreads of figures, which [`read`] calculates again.
+/// The text of a result's file. A condensed result leaves out the spreads of figures, which [`read`]
+/// calculates again.
 pub fn to_json(result: &RunResult) -> serde_json::Result<Vec<u8>> {
     if !result.condensed {
         return Ok(laid_out(&serde_json::to_vec(result)?));

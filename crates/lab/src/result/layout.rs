@@ -1,11 +1,12 @@
 //! The layout of a result file: JSON that people can read and compare by line, without a line per number.
 //!
-//! Values down to the fields of a repetition have a line each. Deeper values are on the line of their field, as are arrays and
-//! objects that hold only plain values.
+//! Values down to the fields of a repetition have a line each. Deeper values are on the line of their field,
+//! as are arrays and objects that hold only plain values.
 
 use std::collections::HashSet;
 
-/// The containers around a repetition's field: run, workloads, workload, points, point, repetitions, repetition.
+/// The containers around a repetition's field: run, workloads, workload, points, point, repetitions,
+/// repetition.
 const DEPTH_MAX: usize = 7;
 
 /// JSON without white space, laid out.

@@ -97,7 +97,8 @@ pub struct Repetition {
 /// The summary of a point's repetitions: each figure of [`Figures`] by name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
-    /// The spread of each figure, by name. If a file leaves them out, they are calculated from the repetitions.
+    /// The spread of each figure, by name. If a file leaves them out, they are calculated from the
+    /// repetitions.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Spread>,
     /// Acknowledgement latencies of all repetitions, merged.

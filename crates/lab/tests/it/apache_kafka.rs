@@ -1,4 +1,5 @@
-//! The target `apache-kafka` with real brokers. Needs Java and Kafka's jars; otherwise skipped, with a message.
+//! The target `apache-kafka` with real brokers. Needs Java and Kafka's jars; otherwise skipped, with a
+//! message.
 
 use std::collections::BTreeMap;
 use std::io::Write;

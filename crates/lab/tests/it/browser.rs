@@ -1,4 +1,5 @@
-//! The page of a result in a real browser: light, dark and printed. Skipped without Chromium (a Debian package).
+//! The page of a result in a real browser: light, dark and printed. Skipped without Chromium (a Debian
+//! package).
 
 use std::io::{Read, Write};
 use std::net::TcpListener;

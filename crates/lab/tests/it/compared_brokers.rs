@@ -1,8 +1,9 @@
-//! Figures of `scripts/compare-kafka` in the README, the page of results and their chart are those of the result that they name.
-//! UPDATE_DOCS=1 rewrites them.
+//! Figures of `scripts/compare-kafka` in the README, the page of results and their chart are those of the
+//! result that they name. UPDATE_DOCS=1 rewrites them.
 //!
-//! A block is between `<!-- compared RESULT.json PART... -->` and `<!-- /compared -->`; the path is relative to the root. Its parts
-//! are `headline`, or keys of [`ROWS`]. A chart is the file beside the result with the ending `svg`.
+//! A block is between `<!-- compared RESULT.json PART... -->` and `<!-- /compared -->`; the path is relative
+//! to the root. Its parts are `headline`, or keys of [`ROWS`]. A chart is the file beside the result with the
+//! ending `svg`.
 
 use std::fmt::Write as _;
 use std::path::Path;

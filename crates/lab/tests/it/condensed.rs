@@ -11,7 +11,8 @@ fn both() -> (RunResult, RunResult) {
     (whole, small)
 }
 
-/// A page without the charts over time, whose lines move by the precision of samples, which is finer than a pixel.
+/// A page without the charts over time, whose lines move by the precision of samples, which is finer than a
+/// pixel.
 fn steady(page: &str) -> String {
     let mut parts = page.split("<summary>Over time: ");
     let before = parts.next().unwrap_or_default().to_owned();

@@ -1,5 +1,5 @@
-//! Results like those of a run, generated from a seed: several workloads, targets and drivers, a search for saturation, failed
-//! points and points that are not quotable.
+//! Results like those of a run, generated from a seed: several workloads, targets and drivers, a search for
+//! saturation, failed points and points that are not quotable.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The lab's modules are in layers: each imports only from lower ones. So each layer can be read without the upper ones, and any
-//! upper part could become a separate crate.
+//! The lab's modules are in layers: each imports only from lower ones. So each layer can be read without the
+//! upper ones, and any upper part could become a separate crate.
 
 use std::path::{Path, PathBuf};
 

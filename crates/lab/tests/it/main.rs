@@ -1,4 +1,5 @@
-//! The laboratory through its public interface: the perf tools and Kafka's own, workloads and their pages, results and reports.
+//! The laboratory through its public interface: the perf tools and Kafka's own, workloads and their pages,
+//! results and reports.
 #![allow(clippy::print_stdout, reason = "a test that is skipped says so, and a failing one names its seed")]
 
 mod apache_kafka;

@@ -1,4 +1,5 @@
-//! Every option of Kafka's tools exists in ours. Needs Kafka's jars: skipped with a message unless `KAFKA_CLASSPATH` is set.
+//! Every option of Kafka's tools exists in ours. Needs Kafka's jars: skipped with a message unless
+//! `KAFKA_CLASSPATH` is set.
 
 use std::collections::BTreeSet;
 use std::io::Write;

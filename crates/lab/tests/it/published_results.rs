@@ -1,7 +1,8 @@
-//! The lab's results under `docs/results/` are condensed, and the lab's tables in the pages beside them match the results that they
-//! name. UPDATE_DOCS=1 rewrites both.
+//! The lab's results under `docs/results/` are condensed, and the lab's tables in the pages beside them match
+//! the results that they name. UPDATE_DOCS=1 rewrites both.
 //!
-//! A table is between `<!-- lab RESULT.json WORKLOAD... -->` and `<!-- /lab -->`; the path is relative to the root.
+//! A table is between `<!-- lab RESULT.json WORKLOAD... -->` and `<!-- /lab -->`; the path is relative to the
+//! root.
 
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;

@@ -1,4 +1,5 @@
-//! The pages under `docs/workloads/` list all workloads and keys, and no others. UPDATE_DOCS=1 rewrites their tables.
+//! The pages under `docs/workloads/` list all workloads and keys, and no others. UPDATE_DOCS=1 rewrites their
+//! tables.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -289,8 +289,8 @@ fn a_stop_in_the_middle_leaves_the_old_or_the_new() {
     assert!(bench.names().iter().any(|name| name.ends_with(".log.cleaned")));
     assert_eq!(latest(&mut bench.open_unclean()), wanted);
     assert!(!bench.names().iter().any(|name| name.contains("cleaned")), "{:?}", bench.names());
-    // In the middle of the renames to `.swap`, and after all of them: the segments come in their order, and only the
-    // last one here has a batch, and so indexes.
+    // In the middle of the renames to `.swap`, and after all of them: the segments come in their order, and
+    // only the last one here has a batch, and so indexes.
     for renamed in 0..=3 {
         let (bench, log, job, wanted) = build();
         job.run().expect("compacts");

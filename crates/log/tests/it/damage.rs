@@ -1,5 +1,5 @@
-//! A flipped bit in the header of a stored batch, after every kind of stop: reads return the written bytes, or
-//! nothing.
+//! A flipped bit in the header of a stored batch, after every kind of stop: reads return the written bytes,
+//! or nothing.
 
 use thalweg_log::disk::{Disk, MemoryDisk};
 use thalweg_log::{AppendError, AppendOptions, CleanupPolicy, Damage, LogConfig, OpenOptions, PartitionLog};
@@ -96,8 +96,8 @@ impl Original {
         }
     }
 
-    /// The result of a reader that checks CRCs, from `from` on: whole batches, up to an error or the end. Also
-    /// returns whether it met an error.
+    /// The result of a reader that checks CRCs, from `from` on: whole batches, up to an error or the end.
+    /// Also returns whether it met an error.
     fn read(&self, log: &mut PartitionLog, from: Offset) -> (Vec<(BatchHeader, Vec<u8>)>, bool) {
         let (mut read, mut from) = (Vec::new(), from);
         let end = log.log_end_offset();
@@ -136,7 +136,8 @@ impl Original {
         read.len()
     }
 
-    /// Whether a batch fits at the offset of the flipped bit, within the gap around it: this cannot be detected.
+    /// Whether a batch fits at the offset of the flipped bit, within the gap around it: this cannot be
+    /// detected.
     fn is_hidden(&self, batch: usize, bit: usize) -> bool {
         let header = self.batches[batch].header;
         let found = header.base_offset.0 ^ i64::MIN.rotate_right(u32::try_from(bit).expect("it is small"));
@@ -148,8 +149,8 @@ impl Original {
             && found < to.0 - i64::from(header.last_offset_delta)
     }
 
-    /// Whether the flipped bit makes a batch one of an epoch that fits those beside it: then only the checkpoint speaks
-    /// against it, which may be that of another time.
+    /// Whether the flipped bit makes a batch one of an epoch that fits those beside it: then only the
+    /// checkpoint speaks against it, which may be that of another time.
     fn fits_neighbours(&self, batch: usize, bit: usize) -> bool {
         let epoch_of = |batch: usize| self.batches.get(batch).map(|batch| batch.header.leader_epoch.0);
         let (before, next) = (batch.checked_sub(1).and_then(epoch_of), epoch_of(batch + 1));

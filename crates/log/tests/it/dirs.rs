@@ -257,8 +257,8 @@ fn log_that_was_removed_while_no_broker_ran_is_known_as_lost() {
     }
     dirs.checkpoint_high_watermarks();
     assert!((0..4).all(|index| !dirs.has_lost(&partition(index))), "all are there");
-    // 0 stays, 1 is removed with its records, 2 is deleted as its topic is. 3 is removed, too: the checkpoint cannot
-    // tell whether it had records, which may have been committed later.
+    // 0 stays, 1 is removed with its records, 2 is deleted as its topic is. 3 is removed, too: the checkpoint
+    // cannot tell whether it had records, which may have been committed later.
     dirs.delete(&mut logs[2]).expect("deletes");
     drop((dirs, logs));
     for index in [1, 3] {
@@ -613,7 +613,8 @@ fn any_failing_call_takes_its_directory_offline() {
     }
 }
 
-/// The folder of a partition, the file of a segment, or all that a file system held, is gone under the running broker.
+/// The folder of a partition, the file of a segment, or all that a file system held, is gone under the
+/// running broker.
 #[test]
 fn missing_folder_or_segment_takes_its_directory_offline() {
     type Work = fn(&LogDirs, &mut PartitionLog);
@@ -874,8 +875,8 @@ fn partitions_leave_descriptors_to_those_that_are_there() {
     close(dirs, logs);
 }
 
-/// Apache Kafka takes the last one. With a larger log start records would be deleted, and with a larger recovery point they would
-/// seem to be missing.
+/// Apache Kafka takes the last one. With a larger log start records would be deleted, and with a larger
+/// recovery point they would seem to be missing.
 #[test]
 fn checkpoint_that_names_a_partition_twice_counts_with_the_smaller_offset() {
     for is_smaller_first in [true, false] {

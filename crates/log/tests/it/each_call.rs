@@ -1,6 +1,6 @@
-//! Every call to the disk fails once, in a life of a log directory with retention, deletion of records, compaction, truncation
-//! and a restart; then the process is killed. Acknowledged records that were neither truncated nor deleted are there afterwards,
-//! unchanged and at their offsets.
+//! Every call to the disk fails once, in a life of a log directory with retention, deletion of records,
+//! compaction, truncation and a restart; then the process is killed. Acknowledged records that were neither
+//! truncated nor deleted are there afterwards, unchanged and at their offsets.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -172,8 +172,8 @@ fn compact_once(log: &mut PartitionLog) {
     }
 }
 
-/// Lives with the failure, is killed, starts again with what is left of the failure, is killed, and is checked. Returns whether the
-/// failure has struck.
+/// Lives with the failure, is killed, starts again with what is left of the failure, is killed, and is
+/// checked. Returns whether the failure has struck.
 fn run(calls: u64, failure: CallError) -> bool {
     let clock = Clock::manual(NOW_MS);
     let disk = MemoryDisk::new(clock.clone());

@@ -154,7 +154,8 @@ fn first_batch_of_an_epoch_outlives_a_power_failure_at_the_end_of_a_closed_segme
     }
 }
 
-/// Where the next segment begins in the epoch of the checkpoint, the epoch of the last batch is a flipped bit.
+/// Where the next segment begins in the epoch of the checkpoint, the epoch of the last batch is a flipped
+/// bit.
 #[test]
 fn flipped_epoch_at_the_end_of_a_closed_segment_is_repaired() {
     let bench = Bench::with(LogConfig { segment_bytes: 400, ..LogConfig::default() });
@@ -257,8 +258,8 @@ fn epochs_of_a_replica_of_a_compacted_log_are_not_rebuilt() {
     assert!(!warnings.iter().any(|warning| warning.contains("epochs")), "{warnings:?}");
 }
 
-/// An idle partition has many leaders without a batch, of which the checkpoint knows nothing; and one that was truncated may know
-/// of later ones than the log has. What is sound is kept.
+/// An idle partition has many leaders without a batch, of which the checkpoint knows nothing; and one that
+/// was truncated may know of later ones than the log has. What is sound is kept.
 #[test]
 fn last_batch_is_kept_whatever_its_epoch() {
     for (known, found, latest) in [(5, 40, 40), (5, 69, 69), (5, 4101, 5), (5, 1000, 1000), (5, 4, 4)] {
@@ -289,8 +290,8 @@ fn is_far(found: i32, known: i32) -> bool {
     (found ^ known).count_ones() == 1 && found.abs_diff(known) > 2000
 }
 
-/// Whether a file that fits all batches of one record but one may be the right one: a bit of that batch's epoch may have been
-/// flipped, and no batch beside it is of that epoch.
+/// Whether a file that fits all batches of one record but one may be the right one: a bit of that batch's
+/// epoch may have been flipped, and no batch beside it is of that epoch.
 fn is_explained_by_a_flip(history: &[i32], file: &str) -> bool {
     let entries: Vec<(i32, usize)> = file
         .lines()
@@ -305,8 +306,8 @@ fn is_explained_by_a_flip(history: &[i32], file: &str) -> bool {
     is_far(history[at], known(at)) && !has_epoch(at.checked_sub(1)) && !has_epoch(Some(at + 1))
 }
 
-/// No CRC covers the epoch of a batch. A leader refuses a follower with an epoch that is too high, for ever, and one with
-/// epochs that are too low cuts its followers.
+/// No CRC covers the epoch of a batch. A leader refuses a follower with an epoch that is too high, for ever,
+/// and one with epochs that are too low cuts its followers.
 #[test]
 fn flipped_epoch_of_one_batch_does_not_outrank_the_checkpoint() {
     let histories: [&[i32]; 5] = [&[5, 5, 5], &[2, 5, 9], &[2, 5, 5, 5, 9], &[2, 2, 5, 5, 5, 5, 5, 5], &[5]];
@@ -441,8 +442,8 @@ fn segment_of_a_log_that_was_truncated_during_the_scan_is_looked_at_again() {
     assert_eq!(log.leader_epochs(), epochs);
 }
 
-/// An older copy of the file, from before a truncation or not, and files of other logs: after any stop the batches
-/// count, and none is written to.
+/// An older copy of the file, from before a truncation or not, and files of other logs: after any stop the
+/// batches count, and none is written to.
 #[test]
 fn batches_outrank_an_older_checkpoint_of_epochs_after_a_crash() {
     let files = ["1 0", "1 0\n2 2", "1 0\n9 4", "0 0\n2 2", "1 0\n2 1\n4 2\n5 3\n6 4", "6 0"];

@@ -164,8 +164,8 @@ fn a_partition_that_could_not_be_created_can_be_created_later() {
     }
 }
 
-/// A partition that has never had a record costs as few files as possible. A clean stop makes the index files, which Apache Kafka
-/// misses otherwise.
+/// A partition that has never had a record costs as few files as possible. A clean stop makes the index
+/// files, which Apache Kafka misses otherwise.
 #[test]
 fn an_empty_partition_has_no_index_files_until_a_clean_stop() {
     let bench = Bench::new();
@@ -186,8 +186,8 @@ fn an_empty_partition_has_no_index_files_until_a_clean_stop() {
     assert_eq!(bench.open_clean().log_end_offset(), Offset(3));
 }
 
-/// Each file that a log writes finds the disk full in turn: appends are refused until there is room, accepted records
-/// are served and complete after a crash, and no restart is needed.
+/// Each file that a log writes finds the disk full in turn: appends are refused until there is room, accepted
+/// records are served and complete after a crash, and no restart is needed.
 #[test]
 fn a_full_disk_under_any_of_the_files_is_no_failure() {
     for suffix in [".txnindex", "index", ".snapshot", ".snapshot.tmp", "checkpoint", "checkpoint.tmp", ""] {

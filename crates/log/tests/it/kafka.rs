@@ -1,7 +1,7 @@
 //! Apache Kafka as the oracle: its tools read our directory, and its directory is opened here.
 //!
-//! The first needs Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`. The second reads
-//! `tests/fixtures/kafka-4.3.1`, which a Kafka broker has written (see the README there).
+//! The first needs Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`. The second
+//! reads `tests/fixtures/kafka-4.3.1`, which a Kafka broker has written (see the README there).
 
 use std::path::Path;
 use std::process::Command;

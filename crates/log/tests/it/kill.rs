@@ -1,7 +1,7 @@
 //! Killing the process: everything that was acknowledged is there afterwards.
 //!
-//! The test starts itself as a child that appends and reports accepted records, kills it at some moment, and opens
-//! the directory.
+//! The test starts itself as a child that appends and reports accepted records, kills it at some moment, and
+//! opens the directory.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

@@ -8,7 +8,8 @@ use crate::support::*;
 const SEGMENTS: i64 = 6;
 const END: Offset = Offset(4 * SEGMENTS);
 
-/// A cleanly closed log with one batch of 4 records per segment, a second apart, of which these segments are garbage.
+/// A cleanly closed log with one batch of 4 records per segment, a second apart, of which these segments are
+/// garbage.
 fn garbled(bench: &Bench, segments: &[i64]) -> PartitionLog {
     let mut log = bench.create();
     for index in 0..SEGMENTS {

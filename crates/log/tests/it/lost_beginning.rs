@@ -1,4 +1,5 @@
-//! A log whose leader has lost its beginning: it remembers that those records were not deleted, whatever happens to it.
+//! A log whose leader has lost its beginning: it remembers that those records were not deleted, whatever
+//! happens to it.
 
 use std::sync::Arc;
 
@@ -14,7 +15,8 @@ use thalweg_record::{LeaderEpoch, Offset, batches};
 use crate::missing_segments::{closed, open, without_beginning};
 use crate::support::*;
 
-/// A log that was restarted where its leader's begins, which has lost the records from 3 on. It had the first six.
+/// A log that was restarted where its leader's begins, which has lost the records from 3 on. It had the first
+/// six.
 fn restarted(bench: &Bench) -> PartitionLog {
     let mut log = bench.create();
     for _ in 0..3 {

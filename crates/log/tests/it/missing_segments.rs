@@ -1,5 +1,5 @@
-//! Closed segments that something else has emptied, removed, or overwritten while the log was closed: no reader may skip
-//! their records.
+//! Closed segments that something else has emptied, removed, or overwritten while the log was closed: no
+//! reader may skip their records.
 
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ fn overwrite(bench: &Bench, base: Offset, other: Offset) {
     }
 }
 
-/// The ways in which the records of a segment get lost, and whether a start knows of it before anything is read.
+/// The ways in which the records of a segment get lost, and whether a start knows of it before anything is
+/// read.
 fn ways() -> Vec<(&'static str, bool, Lose)> {
     let all = [".log", ".index", ".timeindex", ".snapshot"];
     let mut ways: Vec<(_, _, Lose)> = vec![
@@ -404,7 +405,8 @@ fn gaps_of_other_origin_are_no_damage() {
     }
 }
 
-/// Several segments of a follower whose leader was compacted: gaps before the first batches of segments, and within.
+/// Several segments of a follower whose leader was compacted: gaps before the first batches of segments, and
+/// within.
 fn with_gaps() -> (Bench, PartitionLog, Vec<i64>) {
     let bench = Bench::with(LogConfig { segment_bytes: 480, ..LogConfig::default() });
     let mut log = bench.create();
@@ -691,8 +693,8 @@ fn compaction_ends_before_records_that_are_missing() {
     assert_eq!(bench.open(&cleaned).damage(), Some(Damage::Unreadable(BASE)));
 }
 
-/// Compacts a log; in one of three cases the process ends before that is on the medium, and in another a call may fail while
-/// segments are replaced. Returns whether it goes on.
+/// Compacts a log; in one of three cases the process ends before that is on the medium, and in another a call
+/// may fail while segments are replaced. Returns whether it goes on.
 fn compacts(random: &mut SmallRng, log: &mut PartitionLog, faults: &Faults) -> bool {
     let Ok(Some(job)) = log.plan_compaction(NOW_MS) else { return log.poison().is_none() };
     let Ok(outcome) = job.run() else { return false };
@@ -716,7 +718,8 @@ fn compacts(random: &mut SmallRng, log: &mut PartitionLog, faults: &Faults) -> b
     is_done
 }
 
-/// Appends a transaction that is aborted, of a producer that has no other. Returns whether both appends worked.
+/// Appends a transaction that is aborted, of a producer that has no other. Returns whether both appends
+/// worked.
 fn aborts(log: &mut PartitionLog, batch: Spec, producer: i64) -> bool {
     let batch = batch.producer(producer, 0, 0).transactional().build();
     let marker = marker(producer, 0, ControlRecordType::Abort, 0);
@@ -836,8 +839,8 @@ fn no_stop_of_a_compacted_log_looks_like_damage() {
     assert!(unsynced_losses > 300, "{unsynced_losses}");
 }
 
-/// The checkpoint of recovery points is older than the last roll: the first records of the segment were synced, and the others may
-/// not be.
+/// The checkpoint of recovery points is older than the last roll: the first records of the segment were
+/// synced, and the others may not be.
 #[test]
 fn segment_that_was_synced_in_part_is_damage_too() {
     for (what, _, lose) in ways() {
@@ -888,7 +891,8 @@ fn empty_segment_that_is_damage_stays_damage_when_the_topic_becomes_compacted() 
     assert_eq!(open(&bench, false).damage(), Some(Damage::Unreadable(BASE)));
 }
 
-/// The replacement of an empty segment, which an earlier one had left, was undone when its batches were removed.
+/// The replacement of an empty segment, which an earlier one had left, was undone when its batches were
+/// removed.
 #[test]
 fn index_of_a_replacement_that_was_undone_is_no_sign_of_lost_records() {
     let mut bench = closed();

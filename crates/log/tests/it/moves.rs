@@ -364,8 +364,8 @@ fn a_log_that_goes_on_without_its_new_directory_is_the_one_when_that_returns() {
     }
 }
 
-/// A copy of a log that goes on in one of the directories after a failure, and whose name has not changed or was not removed in
-/// the other: also one left by Apache Kafka, which refuses to start then.
+/// A copy of a log that goes on in one of the directories after a failure, and whose name has not changed or
+/// was not removed in the other: also one left by Apache Kafka, which refuses to start then.
 #[test]
 fn of_two_logs_the_one_with_all_records_is_kept_and_the_other_is_set_aside() {
     let next = |epoch| (Spec::new(1).value_bytes(100).build(), LeaderEpoch(epoch));

@@ -1,5 +1,5 @@
-//! Power failures on a disk that forgets unsynced data: flushed records survive, and nothing is invented. Seeded
-//! histories of all operations on a log in a log directory with its checkpoints.
+//! Power failures on a disk that forgets unsynced data: flushed records survive, and nothing is invented.
+//! Seeded histories of all operations on a log in a log directory with its checkpoints.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -362,8 +362,8 @@ impl History {
         }
         for (id, sequence) in sequences {
             let known = self.log.producer(id).map(|producer| producer.last_sequence());
-            // Compaction drops a producer's batch if a later one exists, which the power failure may remove. A
-            // snapshot knows more then.
+            // Compaction drops a producer's batch if a later one exists, which the power failure may remove.
+            // A snapshot knows more then.
             let is_right =
                 known == Some(sequence) || (self.config.cleanup_policy.compact && known > Some(sequence));
             assert!(

@@ -102,8 +102,8 @@ fn a_log_can_be_ended_where_whole_batches_are_missing_at_the_end_of_a_segment() 
     }
 }
 
-/// A truncation within a batch leaves a gap, behind which the log continues; a second one, to the end of that gap,
-/// finds it again.
+/// A truncation within a batch leaves a gap, behind which the log continues; a second one, to the end of that
+/// gap, finds it again.
 #[test]
 fn what_follows_a_gap_that_truncations_have_left_is_there_after_a_crash() {
     let bench = Bench::with(LogConfig { segment_bytes: 1000, ..LogConfig::default() });

@@ -1,5 +1,5 @@
-//! Single calls that the disk refuses, in operations of several files: renames without room for the name, removals and reads
-//! that fail.
+//! Single calls that the disk refuses, in operations of several files: renames without room for the name,
+//! removals and reads that fail.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -107,8 +107,8 @@ fn retention_stops_at_a_segment_that_cannot_be_renamed() {
     }
 }
 
-/// The index of a first segment whose log is gone cannot be renamed when the segments behind it are deleted, or when all is fetched
-/// again.
+/// The index of a first segment whose log is gone cannot be renamed when the segments behind it are deleted,
+/// or when all is fetched again.
 #[test]
 fn index_of_a_lost_first_segment_that_stays_takes_the_directory_offline() {
     let machine = Machine::new(config());
@@ -181,8 +181,8 @@ fn retention_frees_a_disk_without_room_for_names() {
     assert_eq!((log.log_start_offset(), log.log_end_offset()), (Offset(41), Offset(41)));
 }
 
-/// As an earlier version left it: segments around one that could not be renamed are gone. Something else may have
-/// renamed the one behind that.
+/// As an earlier version left it: segments around one that could not be renamed are gone. Something else may
+/// have renamed the one behind that.
 #[test]
 fn hole_left_by_retention_does_not_cut_the_log_and_is_damage() {
     let bench = Bench::with(LogConfig { file_delete_delay_ms: 60_000, ..config() });

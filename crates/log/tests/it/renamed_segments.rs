@@ -1,4 +1,5 @@
-//! Segments behind the first whose logs have the names of deleted ones: only a compaction gives them such names.
+//! Segments behind the first whose logs have the names of deleted ones: only a compaction gives them such
+//! names.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -182,7 +182,8 @@ fn gaps_of_a_compacted_segment_are_no_damage() {
     assert_eq!(damage, [(4 * RECORDS, 7 * RECORDS)], "all that may have been there");
 }
 
-/// A batch whose base offset is wrong in more than one bit cannot be placed, and is no reason to leave out others.
+/// A batch whose base offset is wrong in more than one bit cannot be placed, and is no reason to leave out
+/// others.
 #[test]
 fn batch_of_another_place_is_left_out() {
     let bench = bench();
@@ -264,7 +265,8 @@ fn batch_in_a_record_is_no_batch_of_the_log() {
     }
 }
 
-/// The bytes between two damaged headers could be records of one batch; those between a whole header and a damaged one are not.
+/// The bytes between two damaged headers could be records of one batch; those between a whole header and a
+/// damaged one are not.
 #[test]
 fn whole_header_leads_to_batches_before_further_damage() {
     let bench = bench();

@@ -9,7 +9,8 @@ fn cut(bench: &Bench, len: u64) {
     bench.disk.open(&bench.file(&log_name(0))).expect("opens").set_len(len).expect("is cut");
 }
 
-/// The base offsets of the batches that are served, and whether damage ends them. Nothing but whole batches may be served.
+/// The base offsets of the batches that are served, and whether damage ends them. Nothing but whole batches
+/// may be served.
 fn served(log: &mut PartitionLog) -> (Vec<i64>, bool) {
     let (mut found, mut from) = (Vec::new(), log.log_start_offset());
     loop {

@@ -245,8 +245,8 @@ pub fn headers(log: &mut PartitionLog) -> Vec<BatchHeader> {
     batches(&bytes).map(|batch| batch.expect("whole batches").header).collect()
 }
 
-/// Plans, runs and installs a compaction, like the broker with the lock in between. `None` if there is nothing to do,
-/// or if the log has changed meanwhile.
+/// Plans, runs and installs a compaction, like the broker with the lock in between. `None` if there is
+/// nothing to do, or if the log has changed meanwhile.
 pub fn compact(log: &mut PartitionLog, now_ms: i64) -> Option<CompactionStats> {
     let job = log.plan_compaction(now_ms).expect("plans")?;
     let outcome = job.run().expect("compacts");
@@ -276,8 +276,8 @@ thread_local! {
 
 /// The warnings that `work` logs on this thread, and what it returns.
 pub fn warnings_of<T>(work: impl FnOnce() -> T) -> (Vec<String>, T) {
-    // One subscriber for all threads: beside a subscriber of one thread, a thread without any can be the first to come by a
-    // place that logs, and then `tracing` disables that place for all.
+    // One subscriber for all threads: beside a subscriber of one thread, a thread without any can be the
+    // first to come by a place that logs, and then `tracing` disables that place for all.
     static SUBSCRIBED: Once = Once::new();
     SUBSCRIBED.call_once(|| tracing::subscriber::set_global_default(Warnings).expect("the only one"));
     WARNINGS.set(Some(Vec::new()));

@@ -22,7 +22,8 @@ fn one_by_one(log: &mut PartitionLog, requests: &[&[u8]]) -> Vec<Result<AppendIn
     requests.iter().map(append).collect()
 }
 
-/// Batches of producers that mostly behave: some repeat or leave out a sequence, some come with an epoch that is new or old.
+/// Batches of producers that mostly behave: some repeat or leave out a sequence, some come with an epoch that
+/// is new or old.
 fn some_requests(random: &mut SmallRng, sequences: &mut [(i16, i32); 3]) -> Vec<Vec<u8>> {
     let count = random.random_range(1..=6);
     let request = |_| {

@@ -1,5 +1,5 @@
-//! Aborted transactions: what the transaction indexes of a leader, its followers and a recovered log contain, and what a
-//! consumer of committed records sees at every bound.
+//! Aborted transactions: what the transaction indexes of a leader, its followers and a recovered log contain,
+//! and what a consumer of committed records sees at every bound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,8 +58,8 @@ fn aborted_batches(all: &[Batch<'_>]) -> BTreeSet<i64> {
     aborted
 }
 
-/// Base offsets of the data batches in `from..upper` that a consumer hides, as Kafka's does: a producer counts as aborted
-/// from the first offset of its aborted transaction to its next abort marker.
+/// Base offsets of the data batches in `from..upper` that a consumer hides, as Kafka's does: a producer
+/// counts as aborted from the first offset of its aborted transaction to its next abort marker.
 fn hidden_by_consumer(
     log: &mut PartitionLog,
     all: &[Batch<'_>],
@@ -108,8 +108,8 @@ fn check_reads(log: &mut PartitionLog, of: &str) {
     }
 }
 
-/// Three transactions in one answer: two of producer 1 that are aborted, and an open one between the second's beginning and
-/// its end.
+/// Three transactions in one answer: two of producer 1 that are aborted, and an open one between the second's
+/// beginning and its end.
 fn write_interleaved(log: &mut PartitionLog) {
     append(log, &Spec::new(1).build());
     begin(log, 1, 0);
@@ -246,7 +246,8 @@ fn replicas_have_equal_transaction_indexes_however_they_fetch_and_recover() {
     }
 }
 
-/// A compacted log: a plain record, then aborted ones with the same key, and a transaction that stays open over a roll.
+/// A compacted log: a plain record, then aborted ones with the same key, and a transaction that stays open
+/// over a roll.
 fn compacted() -> (Bench, PartitionLog) {
     let bench = Bench::with(LogConfig {
         segment_bytes: 1_000,
@@ -319,8 +320,8 @@ fn high_watermark_of_a_clean_stop_tells_that_records_are_missing() {
     assert_eq!(bench.open(&options).damage(), None, "a power failure may have taken them");
 }
 
-/// A closed log whose first segments have a transaction that the second one aborts, the base offset of that and the next, and
-/// the log end.
+/// A closed log whose first segments have a transaction that the second one aborts, the base offset of that
+/// and the next, and the log end.
 fn aborted_in_second() -> (Bench, Offset, Offset, Offset) {
     aborted_in_second_of(Bench::new())
 }
@@ -437,10 +438,12 @@ fn missing_segment_with_an_abort_marker_is_damage_at_once() {
     }
 }
 
-/// The replacement of a segment by one before it ends before the next segment where its last records have later values.
+/// The replacement of a segment by one before it ends before the next segment where its last records have
+/// later values.
 #[test]
 fn segment_with_an_abort_marker_that_a_compaction_has_replaced_is_not_missing() {
-    // In the middle; at its end, before the checkpoint is written; and by Apache Kafka, which does not write it.
+    // In the middle; at its end, before the checkpoint is written; and by Apache Kafka, which does not write
+    // it.
     for way in 0..3 {
         let mut bench = Bench::with(LogConfig {
             segment_bytes: 360,

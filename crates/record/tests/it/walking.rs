@@ -1,5 +1,5 @@
-//! The walk over the records of a producer's batch: accepted and refused records, in pieces and at once, and its
-//! cost.
+//! The walk over the records of a producer's batch: accepted and refused records, in pieces and at once, and
+//! its cost.
 
 use std::io::Write;
 

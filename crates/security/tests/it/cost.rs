@@ -1,5 +1,5 @@
-//! A decision costs at most a microsecond with 100,000 ACLs, whatever they are about, and allocates nothing; a change does
-//! not copy them all.
+//! A decision costs at most a microsecond with 100,000 ACLs, whatever they are about, and allocates nothing;
+//! a change does not copy them all.
 
 use std::hint::black_box;
 

@@ -1,4 +1,5 @@
-//! Random ACLs and requests, decided here and by Apache Kafka's `StandardAuthorizer` (`tests/oracle/Decisions.java`).
+//! Random ACLs and requests, decided here and by Apache Kafka's `StandardAuthorizer`
+//! (`tests/oracle/Decisions.java`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,8 +32,8 @@ const ASKING: [(&str, &str); 6] = [
 ];
 const ADDRESSES: [&str; 3] = ["10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1"];
 
-/// A round's own few names, so that they meet: from letters, the wildcard, one that needs two units in Java, and the
-/// name that Kafka asks about where any resource would do.
+/// A round's own few names, so that they meet: from letters, the wildcard, one that needs two units in Java,
+/// and the name that Kafka asks about where any resource would do.
 fn names(random: &mut StdRng) -> Vec<String> {
     let letters = ["a", "b", "*", "-", "é", "𝄞"];
     let mut names: Vec<String> = (0..random.random_range(2..12))

@@ -1,7 +1,8 @@
 //! The authorizer, names and stores through their public interface, and beside Java.
 //!
 //! - `certificates`: which chains are accepted, compared with Java's trust manager (needs KAFKA_CLASSPATH).
-//! - `names`: distinguished names and mapping rules, compared with Java's and Kafka's classes (needs KAFKA_CLASSPATH).
+//! - `names`: distinguished names and mapping rules, compared with Java's and Kafka's classes (needs
+//!   KAFKA_CLASSPATH).
 //! - `quotas`: rates, token buckets, and which limit holds for a client (needs KAFKA_CLASSPATH).
 //! - `stores`: stores made by `keytool` and `openssl`.
 

@@ -150,7 +150,8 @@ fn mapping_rules_give_the_users_that_kafka_gives() {
             Ok(mapping) => mapping.name(name).map_or_else(|_| "!".to_owned(), |user| format!("={user}")),
         };
         mapped += usize::from(ours.starts_with('='));
-        // A replacement that cannot be used is found at the start here, and in Kafka when its pattern first matches.
+        // A replacement that cannot be used is found at the start here, and in Kafka when its pattern first
+        // matches.
         if ours != theirs && ours != "?" {
             wrong.push(format!("{rules} of {name}: {ours}, Kafka {theirs}"));
         }

@@ -1,5 +1,5 @@
-//! Rates, token buckets and the choice of limits, compared with Apache Kafka's own classes on random sequences. Needs
-//! Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
+//! Rates, token buckets and the choice of limits, compared with Apache Kafka's own classes on random
+//! sequences. Needs Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

@@ -1,7 +1,7 @@
 //! What the members of a share group may rely on.
 //!
-//! `model`: random members, acknowledgements, failed writes, crashes and deletions against a plain model of every record.
-//! `acquiring`: which records a member gets. `acknowledging`: what it may say of them.
+//! `model`: random members, acknowledgements, failed writes, crashes and deletions against a plain model of
+//! every record. `acquiring`: which records a member gets. `acknowledging`: what it may say of them.
 
 mod acknowledging;
 mod acquiring;

@@ -1,6 +1,6 @@
-//! Random histories against a plain model that knows every record by itself: no record is with two members at once, a
-//! record is accepted at most once, what is accepted is not delivered again, and nothing is lost, through failed writes,
-//! crashes of the leader, deletions, compaction and aborted transactions.
+//! Random histories against a plain model that knows every record by itself: no record is with two members at
+//! once, a record is accepted at most once, what is accepted is not delivered again, and nothing is lost,
+//! through failed writes, crashes of the leader, deletions, compaction and aborted transactions.
 
 use super::*;
 use rand::rngs::SmallRng;
@@ -74,7 +74,8 @@ struct History {
     /// The records in flight.
     records: BTreeMap<i64, Record>,
     stored: StoredState,
-    /// Changes that are being written: their batches, the start then, and whether records wait for the result.
+    /// Changes that are being written: their batches, the start then, and whether records wait for the
+    /// result.
     writes: VecDeque<(Vec<StateBatch>, i64, bool)>,
     /// Offsets whose acceptance is written.
     accepted: BTreeMap<i64, u32>,
@@ -156,7 +157,8 @@ impl History {
                 record.seen = RecordState::Acquired { by: member, until_ms };
             }
         }
-        // What was passed over without being delivered does not exist, or is aborted. At the start it is forgotten.
+        // What was passed over without being delivered does not exist, or is aborted. At the start it is
+        // forgotten.
         let behind = self.records.split_off(&self.partition.start_offset());
         for (offset, record) in std::mem::replace(&mut self.records, behind) {
             let is_settled = matches!(record.seen, RecordState::Settled(_));

@@ -1,5 +1,5 @@
-//! A single broker whose disk fails one call, or has a full directory. The short form takes a call of each kind; the long one
-//! takes all of them.
+//! A single broker whose disk fails one call, or has a full directory. The short form takes a call of each
+//! kind; the long one takes all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

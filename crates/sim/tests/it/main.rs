@@ -1,4 +1,5 @@
-//! The simulation, over seeds: the same way each time, nothing acknowledged is lost, and a broken disk is found out.
+//! The simulation, over seeds: the same way each time, nothing acknowledged is lost, and a broken disk is
+//! found out.
 
 mod disk_trials;
 mod regressions;

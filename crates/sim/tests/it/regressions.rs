@@ -1,5 +1,5 @@
-//! Seeds that once found a bug, one for each bug. A change to the creation of plans changes the meaning of a seed, so each bug
-//! also has a smaller test at the place of its fix.
+//! Seeds that once found a bug, one for each bug. A change to the creation of plans changes the meaning of a
+//! seed, so each bug also has a smaller test at the place of its fix.
 
 use std::num::NonZero;
 use thalweg_sim::{Kind, Plan, run_plan};

@@ -1,5 +1,5 @@
-//! The http sink over TLS, to servers with trusted and untrusted certificates, and kafka stages to a cluster with an untrusted
-//! certificate.
+//! The http sink over TLS, to servers with trusted and untrusted certificates, and kafka stages to a cluster
+//! with an untrusted certificate.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};

@@ -1,5 +1,5 @@
-//! Invalid texts and options of every stage, from seeds: never a panic, and every error names the position, the option and what
-//! to do.
+//! Invalid texts and options of every stage, from seeds: never a panic, and every error names the position,
+//! the option and what to do.
 
 use std::sync::Arc;
 use std::time::Duration;

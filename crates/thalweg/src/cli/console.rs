@@ -27,9 +27,9 @@ const CONTACT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serve the console: a cluster in the browser, and a JSON API.
 ///
-/// It works with any cluster that speaks Kafka's protocol. Where the client settings have SASL, people log in with their own names
-/// and passwords, and the cluster decides what they may see and do. A broker of thalweg serve has a console already, at its
-/// http.listener.
+/// It works with any cluster that speaks Kafka's protocol. Where the client settings have SASL, people log in
+/// with their own names and passwords, and the cluster decides what they may see and do. A broker of thalweg
+/// serve has a console already, at its http.listener.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   thalweg console --bootstrap-server broker-1:9092
@@ -43,15 +43,16 @@ pub struct Console {
     /// Refuse every change
     #[arg(long)]
     read_only: bool,
-    /// Let everyone act as the user of the client settings, instead of asking for a name and a password. Anyone who reaches the
-    /// address has that user's rights
+    /// Let everyone act as the user of the client settings, instead of asking for a name and a password.
+    /// Anyone who reaches the address has that user's rights
     #[arg(long)]
     no_login: bool,
-    /// A name by which browsers call this console, besides localhost, IP addresses and the host of --listen; can be repeated
+    /// A name by which browsers call this console, besides localhost, IP addresses and the host of --listen;
+    /// can be repeated
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// Hide parts of messages by this rule, for example 'payments: card, header:token'; can be repeated. docs/console.md
-    /// explains rules
+    /// Hide parts of messages by this rule, for example 'payments: card, header:token'; can be repeated.
+    /// docs/console.md explains rules
     #[arg(long, value_name = "RULE")]
     mask: Vec<String>,
     /// A file with such rules, one on each line
@@ -62,7 +63,8 @@ pub struct Console {
     /// Passwords may arrive in plain text, because a proxy on a trusted network ends TLS
     #[arg(long)]
     behind_proxy: bool,
-    /// Let those with ALTER on the cluster run the lab's built-in workloads on this machine, with the results in this directory
+    /// Let those with ALTER on the cluster run the lab's built-in workloads on this machine, with the results
+    /// in this directory
     #[arg(long, value_name = "DIR")]
     lab_dir: Option<PathBuf>,
 }

@@ -40,13 +40,13 @@ const CONSOLE: &str = "localhost:9090";
 
 /// Run a broker.
 ///
-/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats; its console is at
-/// http://localhost:9090 unless a properties file is given. A Kafka
-/// server.properties can be used unchanged; unknown and unsupported keys are listed in warnings. Options override the
-/// file. SIGTERM or Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
+/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats; its
+/// console is at http://localhost:9090 unless a properties file is given. A Kafka server.properties can be
+/// used unchanged; unknown and unsupported keys are listed in warnings. Options override the file. SIGTERM or
+/// Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
 ///
-/// With process.roles=broker it joins the cluster of the controllers in controller.quorum.bootstrap.servers, Thalweg's or
-/// Apache Kafka's.
+/// With process.roles=broker it joins the cluster of the controllers in controller.quorum.bootstrap.servers,
+/// Thalweg's or Apache Kafka's.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
@@ -63,18 +63,19 @@ pub struct Serve {
     /// Data directory (log.dirs) [default: ./thalweg-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0 a free port
+    /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0
+    /// a free port
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
-    /// Add a user when the cluster is created, for SCRAM: SCRAM-SHA-512=[name=alice,password=alice-secret]; can be repeated.
-    /// A cluster that exists is left as it is
+    /// Add a user when the cluster is created, for SCRAM: SCRAM-SHA-512=[name=alice,password=alice-secret];
+    /// can be repeated. A cluster that exists is left as it is
     #[arg(long, value_name = "MECHANISM=[name=NAME,password=PASSWORD]")]
     add_scram: Vec<String>,
     /// Set a property, for example num.partitions=6; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Serve over TLS only, to users with passwords, with ACLs. Certificates, an administrator and settings for clients are
-    /// made in DIR where they are missing [default: the data directory's name with -security]
+    /// Serve over TLS only, to users with passwords, with ACLs. Certificates, an administrator and settings
+    /// for clients are made in DIR where they are missing [default: the data directory's name with -security]
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     secure: Option<Option<PathBuf>>,
     /// The form of log lines (thalweg.log.format) [default: text]

@@ -1,5 +1,5 @@
-//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against true values. In the nightly form of
-//! `scripts/test`, which builds an optimised binary, and runs nothing else meanwhile.
+//! The lab is calibrated, in a reduced form: percentiles and knee of real workers against true values. In the
+//! nightly form of `scripts/test`, which builds an optimised binary, and runs nothing else meanwhile.
 #![expect(
     clippy::print_stderr,
     reason = "an attempt that failed is shown, and a test that is skipped says so"

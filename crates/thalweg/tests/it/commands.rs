@@ -1,4 +1,5 @@
-//! The commands: those of docs/commands.md exist, and administer a broker. `commands_kafka` does the same to Apache Kafka.
+//! The commands: those of docs/commands.md exist, and administer a broker. `commands_kafka` does the same to
+//! Apache Kafka.
 
 use serde_json::{Value, json};
 use thalweg_client::{Producer, ProducerConfig, ProducerRecord};

@@ -1,6 +1,7 @@
 //! The commands against Apache Kafka, and resets beside those of its kafka-consumer-groups.
 //!
-//! They need Kafka's jars: `export KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"`. Skipped, with a message, without them.
+//! They need Kafka's jars: `export KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"`. Skipped, with a message,
+//! without them.
 
 use std::io::Write;
 use std::process::{Child, Command, Stdio};

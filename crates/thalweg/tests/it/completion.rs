@@ -11,7 +11,8 @@ fn offered(line: &str, variables: &[(&str, &str)]) -> Vec<String> {
     let binary = Path::new(env!("CARGO_BIN_EXE_thalweg"));
     let (code, script, error) = run(&mut thalweg("completion bash"));
     assert_eq!((code, error.as_str()), (Some(0), ""));
-    // As bash calls it: the words, the number of the current one, and the current one and that before as arguments.
+    // As bash calls it: the words, the number of the current one, and the current one and that before as
+    // arguments.
     let asks = format!(
         "{script}\n\
          COMP_LINE='{line}'; COMP_POINT=${{#COMP_LINE}}; COMP_TYPE=9; COMP_KEY=9\n\

@@ -1,4 +1,5 @@
-//! What the console changes beyond topics and groups: moves, elections, transactions, feature levels; and its live tail.
+//! What the console changes beyond topics and groups: moves, elections, transactions, feature levels; and its
+//! live tail.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

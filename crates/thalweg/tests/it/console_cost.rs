@@ -1,5 +1,5 @@
-//! What the console costs: time and memory of its pages with 10,000 topics and 1,000 groups, and what 20 viewers and a scraper of
-//! metrics, or eight searches, take from a broker that is produced to. Run it with
+//! What the console costs: time and memory of its pages with 10,000 topics and 1,000 groups, and what 20
+//! viewers and a scraper of metrics, or eight searches, take from a broker that is produced to. Run it with
 //! `cargo test --release -p thalweg --test it console_cost:: -- --ignored --nocapture --test-threads 1`.
 
 #![expect(clippy::print_stderr, reason = "the figures are printed")]

@@ -152,7 +152,8 @@ const MONEY: &str = "syntax = \"proto3\"; package money; message Amount { int64 
 const PROTO: &str = "syntax = \"proto3\"; import \"money.proto\"; message Other {} \
     message Order { message Line { string card = 1; money.Amount total = 2; } int64 id = 1; }";
 
-/// A registry with the paths that clients read. Answers until the test ends, and refuses requests without the login.
+/// A registry with the paths that clients read. Answers until the test ends, and refuses requests without the
+/// login.
 fn registry(login: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

@@ -1,4 +1,5 @@
-//! Requests to the console that are wrong, or meant to harm: each is answered for what it is, and the broker goes on.
+//! Requests to the console that are wrong, or meant to harm: each is answered for what it is, and the broker
+//! goes on.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -58,7 +59,8 @@ fn expressions_without_end_neither_stop_the_broker_nor_keep_the_places_of_search
         assert!(status == 200 && found["messages"] == json!([]), "{found}");
         let reason = found["without_value_reason"].as_str().unwrap_or_default();
         let is_given_up = found["without_value"] == 1 && reason.contains("too much time or memory");
-        // Searches have the lowest priority: where others have the processors, its own time may be over before.
+        // Searches have the lowest priority: where others have the processors, its own time may be over
+        // before.
         let is_late = found["ended"].as_str().is_some_and(|ended| ended.contains("the time is over"));
         assert!(is_given_up || is_late, "{found}");
     }

@@ -1,5 +1,5 @@
-//! Failures are reported at once, in one line on standard error, with the right exit code: 1 for a failure, 2 for
-//! invalid arguments, 5 if no broker answers, 7 if there is no such topic or group.
+//! Failures are reported at once, in one line on standard error, with the right exit code: 1 for a failure, 2
+//! for invalid arguments, 5 if no broker answers, 7 if there is no such topic or group.
 use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, run_with_input, thalweg, until};

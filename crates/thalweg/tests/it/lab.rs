@@ -288,7 +288,8 @@ fn a_rate_is_reached_in_a_short_run() {
     let place = Place::with(&workload(1.0, rate));
     assert_ends_with(&ran(place.run(&["--repetitions", "2"])), 0);
     for repetition in place.point().repetitions {
-        // The answers of the last 40 ms come after the end: counted until the last one, a short run would miss its rate.
+        // The answers of the last 40 ms come after the end: counted until the last one, a short run would
+        // miss its rate.
         let rate = repetition.figures.produced_records_per_s.expect("produced");
         assert!((1900.0..2100.0).contains(&rate), "{rate} of 2000");
         assert!((repetition.measured_s - 1.0).abs() < 1e-6, "{}", repetition.measured_s);

@@ -1,5 +1,5 @@
-//! A failed or interrupted run of the lab leaves nothing behind, in any state. On brokers of this binary: those started by the lab
-//! must be gone with their files, and a running one must have no topic of the run.
+//! A failed or interrupted run of the lab leaves nothing behind, in any state. On brokers of this binary:
+//! those started by the lab must be gone with their files, and a running one must have no topic of the run.
 #![allow(
     clippy::disallowed_methods,
     reason = "processes run in the world's time, and their tests wait in it"
@@ -214,7 +214,8 @@ fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
     let mut command = place.run(&["--repetitions", "3"]);
     command.env("RUST_LOG", "warn,thalweg_lab=debug").stderr(error_file(&place));
     let mut run = command.spawn().expect("the binary starts");
-    // The clean-up of the warm-up, then that of the first repetition: its files are gone half a second after it begins.
+    // The clean-up of the warm-up, then that of the first repetition: its files are gone half a second after
+    // it begins.
     await_state(&mut run, &place, "a clean-up", || said(&place).matches("Deleting topics").count() == 2);
     signal(run.id(), Signal::INT);
     assert_interrupted(&end(run), &place);

@@ -233,7 +233,8 @@ async fn consumers_share_compressed_records_produced_concurrently() {
     producing.properties.insert("compression.type".to_owned(), "lz4".to_owned());
     let mut producer = spawn("producer-0", &producing);
     tokio::time::timeout(SILENCE, producer.ready()).await.expect("in time").expect("ready");
-    // The verified specification must be that of the sent records: this consumer expects others, and reports it.
+    // The verified specification must be that of the sent records: this consumer expects others, and reports
+    // it.
     let at_us = now_us() + 100_000;
     consumer.start(at_us, at_us + 1_000_000).await;
     producer.start(at_us, at_us + 1_000_000).await;
@@ -362,7 +363,8 @@ async fn replicas_of_apache_kafka_agree_and_a_missing_one_is_reported() {
     let lab = Lab::start_with(&TargetSpec::ApacheKafka, 3, 3, &[("min.insync.replicas", "1")]).await;
     let mut assignment = lab.assignment(Role::Producer, StopWhen::Records(30_000));
     assignment.properties.insert("acks".to_owned(), "1".to_owned());
-    // Without idempotence, a batch refused because the topic is unknown yet would end up after those in flight.
+    // Without idempotence, a batch refused because the topic is unknown yet would end up after those in
+    // flight.
     assignment.properties.insert("max.in.flight.requests.per.connection".to_owned(), "1".to_owned());
     let watch = Watch::start(lab.admin.clone(), assignment.topics.clone());
     let (report, _) = run(&assignment, Duration::ZERO).await;

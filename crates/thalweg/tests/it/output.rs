@@ -1,4 +1,5 @@
-//! What commands print: documents whose fields are stable, tables with aligned columns, colours on a terminal only.
+//! What commands print: documents whose fields are stable, tables with aligned columns, colours on a terminal
+//! only.
 
 use std::io::Write;
 use std::process::Command;

@@ -1,13 +1,14 @@
-//! The commands in the documents work: blocks marked `sh run` are run as they stand, page by page, from top to bottom.
+//! The commands in the documents work: blocks marked `sh run` are run as they stand, page by page, from top
+//! to bottom.
 //!
-//! | block | what happens |
-//! |---|---|
-//! | `sh run` | runs in the page's own folder; it must succeed. A `text` block right behind it is its output, with `…` for what varies |
-//! | `sh run background` | every line is a server, which must come up, and is stopped at the end of the page |
-//! | `sh run kafka`, also with `background` | the same with Apache Kafka's tools in the path, from the jars in `KAFKA_CLASSPATH` |
+//! - `sh run`: runs in the page's own folder, and must succeed. A `text` block right behind it is its output,
+//!   with `…` for what varies.
+//! - `sh run background`: every line is a server, which must come up, and is stopped at the end of the page.
+//! - `sh run kafka`, also with `background`: the same with Apache Kafka's tools in the path, from the jars in
+//!   `KAFKA_CLASSPATH`.
 //!
-//! Other marks are in the rule `commands` of `cargo xtask tidy`. A page runs in namespaces of its own: its servers have the ports
-//! that the page says, and none outlives it.
+//! Other marks are in the rule `commands` of `cargo xtask tidy`. A page runs in namespaces of its own: its
+//! servers have the ports that the page says, and none outlives it.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Profiles: what a command uses, in the order option, environment, profile, default; and where secrets may be.
+//! Profiles: what a command uses, in the order option, environment, profile, default; and where secrets may
+//! be.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,5 @@
-//! Three brokers and a controller in separate processes, with acks=all producers: brokers are killed and paused, and
-//! afterwards all acknowledged records are on every disk, once, in order and identical.
+//! Three brokers and a controller in separate processes, with acks=all producers: brokers are killed and
+//! paused, and afterwards all acknowledged records are on every disk, once, in order and identical.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;

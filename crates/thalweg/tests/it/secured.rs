@@ -1,5 +1,5 @@
-//! Every tool against an Apache Kafka that requires TLS and a password: settings in a file of client settings work
-//! for every client, and no result contains the password. Skipped without Kafka's jars.
+//! Every tool against an Apache Kafka that requires TLS and a password: settings in a file of client settings
+//! work for every client, and no result contains the password. Skipped without Kafka's jars.
 #![allow(
     clippy::disallowed_methods,
     reason = "processes run in the world's time, and their tests wait in it"
@@ -257,7 +257,8 @@ fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
     for topic in ["seen", "end", "bad"] {
         well(&mut kafka.tool(&format!("topic create {topic}"), "--partitions 2"), "");
     }
-    // A kafka source, a topic by name, topics between stages and one for bad messages: a connection of each kind.
+    // A kafka source, a topic by name, topics between stages and one for bad messages: a connection of each
+    // kind.
     create(
         "named",
         "kafka --topics=seen | filter --expression='payload.n > 1' | topic:large",

@@ -1,5 +1,5 @@
-//! Streams hosted by brokers: the verbs over HTTP and on the command line, restarts, taps, instances, several brokers, a thousand
-//! streams, and their figures.
+//! Streams hosted by brokers: the verbs over HTTP and on the command line, restarts, taps, instances, several
+//! brokers, a thousand streams, and their figures.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! `thalweg stream` for users: every example under `examples/streams/`, invalid texts, Ctrl-C, reports, servers that start late,
-//! and a followed file that is rotated.
+//! `thalweg stream` for users: every example under `examples/streams/`, invalid texts, Ctrl-C, reports,
+//! servers that start late, and a followed file that is rotated.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -29,7 +29,8 @@ fn start(arguments: &[&str]) -> RunningProcess {
     RunningProcess::start(&mut stream(arguments))
 }
 
-/// Runs an example in its own directory, with the orders on standard input; returns standard output and the directory.
+/// Runs an example in its own directory, with the orders on standard input; returns standard output and the
+/// directory.
 fn example(name: &str) -> (String, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let document = examples().join("orders-document.json");
@@ -321,7 +322,8 @@ fn ten_thousand_lines_are_followed_while_their_file_is_rotated_and_cut() {
         let text: Vec<String> = (written..written + count).map(|number| format!("line {number}")).collect();
         written += count;
         let content = text.join("\n") + "\n";
-        // The new file appears with all of its lines, as after a rotation. Once, the file is truncated and shorter.
+        // The new file appears with all of its lines, as after a rotation. Once, the file is truncated and
+        // shorter.
         if round == 5 {
             std::fs::write(&path, content).expect("it can be written");
         } else {

@@ -1,6 +1,6 @@
-//! Exactly-once streams as processes that are killed, started and stopped, and whose broker is killed: every input record is in the
-//! output once, in partition order, as seen by read_committed readers of our own client and librdkafka. And at-least-once streams,
-//! which repeat nothing as long as no process is killed.
+//! Exactly-once streams as processes that are killed, started and stopped, and whose broker is killed: every
+//! input record is in the output once, in partition order, as seen by read_committed readers of our own
+//! client and librdkafka. And at-least-once streams, which repeat nothing as long as no process is killed.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -121,8 +121,8 @@ fn a_stream_whose_broker_is_killed_again_and_again_moves_every_record_once() {
     audit(broker.address(), "out", records);
 }
 
-/// The group's coordinator is killed, disappears from the metadata, and returns. librdkafka waits forever for one that was gone, so
-/// the stream abandons the waiting producer.
+/// The group's coordinator is killed, disappears from the metadata, and returns. librdkafka waits forever for
+/// one that was gone, so the stream abandons the waiting producer.
 #[test]
 fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
     let dir = tempfile::tempdir().expect("a temporary directory");
@@ -193,8 +193,8 @@ fn a_stream_moves_every_record_once_when_its_coordinator_leaves_and_returns() {
     audit(address, "out", 2000);
 }
 
-/// With topics between the stages, each hop is exactly once, while two processes, one of them with two instances of a stage, are
-/// stopped, killed and restarted.
+/// With topics between the stages, each hop is exactly once, while two processes, one of them with two
+/// instances of a stage, are stopped, killed and restarted.
 #[test]
 fn instances_that_come_and_go_under_load_move_every_record_once() {
     let broker = broker();
@@ -226,7 +226,8 @@ fn instances_that_come_and_go_under_load_move_every_record_once() {
     audit(broker.address(), "out", records);
 }
 
-/// The second, but where its start takes the first longer than a transaction may last: then the first takes the name back.
+/// The second, but where its start takes the first longer than a transaction may last: then the first takes
+/// the name back.
 #[test]
 fn of_two_processes_with_one_name_one_is_shut_out() {
     let broker = broker();
@@ -287,7 +288,8 @@ fn unsupported_exactly_once_streams_are_refused_before_they_run() {
     assert_eq!(binary::run(binary::thalweg(check).arg(sound)).0, Some(0));
 }
 
-/// At least once without unnecessary repetition: before partitions are revoked, their messages are delivered and committed.
+/// At least once without unnecessary repetition: before partitions are revoked, their messages are delivered
+/// and committed.
 #[test]
 fn instances_that_come_and_go_in_order_repeat_nothing() {
     let broker = broker();

@@ -1,5 +1,5 @@
-//! The guarantees of streams under failures: offsets wait for all sinks, also behind named destinations; bad messages reach their
-//! topic, with the reason in headers; at most once is at most once; sinks retry.
+//! The guarantees of streams under failures: offsets wait for all sinks, also behind named destinations; bad
+//! messages reach their topic, with the reason in headers; at most once is at most once; sinks retry.
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Streams from and to topics of a broker: written records are read, offsets move only with acknowledged messages, and a killed
-//! stream resumes at the acknowledged offset.
+//! Streams from and to topics of a broker: written records are read, offsets move only with acknowledged
+//! messages, and a killed stream resumes at the acknowledged offset.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -179,7 +179,8 @@ fn a_stream_that_is_killed_delivers_every_record_at_least_once() {
     drop(last);
 }
 
-/// The text does not change with the transport. Two instances share the stages between them, and one of them stops.
+/// The text does not change with the transport. Two instances share the stages between them, and one of them
+/// stops.
 #[test]
 fn topics_between_stages_carry_every_message_while_instances_come_and_go() {
     let broker = Broker::start();

@@ -1,6 +1,6 @@
-//! Every message at every version as Apache Kafka's own classes write it: decoded by the generated code, encoded
-//! again, the bytes must be the same. Then the same message at other versions: missing fields, their defaults, and
-//! refusals.
+//! Every message at every version as Apache Kafka's own classes write it: decoded by the generated code,
+//! encoded again, the bytes must be the same. Then the same message at other versions: missing fields, their
+//! defaults, and refusals.
 //!
 //! `tests/golden/GoldenWriter.java` writes the files and documents their form. To update them: `java -cp
 //! "$(compat/kafka-jars/fetch)" crates/wire/tests/golden/GoldenWriter.java crates/wire/tests/golden`

@@ -1,5 +1,5 @@
-//! Truncated and corrupted messages, and wrong lengths: rejected or read as something else, never a panic, and never
-//! more memory than a small multiple of the input.
+//! Truncated and corrupted messages, and wrong lengths: rejected or read as something else, never a panic,
+//! and never more memory than a small multiple of the input.
 //!
 //! The inputs are Kafka's golden bytes under seeded damage, so a failure repeats. `THALWEG_FUZZ_ROUNDS`
 //! multiplies the number of random inputs for a longer run.
@@ -12,8 +12,8 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 use thalweg_wire::registry;
 
-/// Maximum memory per byte of a message while it is decoded and encoded again. Small structs and strings cost the
-/// most: a compact string of no letters is one byte on the wire and 24 in memory.
+/// Maximum memory per byte of a message while it is decoded and encoded again. Small structs and strings cost
+/// the most: a compact string of no letters is one byte on the wire and 24 in memory.
 const MEMORY_PER_BYTE: u64 = 64;
 
 /// Maximum memory of any message: one element of each array, the fields of the message, the output buffer.

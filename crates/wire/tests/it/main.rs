@@ -7,7 +7,8 @@
 //! - `hostile`: cut, bent and lying messages are refused, and cost no more memory than a small multiple of
 //!   their length.
 //!
-//! Checks that need Kafka's jars use `KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"` and report when they are skipped.
+//! Checks that need Kafka's jars use `KAFKA_CLASSPATH="$(compat/kafka-jars/fetch)"` and report when they are
+//! skipped.
 
 mod golden;
 mod hostile;

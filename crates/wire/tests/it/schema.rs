@@ -1,8 +1,8 @@
 //! Our schema files against the files inside Kafka's jars.
 //!
 //! Both are read by separate code, not by the importer and the generator of `xtask`, into facts by path
-//! (`FetchRequest/Topics/Partitions` → type, versions, default, ...), and the facts must be the same. Descriptions,
-//! and how Kafka's Java code stores and validates a field, are not compared.
+//! (`FetchRequest/Topics/Partitions` → type, versions, default, ...), and the facts must be the same.
+//! Descriptions, and how Kafka's Java code stores and validates a field, are not compared.
 
 use crate::kafka_classpath;
 use serde_json::Value;

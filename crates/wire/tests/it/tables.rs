@@ -1,5 +1,5 @@
-//! Compares generated tables with Kafka's: error codes, and for each API its key, its versions, the versions of its
-//! headers, and its listeners. `GoldenWriter.java` writes `tests/golden/tables.txt`.
+//! Compares generated tables with Kafka's: error codes, and for each API its key, its versions, the versions
+//! of its headers, and its listeners. `GoldenWriter.java` writes `tests/golden/tables.txt`.
 
 use std::collections::BTreeMap;
 use thalweg_wire::frame::{request_header_version, response_header_version};

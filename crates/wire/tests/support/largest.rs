@@ -1,8 +1,9 @@
-//! The largest requests of any API, made from the schema alone: one array of the request has as many elements as wanted, all
-//! others have one. No API needs a line here, so none that is served can be left out of a test that walks over the table.
+//! The largest requests of any API, made from the schema alone: one array of the request has as many elements
+//! as wanted, all others have one. No API needs a line here, so none that is served can be left out of a test
+//! that walks over the table.
 //!
-//! Owns: the bytes of such requests, at any version. [`Values`] makes a request pass the first checks of its API. An
-//! unreadable schema is a panic, because it is a fault of the tree.
+//! Owns: the bytes of such requests, at any version. [`Values`] makes a request pass the first checks of its
+//! API. An unreadable schema is a panic, because it is a fault of the tree.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -227,8 +228,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// `path` leads to the long array, if it is inside. `element` is the index of the current element of the long
-    /// array.
+    /// `path` leads to the long array, if it is inside. `element` is the index of the current element of the
+    /// long array.
     fn fields(&self, bytes: &mut Vec<u8>, fields: &[Field], path: Option<&[String]>, element: Option<usize>) {
         for field in fields.iter().filter(|f| (f.from..=f.to).contains(&self.version) && !f.tagged) {
             let within = path.filter(|path| path[0] == field.name).map(|path| &path[1..]);

@@ -127,7 +127,8 @@ async fn a_second_broker_of_the_same_id_waits_for_the_first(controllers: &Contro
 }
 
 async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
-    // A heartbeat interval that is longer than the session: it is fenced in between, and unfenced by the next beat.
+    // A heartbeat interval that is longer than the session: it is fenced in between, and unfenced by the next
+    // beat.
     let slow = MembershipOptions { heartbeat_interval: Duration::from_secs(9), ..options(controllers, 10) };
     let fenced = Arc::new(Fenced { node_id: BrokerId(10), seen: Mutex::default() });
     let link = link(controllers);

@@ -1,5 +1,6 @@
-//! Brokers of both makes in one cluster: ours follow a leader of Apache Kafka, Apache Kafka follows ours, and either dies.
-//! Transactions span them in `transactions`, and groups of Kafka Streams move between them in `streams`.
+//! Brokers of both makes in one cluster: ours follow a leader of Apache Kafka, Apache Kafka follows ours, and
+//! either dies. Transactions span them in `transactions`, and groups of Kafka Streams move between them in
+//! `streams`.
 
 mod streams;
 mod transactions;
@@ -131,13 +132,14 @@ impl Mixed {
         mixed
     }
 
-    /// Ends the test: the JVM logged no error but those that a producer mends by itself, and our brokers stop cleanly.
+    /// Ends the test: the JVM logged no error but those that a producer mends by itself, and our brokers stop
+    /// cleanly.
     async fn finish(mut self) {
         let log = std::fs::read_to_string(self.jvm.dir.path().join("log")).expect("a log");
         let mut lines = log.lines();
         while let Some(line) = lines.by_ref().find(|line| line.contains(" ERROR ")) {
-            // A producer with several batches in flight sends again what was behind a batch that was refused, as it is
-            // while the coordinator still completes its last transaction.
+            // A producer with several batches in flight sends again what was behind a batch that was refused,
+            // as it is while the coordinator still completes its last transaction.
             let why = lines.next().unwrap_or_default();
             let is_mended =
                 why.contains("OutOfOrderSequenceException") && why.contains("with no existing state");

@@ -1,5 +1,5 @@
-//! Brokers in this process as members of a cluster whose controllers are Apache Kafka's, and Kafka's tools against them.
-//! They need Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
+//! Brokers in this process as members of a cluster whose controllers are Apache Kafka's, and Kafka's tools
+//! against them. They need Kafka's jars: set `KAFKA_CLASSPATH`, for instance to `/path/to/kafka/libs/*`.
 
 mod controllers;
 mod joining;

@@ -17,12 +17,12 @@ const CONTROLLER: &[(&str, &str)] = &[
     ("broker.session.timeout.ms", "6000"),
 ];
 
-/// As often as Apache Kafka's broker here: sessions of brokers that are killed together then end within the time in which
-/// they are fenced together, so that no leadership moves in between.
+/// As often as Apache Kafka's broker here: sessions of brokers that are killed together then end within the
+/// time in which they are fenced together, so that no leadership moves in between.
 const HEARTBEATS: (&str, &str) = ("broker.heartbeat.interval.ms", "500");
 
-/// Apache Kafka's broker does not say which epoch its log ends with, so the logs cannot be compared: the last leader leads, as
-/// under Apache Kafka's controllers, and at once.
+/// Apache Kafka's broker does not say which epoch its log ends with, so the logs cannot be compared: the last
+/// leader leads, as under Apache Kafka's controllers, and at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn last_leaders_lead_after_a_kill_of_brokers_of_both_makes() {
     let Some(classpath) = jars() else { return };

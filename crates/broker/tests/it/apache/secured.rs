@@ -1,5 +1,5 @@
-//! A cluster of Apache Kafka whose nodes speak to each other over TLS, with a password and a certificate each: a broker of ours
-//! joins its controllers and follows its leader.
+//! A cluster of Apache Kafka whose nodes speak to each other over TLS, with a password and a certificate
+//! each: a broker of ours joins its controllers and follows its leader.
 
 use super::controllers::{Controllers, Quorum};
 use super::mixed::Jvm;

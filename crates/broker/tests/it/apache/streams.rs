@@ -1,6 +1,6 @@
-//! Streams groups here and at a broker of Apache Kafka: the same heartbeats, descriptions, commits and fetches, one after
-//! the other; the answers are compared field by field. Words of errors are not compared, and lists without an order are
-//! sorted.
+//! Streams groups here and at a broker of Apache Kafka: the same heartbeats, descriptions, commits and
+//! fetches, one after the other; the answers are compared field by field. Words of errors are not compared,
+//! and lists without an order are sorted.
 
 use super::controllers::{Controllers, Quorum};
 use super::mixed::Jvm;

@@ -1,5 +1,6 @@
-//! Delegation tokens at a broker of Apache Kafka and at ours, under Apache Kafka's controllers and under the embedded one: the
-//! same requests get the same answers, and Kafka's own tools create a token and log in with it.
+//! Delegation tokens at a broker of Apache Kafka and at ours, under Apache Kafka's controllers and under the
+//! embedded one: the same requests get the same answers, and Kafka's own tools create a token and log in with
+//! it.
 
 use super::controllers::{Controllers, Quorum};
 use super::mixed::Jvm;
@@ -147,8 +148,8 @@ async fn transcript(target: &Target) -> Vec<String> {
         let left = if answer.error_code == 0 { left } else { answer.expiry_timestamp_ms };
         format!("renew: {} {left}", name(answer.error_code))
     };
-    // Kafka's controller answers a change before the next request finds it. To eve, who may renew nothing, it says what it
-    // knows of a token.
+    // Kafka's controller answers a change before the next request finds it. To eve, who may renew nothing, it
+    // says what it knows of a token.
     let is_known_as = async |hmac: &[u8], state: &str| renew(&eve, hmac, -1).await.contains(state);
     for hmac in [&token.hmac, &of_bob.hmac] {
         until("the controller knows the token", async || is_known_as(hmac, "OWNER_MISMATCH").await).await;
@@ -264,7 +265,8 @@ async fn transcript(target: &Target) -> Vec<String> {
     seen
 }
 
-/// Kafka's own tools: a token is created, described and renewed, and its bearer consumes what was produced with it.
+/// Kafka's own tools: a token is created, described and renewed, and its bearer consumes what was produced
+/// with it.
 async fn kafkas_tools(jars: &str, target: &Target, dir: &Path) {
     const TOKENS: &str = "org.apache.kafka.tools.DelegationTokenCommand";
     let file = |name: &str, text: String| {

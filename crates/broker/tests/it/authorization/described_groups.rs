@@ -12,7 +12,8 @@ use thalweg_wire::request::*;
 const GROUP: &str = "sharers";
 const TOPIC: &str = "secret";
 
-/// A heartbeat of a member that subscribes to the topic; the epoch of the member, and whether partitions are assigned.
+/// A heartbeat of a member that subscribes to the topic; the epoch of the member, and whether partitions are
+/// assigned.
 async fn beat(member: &Connection, member_epoch: i32) -> (i32, bool) {
     let request = ShareGroupHeartbeatRequest {
         group_id: GROUP.to_owned(),

@@ -127,7 +127,8 @@ const OF_CONTROLLER: [ApiKey; 17] = [
     ApiKey::RemoveRaftVoter,
 ];
 
-/// Whether Kafka has accepted the member, and says nothing of the partition, because it is still loading its state.
+/// Whether Kafka has accepted the member, and says nothing of the partition, because it is still loading its
+/// state.
 fn is_unloaded(key: ApiKey, answer: &str) -> bool {
     key == ApiKey::ShareFetch && answer.contains(" error_code: 0, ") && answer.contains(" responses: [], ")
 }

@@ -1,4 +1,5 @@
-//! A request or several for each API, about resources that may or may not exist, and answers in a form that can be compared.
+//! A request or several for each API, about resources that may or may not exist, and answers in a form that
+//! can be compared.
 
 use crate::records::{Topic, batch_at};
 use bytes::Bytes;
@@ -55,7 +56,8 @@ impl Probe {
     }
 }
 
-/// What differs from one server to another, and what stands in its place. Compiled once: that takes a debug build long.
+/// What differs from one server to another, and what stands in its place. Compiled once: that takes a debug
+/// build long.
 static REPLACED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"probe-[0-9a-f-]{36}", "MEMBER"),
@@ -76,7 +78,8 @@ static REPLACED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     patterns.map(|(pattern, by)| (Regex::new(pattern).expect("a pattern"), by)).into()
 });
 
-/// The text of an answer with the entries of its lists in one order, and without what differs from one server to another.
+/// The text of an answer with the entries of its lists in one order, and without what differs from one server
+/// to another.
 fn canonical(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let sorted = block(&mut lines);

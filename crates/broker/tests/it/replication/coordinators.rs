@@ -1,5 +1,5 @@
-//! Coordinators whose partition cannot be read when they are elected: another replica takes over from a damaged one, and a
-//! shortage passes.
+//! Coordinators whose partition cannot be read when they are elected: another replica takes over from a
+//! damaged one, and a shortage passes.
 
 use super::*;
 use crate::transactions::{Protocol, Transactional, committed_offset, describe};
@@ -102,7 +102,8 @@ async fn damaged_coordinator_partition_is_led_by_another_replica_and_repaired() 
         cluster.begin(id).await;
         cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
         cluster.elect(topic, i32::try_from(id).expect("small")).await;
-        // Another replica leads, and this one fetches the records again. Then it leads as if nothing had been.
+        // Another replica leads, and this one fetches the records again. Then it leads as if nothing had
+        // been.
         wait_for("a whole replica", || cluster.is_whole(id, topic)).await;
         cluster.wait_for_isr(topic, 0, &[1, 2, 3]).await;
         cluster.assert_same(topic, 0, &[1, 2, 3]).await;

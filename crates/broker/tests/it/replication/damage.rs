@@ -1,5 +1,5 @@
-//! Replicas whose stored batches have a damaged header when their broker returns from a kill: they end up with what their
-//! leader has.
+//! Replicas whose stored batches have a damaged header when their broker returns from a kill: they end up
+//! with what their leader has.
 
 use super::*;
 use thalweg_record::{BatchHeader, batches};
@@ -19,8 +19,8 @@ fn flip(path: &std::path::Path, bit: usize) {
     std::fs::write(path, bytes).expect("the segment can be written");
 }
 
-/// Kills a broker, flips one bit in each of its replicas, a different byte in each, and compares its logs after the
-/// restart.
+/// Kills a broker, flips one bit in each of its replicas, a different byte in each, and compares its logs
+/// after the restart.
 async fn damage(cluster: &mut Cluster, name: &str, id: usize, bit_of: impl Fn(usize) -> usize) {
     let topic = cluster.create(name, &[&[1i32, 2, 3][..]; PARTITIONS as usize], &[]).await;
     for index in 0..BATCHES {

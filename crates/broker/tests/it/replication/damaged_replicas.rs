@@ -1,5 +1,5 @@
-//! Replicas that know that their records are missing or unreadable: they leave the in-sync replicas, follow, and fetch them
-//! again, and nothing that was acknowledged is lost.
+//! Replicas that know that their records are missing or unreadable: they leave the in-sync replicas, follow,
+//! and fetch them again, and nothing that was acknowledged is lost.
 
 use super::*;
 use crate::records::{fetch, fetch_partition};
@@ -47,8 +47,8 @@ impl Cluster {
         std::fs::write(&segments[1], bytes).expect("the segment can be written");
     }
 
-    /// Flips a bit inside a record of the second of several segments, also under a running broker. The headers stay whole. Returns
-    /// the offset behind its batch.
+    /// Flips a bit inside a record of the second of several segments, also under a running broker. The
+    /// headers stay whole. Returns the offset behind its batch.
     fn flip_in_record(&self, id: usize, topic: &Topic) -> i64 {
         let segments = self.segments(id, topic);
         assert!(segments.len() >= 3, "{segments:?}");
@@ -309,7 +309,8 @@ async fn older_copy_of_the_last_leaders_directory(of_brokers: &[(&str, &str)]) {
     cluster.stop_all().await;
 }
 
-/// The brokers have no such listener, so the controller cannot ask them: it does not wait for what cannot come.
+/// The brokers have no such listener, so the controller cannot ask them: it does not wait for what cannot
+/// come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn last_leader_leads_where_the_controller_cannot_compare_logs() {
     let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;

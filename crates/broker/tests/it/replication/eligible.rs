@@ -1,5 +1,5 @@
-//! Eligible leader replicas (KIP-966) with the embedded controller: a replica that left the in-sync set when it was
-//! too small to commit has all committed records, and may lead.
+//! Eligible leader replicas (KIP-966) with the embedded controller: a replica that left the in-sync set when
+//! it was too small to commit has all committed records, and may lead.
 
 use super::*;
 
@@ -72,8 +72,9 @@ async fn remove_a_folder(checkpoint_interval_ms: &'static str, words: &str) {
     begin_and_find_all(cluster, &topic, 2).await;
 }
 
-/// As after a crash between the controller's consent to a move and the switch, and the loss of the directory that the
-/// log was in: the copy takes its place. It may lack records, so that it is compared with the other logs.
+/// As after a crash between the controller's consent to a move and the switch, and the loss of the directory
+/// that the log was in: the copy takes its place. It may lack records, so that it is compared with the other
+/// logs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn copy_that_is_left_leads_if_it_is_whole() {
     let (cluster, topic) = with_only_a_copy().await;
@@ -121,8 +122,8 @@ async fn kill_all(cluster: &mut Cluster) {
     }
 }
 
-/// Starts all brokers: this one leads, and no replica lacks any of the ten records. Nothing is left of a copy, or of a log that
-/// was set aside.
+/// Starts all brokers: this one leads, and no replica lacks any of the ten records. Nothing is left of a
+/// copy, or of a log that was set aside.
 async fn begin_and_find_all(mut cluster: Cluster, topic: &Topic, leader: i32) {
     for id in [3, 2, 1] {
         cluster.begin(id).await;

@@ -102,8 +102,8 @@ impl Cluster {
     }
 }
 
-/// Every value that a producer had acknowledged is in the log, and in the order in which it was sent. One that had to be
-/// sent again may be there twice, one right after the other.
+/// Every value that a producer had acknowledged is in the log, and in the order in which it was sent. One
+/// that had to be sent again may be there twice, one right after the other.
 fn assert_in_order(log: &[(i64, Vec<u8>)], name: &str, acknowledged: usize) {
     let prefix = format!("{name}:");
     let mut seen: Vec<usize> = Vec::new();

@@ -1,4 +1,5 @@
-//! Disks without room: others lead what they can, partition by partition, and nothing is answered that a crash takes back.
+//! Disks without room: others lead what they can, partition by partition, and nothing is answered that a
+//! crash takes back.
 
 use super::*;
 use std::sync::Arc;
@@ -73,7 +74,8 @@ async fn full_disk_keeps_only_the_partitions_that_no_other_broker_can_lead() {
     cluster.stop_all().await;
 }
 
-/// Recovery sets damaged records aside before it cuts them. The log waits, and the others of its directory come up.
+/// Recovery sets damaged records aside before it cuts them. The log waits, and the others of its directory
+/// come up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn damaged_log_waits_for_room_while_others_are_served() {
     let mut cluster = Cluster::start(&[]).await;
@@ -234,7 +236,8 @@ async fn records_count_as_deleted_once_the_medium_says_so() {
     cluster.stop_all().await;
 }
 
-/// The checkpoint of log starts takes long on a busy disk. No other partition waits for it, and no client gets its answer before.
+/// The checkpoint of log starts takes long on a busy disk. No other partition waits for it, and no client
+/// gets its answer before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn follower_fetches_on_while_a_log_start_is_on_its_way_to_the_medium() {
     let (cluster, faults) = with_faulty_disk(&[]).await;

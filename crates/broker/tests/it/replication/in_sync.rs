@@ -1,4 +1,5 @@
-//! In-sync replicas: followers leave when they lag and return when they have caught up, and acks=all respects it.
+//! In-sync replicas: followers leave when they lag and return when they have caught up, and acks=all respects
+//! it.
 
 use super::*;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};

@@ -1,5 +1,5 @@
-//! Three brokers and a controller in one process, each with its own listener: logs of followers, acks=all, in-sync
-//! replicas, and the effects of failing brokers.
+//! Three brokers and a controller in one process, each with its own listener: logs of followers, acks=all,
+//! in-sync replicas, and the effects of failing brokers.
 
 mod coordinators;
 mod damage;
@@ -233,7 +233,8 @@ impl Cluster {
         self.replica(id, topic, partition).published_offsets().high_watermark().0
     }
 
-    /// Waits until these replicas end at the same offset, with all of it replicated, and compares their batches.
+    /// Waits until these replicas end at the same offset, with all of it replicated, and compares their
+    /// batches.
     async fn assert_same(&self, topic: &Topic, partition: i32, ids: &[usize]) -> Bytes {
         let leader = usize::try_from(self.registration(topic, partition).leader.0).expect("a leader");
         let end = self.log_end(leader, topic, partition);

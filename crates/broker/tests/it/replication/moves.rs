@@ -1,5 +1,5 @@
-//! Replicas that move: added ones fill up and join, removed ones leave the disk. Or they stay, and move to another directory of
-//! their broker.
+//! Replicas that move: added ones fill up and join, removed ones leave the disk. Or they stay, and move to
+//! another directory of their broker.
 
 use super::*;
 use crate::moves::alter;
@@ -84,7 +84,8 @@ async fn configure(broker: &Running, kind: i8, resource: &str, name: &str, value
     assert_eq!(answer.responses[0].error_code, 0, "{answer:?}");
 }
 
-/// A partition of 2.5 MB moves from broker 2 to broker 3, while this side of one of them is limited to 1 MB a second.
+/// A partition of 2.5 MB moves from broker 2 to broker 3, while this side of one of them is limited to 1 MB a
+/// second.
 async fn move_throttled(side: &str, limited: usize) {
     let cluster = Cluster::start(&[("replica.fetch.max.bytes", "100000")]).await;
     let (rate, list) =

@@ -1,5 +1,5 @@
-//! The state of share partitions in a cluster: every broker reaches every state, here or elsewhere, and no acknowledged
-//! change is lost when its coordinator fails.
+//! The state of share partitions in a cluster: every broker reaches every state, here or elsewhere, and no
+//! acknowledged change is lost when its coordinator fails.
 
 use super::*;
 use std::sync::Arc;

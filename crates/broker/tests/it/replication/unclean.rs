@@ -1,5 +1,5 @@
-//! A consumer of `thalweg-client` beside an unclean election: the new leader lacks records that the consumer has read, and has
-//! others in their place (KIP-320).
+//! A consumer of `thalweg-client` beside an unclean election: the new leader lacks records that the consumer
+//! has read, and has others in their place (KIP-320).
 
 use super::*;
 use std::ops::ControlFlow;
@@ -76,8 +76,8 @@ fn of_3(records: usize) -> Vec<String> {
     (BOTH..BOTH + records).map(|at| format!("only 3 has {at}")).collect()
 }
 
-/// With fewer records than the consumer has read, the position is behind the log end; with more, only the epoch
-/// shows that the log is another one.
+/// With fewer records than the consumer has read, the position is behind the log end; with more, only the
+/// epoch shows that the log is another one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_consumer_goes_back_to_where_the_log_of_an_unclean_leader_differs() {
     for records in [3, 20] {

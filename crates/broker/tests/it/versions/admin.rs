@@ -1,5 +1,5 @@
-//! Requests about topics and settings: creation and deletion, deleted records, configurations, directories and
-//! producers.
+//! Requests about topics and settings: creation and deletion, deleted records, configurations, directories
+//! and producers.
 
 use super::Trial;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;

@@ -1,5 +1,5 @@
-//! What producers and consumers ask: Produce, Fetch, ListOffsets, Metadata, OffsetForLeaderEpoch, InitProducerId,
-//! ApiVersions, SASL.
+//! What producers and consumers ask: Produce, Fetch, ListOffsets, Metadata, OffsetForLeaderEpoch,
+//! InitProducerId, ApiVersions, SASL.
 
 use super::Trial;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, values};

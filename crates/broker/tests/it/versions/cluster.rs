@@ -1,5 +1,5 @@
-//! What administrators ask about the cluster: access control, elections, reassignments, quotas, credentials, the quorum,
-//! features, brokers.
+//! What administrators ask about the cluster: access control, elections, reassignments, quotas, credentials,
+//! the quorum, features, brokers.
 
 use super::Trial;
 use bytes::Bytes;

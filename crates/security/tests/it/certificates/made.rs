@@ -1,4 +1,5 @@
-//! Certificates of any form, also those that no tool makes: each field and extension is written here, and signed with ECDSA.
+//! Certificates of any form, also those that no tool makes: each field and extension is written here, and
+//! signed with ECDSA.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Which certificate chains are accepted, and from whom, beside the verdicts of Java's trust manager: a table of named
-//! cases. Each difference that may be has its reason here.
+//! Which certificate chains are accepted, and from whom, beside the verdicts of Java's trust manager: a table
+//! of named cases. Each difference that may be has its reason here.
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use thalweg_security::stores::TrustedCertificates;
@@ -242,7 +242,8 @@ fn cases() -> Vec<Case> {
             &[&printable],
         );
 
-        // What is malformed. Java takes a broken extension that is not critical for none, and any number for a version.
+        // What is malformed. Java takes a broken extension that is not critical for none, and any number for
+        // a version.
         let only_java = OnlyJava("a certificate that is not understood is refused");
         let nowhere = [Refused; 5];
         let as_end = [only_java, only_java, only_java, Refused, Refused];

@@ -40,7 +40,8 @@ impl Default for LookQuery {
 /// What passed a stage.
 #[derive(Serialize, ToSchema)]
 struct PassedMessages {
-    /// The messages, oldest first. Others may have passed between them: the stream does not wait for those who look.
+    /// The messages, oldest first. Others may have passed between them: the stream does not wait for those
+    /// who look.
     messages: Vec<PassedMessage>,
 }
 

@@ -42,11 +42,12 @@ Examples:
 pub struct Run {
     #[command(flatten)]
     text: Text,
-    /// With --guarantee=exactly-once: a unique name among the processes that run the same streams. A process restarted under the
-    /// same name aborts its predecessor's open transactions at once.
+    /// With --guarantee=exactly-once: a unique name among the processes that run the same streams. A process
+    /// restarted under the same name aborts its predecessor's open transactions at once.
     #[arg(long, value_name = "NAME", default_value = "0", value_parser = name)]
     instance: String,
-    /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and Prometheus (/metrics).
+    /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and
+    /// Prometheus (/metrics).
     #[arg(long, value_name = "HOST:PORT", value_parser = http::address)]
     http: Option<HttpAddress>,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! The coordinator of a streams group moves between the makes: members go on at their epochs, with their tasks, and each make
-//! goes on from the records of the other.
+//! The coordinator of a streams group moves between the makes: members go on at their epochs, with their
+//! tasks, and each make goes on from the records of the other.
 
 use super::super::streams::{Group, normal_description, word_count};
 use super::transactions::name_in;
@@ -42,7 +42,8 @@ async fn describe(mixed: &Mixed, group: &Group) -> String {
     let leader = mixed.leader_of(OFFSETS, 0);
     let mut answer = mixed.connection(leader).send(&request).await.expect("an answer");
     normal_description(&mut answer);
-    // After it has loaded a group, Kafka shows the number of partitions that it has decided with the next record.
+    // After it has loaded a group, Kafka shows the number of partitions that it has decided with the next
+    // record.
     let topologies = answer.groups.iter_mut().filter_map(|group| group.topology.as_mut());
     for subtopology in topologies.flat_map(|topology| topology.subtopologies.iter_mut().flatten()) {
         let own = subtopology.repartition_source_topics.iter_mut();

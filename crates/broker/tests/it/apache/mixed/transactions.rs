@@ -1,6 +1,6 @@
-//! Transactions in a cluster of both makes: the coordinator is of one make and leads nothing that the transaction writes to,
-//! or is of the other, or moves between them in the midst of it. Questions of leaders (AddPartitionsToTxn) and markers
-//! (WriteTxnMarkers) go both ways.
+//! Transactions in a cluster of both makes: the coordinator is of one make and leads nothing that the
+//! transaction writes to, or is of the other, or moves between them in the midst of it. Questions of leaders
+//! (AddPartitionsToTxn) and markers (WriteTxnMarkers) go both ways.
 
 use super::super::PATIENCE;
 use super::*;
@@ -15,8 +15,8 @@ use thalweg_wire::request::alter_partition_reassignments_request::{
 use thalweg_wire::request::elect_leaders_request::TopicPartitions;
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 
-/// The leaders of the first and the second partition of every topic here, including internal ones: the JVM and one of
-/// ours.
+/// The leaders of the first and the second partition of every topic here, including internal ones: the JVM
+/// and one of ours.
 const LEADERS: [i32; 2] = [1, 2];
 
 /// A cluster with both internal topics, and two topics whose first partitions are led by the JVM and by ours.
@@ -171,7 +171,8 @@ async fn transactions_span_both_makes_at_every_level_wherever_their_coordinator_
                     assert_eq!(found, Ok(if commits { 7 } else { -1 }), "{round} {group}");
                 }
             }
-            // The next producer with the id aborts the open transaction, on both makes, and fences the previous one.
+            // The next producer with the id aborts the open transaction, on both makes, and fences the
+            // previous one.
             mixed.send_all(&mut one, &topics, "fenced").await;
             let _other = Transactional::begin(&mixed, &id, protocol).await;
             for topic in &topics {
