@@ -6,7 +6,7 @@ mod places;
 mod share;
 mod template;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -143,6 +143,9 @@ struct Rest {
     ends: Option<BTreeMap<TopicPartition, Offset>>,
     /// With `--until-end`, the time since which the member has no partition.
     idle_since: Option<Instant>,
+    /// Partitions that have been read from the start by the options. One that another member had meanwhile
+    /// continues at the group's offset.
+    started: BTreeSet<TopicPartition>,
 }
 
 /// Records that the filter could not test.
@@ -190,7 +193,12 @@ impl Consume {
         let start = self.start()?;
         let (mut consumer, registry) = self.consumer().await?;
         printing.printer.decoding = registry.map(RecordDecoder::new);
-        let mut rest = Rest { records: self.max_messages.unwrap_or(u64::MAX), ends: None, idle_since: None };
+        let mut rest = Rest {
+            records: self.max_messages.unwrap_or(u64::MAX),
+            ends: None,
+            idle_since: None,
+            started: BTreeSet::new(),
+        };
         let read = async {
             if self.is_member() {
                 self.subscribe(&mut consumer).await?;

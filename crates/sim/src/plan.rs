@@ -203,7 +203,7 @@ impl Plan {
     /// The plan of a seed with full disks: as the only kind of fault in half of the runs, which then check
     /// that writes continue, or with a few other kinds.
     pub fn with_full_disks(seed: u64) -> Plan {
-        let mut chance = Chance::new(seed, 8);
+        let mut chance = Chance::new(seed, 12);
         let mut kinds = vec![Kind::FullDisks];
         if chance.one_in(2) {
             let others = [Kind::Resets, Kind::Kills, Kind::Stops, Kind::Holds, Kind::SlowDisks];

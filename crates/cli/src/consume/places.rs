@@ -83,7 +83,9 @@ impl Consume {
         let firsts = listed(OffsetSpec::Earliest, is_before_end).await?;
         let ends = listed(OffsetSpec::Latest, self.until_end || is_before_end).await?;
         for at in &partitions {
-            if let Some(start) = start {
+            if let Some(start) = start
+                && rest.started.insert(at.clone())
+            {
                 consumer.seek_to(at, resolved(start, firsts.get(at), ends.get(at)));
             }
         }

@@ -122,7 +122,7 @@ impl ProgressCounts {
                 return Some(format!("partition {partition} took no record for {PROGRESS_MS} ms"));
             }
         }
-        let commits = simulation.plan.transactional > 0 && now.committed == self.committed;
+        let commits = simulation.plan.has_transactions() && now.committed == self.committed;
         commits.then(|| format!("no transaction was committed for {PROGRESS_MS} ms"))
     }
 }

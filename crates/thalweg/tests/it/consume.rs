@@ -103,6 +103,33 @@ fn a_group_reads_to_the_end_from_where_it_is_told_to() {
 }
 
 #[test]
+fn a_partition_that_comes_back_continues_at_the_offset_of_the_group() {
+    let broker = Broker::start();
+    let lines =
+        |text: &str| -> Vec<String> { (0..8).map(|number| format!("{number}:{text}{number}\n")).collect() };
+    fill(&broker, "t", 2, &lines("old").concat());
+    let mut command = to(&broker, "consume t --group g --offset beginning");
+    let mut first = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
+    let mut out = BufReader::new(first.stdout.take().expect("a pipe"));
+    let mut eight = || {
+        let mut text = String::new();
+        for _ in 0..8 {
+            out.read_line(&mut text).expect("text");
+        }
+        sorted(&text).join(" ")
+    };
+    assert_eq!(eight(), "old0 old1 old2 old3 old4 old5 old6 old7");
+    // Another member takes a partition, and leaves.
+    assert_eq!(printed(&broker, "consume t --group g --offset end --until-end", &[]), "");
+    let (code, _, _) =
+        run_with_input(&mut to(&broker, "produce t --key-separator :"), lines("new").concat().as_bytes());
+    assert_eq!(code, Some(0));
+    assert_eq!(eight(), "new0 new1 new2 new3 new4 new5 new6 new7");
+    first.kill().expect("it runs");
+    first.wait().expect("it ends");
+}
+
+#[test]
 fn records_are_printed_by_a_format_string_or_as_json() {
     let broker = Broker::start();
     fill(&broker, "t", 1, "k:v\n");
