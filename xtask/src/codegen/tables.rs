@@ -9,7 +9,7 @@ macro_rules! out {
     ($out:expr, $($arg:tt)*) => { writeln!($out, $($arg)*).expect("a String takes all") };
 }
 
-/// The `mod.rs` of one family.
+/// The module file of one family.
 pub fn family(family: &str, schemas: &[Schema]) -> String {
     let mut out = String::new();
     let what = match family {

@@ -19,7 +19,7 @@ pub fn protocol_page() -> String {
 const INTRODUCTION: &str = "\
 # Protocol
 
-<!-- Written from the table in crates/broker/src/api/mod.rs by the test `docs_are_fresh` in api/document.rs; \
+<!-- Written from the table in crates/broker/src/api.rs by the test `docs_are_fresh` in api/document.rs; \
 run it with UPDATE_DOCS=1 to update this page. -->
 
 Thalweg speaks only Apache Kafka's protocol. The table lists the APIs of a Kafka broker, their keys, the versions served here, and those

@@ -1,5 +1,5 @@
 //! Turns the compact descriptions under `crates/wire/schema/` into Rust under `crates/wire/src/generated/`:
-//! one file per message, a `mod.rs` per family, the table of APIs, the error codes and the registry by name.
+//! one file per message, a module file per family, the table of APIs, the error codes and the registry by name.
 
 mod message;
 mod name;
@@ -55,7 +55,7 @@ pub fn generate(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
             files.insert(path, format!("{HEAD}{text}"));
         }
         files.insert(
-            PathBuf::from(family).join("mod.rs"),
+            PathBuf::from(format!("{family}.rs")),
             format!("{HEAD}{}", tables::family(family, schemas)),
         );
     }
@@ -78,7 +78,7 @@ fn rustfmt(files: BTreeMap<PathBuf, String>) -> Result<BTreeMap<PathBuf, String>
         std::fs::write(&path, text)?;
         paths.push(path);
     }
-    std::fs::write(dir.path().join("rustfmt.toml"), include_str!("../../../rustfmt.toml"))?;
+    std::fs::write(dir.path().join("rustfmt.toml"), include_str!("../../rustfmt.toml"))?;
     let status = std::process::Command::new("rustfmt")
         .arg("--config")
         .arg("skip_children=true")
