@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use origin::Origin;
-pub use table::{Measured, TABLE};
+pub use table::{MeasuredResult, TABLE};
 
 /// Prints each result with the commits since then that changed the measured code.
 pub fn run(root: &Path) -> Result<()> {

@@ -49,7 +49,7 @@ use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use crate::quotas::Caller;
-use crate::request_metrics::{Answered, RequestMetrics};
+use crate::request_metrics::{AnsweredRequest, RequestMetrics};
 use bytes::Bytes;
 pub use entry::Api;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
@@ -130,9 +130,9 @@ impl Call {
     }
 
     /// The answer, for the request metrics.
-    fn answer(&self, local: Option<Duration>, throttled: Duration) -> Answered<'_> {
+    fn answer(&self, local: Option<Duration>, throttled: Duration) -> AnsweredRequest<'_> {
         let client_id = self.client_id.as_deref().unwrap_or_default();
-        Answered { version: self.version, received_at: self.received_at, local, throttled, client_id }
+        AnsweredRequest { version: self.version, received_at: self.received_at, local, throttled, client_id }
     }
 
     /// The response as a frame.
@@ -301,7 +301,7 @@ impl Handler for ApiHandler {
 }
 
 /// A request whose header is read.
-struct Begun {
+struct ReceivedRequest {
     api: &'static Api,
     call: Call,
     message: Decoder,
@@ -310,7 +310,7 @@ struct Begun {
 
 impl ApiHandler {
     /// Reads the header of a request. The error is the answer to the client.
-    fn begin(&self, session: &mut Session, frame: Bytes) -> Result<Begun, Reply> {
+    fn begin(&self, session: &mut Session, frame: Bytes) -> Result<ReceivedRequest, Reply> {
         let received_at = Instant::now();
         if let Admission::Answered(reply) = session.admit(&frame) {
             return Err(reply);
@@ -363,11 +363,11 @@ impl ApiHandler {
             frame_len: frame.len(),
             frame,
         };
-        Ok(Begun { api, call, message, watch })
+        Ok(ReceivedRequest { api, call, message, watch })
     }
 
-    fn serve(&self, begun: Begun) -> Reply {
-        let Begun { api, call, message, watch } = begun;
+    fn serve(&self, begun: ReceivedRequest) -> Reply {
+        let ReceivedRequest { api, call, message, watch } = begun;
         let (key, version) = (call.key, call.version);
         let serve = api.access.check(&call).unwrap_or(api.serve);
         let reply = if large::is_large(self.broker.images(), api.cost, call.frame.len()) {
@@ -386,8 +386,9 @@ impl ApiHandler {
     fn handle_together(&self, session: &mut Session, frame: Bytes, alike: Vec<Bytes>) -> Replies {
         let lengths: Vec<usize> = alike.iter().map(Bytes::len).collect();
         let begun = iter::once(frame).chain(alike).map(|frame| self.begin(session, frame));
-        let begun: Vec<Result<Begun, Reply>> = begun.collect();
-        let is_plain = |begun: &Begun| begun.watch.is_none() && begun.api.access.check(&begun.call).is_none();
+        let begun: Vec<Result<ReceivedRequest, Reply>> = begun.collect();
+        let is_plain =
+            |begun: &ReceivedRequest| begun.watch.is_none() && begun.api.access.check(&begun.call).is_none();
         let replies: Vec<Reply> = if begun.iter().all(|each| each.as_ref().is_ok_and(is_plain)) {
             let calls: Vec<_> =
                 begun.into_iter().flatten().map(|begun| (begun.call, begun.message)).collect();

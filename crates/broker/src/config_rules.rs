@@ -17,11 +17,11 @@ use thalweg_wire::ErrorCode;
 pub struct BrokerConfigRules {
     /// The configuration at the start: dynamic values are passed with each call.
     config: Arc<BrokerConfig>,
-    last: Mutex<Option<Layered>>,
+    last: Mutex<Option<LayeredConfig>>,
 }
 
 /// The configuration with dynamic layers, cached with the layers as key.
-struct Layered {
+struct LayeredConfig {
     broker: ConfigMap,
     brokers: ConfigMap,
     config: Arc<BrokerConfig>,
@@ -45,7 +45,7 @@ impl BrokerConfigRules {
         }
         let config = Arc::new(self.config.with_dynamic(brokers, broker).0);
         let (broker, brokers) = (broker.clone(), brokers.clone());
-        *last = Some(Layered { broker, brokers, config: Arc::clone(&config) });
+        *last = Some(LayeredConfig { broker, brokers, config: Arc::clone(&config) });
         config
     }
 

@@ -20,7 +20,7 @@ mod session;
 
 use order::Order;
 use parking_lot::Mutex;
-pub use session::{Read, Scope, Wanted};
+pub use session::{Read, Scope, WantedPartition};
 use session::{Session, flatten};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -44,7 +44,7 @@ pub struct Key {
 
 /// The values that decide whether a partition without new records is included in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct PartitionAnswer {
     pub error_code: i16,
     pub high_watermark: i64,
     pub log_start_offset: i64,
@@ -113,17 +113,17 @@ enum Place {
 
 /// A fetch within its session.
 #[derive(Debug)]
-pub struct Begun {
+pub struct StartedFetch {
     pub fetch: SessionFetch,
     /// The partitions to read, in order.
-    pub wanted: Vec<Wanted>,
+    pub wanted: Vec<WantedPartition>,
     /// The news to wait on, if partitions without news are left out.
     pub news: Option<Arc<News>>,
 }
 
-impl Begun {
-    fn without_session(wanted: Vec<Wanted>) -> Begun {
-        Begun { fetch: SessionFetch::None, wanted, news: None }
+impl StartedFetch {
+    fn without_session(wanted: Vec<WantedPartition>) -> StartedFetch {
+        StartedFetch { fetch: SessionFetch::None, wanted, news: None }
     }
 }
 
@@ -156,7 +156,7 @@ impl FetchSessions {
         request: FetchRequest,
         scope: Scope,
         now_ms: i64,
-    ) -> Result<Begun, SessionError> {
+    ) -> Result<StartedFetch, SessionError> {
         let (id, epoch) = (request.session_id, request.session_epoch);
         if epoch == -1 || epoch == 0 {
             // The removed session is dropped after the lock is released.
@@ -167,7 +167,7 @@ impl FetchSessions {
             drop(ended);
             let wanted = flatten(request.topics);
             if epoch == -1 || version < 7 {
-                return Ok(Begun::without_session(wanted));
+                return Ok(StartedFetch::without_session(wanted));
             }
             return Ok(self.open(holder, version, wanted, scope, now_ms));
         }
@@ -187,14 +187,14 @@ impl FetchSessions {
         if size == 0 {
             drop(session);
             self.state.lock().remove(id);
-            return Ok(Begun::without_session(Vec::new()));
+            return Ok(StartedFetch::without_session(Vec::new()));
         }
         if size != size_before {
             self.state.lock().order.resize(id, size);
         }
         let wanted = session.wanted(scope, now_ms);
         let news = (scope == Scope::Unsettled).then(|| Arc::clone(&session.news));
-        Ok(Begun { fetch: SessionFetch::Incremental { id }, wanted, news })
+        Ok(StartedFetch { fetch: SessionFetch::Incremental { id }, wanted, news })
     }
 
     fn find(&self, id: i32) -> Option<Arc<Slot>> {
@@ -202,10 +202,17 @@ impl FetchSessions {
     }
 
     /// Opens a session for these partitions, if there is room for it.
-    fn open(&self, holder: &Holder, version: i16, wanted: Vec<Wanted>, scope: Scope, now_ms: i64) -> Begun {
+    fn open(
+        &self,
+        holder: &Holder,
+        version: i16,
+        wanted: Vec<WantedPartition>,
+        scope: Scope,
+        now_ms: i64,
+    ) -> StartedFetch {
         // Do not build the session's partitions if the cache is full.
         if self.state.lock().place(holder, self.slots, wanted.len(), now_ms).is_none() {
-            return Begun::without_session(wanted);
+            return StartedFetch::without_session(wanted);
         }
         let mut session = Session::open(version >= 13, wanted.clone(), now_ms);
         let (all, news) = (session.wanted(Scope::Whole, now_ms), Arc::clone(&session.news));
@@ -218,7 +225,7 @@ impl FetchSessions {
         let mut state = self.state.lock();
         // Another session may have taken the slot meanwhile.
         let Some(place) = state.place(holder, self.slots, size, now_ms) else {
-            return Begun::without_session(wanted);
+            return StartedFetch::without_session(wanted);
         };
         let given_up = match place {
             Place::Free => None,
@@ -229,11 +236,11 @@ impl FetchSessions {
         drop(state);
         drop(given_up);
         let news = (scope == Scope::Unsettled).then_some(news);
-        Begun { fetch: SessionFetch::Full { id }, wanted: all, news }
+        StartedFetch { fetch: SessionFetch::Full { id }, wanted: all, news }
     }
 
     /// The partitions of a session with news since its fetch began, or since the last call.
-    pub fn with_news(&self, fetch: SessionFetch) -> Vec<Wanted> {
+    pub fn with_news(&self, fetch: SessionFetch) -> Vec<WantedPartition> {
         self.find(fetch.id()).map_or_else(Vec::new, |slot| slot.session.lock().with_news())
     }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// The link to the controller, and the log directories of the same cluster.
-pub(crate) struct Joined {
+pub(crate) struct JoinedCluster {
     pub controller: Option<ControllerNode>,
     pub link: ControllerLink,
     pub log_dirs: Arc<LogDirs>,
@@ -37,7 +37,7 @@ pub(crate) async fn find_controller(
     config: &Arc<BrokerConfig>,
     loading: &Loading,
     connections: &ConnectionSettings,
-) -> Result<Joined, StartError> {
+) -> Result<JoinedCluster, StartError> {
     if config.node.roles.controller {
         let (listening, secured) = bind_all(machine, &config.listeners.controller, None, config)?;
         let (log_dirs, found) = open_logs(machine, config, None, loading)?;
@@ -54,7 +54,7 @@ pub(crate) async fn find_controller(
         )
         .await?;
         let link = ControllerLink::in_process(Arc::new(EmbeddedController(Arc::clone(node.controller()))));
-        return Ok(Joined { controller: Some(node), link, log_dirs, found, trails });
+        return Ok(JoinedCluster { controller: Some(node), link, log_dirs, found, trails });
     }
     let options = quorum_options(config, machine.network.connector())?;
     let servers = options.servers.join(",");
@@ -65,7 +65,7 @@ pub(crate) async fn find_controller(
     };
     let (log_dirs, found) = open_logs(machine, config, cluster_id, loading)?;
     let trails = Trails::open(machine, config, log_dirs.cluster_id())?;
-    Ok(Joined { controller: None, link, log_dirs, found, trails })
+    Ok(JoinedCluster { controller: None, link, log_dirs, found, trails })
 }
 
 /// Asks the quorum for the id of its cluster until one of its nodes answers.

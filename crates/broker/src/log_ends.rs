@@ -5,7 +5,7 @@
 //! client, which any replica answers. `choice` interprets the answers, `waits` bounds the wait of an
 //! election, and `leaderless` logs the partitions that get no leader.
 //!
-//! `LogEnds` sends the requests. The controller selects the partitions (`thalweg_controller::Undecided`).
+//! `LogEnds` sends the requests. The controller selects the partitions (`UndecidedPartition`).
 
 mod choice;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_config::BrokerConfig;
-use thalweg_controller::{ComparedElection, Controller, HandleError, Undecided};
+use thalweg_controller::{ComparedElection, Controller, HandleError, UndecidedPartition};
 use thalweg_dial::{ClientError, Connector};
 use thalweg_membership::{PeerError, PeerOptions, Peers};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
@@ -158,8 +158,8 @@ impl LogEnds {
     }
 
     /// Asks every candidate for its log ends.
-    async fn ask(&mut self, undecided: impl Iterator<Item = &Undecided>) -> Answers {
-        let mut by_broker: BTreeMap<BrokerId, Vec<&Undecided>> = BTreeMap::new();
+    async fn ask(&mut self, undecided: impl Iterator<Item = &UndecidedPartition>) -> Answers {
+        let mut by_broker: BTreeMap<BrokerId, Vec<&UndecidedPartition>> = BTreeMap::new();
         for one in undecided {
             for candidate in &one.candidates {
                 by_broker.entry(*candidate).or_default().push(one);
@@ -199,7 +199,7 @@ impl LogEnds {
     async fn ask_broker(
         &self,
         broker: BrokerId,
-        partitions: &[&Undecided],
+        partitions: &[&UndecidedPartition],
     ) -> Result<Vec<(Key, Answer)>, Failure> {
         let connection = self.peers.connect(broker, "log-ends", REQUEST_MAX).await;
         let connection = connection.map_err(|error| self.failure(broker, &error))?;
@@ -260,11 +260,11 @@ impl LogEnds {
     }
 }
 
-fn key(one: &Undecided) -> Key {
+fn key(one: &UndecidedPartition) -> Key {
     (Arc::clone(&one.topic), one.partition)
 }
 
-fn say(one: &Undecided, leader: BrokerId, answers: &BTreeMap<BrokerId, Answer>, listener: &str) {
+fn say(one: &UndecidedPartition, leader: BrokerId, answers: &BTreeMap<BrokerId, Answer>, listener: &str) {
     let (mut compared, mut not_compared) = (Vec::new(), Vec::new());
     for id in &one.candidates {
         match answers.get(id) {

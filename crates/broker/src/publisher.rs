@@ -26,7 +26,7 @@ use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
 
 /// Partitions by topic and index.
-type Unopened = HashSet<(Uuid, PartitionIndex)>;
+type UnopenedPartitions = HashSet<(Uuid, PartitionIndex)>;
 
 /// Applies each new image to the broker.
 pub struct Publisher {
@@ -36,7 +36,7 @@ pub struct Publisher {
     found: Mutex<Option<HashMap<TopicPartition, PartitionLog>>>,
     /// Partitions that failed to open, for example on a full disk, and are retried. The lock is held for a
     /// whole change, so that changes are applied one at a time.
-    unopened: Mutex<Unopened>,
+    unopened: Mutex<UnopenedPartitions>,
     /// Partitions that failed to be deleted and are retried. Their names cannot be used before.
     undeleted: Mutex<Vec<Arc<Partition>>>,
     /// Deleted partitions with logs that could neither be opened nor deleted, and are retried.
@@ -65,7 +65,7 @@ impl Publisher {
         self.broker.log_dirs.disk()
     }
 
-    fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut Unopened) {
+    fn change_partitions(&self, local: &LocalChanges, image: &Image, unopened: &mut UnopenedPartitions) {
         for gone in &local.deletes {
             unopened.remove(&(gone.topic.id, gone.partition));
             self.delete(gone, image);

@@ -45,7 +45,7 @@ pub struct RequestMetrics {
 
 /// The kind of a waiting request (Kafka's purgatories).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Delayed {
+pub enum Purgatory {
     /// A wait for replicas or the disk.
     Produce,
     /// A wait for more records.
@@ -64,7 +64,7 @@ impl Drop for Waits<'_> {
 
 /// A request that is answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Answered<'a> {
+pub struct AnsweredRequest<'a> {
     /// The version of the request.
     pub version: i16,
     pub received_at: Instant,
@@ -194,7 +194,7 @@ impl RequestMetrics {
     }
 
     /// Counts an answered request.
-    pub fn answered(&self, label: Label, answered: &Answered<'_>) {
+    pub fn answered(&self, label: Label, answered: &AnsweredRequest<'_>) {
         let metrics = &self.apis[label.0];
         let version = usize::try_from(answered.version).unwrap_or(0).min(VERSIONS - 1);
         let total = answered.received_at.elapsed();
@@ -215,14 +215,14 @@ impl RequestMetrics {
     }
 
     /// Counts a request as waiting until the guard is dropped.
-    pub fn waits(&self, delayed: Delayed) -> Waits<'_> {
+    pub fn waits(&self, delayed: Purgatory) -> Waits<'_> {
         let waiting = &self.waiting[delayed as usize];
         waiting.fetch_add(1, Ordering::Relaxed);
         Waits(waiting)
     }
 
     /// Number of waiting requests.
-    pub fn waiting(&self, delayed: Delayed) -> usize {
+    pub fn waiting(&self, delayed: Purgatory) -> usize {
         self.waiting[delayed as usize].load(Ordering::Relaxed)
     }
 

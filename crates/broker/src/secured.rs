@@ -44,10 +44,10 @@ pub enum TlsRefusal {
 
 /// The listeners that have TLS.
 #[derive(Debug, Default)]
-pub struct SecuredListeners(Vec<Secured>);
+pub struct SecuredListeners(Vec<SecuredListener>);
 
 #[derive(Debug)]
-struct Secured {
+struct SecuredListener {
     listener: Listener,
     tls: Arc<TlsListener>,
     read: Mutex<AsRead>,
@@ -75,7 +75,7 @@ impl SecuredListeners {
             let tls = take(&settings).map_err(|error| refused(listener, error.into()))?;
             let read = Mutex::new(AsRead { stamps: stamps(&tls), settings });
             let tls = TlsListener::new(tls, HandshakeTurns::default());
-            secured.push(Secured { listener: listener.clone(), tls, read });
+            secured.push(SecuredListener { listener: listener.clone(), tls, read });
         }
         Ok(SecuredListeners(secured))
     }
@@ -153,7 +153,7 @@ impl SecuredListeners {
     }
 }
 
-impl Secured {
+impl SecuredListener {
     /// The listener's settings in another configuration, if they differ, with the resulting TLS.
     fn change(&self, config: &BrokerConfig) -> Option<(Settings, Result<ServerTls, TlsRefused>)> {
         let settings = config.tls_of(&self.listener).unwrap_or_default();

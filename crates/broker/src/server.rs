@@ -14,7 +14,7 @@ use crate::controller_node::ControllerNode;
 use crate::directory_watch::watch_directories;
 use crate::http_access::HttpAccess;
 use crate::internal_log::{ImageTopics, InternalLog};
-use crate::joining::{self, Joined};
+use crate::joining::{self, JoinedCluster};
 use crate::loading::Loading;
 use crate::metrics::{Entrance, Metrics, Sources};
 use crate::opening::{DRAIN, StartError, bind_all, connection_settings, endpoint, host_name};
@@ -101,7 +101,7 @@ pub async fn start_on(
     let http = config.http.as_listener();
     let (listening, secured) = bind_all(machine, &config.listeners.broker, http.as_ref(), &config)?;
     let connections = connection_settings(machine, &config);
-    let Joined { controller, link, log_dirs, found, mut trails } =
+    let JoinedCluster { controller, link, log_dirs, found, mut trails } =
         joining::find_controller(machine, &config, loading, &connections).await?;
 
     trails.observe(&secured);

@@ -20,7 +20,7 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-pub use instances::{Push, Subscribed, TelemetryFigures};
+pub use instances::{ClientSubscription, Push, TelemetryFigures};
 pub use subscriptions::Client;
 
 use instances::Instances;
@@ -62,7 +62,7 @@ impl Telemetry {
     }
 
     /// The metrics for a client to push, and the interval.
-    pub fn subscription(&self, client: &Client<'_>, now_ms: i64) -> Result<Subscribed, Refusal> {
+    pub fn subscription(&self, client: &Client<'_>, now_ms: i64) -> Result<ClientSubscription, Refusal> {
         let state = &mut *self.state.lock();
         state.instances.subscription(&state.subscriptions, client, now_ms)
     }

@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::Admin;
 
-use super::Boxed;
+use super::CommandFuture;
 use super::config::BrokerConfig;
 use super::connect::Connect;
 use super::output::{Column, Output};
@@ -31,7 +31,7 @@ pub enum Broker {
 
 impl Broker {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Broker::List(list) => list.run().await,

@@ -10,7 +10,7 @@ mod views;
 use clap::Subcommand;
 pub use status::state;
 
-use crate::Boxed;
+use crate::CommandFuture;
 
 /// Start a local cluster of several brokers, or show the health of a cluster.
 #[derive(Subcommand, Debug)]
@@ -22,7 +22,7 @@ pub enum Cluster {
 
 impl Cluster {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Cluster::Up(up) => up.run().await,

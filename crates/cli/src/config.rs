@@ -9,7 +9,7 @@ use thalweg_client::{
     Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, ConfigResourceKind, DescribeConfigs,
 };
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{NotFound, Usage};
 use super::output::{Column, Output};
@@ -32,7 +32,7 @@ pub enum Config {
 
 impl Config {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Config::List(list) => list.run().await,

@@ -18,7 +18,7 @@ use thalweg_client::{Chunk, Consumer, ConsumerConfig, PollEvent, TopicPartition}
 use thalweg_record::{BatchHeader, DecompressBuffer, Offset, Record};
 use tokio::time::Instant;
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::{Connect, WAITS, warn_about_rest};
 use super::failure::Usage;
 use super::schema_registry::SchemaRegistry;
@@ -173,7 +173,7 @@ struct Printer<'a> {
 
 impl Consume {
     /// Prints records until the end.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(self.print_records())
     }
 

@@ -8,7 +8,7 @@ mod secrets;
 
 use clap::Subcommand;
 
-use crate::Boxed;
+use crate::CommandFuture;
 
 /// Gather what a bug report needs.
 #[derive(Subcommand, Debug)]
@@ -18,7 +18,7 @@ pub enum DebugCommand {
 
 impl DebugCommand {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 DebugCommand::Bundle(bundle) => bundle.run().await,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{Admin, FeatureChange, FeatureUpdate};
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::Usage;
 use super::output::{Column, Output};
@@ -23,7 +23,7 @@ pub enum Feature {
 
 impl Feature {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Feature::List(list) => list.run().await,

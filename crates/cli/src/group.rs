@@ -16,7 +16,7 @@ use thalweg_wire::request::list_groups_response::ListedGroup;
 use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
 use tokio::time::Instant;
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::CommandFailure;
 use super::output::{Column, Outcomes, Output};
@@ -36,7 +36,7 @@ pub enum Group {
 
 impl Group {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Group::List(list) => list.run().await,

@@ -17,7 +17,7 @@ mod tune;
 
 use clap::Subcommand;
 
-use crate::Boxed;
+use crate::CommandFuture;
 use crate::failure::CommandFailure;
 
 /// Measure how many events a cluster carries, how it scales, and what limits it.
@@ -62,7 +62,7 @@ impl Lab {
     }
 
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Lab::List(list) => list.run(),

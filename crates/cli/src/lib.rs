@@ -46,4 +46,4 @@ mod yaml;
 
 /// A future of a command, compiled by this crate. The body of an `async fn` is compiled by the crate that
 /// awaits it, which would be the program: its build is the last.
-pub type Boxed<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+pub type CommandFuture<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;

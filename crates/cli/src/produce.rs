@@ -14,7 +14,7 @@ use thalweg_record::{Header, Offset};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::{Connect, TOPIC_WAIT, WAITS, warn_about_rest};
 use super::failure::Usage;
 use super::signals;
@@ -102,7 +102,7 @@ impl Failure {
 
 impl Produce {
     /// Sends lines until the end of the input, or until Ctrl-C.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(self.produce_lines())
     }
 

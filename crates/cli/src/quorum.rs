@@ -5,7 +5,7 @@ use serde_json::json;
 use thalweg_client::{Admin, ControllerEndpoint, QuorumDescription, QuorumReplica, host_and_port};
 use thalweg_wire::Uuid;
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{CommandFailure, NotFound, Usage};
 use super::moment;
@@ -21,7 +21,7 @@ pub enum Quorum {
 
 impl Quorum {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Quorum::Describe(describe) => describe.run().await,

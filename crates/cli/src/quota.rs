@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use thalweg_client::{Admin, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{NotFound, Usage};
 use super::output::{Column, Output};
@@ -22,7 +22,7 @@ pub enum Quota {
 
 impl Quota {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Quota::Describe(describe) => describe.run().await,

@@ -7,7 +7,7 @@ mod user;
 
 use clap::Subcommand;
 
-use crate::Boxed;
+use crate::CommandFuture;
 
 /// Add users, tokens, ACLs and certificates.
 ///
@@ -32,7 +32,7 @@ pub enum Security {
 
 impl Security {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Security::User(user) => user.run().await,

@@ -13,11 +13,11 @@ use clap::Subcommand;
 pub use modules::Modules;
 pub use remote::Http;
 
-use crate::Boxed;
+use crate::CommandFuture;
 
 /// Commands for the streams of a broker that hosts them.
 #[derive(Subcommand, Debug)]
-pub enum Hosted {
+pub enum HostedCommand {
     Create(verbs::Create),
     Deploy(verbs::Deploy),
     /// Stop a stream cleanly, wherever it runs: messages in flight are delivered.
@@ -30,18 +30,18 @@ pub enum Hosted {
     Top(top::Top),
 }
 
-impl Hosted {
+impl HostedCommand {
     /// Runs the command, which contacts the host.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
-                Hosted::Create(create) => create.run().await,
-                Hosted::Deploy(deploy) => deploy.run().await,
-                Hosted::Undeploy(named) => named.undeploy().await,
-                Hosted::Destroy(named) => named.destroy().await,
-                Hosted::List(list) => list.run().await,
-                Hosted::Status(named) => named.status().await,
-                Hosted::Top(top) => top.run().await,
+                HostedCommand::Create(create) => create.run().await,
+                HostedCommand::Deploy(deploy) => deploy.run().await,
+                HostedCommand::Undeploy(named) => named.undeploy().await,
+                HostedCommand::Destroy(named) => named.destroy().await,
+                HostedCommand::List(list) => list.run().await,
+                HostedCommand::Status(named) => named.status().await,
+                HostedCommand::Top(top) => top.run().await,
             }
         })
     }

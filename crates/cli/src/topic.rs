@@ -18,7 +18,7 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DeleteTopicsRequest;
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::Usage;
 use super::output::{Outcomes, Output};
@@ -49,7 +49,7 @@ pub enum Topic {
 
 impl Topic {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Topic::Create(create) => create.run().await,

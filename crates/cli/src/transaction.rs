@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter};
 
-use super::Boxed;
+use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{CommandFailure, Usage};
 use super::moment;
@@ -28,7 +28,7 @@ pub enum Transaction {
 
 impl Transaction {
     /// Runs the command.
-    pub fn run(&self) -> Boxed<'_> {
+    pub fn run(&self) -> CommandFuture<'_> {
         Box::pin(async move {
             match self {
                 Transaction::List(list) => list.run().await,

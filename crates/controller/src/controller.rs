@@ -17,11 +17,11 @@ use crate::asker::Asker;
 use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
-use crate::published::{ControllerFigures, Published};
+use crate::published::{ControllerFigures, PublishedState};
 use crate::quorum::StartError;
 use crate::requester::Requester;
 use crate::state::{
-    Ask, Batch, Claim, ComparedElection, Decider, Decision, Extent, Now, State, Undecided, encode,
+    Ask, Batch, Claim, ComparedElection, Decider, Decision, Extent, Moment, State, UndecidedPartition, encode,
 };
 
 /// Maximum number of requests that wait for the controller's task, in total and for one principal.
@@ -45,7 +45,7 @@ pub struct Controller {
     commands: mpsc::Sender<Command>,
     node_id: i32,
     cluster_id: Arc<str>,
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
     disk: Disk,
     /// Places in the queue of commands, and among large requests, for principals other than this process.
     waiting: Places<Principal>,
@@ -129,10 +129,10 @@ impl Controller {
         self.answer(parsed).await
     }
 
-    async fn answer(&self, parsed: dispatch::Parsed) -> Result<Bytes, HandleError> {
+    async fn answer(&self, parsed: dispatch::ParsedFrame) -> Result<Bytes, HandleError> {
         match parsed {
-            dispatch::Parsed::Answered(frame) => Ok(frame),
-            dispatch::Parsed::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
+            dispatch::ParsedFrame::Answered(frame) => Ok(frame),
+            dispatch::ParsedFrame::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
         }
     }
 
@@ -194,7 +194,7 @@ impl Controller {
     pub async fn undecided(
         &self,
         leaderless: Vec<(Uuid, PartitionIndex)>,
-    ) -> Result<Vec<Undecided>, HandleError> {
+    ) -> Result<Vec<UndecidedPartition>, HandleError> {
         self.consult(move |state, now| (Vec::new(), state.undecided(&leaderless, now))).await
     }
 
@@ -209,7 +209,7 @@ impl Controller {
     /// A decision without a request: the records, and an answer for this process, once they are committed.
     async fn consult<T: Clone + Default + Send + 'static>(
         &self,
-        decide: impl Fn(&State, Now) -> (Vec<VersionedRecord>, T) + Send + 'static,
+        decide: impl Fn(&State, Moment) -> (Vec<VersionedRecord>, T) + Send + 'static,
     ) -> Result<T, HandleError> {
         let answer = Arc::new(Mutex::new(T::default()));
         let place = Arc::clone(&answer);

@@ -38,7 +38,7 @@ pub enum HandleError {
 }
 
 /// A decoded frame.
-pub(crate) enum Parsed {
+pub(crate) enum ParsedFrame {
     /// The answer, if the task is not needed.
     Answered(Bytes),
     /// A request to the controller's task.
@@ -96,7 +96,7 @@ pub(crate) fn parse(
     frame: Bytes,
     requester: &Requester,
     notes_permissions: bool,
-) -> Result<Parsed, HandleError> {
+) -> Result<ParsedFrame, HandleError> {
     let prefix = frame::peek_request(&frame)?;
     let (version, correlation_id) = (prefix.api_version, prefix.correlation_id);
     let unknown = || HandleError::UnknownApi { api_key: prefix.api_key };
@@ -108,7 +108,7 @@ pub(crate) fn parse(
             api_keys: vec![api_version(ApiKey::ApiVersions)],
             ..ApiVersionsResponse::default()
         };
-        return Ok(Parsed::Answered(encode(&response, api.key, 0, correlation_id)?));
+        return Ok(ParsedFrame::Answered(encode(&response, api.key, 0, correlation_id)?));
     }
     check_version(api.key, version)?;
     let is_large = api.is_large(frame.len());
@@ -117,7 +117,7 @@ pub(crate) fn parse(
     let by = Asker::new(requester.clone(), api.key).noting_permissions(notes_permissions);
     let by = Arc::new(by.with_client_id(header.client_id));
     let read = api.read.ok_or_else(unknown)?;
-    Ok(Parsed::Asked(read(&mut d, Call { api, version, correlation_id, is_large, by })?))
+    Ok(ParsedFrame::Asked(read(&mut d, Call { api, version, correlation_id, is_large, by })?))
 }
 
 /// Checks that the request in an envelope may be forwarded. Returns the client.

@@ -24,13 +24,13 @@ use tokio::time::Instant;
 
 use crate::asker::{Asker, Rulings, Witness};
 use crate::dispatch::HandleError;
-use crate::published::Published;
+use crate::published::PublishedState;
 use crate::quorum::{
     AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
 use crate::state::{
-    Api, ApiError, Ask, Batch, Call, Claim, Decider, Decision, Extent, Now, Spent, State, Unwritable,
+    Api, ApiError, Ask, Batch, Call, Claim, Decider, Decision, Extent, Moment, QuotaUse, State, Unwritable,
 };
 
 mod drafts;
@@ -72,7 +72,7 @@ pub(crate) enum Command {
 }
 
 /// An answer that waits for its records.
-struct Waiting {
+struct PendingReply {
     /// The high watermark at which the answer may be sent.
     until: i64,
     frame: Bytes,
@@ -80,7 +80,7 @@ struct Waiting {
 }
 
 /// A Fetch that waits for news.
-struct Parked {
+struct ParkedFetch {
     ask: FetchAsk,
     call: Call,
     deadline: Instant,
@@ -88,7 +88,7 @@ struct Parked {
 }
 
 struct Flush {
-    task: JoinHandle<Synced>,
+    task: JoinHandle<SyncOutcome>,
     /// The image that a successful sync commits.
     image: Arc<Image>,
 }
@@ -101,8 +101,8 @@ pub(crate) struct Driver {
     leader: Leader,
     observers: Observers,
     drafts: Drafts,
-    waiting: VecDeque<Waiting>,
-    parked: VecDeque<Parked>,
+    waiting: VecDeque<PendingReply>,
+    parked: VecDeque<ParkedFetch>,
     flush: Option<Flush>,
     /// Time of the retry after a flush with too many open files.
     flush_again_at: Option<Instant>,
@@ -121,7 +121,7 @@ pub(crate) struct Driver {
     sessions: SessionClock,
     clock: Clock,
     witness: Option<Arc<dyn Witness>>,
-    published: Arc<Published>,
+    published: Arc<PublishedState>,
     /// True after an append without room on the disk.
     is_full: bool,
     /// The last unwritable decision.
@@ -131,22 +131,22 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// The controller's published state.
-    pub fn published(&self) -> &Arc<Published> {
+    pub fn published(&self) -> &Arc<PublishedState> {
         &self.published
     }
 
-    fn now(&mut self) -> Now {
+    fn now(&mut self) -> Moment {
         if let Some(stall) = self.sessions.look(Instant::now())
             && self.state.has_open_sessions(self.sessions.elapsed_ms())
         {
             let stall_ms = u64::try_from(stall.as_millis()).unwrap_or(u64::MAX);
             tracing::warn!(stall_ms, "Controller was paused; extended all broker sessions by the pause");
         }
-        Now { wall_ms: self.clock.now_ms(), monotonic_ms: self.sessions.elapsed_ms() }
+        Moment { wall_ms: self.clock.now_ms(), monotonic_ms: self.sessions.elapsed_ms() }
     }
 
     /// Appends a prepared batch, then adopts it.
-    fn write(&mut self, batch: Batch, now: Now, claim: Claim) -> Result<(), AppendFailure> {
+    fn write(&mut self, batch: Batch, now: Moment, claim: Claim) -> Result<(), AppendFailure> {
         if batch.is_empty() {
             return Ok(());
         }
@@ -294,7 +294,7 @@ impl Driver {
     }
 
     /// Writes a decision, and answers when it is committed.
-    fn carry_out(&mut self, decision: Decision, now: Now, reply: Reply) {
+    fn carry_out(&mut self, decision: Decision, now: Moment, reply: Reply) {
         let Decision { batch, claim, unwritable, answer, spent, rulings } = decision;
         self.spend(spent.as_ref());
         self.publish(rulings);
@@ -334,7 +334,7 @@ impl Driver {
     }
 
     /// Charges the use of a decision to its client's quota.
-    fn spend(&mut self, spent: Option<&Spent>) {
+    fn spend(&mut self, spent: Option<&QuotaUse>) {
         if let Some(spent) = spent {
             let now = self.now();
             let tokens = self.state.spend(spent, now);
@@ -347,7 +347,7 @@ impl Driver {
         if until <= self.log.high_watermark() {
             send(reply, Ok(frame));
         } else {
-            self.waiting.push_back(Waiting { until, frame, reply });
+            self.waiting.push_back(PendingReply { until, frame, reply });
         }
     }
 
@@ -358,7 +358,7 @@ impl Driver {
         };
         let wait = Duration::from_millis(u64::try_from(ask.max_wait_ms).unwrap_or(0));
         let deadline = Instant::now() + wait;
-        let parked = Parked { ask, call, deadline, reply };
+        let parked = ParkedFetch { ask, call, deadline, reply };
         if let Some(parked) = self.serve(parked, wait.is_zero()) {
             if self.parked.len() >= PARKED_MAX
                 && let Some(oldest) = self.parked.pop_front()
@@ -370,7 +370,7 @@ impl Driver {
     }
 
     /// Answers a Fetch if there is news or it must not wait. Otherwise returns the Fetch.
-    fn serve(&mut self, parked: Parked, at_once: bool) -> Option<Parked> {
+    fn serve(&mut self, parked: ParkedFetch, at_once: bool) -> Option<ParkedFetch> {
         let now_ms = self.clock.now_ms();
         let (log, observers) = (&mut self.log, &mut self.observers);
         match parked.ask.answer(log, observers, &self.leader, parked.call.version, now_ms) {
@@ -432,7 +432,7 @@ impl Driver {
         self.flush_again_at = Some(Instant::now() + FLUSH_AGAIN);
     }
 
-    fn on_flushed(&mut self, done: Flushed) {
+    fn on_flushed(&mut self, done: FlushOutcome) {
         match done {
             Ok(((target, outcome), image)) => match self.log.complete_flush(&target, outcome) {
                 Ok(()) => self.commit(image),
@@ -531,7 +531,7 @@ impl Driver {
     }
 
     /// Writes records without a request. Returns true if the records were appended.
-    fn write_of_itself(&mut self, records: Vec<VersionedRecord>, now: Now) -> bool {
+    fn write_of_itself(&mut self, records: Vec<VersionedRecord>, now: Moment) -> bool {
         let batch = match self.state.prepare(records, Extent::Several) {
             Ok(batch) => batch,
             Err(unwritable) => {
@@ -640,11 +640,11 @@ async fn sleep_until(deadline: Option<Instant>) {
 }
 
 /// The outcome of a sync.
-type Synced = (FlushTarget, std::io::Result<()>);
+type SyncOutcome = (FlushTarget, std::io::Result<()>);
 /// The outcome of a sync, with the image that it commits.
-type Flushed = Result<(Synced, Arc<Image>), JoinError>;
+type FlushOutcome = Result<(SyncOutcome, Arc<Image>), JoinError>;
 
-async fn flushed(flush: &mut Option<Flush>) -> Flushed {
+async fn flushed(flush: &mut Option<Flush>) -> FlushOutcome {
     match flush {
         None => std::future::pending().await,
         Some(running) => {

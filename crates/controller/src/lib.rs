@@ -33,4 +33,4 @@ pub use options::{
 pub use published::{ControllerFigures, MutationFigures};
 pub use quorum::{QuorumStateError, Remedy, SnapshotError, StartError};
 pub use requester::Requester;
-pub use state::{ComparedElection, Undecided};
+pub use state::{ComparedElection, UndecidedPartition};

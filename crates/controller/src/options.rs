@@ -58,7 +58,7 @@ pub struct ControllerOptions {
     /// leaderless partitions that allow it.
     pub unclean_election_interval: Duration,
     /// True if the broker's side compares the ends of logs of partitions without a complete replica (see
-    /// [`crate::Undecided`]). Otherwise the last leader leads.
+    /// [`crate::UndecidedPartition`]). Otherwise the last leader leads.
     pub compares_log_ends: bool,
     /// `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     pub quota_window: Window,

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::time::Instant;
 
-use crate::state::Spent;
+use crate::state::QuotaUse;
 
 /// Maximum number of clients of the mutation quota with figures. Beyond that, the oldest figures of the user
 /// with the most are dropped.
@@ -21,7 +21,7 @@ const MUTATING_MAX: usize = 1_000;
 
 /// The published state, written by the controller's task only.
 #[derive(Debug)]
-pub struct Published {
+pub struct PublishedState {
     began: Instant,
     mutations: Mutex<HashMap<Sharers, Mutating>>,
     committed: Mutex<Arc<Image>>,
@@ -82,9 +82,9 @@ pub struct ControllerFigures {
     pub mutations: Vec<MutationFigures>,
 }
 
-impl Default for Published {
-    fn default() -> Published {
-        Published {
+impl Default for PublishedState {
+    fn default() -> PublishedState {
+        PublishedState {
             began: Instant::now(),
             mutations: Mutex::default(),
             committed: Mutex::default(),
@@ -100,9 +100,9 @@ impl Default for Published {
     }
 }
 
-impl Published {
+impl PublishedState {
     /// Notes the use of the mutation quota by a request, with the remaining tokens.
-    pub(crate) fn spent(&self, spent: &Spent, tokens: f64) {
+    pub(crate) fn spent(&self, spent: &QuotaUse, tokens: f64) {
         let now_ms = self.now_ms();
         let mut mutations = self.mutations.lock();
         if mutations.len() >= MUTATING_MAX && !mutations.contains_key(&spent.sharers) {

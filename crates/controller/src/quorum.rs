@@ -27,7 +27,7 @@ use thalweg_metadata::batches::MetadataBatchError;
 pub(crate) use describe::describe_quorum;
 pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
 pub(crate) use log::{
-    AppendFailure, MetadataLog, Recovered, encode_batch, encode_control_batch, formatted_with,
+    AppendFailure, MetadataLog, RecoveredMetadata, encode_batch, encode_control_batch, formatted_with,
 };
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;

@@ -51,8 +51,8 @@ use mutations::Mutations;
 
 pub(crate) use batch::{BATCH_OVERHEAD, Batch, Claim, Extent, RECORD_OVERHEAD, Unwritable};
 pub(crate) use entry::{Access, Api, Ask, Call, Decide, Decider, Decision, LARGE, encode};
-pub use log_ends::{ComparedElection, Undecided};
-pub(crate) use mutations::{MutationCall, Spent};
+pub use log_ends::{ComparedElection, UndecidedPartition};
+pub(crate) use mutations::{MutationCall, QuotaUse};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
 
 /// The entries of the APIs that the state decides, by file.
@@ -143,7 +143,7 @@ impl Words {
 /// Two times: `wall_ms` for records, and `monotonic_ms` for sessions, which excludes pauses of the
 /// controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Now {
+pub(crate) struct Moment {
     pub wall_ms: i64,
     pub monotonic_ms: i64,
 }
@@ -252,7 +252,7 @@ impl State {
         image: Arc<Image>,
         next_offset: i64,
         registered_at: HashMap<BrokerId, i64>,
-        now: Now,
+        now: Moment,
     ) {
         if let Some(authorizer) = &mut self.authorizer {
             // The authorizer from the start has the rules and no ACLs yet.
@@ -305,7 +305,7 @@ impl State {
     }
 
     /// Extends all sessions a little, because their end could not be written.
-    pub fn postpone_sessions(&mut self, now: Now, by: std::time::Duration) {
+    pub fn postpone_sessions(&mut self, now: Moment, by: std::time::Duration) {
         self.heartbeats.postpone(now, i64::try_from(by.as_millis()).unwrap_or(i64::MAX));
     }
 

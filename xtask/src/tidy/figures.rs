@@ -2,7 +2,7 @@
 
 use super::tree::Tree;
 use super::{Finding, Rule};
-use crate::figures::{Measured, TABLE};
+use crate::figures::{MeasuredResult, TABLE};
 use std::collections::BTreeSet;
 
 pub const RULE: Rule = Rule {
@@ -14,7 +14,7 @@ pub const RULE: Rule = Rule {
 const PLACE: &str = "xtask/src/figures/table.rs";
 const FOLDER: &str = "docs/results/";
 
-fn check(tree: &Tree, table: &[Measured]) -> Vec<Finding> {
+fn check(tree: &Tree, table: &[MeasuredResult]) -> Vec<Finding> {
     let named = table.iter().flat_map(|measured| measured.code.iter().chain([&measured.result]));
     let gone: BTreeSet<&str> = named.copied().filter(|path| !tree.has(path)).collect();
     let gone = gone.into_iter().map(|path| format!("names {path}, which does not exist"));
@@ -28,7 +28,7 @@ fn check(tree: &Tree, table: &[Measured]) -> Vec<Finding> {
 mod tests {
     use super::*;
 
-    fn messages(measured: Measured) -> Vec<String> {
+    fn messages(measured: MeasuredResult) -> Vec<String> {
         let tree = Tree::of(&[
             ("docs/results/a.json", ""),
             ("docs/results/a.md", ""),
@@ -40,9 +40,9 @@ mod tests {
     #[test]
     fn results_and_code_exist() {
         let code: &[&str] = &["crates/log/src", "crates/log/src/lib.rs"];
-        assert_eq!(messages(Measured { result: "docs/results/a.json", figures: "", code }), [""; 0]);
+        assert_eq!(messages(MeasuredResult { result: "docs/results/a.json", figures: "", code }), [""; 0]);
         let code: &[&str] = &["crates/log/src/gone.rs", "crates/gone"];
-        let gone = messages(Measured { result: "docs/results/a.json", figures: "", code });
+        let gone = messages(MeasuredResult { result: "docs/results/a.json", figures: "", code });
         assert_eq!(
             gone,
             ["crates/gone", "crates/log/src/gone.rs"]
@@ -52,7 +52,7 @@ mod tests {
 
     #[test]
     fn every_result_is_listed() {
-        let found = messages(Measured { result: "docs/results/b.json", figures: "", code: &[] });
+        let found = messages(MeasuredResult { result: "docs/results/b.json", figures: "", code: &[] });
         assert_eq!(
             found,
             ["names docs/results/b.json, which does not exist", "leaves out docs/results/a.json"]

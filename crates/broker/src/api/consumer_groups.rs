@@ -11,7 +11,7 @@
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
-use super::serve::described_groups::{self, Described, Head};
+use super::serve::described_groups::{self, DescribableGroup, Head};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -92,7 +92,7 @@ pub async fn describe(
     ConsumerGroupDescribeResponse { groups, ..Default::default() }
 }
 
-impl Described for DescribedGroup {
+impl DescribableGroup for DescribedGroup {
     const HIDDEN: &'static str = "The client may not describe a topic that a member has";
 
     fn head(&mut self) -> Head<'_> {

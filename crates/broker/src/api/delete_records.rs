@@ -43,7 +43,7 @@ pub(super) const API: Api = Api::new(ApiKey::DeleteRecords, 0..=2, ByResource, |
 const NO_LOW_WATERMARK: i64 = -1;
 
 /// Deletions done here, which other replicas must complete before the answer.
-struct Deleted {
+struct LocalDeletion {
     partition: Arc<Partition>,
     log_start: Offset,
     epoch: LeaderEpoch,
@@ -75,7 +75,7 @@ pub async fn handle(
     DeleteRecordsResponse { throttle_time_ms: 0, topics }
 }
 
-type Outcomes = Vec<(String, Vec<(PartitionIndex, Result<Deleted, ErrorCode>)>)>;
+type Outcomes = Vec<(String, Vec<(PartitionIndex, Result<LocalDeletion, ErrorCode>)>)>;
 
 fn delete(
     log_dirs: &LogDirs,
@@ -135,11 +135,11 @@ fn each_once(named: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
 
 async fn answer(
     index: PartitionIndex,
-    deleted: Result<Deleted, ErrorCode>,
+    deleted: Result<LocalDeletion, ErrorCode>,
     deadline: Instant,
 ) -> DeleteRecordsPartitionResult {
     let low_watermark = match deleted {
-        Ok(Deleted { partition, log_start, epoch }) => {
+        Ok(LocalDeletion { partition, log_start, epoch }) => {
             partition.dropped_before(log_start, epoch, deadline).await.map_err(DeleteError::code)
         }
         Err(error) => Err(error),
@@ -157,7 +157,7 @@ fn delete_before(
     topic: &str,
     index: PartitionIndex,
     offset: i64,
-) -> Result<Deleted, ErrorCode> {
+) -> Result<LocalDeletion, ErrorCode> {
     if image.partition(topic, index).is_none() {
         return Err(ErrorCode::UnknownTopicOrPartition);
     }
@@ -167,7 +167,7 @@ fn delete_before(
     let partition = partitions.get(topic, index).ok_or(ErrorCode::NotLeaderOrFollower)?;
     let (log_start, epoch) = partition.delete_records(offset).map_err(DeleteError::code)?;
     tracing::debug!(?partition, log_start_offset = log_start.0, "Deleted records");
-    Ok(Deleted { partition, log_start, epoch })
+    Ok(LocalDeletion { partition, log_start, epoch })
 }
 
 impl ClusterChange for DeleteRecordsRequest {

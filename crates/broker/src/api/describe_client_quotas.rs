@@ -22,14 +22,14 @@ pub(super) const API: Api = Api::new(
 .cost(Cost::Always);
 
 /// The filter for one type of an entity.
-enum Wanted<'a> {
+enum FilterComponent<'a> {
     /// An exact name; `None` means the default of the type.
     Exactly(Option<&'a str>),
     /// Any name, or the default.
     Any,
 }
 
-type Filter<'a> = BTreeMap<&'a str, Wanted<'a>>;
+type Filter<'a> = BTreeMap<&'a str, FilterComponent<'a>>;
 
 /// Finds the entities that the filter lets through.
 pub fn handle(image: &Image, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse {
@@ -75,13 +75,13 @@ fn filter(components: &[ComponentData]) -> Result<Filter<'_>, (ErrorCode, String
             return Err((ErrorCode::UnsupportedVersion, format!("Unsupported entity type {kind}")));
         }
         let wanted = match (component.match_type, component.r#match.as_deref()) {
-            (0, Some(name)) => Wanted::Exactly(Some(name)),
+            (0, Some(name)) => FilterComponent::Exactly(Some(name)),
             (0, None) => return invalid("Request specified MATCH_TYPE_EXACT, but set match string to null."),
-            (1, None) => Wanted::Exactly(None),
+            (1, None) => FilterComponent::Exactly(None),
             (1, Some(_)) => {
                 return invalid("Request specified MATCH_TYPE_DEFAULT, but also specified a match string.");
             }
-            (2, None) => Wanted::Any,
+            (2, None) => FilterComponent::Any,
             (2, Some(_)) => {
                 return invalid("Request specified MATCH_TYPE_SPECIFIED, but also specified a match string.");
             }
@@ -99,10 +99,10 @@ fn filter(components: &[ComponentData]) -> Result<Filter<'_>, (ErrorCode, String
 }
 
 fn matches(entity: &QuotaEntity, filter: &Filter<'_>, strict: bool) -> bool {
-    let holds = |(kind, wanted): (&&str, &Wanted<'_>)| match (entity.get(*kind), wanted) {
+    let holds = |(kind, wanted): (&&str, &FilterComponent<'_>)| match (entity.get(*kind), wanted) {
         (None, _) => false,
-        (Some(_), Wanted::Any) => true,
-        (Some(name), Wanted::Exactly(wanted)) => name.as_deref() == *wanted,
+        (Some(_), FilterComponent::Any) => true,
+        (Some(name), FilterComponent::Exactly(wanted)) => name.as_deref() == *wanted,
     };
     (!strict || entity.len() == filter.len()) && filter.iter().all(holds)
 }

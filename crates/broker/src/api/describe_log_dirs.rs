@@ -33,7 +33,7 @@ const UNKNOWN_BYTES: i64 = -1;
 const UNKNOWN_LAG: i64 = -1;
 
 /// The requested partitions; `None` means all.
-type Asked = Option<HashMap<String, HashSet<i32>>>;
+type RequestedPartitions = Option<HashMap<String, HashSet<i32>>>;
 
 /// Describes every directory.
 pub fn handle(
@@ -41,7 +41,7 @@ pub fn handle(
     partitions: &Partitions,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse {
-    let asked: Asked = request.topics.map(|topics| {
+    let asked: RequestedPartitions = request.topics.map(|topics| {
         let mut asked: HashMap<String, HashSet<i32>> = HashMap::default();
         for topic in topics {
             asked.entry(topic.topic).or_default().extend(topic.partitions);
@@ -65,7 +65,11 @@ fn offline(path: &Path) -> DescribeLogDirsResult {
     }
 }
 
-fn online(partitions: &Partitions, dir: &DirDescription, asked: &Asked) -> DescribeLogDirsResult {
+fn online(
+    partitions: &Partitions,
+    dir: &DirDescription,
+    asked: &RequestedPartitions,
+) -> DescribeLogDirsResult {
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for found in &dir.partitions {
         let is_asked = |asked: &HashMap<String, HashSet<i32>>| {

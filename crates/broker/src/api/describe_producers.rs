@@ -3,7 +3,7 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, now};
-use super::serve::elsewhere::Named;
+use super::serve::elsewhere::TopicRef;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::topic_name;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex};
@@ -61,7 +61,7 @@ pub fn handle(
                 match partitions.get(&topic.name, index) {
                     Some(partition) => describe(&partition, index, &mut room),
                     None => {
-                        let error = Named::Name(&topic.name).missing(node_id, image, index);
+                        let error = TopicRef::Name(&topic.name).missing(node_id, image, index);
                         PartitionResponse { partition_index, error_code: error.code(), ..Default::default() }
                     }
                 }

@@ -19,7 +19,7 @@ mod respond;
 use super::Call;
 use super::entry::{Api, ByResource};
 use crate::broker::Broker;
-use crate::request_metrics::{Delayed, timed};
+use crate::request_metrics::{Purgatory, timed};
 use bytes::Bytes;
 use plan::{Entry, Plan};
 use respond::Outcome;
@@ -61,7 +61,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
         let (outcomes, later) = {
-            let _waiting = broker.requests.waits(Delayed::Fetch);
+            let _waiting = broker.requests.waits(Purgatory::Fetch);
             match plan.news.clone() {
                 Some(news) => timed(wait_for_news(&broker, &call, &mut plan, outcomes, &news)).await,
                 None => timed(wait(&plan, outcomes)).await,

@@ -7,7 +7,7 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, now};
-use super::serve::elsewhere::Named;
+use super::serve::elsewhere::TopicRef;
 use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
@@ -52,7 +52,7 @@ pub fn handle(
     }
     let find = |topic: &str, index| {
         let found = partitions.get(topic, index);
-        found.ok_or_else(|| Named::Name(topic).missing(node_id, &images.get(), index))
+        found.ok_or_else(|| TopicRef::Name(topic).missing(node_id, &images.get(), index))
     };
     let topics = request.topics.iter().map(|topic| {
         let named = &named[topic.name.as_str()];

@@ -3,7 +3,7 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, now};
-use super::serve::elsewhere::Named;
+use super::serve::elsewhere::TopicRef;
 use std::sync::Arc;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_record::LeaderEpoch;
@@ -35,7 +35,7 @@ pub fn handle(
             true => {
                 let index = PartitionIndex(wanted.partition);
                 let found = partitions.get(&topic.topic, index);
-                let missing = || Named::Name(&topic.topic).missing(node_id, &images.get(), index);
+                let missing = || TopicRef::Name(&topic.topic).missing(node_id, &images.get(), index);
                 lookup(found.ok_or_else(missing), wanted)
             }
             false => EpochEndOffset {

@@ -26,12 +26,12 @@ mod verify;
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost};
-use super::serve::elsewhere::{self, Named};
+use super::serve::elsewhere::{self, TopicRef};
 use super::serve::large as beside;
 use super::serve::slow::{self, Stage};
 use crate::authorization::Denials;
 use crate::broker::Broker;
-use crate::request_metrics::{Delayed, RequestMetrics, milliseconds};
+use crate::request_metrics::{Purgatory, RequestMetrics, milliseconds};
 use bytes::Bytes;
 use large::Large;
 pub use own::{VERSION as OWN_VERSION, produce_own};
@@ -54,7 +54,7 @@ use thalweg_wire::request::produce_response::{
 use thalweg_wire::request::{ProduceRequest, ProduceResponse};
 use thalweg_wire::{ApiKey, DecodeError, DecodeProblem, Decoder, ErrorCode, Message, Records, Uuid};
 use tokio::time::Instant;
-use verify::{Begun, Guards};
+use verify::{Guards, VerificationNeed};
 
 pub(super) const API: Api = Api::new(ApiKey::Produce, 3..=13, ByResource, handle).cost(Cost::Own);
 
@@ -91,8 +91,8 @@ fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply
     call.frame = Bytes::new();
     let denied = denied_topics(broker, &call, &request);
     match verify::begin(&broker.verifier, &broker.partitions, &call, &request, &denied) {
-        Ok(Begun::Ready(guards)) => append(broker, call, request, guards, &denied),
-        Ok(Begun::Asks(unverified)) => {
+        Ok(VerificationNeed::Ready(guards)) => append(broker, call, request, guards, &denied),
+        Ok(VerificationNeed::Asks(unverified)) => {
             let broker = Arc::clone(broker);
             Reply::Later(Box::pin(async move {
                 let guards = unverified.verify(&broker.config(), &broker.verifier).await;
@@ -206,7 +206,7 @@ fn acknowledge(
     let deadline = began + timeout;
     let broker = Arc::clone(broker);
     Reply::Ordered(Box::pin(async move {
-        let waiting = broker.requests.waits(Delayed::Produce);
+        let waiting = broker.requests.waits(Purgatory::Produce);
         for ((topic, partition), wait) in waits {
             if let Err(error) = wait.until(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
@@ -236,7 +236,7 @@ fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, respon
     for topic in &mut response.responses {
         for data in &mut topic.partition_responses {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
-                let topic = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
+                let topic = TopicRef::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
                 let (leader_id, leader_epoch) = topic.leader(partitions, images, PartitionIndex(data.index));
                 data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
                 leaders.push(leader_id);
@@ -328,7 +328,7 @@ fn append_topic(
     topic: TopicProduceData,
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, Refusal>,
 ) -> TopicProduceResponse {
-    let named = Named::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
+    let named = TopicRef::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
     let found = named.here(&broker.partitions);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());

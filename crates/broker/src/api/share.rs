@@ -13,7 +13,7 @@ mod respond;
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
-use super::serve::elsewhere::Named;
+use super::serve::elsewhere::TopicRef;
 use super::share_groups::are_served;
 use crate::broker::Broker;
 use acknowledging::{Acknowledgements, Settling};
@@ -65,7 +65,7 @@ fn readable(call: &Call, image: &Image, id: TopicPartitionId) -> Result<(), Erro
 fn here(broker: &Broker, id: TopicPartitionId) -> Result<Arc<Partition>, ErrorCode> {
     let topic = broker.partitions.topic_by_id(id.0);
     let partition = topic.and_then(|topic| topic.partition(id.1));
-    partition.ok_or_else(|| Named::Id(id.0).missing(broker.node_id, &broker.image(), id.1))
+    partition.ok_or_else(|| TopicRef::Id(id.0).missing(broker.node_id, &broker.image(), id.1))
 }
 
 /// ShareAcknowledge.

@@ -9,7 +9,7 @@
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
-use super::serve::described_groups::{self, Described, Head};
+use super::serve::described_groups::{self, DescribableGroup, Head};
 use thalweg_groups::GroupCoordinator;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::{Image, ImageCell};
@@ -82,7 +82,7 @@ pub async fn describe(
     ShareGroupDescribeResponse { groups, ..Default::default() }
 }
 
-impl Described for DescribedGroup {
+impl DescribableGroup for DescribedGroup {
     const HIDDEN: &'static str = "The client may not describe a topic that a member has";
 
     fn head(&mut self) -> Head<'_> {

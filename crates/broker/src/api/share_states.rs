@@ -55,19 +55,19 @@ pub(super) const READ_SUMMARY: Api = Api::new(
     |b, c, d| later(b, c, d, async |b, _, r| read_summary(&b.share_states, r).await),
 );
 
-type Answered = ((Uuid, i32), Result<StateReply, StateError>);
+type PartitionReply = ((Uuid, i32), Result<StateReply, StateError>);
 
 /// A topic of a request, with its partitions.
-type Asked<P> = (Uuid, Vec<P>);
+type RequestedTopic<P> = (Uuid, Vec<P>);
 
 /// Serves the operation of a request for each of its partitions, in order. Without a group, the result is
 /// empty.
 async fn serve<P>(
     share_states: &ShareCoordinator,
     group: String,
-    topics: Vec<Asked<P>>,
+    topics: Vec<RequestedTopic<P>>,
     ask: fn(P) -> (i32, StateRequest),
-) -> Vec<Answered> {
+) -> Vec<PartitionReply> {
     if group.is_empty() {
         return Vec::new();
     }
@@ -85,7 +85,7 @@ async fn serve<P>(
 
 /// Results by topic: each partition once, with its last answer.
 fn by_topic<P>(
-    answered: Vec<Answered>,
+    answered: Vec<PartitionReply>,
     result: impl Fn(i32, ErrorCode, Option<String>, Option<StateReply>) -> P,
     index: impl Fn(&P) -> i32,
 ) -> Vec<(Uuid, Vec<P>)> {

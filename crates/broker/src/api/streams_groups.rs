@@ -13,7 +13,7 @@ use super::Call;
 use super::entry::{Api, ByResource, later};
 use super::groups::{client, may_describe_topics, may_join};
 use super::serve::auto_create;
-use super::serve::described_groups::{self, Described, Head};
+use super::serve::described_groups::{self, DescribableGroup, Head};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ pub async fn describe(
     StreamsGroupDescribeResponse { groups, ..Default::default() }
 }
 
-impl Described for DescribedGroup {
+impl DescribableGroup for DescribedGroup {
     const HIDDEN: &'static str = "The client may not describe a topic of the group's topology";
 
     fn head(&mut self) -> Head<'_> {

@@ -3,7 +3,7 @@
 use super::authenticator::Authenticator;
 use super::outcome::Outcome;
 use super::session::Identity;
-use super::state::{Established, Settled, State, Talk};
+use super::state::{AuthenticatedPeer, SettledState, State, Talk};
 use crate::audit::AuditedConnection;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -36,13 +36,13 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    pub(super) fn settle(self, outcome: Outcome, now: Instant) -> (Settled, Reply) {
+    pub(super) fn settle(self, outcome: Outcome, now: Instant) -> (SettledState, Reply) {
         match outcome {
             Outcome::Rejected { rejection, user } => self.reject(&rejection, user.as_deref()),
             Outcome::More(step, message) => {
                 let is_framed = matches!(self.form, Form::Framed { .. });
                 let talk = Talk { mechanism: self.mechanism, is_framed, step };
-                self.answer(message, 0, Settled { state: State::Message(talk), identity: None })
+                self.answer(message, 0, SettledState { state: State::Message(talk), identity: None })
             }
             Outcome::Done { name, by_token, expires_ms, last } => {
                 let identity = Identity {
@@ -59,7 +59,7 @@ impl Answering {
                     audited.logged_in(self.before.is_some());
                 }
                 let lifetime = self.lifetime(expires_ms);
-                let established = Established {
+                let established = AuthenticatedPeer {
                     mechanism: self.mechanism,
                     identity: identity.clone(),
                     ends_at: lifetime.map(|lifetime| now + lifetime),
@@ -67,7 +67,7 @@ impl Answering {
                 let lifetime_ms = lifetime.map_or(0, |lifetime| lifetime.as_millis());
                 let lifetime_ms = i64::try_from(lifetime_ms).unwrap_or(i64::MAX);
                 let state = State::Established(established);
-                self.answer(last, lifetime_ms, Settled { state, identity: Some(identity) })
+                self.answer(last, lifetime_ms, SettledState { state, identity: Some(identity) })
             }
         }
     }
@@ -96,7 +96,7 @@ impl Answering {
         limits.into_iter().flatten().min()
     }
 
-    fn answer(self, message: Vec<u8>, lifetime_ms: i64, settled: Settled) -> (Settled, Reply) {
+    fn answer(self, message: Vec<u8>, lifetime_ms: i64, settled: SettledState) -> (SettledState, Reply) {
         let frame = match self.form {
             Form::Raw => Some(Frame::with_length(message.into())),
             Form::Framed { version, correlation_id } => {
@@ -112,12 +112,12 @@ impl Answering {
             Some(frame) => (settled, Reply::Now(frame)),
             None => {
                 let reply = Reply::Close("SaslAuthenticate could not be answered".to_owned());
-                (Settled { state: State::Failed, identity: None }, reply)
+                (SettledState { state: State::Failed, identity: None }, reply)
             }
         }
     }
 
-    fn reject(self, rejection: &Rejection, user: Option<&str>) -> (Settled, Reply) {
+    fn reject(self, rejection: &Rejection, user: Option<&str>) -> (SettledState, Reply) {
         self.authenticator.login_failed();
         if let Some(audited) = &self.audited {
             let is_again = self.before.is_some();
@@ -145,7 +145,7 @@ impl Answering {
             }
         };
         let reply = delayed(self.authenticator.failure_delay(), answer, format!("{mechanism}: {rejection}"));
-        (Settled { state: State::Failed, identity: None }, reply)
+        (SettledState { state: State::Failed, identity: None }, reply)
     }
 }
 

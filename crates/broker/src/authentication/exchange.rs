@@ -13,7 +13,7 @@ use super::answering::{Answering, Form, delayed, encode, read};
 use super::authenticator::Authenticator;
 use super::outcome::{Outcome, Step, bearer, other_mechanism, plain, prove, refused_token, scram};
 use super::session::Identity;
-use super::state::{Established, State, Talk};
+use super::state::{AuthenticatedPeer, State, Talk};
 use crate::audit::AuditedConnection;
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -82,8 +82,8 @@ impl Exchange {
     pub(super) fn receive(&mut self, frame: &Bytes, now: Instant) -> Verdict {
         self.settle();
         match &self.state {
-            State::Established(Established { ends_at: None, .. }) => Verdict::Serve,
-            State::Established(Established { ends_at: Some(ends_at), .. }) => {
+            State::Established(AuthenticatedPeer { ends_at: None, .. }) => Verdict::Serve,
+            State::Established(AuthenticatedPeer { ends_at: Some(ends_at), .. }) => {
                 self.limited(frame, *ends_at, now)
             }
             State::Initial | State::Handshake => self.before_mechanism(frame),
@@ -107,7 +107,7 @@ impl Exchange {
         let too_soon = self.began_again_at.is_some_and(|began_at| now.duration_since(began_at) < AGAIN_MIN);
         if is_handshake && !too_soon {
             self.began_again_at = Some(now);
-            if let State::Established(Established { mechanism, identity, .. }) =
+            if let State::Established(AuthenticatedPeer { mechanism, identity, .. }) =
                 std::mem::replace(&mut self.state, State::Failed)
             {
                 self.before = Some((mechanism, identity));

@@ -16,15 +16,15 @@ pub(super) enum State {
     /// A message of the mechanism is expected.
     Message(Talk),
     /// The outcome is being computed.
-    Awaited(Arc<Mutex<Option<Settled>>>),
+    Awaited(Arc<Mutex<Option<SettledState>>>),
     /// Requests are served.
-    Established(Established),
+    Established(AuthenticatedPeer),
     /// The connection is about to be closed.
     Failed,
 }
 
 /// An authenticated peer.
-pub(super) struct Established {
+pub(super) struct AuthenticatedPeer {
     pub mechanism: Mechanism,
     pub identity: Identity,
     pub ends_at: Option<Instant>,
@@ -39,7 +39,7 @@ pub(super) struct Talk {
 }
 
 /// The state that a future has reached, to be applied with the next frame.
-pub(super) struct Settled {
+pub(super) struct SettledState {
     pub state: State,
     pub identity: Option<Identity>,
 }

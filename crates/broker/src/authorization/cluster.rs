@@ -26,11 +26,11 @@ enum Rulings {
     /// The authorizer of a broker.
     Broker(Arc<Broker>),
     /// An own authorizer: a controller without a broker has one in its task only.
-    Controller { controller: Arc<Controller>, followed: Option<Mutex<Followed>> },
+    Controller { controller: Arc<Controller>, followed: Option<Mutex<FollowingAuthorizer>> },
 }
 
 /// An authorizer that follows the images of a controller.
-struct Followed {
+struct FollowingAuthorizer {
     image: Arc<Image>,
     authorizer: Arc<Authorizer>,
 }
@@ -60,7 +60,7 @@ impl ClusterRights {
     pub(crate) fn of_controller(controller: Arc<Controller>, rules: Option<Rules>) -> ClusterRights {
         let followed = rules.map(|rules| {
             let authorizer = Arc::new(Authorizer::new(rules, []));
-            Mutex::new(Followed { image: Arc::default(), authorizer })
+            Mutex::new(FollowingAuthorizer { image: Arc::default(), authorizer })
         });
         ClusterRights { rulings: Rulings::Controller { controller, followed }, trail: None }
     }
@@ -128,7 +128,7 @@ impl ClusterRights {
     }
 }
 
-impl Followed {
+impl FollowingAuthorizer {
     fn follow(&mut self, image: Arc<Image>) {
         if Arc::ptr_eq(&self.image, &image) {
             return;
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn rights_follow_the_images() {
-        let may = |followed: &Followed, operation| {
+        let may = |followed: &FollowingAuthorizer, operation| {
             let (ann, host) = (Principal::user("ann"), "10.0.0.7");
             let cluster = (ResourceType::Cluster, CLUSTER_NAME);
             followed.authorizer.authorize(&ann, host, operation, cluster.0, cluster.1).is_allowed
@@ -183,7 +183,7 @@ mod tests {
         };
         let (one, two) = (Uuid(1), Uuid(2));
         let authorizer = Arc::new(Authorizer::new(Rules::default(), []));
-        let mut followed = Followed { image: Arc::default(), authorizer };
+        let mut followed = FollowingAuthorizer { image: Arc::default(), authorizer };
         assert!(!may(&followed, Operation::Describe));
         let describe = image_after(&followed.image, [entry(one, Operation::Describe)]);
         followed.follow(Arc::clone(&describe));

@@ -4,7 +4,7 @@
 //! client requests another offset, or after [`WHOLE_EVERY_MS`]. All other partitions are read by the next
 //! fetch.
 
-use super::{Answered, Key};
+use super::{Key, PartitionAnswer};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -19,7 +19,7 @@ const WHOLE_EVERY_MS: i64 = 1_000;
 
 /// A partition for a fetch to read.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct WantedPartition {
     pub key: Key,
     pub partition: FetchPartition,
     /// The partition's slot in the session, if there is a session.
@@ -42,7 +42,7 @@ pub enum Scope {
 pub struct Read {
     pub key: Key,
     pub place: Option<u32>,
-    pub answered: Answered,
+    pub answered: PartitionAnswer,
     /// True if there are records or other news for the client.
     pub has_news: bool,
     /// True if there was nothing to read.
@@ -51,11 +51,11 @@ pub struct Read {
 
 /// The state of a partition in a session.
 #[derive(Clone, Debug)]
-struct Cached {
+struct CachedPartition {
     key: Key,
     wanted: FetchPartition,
     /// The values in the last answer.
-    answered: Option<Answered>,
+    answered: Option<PartitionAnswer>,
     subscription: Arc<Subscription>,
     is_settled: bool,
     /// Number of the last answer with news of the partition. Partitions with recent news are read last, so
@@ -67,7 +67,7 @@ struct Cached {
 pub(super) struct Session {
     pub(super) epoch: i32,
     pub(super) by_id: bool,
-    partitions: Vec<Cached>,
+    partitions: Vec<CachedPartition>,
     /// The index of each partition in `partitions`.
     index: HashMap<Key, u32>,
     pub(super) news: Arc<News>,
@@ -80,7 +80,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn open(by_id: bool, wanted: Vec<Wanted>, now_ms: i64) -> Session {
+    pub(super) fn open(by_id: bool, wanted: Vec<WantedPartition>, now_ms: i64) -> Session {
         let mut session = Session { epoch: 1, by_id, whole_ms: now_ms, ..Session::default() };
         session.update(wanted, Vec::new());
         session
@@ -91,8 +91,8 @@ impl Session {
     }
 
     /// Applies a request: new, changed and forgotten partitions.
-    pub(super) fn update(&mut self, wanted: Vec<Wanted>, forgotten: Vec<ForgottenTopic>) {
-        for Wanted { key, partition, .. } in wanted {
+    pub(super) fn update(&mut self, wanted: Vec<WantedPartition>, forgotten: Vec<ForgottenTopic>) {
+        for WantedPartition { key, partition, .. } in wanted {
             match self.index.get(&key) {
                 Some(&place) => {
                     self.partitions[place as usize].wanted = partition;
@@ -111,7 +111,7 @@ impl Session {
             u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
         let subscription = News::subscription(&self.news, place);
         self.index.insert(key.clone(), place);
-        self.partitions.push(Cached {
+        self.partitions.push(CachedPartition {
             key,
             wanted,
             answered: None,
@@ -149,7 +149,7 @@ impl Session {
     }
 
     /// The partitions for the next fetch to read, in order.
-    pub(super) fn wanted(&mut self, scope: Scope, now_ms: i64) -> Vec<Wanted> {
+    pub(super) fn wanted(&mut self, scope: Scope, now_ms: i64) -> Vec<WantedPartition> {
         self.take_news();
         let mut places = if scope == Scope::Whole || now_ms.abs_diff(self.whole_ms) >= WHOLE_EVERY_MS as u64 {
             self.whole_ms = now_ms;
@@ -162,7 +162,7 @@ impl Session {
     }
 
     /// The partitions with news since the last call, for a fetch that waits.
-    pub(super) fn with_news(&mut self) -> Vec<Wanted> {
+    pub(super) fn with_news(&mut self) -> Vec<WantedPartition> {
         self.take_news().into_iter().map(|place| self.wanted_at(place)).collect()
     }
 
@@ -174,9 +174,9 @@ impl Session {
         places
     }
 
-    fn wanted_at(&self, place: u32) -> Wanted {
-        let Cached { key, wanted, subscription, .. } = &self.partitions[place as usize];
-        Wanted {
+    fn wanted_at(&self, place: u32) -> WantedPartition {
+        let CachedPartition { key, wanted, subscription, .. } = &self.partitions[place as usize];
+        WantedPartition {
             key: key.clone(),
             partition: wanted.clone(),
             place: Some(place),
@@ -218,9 +218,9 @@ impl Session {
 /// The partitions of a request. In a long request, repeated partitions are merged, as in Kafka, and the last
 /// one counts. Short requests are not checked: no client repeats partitions, and the limits of the fetch
 /// apply to the sum.
-pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<Wanted> {
+pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<WantedPartition> {
     let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
-    let mut wanted: Vec<Wanted> = Vec::with_capacity(count);
+    let mut wanted: Vec<WantedPartition> = Vec::with_capacity(count);
     let mut places: HashMap<Key, usize> = HashMap::default();
     for topic in topics {
         let name: Arc<str> = topic.topic.into();
@@ -239,7 +239,7 @@ pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<Wanted> {
                     Entry::Vacant(free) => _ = free.insert(wanted.len()),
                 }
             }
-            wanted.push(Wanted { key, partition, place: None, subscription: None });
+            wanted.push(WantedPartition { key, partition, place: None, subscription: None });
         }
     }
     wanted

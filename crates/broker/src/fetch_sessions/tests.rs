@@ -32,18 +32,18 @@ fn open(sessions: &FetchSessions, partitions: i32, now_ms: i64) -> i32 {
 }
 
 /// The next fetch of a session, without changes.
-fn go_on(sessions: &FetchSessions, id: i32, epoch: i32, scope: Scope, now_ms: i64) -> Begun {
+fn go_on(sessions: &FetchSessions, id: i32, epoch: i32, scope: Scope, now_ms: i64) -> StartedFetch {
     sessions.begin(&ann(), 12, request(id, epoch, 0), scope, now_ms).expect("goes on")
 }
 
-fn order(wanted: &[Wanted]) -> Vec<i32> {
+fn order(wanted: &[WantedPartition]) -> Vec<i32> {
     wanted.iter().map(|wanted| wanted.key.partition.0).collect()
 }
 
 /// An answer without news, or with records in all partitions.
-fn answered(wanted: &[Wanted], has_records: bool) -> Vec<Read> {
-    let answered = Answered { error_code: 0, high_watermark: 7, log_start_offset: 0 };
-    let read = |Wanted { key, place, .. }: &Wanted| Read {
+fn answered(wanted: &[WantedPartition], has_records: bool) -> Vec<Read> {
+    let answered = PartitionAnswer { error_code: 0, high_watermark: 7, log_start_offset: 0 };
+    let read = |WantedPartition { key, place, .. }: &WantedPartition| Read {
         key: key.clone(),
         place: *place,
         answered,
@@ -59,7 +59,7 @@ fn a_fetch_waits_for_no_other_session() {
     let (one, two) = (open(&sessions, 3, NOW_MS), open(&sessions, 3, NOW_MS));
     let slot = sessions.find(one).expect("it is open");
     let _walked_over = slot.session.lock();
-    let Begun { fetch, wanted, .. } = go_on(&sessions, two, 1, Scope::Whole, NOW_MS);
+    let StartedFetch { fetch, wanted, .. } = go_on(&sessions, two, 1, Scope::Whole, NOW_MS);
     assert_eq!((fetch, wanted.len()), (SessionFetch::Incremental { id: two }, 3));
     assert_eq!(sessions.finish(fetch, &answered(&wanted, false)), [true; 3]);
     assert_ne!(open(&sessions, 3, NOW_MS), 0);
@@ -96,17 +96,17 @@ fn a_full_cache_gives_up_what_is_unused_or_smaller() {
 fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let sessions = FetchSessions::new(1);
     let id = open(&sessions, 5, NOW_MS);
-    let Begun { fetch, wanted, .. } = go_on(&sessions, id, 1, Scope::Whole, NOW_MS);
+    let StartedFetch { fetch, wanted, .. } = go_on(&sessions, id, 1, Scope::Whole, NOW_MS);
     let mut answer = answered(&wanted, false);
     (answer[1].has_news, answer[3].has_news) = (true, true);
     sessions.finish(fetch, &answer);
-    let Begun { fetch, wanted, .. } = go_on(&sessions, id, 2, Scope::Whole, NOW_MS);
+    let StartedFetch { fetch, wanted, .. } = go_on(&sessions, id, 2, Scope::Whole, NOW_MS);
     assert_eq!(order(&wanted), [0, 2, 4, 1, 3]);
     assert_eq!(sessions.finish(fetch, &answer), [false, true, false, true, false]);
     let forgotten =
         ForgottenTopic { topic: "topic".to_owned(), partitions: vec![2, 3], ..Default::default() };
     let request = FetchRequest { forgotten_topics_data: vec![forgotten], ..request(id, 3, 0) };
-    let Begun { fetch, wanted, .. } =
+    let StartedFetch { fetch, wanted, .. } =
         sessions.begin(&ann(), 12, request, Scope::Whole, NOW_MS).expect("goes on");
     assert_eq!(order(&wanted), [0, 4, 1]);
     // The places may have changed since the fetch began.
@@ -158,7 +158,7 @@ fn sessions_of_many_clients_go_on_side_by_side() {
                     scope.spawn(|| {
                         let id = open(&sessions, PARTITIONS, NOW_MS);
                         for epoch in 1..=100 {
-                            let Begun { fetch, wanted, .. } =
+                            let StartedFetch { fetch, wanted, .. } =
                                 go_on(&sessions, id, epoch, Scope::Whole, NOW_MS);
                             let mut answer = answered(&wanted, false);
                             answer.iter_mut().step_by(2).for_each(|read| read.has_news = has_records);

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_controller::Undecided;
+use thalweg_controller::UndecidedPartition;
 use thalweg_metadata::BrokerId;
 
 /// The end of a replica's log, ordered from worst to best.
@@ -31,7 +31,7 @@ pub(super) type Answer = Result<LogEnd, Failure>;
 
 /// The replicas that an election still waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
+pub(super) enum ElectionWait {
     /// Replicas that are not up. Until then, other answers decide only if the last leader cannot be compared.
     ForReplicas,
     /// The answers of these replicas, possibly of none.
@@ -61,9 +61,9 @@ pub(super) fn is_known(answer: &Answer) -> bool {
 /// The replica with the best log, once all answers are final; the last leader wins a tie. If a log cannot be
 /// compared or its wait is over, the last leader is chosen unless another log is known to be better.
 pub(super) fn choose(
-    one: &Undecided,
+    one: &UndecidedPartition,
     answers: &BTreeMap<BrokerId, Answer>,
-    waiting: &Waiting,
+    waiting: &ElectionWait,
 ) -> Option<BrokerId> {
     let is_known = |id: &BrokerId| answers.get(id).is_some_and(is_known);
     let cannot_compare = |id: &BrokerId| is_known(id) && answers[id].is_err();
@@ -71,7 +71,7 @@ pub(super) fn choose(
         // No other log can be proven better.
         return one.last_leader;
     }
-    let Waiting::ForAnswers(missing) = waiting else { return None };
+    let ElectionWait::ForAnswers(missing) = waiting else { return None };
     if !missing.iter().all(is_known) {
         return None;
     }
@@ -93,8 +93,8 @@ mod tests {
     use crate::log_ends::testing::{ends, undecided};
 
     /// A wait for the answers of these replicas.
-    fn answers_of(ids: &[i32]) -> Waiting {
-        Waiting::ForAnswers(BrokerId::list(ids))
+    fn answers_of(ids: &[i32]) -> ElectionWait {
+        ElectionWait::ForAnswers(BrokerId::list(ids))
     }
 
     /// Answers, and replicas whose logs cannot be compared.
@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(of(&with_apache(&[(2, 5, 1000)], &[1, 3])), Some(1));
         assert_eq!(of(&with_apache(&[], &[1, 2, 3])), Some(1));
         let some = undecided(&[1, 2], &[3], Some(1));
-        let of = |answers: &BTreeMap<BrokerId, Answer>| choose(&some, answers, &Waiting::ForReplicas);
+        let of = |answers: &BTreeMap<BrokerId, Answer>| choose(&some, answers, &ElectionWait::ForReplicas);
         assert_eq!(of(&with_apache(&[(1, 5, 10)], &[2])), None, "3 may be better");
         assert_eq!(of(&with_apache(&[], &[1])), Some(BrokerId(1)), "3 cannot show that");
     }
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn last_leader_leads_after_the_wait_unless_another_is_better() {
         let some = undecided(&[1, 2], &[3], Some(1));
-        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), &Waiting::ForReplicas), None);
+        assert_eq!(choose(&some, &ends(&[(1, 5, 10), (2, 5, 20)]), &ElectionWait::ForReplicas), None);
         let of = |found: &[(i32, i32, i64)]| choose(&some, &ends(found), &answers_of(&[])).map(|id| id.0);
         assert_eq!(of(&[(1, 5, 10), (2, 5, 20)]), Some(2));
         assert_eq!(of(&[(1, 5, 10)]), Some(1));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use thalweg_controller::Undecided;
+use thalweg_controller::UndecidedPartition;
 use thalweg_metadata::BrokerId;
 use tokio::time::Instant;
 
@@ -96,11 +96,11 @@ impl Case<'_> {
         known.iter().copied().find(|id| self.is_up(*id, second))
     }
 
-    fn undecided(&self, second: u64) -> Undecided {
+    fn undecided(&self, second: u64) -> UndecidedPartition {
         let of = |wanted: &dyn Fn(usize) -> bool| -> Vec<BrokerId> {
             (0..3).filter(|id| wanted(*id)).map(broker).collect()
         };
-        Undecided {
+        UndecidedPartition {
             candidates: of(&|id| self.is_up(id, second)),
             awaited: of(&|id| !self.is_up(id, second) && self.remembered.contains(&id)),
             starting: of(&|id| self.starts(id, second)),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_controller::Undecided;
+use thalweg_controller::UndecidedPartition;
 use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
 use thalweg_wire::Uuid;
 use tokio::time::Instant;
@@ -116,7 +116,7 @@ impl Leaderless {
 
     /// Logs partitions that stay leaderless without help, once each. Undecided partitions are excluded,
     /// because their logs are compared.
-    pub fn report(&mut self, image: &Image, undecided: &[Undecided], now: Instant) {
+    pub fn report(&mut self, image: &Image, undecided: &[UndecidedPartition], now: Instant) {
         for (fate, partitions) in self.unsaid(image, undecided, now) {
             say(&fate, &partitions);
         }
@@ -125,7 +125,7 @@ impl Leaderless {
     fn unsaid(
         &mut self,
         image: &Image,
-        undecided: &[Undecided],
+        undecided: &[UndecidedPartition],
         now: Instant,
     ) -> BTreeMap<Fate, Vec<String>> {
         let undecided: BTreeSet<_> = undecided.iter().map(|one| (one.topic_id, one.partition)).collect();
@@ -205,10 +205,10 @@ fn named(partitions: &[String]) -> String {
 }
 
 /// Logs the partitions that wait for more replicas before their logs are compared.
-pub(super) fn say_waiting(waiting: &[Undecided], patience: Duration) {
-    let (bounded, open): (Vec<&Undecided>, Vec<&Undecided>) =
+pub(super) fn say_waiting(waiting: &[UndecidedPartition], patience: Duration) {
+    let (bounded, open): (Vec<&UndecidedPartition>, Vec<&UndecidedPartition>) =
         waiting.iter().partition(|one| one.awaited.is_empty() || one.last_leader.is_some());
-    let of = |first: &Undecided| format!("{}-{}", first.topic, first.partition);
+    let of = |first: &UndecidedPartition| format!("{}-{}", first.topic, first.partition);
     if let Some(first) = bounded.first() {
         tracing::warn!(
             partitions = bounded.len(),

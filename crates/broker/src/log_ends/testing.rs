@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::choice::{Answer, LogEnd};
-use thalweg_controller::Undecided;
+use thalweg_controller::UndecidedPartition;
 use thalweg_metadata::{BrokerId, PartitionEpoch, PartitionIndex};
 
-pub(super) fn undecided(candidates: &[i32], awaited: &[i32], last_leader: Option<i32>) -> Undecided {
-    Undecided {
+pub(super) fn undecided(candidates: &[i32], awaited: &[i32], last_leader: Option<i32>) -> UndecidedPartition {
+    UndecidedPartition {
         topic: "t".into(),
         topic_id: thalweg_wire::Uuid(7),
         partition: PartitionIndex(0),

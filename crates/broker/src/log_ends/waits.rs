@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use thalweg_controller::Undecided;
+use thalweg_controller::UndecidedPartition;
 use thalweg_metadata::BrokerId;
 use tokio::time::Instant;
 
-use super::choice::Waiting;
+use super::choice::ElectionWait;
 use super::leaderless::say_waiting;
 use super::{Key, key};
 
@@ -54,7 +54,7 @@ impl Wait {
     }
 
     /// The replicas that the partition still waits for.
-    fn look(&mut self, one: &Undecided, now: Instant, patience: Duration) -> Waiting {
+    fn look(&mut self, one: &UndecidedPartition, now: Instant, patience: Duration) -> ElectionWait {
         let has_time =
             |since: Instant, max: Duration| now.saturating_duration_since(since) < max.min(patience);
         let mut is_starting = false;
@@ -67,10 +67,10 @@ impl Wait {
         if is_starting || is_awaited {
             // The wait for answers starts again afterwards, with the full time.
             self.asked.clear();
-            return Waiting::ForReplicas;
+            return ElectionWait::ForReplicas;
         }
         let may_answer = |id: &BrokerId| self.asked.get(id).is_none_or(|since| has_time(*since, ANSWERS_MAX));
-        Waiting::ForAnswers(one.candidates.iter().copied().filter(may_answer).collect())
+        ElectionWait::ForAnswers(one.candidates.iter().copied().filter(may_answer).collect())
     }
 }
 
@@ -85,7 +85,7 @@ impl Waits {
     }
 
     /// Notes the answer of the last leader.
-    pub fn note_last(&mut self, one: &Undecided) {
+    pub fn note_last(&mut self, one: &UndecidedPartition) {
         if let Some(wait) = self.waits.get_mut(&key(one)) {
             wait.last_is_known = true;
         }
@@ -97,17 +97,17 @@ impl Waits {
     /// that a partition waiting for a broker does not delay the next ones.
     pub fn select(
         &mut self,
-        undecided: Vec<Undecided>,
+        undecided: Vec<UndecidedPartition>,
         now: Instant,
         max: usize,
-    ) -> Vec<(Undecided, Waiting)> {
+    ) -> Vec<(UndecidedPartition, ElectionWait)> {
         let keys: BTreeSet<Key> = undecided.iter().map(key).collect();
         self.waits.retain(|key, _| keys.contains(key));
         let (mut asked, mut said) = (Vec::new(), Vec::new());
         for one in undecided.into_iter().filter(|one| !one.candidates.is_empty()) {
             let wait = self.waits.entry(key(&one)).or_insert_with(|| Wait::new(now));
             let waiting = wait.look(&one, now, self.patience);
-            let is_early = waiting == Waiting::ForReplicas;
+            let is_early = waiting == ElectionWait::ForReplicas;
             if is_early && !std::mem::replace(&mut wait.is_said, true) {
                 said.push(one.clone());
             }
@@ -124,7 +124,7 @@ impl Waits {
         for (_, one, waiting) in &asked {
             let Some(wait) = self.waits.get_mut(&key(one)) else { continue };
             wait.last_round = Some(now);
-            if *waiting != Waiting::ForReplicas {
+            if *waiting != ElectionWait::ForReplicas {
                 for id in &one.candidates {
                     wait.asked.entry(*id).or_insert(now);
                 }
@@ -142,12 +142,20 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(300);
 
-    fn undecided(awaited: &[i32], starting: &[i32], last_leader: Option<i32>) -> Undecided {
-        Undecided { starting: BrokerId::list(starting), ..testing::undecided(&[1, 2], awaited, last_leader) }
+    fn undecided(awaited: &[i32], starting: &[i32], last_leader: Option<i32>) -> UndecidedPartition {
+        UndecidedPartition {
+            starting: BrokerId::list(starting),
+            ..testing::undecided(&[1, 2], awaited, last_leader)
+        }
     }
 
     /// The wait after each of these seconds; `None` if the replicas are not asked.
-    fn select(waits: &mut Waits, one: &Undecided, began: Instant, seconds: &[u64]) -> Vec<Option<Waiting>> {
+    fn select(
+        waits: &mut Waits,
+        one: &UndecidedPartition,
+        began: Instant,
+        seconds: &[u64],
+    ) -> Vec<Option<ElectionWait>> {
         let after = |seconds: &u64| {
             let now = began + Duration::from_secs(*seconds);
             let selected = waits.select(vec![one.clone()], now, 10);
@@ -156,14 +164,14 @@ mod tests {
         seconds.iter().map(after).collect()
     }
 
-    fn answers_of(ids: &[i32]) -> Option<Waiting> {
-        Some(Waiting::ForAnswers(BrokerId::list(ids)))
+    fn answers_of(ids: &[i32]) -> Option<ElectionWait> {
+        Some(ElectionWait::ForAnswers(BrokerId::list(ids)))
     }
 
     /// The leader that is elected after so many seconds.
     fn elected(
         waits: &mut Waits,
-        one: &Undecided,
+        one: &UndecidedPartition,
         answers: &BTreeMap<BrokerId, Answer>,
         now: Instant,
     ) -> Option<BrokerId> {
@@ -209,7 +217,7 @@ mod tests {
     #[test]
     fn last_leader_is_asked_early_until_it_answers() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let early = Some(Waiting::ForReplicas);
+        let early = Some(ElectionWait::ForReplicas);
         let one = undecided(&[3], &[], Some(1));
         assert_eq!(select(&mut waits, &one, began, &[0, 29, 30]), [early.clone(), early.clone(), None]);
         let mut waits = Waits::new(PATIENCE);
@@ -221,7 +229,7 @@ mod tests {
     #[test]
     fn each_replica_has_its_own_time() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let early = Some(Waiting::ForReplicas);
+        let early = Some(ElectionWait::ForReplicas);
         let one = undecided(&[], &[3], Some(1));
         assert_eq!(select(&mut waits, &one, began, &[0, 5]), [early.clone(), early.clone()]);
         let both = undecided(&[], &[3, 4], Some(1));
@@ -229,7 +237,8 @@ mod tests {
             select(&mut waits, &both, began, &[10, 29, 30]),
             [early.clone(), early, answers_of(&[1, 2])]
         );
-        let up = Undecided { candidates: BrokerId::list(&[1, 2, 4]), ..undecided(&[], &[3], Some(1)) };
+        let up =
+            UndecidedPartition { candidates: BrokerId::list(&[1, 2, 4]), ..undecided(&[], &[3], Some(1)) };
         assert_eq!(
             select(&mut waits, &up, began, &[50, 60, 79, 80]),
             [answers_of(&[1, 2, 4]), answers_of(&[4]), answers_of(&[4]), answers_of(&[])]
@@ -240,7 +249,7 @@ mod tests {
     fn replica_that_comes_and_goes_does_not_hold_the_election_up_for_ever() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
         let answers = testing::ends(&[(1, 5, 10)]);
-        let away = Undecided { candidates: BrokerId::list(&[1]), ..undecided(&[2], &[], Some(1)) };
+        let away = UndecidedPartition { candidates: BrokerId::list(&[1]), ..undecided(&[2], &[], Some(1)) };
         let elected = (0..400).find(|second| {
             let one = if second % 10 < 5 { undecided(&[], &[], Some(1)) } else { away.clone() };
             elected(&mut waits, &one, &answers, began + Duration::from_secs(*second)).is_some()
@@ -262,7 +271,7 @@ mod tests {
     #[test]
     fn every_partition_is_asked_more_than_once_where_one_round_does_not_take_all() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
-        let of = |name: &str| Undecided { topic: name.into(), ..undecided(&[], &[], Some(1)) };
+        let of = |name: &str| UndecidedPartition { topic: name.into(), ..undecided(&[], &[], Some(1)) };
         let (all, answers) = ([of("t"), of("u"), of("v")], testing::ends(&[(1, 5, 10)]));
         let mut asked: BTreeMap<Key, u64> = BTreeMap::new();
         let mut elected: BTreeSet<Key> = BTreeSet::new();

@@ -102,7 +102,7 @@ pub(super) const FAMILIES: &[Family] = &[
 ];
 
 /// A committed offset of a group: topic, partition, offset.
-type Committed = (String, PartitionIndex, i64);
+type CommittedOffset = (String, PartitionIndex, i64);
 
 fn in_state(figures: &Figures, out: &mut Samples<'_>, state: &str) {
     let Some(broker) = figures.broker() else { return };
@@ -118,7 +118,7 @@ fn each(figures: &Figures, mut group: impl FnMut(&GroupFigures, &GroupLag)) {
 fn each_partition(
     figures: &Figures,
     out: &mut Samples<'_>,
-    read: fn(&Committed, Option<i64>) -> Option<i64>,
+    read: fn(&CommittedOffset, Option<i64>) -> Option<i64>,
 ) {
     let Some(broker) = figures.broker().filter(|_| figures.settings.group_partitions) else { return };
     if !out.fit(broker.lags.iter().map(Vec::len).sum()) {

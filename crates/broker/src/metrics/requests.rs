@@ -2,7 +2,7 @@
 
 use super::exposition::{Kind, Samples};
 use super::{Family, Figures, stages};
-use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, Delayed, VERSIONS};
+use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, Purgatory, VERSIONS};
 use std::sync::atomic::Ordering;
 use thalweg_wire::{ApiKey, ErrorCode};
 
@@ -61,7 +61,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &["delayedOperation"],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
-            for delayed in [Delayed::Produce, Delayed::Fetch] {
+            for delayed in [Purgatory::Produce, Purgatory::Fetch] {
                 out.add(&[&format!("{delayed:?}")], broker.requests.waiting(delayed));
             }
         },
@@ -182,7 +182,7 @@ fn time(out: &mut Samples<'_>, name: &str, begin: &Counts, now: &Counts, total_u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_metrics::{Answered, RequestMetrics, bucket};
+    use crate::request_metrics::{AnsweredRequest, RequestMetrics, bucket};
     use std::time::Duration;
     use thalweg_log::Clock;
     use tokio::time::Instant;
@@ -216,7 +216,7 @@ mod tests {
             let (begin, now) = metrics.window(start + Duration::from_secs(seconds));
             difference(&now[produce.0], &begin[produce.0]).iter().sum::<u64>()
         };
-        let answered = Answered {
+        let answered = AnsweredRequest {
             version: 9,
             received_at: start,
             local: None,

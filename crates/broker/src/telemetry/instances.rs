@@ -2,7 +2,7 @@
 
 use super::Refusal;
 use super::otlp::{self, Point};
-use super::subscriptions::{Client, Subscriptions, Wanted};
+use super::subscriptions::{Client, RequestedMetrics, Subscriptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use thalweg_hash::HashMap;
@@ -43,7 +43,7 @@ pub struct Push<'a> {
 
 /// A client's subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscribed {
+pub struct ClientSubscription {
     /// The id, which changes with the requested metrics.
     pub subscription_id: i32,
     /// The interval of pushes.
@@ -91,7 +91,7 @@ struct Instance {
     /// The principal of the client.
     holder: Holder,
     client_id: String,
-    wanted: Wanted,
+    wanted: RequestedMetrics,
     subscription_id: i32,
     /// The version of the subscriptions that `wanted` is based on.
     version: u64,
@@ -148,7 +148,7 @@ impl Instances {
         subscriptions: &Subscriptions,
         client: &Client<'_>,
         now_ms: i64,
-    ) -> Result<Subscribed, Refusal> {
+    ) -> Result<ClientSubscription, Refusal> {
         let instance = self.instance(subscriptions, client, now_ms);
         let elapsed = now_ms - instance.last_get_ms.max(instance.last_push_ms);
         let is_early = elapsed < i64::from(instance.wanted.interval_ms);
@@ -164,7 +164,7 @@ impl Instances {
             instance.last_get_ms = now_ms;
         }
         instance.asks_again = false;
-        Ok(Subscribed {
+        Ok(ClientSubscription {
             subscription_id: instance.subscription_id,
             interval_ms: instance.wanted.interval_ms,
             metrics: instance.wanted.metrics.iter().cloned().collect(),
@@ -362,7 +362,7 @@ impl Instance {
         Instance {
             holder,
             client_id: client.client_id.chars().take(NAME_CHARS_MAX).collect(),
-            wanted: Wanted { metrics: BTreeSet::new(), interval_ms: 0 },
+            wanted: RequestedMetrics { metrics: BTreeSet::new(), interval_ms: 0 },
             subscription_id: 0,
             version: 0,
             // Long before any other time, and safe from overflow.
@@ -382,7 +382,7 @@ impl Instance {
 }
 
 /// FNV-1a of the requested metrics and the client's id, the same on every broker.
-fn subscription_id(wanted: &Wanted, id: Uuid) -> i32 {
+fn subscription_id(wanted: &RequestedMetrics, id: Uuid) -> i32 {
     let text = wanted.metrics.iter().flat_map(|name| name.bytes().chain([0]));
     let bytes = text.chain(wanted.interval_ms.to_be_bytes()).chain(id.0.to_be_bytes());
     bytes.fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)).cast_signed()

@@ -11,7 +11,7 @@ const TEXT_BYTES_MAX: usize = 256;
 /// Invalid protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the metrics are no message of OTLP")]
-pub(super) struct Malformed;
+pub(super) struct MalformedMetrics;
 
 /// A value of a metric.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub(super) struct Point {
 }
 
 /// The points of `MetricsData`, at most `points_max`, and the number of points left out.
-pub(super) fn points(bytes: &[u8], points_max: usize) -> Result<(Vec<Point>, usize), Malformed> {
+pub(super) fn points(bytes: &[u8], points_max: usize) -> Result<(Vec<Point>, usize), MalformedMetrics> {
     let (mut points, mut dropped) = (Vec::new(), 0);
     for resource in messages(bytes, 1) {
         for scope in messages(resource?, 2) {
@@ -48,9 +48,9 @@ pub(super) fn points(bytes: &[u8], points_max: usize) -> Result<(Vec<Point>, usi
 /// `AGGREGATION_TEMPORALITY_DELTA`.
 const DELTA: u64 = 1;
 
-fn metric(bytes: &[u8], found: &mut impl FnMut(Point)) -> Result<(), Malformed> {
+fn metric(bytes: &[u8], found: &mut impl FnMut(Point)) -> Result<(), MalformedMetrics> {
     let name = messages(bytes, 1).last().transpose()?.unwrap_or_default();
-    let name = std::str::from_utf8(name).map_err(|_| Malformed)?;
+    let name = std::str::from_utf8(name).map_err(|_| MalformedMetrics)?;
     // 5 is a gauge, 7 a sum.
     for (kind, number) in
         [5, 7].into_iter().flat_map(|number| messages(bytes, number).map(move |m| (m, number)))
@@ -82,27 +82,27 @@ fn metric(bytes: &[u8], found: &mut impl FnMut(Point)) -> Result<(), Malformed> 
 }
 
 /// `KeyValue`, as text. Lists and bytes become empty text.
-fn attribute(bytes: &[u8]) -> Result<String, Malformed> {
+fn attribute(bytes: &[u8]) -> Result<String, MalformedMetrics> {
     let mut text = String::new();
     for (number, quoted) in [(1, false), (2, true)] {
         for field in messages(bytes, number) {
             let field = field?;
             if !quoted {
-                text.push_str(std::str::from_utf8(field).map_err(|_| Malformed)?);
+                text.push_str(std::str::from_utf8(field).map_err(|_| MalformedMetrics)?);
                 continue;
             }
             text.push('=');
             for value in Fields(field) {
                 match value? {
                     (1, Field::Bytes(value)) => {
-                        text.push_str(std::str::from_utf8(value).map_err(|_| Malformed)?);
+                        text.push_str(std::str::from_utf8(value).map_err(|_| MalformedMetrics)?);
                     }
                     (2, Field::Varint(value)) => text.push_str(if value == 0 { "false" } else { "true" }),
                     (3, Field::Varint(value)) => {
-                        write!(text, "{}", value.cast_signed()).map_err(|_| Malformed)?
+                        write!(text, "{}", value.cast_signed()).map_err(|_| MalformedMetrics)?
                     }
                     (4, Field::Fixed64(bits)) => {
-                        write!(text, "{}", f64::from_bits(bits)).map_err(|_| Malformed)?;
+                        write!(text, "{}", f64::from_bits(bits)).map_err(|_| MalformedMetrics)?;
                     }
                     _ => {}
                 }
@@ -113,7 +113,7 @@ fn attribute(bytes: &[u8]) -> Result<String, Malformed> {
 }
 
 /// The embedded messages and texts of a field.
-fn messages(bytes: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], Malformed>> {
+fn messages(bytes: &[u8], number: u64) -> impl Iterator<Item = Result<&[u8], MalformedMetrics>> {
     Fields(bytes).filter_map(move |field| match field {
         Ok((found, Field::Bytes(bytes))) if found == number => Some(Ok(bytes)),
         Ok(_) => None,
@@ -132,43 +132,43 @@ enum Field<'b> {
 struct Fields<'b>(&'b [u8]);
 
 impl<'b> Fields<'b> {
-    fn varint(&mut self) -> Result<u64, Malformed> {
+    fn varint(&mut self) -> Result<u64, MalformedMetrics> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
-            let (first, rest) = self.0.split_first().ok_or(Malformed)?;
+            let (first, rest) = self.0.split_first().ok_or(MalformedMetrics)?;
             self.0 = rest;
             value |= u64::from(first & 0x7f) << shift;
             if first & 0x80 == 0 {
                 return Ok(value);
             }
         }
-        Err(Malformed)
+        Err(MalformedMetrics)
     }
 
-    fn take(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
+    fn take(&mut self, count: usize) -> Result<&'b [u8], MalformedMetrics> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(MalformedMetrics)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn field(&mut self) -> Result<(u64, Field<'b>), Malformed> {
+    fn field(&mut self) -> Result<(u64, Field<'b>), MalformedMetrics> {
         let tag = self.varint()?;
         let field = match tag & 7 {
             0 => Field::Varint(self.varint()?),
-            1 => Field::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| Malformed)?)),
+            1 => Field::Fixed64(u64::from_le_bytes(self.take(8)?.try_into().map_err(|_| MalformedMetrics)?)),
             2 => {
-                let len = usize::try_from(self.varint()?).map_err(|_| Malformed)?;
+                let len = usize::try_from(self.varint()?).map_err(|_| MalformedMetrics)?;
                 Field::Bytes(self.take(len)?)
             }
             5 => self.take(4).map(|_| Field::Fixed32)?,
-            _ => return Err(Malformed),
+            _ => return Err(MalformedMetrics),
         };
         Ok((tag >> 3, field))
     }
 }
 
 impl<'b> Iterator for Fields<'b> {
-    type Item = Result<(u64, Field<'b>), Malformed>;
+    type Item = Result<(u64, Field<'b>), MalformedMetrics>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {

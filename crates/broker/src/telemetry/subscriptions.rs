@@ -50,7 +50,7 @@ struct Subscription {
 
 /// The metrics requested from one client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RequestedMetrics {
     /// Prefixes of names; `*` alone for all; empty for nothing.
     pub(super) metrics: BTreeSet<String>,
     pub(super) interval_ms: i32,
@@ -76,9 +76,9 @@ impl Subscriptions {
     }
 
     /// The union of all subscriptions that match the client, at the shortest of their intervals.
-    pub(super) fn wanted(&self, client: &Client<'_>) -> Wanted {
+    pub(super) fn wanted(&self, client: &Client<'_>) -> RequestedMetrics {
         let interval_ms = thalweg_config::client_metrics(&BTreeMap::new()).interval_ms;
-        let mut wanted = Wanted { metrics: BTreeSet::new(), interval_ms };
+        let mut wanted = RequestedMetrics { metrics: BTreeSet::new(), interval_ms };
         for subscription in self.all.iter().filter(|subscription| subscription.matches(client)) {
             wanted.metrics.extend(subscription.metrics.iter().cloned());
             wanted.interval_ms = wanted.interval_ms.min(subscription.interval_ms);

@@ -1,7 +1,7 @@
 //! Administration: settings that change at run time, deleted records, descriptions of directories and
 //! producers, stored quotas, and their persistence.
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::collections::BTreeMap;
 use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};
 use thalweg_wire::request::alter_client_quotas_request::{EntityData, EntryData, OpData};
@@ -22,7 +22,7 @@ const GROUP: i8 = 32;
 const SET: i8 = 0;
 const DELETE: i8 = 1;
 
-type Broker = Running;
+type Broker = RunningBroker;
 
 /// A directory that is removed with the test.
 fn data() -> tempfile::TempDir {
@@ -50,7 +50,7 @@ async fn create(broker: &Broker, name: &str, configs: &[(&str, &str)]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_error_that_repeats_the_longest_name_is_told_on_a_connection_that_lives() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let longest = "x".repeat(32_767);
     // The controller refuses it, with the name in its words.
     let topic = CreatableTopic {
@@ -125,7 +125,7 @@ const FINE: (i16, Option<String>) = (0, None);
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_take_effect_while_the_broker_runs() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     create(&broker, "t", &[]).await;
     let send = |bytes| produce(&broker, "t", bytes, BatchOptions::default());
     let too_large = ErrorCode::MessageTooLarge.code();
@@ -150,7 +150,7 @@ async fn settings_take_effect_while_the_broker_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_are_limited_while_the_broker_runs() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     assert!(broker.admits_another().await);
     let limit = |op, value| vec![change(BROKER, "", "max.connections", op, value)];
     assert_eq!(alter(&broker, limit(SET, Some("1"))).await, [FINE]);
@@ -168,13 +168,13 @@ async fn connections_are_limited_while_the_broker_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_setting_that_has_no_effect_here_is_stored_and_described() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let kerberos = "sasl.kerberos.min.time.before.relogin";
     let of_broker = |op, value| vec![change(BROKER, "1", kerberos, op, value)];
     assert_eq!(alter(&broker, of_broker(SET, Some("1000"))).await, [FINE]);
     assert_eq!(described(&broker, BROKER, "1", kerberos).await, (Some("1000".to_owned()), 2));
     broker.stop().await;
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     assert_eq!(described(&broker, BROKER, "1", kerberos).await, (Some("1000".to_owned()), 2));
     assert_eq!(alter(&broker, of_broker(DELETE, None)).await, [FINE]);
     assert_eq!(described(&broker, BROKER, "1", kerberos).await, (None, 0));
@@ -184,7 +184,7 @@ async fn a_setting_that_has_no_effect_here_is_stored_and_described() {
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_outlive_the_broker() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[("message.max.bytes", "900")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("message.max.bytes", "900")]).await;
     create(&broker, "t", &[("retention.ms", "777000")]).await;
     let changes = vec![
         change(BROKER, "", "message.max.bytes", SET, Some("500")),
@@ -193,7 +193,7 @@ async fn settings_outlive_the_broker() {
     assert_eq!(alter(&broker, changes).await, [FINE, FINE]);
     broker.stop().await;
 
-    let broker = Running::start(dir.path(), &[("message.max.bytes", "900")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("message.max.bytes", "900")]).await;
     assert_eq!(described(&broker, TOPIC, "t", "retention.ms").await, (Some("777000".to_owned()), 1));
     assert_eq!(described(&broker, BROKER, "1", "message.max.bytes").await, (Some("500".to_owned()), 3));
     let group = described(&broker, GROUP, "g", "consumer.session.timeout.ms").await;
@@ -211,7 +211,7 @@ async fn settings_outlive_the_broker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn broker_and_controller_answer_for_one_request_together() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     create(&broker, "t", &[]).await;
     let answers = alter(
         &broker,
@@ -256,7 +256,7 @@ async fn delete_records(broker: &Broker, topic: &str, partition_index: i32, offs
 #[tokio::test(flavor = "multi_thread")]
 async fn deleted_records_stay_deleted() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     create(&broker, "t", &[]).await;
     create(&broker, "compacted", &[("cleanup.policy", "compact")]).await;
     for _ in 0..10 {
@@ -273,7 +273,7 @@ async fn deleted_records_stay_deleted() {
     let copy = data();
     copy_dir(dir.path(), copy.path());
     broker.stop().await;
-    let broker = Running::start(copy.path(), &[]).await;
+    let broker = RunningBroker::start(copy.path(), &[]).await;
     assert_eq!(delete_records(&broker, "t", 0, 0).await, (5, 0));
     assert_eq!(delete_records(&broker, "t", 0, -1).await, (10, 0), "up to the high watermark");
     broker.stop().await;
@@ -295,7 +295,7 @@ fn copy_dir(from: &std::path::Path, to: &std::path::Path) {
 #[tokio::test(flavor = "multi_thread")]
 async fn directories_show_their_partitions_and_sizes() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     create(&broker, "t", &[]).await;
     create(&broker, "u", &[]).await;
     assert_eq!(produce(&broker, "t", 1000, BatchOptions::default()).await, 0);
@@ -321,7 +321,7 @@ async fn directories_show_their_partitions_and_sizes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn producers_are_described() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     create(&broker, "t", &[]).await;
     let idempotent = BatchOptions {
         producer_id: ProducerId(4000),
@@ -348,7 +348,7 @@ async fn producers_are_described() {
 #[tokio::test(flavor = "multi_thread")]
 async fn quotas_are_stored() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let alter = |value: f64, remove| {
         let entity = vec![EntityData { entity_type: "user".to_owned(), entity_name: Some("u".to_owned()) }];
         let ops = vec![OpData { key: "producer_byte_rate".to_owned(), value, remove }];

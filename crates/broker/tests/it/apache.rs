@@ -12,7 +12,7 @@ mod streams;
 mod tokens;
 mod tools;
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::path::Path;
 use std::time::Duration;
 
@@ -30,14 +30,14 @@ pub(crate) fn jars() -> Option<String> {
 }
 
 /// A broker in this process that joins `controllers`.
-async fn join(dir: &Path, node_id: &str, controllers: &str, more: &[(&str, &str)]) -> Running {
+async fn join(dir: &Path, node_id: &str, controllers: &str, more: &[(&str, &str)]) -> RunningBroker {
     let mut properties = vec![
         ("process.roles", "broker"),
         ("node.id", node_id),
         ("controller.quorum.bootstrap.servers", controllers),
     ];
     properties.extend(more);
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 /// Waits until something holds.

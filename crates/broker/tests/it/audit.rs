@@ -1,7 +1,7 @@
 //! The audit trail: what a client does, and may not do, is in the file and in the topic, once.
 
 use crate::records::{Topic, batch, fetch, fetch_partition, fetched_bytes, produce, values_of};
-use crate::running::{Running, configuration};
+use crate::running::{RunningBroker, configuration};
 use crate::sasl::log_in;
 use crate::tls::{self, Certificates};
 use serde_json::Value;
@@ -21,13 +21,13 @@ const AUTHORIZER: (&str, &str) =
 const SUPER_USERS: (&str, &str) = ("super.users", "User:admin");
 
 /// A broker with an authorizer, where clients without a name have one listener, and users have another.
-async fn start(dir: &Path, more: &[(&str, &str)]) -> Running {
+async fn start(dir: &Path, more: &[(&str, &str)]) -> RunningBroker {
     let own = [AUTHORIZER, SUPER_USERS, ("auto.create.topics.enable", "false")];
     let properties = [&own[..], more].concat();
     crate::sasl::start(dir, &properties).await
 }
 
-async fn admin(broker: &Running) -> Connection {
+async fn admin(broker: &RunningBroker) -> Connection {
     log_in(broker, "PLAIN", "admin", "admin-secret").await.expect("the administrator is known")
 }
 
@@ -56,7 +56,7 @@ async fn add_acl(admin: &Connection, topic: &str, operation: i8, permission_type
     assert_eq!(answer.results[0].error_code, 0);
 }
 
-async fn try_to_produce(broker: &Running, topic: &Topic) -> i16 {
+async fn try_to_produce(broker: &RunningBroker, topic: &Topic) -> i16 {
     let mut answer = broker.ask_at(&produce(12, topic, 0, -1, batch(&[b"value"])), 12).await;
     answer.responses.remove(0).partition_responses.remove(0).error_code
 }
@@ -206,7 +206,7 @@ async fn a_client_that_leaves_at_once_hides_nothing() {
     }
 }
 
-fn metrics(broker: &Running) -> String {
+fn metrics(broker: &RunningBroker) -> String {
     let mut page = Exposition::default();
     broker.server().metrics.expose(&mut page);
     page.into_text()
@@ -267,7 +267,7 @@ async fn events_in_a_topic_are_read_by_its_consumers_and_cause_no_others() {
 }
 
 /// A broker of a cluster whose events go to the topic `audit`: it joins a controller, or has it.
-async fn member(dir: &Path, node_id: &str, controller: Option<&str>) -> Running {
+async fn member(dir: &Path, node_id: &str, controller: Option<&str>) -> RunningBroker {
     let mut properties = vec![("node.id", node_id), ("thalweg.audit.topic", "audit")];
     match controller {
         None => properties.extend([
@@ -278,7 +278,7 @@ async fn member(dir: &Path, node_id: &str, controller: Option<&str>) -> Running 
             properties.extend([("process.roles", "broker"), ("controller.quorum.bootstrap.servers", address)])
         }
     }
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

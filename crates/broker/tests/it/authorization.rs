@@ -7,7 +7,7 @@ mod probes;
 mod streams;
 
 use crate::records::{Topic, batch, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use probes::{Names, probes};
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const USERS: &str = "org.apache.kafka.common.security.plain.PlainLoginModule req
                      password=\"admin-secret\" user_admin=\"admin-secret\";";
 
 /// A broker with a listener for clients without a name, and another for its administrator.
-async fn start(dir: &Path, more: &[(&str, &str)]) -> Running {
+async fn start(dir: &Path, more: &[(&str, &str)]) -> RunningBroker {
     let mut properties = vec![
         ("listeners", "PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0"),
         ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT"),
@@ -37,7 +37,7 @@ async fn start(dir: &Path, more: &[(&str, &str)]) -> Running {
         AUTHORIZER,
     ];
     properties.extend(more);
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 /// A connection of the administrator, who may do everything.
@@ -56,7 +56,7 @@ async fn admin(address: &str) -> Connection {
     Connection::connect(address, &options).await.expect("the administrator is known")
 }
 
-fn address_of_admin(broker: &Running) -> String {
+fn address_of_admin(broker: &RunningBroker) -> String {
     broker.server().addresses[1].1[0].to_string()
 }
 

@@ -1,7 +1,7 @@
 //! Several nodes in one process: one with the embedded controller and its listener, others that join it.
 
 use crate::records::{Topic, ask_for, batch, fetch, fetch_partition, produce, values};
-use crate::running::{Running, configuration};
+use crate::running::{RunningBroker, configuration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
@@ -33,22 +33,22 @@ fn controller_of(server: &Server) -> String {
 }
 
 /// A broker that joins the controller at `controller`.
-async fn join(dir: &Path, node_id: &str, controller: &str) -> Running {
+async fn join(dir: &Path, node_id: &str, controller: &str) -> RunningBroker {
     let properties = [
         ("process.roles", "broker"),
         ("node.id", node_id),
         ("controller.quorum.bootstrap.servers", controller),
     ];
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 /// The ids of the brokers in a broker's metadata.
-async fn brokers(broker: &Running) -> BTreeSet<i32> {
+async fn brokers(broker: &RunningBroker) -> BTreeSet<i32> {
     let nobody = MetadataRequest { topics: Some(Vec::new()), ..Default::default() };
     broker.ask(&nobody).await.brokers.iter().map(|broker| broker.node_id).collect()
 }
 
-async fn wait_for_brokers(broker: &Running, expected: &[i32]) {
+async fn wait_for_brokers(broker: &RunningBroker, expected: &[i32]) {
     let expected: BTreeSet<i32> = expected.iter().copied().collect();
     let shown = async {
         while brokers(broker).await != expected {
@@ -59,7 +59,7 @@ async fn wait_for_brokers(broker: &Running, expected: &[i32]) {
 }
 
 /// The leader of each partition of a topic, once this broker's image has all of them.
-async fn leaders(broker: &Running, topic: &Topic, partitions: usize) -> BTreeMap<i32, i32> {
+async fn leaders(broker: &RunningBroker, topic: &Topic, partitions: usize) -> BTreeMap<i32, i32> {
     let asked = MetadataRequestTopic { name: Some(topic.name.clone()), ..Default::default() };
     let request = MetadataRequest { topics: Some(vec![asked]), ..Default::default() };
     let known = async {
@@ -79,7 +79,7 @@ async fn leaders(broker: &Running, topic: &Topic, partitions: usize) -> BTreeMap
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn brokers_join_the_embedded_controller_of_another_and_each_serves_its_partitions() {
     let dirs = [data(), data(), data()];
-    let first = Running::start(dirs[0].path(), &COMBINED).await;
+    let first = RunningBroker::start(dirs[0].path(), &COMBINED).await;
     let controller = controller_of(first.server());
     let second = join(dirs[1].path(), "2", &controller).await;
     let third = join(dirs[2].path(), "3", &controller).await;
@@ -159,7 +159,7 @@ async fn what_is_forwarded_is_answered_though_there_is_no_controller() {
         ("controller.quorum.bootstrap.servers", address.as_str()),
         ("request.timeout.ms", "1000"),
     ];
-    let broker = Running::start(dirs[1].path(), &properties).await;
+    let broker = RunningBroker::start(dirs[1].path(), &properties).await;
     let topic = Topic::create(&broker, "there", 1, &[]).await;
     controller.stop().await;
 
@@ -194,7 +194,7 @@ async fn what_is_forwarded_is_answered_though_there_is_no_controller() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn directories_keep_the_cluster_that_they_joined() {
     let dirs = [data(), data(), data()];
-    let first = Running::start(dirs[0].path(), &COMBINED).await;
+    let first = RunningBroker::start(dirs[0].path(), &COMBINED).await;
     let joined = join(dirs[2].path(), "2", &controller_of(first.server())).await;
     let meta = std::fs::read_to_string(dirs[2].path().join("meta.properties")).expect("it is written");
     let cluster_id = first.server().broker.cluster_id.clone();
@@ -202,7 +202,7 @@ async fn directories_keep_the_cluster_that_they_joined() {
     joined.stop().await;
     first.stop().await;
 
-    let other = Running::start(dirs[1].path(), &COMBINED).await;
+    let other = RunningBroker::start(dirs[1].path(), &COMBINED).await;
     let other_id = other.server().broker.cluster_id.clone();
     let controller = controller_of(other.server());
     let properties = [
@@ -227,7 +227,7 @@ fn is_left_in_order(dir: &Path) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_without_controllers_gives_up_and_says_whom_it_asked() {
     let dirs = [data(), data()];
-    let first = Running::start(dirs[0].path(), &COMBINED).await;
+    let first = RunningBroker::start(dirs[0].path(), &COMBINED).await;
     let controller = controller_of(first.server());
     let joined = join(dirs[1].path(), "2", &controller).await;
     joined.stop().await;

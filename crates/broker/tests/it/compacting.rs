@@ -1,7 +1,7 @@
 //! Compaction in a whole broker: how fast it may go, and that this can be changed.
 
 use crate::records::{Topic, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 
 const RATE: &str = "log.cleaner.io.max.bytes.per.second";
 
-async fn set(broker: &Running, name: &str, value: &str) {
+async fn set(broker: &RunningBroker, name: &str, value: &str) {
     let config =
         AlterableConfig { name: name.to_owned(), config_operation: 0, value: Some(value.to_owned()) };
     let resource =
@@ -24,7 +24,7 @@ async fn set(broker: &Running, name: &str, value: &str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compaction_keeps_to_its_rate_which_can_change() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[(RATE, "1"), ("log.cleaner.backoff.ms", "50")]).await;
+    let broker = RunningBroker::start(dir.path(), &[(RATE, "1"), ("log.cleaner.backoff.ms", "50")]).await;
     let configs = [("cleanup.policy", "compact"), ("segment.bytes", "1048576")];
     let topic = Topic::create(&broker, "topic", 1, &configs).await;
     for _ in 0..6 {
@@ -52,7 +52,7 @@ async fn compaction_keeps_to_its_rate_which_can_change() {
 async fn gaps_of_a_topic_that_all_brokers_have_compacted_are_no_lost_records() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let properties = [("log.cleaner.backoff.ms", "50"), ("log.segment.bytes", "1048576")];
-    let broker = Running::start(dir.path(), &properties).await;
+    let broker = RunningBroker::start(dir.path(), &properties).await;
     set(&broker, "log.cleanup.policy", "compact").await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let now_ms = broker.server().broker.clock.now_ms();
@@ -77,7 +77,7 @@ async fn gaps_of_a_topic_that_all_brokers_have_compacted_are_no_lost_records() {
     for name in ["cleaner-offset-checkpoint", "recovery-point-offset-checkpoint"] {
         let _ = std::fs::remove_file(dir.path().join(name));
     }
-    let broker = Running::start(dir.path(), &properties).await;
+    let broker = RunningBroker::start(dir.path(), &properties).await;
     let partition = broker.server().broker.partitions.get("topic", PartitionIndex(0)).expect("it is there");
     assert_eq!(Partition::figures(&partition).log_end, end);
     broker.stop().await;

@@ -3,7 +3,7 @@
 
 use crate::quotas::alter;
 use crate::raw::Raw;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::{Duration, Instant};
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::*;
@@ -13,18 +13,18 @@ const SOON: Duration = Duration::from_secs(30);
 /// Long enough to see that nothing happens.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-async fn start(dir: &tempfile::TempDir, properties: &[(&str, &str)]) -> Running {
+async fn start(dir: &tempfile::TempDir, properties: &[(&str, &str)]) -> RunningBroker {
     let two = [
         ("listeners", "PLAINTEXT://127.0.0.1:0,EXTERNAL://127.0.0.1:0"),
         ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT"),
         ("inter.broker.listener.name", "PLAINTEXT"),
         ("quota.window.num", "2"),
     ];
-    Running::start(dir.path(), &[&two, properties].concat()).await
+    RunningBroker::start(dir.path(), &[&two, properties].concat()).await
 }
 
 /// A connection to the listener that is not the one between brokers.
-async fn external(broker: &Running) -> Raw {
+async fn external(broker: &RunningBroker) -> Raw {
     Raw::connect_to(broker.server().addresses[1].1[0]).await
 }
 
@@ -36,7 +36,7 @@ async fn is_served(raw: &mut Raw, within: Duration) -> bool {
 }
 
 /// Sets a property of all brokers, or of this one.
-async fn configure(broker: &Running, of: &str, name: &str, value: &str) -> i16 {
+async fn configure(broker: &RunningBroker, of: &str, name: &str, value: &str) -> i16 {
     let config =
         AlterableConfig { name: name.to_owned(), value: Some(value.to_owned()), ..Default::default() };
     let resource =

@@ -3,7 +3,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
-use crate::running::{Running, configuration};
+use crate::running::{RunningBroker, configuration};
 use bytes::Bytes;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
@@ -28,7 +28,7 @@ fn long_poll(topic: &Topic, partition: i32, wait: Duration) -> FetchRequest {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_leave_in_the_order_of_the_requests_slow_ones_too() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[("log.flush.interval.messages", "1")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("log.flush.interval.messages", "1")]).await;
     let topic = Topic::create(&broker, "topic", 3, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     let started = Instant::now();
@@ -63,7 +63,7 @@ async fn answers_leave_in_the_order_of_the_requests_slow_ones_too() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hundreds_of_requests_in_one_write_are_served_one_after_another() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     let mut all = Vec::new();
@@ -83,7 +83,7 @@ async fn hundreds_of_requests_in_one_write_are_served_one_after_another() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn frames_may_come_in_pieces() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     let frame =
@@ -123,7 +123,7 @@ async fn frames_may_come_in_pieces() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frame_that_is_no_frame_closes_its_connection_only() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[("socket.request.max.bytes", "5000")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("socket.request.max.bytes", "5000")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let soon = Duration::from_secs(30);
     for length in [5001, i32::MAX, -1, i32::MIN, 0, 1, 7] {
@@ -158,7 +158,7 @@ async fn a_frame_that_is_no_frame_closes_its_connection_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_connection_is_closed_and_a_busy_one_is_not() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[("connections.max.idle.ms", "500")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("connections.max.idle.ms", "500")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let (mut quiet, mut half, mut busy) =
         (Raw::connect(&broker).await, Raw::connect(&broker).await, Raw::connect(&broker).await);
@@ -180,7 +180,7 @@ async fn connections_have_a_limit_of_an_address_and_in_all() {
     for name in ["max.connections.per.ip", "max.connections"] {
         let dir = data();
         // One is the connection of the test's own broker.
-        let broker = Running::start(dir.path(), &[(name, "3")]).await;
+        let broker = RunningBroker::start(dir.path(), &[(name, "3")]).await;
         let mut held = vec![Raw::connect(&broker).await, Raw::connect(&broker).await];
         for raw in &mut held {
             assert!(raw.ask(&ApiVersionsRequest::default(), 0).await.is_some());
@@ -219,7 +219,7 @@ fn join(member_id: &str) -> JoinGroupRequest {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[("group.initial.rebalance.delay.ms", "0")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("group.initial.rebalance.delay.ms", "0")]).await;
     let topic = Topic::create(&broker, "topic", 2, &[]).await;
     broker
         .ask(&FindCoordinatorRequest { coordinator_keys: vec!["group".to_owned()], ..Default::default() })
@@ -275,7 +275,7 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
     if let Some(answer) = polling.answer::<FetchRequest>(poll, 12).await {
         assert_eq!(answer.error_code, 0);
     }
-    let again = Running::start(dir.path(), &[]).await;
+    let again = RunningBroker::start(dir.path(), &[]).await;
     let partition = again.server().broker.partitions.get("topic", PartitionIndex(1)).expect("it is there");
     let end = partition.published_offsets().log_end_offset();
     assert!(end.0 >= acknowledged, "{acknowledged} were acknowledged, {end:?} are there");
@@ -285,7 +285,7 @@ async fn the_broker_stops_soon_whatever_its_clients_wait_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_client_that_never_pauses_does_not_hold_up_the_end() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let (mut answers, mut requests) = Raw::connect(&broker).await.stream.into_split();
     let request = encode_request(&ApiVersionsRequest::default(), 0, 1, Some("hurried"));
     let many = request.expect("it can be encoded").repeat(100);

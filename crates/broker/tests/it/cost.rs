@@ -14,7 +14,7 @@ mod growth;
 mod largest;
 
 use crate::records::Topic;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use growth::{FEW, Growth, MANY};
 use largest::{NAMINGS, Naming, Schema, Values};
 use std::collections::HashMap;
@@ -31,14 +31,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// A broker in which the names that requests have exist.
-async fn broker(dir: &tempfile::TempDir) -> (Running, Topic) {
+async fn broker(dir: &tempfile::TempDir) -> (RunningBroker, Topic) {
     let properties = [
         ("auto.create.topics.enable", "false"),
         ("group.initial.rebalance.delay.ms", "0"),
         ("transaction.partition.verification.enable", "false"),
         ("transaction.state.log.num.partitions", "1"),
     ];
-    let broker = Running::start(dir.path(), &properties).await;
+    let broker = RunningBroker::start(dir.path(), &properties).await;
     let topic = Topic::create(&broker, "t", 4, &[]).await;
     for key_type in [0, 1] {
         let coordinator_keys = vec!["g".to_owned()];
@@ -112,7 +112,11 @@ fn values(topic: &Topic) -> Values {
 
 /// Sends a frame, and returns the time and the length of the answer; the broker may close the connection
 /// instead.
-async fn time(stream: &mut Option<TcpStream>, broker: &Running, frame: &[u8]) -> (Duration, Option<usize>) {
+async fn time(
+    stream: &mut Option<TcpStream>,
+    broker: &RunningBroker,
+    frame: &[u8],
+) -> (Duration, Option<usize>) {
     let mut connection = match stream.take() {
         Some(connection) => connection,
         None => {

@@ -3,7 +3,7 @@
 
 use crate::records::Topic;
 use crate::restart::{ask_loaded, commit, commit_noted, committed, member, start};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::transactions::{Protocol, Transactional};
 use std::path::{Path, PathBuf};
 use thalweg_record::{BatchHeader, batches};
@@ -82,7 +82,7 @@ async fn aborted_offsets_stay_aborted(lose: impl FnOnce(&Path) -> std::io::Resul
         ("offset.metadata.max.bytes", "30000"),
         ("log.cleaner.enable", "false"),
     ];
-    let broker = Running::start(dir.path(), &properties).await;
+    let broker = RunningBroker::start(dir.path(), &properties).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     commit(&broker, "g", &topic, 7).await;
     let roll = async |count: usize| {
@@ -103,7 +103,7 @@ async fn aborted_offsets_stay_aborted(lose: impl FnOnce(&Path) -> std::io::Resul
     broker.stop().await;
     lose(&segments(dir.path())[1]).expect("the segment can be lost");
     for restart in 0..3 {
-        let broker = Running::start(dir.path(), &properties).await;
+        let broker = RunningBroker::start(dir.path(), &properties).await;
         for (group, offset) in [("g", 7), ("other", 60)] {
             assert_eq!(committed(&broker, group, &topic).await.0, offset, "{group} {restart}");
         }

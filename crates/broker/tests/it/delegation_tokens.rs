@@ -1,6 +1,6 @@
 //! Delegation tokens (KIP-48, KIP-373): who gets one, who may do what with it, and logins with it.
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::sasl::{Stranger, log_in, log_in_with, start};
 use std::path::Path;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use thalweg_wire::{ErrorCode, Request};
 
 const SECRET: (&str, &str) = ("delegation.token.secret.key", "secret");
 
-async fn with_tokens(dir: &Path, more: &[(&str, &str)]) -> Running {
+async fn with_tokens(dir: &Path, more: &[(&str, &str)]) -> RunningBroker {
     let mut properties = vec![SECRET];
     properties.extend(more);
     start(dir, &properties).await
 }
 
-async fn plain(broker: &Running, user: &str) -> Connection {
+async fn plain(broker: &RunningBroker, user: &str) -> Connection {
     log_in(broker, "PLAIN", user, &format!("{user}-secret")).await.expect("the right password")
 }
 
@@ -39,7 +39,7 @@ fn password(token: &CreateDelegationTokenResponse) -> String {
 }
 
 async fn by_token(
-    broker: &Running,
+    broker: &RunningBroker,
     mechanism: &str,
     token: &CreateDelegationTokenResponse,
 ) -> Result<Connection, thalweg_dial::ClientError> {

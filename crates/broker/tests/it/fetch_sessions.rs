@@ -2,7 +2,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, put, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::Duration;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::fetch_request::{FetchPartition, ForgottenTopic};
@@ -15,7 +15,7 @@ fn data() -> tempfile::TempDir {
 
 /// A client with a session.
 struct Consumer<'a> {
-    broker: &'a Running,
+    broker: &'a RunningBroker,
     topic: &'a Topic,
     version: i16,
     id: i32,
@@ -23,7 +23,7 @@ struct Consumer<'a> {
 }
 
 impl<'a> Consumer<'a> {
-    fn new(broker: &'a Running, topic: &'a Topic, version: i16) -> Self {
+    fn new(broker: &'a RunningBroker, topic: &'a Topic, version: i16) -> Self {
         Self { broker, topic, version, id: 0, epoch: 0 }
     }
 
@@ -72,7 +72,7 @@ fn brought(answer: &FetchResponse) -> Vec<(i32, usize)> {
 async fn a_session_tells_only_what_is_new() {
     for version in [7, 12, 13, 18] {
         let dir = data();
-        let broker = Running::start(dir.path(), &[]).await;
+        let broker = RunningBroker::start(dir.path(), &[]).await;
         let topic = Topic::create(&broker, "topic", 3, &[]).await;
         put(&broker, &topic, -1, batch(&[b"x"])).await;
         let mut consumer = Consumer::new(&broker, &topic, version);
@@ -115,7 +115,7 @@ async fn a_session_tells_only_what_is_new() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_session_is_kept_in_step_and_ends_when_told() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let sessions = &broker.server().broker.fetch_sessions;
     let mut consumer = Consumer::new(&broker, &topic, 18);
@@ -153,7 +153,8 @@ async fn a_session_is_kept_in_step_and_ends_when_told() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_have_a_bound_and_those_beyond_it_are_served_without() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[("max.incremental.fetch.session.cache.slots", "2")]).await;
+    let broker =
+        RunningBroker::start(dir.path(), &[("max.incremental.fetch.session.cache.slots", "2")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     put(&broker, &topic, -1, batch(&[b"x"])).await;
     let mut ids = Vec::new();
@@ -176,7 +177,7 @@ async fn sessions_have_a_bound_and_those_beyond_it_are_served_without() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_partition_with_much_to_bring_does_not_starve_the_others() {
     let dir = data();
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 3, &[]).await;
     for partition in 0..3 {
         for _ in 0..3 {
@@ -208,7 +209,7 @@ async fn a_partition_with_much_to_bring_does_not_starve_the_others() {
 async fn a_fetch_that_waits_hears_of_every_partition_of_its_session() {
     for version in [7, 12, 18] {
         let dir = data();
-        let broker = Running::start(dir.path(), &[]).await;
+        let broker = RunningBroker::start(dir.path(), &[]).await;
         let topic = Topic::create(&broker, "topic", 20, &[]).await;
         let mut consumer = Consumer::new(&broker, &topic, version);
         consumer.fetch((0..20).map(|index| fetch_partition(index, 0)).collect()).await;

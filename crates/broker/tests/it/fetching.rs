@@ -5,7 +5,7 @@ use crate::raw::Raw;
 use crate::records::{
     Topic, ask_for, batch, fetch, fetch_partition, fetched_bytes, get, produce, put, values,
 };
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -15,8 +15,8 @@ use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Uuid};
 use tokio::time::Instant;
 
-async fn start(dir: &tempfile::TempDir) -> Running {
-    Running::start(dir.path(), &[("log.retention.ms", "-1")]).await
+async fn start(dir: &tempfile::TempDir) -> RunningBroker {
+    RunningBroker::start(dir.path(), &[("log.retention.ms", "-1")]).await
 }
 
 fn data() -> tempfile::TempDir {
@@ -24,7 +24,7 @@ fn data() -> tempfile::TempDir {
 }
 
 /// Puts batches of `sizes` records of `bytes` each.
-async fn fill(broker: &Running, topic: &Topic, sizes: &[usize], bytes: usize) {
+async fn fill(broker: &RunningBroker, topic: &Topic, sizes: &[usize], bytes: usize) {
     let value = vec![b'v'; bytes];
     for size in sizes {
         let records: Vec<&[u8]> = (0..*size).map(|_| &value[..]).collect();
@@ -234,7 +234,7 @@ async fn what_is_deleted_is_out_of_range() {
 }
 
 /// Offset, timestamp and leader epoch for a timestamp in partition 0 of "topic".
-async fn list(broker: &Running, timestamp: i64, isolation_level: i8) -> (i64, i64, i32) {
+async fn list(broker: &RunningBroker, timestamp: i64, isolation_level: i8) -> (i64, i64, i32) {
     let partition = ListOffsetsPartition { partition_index: 0, timestamp, ..Default::default() };
     let topic = ListOffsetsTopic { name: "topic".to_owned(), partitions: vec![partition] };
     let request = ListOffsetsRequest { topics: vec![topic], isolation_level, ..Default::default() };

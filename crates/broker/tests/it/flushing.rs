@@ -2,7 +2,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::Offset;
 use thalweg_wire::request::*;
@@ -14,7 +14,7 @@ const IN_FLIGHT: usize = 5;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_acknowledged_before_it_is_on_the_medium() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 2, &[("flush.messages", "1")]).await;
     let mut producers = Vec::new();
     for number in 0..PRODUCERS {

@@ -1,7 +1,7 @@
 //! A node whose only disk is full when it starts: metadata log, logs of partitions, and no other broker.
 
 use crate::records::{Topic, batch, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PROPERTIES: [(&str, &str); 1] = [("log.segment.delete.delay.ms", "100")];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Appends records until the outcome is this one.
-async fn put_until(broker: &Running, topic: &Topic, error_code: i16) {
+async fn put_until(broker: &RunningBroker, topic: &Topic, error_code: i16) {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let found = put(broker, topic, -1, batch(&[&[7; 10_000]])).await.error_code;
@@ -36,7 +36,7 @@ async fn node_starts_on_a_full_disk_which_a_deleted_topic_frees() {
     let memory = MemoryDisk::new(Clock::system());
     let machine = Machine { disk: Disk::in_memory(Arc::clone(&memory)), ..Machine::real() };
     let dir = Path::new("/data");
-    let mut broker = Running::start_on(&machine, dir, &PROPERTIES).await;
+    let mut broker = RunningBroker::start_on(&machine, dir, &PROPERTIES).await;
     let large = Topic::create(&broker, "large", 1, &[]).await;
     let small = Topic::create(&broker, "small", 1, &[]).await;
     for _ in 0..100 {
@@ -48,7 +48,7 @@ async fn node_starts_on_a_full_disk_which_a_deleted_topic_frees() {
     put_until(&broker, &small, full).await;
     for _ in 0..3 {
         broker.stop().await;
-        broker = Running::start_on(&machine, dir, &PROPERTIES).await;
+        broker = RunningBroker::start_on(&machine, dir, &PROPERTIES).await;
         put_until(&broker, &small, full).await;
     }
     let name = Some(large.name.clone());

@@ -2,7 +2,7 @@
 //! stays.
 
 use crate::records::Topic;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use thalweg_wire::request::*;
 const TOO_LARGE: usize = 1_100_000;
 const PARTITIONS: i32 = 300;
 
-async fn start(dir: &tempfile::TempDir) -> Running {
-    let broker = Running::start(dir.path(), &[("group.initial.rebalance.delay.ms", "0")]).await;
+async fn start(dir: &tempfile::TempDir) -> RunningBroker {
+    let broker = RunningBroker::start(dir.path(), &[("group.initial.rebalance.delay.ms", "0")]).await;
     let keys = vec!["group".to_owned()];
     broker.ask(&FindCoordinatorRequest { coordinator_keys: keys, ..Default::default() }).await;
     broker
 }
 
 /// The only member of a group joins, with metadata of this size.
-async fn join(broker: &Running, member_id: &str, bytes: usize) -> JoinGroupResponse {
+async fn join(broker: &RunningBroker, member_id: &str, bytes: usize) -> JoinGroupResponse {
     let metadata = Bytes::from(vec![0; bytes]);
     let request = JoinGroupRequest {
         group_id: "group".to_owned(),
@@ -46,7 +46,7 @@ async fn join(broker: &Running, member_id: &str, bytes: usize) -> JoinGroupRespo
     }
 }
 
-async fn sync(broker: &Running, joined: &JoinGroupResponse, bytes: usize) -> SyncGroupResponse {
+async fn sync(broker: &RunningBroker, joined: &JoinGroupResponse, bytes: usize) -> SyncGroupResponse {
     let assignment = Bytes::from(vec![0; bytes]);
     let request = SyncGroupRequest {
         group_id: "group".to_owned(),
@@ -58,7 +58,7 @@ async fn sync(broker: &Running, joined: &JoinGroupResponse, bytes: usize) -> Syn
     broker.ask_at(&request, 3).await
 }
 
-async fn heartbeat(broker: &Running, joined: &JoinGroupResponse) -> i16 {
+async fn heartbeat(broker: &RunningBroker, joined: &JoinGroupResponse) -> i16 {
     let request = HeartbeatRequest {
         group_id: "group".to_owned(),
         generation_id: joined.generation_id,

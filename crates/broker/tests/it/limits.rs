@@ -4,7 +4,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::sasl::{log_in, start};
 use bytes::Bytes;
 use std::collections::HashMap;
@@ -85,7 +85,7 @@ const GROUP: &str = "queue";
 
 /// A broker, its users, and their part of each limit.
 struct Walk {
-    broker: Running,
+    broker: RunningBroker,
     users: HashMap<&'static str, Connection>,
     topic: Topic,
     trail: PathBuf,

@@ -2,7 +2,7 @@
 
 use crate::child::ChildBroker;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{Buf, Bytes};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -123,7 +123,7 @@ async fn stalled_requests_make_room_for_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiting_requests_let_go_of_their_frames() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("log.flush.interval.messages", "1")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("log.flush.interval.messages", "1")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let (handler, mut session) = broker.session();
     let produced = encode_request(&produce(9, &topic, 0, -1, batch(&[&[7; 5000]])), 9, 1, None);

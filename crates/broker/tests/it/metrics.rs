@@ -1,7 +1,7 @@
 //! Metrics as an operator reads them: where the time of requests goes, connections, coordinators, limits.
 
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_broker::metrics::Exposition;
@@ -14,7 +14,7 @@ const COMBINED: [(&str, &str); 3] = [
 ];
 
 /// Every sample by name and labels.
-pub fn samples(broker: &Running) -> BTreeMap<String, f64> {
+pub fn samples(broker: &RunningBroker) -> BTreeMap<String, f64> {
     let mut page = Exposition::default();
     broker.server().metrics.expose(&mut page);
     let text = page.into_text();
@@ -27,7 +27,8 @@ pub fn samples(broker: &Running) -> BTreeMap<String, f64> {
 async fn the_time_of_requests_is_shown_by_stage() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker =
-        Running::start(dir.path(), &[("flush.messages", "1"), ("log.flush.interval.messages", "1")]).await;
+        RunningBroker::start(dir.path(), &[("flush.messages", "1"), ("log.flush.interval.messages", "1")])
+            .await;
     let topic = Topic::create(&broker, "t", 1, &[("flush.messages", "1")]).await;
     for _ in 0..3 {
         assert_eq!(put(&broker, &topic, 1, batch(&[b"a"])).await.error_code, 0);
@@ -64,7 +65,8 @@ async fn the_time_of_requests_is_shown_by_stage() {
 async fn waiting_fetches_and_connections_are_counted_while_they_last() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker =
-        Running::start(dir.path(), &[&COMBINED[..], &[("connections.max.idle.ms", "400")]].concat()).await;
+        RunningBroker::start(dir.path(), &[&COMBINED[..], &[("connections.max.idle.ms", "400")]].concat())
+            .await;
     let topic = Topic::create(&broker, "t", 1, &[]).await;
     let waiting = "kafka_server_delayedoperationpurgatory_numdelayedoperations{delayedOperation=\"Fetch\"}";
     let mut waits = fetch(12, &topic, vec![fetch_partition(0, 0)]);
@@ -102,7 +104,7 @@ async fn waiting_fetches_and_connections_are_counted_while_they_last() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn samples_of_partitions_stay_within_their_limit_and_can_be_left_out() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("thalweg.metrics.series.max", "30")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("thalweg.metrics.series.max", "30")]).await;
     Topic::create(&broker, "small", 1, &[]).await;
     Topic::create(&broker, "large", 40, &[]).await;
     let metrics = samples(&broker);

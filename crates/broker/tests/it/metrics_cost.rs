@@ -5,7 +5,7 @@
 #![expect(clippy::print_stderr, reason = "the figures are printed")]
 
 use crate::records::Topic;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::Duration;
 use thalweg_broker::metrics::{Exposition, Form, PART_BYTES};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ const PAGES: u32 = 50;
 
 /// Pages written in parts, as a scrape does: the time of each, the processor time of each, bytes and lines of
 /// the last.
-fn measure(broker: &Running, form: Form) -> (Duration, Duration, usize, usize) {
+fn measure(broker: &RunningBroker, form: Form) -> (Duration, Duration, usize, usize) {
     let cpu = || {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
         Duration::new(now.tv_sec.try_into().expect("positive"), now.tv_nsec.try_into().expect("positive"))
@@ -45,7 +45,7 @@ fn measure(broker: &Running, form: Form) -> (Duration, Duration, usize, usize) {
 async fn a_page_of_ten_thousand_partitions_costs_a_hundredth_of_a_core() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     for (series_max, is_default) in [("20000", true), ("1000000", false)] {
-        let broker = Running::start(dir.path(), &[("thalweg.metrics.series.max", series_max)]).await;
+        let broker = RunningBroker::start(dir.path(), &[("thalweg.metrics.series.max", series_max)]).await;
         if is_default {
             for topic in 0..TOPICS {
                 Topic::create(&broker, &format!("topic-{topic}"), PARTITIONS, &[]).await;

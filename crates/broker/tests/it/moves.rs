@@ -2,7 +2,7 @@
 //! throttle.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::Bytes;
 use std::path::Path;
 use std::time::Duration;
@@ -32,15 +32,15 @@ impl Dirs {
         self.root.path().join(["a", "b"][index]).to_str().expect("UTF-8").to_owned()
     }
 
-    async fn start(&self, more: &[(&str, &str)]) -> Running {
+    async fn start(&self, more: &[(&str, &str)]) -> RunningBroker {
         let dirs = format!("{},{}", self.path(0), self.path(1));
         let mut properties = vec![("log.dirs", dirs.as_str())];
         properties.extend(more);
-        Running::start(self.root.path(), &properties).await
+        RunningBroker::start(self.root.path(), &properties).await
     }
 
     /// The description of the partition in each directory.
-    async fn describe(&self, broker: &Running, topic: &Topic) -> [Option<DescribeLogDirsPartition>; 2] {
+    async fn describe(&self, broker: &RunningBroker, topic: &Topic) -> [Option<DescribeLogDirsPartition>; 2] {
         let described = broker.ask(&DescribeLogDirsRequest { topics: None }).await;
         [0, 1].map(|index| {
             let path = self.path(index);
@@ -51,14 +51,14 @@ impl Dirs {
     }
 
     /// The directory that contains the partition's log.
-    async fn place(&self, broker: &Running, topic: &Topic) -> usize {
+    async fn place(&self, broker: &RunningBroker, topic: &Topic) -> usize {
         let described = self.describe(broker, topic).await;
         let is_log =
             |found: &Option<DescribeLogDirsPartition>| found.as_ref().is_some_and(|f| !f.is_future_key);
         described.iter().position(is_log).expect("it lies in one of them")
     }
 
-    async fn until_moved(&self, broker: &Running, topic: &Topic, to: usize) {
+    async fn until_moved(&self, broker: &RunningBroker, topic: &Topic, to: usize) {
         until("the partition is moved", async || {
             let described = self.describe(broker, topic).await;
             described[1 - to].is_none() && described[to].as_ref().is_some_and(|found| !found.is_future_key)
@@ -88,7 +88,7 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// Asks for the move of partition 0.
-pub async fn alter(broker: &Running, path: &str, topic: &str) -> ErrorCode {
+pub async fn alter(broker: &RunningBroker, path: &str, topic: &str) -> ErrorCode {
     let to = |path: &str| {
         let topics = vec![AlterReplicaLogDirTopic { name: topic.to_owned(), partitions: vec![0] }];
         AlterReplicaLogDir { path: path.to_owned(), topics }
@@ -101,7 +101,7 @@ pub async fn alter(broker: &Running, path: &str, topic: &str) -> ErrorCode {
     ErrorCode::from_i16(partition.error_code).expect("a known code")
 }
 
-async fn set_throttle(broker: &Running, rate: &str) {
+async fn set_throttle(broker: &RunningBroker, rate: &str) {
     let config =
         AlterableConfig { name: THROTTLE.to_owned(), config_operation: 0, value: Some(rate.to_owned()) };
     let resource =
@@ -126,14 +126,14 @@ fn from_producer(sequence: i32) -> Bytes {
     batch_at(Clock::system().now_ms(), &[&value(i64::from(sequence))], options)
 }
 
-async fn write(broker: &Running, topic: &Topic, range: std::ops::Range<i32>) {
+async fn write(broker: &RunningBroker, topic: &Topic, range: std::ops::Range<i32>) {
     for sequence in range {
         let answer = put(broker, topic, 1, from_producer(sequence)).await;
         assert_eq!((answer.error_code, answer.base_offset), (0, i64::from(sequence)));
     }
 }
 
-async fn assert_all_there(broker: &Running, topic: &Topic, end: i64) {
+async fn assert_all_there(broker: &RunningBroker, topic: &Topic, end: i64) {
     let mut next = 0;
     while next < end {
         let found = values(&get(broker, topic, next).await);
@@ -196,7 +196,7 @@ async fn a_throttled_move_goes_on_after_a_crash_and_ends_once_it_may() {
     write(&broker, &topic, 0..500).await;
     let to = 1 - dirs.place(&broker, &topic).await;
     assert_eq!(alter(&broker, &dirs.path(to), "t").await, ErrorCode::None);
-    let lag = async |broker: &Running| {
+    let lag = async |broker: &RunningBroker| {
         let copy = dirs.describe(broker, &topic).await[to].clone();
         copy.filter(|copy| copy.is_future_key && copy.partition_size > 0).map(|copy| copy.offset_lag)
     };

@@ -3,7 +3,7 @@
 
 use crate::quotas::{alter, set};
 use crate::raw::Raw;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::{Duration, Instant};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_partitions_request::CreatePartitionsTopic;
@@ -37,8 +37,8 @@ fn delete(name: &str) -> DeleteTopicsRequest {
 }
 
 /// A broker whose clients may make two seconds' worth of changes at once.
-async fn start(dir: &tempfile::TempDir) -> Running {
-    Running::start(dir.path(), &[("controller.quota.window.num", "2")]).await
+async fn start(dir: &tempfile::TempDir) -> RunningBroker {
+    RunningBroker::start(dir.path(), &[("controller.quota.window.num", "2")]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,7 +132,7 @@ async fn the_most_specific_quota_of_user_and_client_holds() {
 }
 
 /// The whole page of metrics.
-fn exposed(broker: &Running) -> String {
+fn exposed(broker: &RunningBroker) -> String {
     let mut page = thalweg_broker::metrics::Exposition::default();
     broker.server().metrics.expose(&mut page);
     page.into_text()

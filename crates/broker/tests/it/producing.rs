@@ -2,7 +2,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, batch_at, fetched_bytes, get, produce, put, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{Bytes, BytesMut};
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
@@ -14,8 +14,8 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::*;
 
-async fn start(dir: &tempfile::TempDir) -> Running {
-    Running::start(dir.path(), &[("log.retention.ms", "-1")]).await
+async fn start(dir: &tempfile::TempDir) -> RunningBroker {
+    RunningBroker::start(dir.path(), &[("log.retention.ms", "-1")]).await
 }
 
 fn data() -> tempfile::TempDir {

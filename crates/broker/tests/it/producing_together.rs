@@ -4,7 +4,7 @@
 use crate::child::ChildBroker;
 use crate::raw::Raw;
 use crate::records::{Topic, batch, batch_at, get, produce, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{Bytes, BytesMut};
 use thalweg_record::{BatchOptions, Compression, ProducerEpoch, ProducerId};
 use thalweg_wire::ErrorCode;
@@ -45,7 +45,7 @@ fn idempotent(sequence: i32, value: &[u8]) -> Bytes {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_arrive_together_are_answered_each_for_itself() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("log.retention.ms", "-1")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("log.retention.ms", "-1")]).await;
     for version in [3, 8, 9, 12, 13] {
         let topic = Topic::create(&broker, &format!("topic-{version}"), 2, &[]).await;
         let mut raw = Raw::connect(&broker).await;

@@ -2,18 +2,18 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, produce, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::{Duration, Instant};
 use thalweg_wire::request::alter_client_quotas_request::{EntityData, EntryData, OpData};
 use thalweg_wire::request::*;
 
 /// Sets a quota of clients with this id, of all others without one; `None` removes it.
-pub async fn set(broker: &Running, client_id: Option<&str>, key: &str, value: Option<f64>) {
+pub async fn set(broker: &RunningBroker, client_id: Option<&str>, key: &str, value: Option<f64>) {
     alter(broker, &[("client-id", client_id)], key, value).await;
 }
 
 /// Sets a quota of an entity: types with names, or without for defaults. `None` removes it.
-pub async fn alter(broker: &Running, entity: &[(&str, Option<&str>)], key: &str, value: Option<f64>) {
+pub async fn alter(broker: &RunningBroker, entity: &[(&str, Option<&str>)], key: &str, value: Option<f64>) {
     let part = |(kind, name): &(&str, Option<&str>)| EntityData {
         entity_type: (*kind).to_owned(),
         entity_name: name.map(str::to_owned),
@@ -29,7 +29,7 @@ pub async fn alter(broker: &Running, entity: &[(&str, Option<&str>)], key: &str,
 #[expect(clippy::disallowed_methods, reason = "the time of a real client")]
 async fn producers_above_their_quota_are_told_and_not_read() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("quota.window.num", "2")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("quota.window.num", "2")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     set(&broker, None, "producer_byte_rate", Some(1.0)).await;
     set(&broker, Some("raw"), "producer_byte_rate", Some(10_000.0)).await;
@@ -66,7 +66,7 @@ async fn producers_above_their_quota_are_told_and_not_read() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn consumers_above_their_quota_get_no_records_until_they_paused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("quota.window.num", "2")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("quota.window.num", "2")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     assert_eq!(put(&broker, &topic, 1, batch(&[&[b'x'; 15_000]])).await.error_code, 0);
     set(&broker, Some("raw"), "consumer_byte_rate", Some(10_000.0)).await;
@@ -98,7 +98,7 @@ async fn consumers_above_their_quota_get_no_records_until_they_paused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn time_of_requests_is_limited_for_all_apis() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     set(&broker, Some("raw"), "request_percentage", Some(0.000_001)).await;
     let mut client = Raw::connect(&broker).await;
     let list = client.ask(&ListOffsetsRequest { replica_id: -1, ..Default::default() }, 8).await;

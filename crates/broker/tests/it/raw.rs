@@ -1,6 +1,6 @@
 //! A peer that sends arbitrary bytes as frames, and returns the received bytes.
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{Bytes, BytesMut};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    pub async fn connect(broker: &Running) -> Raw {
+    pub async fn connect(broker: &RunningBroker) -> Raw {
         Raw::connect_to(broker.server().addresses[0].1[0]).await
     }
 

@@ -1,6 +1,6 @@
 //! Topics, batches, and the requests that carry them, at any version.
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::Bytes;
 use std::time::Duration;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
@@ -25,7 +25,12 @@ pub struct Topic {
 impl Topic {
     /// Creates a topic on this broker, and waits until the broker knows it: on a busy machine, this may be
     /// after the answer.
-    pub async fn create(broker: &Running, name: &str, partitions: i32, configs: &[(&str, &str)]) -> Topic {
+    pub async fn create(
+        broker: &RunningBroker,
+        name: &str,
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> Topic {
         let created = Topic::ask(broker, name, partitions, configs).await;
         assert_eq!(created.error_code, 0, "{:?}", created.error_message);
         Topic::known(broker, name).await
@@ -33,7 +38,7 @@ impl Topic {
 
     /// As [`Topic::create`], while controllers die. A controller may die between the record of the topic and
     /// its answer; the broker then asks the next one, which says that the topic exists, in Apache Kafka too.
-    pub async fn create_through_failover(broker: &Running, name: &str, partitions: i32) -> Topic {
+    pub async fn create_through_failover(broker: &RunningBroker, name: &str, partitions: i32) -> Topic {
         let created = Topic::ask(broker, name, partitions, &[]).await;
         let accepted = [ErrorCode::None, ErrorCode::TopicAlreadyExists].map(ErrorCode::code);
         assert!(accepted.contains(&created.error_code), "{:?}", created.error_message);
@@ -41,7 +46,7 @@ impl Topic {
     }
 
     async fn ask(
-        broker: &Running,
+        broker: &RunningBroker,
         name: &str,
         partitions: i32,
         configs: &[(&str, &str)],
@@ -62,7 +67,7 @@ impl Topic {
     }
 
     /// A topic that was created, as soon as this broker knows it.
-    async fn known(broker: &Running, name: &str) -> Topic {
+    async fn known(broker: &RunningBroker, name: &str) -> Topic {
         let asked = MetadataRequestTopic { name: Some(name.to_owned()), ..Default::default() };
         let metadata = MetadataRequest { topics: Some(vec![asked]), ..Default::default() };
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -140,18 +145,23 @@ pub fn fetch(version: i16, topic: &Topic, partitions: Vec<FetchPartition>) -> Fe
 }
 
 /// Produces one batch at the newest version, and gives the answer for its partition.
-pub async fn put(broker: &Running, topic: &Topic, acks: i16, records: Bytes) -> PartitionProduceResponse {
+pub async fn put(
+    broker: &RunningBroker,
+    topic: &Topic,
+    acks: i16,
+    records: Bytes,
+) -> PartitionProduceResponse {
     let mut response = broker.ask(&produce(13, topic, 0, acks, records)).await;
     response.responses.remove(0).partition_responses.remove(0)
 }
 
 /// Fetches from partition 0 at the newest version, and gives the answer for it.
-pub async fn get(broker: &Running, topic: &Topic, offset: i64) -> PartitionData {
+pub async fn get(broker: &RunningBroker, topic: &Topic, offset: i64) -> PartitionData {
     ask_for(broker, fetch(18, topic, vec![fetch_partition(0, offset)])).await
 }
 
 /// The answer for the only partition of a fetch.
-pub async fn ask_for(broker: &Running, request: FetchRequest) -> PartitionData {
+pub async fn ask_for(broker: &RunningBroker, request: FetchRequest) -> PartitionData {
     let mut response = broker.ask(&request).await;
     assert_eq!(response.error_code, 0, "the fetch as a whole");
     response.responses.remove(0).partitions.remove(0)

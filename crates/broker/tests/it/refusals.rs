@@ -1,7 +1,7 @@
 //! Requests with a wrong field get the errors that Apache Kafka gives them.
 
 use crate::records::{Topic, batch, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use thalweg_wire::request::describe_topic_partitions_request::{Cursor, TopicRequest};
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic};
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -13,7 +13,7 @@ const INVALID_REQUEST: i16 = 42;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_isolation_level_that_does_not_exist_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     // Without a code for the whole answer, with one, and with ids for names.
     for version in [4, 12, 13] {
@@ -39,7 +39,7 @@ async fn an_isolation_level_that_does_not_exist_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_without_a_key_is_refused_by_a_compacted_topic_in_kafkas_words() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "compacted", 1, &[("cleanup.policy", "compact")]).await;
     let refused = put(&broker, &topic, -1, batch(&[b"a", b"b"])).await;
     let words = "Compacted topic cannot accept message without key in topic partition compacted-0";
@@ -57,7 +57,7 @@ async fn a_record_without_a_key_is_refused_by_a_compacted_topic_in_kafkas_words(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_marker_of_a_producer_with_a_negative_id_is_refused() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     let to =
         |name: &str, partition_indexes| WritableTxnMarkerTopic { name: name.to_owned(), partition_indexes };
@@ -77,7 +77,7 @@ async fn a_marker_of_a_producer_with_a_negative_id_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_describes_the_cluster_refuses_what_it_does_not_know() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     for (endpoint_type, code) in [(0, 115), (1, 0), (2, 114), (3, 115)] {
         let request = DescribeClusterRequest { endpoint_type, ..Default::default() };
         assert_eq!(broker.ask(&request).await.error_code, code, "endpoint type {endpoint_type}");

@@ -14,7 +14,7 @@ mod transactions;
 mod unclean;
 
 use crate::records::{Topic, batch, produce, values_of};
-use crate::running::{Running, configuration};
+use crate::running::{RunningBroker, configuration};
 use bytes::Bytes;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -41,7 +41,7 @@ struct Cluster {
     controller_at: String,
     controller_dir: TempDir,
     dirs: Vec<TempDir>,
-    brokers: Vec<Option<Running>>,
+    brokers: Vec<Option<RunningBroker>>,
     properties: Vec<(&'static str, &'static str)>,
 }
 
@@ -109,11 +109,11 @@ impl Cluster {
         ];
         properties.extend(&self.properties);
         properties.extend(more);
-        let running = Running::start_on(machine, self.dirs[id - 1].path(), &properties).await;
+        let running = RunningBroker::start_on(machine, self.dirs[id - 1].path(), &properties).await;
         self.brokers[id - 1] = Some(running);
     }
 
-    fn broker(&self, id: usize) -> &Running {
+    fn broker(&self, id: usize) -> &RunningBroker {
         self.brokers[id - 1].as_ref().expect("the broker runs")
     }
 
@@ -172,7 +172,7 @@ impl Cluster {
     }
 
     /// Any broker that runs.
-    fn somebody(&self) -> &Running {
+    fn somebody(&self) -> &RunningBroker {
         self.brokers.iter().flatten().next().expect("a broker runs")
     }
 

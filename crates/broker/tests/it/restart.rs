@@ -2,7 +2,7 @@
 //! of the directories, taken while the broker writes to them.
 
 use crate::records::{Topic, batch, batch_at, get, put, values};
-use crate::running::{Running, configuration, is_coming_up};
+use crate::running::{RunningBroker, configuration, is_coming_up};
 use bytes::Bytes;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Request};
 use tokio::time::Instant;
 
-pub async fn start(dir: &Path) -> Running {
+pub async fn start(dir: &Path) -> RunningBroker {
     let properties = [
         ("log.retention.ms", "-1"),
         ("log.segment.bytes", "1048576"),
         ("log.flush.offset.checkpoint.interval.ms", "100"),
         ("group.initial.rebalance.delay.ms", "0"),
     ];
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 fn data() -> tempfile::TempDir {
@@ -39,7 +39,7 @@ fn data() -> tempfile::TempDir {
 
 /// Asks until the coordinator has loaded its groups.
 pub async fn ask_loaded<R: Request>(
-    broker: &Running,
+    broker: &RunningBroker,
     request: &R,
     code: impl Fn(&R::Response) -> i16,
 ) -> R::Response {
@@ -65,16 +65,16 @@ fn of_producer(id: i64, sequence: i32, value: &[u8]) -> Bytes {
     batch_at(thalweg_log::Clock::system().now_ms(), &[value], options)
 }
 
-async fn producer_id(broker: &Running) -> i64 {
+async fn producer_id(broker: &RunningBroker) -> i64 {
     broker.ask(&InitProducerIdRequest { transactional_id: None, ..Default::default() }).await.producer_id
 }
 
-pub async fn commit(broker: &Running, group: &str, topic: &Topic, offset: i64) {
+pub async fn commit(broker: &RunningBroker, group: &str, topic: &Topic, offset: i64) {
     commit_noted(broker, group, topic, offset, "note".to_owned()).await;
 }
 
 /// As [`commit`], with this metadata.
-pub async fn commit_noted(broker: &Running, group: &str, topic: &Topic, offset: i64, note: String) {
+pub async fn commit_noted(broker: &RunningBroker, group: &str, topic: &Topic, offset: i64, note: String) {
     // The first look for a coordinator makes the topic that it keeps its offsets in.
     broker
         .ask(&FindCoordinatorRequest { coordinator_keys: vec![group.to_owned()], ..Default::default() })
@@ -99,7 +99,7 @@ pub async fn commit_noted(broker: &Running, group: &str, topic: &Topic, offset: 
     assert_eq!(answer.topics[0].partitions[0].error_code, 0);
 }
 
-pub async fn committed(broker: &Running, group: &str, topic: &Topic) -> (i64, Option<String>) {
+pub async fn committed(broker: &RunningBroker, group: &str, topic: &Topic) -> (i64, Option<String>) {
     let topics =
         OffsetFetchRequestTopics { topic_id: topic.id, partition_indexes: vec![0], ..Default::default() };
     let group = OffsetFetchRequestGroup {
@@ -114,7 +114,7 @@ pub async fn committed(broker: &Running, group: &str, topic: &Topic) -> (i64, Op
 }
 
 /// A stable group of one member: its id and generation.
-pub async fn member(broker: &Running, group: &str) -> (String, i32) {
+pub async fn member(broker: &RunningBroker, group: &str) -> (String, i32) {
     let mut join = JoinGroupRequest {
         group_id: group.to_owned(),
         session_timeout_ms: 30_000,
@@ -145,7 +145,7 @@ pub async fn member(broker: &Running, group: &str) -> (String, i32) {
     (joined.member_id, joined.generation_id)
 }
 
-async fn retention(broker: &Running, topic: &str) -> Option<String> {
+async fn retention(broker: &RunningBroker, topic: &str) -> Option<String> {
     let resource = DescribeConfigsResource {
         resource_type: 2,
         resource_name: topic.to_owned(),
@@ -222,7 +222,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Everything that is in partition 0 of the topic.
-async fn read_all(broker: &Running, topic: &Topic) -> Vec<Vec<u8>> {
+async fn read_all(broker: &RunningBroker, topic: &Topic) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {
         let at = i64::try_from(all.len()).expect("a few");

@@ -1,6 +1,6 @@
 //! Certificate revocation lists: of clients' certificates at a listener, and of the broker's at a client.
 
-use crate::running::{Running, configuration};
+use crate::running::{RunningBroker, configuration};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer, KeyIdMethod,
     KeyPair, RevokedCertParams, SerialNumber, date_time_ymd,
@@ -87,10 +87,10 @@ impl Certificates {
         ]
     }
 
-    async fn start(&self, data: &Path) -> Running {
+    async fn start(&self, data: &Path) -> RunningBroker {
         let settings = self.settings();
         let settings: Vec<_> = settings.iter().map(|(key, value)| (*key, value.as_str())).collect();
-        Running::start(data, &settings).await
+        RunningBroker::start(data, &settings).await
     }
 }
 
@@ -115,7 +115,7 @@ fn list(by: &Issuer<'static, KeyPair>, revoked: &[u64], until_year: i32) -> rcge
 
 /// Connects and asks once: with TLS 1.3, a server refuses a client's certificate after the handshake.
 async fn ask(
-    broker: &Running,
+    broker: &RunningBroker,
     options: Result<ConnectionOptions, InvalidSetting>,
 ) -> Result<Connection, ClientError> {
     let address = broker.server().addresses[1].1[0].to_string();

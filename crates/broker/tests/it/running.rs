@@ -12,7 +12,7 @@ use thalweg_net::{Handler, Peer};
 use thalweg_wire::{ErrorCode, Request};
 
 /// A broker that runs until it is dropped or stopped.
-pub struct Running {
+pub struct RunningBroker {
     server: Server,
     address: String,
     connection: Connection,
@@ -32,20 +32,20 @@ pub fn configuration(dir: &Path, properties: &[(&str, &str)]) -> BrokerConfig {
     BrokerConfig::new(&all).expect("a valid configuration")
 }
 
-impl Running {
+impl RunningBroker {
     /// Starts a broker with its data in `dir` and these properties.
-    pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> Running {
+    pub async fn start(dir: &Path, properties: &[(&str, &str)]) -> RunningBroker {
         Self::start_on(&Machine::real(), dir, properties).await
     }
 
-    /// As [`Running::start`], on this machine.
-    pub async fn start_on(machine: &Machine, dir: &Path, properties: &[(&str, &str)]) -> Running {
+    /// As [`RunningBroker::start`], on this machine.
+    pub async fn start_on(machine: &Machine, dir: &Path, properties: &[(&str, &str)]) -> RunningBroker {
         let config = configuration(dir, properties);
         let server =
             Box::pin(start_on(machine, config, &Loading::default())).await.expect("the broker starts");
         let address = server.addresses[0].1[0].to_string();
         let connected = Connection::connect(&address, &ConnectionOptions::default()).await;
-        Running { server, address, connection: connected.expect("the broker answers") }
+        RunningBroker { server, address, connection: connected.expect("the broker answers") }
     }
 
     /// Ends like a killed process: without notice, flush or close. Returns when everything is stopped.

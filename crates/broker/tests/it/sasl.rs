@@ -1,7 +1,7 @@
 //! Authentication by SASL, as clients and as strangers see it.
 
 use crate::records::{Topic, batch, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use bytes::{Bytes, BytesMut};
@@ -28,21 +28,21 @@ const LISTENERS: (&str, &str) = ("listeners", "PLAINTEXT://127.0.0.1:0,CLIENTS:/
 const MECHANISMS: (&str, &str) = ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512");
 const USERS: (&str, &str) = ("listener.name.clients.plain.sasl.jaas.config", PLAIN_MODULE);
 
-pub(crate) async fn start(dir: &Path, more: &[(&str, &str)]) -> Running {
+pub(crate) async fn start(dir: &Path, more: &[(&str, &str)]) -> RunningBroker {
     let mut properties = vec![LISTENERS, MAP, MECHANISMS, USERS];
     properties.extend(more);
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 /// Where clients have to authenticate.
-fn secured(broker: &Running) -> String {
+fn secured(broker: &RunningBroker) -> String {
     let (name, addresses) = &broker.server().addresses[1];
     assert_eq!(name, "CLIENTS");
     addresses[0].to_string()
 }
 
 pub(crate) async fn log_in(
-    broker: &Running,
+    broker: &RunningBroker,
     mechanism: &str,
     user: &str,
     password: &str,
@@ -51,7 +51,10 @@ pub(crate) async fn log_in(
     log_in_with(broker, &user).await
 }
 
-pub(crate) async fn log_in_with(broker: &Running, sasl: &[(&str, &str)]) -> Result<Connection, ClientError> {
+pub(crate) async fn log_in_with(
+    broker: &RunningBroker,
+    sasl: &[(&str, &str)],
+) -> Result<Connection, ClientError> {
     let mut properties = Properties::new();
     properties.set("security.protocol", "SASL_PLAINTEXT");
     for (key, value) in sasl {
@@ -62,7 +65,7 @@ pub(crate) async fn log_in_with(broker: &Running, sasl: &[(&str, &str)]) -> Resu
     Connection::connect(&secured(broker), &options).await
 }
 
-async fn add_user(broker: &Running, user: &str, hash: Hash, password: &str) {
+async fn add_user(broker: &RunningBroker, user: &str, hash: Hash, password: &str) {
     let salt = b"some salt".to_vec();
     let mut salted = vec![0; if hash == Hash::Sha256 { 32 } else { 64 }];
     let algorithm = match hash {
@@ -88,7 +91,7 @@ pub(crate) struct Stranger {
 }
 
 impl Stranger {
-    pub(crate) async fn connect(broker: &Running) -> Stranger {
+    pub(crate) async fn connect(broker: &RunningBroker) -> Stranger {
         Stranger { stream: TcpStream::connect(secured(broker)).await.expect("it listens") }
     }
 
@@ -393,7 +396,7 @@ impl Provider {
     }
 }
 
-async fn show(broker: &Running, token: &str) -> (Stranger, SaslAuthenticateResponse) {
+async fn show(broker: &RunningBroker, token: &str) -> (Stranger, SaslAuthenticateResponse) {
     let mut client = Stranger::connect(broker).await;
     assert_eq!(client.handshake("OAUTHBEARER", 1).await.expect("an answer").error_code, 0);
     let message = oauth::FirstMessage::encode(token, &Default::default());
@@ -468,7 +471,7 @@ async fn brokers_and_controllers_authenticate_to_each_other() {
         ("node.id", "1"),
         ("listeners", "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0,CONTROLLER://127.0.0.1:0"),
     ]);
-    let first = Running::start(dirs[0].path(), &first).await;
+    let first = RunningBroker::start(dirs[0].path(), &first).await;
     let controller = first.server().addresses.iter().find(|(name, _)| name == "CONTROLLER");
     let controller = controller.expect("a listener").1[0].to_string();
     let mut second = common.to_vec();
@@ -478,7 +481,7 @@ async fn brokers_and_controllers_authenticate_to_each_other() {
         ("listeners", "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"),
         ("controller.quorum.bootstrap.servers", controller.as_str()),
     ]);
-    let second = Running::start(dirs[1].path(), &second).await;
+    let second = RunningBroker::start(dirs[1].path(), &second).await;
     // A record with acks=all is on both: the follower has fetched it over the secured listener.
     let topic = create_topics_request::CreatableTopic {
         name: "t".to_owned(),

@@ -1,6 +1,6 @@
 //! Share consumers of `thalweg-client`, in the tests that they pass against Apache Kafka.
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::sharing;
 
 const PROPERTIES: [(&str, &str); 4] = [
@@ -13,7 +13,7 @@ const PROPERTIES: [(&str, &str); 4] = [
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_share_group_shares_records() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &PROPERTIES).await;
+    let broker = RunningBroker::start(dir.path(), &PROPERTIES).await;
     sharing::a_share_group_shares_records(&[broker.address().to_owned()]).await;
     broker.stop().await;
 }

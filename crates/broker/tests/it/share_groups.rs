@@ -2,7 +2,7 @@
 //! described with their lag, set and deleted, and the group goes with its states.
 
 use crate::records::{Topic, batch, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::share_states::ONE_PARTITION;
 use std::path::Path;
 use std::time::Duration;
@@ -23,7 +23,7 @@ struct Member {
 }
 
 impl Member {
-    async fn beat(&mut self, broker: &Running, topic: &Topic) {
+    async fn beat(&mut self, broker: &RunningBroker, topic: &Topic) {
         let request = ShareGroupHeartbeatRequest {
             group_id: GROUP.to_owned(),
             member_id: self.id.to_owned(),
@@ -44,7 +44,7 @@ impl Member {
         }
     }
 
-    async fn join(id: &'static str, broker: &Running, topic: &Topic) -> Member {
+    async fn join(id: &'static str, broker: &RunningBroker, topic: &Topic) -> Member {
         let mut member = Member { id, epoch: 0, assigned: 0 };
         let deadline = Instant::now() + PATIENCE;
         while member.assigned == 0 {
@@ -55,7 +55,7 @@ impl Member {
         member
     }
 
-    async fn leave(self, broker: &Running) {
+    async fn leave(self, broker: &RunningBroker) {
         let request = ShareGroupHeartbeatRequest {
             group_id: GROUP.to_owned(),
             member_id: self.id.to_owned(),
@@ -67,8 +67,8 @@ impl Member {
 }
 
 /// A broker that coordinates the group, and a topic with ten records in its first partition.
-async fn start(dir: &Path) -> (Running, Topic) {
-    let broker = Running::start(dir, &ONE_PARTITION).await;
+async fn start(dir: &Path) -> (RunningBroker, Topic) {
+    let broker = RunningBroker::start(dir, &ONE_PARTITION).await;
     let topic = Topic::create(&broker, "shared", 2, &[]).await;
     for _ in 0..10 {
         assert_eq!(put(&broker, &topic, -1, batch(&[b"value"])).await.error_code, 0);
@@ -88,7 +88,7 @@ async fn start(dir: &Path) -> (Running, Topic) {
 }
 
 /// Start offset and lag of each partition, of all topics or of one.
-async fn offsets(broker: &Running, topic: Option<&Topic>) -> Vec<(i32, i64, i64)> {
+async fn offsets(broker: &RunningBroker, topic: Option<&Topic>) -> Vec<(i32, i64, i64)> {
     use describe_share_group_offsets_request::{
         DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
     };
@@ -103,7 +103,7 @@ async fn offsets(broker: &Running, topic: Option<&Topic>) -> Vec<(i32, i64, i64)
 }
 
 /// No coordinator is asked for partitions that the topic does not have.
-async fn absent_partitions_are_described_at_once(broker: &Running, topic: &Topic) {
+async fn absent_partitions_are_described_at_once(broker: &RunningBroker, topic: &Topic) {
     use describe_share_group_offsets_request::{
         DescribeShareGroupOffsetsRequestGroup, DescribeShareGroupOffsetsRequestTopic,
     };
@@ -173,7 +173,7 @@ async fn members_share_partitions_and_an_empty_group_has_offsets() {
     assert_eq!(persister.write(&key(0), &update).await, Err(PersistError::FencedStateEpoch));
     broker.stop().await;
 
-    let broker = Running::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let deleted = broker.ask(&delete()).await.results.remove(0).error_code;

@@ -3,7 +3,7 @@
 
 use crate::raw::Raw;
 use crate::records::Topic;
-use crate::running::{Running, is_coming_up};
+use crate::running::{RunningBroker, is_coming_up};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
 
@@ -78,7 +78,7 @@ async fn find(raw: &mut Raw, version: i16, key: &str) -> find_coordinator_respon
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
     let topic = Topic::create(&broker, "shared", 2, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     let name = format!("g:{}:0", topic.id);
@@ -98,7 +98,7 @@ async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
     assert_eq!(code(&mut raw, &write(&topic, 4, &[])).await, ErrorCode::FencedLeaderEpoch.code());
     broker.stop().await;
 
-    let broker = Running::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
     let mut raw = Raw::connect(&broker).await;
     let state = loop {
         let state = read(&mut raw, &topic, 6).await;
@@ -130,7 +130,7 @@ async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_share_partition_of_a_request_has_its_own_answer() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
     let topic = Topic::create(&broker, "shared", 2, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     find(&mut raw, 6, &format!("g:{}:0", topic.id)).await;

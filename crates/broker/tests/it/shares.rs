@@ -2,7 +2,7 @@
 //! initialised by hand, as its coordinator does.
 
 use crate::records::{Topic, batch, put, values_of};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const PROPERTIES: &[(&str, &str)] = &[
 ];
 
 /// First and last offset, type.
-type Said<'a> = &'a [(i64, i64, i8)];
+type AckBatches<'a> = &'a [(i64, i64, i8)];
 
 /// A member with a session on its own connection.
 struct Member<'a> {
@@ -38,7 +38,7 @@ struct Member<'a> {
 }
 
 impl<'a> Member<'a> {
-    async fn new(broker: &Running, topic: &'a Topic, id: &str) -> Member<'a> {
+    async fn new(broker: &RunningBroker, topic: &'a Topic, id: &str) -> Member<'a> {
         let connected = Connection::connect(broker.address(), &ConnectionOptions::default()).await;
         Member { connection: connected.expect("the broker answers"), topic, id: id.to_owned(), epoch: 0 }
     }
@@ -47,7 +47,7 @@ impl<'a> Member<'a> {
         self.connection.send(request).await.expect("an answer")
     }
 
-    fn request(&self, said: Said<'_>) -> ShareFetchRequest {
+    fn request(&self, said: AckBatches<'_>) -> ShareFetchRequest {
         let batches = said.iter().map(|(first_offset, last_offset, code)| AcknowledgementBatch {
             first_offset: *first_offset,
             last_offset: *last_offset,
@@ -89,7 +89,7 @@ impl<'a> Member<'a> {
     }
 
     /// Settles records, alone; returns the error.
-    async fn settle(&mut self, said: Said<'_>) -> i16 {
+    async fn settle(&mut self, said: AckBatches<'_>) -> i16 {
         let batches = said.iter().map(|(first_offset, last_offset, code)| Settled {
             first_offset: *first_offset,
             last_offset: *last_offset,
@@ -126,7 +126,7 @@ fn offsets(data: &PartitionData) -> Vec<i64> {
 }
 
 /// Initialises the state of the group for partition 0, as its coordinator does.
-async fn initialized(broker: &Running, topic: &Topic, start_offset: i64) {
+async fn initialized(broker: &RunningBroker, topic: &Topic, start_offset: i64) {
     let partition = initialize::PartitionData { partition: 0, state_epoch: 0, start_offset };
     let topic = initialize::InitializeStateData { topic_id: topic.id, partitions: vec![partition] };
     let request = InitializeShareGroupStateRequest { group_id: GROUP.to_owned(), topics: vec![topic] };
@@ -142,7 +142,7 @@ async fn initialized(broker: &Running, topic: &Topic, start_offset: i64) {
 }
 
 /// Where the persisted state begins, and how many records behind that are settled.
-async fn persisted(broker: &Running, topic: &Topic) -> (i64, i32) {
+async fn persisted(broker: &RunningBroker, topic: &Topic) -> (i64, i32) {
     let partition = summary::PartitionData { partition: 0, leader_epoch: -1 };
     let topic = summary::ReadStateSummaryData { topic_id: topic.id, partitions: vec![partition] };
     let request = ReadShareGroupStateSummaryRequest { group_id: GROUP.to_owned(), topics: vec![topic] };
@@ -151,8 +151,8 @@ async fn persisted(broker: &Running, topic: &Topic) -> (i64, i32) {
     (partition.start_offset, partition.delivery_complete_count)
 }
 
-async fn started(dir: &std::path::Path) -> (Running, Topic) {
-    let broker = Running::start(dir, PROPERTIES).await;
+async fn started(dir: &std::path::Path) -> (RunningBroker, Topic) {
+    let broker = RunningBroker::start(dir, PROPERTIES).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
     // The topic of the coordinator is made when one is first looked for.
     let key = format!("{GROUP}:{}:0", topic.id);
@@ -356,7 +356,7 @@ async fn member_begins_again_once_the_records_of_its_last_session_are_released()
     broker.stop().await;
 }
 
-async fn set(broker: &Running, configs: &[(&str, &str)]) {
+async fn set(broker: &RunningBroker, configs: &[(&str, &str)]) {
     use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
     let configs = configs.iter().map(|(name, value)| AlterableConfig {
         name: (*name).to_owned(),
@@ -385,7 +385,7 @@ async fn what_is_acknowledged_survives_a_kill_and_what_is_not_comes_again() {
     broker.kill().await;
     drop(member);
 
-    let broker = Running::start(dir.path(), PROPERTIES).await;
+    let broker = RunningBroker::start(dir.path(), PROPERTIES).await;
     let mut member = Member::new(&broker, &topic, "another").await;
     let mut found = Vec::new();
     while found.len() < 4 {
@@ -395,7 +395,7 @@ async fn what_is_acknowledged_survives_a_kill_and_what_is_not_comes_again() {
     broker.stop().await;
 }
 
-async fn set_share_version(broker: &Running, level: i16) {
+async fn set_share_version(broker: &RunningBroker, level: i16) {
     use thalweg_wire::request::update_features_request::FeatureUpdateKey;
     const UPGRADE: i8 = 1;
     const SAFE_DOWNGRADE: i8 = 2;
@@ -454,7 +454,7 @@ async fn a_group_begins_where_its_settings_say_and_stays_there() {
     // Nothing is settled: the group begins at the same record again, not at the end.
     broker.kill().await;
     drop(member);
-    let broker = Running::start(dir.path(), PROPERTIES).await;
+    let broker = RunningBroker::start(dir.path(), PROPERTIES).await;
     let mut member = Member::new(&broker, &other, "another").await;
     assert_eq!(runs(&member.acquire().await), [(3, 3, 1)]);
     broker.stop().await;

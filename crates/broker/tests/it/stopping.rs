@@ -4,7 +4,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, fetch, fetch_partition, get, produce, put, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{Bytes, BytesMut};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -28,13 +28,13 @@ use tokio::time::Instant;
 /// Answers that every client must have had before the broker is stopped.
 const ANSWERS_MIN: usize = 20;
 
-async fn start(dir: &Path) -> Running {
+async fn start(dir: &Path) -> RunningBroker {
     let properties = [
         ("controlled.shutdown.enable", "false"),
         ("group.initial.rebalance.delay.ms", "0"),
         ("log.retention.ms", "-1"),
     ];
-    Running::start(dir, &properties).await
+    RunningBroker::start(dir, &properties).await
 }
 
 fn create(name: &str) -> CreateTopicsRequest {
@@ -65,7 +65,7 @@ fn commit(topic: &Topic, offset: i64) -> OffsetCommitRequest {
 }
 
 /// The group's coordinator, found and loaded.
-async fn load_group(broker: &Running, topic: &Topic) {
+async fn load_group(broker: &RunningBroker, topic: &Topic) {
     let keys = vec!["group".to_owned()];
     broker.ask(&FindCoordinatorRequest { coordinator_keys: keys, ..Default::default() }).await;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -76,7 +76,7 @@ async fn load_group(broker: &Running, topic: &Topic) {
 }
 
 /// The offset that the group has committed.
-async fn committed(broker: &Running, topic: &Topic) -> i64 {
+async fn committed(broker: &RunningBroker, topic: &Topic) -> i64 {
     let topics =
         OffsetFetchRequestTopics { topic_id: topic.id, partition_indexes: vec![0], ..Default::default() };
     let group = OffsetFetchRequestGroup {
@@ -259,7 +259,7 @@ async fn serve<R: Request>(handler: &ApiHandler, session: &mut Session, request:
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn single_node_names_itself_to_the_end() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[]).await;
+    let broker = RunningBroker::start(dir.path(), &[]).await;
     let (handler, mut peer) = broker.session();
     let node = Arc::clone(&broker.server().broker);
     broker.stop().await;

@@ -2,7 +2,7 @@
 //! told; the group goes on after a restart.
 
 use crate::records::Topic;
-use crate::running::{Running, is_coming_up};
+use crate::running::{RunningBroker, is_coming_up};
 use std::path::Path;
 use std::time::Duration;
 use thalweg_metadata::ConfigResource;
@@ -67,14 +67,17 @@ pub fn missing(answer: &StreamsGroupHeartbeatResponse) -> Option<&str> {
 }
 
 /// A broker that coordinates the group, and its source topic.
-async fn start(dir: &Path) -> Running {
-    let broker = Running::start(dir, &SETTINGS).await;
+async fn start(dir: &Path) -> RunningBroker {
+    let broker = RunningBroker::start(dir, &SETTINGS).await;
     Topic::create(&broker, "topic", 2, &[]).await;
     broker
 }
 
 /// An answer of the coordinator, which may have to be made or loaded first.
-async fn beat(broker: &Running, request: &StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse {
+async fn beat(
+    broker: &RunningBroker,
+    request: &StreamsGroupHeartbeatRequest,
+) -> StreamsGroupHeartbeatResponse {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let find = FindCoordinatorRequest { coordinator_keys: vec![GROUP.to_owned()], ..Default::default() };
@@ -111,7 +114,7 @@ async fn internal_topics_are_created_with_their_settings_and_the_group_survives_
     }
     let epoch = answer.member_epoch;
     broker.stop().await;
-    let broker = Running::start(dir.path(), &SETTINGS).await;
+    let broker = RunningBroker::start(dir.path(), &SETTINGS).await;
     let unchanged = StreamsGroupHeartbeatRequest {
         active_tasks: None,
         standby_tasks: None,

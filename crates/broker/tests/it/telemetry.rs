@@ -1,6 +1,6 @@
 //! Metrics that clients send (KIP-714): subscribed to by a configuration, pushed, and shown.
 
-use crate::running::Running;
+use crate::running::RunningBroker;
 use thalweg_broker::metrics::Exposition;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::*;
@@ -11,7 +11,7 @@ const CLIENT_METRICS: i8 = 16;
 /// A gauge `connections` with the value 3, without attributes.
 const METRICS: &[u8] = b"\x0a\x1e\x12\x1c\x12\x1a\x0a\x0bconnections\x2a\x0b\x0a\x09\x21\0\0\0\0\0\0\x08\x40";
 
-async fn subscribe(broker: &Running, pairs: &[(&str, &str)]) {
+async fn subscribe(broker: &RunningBroker, pairs: &[(&str, &str)]) {
     let configs = pairs.iter().map(|(name, value)| AlterableConfig {
         name: (*name).to_owned(),
         config_operation: 0,
@@ -27,7 +27,7 @@ async fn subscribe(broker: &Running, pairs: &[(&str, &str)]) {
     assert_eq!(answer.error_code, 0, "{:?}", answer.error_message);
 }
 
-fn page(broker: &Running) -> String {
+fn page(broker: &RunningBroker) -> String {
     let mut page = Exposition::default();
     broker.server().metrics.expose(&mut page);
     page.into_text()
@@ -36,7 +36,7 @@ fn page(broker: &Running) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_push_what_is_subscribed_to_and_it_is_shown() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("telemetry.max.bytes", "1000")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("telemetry.max.bytes", "1000")]).await;
     let ask = GetTelemetrySubscriptionsRequest { client_instance_id: Uuid::ZERO };
     let nothing = broker.ask(&ask).await;
     assert_eq!(

@@ -2,7 +2,7 @@
 //! that change while the broker runs.
 
 use crate::records::{Topic, batch, fetch, fetch_partition, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ impl Certificates {
         ConnectionOptions::take(&mut properties, "test").expect("valid settings")
     }
 
-    pub(crate) async fn start(&self, data: &Path, more: &[(&str, &str)]) -> Running {
+    pub(crate) async fn start(&self, data: &Path, more: &[(&str, &str)]) -> RunningBroker {
         let (keystore, truststore) = (self.path("broker.pem"), self.path("ca.pem"));
         let mut properties = vec![
             (
@@ -102,11 +102,11 @@ impl Certificates {
             ("listener.name.required.ssl.client.auth", "required"),
         ];
         properties.extend(more);
-        Running::start(data, &properties).await
+        RunningBroker::start(data, &properties).await
     }
 }
 
-pub(crate) fn address(broker: &Running, listener: &str) -> String {
+pub(crate) fn address(broker: &RunningBroker, listener: &str) -> String {
     let addresses = &broker.server().addresses;
     addresses.iter().find(|(name, _)| name == listener).expect("a listener").1[0].to_string()
 }
@@ -373,7 +373,7 @@ async fn brokers_reach_each_other_and_the_controller_over_tls() {
         &secured[..],
         &[("listeners", "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0,CONTROLLER://127.0.0.1:0")],
     ];
-    let one = Running::start(first.path(), &first_properties.concat()).await;
+    let one = RunningBroker::start(first.path(), &first_properties.concat()).await;
     let controller = address(&one, "CONTROLLER");
     let second = tempfile::tempdir().expect("a directory");
     let second_properties = [
@@ -385,7 +385,7 @@ async fn brokers_reach_each_other_and_the_controller_over_tls() {
             ("controller.quorum.bootstrap.servers", &controller),
         ],
     ];
-    let two = Running::start(second.path(), &second_properties.concat()).await;
+    let two = RunningBroker::start(second.path(), &second_properties.concat()).await;
     let topic = replicated(&two).await;
     // Acknowledged by both: the follower fetches over TLS.
     let leader = if topic.1 == 1 { &one } else { &two };
@@ -413,21 +413,21 @@ async fn a_broker_follows_its_controller_to_a_new_authority() {
     let first = tempfile::tempdir().expect("a directory");
     let listeners = format!("PLAINTEXT://127.0.0.1:0,CONTROLLER://{controller}");
     let first_properties = [&secured[..], &[("listeners", listeners.as_str())]].concat();
-    let one = Running::start(first.path(), &first_properties).await;
+    let one = RunningBroker::start(first.path(), &first_properties).await;
     let second = tempfile::tempdir().expect("a directory");
     let more = [
         ("process.roles", "broker"),
         ("node.id", "2"),
         ("controller.quorum.bootstrap.servers", controller.as_str()),
     ];
-    let two = Running::start(second.path(), &[&secured[..], &more].concat()).await;
+    let two = RunningBroker::start(second.path(), &[&secured[..], &more].concat()).await;
 
     let new = certificates.authority("new-ca");
     let both = ca + &std::fs::read_to_string(certificates.path("new-ca.pem")).expect("the new authority");
     certificates.write("trust.pem", &both);
     certificates.sign(&new, "broker", "broker", None);
     one.kill().await;
-    let one = Running::start(first.path(), &first_properties).await;
+    let one = RunningBroker::start(first.path(), &first_properties).await;
     let deadline = Instant::now() + PATIENCE;
     while one.server().broker.image().alive_brokers().count() < 2 {
         assert!(Instant::now() < deadline, "the broker is back");
@@ -449,7 +449,7 @@ async fn a_broker_follows_its_controller_to_a_new_authority() {
 }
 
 /// A topic with two replicas in sync, and its leader.
-async fn replicated(broker: &Running) -> (Topic, i32) {
+async fn replicated(broker: &RunningBroker) -> (Topic, i32) {
     use thalweg_wire::request::CreateTopicsRequest;
     use thalweg_wire::request::create_topics_request::CreatableTopic;
     let topic = CreatableTopic {
@@ -519,7 +519,7 @@ async fn javas_clients_use_java_stores() {
         ("ssl.truststore.password", "secret1"),
         ("ssl.client.auth", "required"),
     ];
-    let broker = Running::start(data.path(), &properties).await;
+    let broker = RunningBroker::start(data.path(), &properties).await;
     let address = address(&broker, "SSL");
     for version in ["TLSv1.2", "TLSv1.3"] {
         let settings = format!(

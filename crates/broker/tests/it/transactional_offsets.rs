@@ -2,7 +2,7 @@
 //! clients and other coordinators get Kafka's codes, which tell them to give up.
 
 use crate::records::Topic;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::transactions::{ONE_SEGMENT, Protocol, Transactional, committed_offset, patiently, start};
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_wire::ErrorCode;
@@ -14,7 +14,7 @@ const PROPERTIES: [(&str, &str); 2] =
     [("transaction.partition.verification.enable", "false"), ("offsets.topic.num.partitions", "1")];
 
 /// A broker that coordinates group `g`, and a topic for its offsets.
-async fn started(dir: &tempfile::TempDir) -> Running {
+async fn started(dir: &tempfile::TempDir) -> RunningBroker {
     let broker = start(dir, &PROPERTIES).await;
     Topic::create(&broker, "topic", 1, &[ONE_SEGMENT]).await;
     let find = FindCoordinatorRequest { coordinator_keys: vec!["g".to_owned()], ..Default::default() };

@@ -2,7 +2,7 @@
 //! records, refusals, and restarts.
 
 use crate::records::{Topic, batch_at, fetch, fetch_partition, produce, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub trait Place {
     fn leader(&self, topic: &Topic) -> &Connection;
 }
 
-impl Place for Running {
+impl Place for RunningBroker {
     async fn coordinator(&self, _: &str) -> &Connection {
         self.connection()
     }
@@ -350,10 +350,10 @@ fn data() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-pub async fn start(dir: &TempDir, properties: &[(&str, &str)]) -> Running {
+pub async fn start(dir: &TempDir, properties: &[(&str, &str)]) -> RunningBroker {
     let mut all = vec![("log.retention.ms", "-1"), ("transaction.state.log.num.partitions", "2")];
     all.extend(properties);
-    Running::start(dir.path(), &all).await
+    RunningBroker::start(dir.path(), &all).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -594,7 +594,7 @@ async fn a_transaction_outlives_the_broker_at_each_of_its_steps() {
         let topic = Topic::create(&broker, "topic", 1, &[ONE_SEGMENT]).await;
         let mut one = Transactional::begin(&broker, "one", protocol).await;
         let mut expected = Vec::new();
-        let again = async |broker: Running| {
+        let again = async |broker: RunningBroker| {
             broker.kill().await;
             start(&dir, &[]).await
         };

@@ -50,14 +50,14 @@ impl Handler for Generous {
 }
 
 /// A listener that serves until it is stopped.
-struct Served {
+struct ServedListener {
     address: SocketAddr,
     stop: watch::Sender<bool>,
     server: tokio::task::JoinHandle<()>,
 }
 
-impl Served {
-    fn start<H: Handler + Sync>(handler: H, settings: ConnectionSettings) -> Served {
+impl ServedListener {
+    fn start<H: Handler + Sync>(handler: H, settings: ConnectionSettings) -> ServedListener {
         let options = SocketOptions { backlog: 16, receive_buffer_bytes: Some(64 * 1024) };
         let listening = Network::tcp().bind("TEST", "127.0.0.1", 0, options).expect("a free port");
         let address = listening.addresses()[0];
@@ -66,7 +66,7 @@ impl Served {
         let window = Window::new(11, Duration::from_secs(1));
         let limits = Connections::new(window, limits, None, Default::default());
         let server = tokio::spawn(listening.serve(handler, settings, limits, stopping));
-        Served { address, stop, server }
+        ServedListener { address, stop, server }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -98,7 +98,7 @@ fn settings(frame_max: usize, idle_max: Duration) -> ConnectionSettings {
 async fn deaf_peer(later: bool) {
     let served = Arc::new(AtomicUsize::new(0));
     let handler = Generous { served: Arc::clone(&served), later };
-    let server = Served::start(handler, settings(1000, Duration::from_secs(60)));
+    let server = ServedListener::start(handler, settings(1000, Duration::from_secs(60)));
 
     let mut peer = server.connect().await;
     let mut requests = Vec::new();
@@ -158,7 +158,7 @@ impl Handler for Huge {
 
 /// Reads an answer for several times as long as a connection may be idle, with pauses that are shorter.
 async fn slow_reader(handler: Huge) {
-    let server = Served::start(handler, settings(1000, IDLE));
+    let server = ServedListener::start(handler, settings(1000, IDLE));
     let mut peer = server.connect().await;
     peer.write_all(&[0, 0, 0, 1, 7]).await.expect("the listener reads");
     let started = Instant::now();
@@ -261,7 +261,7 @@ async fn answers_arrive_whole_whatever_the_size_of_their_slices() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let file = Disk::real().open_or_create(&dir.path().join("file")).expect("it can be created");
     file.write_all_at(&(0..PARTS_FILE_LEN).map(content).collect::<Vec<_>>(), 0).expect("there is room");
-    let server = Served::start(Parts(Arc::new(file)), settings(10_000, IDLE));
+    let server = ServedListener::start(Parts(Arc::new(file)), settings(10_000, IDLE));
     let mut peer = server.connect().await;
     let many: Vec<usize> = (0..600).map(|index| 1 + index * 37 % 997).collect();
     let shapes: Vec<Vec<usize>> = vec![
@@ -299,7 +299,7 @@ async fn unread_answers_stay_within_their_bound() {
     const MAX: usize = 4 * HUGE_LEN;
     let answers = AnswerMemory::new(MAX);
     let settings = ConnectionSettings { answers: answers.clone(), ..settings(1000, Duration::from_secs(60)) };
-    let server = Served::start(Huge(None), settings);
+    let server = ServedListener::start(Huge(None), settings);
     let mut deaf = Vec::new();
     for _ in 0..12 {
         let mut peer = server.connect().await;
@@ -321,7 +321,7 @@ async fn unread_answers_stay_within_their_bound() {
 async fn slow_senders_are_not_idle() {
     let served = Arc::new(AtomicUsize::new(0));
     let handler = Generous { served: Arc::clone(&served), later: false };
-    let server = Served::start(handler, settings(4 << 20, IDLE));
+    let server = ServedListener::start(handler, settings(4 << 20, IDLE));
     let mut peer = server.connect().await;
     let length = 3u32 << 20;
     peer.write_all(&length.to_be_bytes()).await.expect("the listener reads");

@@ -3,7 +3,7 @@
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch_at, fetched_bytes, get, produce, put, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{Bytes, BytesMut};
 use thalweg_record::{BatchHeader, BatchOptions, Compression, NO_TIMESTAMP, batches, crc};
 use thalweg_wire::ErrorCode;
@@ -17,8 +17,8 @@ const CODECS: [Compression; 5] =
     [Compression::None, Compression::Gzip, Compression::Snappy, Compression::Lz4, Compression::Zstd];
 const VALIDATION: &str = "thalweg.produce.validation";
 
-async fn start(dir: &tempfile::TempDir) -> Running {
-    Running::start(dir.path(), &[("log.retention.ms", "-1")]).await
+async fn start(dir: &tempfile::TempDir) -> RunningBroker {
+    RunningBroker::start(dir.path(), &[("log.retention.ms", "-1")]).await
 }
 
 fn data() -> tempfile::TempDir {
@@ -151,7 +151,7 @@ async fn zstd_is_refused_from_clients_that_do_not_know_it() {
     broker.stop().await;
 }
 
-async fn set_validation(broker: &Running, resource_type: i8, name: &str, value: &str) -> i16 {
+async fn set_validation(broker: &RunningBroker, resource_type: i8, name: &str, value: &str) -> i16 {
     let config =
         AlterableConfig { name: VALIDATION.to_owned(), config_operation: 0, value: Some(value.to_owned()) };
     let resource =

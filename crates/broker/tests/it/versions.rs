@@ -11,7 +11,7 @@ mod transactions;
 
 use crate::raw::Raw;
 use crate::records::{Topic, batch, put};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::{BufMut, Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -23,7 +23,7 @@ use thalweg_wire::{ApiKey, Encoder, Message, Request, registry};
 
 /// A broker with a topic, and the requests tried on it so far.
 pub struct Trial {
-    broker: Running,
+    broker: RunningBroker,
     raw: Raw,
     /// Two partitions, with three records in the first.
     known: Topic,
@@ -41,7 +41,7 @@ impl Trial {
             ("group.initial.rebalance.delay.ms", "0"),
             ("log.retention.ms", "-1"),
         ];
-        let broker = Running::start(dir.path(), &properties).await;
+        let broker = RunningBroker::start(dir.path(), &properties).await;
         let known = Topic::create(&broker, "known", 2, &[]).await;
         for value in [b"a", b"b", b"c"] {
             assert_eq!(put(&broker, &known, -1, batch(&[value])).await.error_code, 0);

@@ -11,7 +11,7 @@ use thalweg_wire::{ApiKey, ErrorCode};
 
 use super::served_keys;
 use crate::state::Access::{Cluster, Everybody};
-use crate::state::{Api, ApiError, Call, Decide, Now, Outcome, State};
+use crate::state::{Api, ApiError, Call, Decide, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<ApiVersionsRequest>(Everybody),
@@ -22,25 +22,25 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for ApiVersionsRequest {
-    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, call: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         Ok(Outcome::answer(api_versions(state, self, call.version)))
     }
 }
 
 impl Decide for SaslHandshakeRequest {
-    fn decide(&self, _: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, _: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         Err(authenticated())
     }
 }
 
 impl Decide for SaslAuthenticateRequest {
-    fn decide(&self, _: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, _: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         Err(authenticated())
     }
 }
 
 impl Decide for DescribeClusterRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         describe_cluster(state, self)
     }
 }

@@ -28,18 +28,18 @@ struct Draft {
     base: i64,
     count: u32,
     reply: Reply,
-    task: JoinHandle<Drafted>,
+    task: JoinHandle<DraftedDecision>,
 }
 
 /// The decision, and the request, if it may have to be decided again.
-struct Drafted {
+struct DraftedDecision {
     decision: Decision,
     decide: Option<Decider>,
 }
 
 /// A decided request: outcome, base state, and reply.
-pub(super) struct Done {
-    outcome: Result<Drafted, JoinError>,
+pub(super) struct FinishedDraft {
+    outcome: Result<DraftedDecision, JoinError>,
     base: i64,
     count: u32,
     reply: Reply,
@@ -69,15 +69,15 @@ impl Driver {
             // Freeing a request of a million names takes a while: do it here, if the request is no longer
             // needed.
             let is_final = decision.batch.is_empty() || decision.answer.is_err();
-            Drafted { decision, decide: (!is_final).then_some(decide) }
+            DraftedDecision { decision, decide: (!is_final).then_some(decide) }
         });
         self.drafts.running = Some(Draft { base, count, reply, task });
     }
 
     /// Writes and answers the decision, or decides again.
-    pub(super) fn on_drafted(&mut self, done: Done) {
-        let Done { outcome, base, count, reply } = done;
-        let Drafted { mut decision, decide } = match outcome {
+    pub(super) fn on_drafted(&mut self, done: FinishedDraft) {
+        let FinishedDraft { outcome, base, count, reply } = done;
+        let DraftedDecision { mut decision, decide } = match outcome {
             Ok(drafted) => drafted,
             Err(error) => return self.die(&error),
         };
@@ -114,14 +114,14 @@ impl Driver {
 }
 
 /// Waits for the request being decided; forever if there is none.
-pub(super) async fn drafted(drafts: &mut Drafts) -> Done {
+pub(super) async fn drafted(drafts: &mut Drafts) -> FinishedDraft {
     match &mut drafts.running {
         None => std::future::pending().await,
         Some(running) => {
             let outcome = (&mut running.task).await;
             let Draft { base, count, reply, .. } =
                 drafts.running.take().expect("it was there before the wait");
-            Done { outcome, base, count, reply }
+            FinishedDraft { outcome, base, count, reply }
         }
     }
 }

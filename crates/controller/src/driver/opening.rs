@@ -20,10 +20,10 @@ use super::Driver;
 use super::session_clock::SessionClock;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
-    AppendFailure, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, Recovered, StartError,
-    encode_control_batch, formatted_with,
+    AppendFailure, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, RecoveredMetadata,
+    StartError, encode_control_batch, formatted_with,
 };
-use crate::state::{Claim, Extent, Now, State};
+use crate::state::{Claim, Extent, Moment, State};
 
 impl Driver {
     /// Opens the log and starts to lead. Blocks.
@@ -85,7 +85,7 @@ impl Driver {
 
     /// Writes and syncs the first records of an epoch, and in a new log also the first records of the
     /// cluster.
-    fn lead(&mut self, options: &ControllerOptions, recovered: Recovered) -> Result<(), StartError> {
+    fn lead(&mut self, options: &ControllerOptions, recovered: RecoveredMetadata) -> Result<(), StartError> {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
         let formatted = match recovered.image.features().metadata_version() {
@@ -114,7 +114,7 @@ impl Driver {
         self.log.begin_epoch(self.leader.epoch);
         let batch = encode_control_batch(self.log.end_offset(), self.leader.epoch, now.wall_ms, &control);
         self.log.append(&batch, self.leader.epoch, Claim::Urgent).map_err(start_error)?;
-        let Recovered { image, registered_at, open_transaction, .. } = recovered;
+        let RecoveredMetadata { image, registered_at, open_transaction, .. } = recovered;
         self.state.activate(image, self.log.end_offset(), registered_at, now);
         let records = self.state.activation_records(open_transaction);
         self.write_first(records, now)?;
@@ -133,7 +133,7 @@ impl Driver {
         Ok(())
     }
 
-    fn write_first(&mut self, records: Vec<VersionedRecord>, now: Now) -> Result<(), StartError> {
+    fn write_first(&mut self, records: Vec<VersionedRecord>, now: Moment) -> Result<(), StartError> {
         let batch = self
             .state
             .prepare(records, Extent::One)

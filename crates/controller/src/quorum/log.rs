@@ -81,7 +81,7 @@ pub(crate) enum AppendFailure {
 
 /// The recovered content of the log.
 #[derive(Debug)]
-pub(crate) struct Recovered {
+pub(crate) struct RecoveredMetadata {
     pub image: Arc<Image>,
     /// The offset of each broker's registration, if the log still contains it.
     pub registered_at: HashMap<BrokerId, i64>,
@@ -125,7 +125,7 @@ struct SnapshotFile {
 impl MetadataLog {
     /// Opens the log, creating it if there is none, and replays it. The files contain verifiers of passwords
     /// and HMACs of delegation tokens, so only the process's user may read them.
-    pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, Recovered), StartError> {
+    pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, RecoveredMetadata), StartError> {
         let disk = options.disk.private();
         let dir = options.metadata_log_dir.join(LOG_DIR);
         disk.create_dir(&dir).map_err(|error| StartError::Directory { dir: dir.clone(), error })?;
@@ -185,7 +185,7 @@ impl MetadataLog {
         }
     }
 
-    fn replay(&mut self, base: Base) -> Result<Recovered, StartError> {
+    fn replay(&mut self, base: Base) -> Result<RecoveredMetadata, StartError> {
         let Base { image, mut kraft_version, mut voters } = base;
         let log_end = self.log.log_end_offset().0;
         let mut next = image.offset() + 1;
@@ -245,7 +245,7 @@ impl MetadataLog {
         loader.publish();
         let image = loader.image().clone();
         let voters = voters.unwrap_or_default();
-        Ok(Recovered { image, registered_at, open_transaction, kraft_version, voters })
+        Ok(RecoveredMetadata { image, registered_at, open_transaction, kraft_version, voters })
     }
 
     /// The operator's remedy for a batch that cannot be applied: a start without this batch and all later

@@ -20,7 +20,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
-use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, too_many_records};
+use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, too_many_records};
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<CreateAclsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded(),
@@ -28,13 +28,13 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for CreateAclsRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.create_acls(self)
     }
 }
 
 impl Decide for DeleteAclsRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.delete_acls(self)
     }
 }

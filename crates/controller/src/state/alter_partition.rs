@@ -18,14 +18,14 @@ use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_OF_BROKERS_MAX};
 use super::partition_change::{Election, PartitionChange};
-use super::{ApiError, Now, Outcome, State};
+use super::{ApiError, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] = &[Api::new::<AlterPartitionRequest>(Cluster(ClusterAction))
     .anywhere(ELEMENTS_OF_BROKERS_MAX)
     .in_batches()];
 
 impl Decide for AlterPartitionRequest {
-    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, call: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.alter_partition(self, call.version)
     }
 }

@@ -9,7 +9,7 @@ use thalweg_metadata::{BrokerId, Delta, Provenance, ReplayError, VersionedRecord
 use thalweg_wire::metadata::{BeginTransactionRecord, EndTransactionRecord};
 use thalweg_wire::{EncodeError, ErrorCode, MetadataRecord};
 
-use super::{ApiError, Now, State};
+use super::{ApiError, Moment, State};
 
 /// Maximum size of a batch in bytes, for any segment size (Kafka's `MAX_BATCH_SIZE_BYTES`).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -147,7 +147,7 @@ impl State {
     }
 
     /// Adopts the image of a prepared batch that was appended in this epoch.
-    pub fn adopt(&mut self, batch: Batch, epoch: i32, now: Now) {
+    pub fn adopt(&mut self, batch: Batch, epoch: i32, now: Moment) {
         let Batch { base_offset, records, delta, .. } = batch;
         let Some(mut delta) = delta else { return };
         assert_eq!(base_offset, self.next_offset, "a batch is adopted by the state that prepared it");

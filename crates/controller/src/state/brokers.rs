@@ -14,11 +14,11 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
-use super::elections::{Moving, Returning};
+use super::elections::{RegistrationChange, ReturningBroker};
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide};
 use super::heartbeats::{BrokerState, Wish};
-use super::{ApiError, Claim, Now, Outcome, State};
+use super::{ApiError, Claim, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<BrokerRegistrationRequest>(Cluster(ClusterAction)).in_batches().claiming(Claim::Urgent),
@@ -27,19 +27,19 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for BrokerRegistrationRequest {
-    fn decide(&self, state: &mut State, _: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, now: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.register_broker(self, now)
     }
 }
 
 impl Decide for BrokerHeartbeatRequest {
-    fn decide(&self, state: &mut State, _: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, now: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.broker_heartbeat(self, now)
     }
 }
 
 impl Decide for UnregisterBrokerRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.unregister_broker(self)
     }
 }
@@ -60,7 +60,7 @@ impl State {
     pub fn register_broker(
         &mut self,
         request: &BrokerRegistrationRequest,
-        now: Now,
+        now: Moment,
     ) -> Result<Outcome<BrokerRegistrationResponse>, ApiError> {
         if request.cluster_id != self.cluster_id {
             let message =
@@ -100,7 +100,7 @@ impl State {
                 // First the earlier process loses its leaderships.
                 let returning = self.returning(request, registered.as_deref());
                 self.note_suspect(&returning);
-                self.leader_and_isr_updates(Moving::Returns(&returning), &mut records);
+                self.leader_and_isr_updates(RegistrationChange::Returns(&returning), &mut records);
                 record.broker_epoch = self.next_offset;
             }
         }
@@ -115,14 +115,14 @@ impl State {
         &self,
         request: &BrokerRegistrationRequest,
         before: Option<&BrokerRegistration>,
-    ) -> Returning {
+    ) -> ReturningBroker {
         let epoch = before.map_or(NOT_REGISTERED, |before| before.epoch);
         let has_directories = self.metadata_version().has_directories();
         let directories = if has_directories { request.log_dirs.clone() } else { Vec::new() };
         let is_missing = |directory: &Uuid| !directories.contains(directory);
         let lacks_directory =
             has_directories && before.is_some_and(|before| before.directories.iter().any(is_missing));
-        Returning {
+        ReturningBroker {
             broker: BrokerId(request.broker_id),
             unclean: epoch != BrokerEpoch(request.previous_broker_epoch),
             directories,
@@ -242,7 +242,7 @@ impl State {
     pub fn broker_heartbeat(
         &mut self,
         request: &BrokerHeartbeatRequest,
-        now: Now,
+        now: Moment,
     ) -> Result<Outcome<BrokerHeartbeatResponse>, ApiError> {
         let id = BrokerId(request.broker_id);
         let registration = self.check_broker_epoch(id, request.broker_epoch)?;
@@ -292,14 +292,14 @@ impl State {
             }
             BrokerState::Unfenced => {
                 records.push(registration_change(registration, 0, |change| change.fenced = -1));
-                self.leader_and_isr_updates(Moving::Comes(registration.id), &mut records);
+                self.leader_and_isr_updates(RegistrationChange::Comes(registration.id), &mut records);
             }
             BrokerState::ControlledShutdown => {
                 if !registration.in_controlled_shutdown {
                     let change = registration_change(registration, 1, |c| c.in_controlled_shutdown = 1);
                     records.push(change);
                 }
-                self.leader_and_isr_updates(Moving::Leave(&[registration.id]), &mut records);
+                self.leader_and_isr_updates(RegistrationChange::Leave(&[registration.id]), &mut records);
             }
         }
         records
@@ -308,7 +308,7 @@ impl State {
     /// Fences all brokers together, so that none of them becomes leader in place of another.
     fn fence_records(&self, registrations: &[&BrokerRegistration], records: &mut Vec<VersionedRecord>) {
         let ids: Vec<BrokerId> = registrations.iter().map(|registration| registration.id).collect();
-        self.leader_and_isr_updates(Moving::Leave(&ids), records);
+        self.leader_and_isr_updates(RegistrationChange::Leave(&ids), records);
         for registration in registrations.iter().filter(|registration| !registration.fenced) {
             records.push(registration_change(registration, 0, |change| change.fenced = 1));
         }
@@ -346,7 +346,7 @@ impl State {
     /// The records that fence brokers with expired sessions; `None` if there are none. Sessions that expire
     /// at about the same time are fenced together: the order of the last heartbeats does not show which
     /// replica is better.
-    pub fn fence_stale_brokers(&mut self, now: Now) -> Option<Fencing> {
+    pub fn fence_stale_brokers(&mut self, now: Moment) -> Option<Fencing> {
         let ids = self.heartbeats.stale(now);
         if !ids.is_empty() {
             self.forget_suspects();
@@ -378,7 +378,7 @@ impl State {
             return Err(ApiError::new(ErrorCode::BrokerIdNotRegistered, message));
         };
         let mut records = Vec::new();
-        self.leader_and_isr_updates(Moving::Leave(&[id]), &mut records);
+        self.leader_and_isr_updates(RegistrationChange::Leave(&[id]), &mut records);
         let record = UnregisterBrokerRecord { broker_id: id.0, broker_epoch: registration.epoch.0 };
         records.push(VersionedRecord::new(MetadataRecord::UnregisterBroker(record), 0));
         Ok(Outcome::new(records, UnregisterBrokerResponse::default()))

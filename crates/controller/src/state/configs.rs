@@ -17,7 +17,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 use super::authorization::counted;
 use super::entry::Access::ByResource;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
-use super::{ApiError, Claim, MIN_INSYNC_REPLICAS, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
+use super::{ApiError, Claim, MIN_INSYNC_REPLICAS, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
 use crate::asker::Asker;
 
 pub(super) const APIS: &[Api] = &[
@@ -29,13 +29,13 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for AlterConfigsRequest {
-    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, call: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.alter_configs_for(&call.by, self)
     }
 }
 
 impl Decide for IncrementalAlterConfigsRequest {
-    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, call: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.incremental_alter_configs_for(&call.by, self)
     }
 }
@@ -53,7 +53,7 @@ pub(super) enum ConfigEdit {
 }
 
 /// The outcome for one resource of a request.
-struct Altered<'a> {
+struct ResourceOutcome<'a> {
     kind: i8,
     name: &'a str,
     code: i16,
@@ -235,7 +235,7 @@ impl State {
         validate_only: bool,
         name: impl Fn(&'a R) -> (i8, &'a str),
         operations: impl Fn(&ConfigMap, &'a R) -> Result<BTreeMap<String, ConfigEdit>, ApiError>,
-    ) -> Result<(Vec<VersionedRecord>, Vec<Altered<'a>>), ApiError> {
+    ) -> Result<(Vec<VersionedRecord>, Vec<ResourceOutcome<'a>>), ApiError> {
         let mut left: HashMap<(i8, &str), usize> = HashMap::default();
         for resource in resources {
             *left.entry(name(resource)).or_insert(0) += 1;
@@ -263,7 +263,7 @@ impl State {
                 }
                 Err(error) => (error.code.code(), error.message),
             };
-            altered.push(Altered { kind, name, code, message });
+            altered.push(ResourceOutcome { kind, name, code, message });
         }
         self.clear_eligible(&mut records);
         if records.len() > RECORDS_PER_REQUEST_MAX {

@@ -23,7 +23,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 
 use super::entry::Access::ByResource;
 use super::entry::{Api, Call, Decide};
-use super::{ApiError, Now, Outcome, State};
+use super::{ApiError, Moment, Outcome, State};
 use crate::asker::Asker;
 use crate::requester::Requester;
 
@@ -34,19 +34,34 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for CreateDelegationTokenRequest {
-    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        now: Moment,
+    ) -> Result<Outcome<Self::Response>, ApiError> {
         Ok(state.create_delegation_token(&call.by, self, call.version, now))
     }
 }
 
 impl Decide for RenewDelegationTokenRequest {
-    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        now: Moment,
+    ) -> Result<Outcome<Self::Response>, ApiError> {
         Ok(state.renew_delegation_token(&call.by, self, now))
     }
 }
 
 impl Decide for ExpireDelegationTokenRequest {
-    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        now: Moment,
+    ) -> Result<Outcome<Self::Response>, ApiError> {
         Ok(state.expire_delegation_token(&call.by, self, now))
     }
 }
@@ -112,7 +127,7 @@ impl State {
         by: &Asker,
         request: &CreateDelegationTokenRequest,
         version: i16,
-        now: Now,
+        now: Moment,
     ) -> Outcome<CreateDelegationTokenResponse> {
         let principal = principal_of(by.requester());
         let owner = match request.owner_principal_name.as_deref().filter(|name| !name.is_empty()) {
@@ -168,7 +183,7 @@ impl State {
         owner: &Principal,
         requester: &Principal,
         request: &CreateDelegationTokenRequest,
-        now: Now,
+        now: Moment,
     ) -> Result<(String, Vec<u8>, DelegationToken), ErrorCode> {
         self.check_tokens_are_served()?;
         let secret = self.tokens.settings.secret_key.as_ref().expect("it was just checked");
@@ -219,7 +234,7 @@ impl State {
         &self,
         by: &Asker,
         request: &RenewDelegationTokenRequest,
-        now: Now,
+        now: Moment,
     ) -> Outcome<RenewDelegationTokenResponse> {
         let renewed = self.token_by_hmac(&request.hmac).and_then(|(id, token)| {
             check_unexpired(token, now)?;
@@ -245,7 +260,7 @@ impl State {
         &self,
         by: &Asker,
         request: &ExpireDelegationTokenRequest,
-        now: Now,
+        now: Moment,
     ) -> Outcome<ExpireDelegationTokenResponse> {
         let expiring = self.token_by_hmac(&request.hmac).and_then(|(id, token)| {
             check_renewer(token, by.requester())?;
@@ -274,7 +289,7 @@ impl State {
     }
 
     /// Removes expired tokens.
-    pub fn remove_expired_tokens(&self, now: Now) -> ExpiredTokens {
+    pub fn remove_expired_tokens(&self, now: Moment) -> ExpiredTokens {
         let tokens = self.image.delegation_tokens().iter();
         let mut expired = tokens.filter(|(_, token)| check_unexpired(token, now).is_err());
         let records = expired.by_ref().take(EXPIRED_AT_ONCE_MAX);
@@ -325,7 +340,7 @@ fn shorter(set_ms: i64, asked_ms: i64) -> i64 {
     if asked_ms > 0 { set_ms.min(asked_ms) } else { set_ms }
 }
 
-fn check_unexpired(token: &DelegationToken, now: Now) -> Result<(), ErrorCode> {
+fn check_unexpired(token: &DelegationToken, now: Moment) -> Result<(), ErrorCode> {
     if token.max_timestamp < now.wall_ms || token.expiration_timestamp < now.wall_ms {
         return Err(ErrorCode::DelegationTokenExpired);
     }

@@ -34,12 +34,12 @@ impl Mutate for DeleteTopicsRequest {
 
 /// Topics requested once, and repeatedly.
 #[derive(Default)]
-struct Asked<T: Ord> {
+struct RequestedTopics<T: Ord> {
     once: BTreeSet<T>,
     twice: BTreeSet<T>,
 }
 
-impl<T: Ord + Clone> Asked<T> {
+impl<T: Ord + Clone> RequestedTopics<T> {
     fn add(&mut self, wanted: T) {
         if self.twice.contains(&wanted) {
             return;
@@ -127,7 +127,7 @@ impl State {
             });
         }
         let mut responses = Vec::new();
-        let (mut names, mut ids) = (Asked::<String>::default(), Asked::<Uuid>::default());
+        let (mut names, mut ids) = (RequestedTopics::<String>::default(), RequestedTopics::<Uuid>::default());
         request.topic_names.iter().for_each(|name| names.add(name.clone()));
         for topic in &request.topics {
             match (&topic.name, topic.topic_id) {
@@ -168,8 +168,8 @@ impl State {
 
     fn find_topics(
         &self,
-        names: &Asked<String>,
-        ids: &Asked<Uuid>,
+        names: &RequestedTopics<String>,
+        ids: &RequestedTopics<Uuid>,
         responses: &mut Vec<DeletableTopicResult>,
     ) -> BTreeMap<Uuid, String> {
         let mut found = BTreeMap::new();

@@ -13,18 +13,18 @@ use thalweg_wire::request::assign_replicas_to_dirs_response::{
 use thalweg_wire::request::{AssignReplicasToDirsRequest, AssignReplicasToDirsResponse};
 use thalweg_wire::{ErrorCode, Uuid};
 
-use super::elections::Moving;
+use super::elections::RegistrationChange;
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_OF_BROKERS_MAX};
 use super::partition_change::{PartitionChange, ReplicaLog};
-use super::{ApiError, Now, Outcome, State};
+use super::{ApiError, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] = &[Api::new::<AssignReplicasToDirsRequest>(Cluster(ClusterAction))
     .anywhere(ELEMENTS_OF_BROKERS_MAX)
     .in_batches()];
 
 impl Decide for AssignReplicasToDirsRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.assign_replicas_to_dirs(self)
     }
 }
@@ -113,7 +113,7 @@ impl State {
             Some((topic.clone(), *index, topic.partition(*index)?.clone()))
         });
         let (placed, mut records): (Vec<_>, _) = (placed.collect(), Vec::new());
-        self.update_partitions(Moving::Leave(&[broker]), &placed, &mut records);
+        self.update_partitions(RegistrationChange::Leave(&[broker]), &placed, &mut records);
         records
     }
 }

@@ -15,13 +15,13 @@ use thalweg_wire::{ErrorCode, Uuid};
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::partition_change::{Election, PartitionChange, ReplicaLog};
-use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
 
 pub(super) const APIS: &[Api] =
     &[Api::new::<ElectLeadersRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded()];
 
 impl Decide for ElectLeadersRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.elect_leaders(self)
     }
 }
@@ -31,18 +31,18 @@ const ELECTIONS_PER_PASS_MAX: usize = 1_000;
 
 /// The brokers whose registration is about to change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moving<'a> {
+pub(super) enum RegistrationChange<'a> {
     /// The brokers leave the ISRs and may not lead.
     Leave(&'a [BrokerId]),
     /// The broker may lead although the image still has it fenced.
     Comes(BrokerId),
     /// A new process registers.
-    Returns(&'a Returning),
+    Returns(&'a ReturningBroker),
 }
 
 /// A new process of a registered broker. The broker leaves the ISRs and may not lead yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Returning {
+pub(super) struct ReturningBroker {
     pub broker: BrokerId,
     /// True after an unclean stop: the last acknowledged records may be lost, so the broker is not eligible
     /// to lead (KIP-966), or leads only after other replicas.
@@ -53,7 +53,7 @@ pub(super) struct Returning {
     pub lacks_directory: bool,
 }
 
-impl Returning {
+impl ReturningBroker {
     /// The state of the broker's replica of a partition.
     pub fn log(&self, partition: &PartitionRegistration) -> ReplicaLog {
         let Some(directory) = partition.directory(self.broker) else { return ReplicaLog::Kept };
@@ -81,10 +81,13 @@ pub(crate) struct Pass {
     pub more: bool,
 }
 
-type Placed = (Arc<Topic>, PartitionIndex, Arc<PartitionRegistration>);
+type PlacedPartition = (Arc<Topic>, PartitionIndex, Arc<PartitionRegistration>);
 
 impl State {
-    pub(super) fn partitions_where(&self, wanted: impl Fn(&PartitionRegistration) -> bool) -> Vec<Placed> {
+    pub(super) fn partitions_where(
+        &self,
+        wanted: impl Fn(&PartitionRegistration) -> bool,
+    ) -> Vec<PlacedPartition> {
         let mut placed = Vec::new();
         for topic in self.image.topics().sorted() {
             for (index, partition) in &topic.partitions {
@@ -97,7 +100,7 @@ impl State {
     }
 
     /// Notes the return of a broker, after a clean or an unclean stop.
-    pub(super) fn note_suspect(&mut self, returning: &Returning) {
+    pub(super) fn note_suspect(&mut self, returning: &ReturningBroker) {
         self.forget_suspects();
         if returning.unclean {
             self.suspects.insert(returning.broker);
@@ -156,12 +159,16 @@ impl State {
     }
 
     /// The records that remove brokers from ISRs, or give leaderless partitions a leader.
-    pub(super) fn leader_and_isr_updates(&self, moving: Moving<'_>, records: &mut Vec<VersionedRecord>) {
+    pub(super) fn leader_and_isr_updates(
+        &self,
+        moving: RegistrationChange<'_>,
+        records: &mut Vec<VersionedRecord>,
+    ) {
         let partitions = match moving {
-            Moving::Leave(gone) => {
+            RegistrationChange::Leave(gone) => {
                 self.partitions_where(|p| gone.iter().any(|id| p.isr.contains(id) || p.leader == *id))
             }
-            Moving::Returns(returning) => self.partitions_where(|p| {
+            RegistrationChange::Returns(returning) => self.partitions_where(|p| {
                 let id = returning.broker;
                 let in_sync = p.isr.contains(&id) || p.leader == id;
                 let is_gone = returning.log(p) != ReplicaLog::Kept;
@@ -170,7 +177,7 @@ impl State {
                     || (eligible && (is_gone || returning.unclean))
                     || (is_gone && p.last_known_elr.contains(&id))
             }),
-            Moving::Comes(_) => self.partitions_where(|p| !p.has_leader()),
+            RegistrationChange::Comes(_) => self.partitions_where(|p| !p.has_leader()),
         };
         self.update_partitions(moving, &partitions, records);
     }
@@ -183,28 +190,29 @@ impl State {
         records: &mut Vec<VersionedRecord>,
     ) {
         let partitions = self.partitions_where(|p| p.directory(broker) == Some(directory));
-        self.update_partitions(Moving::Leave(&[broker]), &partitions, records);
+        self.update_partitions(RegistrationChange::Leave(&[broker]), &partitions, records);
     }
 
     pub(super) fn update_partitions(
         &self,
-        moving: Moving<'_>,
-        partitions: &[Placed],
+        moving: RegistrationChange<'_>,
+        partitions: &[PlacedPartition],
         records: &mut Vec<VersionedRecord>,
     ) {
         let leaves = |id: BrokerId| match moving {
-            Moving::Leave(gone) => gone.contains(&id),
-            Moving::Returns(returning) => returning.broker == id,
-            Moving::Comes(_) => false,
+            RegistrationChange::Leave(gone) => gone.contains(&id),
+            RegistrationChange::Returns(returning) => returning.broker == id,
+            RegistrationChange::Comes(_) => false,
         };
-        let may_lead = |id: BrokerId| !leaves(id) && (moving == Moving::Comes(id) || self.is_active(id));
+        let may_lead =
+            |id: BrokerId| !leaves(id) && (moving == RegistrationChange::Comes(id) || self.is_active(id));
         for (topic, index, partition) in partitions {
             let mut change = PartitionChange::new(self, topic, *index, partition, &may_lead);
             if self.unclean_election_enabled(&topic.name) {
                 change.election = Election::Unclean;
             }
             change.isr.retain(|id| !leaves(*id));
-            if let Moving::Returns(returning) = moving {
+            if let RegistrationChange::Returns(returning) = moving {
                 let unclean = if returning.unclean { ReplicaLog::Suspect } else { ReplicaLog::Kept };
                 let log = returning.log(partition).max(unclean);
                 change.lost = (log != ReplicaLog::Kept).then_some((returning.broker, log));
@@ -325,7 +333,7 @@ impl State {
         })
     }
 
-    fn pass(&self, partitions: &[Placed], election: impl Fn(&Topic) -> Option<Election>) -> Pass {
+    fn pass(&self, partitions: &[PlacedPartition], election: impl Fn(&Topic) -> Option<Election>) -> Pass {
         let may_lead = |id: BrokerId| self.is_active(id);
         let mut records = Vec::new();
         for (topic, index, partition) in partitions {

@@ -11,7 +11,7 @@ use thalweg_wire::frame::{self, LENGTH_LEN};
 use thalweg_wire::request::{DescribeQuorumRequest, FetchRequest, FetchSnapshotRequest};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse, Response};
 
-use super::{ApiError, Batch, Claim, Extent, MutationCall, Now, Outcome, Spent, State, Unwritable};
+use super::{ApiError, Batch, Claim, Extent, Moment, MutationCall, Outcome, QuotaUse, State, Unwritable};
 use crate::asker::{Asker, Rulings};
 
 /// Maximum total number of array elements in a request. Clients' requests lead to a bounded number of
@@ -61,7 +61,12 @@ enum Place {
 
 /// A request that the state decides. Unwritable records turn the decision into a refusal.
 pub(crate) trait Decide: Refuse {
-    fn decide(&self, state: &mut State, call: &Call, now: Now) -> Result<Outcome<Self::Response>, ApiError>;
+    fn decide(
+        &self,
+        state: &mut State,
+        call: &Call,
+        now: Moment,
+    ) -> Result<Outcome<Self::Response>, ApiError>;
 }
 
 /// As [`Decide`], for requests with a mutation quota (KIP-599). The response has the client's throttle time.
@@ -193,7 +198,7 @@ impl std::fmt::Debug for Ask {
 }
 
 /// A decoded request, which may be decided more than once.
-pub(crate) type Decider = Box<dyn Fn(&mut State, Now) -> Decision + Send>;
+pub(crate) type Decider = Box<dyn Fn(&mut State, Moment) -> Decision + Send>;
 
 /// A pending decision: the records to write, and the answer to send after the write.
 pub(crate) struct Decision {
@@ -203,7 +208,7 @@ pub(crate) struct Decision {
     pub unwritable: Option<Unwritable>,
     pub answer: Result<Bytes, EncodeError>,
     /// The use of the client's mutation quota.
-    pub spent: Option<Spent>,
+    pub spent: Option<QuotaUse>,
     /// The authorization decisions to log or to note.
     pub rulings: Option<Rulings>,
 }
@@ -215,7 +220,7 @@ impl Call {
         state: &mut State,
         request: &R,
         decide: impl FnOnce(&mut State) -> Result<Outcome<R::Response>, ApiError>,
-    ) -> Decided<R::Response> {
+    ) -> UnencodedDecision<R::Response> {
         let outcome = self.api.authorize(state, &self.by).and_then(|()| decide(state));
         let (batch, unwritable, response) = match outcome {
             Err(error) => (Batch::default(), None, self.refuse(request, &error)),
@@ -227,7 +232,7 @@ impl Call {
                 }
             },
         };
-        Decided { batch, unwritable, response }
+        UnencodedDecision { batch, unwritable, response }
     }
 
     fn refuse<R: Refuse>(&self, request: &R, error: &ApiError) -> R::Response {
@@ -240,8 +245,8 @@ impl Call {
         encode(response, self.api.key, self.version, self.correlation_id)
     }
 
-    fn complete<M: Message>(&self, decided: Decided<M>, spent: Option<Spent>) -> Decision {
-        let Decided { batch, unwritable, response } = decided;
+    fn complete<M: Message>(&self, decided: UnencodedDecision<M>, spent: Option<QuotaUse>) -> Decision {
+        let UnencodedDecision { batch, unwritable, response } = decided;
         let answer = self.encode(&response);
         let rulings = self.by.take_rulings();
         Decision { batch, claim: self.api.claim, unwritable, answer, spent, rulings }
@@ -249,7 +254,7 @@ impl Call {
 }
 
 /// A decision whose response is not encoded yet.
-struct Decided<M> {
+struct UnencodedDecision<M> {
     batch: Batch,
     unwritable: Option<Unwritable>,
     response: M,
@@ -280,7 +285,7 @@ fn read_mutating<R: Mutate + Send + 'static>(d: &mut Decoder, call: Call) -> Res
         if let Some(throttle_time_ms) = decided.response.throttle_time_ms() {
             *throttle_time_ms = i32::try_from(quota.throttle_ms()).unwrap_or(i32::MAX);
         }
-        let spent = limited.map(|(sharers, limit)| Spent { sharers, limit, quota });
+        let spent = limited.map(|(sharers, limit)| QuotaUse { sharers, limit, quota });
         call.complete(decided, spent)
     });
     Ok(Ask::Decide { decide, is_large })

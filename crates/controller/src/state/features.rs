@@ -14,12 +14,12 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide};
-use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 pub(super) const APIS: &[Api] = &[Api::new::<UpdateFeaturesRequest>(Cluster(Alter)).forwarded()];
 
 impl Decide for UpdateFeaturesRequest {
-    fn decide(&self, state: &mut State, call: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, call: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.update_features(self, call.version)
     }
 }

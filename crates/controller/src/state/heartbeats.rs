@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Now;
+use super::Moment;
 use thalweg_metadata::{BrokerEpoch, BrokerId};
 
 /// The state of a broker, from fenced to shut down.
@@ -28,7 +28,7 @@ const TOGETHER: i64 = 4;
 const NO_EPOCH: BrokerEpoch = BrokerEpoch(-1);
 
 #[derive(Clone, Debug)]
-struct Tracked {
+struct HeartbeatState {
     fenced: bool,
     /// The broker's last reported offset; -1 if none.
     metadata_offset: i64,
@@ -54,7 +54,7 @@ pub(super) struct Wish {
 #[derive(Clone, Debug)]
 pub(super) struct Heartbeats {
     timeout_ms: i64,
-    brokers: BTreeMap<BrokerId, Tracked>,
+    brokers: BTreeMap<BrokerId, HeartbeatState>,
 }
 
 impl Heartbeats {
@@ -64,7 +64,7 @@ impl Heartbeats {
 
     /// Adds a broker, or updates its fenced state. Fencing ends a controlled shutdown.
     pub fn register(&mut self, broker: BrokerId, fenced: bool) {
-        let new = Tracked {
+        let new = HeartbeatState {
             fenced,
             metadata_offset: -1,
             shutdown_offset: None,
@@ -84,7 +84,7 @@ impl Heartbeats {
     }
 
     /// Gives a broker a session before its first heartbeat.
-    pub fn expect(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Now) {
+    pub fn expect(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Moment) {
         self.touch(broker, epoch, now);
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.heard = false;
@@ -94,11 +94,11 @@ impl Heartbeats {
     /// Gives the broker of this node a normal session. Its earlier process has ended, and the next process
     /// may register when the state of the other brokers is known: registering leaves the ISRs, which must not
     /// be left to brokers that may have failed as well.
-    pub fn await_return(&mut self, broker: BrokerId, now: Now) {
+    pub fn await_return(&mut self, broker: BrokerId, now: Moment) {
         self.expect(broker, NO_EPOCH, now);
     }
 
-    pub fn touch(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Now) {
+    pub fn touch(&mut self, broker: BrokerId, epoch: BrokerEpoch, now: Moment) {
         if let Some(tracked) = self.brokers.get_mut(&broker) {
             tracked.contact = Some((epoch, now.monotonic_ms));
             tracked.heard = true;
@@ -122,7 +122,7 @@ impl Heartbeats {
 
     /// True if a session prevents another process from registering. An expired session does so until its
     /// broker is fenced, together with other brokers.
-    pub fn has_valid_session(&self, broker: BrokerId, epoch: BrokerEpoch, now: Now) -> bool {
+    pub fn has_valid_session(&self, broker: BrokerId, epoch: BrokerEpoch, now: Moment) -> bool {
         let Some(tracked) = self.brokers.get(&broker) else { return false };
         let left = tracked.fenced && tracked.may_go;
         match tracked.contact.filter(|_| !left) {
@@ -214,7 +214,7 @@ impl Heartbeats {
     }
 
     /// Postpones expired sessions for a while.
-    pub fn postpone(&mut self, now: Now, by_ms: i64) {
+    pub fn postpone(&mut self, now: Moment, by_ms: i64) {
         let earliest = now.monotonic_ms.saturating_sub(self.timeout_ms).saturating_add(by_ms);
         for (_, at) in self.brokers.values_mut().filter_map(|tracked| tracked.contact.as_mut()) {
             *at = (*at).max(earliest);
@@ -223,11 +223,11 @@ impl Heartbeats {
 
     /// The unfenced brokers with expired sessions, in the order of their ids; see
     /// [`Heartbeats::next_end_ms`].
-    pub fn stale(&self, now: Now) -> Vec<BrokerId> {
+    pub fn stale(&self, now: Moment) -> Vec<BrokerId> {
         if self.next_end_ms().is_none_or(|end_ms| now.monotonic_ms < end_ms) {
             return Vec::new();
         }
-        let expired = |tracked: &Tracked| {
+        let expired = |tracked: &HeartbeatState| {
             !tracked.fenced && tracked.contact.is_some_and(|(_, at)| now.monotonic_ms - at >= self.timeout_ms)
         };
         self.brokers.iter().filter(|(_, tracked)| expired(tracked)).map(|(id, _)| *id).collect()

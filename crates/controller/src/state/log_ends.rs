@@ -17,11 +17,11 @@ use thalweg_metadata::{
 use thalweg_wire::Uuid;
 
 use super::partition_change::{Election, PartitionChange};
-use super::{Now, RECORDS_PER_REQUEST_MAX, State};
+use super::{Moment, RECORDS_PER_REQUEST_MAX, State};
 
 /// A partition without a leader and without a replica known to be complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Undecided {
+pub struct UndecidedPartition {
     /// The topic of the partition.
     pub topic: Arc<str>,
     /// The topic's id, under which the election is made.
@@ -51,7 +51,7 @@ pub struct ComparedElection {
     pub topic_id: Uuid,
     /// The index of the partition in the topic.
     pub partition: PartitionIndex,
-    /// As in [`Undecided`].
+    /// As in [`UndecidedPartition`].
     pub partition_epoch: PartitionEpoch,
     /// The new leader.
     pub leader: BrokerId,
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// The partitions that need an election by log ends.
-    pub fn undecided(&self, leaderless: &[(Uuid, PartitionIndex)], now: Now) -> Vec<Undecided> {
+    pub fn undecided(&self, leaderless: &[(Uuid, PartitionIndex)], now: Moment) -> Vec<UndecidedPartition> {
         let placed = leaderless.iter().filter_map(|(id, index)| {
             let topic = self.image.topic_by_id(*id)?;
             let partition = topic.partition(*index)?;
@@ -99,7 +99,7 @@ impl State {
                 |id: &BrokerId| !is_registered(id) || (!self.has_elr() && !candidates.contains(id));
             let last_leader =
                 remembered.iter().copied().find(|id| partition.is_replica(*id) && !is_passed(id));
-            Undecided {
+            UndecidedPartition {
                 topic: Arc::clone(&topic.name),
                 topic_id: topic.id,
                 partition: index,

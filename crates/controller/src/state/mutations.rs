@@ -3,7 +3,7 @@
 //! limit.
 //!
 //! A decision works on a copy of the bucket, because it may be made on a copy of the state, and more than
-//! once. The taken tokens, [`Spent`], are taken from the bucket itself when the decision is carried out.
+//! once. The taken tokens, [`QuotaUse`], are taken from the bucket itself when the decision is carried out.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use thalweg_security::quota::{
 };
 use thalweg_wire::{ApiKey, ErrorCode};
 
-use super::{ApiError, Now, State};
+use super::{ApiError, Moment, State};
 use crate::requester::Requester;
 
 /// The configuration key of the quota.
@@ -50,7 +50,7 @@ pub(crate) struct MutationCall<'a> {
 
 /// The use of a limit by a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Spent {
+pub(crate) struct QuotaUse {
     pub sharers: Sharers,
     /// Tokens per second.
     pub limit: f64,
@@ -90,7 +90,7 @@ impl Mutations {
     }
 
     /// Takes a request's tokens from its bucket, and returns the remaining tokens.
-    fn spend(&mut self, spent: &Spent, now_ms: i64) -> f64 {
+    fn spend(&mut self, spent: &QuotaUse, now_ms: i64) -> f64 {
         let mut bucket = Bucket { tokens: self.bucket(&spent.sharers), limit: spent.limit, used_ms: now_ms };
         spent.quota.clone().spend(&mut bucket.tokens, now_ms);
         let left = bucket.tokens.tokens(spent.limit, now_ms);
@@ -118,7 +118,7 @@ impl State {
     pub fn mutation_quota(
         &self,
         call: &MutationCall<'_>,
-        now: Now,
+        now: Moment,
     ) -> (MutationQuota, Option<(Sharers, f64)>) {
         let Requester::Peer { principal, .. } = call.requester else {
             return (MutationQuota::unlimited(), None);
@@ -133,7 +133,7 @@ impl State {
     }
 
     /// Takes a request's tokens, and returns the remaining tokens.
-    pub fn spend(&mut self, spent: &Spent, now: Now) -> f64 {
+    pub fn spend(&mut self, spent: &QuotaUse, now: Moment) -> f64 {
         self.mutations.spend(spent, now.monotonic_ms)
     }
 }

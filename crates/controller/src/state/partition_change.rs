@@ -72,7 +72,7 @@ pub(super) struct PartitionChange<'a> {
     directories: Vec<(BrokerId, Uuid)>,
 }
 
-struct Elected {
+struct ElectionResult {
     leader: BrokerId,
     unclean: bool,
 }
@@ -204,11 +204,11 @@ impl<'a> PartitionChange<'a> {
         last.copied().filter(|last| self.replicas.contains(last) && self.is_up(*last))
     }
 
-    fn find_leader(&self) -> Elected {
-        let clean = |leader| Elected { leader, unclean: false };
+    fn find_leader(&self) -> ElectionResult {
+        let clean = |leader| ElectionResult { leader, unclean: false };
         if let Election::Compared(best) = self.election {
             let leader = if self.is_up(best) { best } else { BrokerId::NONE };
-            return Elected { leader, unclean: leader != BrokerId::NONE };
+            return ElectionResult { leader, unclean: leader != BrokerId::NONE };
         }
         let preferred = self.replicas.first().copied().filter(|_| self.election == Election::Preferred);
         if let Some(preferred) = preferred.filter(|id| self.can_lead(*id)) {
@@ -221,12 +221,12 @@ impl<'a> PartitionChange<'a> {
             return clean(*online);
         }
         if let Some(last) = self.last_leader() {
-            return Elected { leader: last, unclean: true };
+            return ElectionResult { leader: last, unclean: true };
         }
         if self.election == Election::Unclean
             && let Some(any) = self.replicas.iter().find(|id| self.is_up(**id))
         {
-            return Elected { leader: *any, unclean: true };
+            return ElectionResult { leader: *any, unclean: true };
         }
         clean(BrokerId::NONE)
     }

@@ -8,12 +8,12 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide};
-use super::{ApiError, Now, Outcome, State};
+use super::{ApiError, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] = &[Api::new::<AllocateProducerIdsRequest>(Cluster(ClusterAction))];
 
 impl Decide for AllocateProducerIdsRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.allocate_producer_ids(self)
     }
 }

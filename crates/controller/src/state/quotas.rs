@@ -16,13 +16,13 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
-use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 pub(super) const APIS: &[Api] =
     &[Api::new::<AlterClientQuotasRequest>(Cluster(AlterConfigs)).anywhere(ELEMENTS_MAX).forwarded()];
 
 impl Decide for AlterClientQuotasRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.alter_client_quotas(self)
     }
 }

@@ -21,7 +21,7 @@ use thalweg_wire::request::{
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::partition_change::{Election, PartitionChange};
-use super::{ApiError, Now, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<AlterPartitionReassignmentsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded(),
@@ -29,13 +29,13 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for AlterPartitionReassignmentsRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         state.alter_partition_reassignments(self)
     }
 }
 
 impl Decide for ListPartitionReassignmentsRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<Self::Response>, ApiError> {
+    fn decide(&self, state: &mut State, _: &Call, _: Moment) -> Result<Outcome<Self::Response>, ApiError> {
         Ok(Outcome::answer(state.list_partition_reassignments(self)))
     }
 }

@@ -75,7 +75,7 @@ impl ConfigRules for Rules {
 /// A state, the time, and all records so far. Replaying the records must give the same image.
 struct Bench {
     state: State,
-    now: Now,
+    now: Moment,
     replayed: Loader,
 }
 
@@ -91,7 +91,7 @@ impl Bench {
     fn new() -> Bench {
         let options = options();
         let mut state = State::new(&options, Arc::new(Rules), 42);
-        let now = Now { wall_ms: 1_700_000_000_000, monotonic_ms: 0 };
+        let now = Moment { wall_ms: 1_700_000_000_000, monotonic_ms: 0 };
         state.activate(Arc::new(Image::empty()), 0, HashMap::default(), now);
         let mut bench = Bench { state, now, replayed: Loader::new(Arc::new(Image::empty())) };
         let records = bench.state.activation_records(false);
@@ -227,8 +227,10 @@ impl Bench {
         assert_eq!(response.topics[0].error_code, 0, "{response:?}");
     }
 
-    fn partition(&self, topic: &str, index: i32) -> Placed {
-        Placed::new(self.state.image().partition(topic, PartitionIndex(index)).expect("it is there"))
+    fn partition(&self, topic: &str, index: i32) -> PlainRegistration {
+        PlainRegistration::new(
+            self.state.image().partition(topic, PartitionIndex(index)).expect("it is there"),
+        )
     }
 
     fn fence_stale(&mut self) -> bool {
@@ -300,7 +302,7 @@ impl Bench {
 
 /// A registration with its brokers as plain numbers, as the tests write them.
 #[derive(Clone, Debug)]
-struct Placed {
+struct PlainRegistration {
     leader: i32,
     replicas: Vec<i32>,
     isr: Vec<i32>,
@@ -311,9 +313,9 @@ struct Placed {
     registration: Arc<PartitionRegistration>,
 }
 
-impl Placed {
-    fn new(registration: &Arc<PartitionRegistration>) -> Placed {
-        Placed {
+impl PlainRegistration {
+    fn new(registration: &Arc<PartitionRegistration>) -> PlainRegistration {
+        PlainRegistration {
             leader: registration.leader.0,
             replicas: BrokerId::numbers(&registration.replicas),
             isr: BrokerId::numbers(&registration.isr),
@@ -326,7 +328,7 @@ impl Placed {
     }
 }
 
-impl std::ops::Deref for Placed {
+impl std::ops::Deref for PlainRegistration {
     type Target = PartitionRegistration;
 
     fn deref(&self) -> &PartitionRegistration {
@@ -348,7 +350,7 @@ impl Cluster for Bench {
         let frame = frame::encode_request(&request, version, 7, None).expect("a request can be written");
         let parsed = dispatch::parse(frame.slice(frame::LENGTH_LEN..), &crate::Requester::ThisProcess, false)
             .expect("a request can be read");
-        let dispatch::Parsed::Asked(Ask::Decide { decide, .. }) = parsed else {
+        let dispatch::ParsedFrame::Asked(Ask::Decide { decide, .. }) = parsed else {
             panic!("{:?} is not decided by the state", R::KEY)
         };
         let decision = decide(&mut self.state, self.now);

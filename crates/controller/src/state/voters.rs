@@ -9,7 +9,7 @@ use thalweg_wire::request::{
 
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide};
-use super::{ApiError, Now, Outcome, State};
+use super::{ApiError, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<AddRaftVoterRequest>(Cluster(Alter)).forwarded(),
@@ -17,7 +17,12 @@ pub(super) const APIS: &[Api] = &[
 ];
 
 impl Decide for AddRaftVoterRequest {
-    fn decide(&self, state: &mut State, _: &Call, _: Now) -> Result<Outcome<AddRaftVoterResponse>, ApiError> {
+    fn decide(
+        &self,
+        state: &mut State,
+        _: &Call,
+        _: Moment,
+    ) -> Result<Outcome<AddRaftVoterResponse>, ApiError> {
         Err(state.only_voter(self.cluster_id.as_deref()))
     }
 }
@@ -27,7 +32,7 @@ impl Decide for RemoveRaftVoterRequest {
         &self,
         state: &mut State,
         _: &Call,
-        _: Now,
+        _: Moment,
     ) -> Result<Outcome<RemoveRaftVoterResponse>, ApiError> {
         Err(state.only_voter(self.cluster_id.as_deref()))
     }

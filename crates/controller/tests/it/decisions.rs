@@ -16,12 +16,12 @@ use crate::support::{Bench, NODE};
 
 /// Decisions in Kafka's words, with the client's id.
 #[derive(Debug, Default)]
-struct Heard {
+struct RecordingWitness {
     wants_permissions: bool,
     lines: Mutex<Vec<String>>,
 }
 
-impl Witness for Heard {
+impl Witness for RecordingWitness {
     fn wants_permissions(&self) -> bool {
         self.wants_permissions
     }
@@ -31,8 +31,8 @@ impl Witness for Heard {
     }
 }
 
-async fn bench(wants_permissions: bool) -> (Bench, Arc<Heard>) {
-    let heard = Arc::new(Heard { wants_permissions, ..Heard::default() });
+async fn bench(wants_permissions: bool) -> (Bench, Arc<RecordingWitness>) {
+    let heard = Arc::new(RecordingWitness { wants_permissions, ..RecordingWitness::default() });
     let witness: Arc<dyn Witness> = heard.clone();
     let rules = Rules { super_users: vec![Principal::user("root")], ..Rules::default() };
     let bench = Bench::with(|options| {

@@ -243,7 +243,7 @@ mod tests {
     use serde_json::{Value, from_value, json, to_value};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Both {
+    struct ColumnPair {
         #[serde(
             serialize_with = "serialize::<Intervals, _>",
             deserialize_with = "deserialize::<Intervals, _>"
@@ -262,8 +262,8 @@ mod tests {
         Sample { at_us, process_cpus, host_cpus: 1.5, ..Sample::default() }
     }
 
-    fn both() -> Both {
-        Both {
+    fn both() -> ColumnPair {
+        ColumnPair {
             intervals: vec![interval(7_000, Some(9)), interval(8_000, None)],
             samples: vec![
                 sample(7_100, &[("broker-1", 0.5)]),
@@ -285,23 +285,26 @@ mod tests {
             },
         });
         assert_eq!(to_value(both()).expect("plain data"), expected);
-        assert_eq!(from_value::<Both>(expected).expect("readable"), both());
+        assert_eq!(from_value::<ColumnPair>(expected).expect("readable"), both());
     }
 
     #[test]
     fn rows_are_read() {
         let rows = json!({ "intervals": both().intervals, "samples": both().samples });
         assert!(rows["intervals"].is_array());
-        assert_eq!(from_value::<Both>(rows).expect("readable"), both());
+        assert_eq!(from_value::<ColumnPair>(rows).expect("readable"), both());
         let empty: Value = json!({ "intervals": [], "samples": {} });
-        assert_eq!(from_value::<Both>(empty).expect("readable"), Both { intervals: vec![], samples: vec![] });
+        assert_eq!(
+            from_value::<ColumnPair>(empty).expect("readable"),
+            ColumnPair { intervals: vec![], samples: vec![] }
+        );
     }
 
     #[test]
     fn uneven_columns_are_refused() {
         let refused = |intervals: Value, samples: Value| {
             let both = json!({ "intervals": intervals, "samples": samples });
-            from_value::<Both>(both).expect_err("refused").to_string()
+            from_value::<ColumnPair>(both).expect_err("refused").to_string()
         };
         let short = refused(json!({ "at_us": [1, 2], "records": [5] }), json!([]));
         assert_eq!(short, "records has 1 values, at_us has 2");

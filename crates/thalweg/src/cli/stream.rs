@@ -5,7 +5,7 @@ mod run;
 
 use clap::Subcommand;
 use indicatif::MultiProgress;
-use thalweg_cli::stream::{Check, Hosted, Modules};
+use thalweg_cli::stream::{Check, HostedCommand, Modules};
 
 use crate::logging;
 
@@ -30,7 +30,7 @@ pub enum Stream {
     Check(Check),
     Modules(Modules),
     #[command(flatten)]
-    Hosted(Hosted),
+    Hosted(HostedCommand),
 }
 
 impl Stream {

@@ -2,9 +2,9 @@
 
 use super::FetchFailed;
 use crate::api::Call;
-use crate::api::serve::elsewhere::Named;
+use crate::api::serve::elsewhere::TopicRef;
 use crate::broker::Broker;
-use crate::fetch_sessions::{Begun, Key, Scope, SessionError, SessionFetch, Wanted};
+use crate::fetch_sessions::{Key, Scope, SessionError, SessionFetch, StartedFetch, WantedPartition};
 use crate::quotas::ClientQuotas;
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl Plan {
         let follows = reader != Reader::Client && call.permissions.may_on_cluster(Operation::ClusterAction);
         let holder = if follows { Holder::Brokers } else { call.holder() };
         let begun = broker.fetch_sessions.begin(&holder, call.version, request, scope, broker.clock.now_ms());
-        let Begun { fetch: session, wanted, news } = begun.map_err(session_error)?;
+        let StartedFetch { fetch: session, wanted, news } = begun.map_err(session_error)?;
         let mut entries = find(broker, call, reader, wanted);
         if is_stale_follower(broker.images(), reader) {
             for entry in entries.iter_mut().filter(|entry| entry.partition.is_ok()) {
@@ -142,7 +142,7 @@ impl Plan {
 }
 
 /// Looks up the partitions of a fetch.
-fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<Wanted>) -> Vec<Entry> {
+fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<WantedPartition>) -> Vec<Entry> {
     let mut topics = LastTopic::default();
     let mut rights = Rights::of(broker.images(), call, reader);
     let entries = wanted.into_iter().map(|wanted| {
@@ -177,9 +177,9 @@ fn clamp(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-fn entry(wanted: Wanted, partition: Result<Arc<Partition>, ErrorCode>) -> Entry {
+fn entry(wanted: WantedPartition, partition: Result<Arc<Partition>, ErrorCode>) -> Entry {
     let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
-    let Wanted { key, partition: wanted, place, subscription } = wanted;
+    let WantedPartition { key, partition: wanted, place, subscription } = wanted;
     Entry {
         partition,
         key,
@@ -245,8 +245,8 @@ impl Rights {
         let may = |name: &str| call.permissions.may(Operation::Read, ResourceType::Topic, name);
         let may = match named(call.version, key) {
             // An unknown topic id needs no permission: it is reported as unknown to every client.
-            Named::Id(id) => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
-            Named::Name(name) => may(name),
+            TopicRef::Id(id) => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
+            TopicRef::Name(name) => may(name),
         };
         *last = Some((Arc::clone(&key.topic), key.topic_id, may));
         may
@@ -254,8 +254,8 @@ impl Rights {
 }
 
 /// The topic of a partition, by id or by name as the version requires.
-pub(super) fn named(version: i16, key: &Key) -> Named<'_> {
-    Named::of(version >= 13, &key.topic, key.topic_id)
+pub(super) fn named(version: i16, key: &Key) -> TopicRef<'_> {
+    TopicRef::of(version >= 13, &key.topic, key.topic_id)
 }
 
 fn session_error(error: SessionError) -> ErrorCode {

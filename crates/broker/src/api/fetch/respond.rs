@@ -5,7 +5,7 @@ use super::{FetchFailed, is_silent};
 use crate::api::Call;
 use crate::api::serve::elsewhere;
 use crate::broker::Broker;
-use crate::fetch_sessions::{Answered, Read, SessionFetch};
+use crate::fetch_sessions::{PartitionAnswer, Read, SessionFetch};
 use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
@@ -76,8 +76,8 @@ impl Outcome {
         })
     }
 
-    fn answered(&self) -> Answered {
-        Answered {
+    fn answered(&self) -> PartitionAnswer {
+        PartitionAnswer {
             error_code: self.error.code(),
             high_watermark: self.read.as_ref().map_or(-1, |read| read.high_watermark.0),
             log_start_offset: self.log_start_offset(),

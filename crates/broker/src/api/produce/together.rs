@@ -8,7 +8,7 @@
 //! Requests may share a write if they are small, uncompressed, without a transaction, and identical except
 //! for their records. Other requests are appended one by one.
 
-use super::{Call, Named, PendingAppend, Place, accepted, acknowledge, begin, denied_topics, is_closed};
+use super::{Call, PendingAppend, Place, TopicRef, accepted, acknowledge, begin, denied_topics, is_closed};
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::ops::Range;
@@ -155,7 +155,7 @@ fn append(
     if denied_topics(broker, call, request).contains(0) {
         return None;
     }
-    let named = Named::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
+    let named = TopicRef::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
     let partition =
         named.here(&broker.partitions)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
     if is_closed(call, &partition.topic) || !matches!(request.acks, 1 | -1) {

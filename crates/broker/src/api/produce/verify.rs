@@ -5,7 +5,7 @@
 //! request whose transaction is already open in all partitions needs no verification.
 
 use super::refusal::Refusal;
-use super::{BY_TOPIC_ID, Call, Named};
+use super::{BY_TOPIC_ID, Call, TopicRef};
 use crate::authorization::Denials;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -44,7 +44,7 @@ impl Guards {
 
 /// Batches of a transaction that wait for verification.
 #[derive(Debug)]
-pub struct Unverified {
+pub struct UnverifiedBatches {
     id: String,
     producer: Producer,
     places: Vec<Place>,
@@ -55,11 +55,11 @@ pub struct Unverified {
 
 /// The verification that a request needs before its append.
 #[derive(Debug)]
-pub enum Begun {
+pub enum VerificationNeed {
     /// No verification needed.
     Ready(Guards),
     /// Verification by the transaction coordinator.
-    Asks(Unverified),
+    Asks(UnverifiedBatches),
 }
 
 /// Selects the batches of a request to verify, without denied topics. Fails if the batches have several
@@ -70,7 +70,7 @@ pub fn begin(
     call: &Call,
     request: &ProduceRequest,
     denied: &Denials,
-) -> Result<Begun, ErrorCode> {
+) -> Result<VerificationNeed, ErrorCode> {
     let version = call.version;
     let required = verifier.is_enabled();
     let ready = Guards { required, known: HashMap::default() };
@@ -79,7 +79,7 @@ pub fn begin(
         return if has_transactional {
             Err(ErrorCode::TransactionalIdAuthorizationFailed)
         } else {
-            Ok(Begun::Ready(ready))
+            Ok(VerificationNeed::Ready(ready))
         };
     };
     let may_write = || call.permissions.may(Operation::Write, ResourceType::TransactionalId, id);
@@ -106,19 +106,19 @@ pub fn begin(
     }
     let verification = Verification::of_produce(version);
     let Some(producer) = producer.filter(|_| required || verification == Verification::Adds) else {
-        return Ok(Begun::Ready(ready));
+        return Ok(VerificationNeed::Ready(ready));
     };
     let sequences = batches.iter().map(|(_, sequence)| *sequence).collect();
     let guarded = begin_verification(producer, batches, verification);
-    let unverified = Unverified { id: id.clone(), producer, places, sequences, guarded, verification };
+    let unverified = UnverifiedBatches { id: id.clone(), producer, places, sequences, guarded, verification };
     if must_ask(&unverified.guarded) {
-        Ok(Begun::Asks(unverified))
+        Ok(VerificationNeed::Asks(unverified))
     } else {
-        Ok(Begun::Ready(unverified.into_guards(required)))
+        Ok(VerificationNeed::Ready(unverified.into_guards(required)))
     }
 }
 
-impl Unverified {
+impl UnverifiedBatches {
     /// Asks the coordinator. A partition cannot be added while the previous transaction is still ending;
     /// retrying here is cheaper than a resent batch.
     pub async fn verify(mut self, config: &BrokerConfig, verifier: &Verifier) -> Guards {
@@ -182,5 +182,5 @@ fn find(
     topic: &TopicProduceData,
     index: PartitionIndex,
 ) -> Option<Arc<Partition>> {
-    Named::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(partitions)?.partition(index)
+    TopicRef::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(partitions)?.partition(index)
 }

@@ -11,7 +11,7 @@ use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
 
 /// A group of one kind, as its API describes it.
-pub trait Described: Default {
+pub trait DescribableGroup: Default {
     /// The message for a group that is hidden because of a topic.
     const HIDDEN: &'static str;
 
@@ -31,7 +31,7 @@ pub struct Head<'a> {
 
 /// Describes the groups that the client may describe, by calling `ask` with their ids. Other groups get an
 /// error.
-pub async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
+pub async fn describe<G: DescribableGroup, Asked: Future<Output = Vec<G>>>(
     call: &Call,
     are_served: bool,
     shows_operations: bool,
@@ -61,7 +61,7 @@ pub async fn describe<G: Described, Asked: Future<Output = Vec<G>>>(
     denied.chain(groups).collect()
 }
 
-fn refused<G: Described>(group_id: String, error: ErrorCode) -> G {
+fn refused<G: DescribableGroup>(group_id: String, error: ErrorCode) -> G {
     let mut group = G::default();
     let head = group.head();
     (*head.group_id, *head.error_code) = (group_id, error.code());

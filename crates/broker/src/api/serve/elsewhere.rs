@@ -8,33 +8,33 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 /// A topic as a request names it.
 #[derive(Clone, Copy, Debug)]
-pub enum Named<'a> {
+pub enum TopicRef<'a> {
     /// By its id, in versions with topic ids (KIP-516).
     Id(Uuid),
     /// By its name.
     Name(&'a str),
 }
 
-impl<'a> Named<'a> {
+impl<'a> TopicRef<'a> {
     /// The topic of a request, whose version names topics by id or by name.
-    pub fn of(by_id: bool, name: &'a str, id: Uuid) -> Named<'a> {
-        if by_id { Named::Id(id) } else { Named::Name(name) }
+    pub fn of(by_id: bool, name: &'a str, id: Uuid) -> TopicRef<'a> {
+        if by_id { TopicRef::Id(id) } else { TopicRef::Name(name) }
     }
 }
 
-impl Named<'_> {
+impl TopicRef<'_> {
     /// The topic, if it has replicas here.
     pub fn here(self, partitions: &Partitions) -> Option<Arc<Topic>> {
         match self {
-            Named::Id(id) => partitions.topic_by_id(id),
-            Named::Name(name) => partitions.topic_by_name(name),
+            TopicRef::Id(id) => partitions.topic_by_id(id),
+            TopicRef::Name(name) => partitions.topic_by_name(name),
         }
     }
 
     fn of_cluster(self, image: &Image) -> Option<&Arc<thalweg_metadata::Topic>> {
         match self {
-            Named::Id(id) => image.topic_by_id(id),
-            Named::Name(name) => image.topic(name),
+            TopicRef::Id(id) => image.topic_by_id(id),
+            TopicRef::Name(name) => image.topic(name),
         }
     }
 
@@ -45,7 +45,7 @@ impl Named<'_> {
         match (topic.and_then(|topic| topic.partition(index)), self) {
             (Some(partition), _) if partition.leader == node_id => ErrorCode::KafkaStorageError,
             (Some(_), _) => ErrorCode::NotLeaderOrFollower,
-            (None, Named::Id(_)) if topic.is_none() => ErrorCode::UnknownTopicId,
+            (None, TopicRef::Id(_)) if topic.is_none() => ErrorCode::UnknownTopicId,
             _ => ErrorCode::UnknownTopicOrPartition,
         }
     }

@@ -37,12 +37,12 @@ impl From<AlterError> for Verdict {
 }
 
 /// A resource of a request: its kind and its name.
-pub type Named = (i8, String);
+pub type ResourceKey = (i8, String);
 
 /// Answers for resources in the order of the request: this broker's verdicts, and the controller's for the
 /// rest.
 pub struct Verdicts {
-    decided: Vec<(Named, Option<Verdict>)>,
+    decided: Vec<(ResourceKey, Option<Verdict>)>,
 }
 
 impl Verdicts {
@@ -74,8 +74,11 @@ impl Verdicts {
     }
 
     /// Adds the controller's answers, and returns the answers for all.
-    pub fn complete(self, answers: Result<HashMap<Named, Verdict>, ErrorCode>) -> Vec<(Named, Verdict)> {
-        let of_controller = |named: &Named| match &answers {
+    pub fn complete(
+        self,
+        answers: Result<HashMap<ResourceKey, Verdict>, ErrorCode>,
+    ) -> Vec<(ResourceKey, Verdict)> {
+        let of_controller = |named: &ResourceKey| match &answers {
             Ok(answers) => {
                 answers.get(named).cloned().unwrap_or_else(|| Verdict::bare(ErrorCode::UnknownServerError))
             }

@@ -15,7 +15,7 @@ const RENEW: i8 = 4;
 const REJECT: i8 = 3;
 
 /// First offset, last offset and acknowledgement types of one batch.
-pub type Said<'a> = (i64, i64, &'a [i8]);
+pub type AckBatch<'a> = (i64, i64, &'a [i8]);
 
 /// The acknowledging member, and the allowed types.
 pub struct Acknowledgements<'a> {
@@ -58,7 +58,7 @@ impl Acknowledgements<'_> {
         images: &ImageCell,
         shares: &Arc<Shares>,
         call: &Call,
-        partitions: impl Iterator<Item = (TopicPartitionId, Vec<Said<'a>>)>,
+        partitions: impl Iterator<Item = (TopicPartitionId, Vec<AckBatch<'a>>)>,
     ) -> Vec<(TopicPartitionId, Settling)> {
         let image = images.get();
         let taken = partitions.map(|(id, said)| {
@@ -79,7 +79,7 @@ impl Acknowledgements<'_> {
         taken.collect()
     }
 
-    fn take_one(&self, shares: &Arc<Shares>, id: TopicPartitionId, said: &[Said<'_>]) -> Settling {
+    fn take_one(&self, shares: &Arc<Shares>, id: TopicPartitionId, said: &[AckBatch<'_>]) -> Settling {
         let Some(led) = shares.find(&self.key.group, id) else {
             return Settling::now(Err(SettleError::Unserved(ErrorCode::UnknownTopicOrPartition)));
         };
@@ -98,7 +98,7 @@ impl Acknowledgements<'_> {
 
     /// Checks that the batches of a partition are well-formed. Kafka:
     /// `KafkaApis.validateAcknowledgementBatches`.
-    fn check(&self, said: &[Said<'_>]) -> Result<(), SettleError> {
+    fn check(&self, said: &[AckBatch<'_>]) -> Result<(), SettleError> {
         let last_type = if self.may_renew { RENEW } else { REJECT };
         let mut previous_last = -1;
         for &(first, last, types) in said {
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn batches_that_make_no_sense_are_refused() {
         let key = SessionKey { group: "g".into(), member: "m".into() };
-        let check = |version: i16, is_renewal, said: &[Said<'_>]| {
+        let check = |version: i16, is_renewal, said: &[AckBatch<'_>]| {
             Acknowledgements { key: &key, may_renew: version >= 2, is_renewal }.check(said).is_ok()
         };
         assert!(check(1, false, &[(0, 4, &[1]), (5, 6, &[1, 2]), (6, 6, &[3]), (7, 9, &[0])]));

@@ -5,11 +5,11 @@
 //! sendfile, as slices of the log with whole batches; the answer lists the acquired records.
 
 use super::super::entry::{Api, ByResource};
-use super::acknowledging::{Acknowledgements, Said, Settling};
+use super::acknowledging::{AckBatch, Acknowledgements, Settling};
 use super::{RENEWS_FROM, here, readable, respond, session_key};
 use crate::api::Call;
 use crate::broker::Broker;
-use crate::request_metrics::{Delayed, timed};
+use crate::request_metrics::{Purgatory, timed};
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
@@ -97,7 +97,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     Ok(Reply::Later(Box::pin(async move {
         let mut spent = spent;
         if !is_ready {
-            let _waiting = broker.requests.waits(Delayed::Fetch);
+            let _waiting = broker.requests.waits(Purgatory::Fetch);
             let ((), later) = timed(wait(&broker.shares, &mut plan)).await;
             spent += later;
         }
@@ -112,10 +112,10 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     })))
 }
 
-type Begun = (Plan, Vec<(TopicPartitionId, Settling)>);
+type PlannedFetch = (Plan, Vec<(TopicPartitionId, Settling)>);
 
 /// Finds the session and the partitions, and takes the acknowledgements.
-fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Result<Begun, ErrorCode> {
+fn begin(broker: &Arc<Broker>, call: &Call, request: ShareFetchRequest) -> Result<PlannedFetch, ErrorCode> {
     let ShareFetchRequest { group_id, member_id, share_session_epoch: epoch, topics, .. } = request;
     let key = session_key(broker.images(), call, group_id, member_id)?;
     let is_renewal = call.version >= RENEWS_FROM && request.is_renew_ack;
@@ -206,7 +206,7 @@ fn forgotten(topics: &[ForgottenTopic]) -> Vec<TopicPartitionId> {
 }
 
 /// The acknowledgements of a request, by partition.
-fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<Said<'_>>)> {
+fn said(topics: &[FetchTopic]) -> impl Iterator<Item = (TopicPartitionId, Vec<AckBatch<'_>>)> {
     topics.iter().flat_map(|topic| {
         let with = topic.partitions.iter().filter(|partition| !partition.acknowledgement_batches.is_empty());
         with.map(|partition| {

@@ -2,7 +2,7 @@
 
 use super::fetch::{Entry, Outcome, Plan};
 use crate::api::Call;
-use crate::api::serve::elsewhere::{self, Named};
+use crate::api::serve::elsewhere::{self, TopicRef};
 use crate::broker::Broker;
 use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
@@ -64,7 +64,8 @@ pub fn fetched(
             told.push(id);
         }
         if has_moved(error) {
-            let (leader_id, leader_epoch) = Named::Id(id.0).leader(&broker.partitions, broker.images(), id.1);
+            let (leader_id, leader_epoch) =
+                TopicRef::Id(id.0).leader(&broker.partitions, broker.images(), id.1);
             data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
             leaders.push(leader_id);
         }
@@ -198,7 +199,8 @@ pub fn acknowledged(
             ..Default::default()
         };
         if has_moved(error) {
-            let (leader_id, leader_epoch) = Named::Id(id.0).leader(&broker.partitions, broker.images(), id.1);
+            let (leader_id, leader_epoch) =
+                TopicRef::Id(id.0).leader(&broker.partitions, broker.images(), id.1);
             data.current_leader = parts::LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
             leaders.push(leader_id);
         }

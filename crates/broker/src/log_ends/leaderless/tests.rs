@@ -85,7 +85,7 @@ impl Bench {
     }
 
     /// The lines that would be logged now.
-    fn said(&mut self, undecided: &[Undecided]) -> Vec<(Fate, Vec<String>)> {
+    fn said(&mut self, undecided: &[UndecidedPartition]) -> Vec<(Fate, Vec<String>)> {
         self.kept.unsaid(&self.image, undecided, self.now).into_iter().collect()
     }
 }
@@ -140,7 +140,7 @@ fn replica_that_a_partition_cannot_do_without_is_named_once() {
     bench.fence(2, true);
     bench.change(TOPIC, 0, -1, &[1, 2], &[]);
     bench.wait();
-    let one = Undecided { topic_id: TOPIC, ..undecided(&[1], &[2], Some(1)) };
+    let one = UndecidedPartition { topic_id: TOPIC, ..undecided(&[1], &[2], Some(1)) };
     assert_eq!(bench.said(&[one]), [], "its logs are compared");
     let awaits = fate(Reason::Awaits(BrokerId::list(&[2])), Some(1), &[1, 2]);
     assert_eq!(bench.said(&[]), [(awaits, vec!["t-0".to_owned()])]);

@@ -17,9 +17,9 @@ use thalweg_metadata::{BrokerId, Delta, Endpoint, Image, VersionRange};
 use thalweg_wire::request::UnregisterBrokerRequest;
 use thalweg_wire::{Message, Uuid};
 
-struct Nobody;
+struct IdleListener;
 
-impl ImageListener for Nobody {
+impl ImageListener for IdleListener {
     fn publish(&self, _: &Delta, _: Arc<Image>) {}
 }
 
@@ -103,23 +103,23 @@ async fn a_broker_of_another_cluster_is_told_of_both(controllers: &Controllers) 
 
 async fn a_level_that_is_not_supported_is_named(controllers: &Controllers) {
     let options = MembershipOptions { features: features(29), ..options(controllers, 8) };
-    let refused = Membership::start(link(controllers), options, Arc::new(Nobody)).await.err();
+    let refused = Membership::start(link(controllers), options, Arc::new(IdleListener)).await.err();
     let refused = refused.expect("metadata.version is 30");
     assert!(matches!(refused, JoinError::Features { .. }), "{refused}");
     assert!(refused.to_string().contains("metadata.version=30 (supported: 7 to 29)"), "{refused}");
 }
 
 async fn a_second_broker_of_the_same_id_waits_for_the_first(controllers: &Controllers) {
-    let first = Membership::start(link(controllers), options(controllers, 9), Arc::new(Nobody)).await;
+    let first = Membership::start(link(controllers), options(controllers, 9), Arc::new(IdleListener)).await;
     let first = first.expect("it is taken in");
     first.unfence().await.expect("it is ready");
     let hasty = MembershipOptions { registration_timeout: Duration::from_secs(1), ..options(controllers, 9) };
     let refused =
-        Membership::start(link(controllers), hasty, Arc::new(Nobody)).await.err().expect("one lives");
+        Membership::start(link(controllers), hasty, Arc::new(IdleListener)).await.err().expect("one lives");
     assert!(refused.to_string().contains("another broker with this node.id is alive"), "{refused}");
     // It ends without leaving; the second is taken in when the session has ended.
     first.stop().await;
-    let second = Membership::start(link(controllers), options(controllers, 9), Arc::new(Nobody)).await;
+    let second = Membership::start(link(controllers), options(controllers, 9), Arc::new(IdleListener)).await;
     let second = second.expect("the session of the first has ended");
     second.unfence().await.expect("it is ready");
     second.controlled_shutdown().await;
@@ -130,7 +130,7 @@ async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
     // A heartbeat interval that is longer than the session: it is fenced in between, and unfenced by the next
     // beat.
     let slow = MembershipOptions { heartbeat_interval: Duration::from_secs(9), ..options(controllers, 10) };
-    let fenced = Arc::new(Fenced { node_id: BrokerId(10), seen: Mutex::default() });
+    let fenced = Arc::new(FenceHistory { node_id: BrokerId(10), seen: Mutex::default() });
     let link = link(controllers);
     let membership = Membership::start(link.clone(), slow, fenced.clone()).await.expect("it is taken in");
     membership.unfence().await.expect("it is ready");
@@ -148,12 +148,12 @@ async fn a_broker_that_was_forgotten_comes_back(controllers: &Controllers) {
 }
 
 /// Each change of whether a broker is fenced.
-struct Fenced {
+struct FenceHistory {
     node_id: BrokerId,
     seen: Mutex<Vec<bool>>,
 }
 
-impl ImageListener for Fenced {
+impl ImageListener for FenceHistory {
     fn publish(&self, _: &Delta, image: Arc<Image>) {
         let mut seen = self.seen.lock();
         if let Some(broker) = image.broker(self.node_id)
@@ -166,9 +166,10 @@ impl ImageListener for Fenced {
 
 async fn a_broker_whose_place_is_taken_ends(controllers: &Controllers) {
     let slow = MembershipOptions { heartbeat_interval: Duration::from_secs(60), ..options(controllers, 11) };
-    let first = Membership::start(link(controllers), slow, Arc::new(Nobody)).await.expect("it is taken in");
+    let first =
+        Membership::start(link(controllers), slow, Arc::new(IdleListener)).await.expect("it is taken in");
     first.unfence().await.expect("it is ready");
-    let second = Membership::start(link(controllers), options(controllers, 11), Arc::new(Nobody)).await;
+    let second = Membership::start(link(controllers), options(controllers, 11), Arc::new(IdleListener)).await;
     let second = second.expect("the session of the first has ended");
     let why = tokio::time::timeout(super::PATIENCE, first.failed()).await.expect("it must not go on");
     assert!(why.to_string().contains("another process has registered as broker 11"), "{why}");

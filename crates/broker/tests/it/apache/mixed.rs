@@ -9,7 +9,7 @@ use super::controllers::{Controllers, JVM_OPTIONS, Quorum};
 use super::{jars, join, until};
 use crate::records::{Topic, batch, produce, values_of};
 use crate::replication::contents;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use crate::transactions::ONE_SEGMENT;
 use bytes::Bytes;
 use std::process::{Child, Command};
@@ -96,17 +96,17 @@ impl Drop for Jvm {
 }
 
 /// The JVM is broker 1; 2 and 3 are ours.
-struct Mixed {
+struct MixedCluster {
     controllers: Controllers,
     jvm: Jvm,
     /// To the JVM, as it is at first.
     to_jvm: Connection,
     dirs: [TempDir; 2],
-    ours: [Option<Running>; 2],
+    ours: [Option<RunningBroker>; 2],
 }
 
-impl Mixed {
-    async fn start(classpath: String) -> Mixed {
+impl MixedCluster {
+    async fn start(classpath: String) -> MixedCluster {
         let controllers =
             Controllers::start(classpath.clone(), Quorum::OfKafkasDefaults, "broker.session.timeout.ms=3000")
                 .await;
@@ -122,7 +122,7 @@ impl Mixed {
         .await;
         let to_jvm = to_jvm.expect("it was just opened");
         let dirs = [(); 2].map(|()| tempfile::tempdir().expect("a temporary directory"));
-        let mut mixed = Mixed { controllers, jvm, to_jvm, dirs, ours: [None, None] };
+        let mut mixed = MixedCluster { controllers, jvm, to_jvm, dirs, ours: [None, None] };
         mixed.begin(2).await;
         mixed.begin(3).await;
         until("all three brokers", async || {
@@ -157,7 +157,7 @@ impl Mixed {
         self.ours[id - 2] = Some(running);
     }
 
-    fn somebody(&self) -> &Running {
+    fn somebody(&self) -> &RunningBroker {
         self.ours.iter().flatten().next().expect("one of ours runs")
     }
 
@@ -249,7 +249,7 @@ fn assert_in_order(mut found: Vec<String>, expected: &[String]) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn brokers_of_both_makes_replicate_to_each_other_and_survive_each_others_death() {
     let Some(jars) = jars() else { return };
-    let mut mixed = Mixed::start(jars).await;
+    let mut mixed = MixedCluster::start(jars).await;
     // Partition 0 is led by the JVM, partition 1 by ours.
     let topic = mixed.create("mixed", [[1, 2, 3], [2, 1, 3]]).await;
     let mut expected = [Vec::new(), Vec::new()];
@@ -290,7 +290,7 @@ async fn brokers_of_both_makes_replicate_to_each_other_and_survive_each_others_d
     mixed.finish().await;
 }
 
-impl Mixed {
+impl MixedCluster {
     /// Runs one of Kafka's tools off the tasks of the brokers in this process.
     async fn tool(&self, class: &str, arguments: &[&str]) -> String {
         let mut command = self.jvm.java(&format!("org.apache.kafka.tools.{class}"));

@@ -3,7 +3,7 @@
 use super::controllers::{Controllers, Quorum};
 use super::{jars, join, until};
 use crate::records::{Topic, ask_for, batch, fetch, fetch_partition, produce, values};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use thalweg_metadata::BrokerId;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
@@ -11,7 +11,7 @@ use thalweg_wire::request::*;
 /// Frequent snapshots, so that late observers start with one.
 const SMALL_SNAPSHOTS: &str = "metadata.log.max.record.bytes.between.snapshots=2000";
 
-async fn create(brokers: &[Running], name: &str) -> Topic {
+async fn create(brokers: &[RunningBroker], name: &str) -> Topic {
     let topic = Topic::create_through_failover(&brokers[0], name, 4).await;
     for broker in brokers {
         until("every broker knows the topic with its leaders", async || {
@@ -24,7 +24,7 @@ async fn create(brokers: &[Running], name: &str) -> Topic {
 }
 
 /// Produces to each partition of a topic where it is led, and reads it back.
-async fn use_all(brokers: &[Running], topic: &Topic, value: &[u8]) {
+async fn use_all(brokers: &[RunningBroker], topic: &Topic, value: &[u8]) {
     let image = brokers[0].server().broker.image();
     let partitions = image.topic(&topic.name).expect("it is known").partitions.clone();
     for (index, partition) in partitions {
@@ -39,7 +39,7 @@ async fn use_all(brokers: &[Running], topic: &Topic, value: &[u8]) {
 }
 
 /// A producer id from the controllers' blocks.
-async fn producer_id(broker: &Running) -> i64 {
+async fn producer_id(broker: &RunningBroker) -> i64 {
     let request = InitProducerIdRequest {
         transactional_id: None,
         producer_id: -1,
@@ -102,12 +102,12 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
     let mut by_voters =
         vec![("process.roles", "broker"), ("node.id", "3"), ("controller.quorum.voters", voters.as_str())];
     by_voters.extend(listeners);
-    brokers.push(Running::start(dirs[2].path(), &by_voters).await);
+    brokers.push(RunningBroker::start(dirs[2].path(), &by_voters).await);
     until("all three are alive everywhere", async || {
         brokers.iter().all(|broker| broker.server().broker.image().alive_brokers().count() == 3)
     })
     .await;
-    let topics = |broker: &Running| {
+    let topics = |broker: &RunningBroker| {
         let image = broker.server().broker.image();
         let sorted = image.topics().sorted();
         sorted
@@ -132,7 +132,7 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
     }
 }
 
-async fn internal_topics_have_kafkas_replicas(brokers: &[Running]) {
+async fn internal_topics_have_kafkas_replicas(brokers: &[RunningBroker]) {
     let request = FindCoordinatorRequest { coordinator_keys: vec!["group".to_owned()], ..Default::default() };
     until("the topic of the groups is there", async || {
         brokers[1].ask(&request).await;
@@ -144,7 +144,7 @@ async fn internal_topics_have_kafkas_replicas(brokers: &[Running]) {
     assert!(offsets.partitions.values().all(|partition| partition.replicas.len() == 3), "{offsets:?}");
 }
 
-fn each_listener_is_told_by_its_name(brokers: &[Running]) {
+fn each_listener_is_told_by_its_name(brokers: &[RunningBroker]) {
     let image = brokers[0].server().broker.image();
     for broker in brokers {
         let server = broker.server();

@@ -3,7 +3,7 @@
 use super::jars;
 use super::tools::tool;
 use crate::raw::Raw;
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::time::Duration;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -11,7 +11,7 @@ use thalweg_wire::request::{ApiVersionsRequest, CreateTopicsRequest, CreateTopic
 
 const CONFIGS: &str = "kafka.admin.ConfigCommand";
 
-async fn create(broker: &Running, name: &str, partitions: i32) -> CreateTopicsResponse {
+async fn create(broker: &RunningBroker, name: &str, partitions: i32) -> CreateTopicsResponse {
     let topic = CreatableTopic {
         name: name.to_owned(),
         num_partitions: partitions,
@@ -40,7 +40,7 @@ async fn kafka_configs_alters_quotas_and_limits_of_connections() {
         ("controller.quota.window.num", "1"),
         ("quota.window.num", "2"),
     ];
-    let broker = Running::start(dir.path(), &properties).await;
+    let broker = RunningBroker::start(dir.path(), &properties).await;
     let configs = async |arguments: &[&str]| {
         let to = ["--bootstrap-server", broker.address()];
         tool(&jars, CONFIGS, &[&to, arguments].concat(), "").await

@@ -5,7 +5,7 @@
 use super::controllers::{Controllers, Quorum};
 use super::mixed::Jvm;
 use super::{jars, until};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use thalweg_dial::{Connection, ConnectionOptions};
@@ -28,14 +28,14 @@ const SETTINGS: [(&str, &str); 4] = [
 ];
 
 /// A broker of each make, each with its cluster.
-struct Both {
+struct BrokerPair {
     kafka: Connection,
     ours: Connection,
     compared: usize,
     different: Vec<String>,
 }
 
-impl Both {
+impl BrokerPair {
     /// Asks both, and compares the answers as `normal` makes them. Returns ours.
     async fn ask<R>(&mut self, step: &str, request: &R, normal: impl Fn(&mut R::Response)) -> R::Response
     where
@@ -202,7 +202,12 @@ impl Group {
         }
     }
 
-    async fn beat(&mut self, both: &mut Both, step: &str, member: &str) -> StreamsGroupHeartbeatResponse {
+    async fn beat(
+        &mut self,
+        both: &mut BrokerPair,
+        step: &str,
+        member: &str,
+    ) -> StreamsGroupHeartbeatResponse {
         let answer = both.beat(step, &self.request(member)).await;
         self.take(member, &answer);
         answer
@@ -279,11 +284,11 @@ async fn streams_groups_get_the_answers_of_apache_kafka() {
     })
     .await;
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let ours = Running::start(dir.path(), &SETTINGS).await;
+    let ours = RunningBroker::start(dir.path(), &SETTINGS).await;
     let kafka = kafka.expect("it was just opened");
     let to_ours =
         Connection::connect(ours.address(), &ConnectionOptions::default()).await.expect("it listens");
-    let mut both = Both { kafka, ours: to_ours, compared: 0, different: Vec::new() };
+    let mut both = BrokerPair { kafka, ours: to_ours, compared: 0, different: Vec::new() };
     both.create("lines", 2).await;
     both.create("wide", 3).await;
     both.find("words").await;
@@ -291,7 +296,7 @@ async fn streams_groups_get_the_answers_of_apache_kafka() {
     misfits(&mut both).await;
     wrong_requests(&mut both).await;
     offsets(&mut both).await;
-    let Both { compared, different, kafka, ours: to_ours } = both;
+    let BrokerPair { compared, different, kafka, ours: to_ours } = both;
     kafka.close();
     to_ours.close();
     ours.stop().await;
@@ -300,7 +305,7 @@ async fn streams_groups_get_the_answers_of_apache_kafka() {
 }
 
 /// Members come, share tasks, and go.
-async fn lives(both: &mut Both) {
+async fn lives(both: &mut BrokerPair) {
     let mut group = Group::new("words", word_count("words", "lines"));
     group.beat(both, "the first member, internal topics are missing", "a").await;
     both.describe("not ready", "words").await;
@@ -364,7 +369,7 @@ async fn lives(both: &mut Both) {
 }
 
 /// Topologies that do not fit.
-async fn misfits(both: &mut Both) {
+async fn misfits(both: &mut BrokerPair) {
     let mut count = 0;
     let mut topologies: Vec<(&str, Topology)> = vec![
         ("a source is missing", reader(&["absent", "missing", "lines", "gone", "lost"])),
@@ -431,7 +436,7 @@ async fn misfits(both: &mut Both) {
 }
 
 /// Requests without sense.
-async fn wrong_requests(both: &mut Both) {
+async fn wrong_requests(both: &mut BrokerPair) {
     let mut group = Group::new("right", reader(&["lines"]));
     for step in ["a member", "settled"] {
         group.beat(both, step, "a").await;
@@ -511,7 +516,7 @@ async fn wrong_requests(both: &mut Both) {
 }
 
 /// Offsets of members.
-async fn offsets(both: &mut Both) {
+async fn offsets(both: &mut BrokerPair) {
     let mut group = Group::new("offsets", reader(&["lines"]));
     for member in ["a", "a", "b", "a", "b", "a", "b"] {
         group.beat(both, "two members", member).await;
@@ -556,7 +561,7 @@ async fn offsets(both: &mut Both) {
     }
 }
 
-impl Both {
+impl BrokerPair {
     /// Compares whole answers at a version.
     async fn compare_at<R>(&mut self, version: i16, step: &str, request: &R)
     where

@@ -6,7 +6,7 @@ use super::controllers::{Controllers, Quorum};
 use super::mixed::Jvm;
 use super::tools::tool;
 use super::{jars, join, until};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::path::Path;
 use thalweg_dial::{Connection, ConnectionOptions, Properties};
 use thalweg_security::acl::{Operation, ResourceType};
@@ -327,7 +327,7 @@ async fn tokens_are_the_same_on_kafkas_brokers_and_ours() {
     let ours =
         [&OF_ALL[..], &OF_BROKERS[..], &[("listeners", "PLAINTEXT://127.0.0.1:0,CLIENTS://127.0.0.1:0")]];
     let ours = ours.concat();
-    let clients = |broker: &Running| {
+    let clients = |broker: &RunningBroker| {
         let (name, addresses) = &broker.server().addresses[1];
         assert_eq!(name, "CLIENTS");
         Target { address: addresses[0].to_string() }
@@ -344,7 +344,7 @@ async fn tokens_are_the_same_on_kafkas_brokers_and_ours() {
     broker.stop().await;
 
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &ours).await;
+    let broker = RunningBroker::start(dir.path(), &ours).await;
     assert_eq!(transcript(&clients(&broker)).await, expected, "under the embedded controller");
     kafkas_tools(&jars, &clients(&broker), dir.path()).await;
     broker.stop().await;

@@ -4,7 +4,7 @@
 use super::controllers::{Controllers, JVM_OPTIONS, Quorum};
 use super::{jars, join, until};
 use crate::records::{Topic, batch, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use thalweg_metadata::PartitionIndex;
@@ -201,7 +201,7 @@ async fn kafkas_tools_work_with_the_embedded_controller() {
         ONE_REPLICA,
         RACK_AWARE,
     ];
-    let first = Running::start(dirs[0].path(), &combined).await;
+    let first = RunningBroker::start(dirs[0].path(), &combined).await;
     let listener = first.server().addresses.iter().find(|(name, _)| name == "CONTROLLER");
     let controller = listener.expect("a controller listener").1[0].to_string();
     let to = ["--bootstrap-server", first.address()];
@@ -302,7 +302,7 @@ async fn kafkas_reassignment_moves_replicas_between_data_directories() {
     let Some(jars) = jars() else { return };
     let root = tempfile::tempdir().expect("a temporary directory");
     let paths = ["a", "b"].map(|name| root.path().join(name).to_str().expect("UTF-8").to_owned());
-    let broker = Running::start(root.path(), &[("node.id", "1"), ("log.dirs", &paths.join(","))]).await;
+    let broker = RunningBroker::start(root.path(), &[("node.id", "1"), ("log.dirs", &paths.join(","))]).await;
     let to = ["--bootstrap-server", broker.address()];
     let topic = Topic::create(&broker, "moved", 1, &[]).await;
     for _ in 0..30 {
@@ -344,12 +344,12 @@ async fn kafkas_reassignment_moves_replicas_between_data_directories() {
 }
 
 /// Kafka's consumer reads from the follower in its rack (KIP-392), and from the leader without a rack.
-async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&Running; 2]) {
+async fn consumers_near_by(jars: &str, to: &[&str; 2], brokers: [&RunningBroker; 2]) {
     let create = ["--create", "--topic", "near", "--replica-assignment", "1:2"];
     tool(jars, "org.apache.kafka.tools.TopicCommand", &[to, &create[..]].concat(), "").await;
     let produce = ["--topic", "near"];
     tool(jars, "org.apache.kafka.tools.ConsoleProducer", &[to, &produce[..]].concat(), "one\ntwo\n").await;
-    let sent = |broker: &Running| {
+    let sent = |broker: &RunningBroker| {
         let partition =
             broker.server().broker.partitions.get("near", PartitionIndex(0)).expect("both have a replica");
         partition.traffic().bytes_out

@@ -3,7 +3,7 @@
 use super::{address_of_admin, admin, allow, fill, start, until};
 use crate::raw::Raw;
 use crate::records::{Topic, batch, produce};
-use crate::running::Running;
+use crate::running::RunningBroker;
 use bytes::BytesMut;
 use thalweg_dial::Connection;
 use thalweg_metadata::ConfigResource;
@@ -14,7 +14,13 @@ use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::*;
 
 /// The codes of requests to produce, which arrive together.
-async fn produced(broker: &Running, client_id: &str, version: i16, topic: &Topic, count: usize) -> Vec<i16> {
+async fn produced(
+    broker: &RunningBroker,
+    client_id: &str,
+    version: i16,
+    topic: &Topic,
+    count: usize,
+) -> Vec<i16> {
     let mut raw = Raw::connect(broker).await;
     let mut bytes = BytesMut::new();
     let request = produce(version, topic, 0, 1, batch(&[b"forged"]));
@@ -84,7 +90,7 @@ async fn the_audit_topic_is_written_by_brokers_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn definitions_of_streams_are_compacted_even_where_a_client_names_them_first() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = Running::start(dir.path(), &[("num.partitions", "3")]).await;
+    let broker = RunningBroker::start(dir.path(), &[("num.partitions", "3")]).await;
     let client = broker.connection();
     until("the topic is there", async || described(client, STREAM_DEFINITIONS).await.error_code == 0).await;
     assert_eq!(described(client, STREAM_DEFINITIONS).await.partitions.len(), 1);

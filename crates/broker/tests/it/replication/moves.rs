@@ -68,7 +68,7 @@ const OF_TOPICS: i8 = 2;
 const OF_BROKERS: i8 = 4;
 
 /// Sets a configuration by this broker, or deletes it. Those of a broker go to that broker.
-async fn configure(broker: &Running, kind: i8, resource: &str, name: &str, value: Option<&str>) {
+async fn configure(broker: &RunningBroker, kind: i8, resource: &str, name: &str, value: Option<&str>) {
     let config = AlterableConfig {
         name: name.to_owned(),
         config_operation: i8::from(value.is_none()),

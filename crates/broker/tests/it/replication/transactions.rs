@@ -17,7 +17,7 @@ const INTERNAL: [(&str, &str); 5] = [
 
 impl Cluster {
     /// The broker of this id, if it runs.
-    fn running(&self, id: i32) -> Option<&Running> {
+    fn running(&self, id: i32) -> Option<&RunningBroker> {
         let at = usize::try_from(id).ok()?.checked_sub(1)?;
         self.brokers.get(at)?.as_ref()
     }

@@ -140,7 +140,7 @@ fn ask<R: Request>(bench: &mut Bench, requester: &Requester, request: &R) -> R::
     let frame = frame::encode_request(request, R::MAX_VERSION, 1, None).expect("it fits");
     let frame: Bytes = frame.slice(frame::LENGTH_LEN..);
     let parsed = dispatch::parse(frame, requester, false).expect("a request can be read");
-    let dispatch::Parsed::Asked(Ask::Decide { decide, .. }) = parsed else {
+    let dispatch::ParsedFrame::Asked(Ask::Decide { decide, .. }) = parsed else {
         panic!("{:?} is not decided", R::KEY);
     };
     let decision = decide(&mut bench.state, bench.now);

@@ -35,7 +35,7 @@ fn stops(bench: &mut Bench, id: i32) -> i64 {
     epoch
 }
 
-fn all_undecided(bench: &Bench) -> Vec<Undecided> {
+fn all_undecided(bench: &Bench) -> Vec<UndecidedPartition> {
     let leaderless = bench.state.partitions_where(|partition| !partition.has_leader());
     let leaderless: Vec<_> = leaderless.into_iter().map(|(topic, index, _)| (topic.id, index)).collect();
     bench.state.undecided(&leaderless, bench.now)

@@ -8,7 +8,7 @@ use crate::running::is_coming_up;
 use thalweg_metadata::topic_name::OFFSETS;
 
 /// A heartbeat to the coordinator, as soon as it has loaded the group.
-async fn beat(mixed: &Mixed, group: &mut Group, member: &str) -> StreamsGroupHeartbeatResponse {
+async fn beat(mixed: &MixedCluster, group: &mut Group, member: &str) -> StreamsGroupHeartbeatResponse {
     let mut answer = None;
     until("a coordinator that has loaded the group", async || {
         let leader = mixed.leader_of(OFFSETS, 0);
@@ -25,7 +25,7 @@ async fn beat(mixed: &Mixed, group: &mut Group, member: &str) -> StreamsGroupHea
 }
 
 /// Heartbeats of all, until nothing changes any more.
-async fn settle(mixed: &Mixed, group: &mut Group, members: &[&str]) {
+async fn settle(mixed: &MixedCluster, group: &mut Group, members: &[&str]) {
     until("a stable group", async || {
         for member in members {
             beat(mixed, group, member).await;
@@ -37,7 +37,7 @@ async fn settle(mixed: &Mixed, group: &mut Group, members: &[&str]) {
     .await;
 }
 
-async fn describe(mixed: &Mixed, group: &Group) -> String {
+async fn describe(mixed: &MixedCluster, group: &Group) -> String {
     let request = StreamsGroupDescribeRequest { group_ids: vec![group.id.clone()], ..Default::default() };
     let leader = mixed.leader_of(OFFSETS, 0);
     let mut answer = mixed.connection(leader).send(&request).await.expect("an answer");
@@ -55,7 +55,7 @@ async fn describe(mixed: &Mixed, group: &Group) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_streams_group_goes_on_when_its_coordinator_moves_between_the_makes() {
     let Some(jars) = jars() else { return };
-    let mixed = Mixed::start(jars).await;
+    let mixed = MixedCluster::start(jars).await;
     mixed.create(OFFSETS, [[1, 2, 3], [2, 3, 1]]).await;
     for topic in ["lines", "words-repartition", "words-changelog"] {
         mixed.create(topic, [[1, 2, 3], [2, 3, 1]]).await;

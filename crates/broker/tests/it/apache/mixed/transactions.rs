@@ -20,8 +20,8 @@ use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 const LEADERS: [i32; 2] = [1, 2];
 
 /// A cluster with both internal topics, and two topics whose first partitions are led by the JVM and by ours.
-async fn start(jars: String) -> (Mixed, [Topic; 2]) {
-    let mixed = Mixed::start(jars).await;
+async fn start(jars: String) -> (MixedCluster, [Topic; 2]) {
+    let mixed = MixedCluster::start(jars).await;
     for internal in [TRANSACTIONS, OFFSETS] {
         mixed.create(internal, [[1, 2, 3], [2, 3, 1]]).await;
     }
@@ -38,7 +38,7 @@ pub(super) fn name_in(partition: i32, begins: &str) -> String {
     names.into_iter().find(|name| partition_for(name, 2).0 == partition).expect("there is no end of names")
 }
 
-impl Mixed {
+impl MixedCluster {
     pub(super) fn connection(&self, id: i32) -> &Connection {
         match id {
             2 | 3 => {
@@ -112,7 +112,7 @@ impl Mixed {
     }
 }
 
-impl Place for Mixed {
+impl Place for MixedCluster {
     async fn coordinator(&self, id: &str) -> &Connection {
         self.connection(self.leader_of(TRANSACTIONS, partition_for(id, 2).0))
     }
