@@ -1,5 +1,6 @@
 //! Turns the compact descriptions under `crates/wire/schema/` into Rust under `crates/wire/src/generated/`:
-//! one file per message, a module file per family, the table of APIs, the error codes and the registry by name.
+//! one file per message, a module file per family, the table of APIs, the error codes and the registry by
+//! name.
 
 mod message;
 mod name;
