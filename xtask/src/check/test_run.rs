@@ -76,11 +76,11 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     }
 }
 
-/// Number of concurrent tests: five per core, because most tests wait most of the time.
+/// Number of concurrent tests: four per core, because most tests wait most of the time.
 fn threads() -> String {
     std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        (5 * cores).to_string()
+        (4 * cores).to_string()
     })
 }
 
