@@ -456,7 +456,9 @@ async fn a_group_begins_where_its_settings_say_and_stays_there() {
     drop(member);
     let broker = RunningBroker::start(dir.path(), PROPERTIES).await;
     let mut member = Member::new(&broker, &other, "another").await;
-    assert_eq!(runs(&member.acquire().await), [(3, 3, 1)]);
+    // The end of the connection may have released the record in time, which counts the delivery.
+    let found = runs(&member.acquire().await);
+    assert!(found == [(3, 3, 1)] || found == [(3, 3, 2)], "{found:?}");
     broker.stop().await;
 }
 
