@@ -8,27 +8,28 @@ use crate::state::StateBatch;
 
 /// The acknowledgement type of a record. Kafka: `AcknowledgeType`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Code 0: no record at this offset, because of compaction or a control record.
-    Gap,
-    /// Code 1: processed.
-    Accept,
-    /// Code 2: available for another delivery.
-    Release,
-    /// Code 3: never to be delivered again.
-    Reject,
-    /// Code 4: renewal of the acquisition lock (KIP-1222).
-    Renew,
+pub enum AcknowledgeType {
+    /// No record at this offset, because of compaction or a control record.
+    Gap = 0,
+    /// Processed.
+    Accept = 1,
+    /// Available for another delivery.
+    Release = 2,
+    /// Never to be delivered again.
+    Reject = 3,
+    /// Renewal of the acquisition lock (KIP-1222).
+    Renew = 4,
 }
 
-impl Verdict {
-    fn of(code: i8) -> Option<Verdict> {
+impl AcknowledgeType {
+    /// The type of a code; none if the code is unknown.
+    pub fn from_code(code: i8) -> Option<AcknowledgeType> {
         Some(match code {
-            0 => Verdict::Gap,
-            1 => Verdict::Accept,
-            2 => Verdict::Release,
-            3 => Verdict::Reject,
-            4 => Verdict::Renew,
+            0 => AcknowledgeType::Gap,
+            1 => AcknowledgeType::Accept,
+            2 => AcknowledgeType::Release,
+            3 => AcknowledgeType::Reject,
+            4 => AcknowledgeType::Renew,
             _ => return None,
         })
     }
@@ -41,7 +42,7 @@ pub struct Acknowledgement<'a> {
     pub first: i64,
     /// The last offset, inclusive.
     pub last: i64,
-    /// Type codes: 0 gap, 1 accept, 2 release, 3 reject, 4 renew.
+    /// Codes of [`AcknowledgeType`].
     pub types: &'a [i8],
 }
 
@@ -113,11 +114,11 @@ impl SharePartition {
         let mut batches = Vec::new();
         for acknowledgement in acknowledgements {
             for (first, last, code) in acknowledgement.ranges(self.start) {
-                let verdict = Verdict::of(code).ok_or(AcknowledgeError::UnknownType(code))?;
-                if verdict == Verdict::Renew {
+                let kind = AcknowledgeType::from_code(code).ok_or(AcknowledgeError::UnknownType(code))?;
+                if kind == AcknowledgeType::Renew {
                     self.change(first, last, |_, run| run.deadline_ms = now_ms + limits.lock_ms);
                 } else {
-                    self.begin(first, last, verdict, limits, &mut batches);
+                    self.begin(first, last, kind, limits, &mut batches);
                 }
             }
         }
@@ -131,7 +132,7 @@ impl SharePartition {
         let held: Vec<(i64, i64)> = held.map(|(first, run)| (first, run.last)).collect();
         let mut batches = Vec::new();
         for (first, last) in held {
-            self.begin(first, last, Verdict::Release, limits, &mut batches);
+            self.begin(first, last, AcknowledgeType::Release, limits, &mut batches);
         }
         batches
     }
@@ -163,7 +164,7 @@ impl SharePartition {
             if types.is_empty() || (types.len() > 1 && len != Some(types.len() - 1)) || last < first {
                 return Err(AcknowledgeError::WrongTypes);
             }
-            if let Some(code) = types.iter().find(|code| Verdict::of(**code).is_none()) {
+            if let Some(code) = types.iter().find(|code| AcknowledgeType::from_code(**code).is_none()) {
                 return Err(AcknowledgeError::UnknownType(*code));
             }
             if last < self.start {
@@ -183,7 +184,7 @@ impl SharePartition {
             if !held.all(|(_, run)| run.is_acquired() && Some(run.owner) == slot) {
                 return Err(AcknowledgeError::NotAcquired);
             }
-            if !limits.may_renew && types.contains(&4) {
+            if !limits.may_renew && types.contains(&(AcknowledgeType::Renew as i8)) {
                 return Err(AcknowledgeError::RenewDisabled);
             }
         }
@@ -195,16 +196,16 @@ impl SharePartition {
         &mut self,
         first: i64,
         last: i64,
-        verdict: Verdict,
+        kind: AcknowledgeType,
         limits: &Limits,
         batches: &mut Vec<StateBatch>,
     ) {
         self.change(first, last, |at, run| {
-            run.phase = match verdict {
-                Verdict::Accept => Phase::Acknowledged,
-                Verdict::Gap | Verdict::Reject => Phase::Archived,
-                Verdict::Release => given_back(run.deliveries, limits),
-                Verdict::Renew => return,
+            run.phase = match kind {
+                AcknowledgeType::Accept => Phase::Acknowledged,
+                AcknowledgeType::Gap | AcknowledgeType::Reject => Phase::Archived,
+                AcknowledgeType::Release => given_back(run.deliveries, limits),
+                AcknowledgeType::Renew => return,
             };
             run.is_pending = true;
             add_batch(batches, batch_of(at, run.last, run));

@@ -23,7 +23,7 @@ mod partition;
 mod run;
 mod state;
 
-pub use acknowledge::{AcknowledgeError, Acknowledgement};
+pub use acknowledge::{AcknowledgeError, AcknowledgeType, Acknowledgement};
 pub use acquire::{AcquireMode, AcquireRequest, AcquiredRun, ShareAcquiredRecords, Span};
 pub use partition::{ExpiredLocks, InvalidState, Limits, SharePartition};
 pub use state::{DeliveryState, ShareKey, ShareState, StateBatch, StateSummary, StateUpdate};

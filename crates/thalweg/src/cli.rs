@@ -34,7 +34,7 @@ Examples:
   thalweg lab run quick                      how many events per second this machine carries
   thalweg stream run 'time | log'            a line from source to sink
 
-Every command but serve, stream and cluster up talks to any cluster that speaks Kafka's protocol: see --bootstrap-server.
+Commands with --bootstrap-server talk to any cluster that speaks Kafka's protocol; lab takes --bootstrap.
 --format table|json|yaml of each command with a result may also stand before the command.
 
 Exit codes:
@@ -219,7 +219,7 @@ mod tests {
         for (path, part) in [
             ("cluster status", "Exit codes: 0 healthy"),
             ("topic trim", "Shows what would go; --execute deletes it"),
-            ("topic move", "Replicas stay where they are as far as possible"),
+            ("topic move", "Only what must move moves"),
             ("group reset", "An offset before the first"),
             ("transaction abort", "use `transaction fence`"),
             ("security certificate node", "The authority is that of the directory"),

@@ -243,18 +243,10 @@ fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, respon
             }
         }
     }
-    if leaders.is_empty() {
-        return;
-    }
-    let image = images.get();
-    let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
-    let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
-        node_id: leader.id.0,
-        host: endpoint.host.clone(),
-        port: i32::from(endpoint.port),
-        rack: leader.rack.clone(),
-    });
-    response.node_endpoints = endpoints.collect();
+    response.node_endpoints =
+        elsewhere::node_endpoints(images, &call.peer.listener, &leaders, |node_id, host, port, rack| {
+            NodeEndpoint { node_id, host, port, rack }
+        });
 }
 
 /// The answer to a request that is refused as a whole.

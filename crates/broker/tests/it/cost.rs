@@ -63,7 +63,7 @@ async fn broker(dir: &tempfile::TempDir) -> (RunningBroker, Topic) {
     }
 }
 
-/// What takes requests past their first checks.
+/// Field values with which requests pass their first checks.
 fn values(topic: &Topic) -> Values {
     let strings = [
         ("", "t"),

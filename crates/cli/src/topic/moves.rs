@@ -19,8 +19,8 @@ use crate::settle::{fail_with, settle};
 ///
 /// Shows the plan; --execute starts it.
 ///
-/// Replicas stay where they are as far as possible: those on brokers that they may not be on move, a new
-/// broker gets its share, and racks are kept apart.
+/// Only what must move moves: replicas on excluded brokers, a new broker's share, and replicas that would
+/// share a rack.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("what").required(true)),

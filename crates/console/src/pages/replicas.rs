@@ -96,7 +96,7 @@ fn ends(name: &str, moving: usize) -> Markup {
 fn plan_form(name: &str, query: &MoveQuery) -> Markup {
     html! {
         form class="card stack" method="get" action=(format!("{}/replicas", path(name))) {
-            p class="quiet" { "Replicas stay where they are as far as possible: those on brokers that they may not be on move, a new broker gets its share, and racks are kept apart." }
+            p class="quiet" { "Only what must move moves: replicas on excluded brokers, a new broker's share, and replicas that would share a rack." }
             div class="row" {
                 label { "Partitions" input name="partitions" value=(query.partitions) placeholder="all" spellcheck="false"; }
                 label { "Only on brokers" input name="brokers" value=(query.brokers) placeholder="all that run" spellcheck="false"; }

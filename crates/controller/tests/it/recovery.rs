@@ -444,8 +444,7 @@ async fn a_start_that_replays_much_spares_the_next_one() {
     assert_topics_are_known(&bench).await;
 }
 
-/// The only voter's log says which epoch was begun, so that a start needs no room for the file that says it
-/// too.
+/// A sole voter takes its epoch from the log, so it can start when `quorum-state` cannot be written.
 #[tokio::test]
 async fn a_start_on_a_full_disk_leads_in_a_new_epoch() {
     let bench = Bench::new().await;

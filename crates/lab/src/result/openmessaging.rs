@@ -127,7 +127,7 @@ fn aggregate(document: &mut Map<String, Value>, name: &str, histogram: Option<&H
         }
         if let Ok(recorded) = histogram.recorded() {
             for step in recorded.iter_quantiles(QUANTILE_STEPS) {
-                // Round: the steps add up with errors of 1e-14.
+                // Rounds away the error of adding the steps, about 1e-14.
                 let percentile = (step.quantile_iterated_to() * 1e8).round() / 1e6;
                 quantiles.insert(format!("{percentile:?}"), ms(step.value_iterated_to() as f64));
             }

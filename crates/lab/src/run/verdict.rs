@@ -27,7 +27,7 @@ use crate::workload::{Load, Measure, Point};
 
 /// The busy share at which a thread or disk is saturated.
 const BUSY_MIN: f64 = 0.90;
-/// The busy share at which all processors are saturated, including the cost of measuring.
+/// Processor use, the lab's own included, from which the machine counts as saturated.
 const MACHINE_BUSY_MIN: f64 = 0.92;
 /// The share of processor time waiting for disks.
 const IO_WAIT_MIN: f64 = 0.20;

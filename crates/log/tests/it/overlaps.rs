@@ -171,7 +171,7 @@ fn segment_within_the_newest_is_set_aside_and_nothing_is_cut() {
     }
 }
 
-/// As one that Apache Kafka has truncated, and that a power failure has brought back.
+/// The segment is one that Apache Kafka had truncated and a power failure restored.
 #[test]
 fn segment_of_an_earlier_epoch_that_is_set_aside_has_no_records_that_are_missing() {
     for recovery_point in [LARGE_END, Offset(50), Offset(12)] {

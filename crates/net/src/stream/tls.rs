@@ -290,7 +290,7 @@ impl TlsStream {
                     {
                         let at = self.outgoing.len();
                         self.outgoing.resize(at + required_size, 0);
-                        // The size is the requested one.
+                        // Cannot fail: the buffer has the size that rustls asked for.
                         let encoded = data.encode(&mut self.outgoing[at..]).unwrap_or(0);
                         self.outgoing.truncate(at + encoded);
                     }

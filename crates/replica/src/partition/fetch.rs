@@ -1,4 +1,4 @@
-//! Reading from a partition that is led here.
+//! Reading from a replica: as the leader, or for consumers as a follower (KIP-392).
 
 use super::{FetchError, Partition, Snapshot, State};
 use thalweg_log::{AbortedTransaction, LogSlice};
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// The reader, which decides the visible end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// A consumer, up to the high watermark.
+    /// A consumer, up to the high watermark or the last stable offset.
     Client,
     /// This broker's own coordinators and Kafka's debugging consumer, up to the log end.
     Internal,

@@ -41,7 +41,8 @@ pub struct SessionKey {
 pub struct SessionPartition {
     /// Topic id and partition.
     pub id: TopicPartitionId,
-    /// True until an answer has named the partition: the next answer does, even without records.
+    /// True if the partition was added after the session began and no answer has named it: the next answer
+    /// does, even without records. The first answer names all.
     pub is_new: bool,
 }
 

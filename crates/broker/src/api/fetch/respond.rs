@@ -213,17 +213,11 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
             }),
         }
     }
-    if !leaders.is_empty() {
-        let image = broker.image();
-        let endpoints = elsewhere::reachable(&image, &call.peer.listener, &leaders);
-        let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
-            node_id: leader.id.0,
-            host: endpoint.host.clone(),
-            port: i32::from(endpoint.port),
-            rack: leader.rack.clone(),
+    let listener = &call.peer.listener;
+    response.node_endpoints =
+        elsewhere::node_endpoints(broker.images(), listener, &leaders, |node_id, host, port, rack| {
+            NodeEndpoint { node_id, host, port, rack }
         });
-        response.node_endpoints = endpoints.collect();
-    }
     match encode_response(&response, call.key, call.version, call.correlation_id) {
         Ok((head, gaps)) => Reply::Now(Frame::with_slices(head, &gaps, slices)),
         Err(error) => Reply::Close(format!("the answer to a fetch could not be encoded: {error}")),

@@ -67,12 +67,22 @@ impl TopicRef<'_> {
     }
 }
 
-/// The brokers of `ids` that are reachable on this listener, with their endpoints, each once.
-pub fn reachable<'a>(
-    image: &'a Image,
+/// The endpoints of leaders on this listener, for a response, each once. `endpoint` takes node id, host, port
+/// and rack.
+pub fn node_endpoints<T>(
+    images: &ImageCell,
     listener: &str,
-    ids: &[BrokerId],
-) -> impl Iterator<Item = (&'a Arc<BrokerRegistration>, &'a Endpoint)> {
-    let ids: BTreeSet<BrokerId> = ids.iter().copied().collect();
-    image.alive_endpoints(listener).filter(move |(broker, _)| ids.contains(&broker.id))
+    leaders: &[BrokerId],
+    endpoint: fn(i32, String, i32, Option<String>) -> T,
+) -> Vec<T> {
+    if leaders.is_empty() {
+        return Vec::new();
+    }
+    let leaders: BTreeSet<BrokerId> = leaders.iter().copied().collect();
+    let image = images.get();
+    let alive = image.alive_endpoints(listener).filter(|(broker, _)| leaders.contains(&broker.id));
+    let make = |(broker, at): (&Arc<BrokerRegistration>, &Endpoint)| {
+        endpoint(broker.id.0, at.host.clone(), i32::from(at.port), broker.rack.clone())
+    };
+    alive.map(make).collect()
 }

@@ -3,16 +3,11 @@
 use super::{Call, readable};
 use std::sync::Arc;
 use thalweg_metadata::ImageCell;
-use thalweg_share::{AcknowledgeError, Acknowledgement};
+use thalweg_share::{AcknowledgeError, AcknowledgeType, Acknowledgement};
 use thalweg_share_groups::{
     PendingAcknowledgement, SessionKey, SettleError, SettleOutcome, Shares, TopicPartitionId,
 };
 use thalweg_wire::ErrorCode;
-
-/// The type that renews a lock.
-const RENEW: i8 = 4;
-/// The last type in versions without renewal.
-const REJECT: i8 = 3;
 
 /// First offset, last offset and acknowledgement types of one batch.
 pub type AckBatch<'a> = (i64, i64, &'a [i8]);
@@ -99,13 +94,13 @@ impl Acknowledgements<'_> {
     /// Checks that the batches of a partition are well-formed. Kafka:
     /// `KafkaApis.validateAcknowledgementBatches`.
     fn check(&self, said: &[AckBatch<'_>]) -> Result<(), SettleError> {
-        let last_type = if self.may_renew { RENEW } else { REJECT };
+        let last_type = if self.may_renew { AcknowledgeType::Renew } else { AcknowledgeType::Reject };
         let mut previous_last = -1;
         for &(first, last, types) in said {
             let len = last.checked_sub(first).and_then(|span| usize::try_from(span).ok());
             let fits = types.len() == 1 || len.is_some_and(|len| len + 1 == types.len());
-            let is_known = types.iter().all(|one| (0..=last_type).contains(one));
-            let renews = types.contains(&RENEW) && !self.is_renewal;
+            let is_known = types.iter().all(|one| (0..=last_type as i8).contains(one));
+            let renews = types.contains(&(AcknowledgeType::Renew as i8)) && !self.is_renewal;
             let malformed = |why| Err(SettleError::Malformed(why));
             if first > last {
                 return malformed("the first offset of a batch is behind its last");

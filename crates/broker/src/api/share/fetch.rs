@@ -26,7 +26,7 @@ use thalweg_wire::request::share_fetch_request::{FetchTopic, ForgottenTopic};
 use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
 
-pub(in crate::api) const API: Api = Api::new(ApiKey::ShareFetch, 1..=2, ByResource, handle);
+pub(in crate::api) const API: Api = Api::new(ApiKey::ShareFetch, 1..=2, ByResource, handle).waits();
 
 /// Upper bound of max.wait.ms.
 const WAIT_MAX: Duration = Duration::from_secs(3600);

@@ -164,18 +164,9 @@ fn topic_of(response: &mut ShareFetchResponse, id: TopicPartitionId) -> usize {
 }
 
 fn endpoints(images: &ImageCell, call: &Call, leaders: &[BrokerId]) -> Vec<NodeEndpoint> {
-    if leaders.is_empty() {
-        return Vec::new();
-    }
-    let image = images.get();
-    let endpoints = elsewhere::reachable(&image, &call.peer.listener, leaders);
-    let endpoints = endpoints.map(|(leader, endpoint)| NodeEndpoint {
-        node_id: leader.id.0,
-        host: endpoint.host.clone(),
-        port: i32::from(endpoint.port),
-        rack: leader.rack.clone(),
-    });
-    endpoints.collect()
+    elsewhere::node_endpoints(images, &call.peer.listener, leaders, |node_id, host, port, rack| {
+        NodeEndpoint { node_id, host, port, rack }
+    })
 }
 
 /// The answer to a ShareAcknowledge.
