@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::binary::{Broker, pause, run, run_with_input, thalweg};
+use crate::binary::{Broker, RunningProcess, pause, run, run_with_input, thalweg};
 
 fn to(broker: &Broker, line: &str) -> Command {
     let mut command = thalweg(line);
@@ -108,25 +108,21 @@ fn a_partition_that_comes_back_continues_at_the_offset_of_the_group() {
     let lines =
         |text: &str| -> Vec<String> { (0..8).map(|number| format!("{number}:{text}{number}\n")).collect() };
     fill(&broker, "t", 2, &lines("old").concat());
-    let mut command = to(&broker, "consume t --group g --offset beginning");
-    let mut first = command.stdout(Stdio::piped()).spawn().expect("the binary runs");
-    let mut out = BufReader::new(first.stdout.take().expect("a pipe"));
+    let mut first = RunningProcess::start(&mut to(&broker, "consume t --group g --offset beginning"));
+    let mut lines_of_first = first.lines();
     let mut eight = || {
-        let mut text = String::new();
-        for _ in 0..8 {
-            out.read_line(&mut text).expect("text");
-        }
-        sorted(&text).join(" ")
+        let mut lines: Vec<String> = lines_of_first.by_ref().take(8).collect();
+        lines.sort_unstable();
+        lines.join(" ")
     };
     assert_eq!(eight(), "old0 old1 old2 old3 old4 old5 old6 old7");
     // Another member takes a partition, and leaves.
-    assert_eq!(printed(&broker, "consume t --group g --offset end --until-end", &[]), "");
+    let (code, out, _) = run(&mut to(&broker, "consume t --group g --offset end --until-end"));
+    assert_eq!((code, out.as_str()), (Some(0), ""));
     let (code, _, _) =
         run_with_input(&mut to(&broker, "produce t --key-separator :"), lines("new").concat().as_bytes());
     assert_eq!(code, Some(0));
     assert_eq!(eight(), "new0 new1 new2 new3 new4 new5 new6 new7");
-    first.kill().expect("it runs");
-    first.wait().expect("it ends");
 }
 
 #[test]

@@ -121,7 +121,7 @@ async fn ask(controller: &ControllerLink, call: &Call, request: Bytes) -> Result
     }
 }
 
-/// Kafka's words for a failure; `None` for APIs that have no message.
+/// Kafka's words for a failure; `None` where Kafka's own refusal has none.
 fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
     let has_words = match api {
         ApiKey::AlterClientQuotas
@@ -217,6 +217,11 @@ mod tests {
 
     use thalweg_wire::request::*;
 
+    use crate::quotas::throttle_time;
+    use std::time::Duration;
+    use thalweg_wire::Response;
+    use thalweg_wire::frame::{LENGTH_LEN, encode_response};
+
     use super::*;
 
     /// The answers of Kafka 4.3.1 (`tests/golden/UnansweredRequestsWriter.java`).
@@ -233,6 +238,19 @@ mod tests {
         let mut e = Encoder::with_capacity(64);
         answer.encode(&mut e, version).unwrap_or_else(|error| panic!("{:?} {version}: {error}", R::KEY));
         assert_eq!(e.into_bytes(), bytes(expected), "{:?} {version}: {answer:?}", R::KEY);
+        check_throttle_time(answer, R::KEY, version);
+    }
+
+    /// The throttle time is found in the bytes of an answer, if the answer has one.
+    fn check_throttle_time<M: Response>(mut answer: M, key: ApiKey, version: i16) {
+        const PAUSE_MS: i32 = 0x0102_0304;
+        let pause = answer.throttle_time_ms().map(|throttle_time_ms| {
+            *throttle_time_ms = PAUSE_MS;
+            Duration::from_millis(PAUSE_MS as u64)
+        });
+        let (frame, _) = encode_response(&answer, key, version, 7).expect("an answer of this version");
+        let found = throttle_time::of_answer(key, version, &frame[LENGTH_LEN..]);
+        assert_eq!(found, pause, "{key:?} {version}: see quotas/throttle_time.rs");
     }
 
     #[test]
@@ -274,6 +292,31 @@ mod tests {
             for version in api.min..=api.max {
                 assert!(seen.contains(&(api.key as i16, version)), "{:?} {version}", api.key);
             }
+        }
+    }
+
+    #[test]
+    fn throttle_times_of_partly_forwarded_requests_are_found() {
+        for version in 0..=2 {
+            check_throttle_time(AlterConfigsResponse::default(), ApiKey::AlterConfigs, version);
+        }
+        for version in 0..=1 {
+            check_throttle_time(
+                IncrementalAlterConfigsResponse::default(),
+                ApiKey::IncrementalAlterConfigs,
+                version,
+            );
+        }
+    }
+
+    #[test]
+    fn all_forwarded_apis_but_these_are_changes_with_audit_events() {
+        let reads = [ApiKey::ListPartitionReassignments, ApiKey::DescribeQuorum];
+        for api in crate::api::all_served().filter(|api| api.forwarded.is_some()) {
+            let is_read = reads.contains(&api.key);
+            let expected = if is_read { Forwarding::Reads } else { Forwarding::Changes };
+            assert_eq!(api.forwarded, Some(expected), "{:?}", api.key);
+            assert_eq!(api.describe.is_some(), !is_read, "{:?}", api.key);
         }
     }
 
