@@ -159,7 +159,7 @@ impl Call {
 }
 
 /// The APIs with a file of their own. APIs that are only forwarded are in [`forwarded`].
-const OWN: &[&Api] = &[
+const LOCAL: &[&Api] = &[
     &produce::API,
     &fetch::API,
     &list_offsets::API,
@@ -227,7 +227,7 @@ const OWN: &[&Api] = &[
 /// All entries, each at the index of its key.
 static SERVED: LazyLock<Vec<Option<&'static Api>>> = LazyLock::new(|| {
     let mut served = Vec::new();
-    for api in OWN.iter().copied().chain(forwarded::APIS.iter().copied().flatten()) {
+    for api in LOCAL.iter().copied().chain(forwarded::APIS.iter().copied().flatten()) {
         let index = usize::try_from(api.key as i16).expect("keys are not negative");
         served.resize(served.len().max(index + 1), None);
         let earlier = served[index].replace(api);

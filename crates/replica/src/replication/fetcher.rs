@@ -76,6 +76,8 @@ struct FollowedPartition {
     partition: Arc<Partition>,
     epoch: LeaderEpoch,
     failures: u32,
+    /// The last failure in the log of a series.
+    logged: Option<String>,
     /// End of the partition's pause.
     rests_until: Option<Instant>,
     /// True if the partition waits for another leader epoch.
@@ -228,6 +230,7 @@ impl Fetcher {
                 partition,
                 epoch,
                 failures: 0,
+                logged: None,
                 rests_until: None,
                 stopped: false,
                 is_compared: false,
@@ -514,6 +517,7 @@ impl Fetcher {
         match taken {
             Ok(FollowerAppend { next, .. }) => {
                 followed.failures = 0;
+                followed.logged = None;
                 // An unchanged position need not be sent, unless the leader sent an unusable part, such as
                 // the beginning of a batch.
                 let told = self.session.partition(&key).map(|told| told.log_start_offset);
@@ -527,8 +531,9 @@ impl Fetcher {
                 self.go_on_at_end(key);
             }
             Err(error) => {
-                // Log once per series of failures: retries continue as long as a disk is full.
-                if followed.failures == 0 {
+                // Log a series of equal failures once: retries continue as long as a disk is full.
+                let text = error.to_string();
+                if followed.logged.replace(text.clone()).is_none_or(|logged| logged != text) {
                     let message = if error.is_damaged_batch() {
                         "Leader's batch at this offset is damaged: fetching it again, until the leader has checked it and hands over"
                     } else {

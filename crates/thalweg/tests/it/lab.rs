@@ -16,7 +16,7 @@ use thalweg_lab::result::{self, PointResult, RunResult, State};
 use thalweg_lab::worker::Driver;
 
 /// A run that takes longer than this has failed.
-const TIMEOUT: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A small workload, followed by the test's settings.
 pub(super) fn workload(seconds: f64, more: &str) -> String {

@@ -350,7 +350,7 @@ fn a_difference_in_any_fact_is_found() {
         ("none key", "none"),
         ("tag=0", "tag=1"),
         ("@4", "@3"),
-        ("Shared 4+", "Shared 3+"),
+        ("Flags 4+", "Flags 3+"),
         ("=false", "=true"),
         ("Name", "Title"),
         ("    On bool 4+ default=false\n", ""),
