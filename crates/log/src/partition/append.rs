@@ -352,17 +352,13 @@ impl PartitionLog {
         };
         let appended_bytes: u64 = stored.iter().map(|batch| batch.bytes.len() as u64).sum();
         let rolled = self.roll_if_needed(stored.iter().map(|batch| &batch.header), appended_bytes)?;
-        for batch in stored {
-            self.epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
-        }
-        if self.epochs.is_stale() {
-            self.write_epochs()?;
-        }
         let (first_offset, last_offset) = (first.header.base_offset, last.header.last_offset());
-        let aborted = self.producers.aborted_by(&prepared);
-        self.add_aborted(&aborted)?;
-        if let Err(error) = self.write(stored) {
-            self.take_aborted_back(&aborted, first_offset);
+        let earlier_epochs = self.assign_epochs(stored);
+        if let Err(error) = self.write_with_indexes(stored, &prepared) {
+            // Epochs of batches that are not in the log would refuse those that the leader sends next.
+            if let Some(earlier) = earlier_epochs {
+                self.epochs.replace_by(&earlier);
+            }
             return Err(error);
         }
         self.log_end = last_offset + 1;
@@ -380,6 +376,37 @@ impl PartitionLog {
             flush_due: self.flush_is_due(),
             ..self.nothing_appended()
         })
+    }
+
+    /// Assigns the epochs of batches. Returns the earlier ones if that has changed any.
+    fn assign_epochs(&mut self, stored: &[PreparedBatch<'_>]) -> Option<Vec<(LeaderEpoch, Offset)>> {
+        let latest = self.epochs.latest();
+        if stored.iter().all(|batch| Some(batch.header.leader_epoch) == latest) {
+            return None;
+        }
+        let earlier = self.epochs.entries().to_vec();
+        for batch in stored {
+            self.epochs.assign(batch.header.leader_epoch, batch.header.base_offset);
+        }
+        Some(earlier)
+    }
+
+    /// Writes changed epochs, index entries of aborted transactions, then the batches.
+    fn write_with_indexes(
+        &mut self,
+        stored: &[PreparedBatch<'_>],
+        prepared: &PreparedAppend,
+    ) -> Result<(), AppendError> {
+        if self.epochs.is_stale() {
+            self.write_epochs()?;
+        }
+        let aborted = self.producers.aborted_by(prepared);
+        self.add_aborted(&aborted)?;
+        let written = self.write(stored);
+        if let (Err(_), Some(first)) = (&written, stored.first()) {
+            self.take_aborted_back(&aborted, first.header.base_offset);
+        }
+        written
     }
 
     fn write_epochs(&mut self) -> Result<(), AppendError> {

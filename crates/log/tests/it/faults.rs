@@ -61,6 +61,22 @@ fn a_full_disk_during_a_roll_is_no_failure() {
 }
 
 #[test]
+fn epochs_of_a_refused_append_refuse_no_batch_of_the_epoch_before() {
+    let (bench, faults) = faulty(LogConfig::default(), ".log");
+    let mut log = bench.create();
+    let [first, second, third] =
+        [(0, 1), (1, 1), (2, 2)].map(|(at, epoch)| Spec::new(1).at(at, epoch).build());
+    log.append_as_follower(&first, LeaderEpoch(1)).expect("there is room");
+    faults.set_free_bytes(Some(10));
+    let refused = log.append_as_follower(&[second.clone(), third.clone()].concat(), LeaderEpoch(2));
+    assert!(matches!(refused, Err(AppendError::DiskFull(_))), "{refused:?}");
+    faults.set_free_bytes(None);
+    log.append_as_follower(&second, LeaderEpoch(2)).expect("its epoch is the log's latest");
+    log.append_as_follower(&third, LeaderEpoch(2)).expect("there is room");
+    assert_eq!(log.latest_epoch(), Some(LeaderEpoch(2)));
+}
+
+#[test]
 fn a_follower_owes_the_flush_of_what_it_has_appended_before_a_disk_was_full() {
     let config = LogConfig { segment_bytes: 300, flush_messages: 1, ..LogConfig::default() };
     let (bench, faults) = faulty(config, ".log");
