@@ -747,6 +747,7 @@ mod tests {
             partition: Arc::new(partition_as(log.expect("creates"), &registration(NODE, 4))),
             epoch: LeaderEpoch(4),
             failures: 0,
+            logged: None,
             rests_until: None,
             stopped: false,
             is_compared: false,
