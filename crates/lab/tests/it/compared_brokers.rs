@@ -7,17 +7,16 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use serde_json::Value;
+
+use crate::page_blocks::{PAGES_LOCK, assert_fresh, regenerated};
 
 const BEGIN: &str = "<!-- compared ";
 const END: &str = "<!-- /compared -->";
 const PAGES: [&str; 2] = ["README.md", "docs/results/README.md"];
 const CHART: &str = "docs/results/2026-11-22-compare-kafka";
-
-/// Held while pages are read and rewritten: a page may have blocks of two tests.
-pub static PAGES_LOCK: Mutex<()> = Mutex::new(());
 
 /// A row of the tables.
 struct Row {
@@ -228,34 +227,14 @@ fn chart(result: &Value) -> String {
     svg + "</svg>\n"
 }
 
-/// A page with regenerated blocks, and their number.
-fn written(root: &Path, page: &str) -> (String, usize) {
-    let (mut whole, mut rest, mut blocks) = (String::new(), page, 0);
-    while let Some((before, from)) = rest.split_once(BEGIN) {
-        let (words, from) = from.split_once(" -->\n").expect("the mark ends its line");
-        let (_, after) = from.split_once(END).expect("the block has an end");
-        whole += &format!("{before}{BEGIN}{words} -->\n{}{END}", block(root, words));
-        (rest, blocks) = (after, blocks + 1);
-    }
-    (whole + rest, blocks)
-}
-
-fn assert_fresh(path: &Path, fresh: &str) {
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, fresh).expect("it can be written");
-    } else {
-        let kept = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(kept == fresh, "{} is stale: run this test with UPDATE_DOCS=1", path.display());
-    }
-}
-
 #[test]
 fn blocks_and_chart_are_those_of_the_result() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let _held = PAGES_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for page in PAGES {
         let path = root.join(page);
-        let (fresh, blocks) = written(&root, &std::fs::read_to_string(&path).expect("the page is there"));
+        let page_text = std::fs::read_to_string(&path).expect("the page is there");
+        let (fresh, blocks) = regenerated(&page_text, BEGIN, END, |words| block(&root, words));
         assert!(blocks > 0, "{page} has figures");
         assert_fresh(&path, &fresh);
     }

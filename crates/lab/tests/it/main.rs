@@ -10,6 +10,7 @@ mod condensed;
 mod fixture;
 mod floors;
 mod options;
+mod page_blocks;
 mod published_results;
 mod report;
 mod workload_pages;

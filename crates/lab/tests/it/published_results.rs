@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 
 use thalweg_lab::{report, result};
 
-use crate::compared_brokers::PAGES_LOCK;
+use crate::page_blocks::{PAGES_LOCK, assert_fresh, regenerated};
 
 const BEGIN: &str = "<!-- lab ";
 const END: &str = "<!-- /lab -->";
@@ -24,21 +24,14 @@ fn pages(root: &Path) -> Vec<PathBuf> {
     pages
 }
 
-/// A page with regenerated tables, and their number.
-fn written(root: &Path, page: &str) -> (String, usize) {
-    let (mut whole, mut rest, mut tables) = (String::new(), page, 0);
-    while let Some((before, from)) = rest.split_once(BEGIN) {
-        let (words, from) = from.split_once(" -->\n").expect("the mark ends its line");
-        let (_, after) = from.split_once(END).expect("the table has an end");
-        let (path, workloads) = words.split_once(' ').expect("a path and workloads");
-        let mut run = result::read(&root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
-        let wanted: Vec<&str> = workloads.split(' ').collect();
-        run.workloads.retain(|workload| wanted.contains(&workload.workload.name.as_str()));
-        assert_eq!(run.workloads.len(), wanted.len(), "{path} has not all of {wanted:?}");
-        whole += &format!("{before}{BEGIN}{words} -->\n{}{END}", report::markdown(&run));
-        (rest, tables) = (after, tables + 1);
-    }
-    (whole + rest, tables)
+/// The table of a mark: the path of a result, and workloads of it.
+fn table(root: &Path, words: &str) -> String {
+    let (path, workloads) = words.split_once(' ').expect("a path and workloads");
+    let mut run = result::read(&root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let wanted: Vec<&str> = workloads.split(' ').collect();
+    run.workloads.retain(|workload| wanted.contains(&workload.workload.name.as_str()));
+    assert_eq!(run.workloads.len(), wanted.len(), "{path} has not all of {wanted:?}");
+    report::markdown(&run)
 }
 
 /// The results of the lab among those that are kept.
@@ -108,13 +101,9 @@ fn tables_are_those_of_the_results_that_they_name() {
     let _held = PAGES_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     for path in pages(&root) {
         let page = std::fs::read_to_string(&path).expect("the page is there");
-        let (fresh, count) = written(&root, &page);
+        let (fresh, count) = regenerated(&page, BEGIN, END, |words| table(&root, words));
         tables += count;
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, fresh).expect("it can be written");
-        } else {
-            assert!(page == fresh, "{} is stale: run this test with UPDATE_DOCS=1", path.display());
-        }
+        assert_fresh(&path, &fresh);
     }
     assert!(tables > 0, "the pages have tables of the lab");
 }
