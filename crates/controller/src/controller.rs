@@ -165,7 +165,7 @@ impl Controller {
         requester: &Requester,
     ) -> Result<Bytes, HandleError> {
         let version = prefix.api_version;
-        dispatch::check_version(ApiKey::Envelope, version)?;
+        dispatch::check_version(dispatch::ENVELOPE, version)?;
         let mut d = Decoder::new(frame).with_elements_max(dispatch::AROUND_MAX);
         frame::decode_request_header(&mut d, ApiKey::Envelope, version)?;
         let envelope = EnvelopeRequest::decode(&mut d, version)?;

@@ -77,13 +77,13 @@ pub(crate) fn served_keys() -> Vec<ApiKey> {
     keys
 }
 
-/// Checks that an API is served at a version.
-pub(crate) fn check_version(api: ApiKey, version: i16) -> Result<(), HandleError> {
-    let (min, max) = api.versions();
-    if serves(api) && (min..=max).contains(&version) {
+/// Checks that a served API has a version.
+pub(crate) fn check_version(api: &Api, version: i16) -> Result<(), HandleError> {
+    let (min, max) = api.key.versions();
+    if (min..=max).contains(&version) {
         return Ok(());
     }
-    Err(HandleError::UnsupportedVersion { api, version })
+    Err(HandleError::UnsupportedVersion { api: api.key, version })
 }
 
 /// True if a request may take too long for a worker of the runtime.
@@ -101,7 +101,7 @@ pub(crate) fn parse(
     let (version, correlation_id) = (prefix.api_version, prefix.correlation_id);
     let unknown = || HandleError::UnknownApi { api_key: prefix.api_key };
     let api = ApiKey::from_i16(prefix.api_key).and_then(served).ok_or_else(unknown)?;
-    if api.key == ApiKey::ApiVersions && check_version(api.key, version).is_err() {
+    if api.key == ApiKey::ApiVersions && check_version(api, version).is_err() {
         // A client cannot know the versions of ApiVersions, so an unknown version is answered as version 0.
         let response = ApiVersionsResponse {
             error_code: ErrorCode::UnsupportedVersion.code(),
@@ -110,7 +110,7 @@ pub(crate) fn parse(
         };
         return Ok(ParsedFrame::Answered(encode(&response, api.key, 0, correlation_id)?));
     }
-    check_version(api.key, version)?;
+    check_version(api, version)?;
     let is_large = api.is_large(frame.len());
     let mut d = Decoder::new(frame).with_elements_max(api.elements_max);
     let header = frame::decode_request_header(&mut d, api.key, version)?;

@@ -70,21 +70,17 @@ impl State {
         if self.is_open_to(by) {
             return self.incremental_alter_configs(request);
         }
-        let mut allowed = request.clone();
-        let key = |index: usize| {
-            let resource = &request.resources[index];
+        let (resources, refused) = self.divide(by, &request.resources, |resource| {
             (resource.resource_type, resource.resource_name.as_str())
-        };
-        let refusals = self.refusals(by, request.resources.len(), key);
-        remove_refused(&mut allowed.resources, &refusals);
-        let mut outcome = self.incremental_alter_configs(&allowed)?;
-        outcome.response.responses.extend(refusals.into_iter().map(|(index, error)| {
-            let (resource_type, name) = key(index);
+        });
+        let mut outcome =
+            self.incremental_alter_configs(&IncrementalAlterConfigsRequest { resources, ..*request })?;
+        outcome.response.responses.extend(refused.into_iter().map(|(resource, error)| {
             AlterConfigsResourceResponse {
                 error_code: error.code.code(),
                 error_message: error.message,
-                resource_type,
-                resource_name: name.to_owned(),
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name.clone(),
             }
         }));
         Ok(outcome)
@@ -99,41 +95,38 @@ impl State {
         if self.is_open_to(by) {
             return self.alter_configs(request);
         }
-        let mut allowed = request.clone();
-        let key = |index: usize| {
-            let resource = &request.resources[index];
+        let (resources, refused) = self.divide(by, &request.resources, |resource| {
             (resource.resource_type, resource.resource_name.as_str())
-        };
-        let refusals = self.refusals(by, request.resources.len(), key);
-        remove_refused(&mut allowed.resources, &refusals);
-        let mut outcome = self.alter_configs(&allowed)?;
-        outcome.response.responses.extend(refusals.into_iter().map(|(index, error)| {
-            let (resource_type, name) = key(index);
-            LegacyResult {
-                error_code: error.code.code(),
-                error_message: error.message,
-                resource_type,
-                resource_name: name.to_owned(),
-            }
+        });
+        let mut outcome = self.alter_configs(&AlterConfigsRequest { resources, ..*request })?;
+        outcome.response.responses.extend(refused.into_iter().map(|(resource, error)| LegacyResult {
+            error_code: error.code.code(),
+            error_message: error.message,
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
         }));
         Ok(outcome)
     }
 
-    /// The indexes of the resources whose settings the requester may not alter, each with its refusal.
-    /// Repeated resources are left to the decision, which refuses them.
-    fn refusals<'a>(
+    /// Divides resources into those that are decided, and those whose settings the requester may not alter,
+    /// with the refusals. Repeated resources are decided, which refuses them.
+    fn divide<'a, R: Clone>(
         &self,
         by: &Asker,
-        count: usize,
-        key: impl Fn(usize) -> (i8, &'a str),
-    ) -> BTreeMap<usize, ApiError> {
-        let seen = counted((0..count).map(&key));
-        let once = (0..count).filter(|index| seen[&key(*index)] == 1);
-        once.filter_map(|index| {
-            let (kind, name) = key(index);
-            Some((index, self.may_alter(by, kind, name).err()?))
-        })
-        .collect()
+        resources: &'a [R],
+        key: fn(&R) -> (i8, &str),
+    ) -> (Vec<R>, Vec<(&'a R, ApiError)>) {
+        let seen = counted(resources.iter().map(key));
+        let (mut decided, mut refused) = (Vec::new(), Vec::new());
+        for resource in resources {
+            let (kind, name) = key(resource);
+            let is_asked = seen[&(kind, name)] == 1;
+            match is_asked.then(|| self.may_alter(by, kind, name)).and_then(Result::err) {
+                Some(error) => refused.push((resource, error)),
+                None => decided.push(resource.clone()),
+            }
+        }
+        (decided, refused)
     }
 
     /// Checks the right to alter the settings of a resource. The decision refuses unknown kinds.
@@ -496,9 +489,4 @@ fn operation(id: i8, name: &str, value: Option<String>) -> Result<(String, Confi
         }
     };
     Ok((name.to_owned(), operation))
-}
-
-fn remove_refused<T>(resources: &mut Vec<T>, refusals: &BTreeMap<usize, ApiError>) {
-    let mut index = 0..;
-    resources.retain(|_| index.next().is_some_and(|index| !refusals.contains_key(&index)));
 }
