@@ -9,12 +9,11 @@
 use super::Call;
 use super::entry::{Api, Controller, Forwarding, later};
 use super::serve::forward;
-use super::serve::verdicts::{Verdict, Verdicts, check_own, in_words, shown};
+use super::serve::verdicts::{Verdict, Verdicts, check_own, note_changes, shown};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_audit::Action;
 use thalweg_config::AlterError;
 use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
@@ -99,18 +98,15 @@ impl ClusterChange for AlterConfigsRequest {
         if self.validate_only {
             return;
         }
-        let endings: BTreeMap<_, _> = answer
-            .responses
-            .iter()
-            .map(|r| ((r.resource_type, &*r.resource_name), (r.error_code, r.error_message.as_deref())))
-            .collect();
-        for resource in &self.resources {
+        let resources = self.resources.iter().map(|resource| {
             let kind = ConfigResourceKind::from_id(resource.resource_type);
             let configs =
                 resource.configs.iter().map(|c| (&*c.name, shown(kind, &c.name, c.value.as_deref())));
-            let ending = endings.get(&(resource.resource_type, &*resource.resource_name)).copied();
-            let name = &resource.resource_name;
-            changes.note(Action::Update, in_words(kind), name, listed(configs), ending.unwrap_or((0, None)));
-        }
+            (resource.resource_type, &*resource.resource_name, listed(configs))
+        });
+        let outcomes = answer.responses.iter().map(|result| {
+            (result.resource_type, &*result.resource_name, result.error_code, result.error_message.as_deref())
+        });
+        note_changes(changes, resources, outcomes);
     }
 }

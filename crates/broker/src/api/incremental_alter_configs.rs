@@ -7,14 +7,12 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, Forwarding, later};
-use super::serve::verdicts::{Verdict, Verdicts, check_own, id_of, in_words, shown};
+use super::serve::verdicts::{Verdict, Verdicts, check_own, id_of, note_changes, shown};
 use super::serve::{forward, loggers};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_audit::Action;
 use thalweg_config::AlterError;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_hash::{HashMap, HashSet};
@@ -122,12 +120,7 @@ impl ClusterChange for IncrementalAlterConfigsRequest {
         if self.validate_only {
             return;
         }
-        let endings: BTreeMap<_, _> = answer
-            .responses
-            .iter()
-            .map(|r| ((r.resource_type, &*r.resource_name), (r.error_code, r.error_message.as_deref())))
-            .collect();
-        for resource in &self.resources {
+        let resources = self.resources.iter().map(|resource| {
             let kind = ConfigResourceKind::from_id(resource.resource_type);
             let configs = resource.configs.iter().map(|config| {
                 let value = shown(kind, &config.name, config.value.as_deref());
@@ -140,9 +133,11 @@ impl ClusterChange for IncrementalAlterConfigsRequest {
                 };
                 (&*config.name, text)
             });
-            let ending = endings.get(&(resource.resource_type, &*resource.resource_name)).copied();
-            let name = &resource.resource_name;
-            changes.note(Action::Update, in_words(kind), name, listed(configs), ending.unwrap_or((0, None)));
-        }
+            (resource.resource_type, &*resource.resource_name, listed(configs))
+        });
+        let outcomes = answer.responses.iter().map(|result| {
+            (result.resource_type, &*result.resource_name, result.error_code, result.error_message.as_deref())
+        });
+        note_changes(changes, resources, outcomes);
     }
 }

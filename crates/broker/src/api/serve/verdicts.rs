@@ -1,6 +1,9 @@
 //! Verdicts on changes of configurations, for AlterConfigs and IncrementalAlterConfigs: a verdict of this
 //! broker or of the controller for each resource of a request, in its order.
 
+use crate::audit::Changes;
+use std::collections::BTreeMap;
+use thalweg_audit::Action;
 use thalweg_config::{AlterError, table};
 use thalweg_hash::HashMap;
 use thalweg_metadata::{BrokerId, ConfigResourceKind};
@@ -104,6 +107,21 @@ pub fn id_of(name: &str) -> Result<i32, Verdict> {
     name.parse().map_err(|_| Verdict::invalid(format!("Node id must be an integer, but it is: {name}")))
 }
 
+/// Notes the change of each resource, described by its settings, with its outcome.
+pub fn note_changes<'a>(
+    changes: &mut Changes<'_>,
+    resources: impl Iterator<Item = (i8, &'a str, String)>,
+    outcomes: impl Iterator<Item = (i8, &'a str, i16, Option<&'a str>)>,
+) {
+    let outcomes: BTreeMap<_, _> =
+        outcomes.map(|(kind, name, code, message)| ((kind, name), (code, message))).collect();
+    for (kind, name, configs) in resources {
+        let outcome = outcomes.get(&(kind, name)).copied().unwrap_or((0, None));
+        let kind = in_words(ConfigResourceKind::from_id(kind));
+        changes.note(Action::Update, kind, name, configs, outcome);
+    }
+}
+
 /// A value for audit events, hidden if it is or may be a secret. Unknown broker keys may hold secrets.
 pub fn shown(kind: ConfigResourceKind, name: &str, value: Option<&str>) -> String {
     let is_secret =
@@ -115,7 +133,7 @@ pub fn shown(kind: ConfigResourceKind, name: &str, value: Option<&str>) -> Strin
     }
 }
 
-pub fn in_words(kind: ConfigResourceKind) -> &'static str {
+fn in_words(kind: ConfigResourceKind) -> &'static str {
     match kind {
         ConfigResourceKind::Topic => "Topic",
         ConfigResourceKind::Broker => "Broker",
