@@ -79,19 +79,18 @@ class Ordeal:
         # delivery.timeout.ms, also by Apache Kafka. With one in flight, nothing later is stored.
         java = {"max.in.flight.requests.per.connection": 1, "metadata.max.age.ms": self.metadata_age_ms}
         self.java = JavaWriter(bootstrap, "java", PARTITIONS, self.directory / "java-writer", **java)
-        session = {"session_ms": self.session_ms}
         self.java_reader = JavaReader(
-            bootstrap, "java-readers", "java", self.directory / "java-reader", self.protocol, **session
+            bootstrap, "java-readers", "java", self.directory / "java-reader", self.protocol, self.session_ms
         )
         self.own = own_writer(bootstrap, "own", self.directory / "own-writer", self.metadata_age_ms)
-        self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader", **session)
+        self.own_reader = own_reader(bootstrap, "own-readers", "own", self.directory / "own-reader", self.session_ms)
         self.processes = [self.java, self.java_reader, self.own, self.own_reader]
         if self.with_strict:
             self.strict = strict.clients(bootstrap, self.directory)
             self.processes += self.strict.values()
         self.ledger = Ledger()
         self.members = [
-            Member(bootstrap, "readers", "librdkafka", self.ledger, self.protocol, **session) for _ in range(2)
+            Member(bootstrap, "readers", "librdkafka", self.ledger, self.protocol, self.session_ms) for _ in range(2)
         ]
         self.clients = [self.writer, *self.members, *self.processes]
         for client in self.clients:

@@ -44,6 +44,5 @@ pub mod topic;
 pub mod transaction;
 mod yaml;
 
-/// A future of a command, compiled by this crate. The body of an `async fn` is compiled by the crate that
-/// awaits it, which would be the program: its build is the last.
-pub type CommandFuture<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
+/// A future of a command, compiled by this crate, not by the program.
+pub type CommandFuture<'a> = thalweg_lab::BoxFuture<'a, anyhow::Result<()>>;

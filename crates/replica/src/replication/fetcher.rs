@@ -533,13 +533,14 @@ impl Fetcher {
             Err(error) => {
                 // Log a series of equal failures once: retries continue as long as a disk is full.
                 let text = error.to_string();
-                if followed.logged.replace(text.clone()).is_none_or(|logged| logged != text) {
+                if followed.logged.as_ref() != Some(&text) {
                     let message = if error.is_damaged_batch() {
                         "Leader's batch at this offset is damaged: fetching it again, until the leader has checked it and hands over"
                     } else {
                         "Failed to append replicated records"
                     };
                     tracing::error!(partition = ?followed.partition, leader = %self.leader, from = from.0, %error, "{message}");
+                    followed.logged = Some(text);
                 }
                 self.rest(key);
             }
