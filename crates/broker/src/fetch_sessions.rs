@@ -20,7 +20,7 @@ mod session;
 
 use order::Order;
 use parking_lot::Mutex;
-pub use session::{Read, Scope, WantedPartition};
+pub use session::{PartitionResult, Scope, WantedPartition};
 use session::{Session, flatten};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -245,7 +245,7 @@ impl FetchSessions {
     }
 
     /// Records an answer, and returns which of its partitions must be included.
-    pub fn finish(&self, fetch: SessionFetch, reads: &[Read]) -> Vec<bool> {
+    pub fn finish(&self, fetch: SessionFetch, reads: &[PartitionResult]) -> Vec<bool> {
         let slot = if fetch == SessionFetch::None { None } else { self.find(fetch.id()) };
         let is_full = !matches!(fetch, SessionFetch::Incremental { .. });
         match slot {

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 const BLOCK_SMALL: usize = 16 * 1024;
 /// Block size of a connection whose reads fill a small block.
 const BLOCK_LARGE: usize = 256 * 1024;
-/// Maximum size of a frame that may get a block of its own size while there is enough memory.
+/// Maximum size of a frame that gets an exactly sized block, if memory allows.
 const BLOCK_MAX: usize = 2 * 1024 * 1024;
 /// Minimum size of a block.
 const BLOCK_MIN: usize = 512;

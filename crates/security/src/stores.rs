@@ -311,7 +311,7 @@ fn of_pkcs12(source: &Source, bytes: &[u8], password: Option<&str>) -> Result<Id
     })
 }
 
-/// The first key of a store. Without a password of its own, the key has the store's, as in Kafka.
+/// The first key of a store. `ssl.key.password` defaults to the password of the store, as in Kafka.
 fn of_jks(
     source: &Source,
     bytes: &[u8],

@@ -16,7 +16,7 @@ const TYPE_ENDINGS: [&str; 4] = ["Helper", "Impl", "Manager", "Util"];
 
 /// Words that must not name a type alone, because such a name has no meaning far from its definition. A noun
 /// makes the name meaningful (`StoredOffset`).
-const WITHOUT_NOUN: [&str; 58] = [
+const WITHOUT_NOUN: [&str; 60] = [
     "After",
     "Again",
     "Ahead",
@@ -33,8 +33,8 @@ const WITHOUT_NOUN: [&str; 58] = [
     "Doing",
     "Done",
     "Drawn",
-    "Fresh",
     "Found",
+    "Fresh",
     "Given",
     "Gone",
     "Heard",
@@ -61,6 +61,7 @@ const WITHOUT_NOUN: [&str; 58] = [
     "Passing",
     "Pending",
     "Ran",
+    "Read",
     "Returning",
     "Running",
     "Said",
@@ -70,6 +71,7 @@ const WITHOUT_NOUN: [&str; 58] = [
     "Spent",
     "Taken",
     "Told",
+    "Uneven",
     "Up",
     "Waiting",
     "What",

@@ -39,7 +39,7 @@ pub enum Scope {
 
 /// The result of a partition in an answer.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct PartitionResult {
     pub key: Key,
     pub place: Option<u32>,
     pub answered: PartitionAnswer,
@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// Records an answer, and returns which of its partitions must be included: all of a full answer.
-    pub(super) fn answered(&mut self, reads: &[Read], is_full: bool) -> Vec<bool> {
+    pub(super) fn answered(&mut self, reads: &[PartitionResult], is_full: bool) -> Vec<bool> {
         self.answers += 1;
         let mentioned = reads.iter().map(|read| {
             let is_at =

@@ -41,9 +41,9 @@ fn order(wanted: &[WantedPartition]) -> Vec<i32> {
 }
 
 /// An answer without news, or with records in all partitions.
-fn answered(wanted: &[WantedPartition], has_records: bool) -> Vec<Read> {
+fn answered(wanted: &[WantedPartition], has_records: bool) -> Vec<PartitionResult> {
     let answered = PartitionAnswer { error_code: 0, high_watermark: 7, log_start_offset: 0 };
-    let read = |WantedPartition { key, place, .. }: &WantedPartition| Read {
+    let read = |WantedPartition { key, place, .. }: &WantedPartition| PartitionResult {
         key: key.clone(),
         place: *place,
         answered,
@@ -127,7 +127,7 @@ fn a_fetch_reads_only_what_may_have_changed() {
     assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
     let mut answer = answered(&begun.wanted, false);
     // One has records, and the others none.
-    answer[2] = Read { has_news: true, is_settled: false, ..answer[2].clone() };
+    answer[2] = PartitionResult { has_news: true, is_settled: false, ..answer[2].clone() };
     sessions.finish(begun.fetch, &answer);
     let begun = go_on(&sessions, id, 2, Scope::Unsettled, NOW_MS);
     assert_eq!(order(&begun.wanted), [2], "its client may want the same records again");

@@ -156,10 +156,10 @@ pub(super) const FAMILIES: &[Family] = &[
 ];
 
 /// Reads the number of ends for one reason.
-type Read = fn(&Ends) -> u64;
+type EndCount = fn(&Ends) -> u64;
 
 fn closed(figures: &Figures, out: &mut Samples<'_>) {
-    let reasons: [(&str, Read); 6] = [
+    let reasons: [(&str, EndCount); 6] = [
         ("idle", |ends| ends.idle),
         ("slow", |ends| ends.slow),
         ("unread", |ends| ends.unread),

@@ -123,11 +123,11 @@ pub(super) struct Instances {
 }
 
 /// The points of a push, and the number of points left out.
-pub(super) type Read = Result<(Vec<Point>, usize), String>;
+pub(super) type PushedPoints = Result<(Vec<Point>, usize), String>;
 
 impl Push<'_> {
     /// Decompresses and reads the metrics.
-    pub(super) fn read(&self) -> Read {
+    pub(super) fn read(&self) -> PushedPoints {
         let codec =
             u8::try_from(self.compression).ok().and_then(Compression::from_id).expect("it was checked");
         let mut buffer = DecompressBuffer::new(DECOMPRESSED_BYTES_MAX);
@@ -215,7 +215,7 @@ impl Instances {
     }
 
     /// Stores the values of a push.
-    pub(super) fn store(&mut self, id: Uuid, read: Read) -> Result<(), Refusal> {
+    pub(super) fn store(&mut self, id: Uuid, read: PushedPoints) -> Result<(), Refusal> {
         let (points, dropped) = read.map_err(|reason| {
             self.figures.malformed += 1;
             Refusal { code: ErrorCode::InvalidRecord, reason: format!("client {id}: {reason}") }

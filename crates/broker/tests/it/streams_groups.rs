@@ -1,5 +1,5 @@
-//! Streams groups on one broker: internal topics are created with their settings, or the reason why not is
-//! told; the group goes on after a restart.
+//! Streams groups on one broker: internal topics are created with their settings, or the answer has the
+//! reason; the group continues after a restart.
 
 use crate::records::Topic;
 use crate::running::{RunningBroker, is_coming_up};

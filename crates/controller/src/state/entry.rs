@@ -35,10 +35,10 @@ pub(crate) struct Api {
     /// True if brokers forward clients' requests of this API in envelopes (KIP-590).
     pub is_forwarded: bool,
     /// Decodes a request after its header. Envelopes are unwrapped before.
-    pub read: Option<Read>,
+    pub read: Option<RequestReader>,
 }
 
-type Read = fn(&mut Decoder, Call) -> Result<Ask, DecodeError>;
+type RequestReader = fn(&mut Decoder, Call) -> Result<Ask, DecodeError>;
 
 /// The right that an API requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Api {
     }
 
     /// An API that the state does not decide.
-    pub const fn undecided(key: ApiKey, access: Access, read: Option<Read>) -> Api {
+    pub const fn undecided(key: ApiKey, access: Access, read: Option<RequestReader>) -> Api {
         Api {
             key,
             access,

@@ -144,7 +144,7 @@ fn a_group_is_written_as_kafka_wrote_it() {
 
 #[test]
 fn damaged_logs_are_refused_and_never_a_panic() {
-    // Changes each byte without a check of its own: loading either fails, or gives another result.
+    // Flips bits of one byte at a time: loading fails, or the result differs.
     for at in 0..PLAIN.len() {
         let mut damaged = PLAIN.to_vec();
         damaged[at] ^= 0x55;

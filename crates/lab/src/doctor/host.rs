@@ -243,9 +243,9 @@ mod tests {
     fn dirty_limits_are_judged_in_bytes() {
         let gb = 1 << 30;
         let of = |limit: (u64, u64), background: (u64, u64), available| {
-            let limit = DirtyLimit::new(Some(limit.0), Some(limit.1), available).expect("told");
-            let background =
-                DirtyLimit::new(Some(background.0), Some(background.1), available).expect("told");
+            let limit = DirtyLimit::new(Some(limit.0), Some(limit.1), available).expect("both are reported");
+            let background = DirtyLimit::new(Some(background.0), Some(background.1), available)
+                .expect("both are reported");
             dirty(limit, background).map(|one| one.severity)
         };
         assert_eq!(of((0, 20), (0, 10), 24 * gb), [Fine, Note]);

@@ -22,12 +22,12 @@ pub(super) trait Columns: Serialize + for<'de> Deserialize<'de> {
     fn of(rows: &[Self::Row]) -> Self;
 
     /// Back to rows.
-    fn rows(self) -> Result<Vec<Self::Row>, Uneven>;
+    fn rows(self) -> Result<Vec<Self::Row>, ColumnError>;
 }
 
-/// Columns that are not those of any rows.
+/// Columns that do not make rows.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Uneven {
+pub(super) enum ColumnError {
     /// A column is too short or too long.
     #[error("{column} has {found} values, at_us has {expected}")]
     Length {
@@ -112,7 +112,7 @@ impl Columns for Intervals {
         }
     }
 
-    fn rows(self) -> Result<Vec<Interval>, Uneven> {
+    fn rows(self) -> Result<Vec<Interval>, ColumnError> {
         let count = self.at_us.len();
         let lengths = filled("length_us", self.length_us, count)?;
         let records = filled("records", self.records, count)?;
@@ -122,7 +122,7 @@ impl Columns for Intervals {
         let max = filled("max_us", self.max_us, count)?;
         let row = |(place, offset_us): (usize, &u64)| {
             Ok(Interval {
-                at_us: self.from_us.checked_add(*offset_us).ok_or(Uneven::Time)?,
+                at_us: self.from_us.checked_add(*offset_us).ok_or(ColumnError::Time)?,
                 length_us: lengths[place],
                 records: records[place],
                 bytes: bytes[place],
@@ -175,7 +175,7 @@ impl Columns for Samples {
         }
     }
 
-    fn rows(self) -> Result<Vec<Sample>, Uneven> {
+    fn rows(self) -> Result<Vec<Sample>, ColumnError> {
         let count = self.at_us.len();
         even("process_cpus", &self.process_cpus, count)?;
         even("process_memory_bytes", &self.process_memory_bytes, count)?;
@@ -185,7 +185,7 @@ impl Columns for Samples {
         let in_sync = filled("in_sync_replicas_min", self.in_sync_replicas_min, count)?;
         let row = |(place, offset_us): (usize, &u64)| {
             Ok(Sample {
-                at_us: self.from_us.checked_add(*offset_us).ok_or(Uneven::Time)?,
+                at_us: self.from_us.checked_add(*offset_us).ok_or(ColumnError::Time)?,
                 process_cpus: of_row(&self.process_cpus, place),
                 process_memory_bytes: of_row(&self.process_memory_bytes, place),
                 host_cpus: host_cpus[place],
@@ -204,18 +204,18 @@ fn is_unset<T: Default + PartialEq>(column: &[T]) -> bool {
 }
 
 /// A column that may have been left out.
-fn filled<T: Clone + Default>(name: &str, column: Vec<T>, count: usize) -> Result<Vec<T>, Uneven> {
+fn filled<T: Clone + Default>(name: &str, column: Vec<T>, count: usize) -> Result<Vec<T>, ColumnError> {
     match column.len() {
         0 => Ok(vec![T::default(); count]),
         found if found == count => Ok(column),
-        found => Err(Uneven::Length { column: name.to_owned(), found, expected: count }),
+        found => Err(ColumnError::Length { column: name.to_owned(), found, expected: count }),
     }
 }
 
-fn even<T>(name: &str, columns: &ByProcess<T>, expected: usize) -> Result<(), Uneven> {
+fn even<T>(name: &str, columns: &ByProcess<T>, expected: usize) -> Result<(), ColumnError> {
     match columns.iter().find(|(_, column)| column.len() != expected) {
         Some((process, column)) => {
-            Err(Uneven::Length { column: format!("{name} of {process}"), found: column.len(), expected })
+            Err(ColumnError::Length { column: format!("{name} of {process}"), found: column.len(), expected })
         }
         None => Ok(()),
     }

@@ -124,8 +124,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory").keep();
         let mut broker = sleeper();
         let mut guard = Guard::start().expect("a shell");
-        guard.remove(&dir).expect("told");
-        guard.group(broker.id()).expect("told");
+        guard.remove(&dir).expect("the guard is running");
+        guard.group(broker.id()).expect("the guard is running");
         drop(guard);
         let status = broker.wait().expect("ours to wait for");
         assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
@@ -137,8 +137,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let mut broker = sleeper();
         let mut guard = Guard::start().expect("a shell");
-        guard.remove(dir.path()).expect("told");
-        guard.group(broker.id()).expect("told");
+        guard.remove(dir.path()).expect("the guard is running");
+        guard.group(broker.id()).expect("the guard is running");
         guard.release();
         assert!(broker.try_wait().expect("ours to ask").is_none(), "the process still runs");
         assert!(dir.path().exists());

@@ -5,7 +5,7 @@ use super::{FetchFailed, is_silent};
 use crate::api::Call;
 use crate::api::serve::elsewhere;
 use crate::broker::Broker;
-use crate::fetch_sessions::{PartitionAnswer, Read, SessionFetch};
+use crate::fetch_sessions::{PartitionAnswer, PartitionResult, SessionFetch};
 use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
@@ -174,7 +174,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
         .entries
         .iter()
         .zip(&outcomes)
-        .map(|(entry, outcome)| Read {
+        .map(|(entry, outcome)| PartitionResult {
             key: entry.key.clone(),
             place: entry.place,
             answered: outcome.answered(),
