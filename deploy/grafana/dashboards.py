@@ -144,10 +144,12 @@ GROUPS = (
     [
         ("Lag", [
             Panel("Lag of groups", "none", Query(f"max by (consumergroup) ({gauge('thalweg_group_lag', GROUP)})", "{{consumergroup}}"),
-                  width=12, help="Records between the committed offsets and the high watermarks."),
+                  help="Records between the committed offsets and the high watermarks."),
+            Panel("Lag of groups in time", "s",
+                  Query(f"max by (consumergroup) ({gauge('thalweg_group_lag_seconds', GROUP)})", "{{consumergroup}}"),
+                  help="The age of the oldest record that a group has not read."),
             Panel("Lag by topic", "none",
-                  Query(f"max by (consumergroup, topic) ({gauge('kafka_consumergroup_lag_sum', GROUP)})", "{{consumergroup}} {{topic}}"),
-                  width=12),
+                  Query(f"max by (consumergroup, topic) ({gauge('kafka_consumergroup_lag_sum', GROUP)})", "{{consumergroup}} {{topic}}")),
         ]),
         ("Progress", [
             Panel("Records consumed", "cps", Query(
@@ -201,7 +203,8 @@ REPLICATION = (
             Panel("Largest lag of a replica here", "none", gauge("kafka_server_replicafetchermanager_maxlag")),
             Panel("Waiting requests", "none", Query(
                 f"sum by (delayedOperation) ({gauge('kafka_server_delayedoperationpurgatory_numdelayedoperations')})",
-                "{{delayedOperation}}"), help="Produce waits for replicas or the disk, Fetch for more to be appended."),
+                "{{delayedOperation}}"), help="Produce waits for replicas or the disk, Fetch for more to be appended, "
+                                              "ShareFetch for records to acquire."),
         ]),
         ("Traffic", [
             Panel("Bytes in by replication", "Bps", rate(TRAFFIC + "replicationbytesin_total", ALL)),
