@@ -59,6 +59,22 @@ def until(condition, what, timeout=20.0, pause=0.1):
         time.sleep(pause)
 
 
+def end_of(log):
+    """The last lines that a program has logged, without the places of a stack trace."""
+    with open(log, errors="replace") as lines:
+        told = [line.strip() for line in lines if not line.startswith("\tat ")]
+    return "it ended: " + " | ".join(told[-8:])
+
+
+def next_report(program, beginning):
+    """The next line of a program that begins so; empty at its end. Other lines, such as errors of its client, are passed on."""
+    for line in program.stdout:
+        if line.startswith(beginning):
+            return line
+        print(line, end="", flush=True)
+    return ""
+
+
 def raises(kind, call):
     """Calls, expects an exception of that kind, and returns it."""
     try:

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from broker import SUITE_SETTINGS, TARGETS, Broker, kafka_classpath
-from suite import NIGHTLY, TARGET, Skip, main
+from suite import NIGHTLY, TARGET, Skip, end_of, main, next_report
 
 CYCLES = 30 if NIGHTLY else 3
 CLASSES = pathlib.Path(__file__).resolve().parents[2] / "target" / "compat" / "kafka-streams"
@@ -25,12 +25,12 @@ def test_words_are_counted_once_through_kill_9():
                 [*java, "StreamsOrdeal"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
         try:
-            assert words.stdout.readline().strip() == "begun", "see instances.log"
+            assert next_report(words, "begun\n"), end_of(log.name)
             for _ in range(CYCLES):
-                await_lines(words, 150)
+                await_lines(words, 150, log.name)
                 broker.kill()
                 broker.start()
-            await_lines(words, 150)
+            await_lines(words, 150, log.name)
             audit, _ = words.communicate(input="end\n", timeout=180)
         finally:
             words.kill()
@@ -38,12 +38,12 @@ def test_words_are_counted_once_through_kill_9():
     assert "audit passed" in audit, audit
 
 
-def await_lines(words, count):
+def await_lines(words, count, log):
     """Six seconds or longer, until so many more lines are written."""
     began, first, last = time.monotonic(), None, 0
     while first is None or last - first < count or time.monotonic() - began < 6:
-        report = words.stdout.readline()
-        assert report, "ended: see instances.log"
+        report = next_report(words, "lines ")
+        assert report, end_of(log)
         last = int(report.split()[1])
         first = last if first is None else first
 

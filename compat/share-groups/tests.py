@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from broker import SUITE_SETTINGS, TARGETS, Broker, kafka_classpath
-from suite import NIGHTLY, TARGET, Skip, main
+from suite import NIGHTLY, TARGET, Skip, end_of, main, next_report
 
 CYCLES = 30 if NIGHTLY else 4
 CLASSES = pathlib.Path(__file__).resolve().parents[2] / "target" / "compat" / "share-groups"
@@ -26,7 +26,7 @@ def test_accepted_records_stay_accepted_and_others_come_again_through_kill_9():
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True,
             )
         try:
-            assert group.stdout.readline().strip() == "begun", "see members.log"
+            assert next_report(group, "begun\n"), end_of(log.name)
             time.sleep(8)
             for _ in range(CYCLES):
                 time.sleep(5)
