@@ -5,12 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { accessible, launch, open, shoot, sound } from './browser.js';
+import { messagePages } from './messages.js';
 import { consoleOf, node, remove, thalweg } from './node.js';
 
 const HOSTILE = `"><script>alert(1)</script><img src=x onerror=alert(2)>'`;
 // Another cluster than Thalweg's own is reached by a console of its own, which hosts no streams.
 const OTHER = process.env.TARGET === 'apache-kafka';
 const NO_STREAMS = OTHER && 'Apache Kafka hosts no streams';
+const NO_CLIENTS = OTHER && 'a console beside no broker knows no connections';
 const PAGES = [
   ['overview', '/'], ['topics', '/topics'], ['topic', '/topics/orders'], ['configuration', '/topics/orders/configuration'],
   ['edit', '/topics/orders/configuration?edit=retention.ms'], ['producers', '/topics/orders/producers'], ['create-topic', '/create-topic'],
@@ -20,7 +22,8 @@ const PAGES = [
   ['feature', '/quorum?feature=metadata.version'], ['streams', '/streams'], ['create-stream', '/create-stream'], ['stream', '/streams/ticks'],
   ['stream-tap', '/streams/ticks/taps/filter'], ['lab', '/lab'],
   ['brokers', '/brokers'], ['broker', '/brokers/1'], ['all-brokers', '/brokers/all'], ['quorum', '/quorum'], ['users', '/users'],
-  ['quotas', '/quotas'],
+  ['quotas', '/quotas'], ['topic-groups', '/topics/orders/groups'], ['clients', '/clients'],
+  ['purge', '/topics/orders/purge'], ['create-user', '/create-user?name=ann&rights=both&topic=orders'],
 ];
 
 let browser, plain, results;
@@ -74,7 +77,7 @@ describe('console', () => {
   });
 
   for (const [name, path] of PAGES) {
-    test(`page-${name}`, { skip: /stream/.test(name) && NO_STREAMS }, async () => {
+    test(`page-${name}`, { skip: (/stream/.test(name) && NO_STREAMS) || (name === 'clients' && NO_CLIENTS) }, async () => {
       const page = await open(browser, { colorScheme: 'light' });
       const answer = await page.goto(plain.url + path);
       assert.equal(answer.status(), 200, await page.locator('main').innerText());
@@ -102,8 +105,8 @@ describe('console', () => {
     const page = await open(browser, { javaScriptEnabled: false });
     for (const [path, words] of [
       ['/', 'Brokers'], ['/topics', 'orders'], ['/topics/orders', 'Leader'], ['/topics/orders/configuration', 'retention.ms'],
-      ['/groups', 'billing'], ['/group?id=billing', 'orders'], ['/brokers/1', 'log.dirs'], ['/quorum', 'metadata.version'],
-      ...(OTHER ? [] : [['/streams/ticks', 'filter']]),
+      ['/topics/orders/groups', 'billing'], ['/groups', 'billing'], ['/group?id=billing', 'orders'], ['/brokers/1', 'log.dirs'],
+      ['/quorum', 'metadata.version'], ...(OTHER ? [] : [['/streams/ticks', 'filter'], ['/clients', 'Principal']]),
     ]) {
       await page.goto(plain.url + path);
       assert.match(await page.locator('main').innerText(), new RegExp(words), path);
@@ -163,8 +166,14 @@ describe('console', () => {
     await page.getByRole('status').filter({ hasText: 'were reset' }).waitFor();
     const answer = await (await ask(plain.url, 'GET', '/api/v1/groups/shipping')).json();
     assert.ok(answer.offsets.length > 0 && answer.offsets.every((offset) => offset.offset === 0), JSON.stringify(answer.offsets));
-    await page.getByRole('button', { name: 'Forget the offset of orders, partition 0' }).click();
+    await page.getByRole('link', { name: 'Forget the offset of orders, partition 0' }).click();
+    await page.getByLabel('Type orders-0').fill('orders');
+    assert.ok(await page.getByRole('button', { name: 'Forget this offset' }).isDisabled());
+    await page.getByLabel('Type orders-0').fill('orders-0');
+    await accessible(page, 'forget');
+    await page.getByRole('button', { name: 'Forget this offset' }).click();
     await page.getByRole('status').filter({ hasText: 'no offset in orders-0' }).waitFor();
+    await page.getByText('thalweg group reset --topic orders:0 --to-offset 0 --execute shipping').waitFor();
     await page.getByText('Delete this group').click();
     await page.getByLabel('Type the group').fill('shipping');
     await page.getByRole('button', { name: 'Delete' }).click();
@@ -189,7 +198,7 @@ describe('console', () => {
     }
     for (const shape of ['auto', 'json', 'text', 'hex']) {
       await page.goto(`${plain.url}/topics/hostile/messages?shape=${shape}`);
-      await page.getByText('offset 2').first().waitFor();
+      await page.locator('#m-0-2').waitFor();
       assert.equal(await page.locator('main script, main img').count(), 0, shape);
     }
     await shoot(page, 'messages-hostile');
@@ -205,9 +214,10 @@ describe('console', () => {
   test('new-messages-appear-and-hidden-parts-do-not', async () => {
     const page = await open(browser);
     await page.goto(`${plain.url}/topics/payments/messages`);
-    await page.locator('#tail').filter({ hasText: 'New messages appear here' }).waitFor();
+    await page.locator('#tail [role=status]').filter({ hasText: 'New messages appear here' }).waitFor();
+    assert.equal(await page.locator('[role=status] button, #tail[role=status]').count(), 0, 'only the state is read aloud');
     thalweg(plain.bootstrap, ['produce', 'payments'], '{"order": 4711, "note": "<img src=x onerror=alert(1)>"}\n');
-    const added = page.locator('article', { hasText: 'onerror' });
+    const added = page.locator('#message-rows tbody', { hasText: 'onerror' });
     await added.first().waitFor();
     assert.match(await added.first().innerText(), /"\*\*\*"/);
     assert.doesNotMatch(await added.first().innerText(), /4711/);
@@ -216,7 +226,7 @@ describe('console', () => {
     await page.getByRole('button', { name: 'Pause' }).click();
     thalweg(plain.bootstrap, ['produce', 'payments'], '{"note": "while it rests"}\n');
     await page.getByRole('button', { name: 'Continue' }).click();
-    await page.locator('article', { hasText: 'while it rests' }).first().waitFor();
+    await page.locator('#message-rows tbody', { hasText: 'while it rests' }).first().waitFor();
     await accessible(page, 'tail');
     await page.goto(`${plain.url}/topics/payments/messages?from=earliest&text=4711`);
     await page.getByText(/^0 messages of/).waitFor();
@@ -389,15 +399,19 @@ describe('console', () => {
     await page.getByRole('status').filter({ hasText: 'was set' }).waitFor();
     await page.reload();
     await shoot(page, 'quotas-filled');
-    await page.getByRole('button', { name: 'Remove producer_byte_rate' }).click();
-    await page.getByRole('status').filter({ hasText: 'was removed' }).waitFor();
+    await page.getByRole('link', { name: 'Remove producer_byte_rate of alice' }).click();
+    await page.getByLabel('Type alice').fill('alice');
+    await page.getByRole('button', { name: 'Remove this quota' }).click();
+    await page.getByRole('status').filter({ hasText: 'thalweg quota set --user alice' }).waitFor();
     await page.goto(`${plain.url}/users`);
-    await page.getByText('Add a user').click();
+    await page.getByText('Set a password').click();
     await page.getByLabel('User', { exact: true }).fill('alice');
     await page.getByLabel('Password').fill('alice-secret');
     await page.getByRole('button', { name: 'Set', exact: true }).click();
     await page.getByRole('status').filter({ hasText: 'new password' }).waitFor();
-    await page.getByRole('button', { name: 'Remove the SCRAM-SHA-512 password of alice' }).click();
+    await page.getByRole('link', { name: 'Remove the SCRAM-SHA-512 password of alice' }).click();
+    await page.getByLabel('Type alice').fill('alice');
+    await page.getByRole('button', { name: 'Remove this password' }).click();
     await page.getByRole('status').filter({ hasText: 'no password' }).waitFor();
     await sound(page);
     await page.context().close();
@@ -477,7 +491,10 @@ describe('console', () => {
       await accessible(page, 'rights');
       await shoot(page, 'rights');
       await page.goto(`${secured.url}/acls`);
-      await page.locator('tr', { hasText: 'User:ann' }).getByRole('button', { name: /^Delete/ }).click();
+      await page.locator('tr', { hasText: 'User:ann' }).getByRole('link', { name: /^Delete/ }).click();
+      await page.getByLabel('Type User:ann').fill('User:ann');
+      await accessible(page, 'delete-acl');
+      await page.getByRole('button', { name: 'Delete this ACL' }).click();
       await page.getByRole('status').filter({ hasText: 'No more for User:ann' }).waitFor();
       await page.getByRole('button', { name: 'Log out' }).click();
       await page.waitForURL(/\/login/);
@@ -489,6 +506,8 @@ describe('console', () => {
       await remove(secured);
     }
   });
+
+  messagePages(() => ({ browser, plain }));
 
   test('another-cluster-read-only', async () => {
     const bootstrap = process.env.BOOTSTRAP || plain.bootstrap;

@@ -65,6 +65,8 @@ class Group:
         self.is_shutting_down = False
         # Whether a member has replaced its expression by another one.
         self.has_new_regex = False
+        # Whether a join by the id of a member that never was has been refused, once members of the newer protocols had joined.
+        self.has_refused_join = False
         # Whether a topic was deleted while nothing could be written, as the steps of the phase are played.
         self.is_refused, self.has_lost_topics = False, False
 
@@ -120,6 +122,7 @@ class Group:
             member.others = [one["MemberId"] for one in answer["Members"]]
         elif answer["ErrorCode"] in (25, 82) and who == "self":
             member.id = ""
+        self.has_refused_join |= bool(id) and answer["ErrorCode"] == 25 and "newer" in self.protocols and self.kind != "share"
 
     def subscription(self, stems, size):
         names = self.topics(stems)

@@ -12,7 +12,8 @@ STEMS = (("shared1",), ("shared1",), ("shared1", "shared2"), ("shared2",), ("own
 # The phases of the short form.
 SHORT = [[None, 3, False], ["all", 3, True], [None, 3, False]]
 # Histories that Thalweg once failed, with the short form's phases: members that live died since their heartbeats could not be written;
-# a refused upgrade took the deadlines of the members of the classic protocol.
+# a refused upgrade took the deadlines of the members of the classic protocol; a new topic that a share group's member dropped in a refused
+# heartbeat was made ready late. And those of which Apache Kafka forgets the group: `parallel.py` has the reason.
 WIDER = ("beat", {"number": 0, "stems": ("own", "shared1")})
 GROWN = ("grow", {"stem": "own", "partitions": 3})
 KNOWN = (
@@ -22,6 +23,18 @@ KNOWN = (
         for kind in ("consumer", "share", "streams")
     ),
     *((kind, [([("cjoin", {"number": 0}), ("csync", {"number": 0})], []), ([("join", {"number": 1})], [0]), ([], [])]) for kind in ("consumer", "classic")),
+    (
+        "share",
+        [
+            ([("join", {"number": 0, "stems": ("shared1", "later")})], []),
+            ([("make", {"stem": "later"}), ("beat", {"number": 0, "stems": ("shared1",)})], []),
+            ([("beat", {"number": 0}), ("beat", {"number": 0})], []),
+        ],
+    ),
+    *(
+        (kind, [([("join", {"number": 0}), ("leave", {"number": 0}), ("cjoin", {"number": 1, "who": "stranger"}), ("join", {"number": 1})], []), ([], []), ([], [])])
+        for kind in ("consumer", "streams")
+    ),
 )
 
 

@@ -163,6 +163,21 @@ def is_due_to_assignments(lane, request, codes, places):
     return False
 
 
+# The epoch of a new group's first member, and the error where no such group is.
+FIRST_EPOCH, NO_GROUP = 2, 69
+
+
+def is_of_forgotten_group(request, codes):
+    """Whether Apache Kafka has no group where Thalweg has one without members, or has begun another one since."""
+    kafka, ours = request.found
+    if request.api.name in BEATS and codes[0] == 0 and kafka["MemberEpoch"] == FIRST_EPOCH:
+        # A new streams group takes any topology.
+        return (codes[1] == 0 and ours["MemberEpoch"] > FIRST_EPOCH) or (request.api.name == "StreamsGroupHeartbeat" and codes[1] == 42)
+    missing = errors(kafka) ^ errors(ours)
+    # The group that a commit makes there is a classic one.
+    return NO_GROUP in (missing if request.api.name == "DescribeGroups" else missing & errors(kafka))
+
+
 OF_TRANSACTIONS = ("InitProducerId", "TxnOffsetCommit", "EndTxn", "OffsetFetch", "OffsetDelete", "DeleteGroups")
 
 
@@ -176,6 +191,10 @@ def is_parting(lane, request, differences):
     codes = tuple(error_of(one) for one in request.found)
     if lane.is_refused and request.api.name in ("ConsumerGroupHeartbeat", "StreamsGroupHeartbeat") and codes == (25, 0):
         # A refused heartbeat that asks a member to revoke leaves Apache Kafka the deadline for that, by which the member is removed.
+        return True
+    if lane.group.has_refused_join and is_of_forgotten_group(request, codes):
+        # The refusal of a join by a member id that is no member's makes Apache Kafka forget a consumer or streams group without members,
+        # in memory alone.
         return True
     places = [one.path for one in differences]
     if lane.is_unlike and is_due_to_assignments(lane, request, codes, places):

@@ -21,7 +21,7 @@ import time
 import traceback
 
 from node import CALM, MEMORY_MAX_MIB, PASSWORDS, Node
-from peer import Closed, Peer, Violation
+from peer import API_VERSIONS, Closed, Peer, Violation
 from wire import PRODUCE, batch, produce
 
 THREADS = 4
@@ -69,6 +69,7 @@ class Assault:
         """Runs so many cases, or for so long, or only one. Raises with what was found."""
         self.node.prepare()
         self.node.expired_tokens = expired_tokens(self.node)
+        self.node.controllers_apis = served(self.node, "CONTROLLER")
         try:
             self.calm = Calm(self.node)
             self.calm.start()
@@ -177,6 +178,16 @@ def expired_tokens(node):
             assert peer.frame()[4:6] == b"\0\0", "the token does not expire"
             found.append((token, base64.b64encode(secret).decode()))
     return found
+
+
+def served(node, listener):
+    """The keys of the APIs that a listener serves, from ApiVersions at version 0."""
+    with Peer(node, listener) as peer:
+        peer.request(API_VERSIONS, 0, b"")
+        answer = peer.frame()
+    code, count = struct.unpack_from(">hi", answer, 4)
+    assert code == 0, f"no versions of APIs: {answer.hex()}"
+    return [struct.unpack_from(">h", answer, 10 + 6 * at)[0] for at in range(count)]
 
 
 def place(name):

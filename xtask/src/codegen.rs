@@ -4,8 +4,10 @@
 
 mod message;
 mod name;
+mod refusal;
 mod response;
 mod tables;
+mod throttle_time;
 
 use crate::fresh;
 use crate::schema::{Schema, text};
@@ -48,6 +50,7 @@ pub fn read_schemas(root: &Path) -> Result<Families> {
 pub fn generate(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
     let families = read_schemas(root)?;
     let errors = std::fs::read_to_string(root.join("crates/wire/schema/errors.txt"))?;
+    let refusals = std::fs::read_to_string(root.join("crates/wire/schema/refusals.txt"))?;
     let mut files = BTreeMap::new();
     for (family, schemas) in &families {
         for schema in schemas {
@@ -60,7 +63,10 @@ pub fn generate(root: &Path) -> Result<BTreeMap<PathBuf, String>> {
             format!("{HEAD}{}", tables::family(family, schemas)),
         );
     }
-    files.insert("api_key.rs".into(), format!("{HEAD}{}", tables::api_keys(&families["request"])));
+    let requests = &families["request"];
+    files.insert("api_key.rs".into(), format!("{HEAD}{}", tables::api_keys(requests)));
+    files.insert("refusals.rs".into(), format!("{HEAD}{}", refusal::implementations(&refusals, requests)?));
+    files.insert("throttle_time.rs".into(), format!("{HEAD}{}", throttle_time::positions(requests)?));
     files.insert("error_code.rs".into(), format!("{HEAD}{}", tables::error_codes(&errors)?));
     files.insert(
         "metadata_record.rs".into(),

@@ -27,6 +27,9 @@ enum Command {
         /// Skip a step, such as the tests, which take the longest
         #[arg(long, value_name = "STEP", value_parser = check::names())]
         skip: Vec<String>,
+        /// Check the lints while the tests are compiled: faster where nothing has been compiled before
+        #[arg(long)]
+        one_build: bool,
     },
     /// Check the rules that the compiler does not cover
     Tidy,
@@ -62,7 +65,7 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> Result<()> {
     let root = root()?;
     match command {
-        Command::Check { skip } => check::run(&root, &skip),
+        Command::Check { skip, one_build } => check::run(&root, &skip, one_build),
         Command::Tidy => tidy::run(&root),
         Command::Figures => figures::run(&root),
         Command::Codegen { check } => codegen::run(&root, check),

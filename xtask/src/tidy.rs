@@ -8,6 +8,7 @@ mod chance;
 mod commands;
 mod comments;
 mod dependencies;
+mod doc_comments;
 mod documents;
 mod figures;
 mod function_size;
@@ -53,7 +54,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 19] = [
+const RULES: [Rule; 20] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -64,6 +65,7 @@ const RULES: [Rule; 19] = [
     headers::RULE,
     names::RULE,
     comments::RULE,
+    doc_comments::RULE,
     leftovers::RULE,
     chance::RULE,
     machines::RULE,

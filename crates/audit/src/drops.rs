@@ -21,7 +21,6 @@ pub enum DropReason {
 }
 
 impl DropReason {
-    /// All reasons.
     pub const ALL: [DropReason; 3] = [DropReason::Rate, DropReason::Queue, DropReason::Unwritten];
 
     /// The name of the reason in metrics.

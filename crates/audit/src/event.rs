@@ -34,7 +34,6 @@ pub struct Client {
     pub mechanism: Option<&'static str>,
     /// TLS facts of the connection.
     pub tls: Option<Tls>,
-    /// The `client.id`.
     pub client_id: Option<String>,
 }
 
@@ -131,11 +130,9 @@ pub struct Change {
 /// The action of a change on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Creation.
     Create,
     /// Change of an existing resource.
     Update,
-    /// Deletion.
     Delete,
 }
 

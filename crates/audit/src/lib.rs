@@ -20,4 +20,4 @@ pub use event::{Action, AuthorizerDecision, Change, Client, Event, EventContent,
 pub use file::{FileError, TrailFile};
 pub use inbox::{Batch, Inbox};
 pub use ocsf::Origin;
-pub use trail::{Figures, Trail};
+pub use trail::{OutletFigures, Trail};

@@ -20,7 +20,6 @@ const SERVICE: &str = "kafka";
 /// The node that writes the lines.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// `node.id`.
     pub node_id: i32,
     /// The cluster id.
     pub cluster_id: String,

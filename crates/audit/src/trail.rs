@@ -77,7 +77,7 @@ impl Room {
     }
 }
 
-/// Records events.
+/// Queues the events of the wanted kinds for the outlets, within the limits of their rates.
 pub struct Trail {
     wanted: [bool; KINDS],
     limit: f64,
@@ -100,7 +100,7 @@ impl fmt::Debug for Trail {
 
 /// The counters of one outlet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Figures {
+pub struct OutletFigures {
     /// The outlet name.
     pub outlet: &'static str,
     /// The number of events written.
@@ -206,13 +206,13 @@ impl Trail {
     }
 
     /// The counters of the outlets.
-    pub fn figures(&self) -> impl Iterator<Item = Figures> {
+    pub fn figures(&self) -> impl Iterator<Item = OutletFigures> {
         self.outlets.iter().map(|outlet| {
             let of = |reason: DropReason| {
                 let dropped = &outlet.shared.dropped[reason as usize];
                 AuditKind::ALL.map(|kind| (kind, reason, dropped[kind as usize].load(Ordering::Relaxed)))
             };
-            Figures {
+            OutletFigures {
                 outlet: outlet.name,
                 written: outlet.shared.written.load(Ordering::Relaxed),
                 dropped: DropReason::ALL.into_iter().flat_map(of).collect(),

@@ -56,7 +56,6 @@ pub struct Password {
 pub struct ClientFiles {
     /// For Java clients, and for `--command-config`.
     pub java: PathBuf,
-    /// For librdkafka.
     pub librdkafka: PathBuf,
 }
 

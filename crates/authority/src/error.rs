@@ -11,32 +11,20 @@ pub enum AuthorityError {
     File(#[from] FileError),
     /// A file that is not in the expected format.
     #[error("{path} is not in PEM, or damaged: {source}")]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: rcgen::Error,
-    },
+    Damaged { path: PathBuf, source: rcgen::Error },
     /// A file without a certificate.
     #[error("{path} has no readable certificate")]
-    NoCertificate {
-        /// The file.
-        path: PathBuf,
-    },
+    NoCertificate { path: PathBuf },
     /// A host that is neither a name nor an address.
     #[error("the hosts {hosts} are not all names or addresses: {source}")]
     Hosts {
         /// All requested hosts.
         hosts: String,
-        /// The cause.
         source: rcgen::Error,
     },
     /// A file without a password.
     #[error("{path} has no password: remove it, and start again for a new one")]
-    NoPassword {
-        /// The file.
-        path: PathBuf,
-    },
+    NoPassword { path: PathBuf },
     /// A missing file in the directory of a joining node.
     #[error(
         "{dir} has no {file}. A node that joins a cluster needs its certificate from the cluster's authority. There, run \
@@ -56,7 +44,6 @@ pub enum AuthorityError {
          `thalweg security certificate node {name}{hosts} --export {name}-security`, and copy its files here"
     )]
     NotRenewable {
-        /// The certificate.
         path: PathBuf,
         /// The fault of the certificate.
         why: String,
@@ -76,7 +63,6 @@ pub enum AuthorityError {
 pub struct FileError {
     /// `read`, `write` or `create`.
     pub what: &'static str,
-    /// The file.
     pub path: PathBuf,
     /// The operating system's error.
     pub source: io::Error,

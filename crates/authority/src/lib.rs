@@ -44,7 +44,6 @@ pub struct Authority {
 pub enum Purpose {
     /// A node, as a server, and as a client of other nodes.
     Node,
-    /// A client.
     Client,
 }
 

@@ -39,12 +39,13 @@ mod share;
 mod share_group_offsets;
 mod share_groups;
 mod share_states;
+mod slow;
 mod streams_groups;
 mod telemetry;
 mod transactions;
 mod write_txn_markers;
 
-use crate::audit::Watch;
+use crate::audit::ChangeRecorder;
 use crate::authentication::{Admission, Authenticator, Session};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
@@ -54,7 +55,7 @@ use bytes::Bytes;
 pub use entry::Api;
 pub(crate) use produce::{OWN_VERSION as OWN_PRODUCE_VERSION, produce_own};
 pub(crate) use serve::auto_create::create_own as create_own_topic;
-use serve::large;
+use serve::large_requests;
 use std::iter;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -69,7 +70,6 @@ use tokio::time::Instant;
 /// One request in progress: client and version.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// The API.
     pub key: ApiKey,
     /// The version of request and response.
     pub version: i16,
@@ -77,7 +77,6 @@ pub struct Call {
     pub correlation_id: i32,
     /// The client's own name, chosen freely.
     pub client_id: Option<String>,
-    /// The client.
     pub peer: Arc<Peer>,
     /// The authenticated principal.
     pub principal: Arc<Principal>,
@@ -211,7 +210,7 @@ const LOCAL: &[&Api] = &[
     &share_groups::HEARTBEAT,
     &share_groups::DESCRIBE,
     &share::fetch::API,
-    &share::API,
+    &share::acknowledge::API,
     &share_states::INITIALIZE,
     &share_states::READ,
     &share_states::WRITE,
@@ -305,7 +304,7 @@ struct ReceivedRequest {
     api: &'static Api,
     call: Call,
     message: Decoder,
-    watch: Option<Watch>,
+    recorder: Option<ChangeRecorder>,
 }
 
 impl ApiHandler {
@@ -325,19 +324,19 @@ impl ApiHandler {
         let last = api.last(&config);
         if !(api.min..=last).contains(&version) {
             if api.key == ApiKey::ApiVersions {
-                return Err(api_versions::unsupported(&config, &self.broker.image(), prefix.correlation_id));
+                return Err(api_versions::unsupported(&config, prefix.correlation_id));
             }
             let Api { key, min, .. } = api;
             return Err(Reply::Close(format!(
                 "{key:?} is served at versions {min} to {last}, not {version}"
             )));
         }
-        let mut message = Decoder::new(frame.clone()).with_elements_max(large::ELEMENTS_MAX);
+        let mut message = Decoder::new(frame.clone()).with_elements_max(large_requests::ELEMENTS_MAX);
         let header = decode_request_header(&mut message, api.key, version).map_err(|error| {
             Reply::Close(format!("the header of {:?} version {version}: {error}", api.key))
         })?;
         let audited = session.audited(header.client_id.as_deref());
-        let watch = Watch::begin(
+        let recorder = ChangeRecorder::begin(
             audited.as_ref(),
             (api.key, version),
             api.describe,
@@ -363,21 +362,21 @@ impl ApiHandler {
             frame_len: frame.len(),
             frame,
         };
-        Ok(ReceivedRequest { api, call, message, watch })
+        Ok(ReceivedRequest { api, call, message, recorder })
     }
 
     fn serve(&self, begun: ReceivedRequest) -> Reply {
-        let ReceivedRequest { api, call, message, watch } = begun;
+        let ReceivedRequest { api, call, message, recorder } = begun;
         let (key, version) = (call.key, call.version);
         let serve = api.access.check(&call).unwrap_or(api.serve);
-        let reply = if large::is_large(self.broker.images(), api.cost, call.frame.len()) {
-            large::serve(&self.broker, serve, call, message)
+        let reply = if large_requests::is_large(self.broker.images(), api.cost, call.frame.len()) {
+            large_requests::serve(&self.broker, serve, call, message)
         } else {
             serve(&self.broker, call, message).unwrap_or_else(|error| unreadable(key, version, &error))
         };
-        match watch {
+        match recorder {
             None => reply,
-            Some(watch) => watch.follow(reply),
+            Some(recorder) => recorder.follow(reply),
         }
     }
 
@@ -387,8 +386,9 @@ impl ApiHandler {
         let lengths: Vec<usize> = alike.iter().map(Bytes::len).collect();
         let begun = iter::once(frame).chain(alike).map(|frame| self.begin(session, frame));
         let begun: Vec<Result<ReceivedRequest, Reply>> = begun.collect();
-        let is_plain =
-            |begun: &ReceivedRequest| begun.watch.is_none() && begun.api.access.check(&begun.call).is_none();
+        let is_plain = |begun: &ReceivedRequest| {
+            begun.recorder.is_none() && begun.api.access.check(&begun.call).is_none()
+        };
         let replies: Vec<Reply> = if begun.iter().all(|each| each.as_ref().is_ok_and(is_plain)) {
             let calls: Vec<_> =
                 begun.into_iter().flatten().map(|begun| (begun.call, begun.message)).collect();

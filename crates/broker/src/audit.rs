@@ -2,10 +2,10 @@
 //!
 //! The trail itself is `thalweg_audit`; `trails` opens and writes it.
 
+mod change_recorder;
 mod changes;
 mod connection;
-mod watch;
 
+pub(crate) use change_recorder::{ChangeRecorder, record_auto_created};
 pub(crate) use changes::{Changes, ClusterChange, Describe, by_name, describe, listed, numbers, worst};
 pub use connection::{AuditedConnection, AuditedRequest};
-pub(crate) use watch::{Watch, record_auto_created};

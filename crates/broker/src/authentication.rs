@@ -12,6 +12,7 @@ mod answering;
 mod authenticator;
 mod delegation;
 mod exchange;
+mod identity;
 mod outcome;
 mod passwords;
 mod session;

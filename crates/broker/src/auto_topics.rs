@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_metadata::topic_name::{self, CoordinatorTopic};
 use thalweg_net::Holder;
 use thalweg_net::RepeatedFailures;
 use thalweg_places::Counts;
@@ -154,12 +154,7 @@ impl AutoTopics {
 /// The kind of a topic, for logging failures: each topic of a coordinator is a kind, and all topics of
 /// clients are one.
 pub fn kind(name: &str) -> &'static str {
-    match name {
-        OFFSETS => OFFSETS,
-        TRANSACTIONS => TRANSACTIONS,
-        SHARE_STATE => SHARE_STATE,
-        _ => "of clients",
-    }
+    CoordinatorTopic::of(name).map_or("of clients", CoordinatorTopic::name)
 }
 
 impl Drop for Creation<'_> {
@@ -179,6 +174,7 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::time::Duration;
+    use thalweg_metadata::topic_name::OFFSETS;
     use thalweg_security::Principal;
 
     fn holder(user: &str) -> Holder {
@@ -219,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_for_its_time_and_the_number_is_bounded() {
+    fn a_refusal_lasts_for_its_time_and_the_number_is_bounded() {
         let (topics, now) = (AutoTopics::default(), Instant::now());
         let until = |ms| now + Duration::from_millis(ms);
         let refuse = |user: &str, name: String, ms| {

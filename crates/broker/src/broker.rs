@@ -23,15 +23,14 @@ use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
 use thalweg_security::acl::Authorizer;
+use thalweg_share_groups::{LedSharePartitions, SettingsOfGroups};
 use thalweg_share_groups::{Persister, ShareCoordinator};
-use thalweg_share_groups::{SettingsOfGroups, Shares};
-use thalweg_share_groups::{ShareGroupParts, ShareGroups};
+use thalweg_share_groups::{ShareGroupParts, ShareGroupService};
 use thalweg_transactions::{MarkerSender, MarkerWriter, ProducerIds, TransactionCoordinator, Verifier};
 use thalweg_wire::ApiKey;
 
 /// A broker: its configuration, its view of the cluster, its partitions and coordinators.
 pub struct Broker {
-    /// `node.id`.
     pub node_id: BrokerId,
     /// The cluster's id.
     pub cluster_id: String,
@@ -73,20 +72,19 @@ pub struct Broker {
     pub producer_ids: ProducerIds,
     /// The coordinator of groups of all protocols.
     pub groups: Arc<GroupCoordinator>,
-    /// Transactions.
     pub transactions: Arc<TransactionCoordinator>,
     /// The share coordinator: the state of share partitions that is stored on this broker.
     pub share_states: Arc<ShareCoordinator>,
     /// Access to the state of any share partition, at its share coordinator.
     pub share_persister: Arc<Persister>,
     /// Share groups, with their offsets.
-    pub share_groups: ShareGroups,
+    pub share_groups: ShareGroupService,
     /// The share partitions led here: sessions, and records in flight.
-    pub shares: Arc<Shares>,
+    pub share_partitions: Arc<LedSharePartitions>,
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to validate large batches outside the tasks of their connections.
-    pub openings: Places<Holder>,
+    pub decompressions: Places<Holder>,
     /// State of automatic topic creation.
     pub auto_topics: AutoTopics,
     /// Writes markers into partitions here.
@@ -105,7 +103,7 @@ pub struct Broker {
 
 /// Number of large batches validated at the same time. Each uses a core for up to half a second, and in the
 /// worst case the 128 MiB of a zstd window.
-const OPENINGS_MAX: usize = 2;
+const DECOMPRESSIONS_MAX: usize = 2;
 
 /// Maximum number of concurrent large requests, because each may use much memory.
 const LARGE_REQUESTS_MAX: usize = 4;
@@ -156,8 +154,8 @@ fn upkeep(parts: &BrokerParts) -> Upkeep {
     Upkeep::new(Arc::clone(&parts.partitions), Arc::clone(&parts.log_dirs), parts.clock.clone(), settings)
 }
 
-fn share_groups(parts: &BrokerParts) -> ShareGroups {
-    ShareGroups::new(ShareGroupParts {
+fn share_groups(parts: &BrokerParts) -> ShareGroupService {
+    ShareGroupService::new(ShareGroupParts {
         node_id: BrokerId(parts.config.node.id),
         groups: Arc::clone(&parts.groups),
         persister: Arc::clone(&parts.share_persister),
@@ -167,8 +165,8 @@ fn share_groups(parts: &BrokerParts) -> ShareGroups {
     })
 }
 
-fn shares(parts: &BrokerParts) -> Shares {
-    Shares::new(
+fn share_partitions(parts: &BrokerParts) -> LedSharePartitions {
+    LedSharePartitions::new(
         parts.config.share_groups.max_share_sessions,
         SettingsOfGroups::new(&parts.config, &parts.image.get()),
         Arc::clone(&parts.share_persister),
@@ -181,7 +179,7 @@ impl Broker {
     /// Assembles a broker that does not serve yet.
     pub fn new(parts: BrokerParts) -> Arc<Broker> {
         let (replication, upkeep) = (replication(&parts), upkeep(&parts));
-        let (share_groups, shares) = (share_groups(&parts), shares(&parts));
+        let (share_groups, share_partitions) = (share_groups(&parts), share_partitions(&parts));
         let BrokerParts {
             config, log_dirs, partitions, registered, peers, groups, transactions, image, ..
         } = parts;
@@ -225,9 +223,9 @@ impl Broker {
             share_states: parts.share_states,
             share_persister: parts.share_persister,
             share_groups,
-            shares: Arc::new(shares),
+            share_partitions: Arc::new(share_partitions),
             verifier,
-            openings: Places::in_turn(OPENINGS_MAX),
+            decompressions: Places::in_turn(DECOMPRESSIONS_MAX),
             auto_topics: AutoTopics::default(),
             markers,
             marker_sender: Arc::new(marker_sender),

@@ -5,14 +5,14 @@
 //! quorum of one voter makes the cluster read-only while the process is down, which is logged at the start.
 
 use crate::api::served;
-use crate::audit::Watch;
+use crate::audit::ChangeRecorder;
 use crate::authentication::{Admission, Authenticator, Images, Session};
 use crate::authorization::ClusterRights;
 use crate::config_rules::BrokerConfigRules;
 use crate::connection_limits;
 use crate::http_access::HttpAccess;
 use crate::loading::Loading;
-use crate::log_ends::LogEnds;
+use crate::log_ends::LogEndComparison;
 use crate::metrics::{Entrance, Metrics, Sources};
 use crate::opening::{self, DRAIN, StartError};
 use crate::quotas::throttle_time;
@@ -89,11 +89,17 @@ impl ControllerNode {
         let of_controller = Arc::clone(&controller);
         let images: Images = Arc::new(move || of_controller.image());
         listeners.spawn(Arc::clone(&secured).watch(stop.clone()));
-        let follow =
-            follow_image(Arc::clone(&controller), Arc::clone(config), Arc::clone(&limits), stop.clone());
+        let follow = follow_image(
+            Arc::clone(&controller),
+            Arc::clone(config),
+            Arc::clone(&limits),
+            Arc::clone(&secured),
+            stop.clone(),
+        );
         listeners.spawn(follow);
-        let log_ends = LogEnds::new(Arc::clone(&controller), config, machine.network.connector().clone());
-        listeners.spawn(log_ends.run(stop.clone()));
+        let comparison =
+            LogEndComparison::new(Arc::clone(&controller), config, machine.network.connector().clone());
+        listeners.spawn(comparison.run(stop.clone()));
         for listening in listening {
             // Delegation tokens are for clients of brokers: at the controller a token could create tokens.
             let authenticator = Authenticator::of(config, &listening.name, &images, &machine.clock, None);
@@ -111,7 +117,6 @@ impl ControllerNode {
         Ok(ControllerNode { controller, addresses, stopping, listeners, entrance, secured })
     }
 
-    /// The controller.
     pub fn controller(&self) -> &Arc<Controller> {
         &self.controller
     }
@@ -144,12 +149,13 @@ impl ControllerNode {
     }
 }
 
-/// Updates the limits of the controller's connections from the image: the settings of this node, and the
-/// rates of addresses.
+/// Applies the image to the controller's listeners: the settings of this node, which are limits of
+/// connections and TLS, and the rates of addresses.
 async fn follow_image(
     controller: Arc<Controller>,
     config: Arc<BrokerConfig>,
     connections: Arc<Connections>,
+    secured: Arc<SecuredListeners>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let (own, all) = (ConfigResource::broker(BrokerId(config.node.id)), ConfigResource::brokers());
@@ -167,6 +173,7 @@ async fn follow_image(
             connection_limits::keep_unless_known(&mut config.network, &network);
             network = config.network.clone();
             connections.set_limits(connection_limits::limits(&config, &config.listeners.controller));
+            secured.apply(&config);
             seen_configs = configs;
         }
         seen = image;
@@ -229,40 +236,38 @@ impl Handler for ControllerHandler {
         let principal = session.principal().as_ref().clone();
         let requester = Requester::peer(principal, session.peer().address.ip());
         let (controller, peer) = (Arc::clone(&self.controller), Arc::clone(session.peer()));
-        let limited = limited(&frame);
+        let prefix = peek_request(&frame).ok();
+        let api = prefix.and_then(|prefix| Some((ApiKey::from_i16(prefix.api_key)?, prefix.api_version)));
         // Forwarded requests are recorded by the forwarding broker, which knows the client.
-        let watch = peek_request(&frame).ok().and_then(|prefix| {
-            let (key, version) = (ApiKey::from_i16(prefix.api_key)?, prefix.api_version);
+        let recorder = api.and_then(|(key, version)| {
             // The client id is in the header, which the controller decodes.
             let describe = served(key)?.describe;
-            Watch::begin(session.audited(None).as_ref(), (key, version), describe, &frame, &self.disk)
+            ChangeRecorder::begin(
+                session.audited(None).as_ref(),
+                (key, version),
+                describe,
+                &frame,
+                &self.disk,
+            )
         });
         let reply = Reply::Later(Box::pin(async move {
             match controller.handle(frame, &requester).await {
                 Ok(answer) => {
                     // The request in an envelope is throttled by the forwarding broker.
-                    let asked =
-                        limited.and_then(|(key, version)| throttle_time::of_answer(key, version, &answer));
-                    asked.into_iter().for_each(|asked| peer.mute.pause(asked));
+                    let pause =
+                        api.and_then(|(key, version)| throttle_time::of_answer(key, version, &answer));
+                    pause.into_iter().for_each(|pause| peer.mute.pause(pause));
                     Reply::Now(Frame::with_length(answer))
                 }
                 Err(HandleError::Stopped) => Reply::Close("the controller is stopping".to_owned()),
                 Err(error) => Reply::Close(error.to_string()),
             }
         }));
-        match watch {
+        match recorder {
             None => reply,
-            Some(watch) => watch.follow(reply),
+            Some(recorder) => recorder.follow(reply),
         }
     }
-}
-
-/// The API and version of a request with a mutation quota.
-fn limited(frame: &Bytes) -> Option<(ApiKey, i16)> {
-    let prefix = peek_request(frame).ok()?;
-    let key = ApiKey::from_i16(prefix.api_key)?;
-    matches!(key, ApiKey::CreateTopics | ApiKey::DeleteTopics | ApiKey::CreatePartitions)
-        .then_some((key, prefix.api_version))
 }
 
 /// A process that is a controller and no broker.
@@ -271,7 +276,6 @@ pub struct ControllerServer {
     pub addresses: Vec<(String, Vec<SocketAddr>)>,
     /// The data directories.
     pub data_dirs: Vec<PathBuf>,
-    /// `node.id`.
     pub node_id: i32,
     /// The controller's metrics.
     pub metrics: Metrics,
@@ -367,5 +371,81 @@ impl ControllerServer {
             self.trails.close().await;
             is_clean
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::time::Duration;
+    use tempfile::TempDir;
+    use thalweg_config::{MetricsSettings, ServerProperties};
+    use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
+    use thalweg_wire::request::IncrementalAlterConfigsRequest;
+    use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
+    use thalweg_wire::{ErrorCode, Message};
+
+    /// A certificate that expires in January of a year, with its key. Returns the file.
+    fn certificate(dir: &TempDir, year: i32) -> String {
+        let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).expect("a name");
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let pem = key.serialize_pem() + &params.self_signed(&key).expect("a certificate").pem();
+        let path = dir.path().join(format!("{year}.pem"));
+        std::fs::write(&path, pem).expect("written");
+        path.to_str().expect("a path of letters").to_owned()
+    }
+
+    async fn start(data: &Path, keystore: &str) -> ControllerServer {
+        let mut properties = ServerProperties::default();
+        for (name, value) in [
+            ("process.roles", "controller"),
+            ("listeners", "CONTROLLER://127.0.0.1:0"),
+            ("listener.security.protocol.map", "CONTROLLER:SSL"),
+            ("ssl.keystore.location", keystore),
+            ("log.dirs", data.to_str().expect("a path of letters")),
+        ] {
+            properties.set(name, value);
+        }
+        let config = BrokerConfig::new(&properties).expect("a configuration");
+        start_controller(config).await.expect("a controller")
+    }
+
+    /// Sets a value at run time, of a node or of all.
+    async fn alter(server: &ControllerServer, node: &str, name: &str, value: &str) {
+        let config =
+            AlterableConfig { name: name.to_owned(), value: Some(value.to_owned()), ..Default::default() };
+        let resource =
+            AlterConfigsResource { resource_type: 4, resource_name: node.to_owned(), configs: vec![config] };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: false };
+        let version = IncrementalAlterConfigsRequest::MAX_VERSION;
+        let frame = encode_request(&request, version, 1, None).expect("a request").slice(LENGTH_LEN..);
+        let answer =
+            server.node.controller().handle(frame, &Requester::ThisProcess).await.expect("an answer");
+        let (_, answer) =
+            decode_response::<IncrementalAlterConfigsRequest>(answer, version).expect("a response");
+        assert_eq!(answer.responses[0].error_code, ErrorCode::None.code(), "{answer:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn controller_alone_follows_its_settings() {
+        let (data, certificates) = (tempfile::tempdir().expect("a dir"), tempfile::tempdir().expect("a dir"));
+        let server = start(data.path(), &certificate(&certificates, 2040)).await;
+        let expiry = || server.secured.figures().find_map(|(_, expires_s, _)| expires_s);
+        let first = expiry();
+        let key = "listener.name.controller.ssl.keystore.location";
+        alter(&server, "1", key, &certificate(&certificates, 2041)).await;
+        let changed = async {
+            while expiry() == first {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), changed).await.expect("the new certificate is used");
+
+        assert_ne!(server.metrics.settings().series_max, 7);
+        alter(&server, "", MetricsSettings::series_max.name(), "7").await;
+        assert_eq!(server.metrics.settings().series_max, 7);
+        server.stop().await;
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::Uuid;
 use thalweg_membership::Membership;
-use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration};
+use thalweg_metadata::{BrokerId, Image, PartitionRegistration, TopicIdPartition};
 use thalweg_replica::partition::Partition;
 use tokio::time::Instant;
 
@@ -53,7 +53,7 @@ pub async fn watch_directories(broker: &Broker, membership: &Membership, directo
         let lower = image.cluster().brokers.range(..broker.node_id).count();
         let withdrawn = stance.withdraws(is_full, is_needed(&image, broker.node_id), lower);
         if membership.withdraw(withdrawn) {
-            tell(withdrawn, is_full);
+            log_withdrawal(withdrawn, is_full);
         }
         full.relieve(broker, &image, withdrawn);
         broker.replication.remind_of_directories();
@@ -92,7 +92,7 @@ struct FullDirectories {
     /// Time of the last check that found a directory without room.
     seen: BTreeMap<Uuid, Instant>,
     /// The staying partitions in the last log line.
-    staying: BTreeSet<(Uuid, PartitionIndex)>,
+    staying: BTreeSet<TopicIdPartition>,
 }
 
 impl FullDirectories {
@@ -190,7 +190,7 @@ fn names(partitions: &[Arc<Partition>]) -> String {
     format!("{}{more}", named.join(", "))
 }
 
-fn tell(withdrawn: bool, is_full: bool) {
+fn log_withdrawal(withdrawn: bool, is_full: bool) {
     if withdrawn {
         tracing::warn!("No log directory has room: asking to be fenced, so that other brokers lead");
     } else if is_full {
@@ -247,7 +247,7 @@ fn waits_for(partition: &PartitionRegistration, node_id: BrokerId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_metadata::{Delta, Provenance};
+    use thalweg_metadata::{Delta, PartitionIndex, Provenance};
     use thalweg_wire::metadata::{PartitionRecord, TopicRecord};
     use thalweg_wire::{MetadataRecord, Uuid};
 

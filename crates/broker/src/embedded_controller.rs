@@ -6,7 +6,7 @@ use thalweg_controller::{Controller, HandleError, Requester, serves};
 use thalweg_membership::{LocalAnswer, LocalController, LocalControllerError};
 use thalweg_wire::ApiKey;
 
-/// The controller in this process, asked with the permissions of the process itself.
+/// The controller in this process, called with the permissions of the process itself.
 pub struct EmbeddedController(pub Arc<Controller>);
 
 impl LocalController for EmbeddedController {

@@ -20,8 +20,8 @@ mod session;
 
 use order::Order;
 use parking_lot::Mutex;
+use session::{FetchSession, flatten};
 pub use session::{PartitionResult, Scope, WantedPartition};
-use session::{Session, flatten};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
@@ -36,7 +36,7 @@ const EVICTION_MS: i64 = 120_000;
 
 /// The partition of a fetch: by id from version 13 on, by name before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub struct FetchPartitionKey {
     pub topic: Arc<str>,
     pub topic_id: Uuid,
     pub partition: PartitionIndex,
@@ -55,7 +55,7 @@ pub struct PartitionAnswer {
 struct Slot {
     holder: Holder,
     used_ms: AtomicI64,
-    session: Mutex<Session>,
+    session: Mutex<FetchSession>,
 }
 
 /// The session of a fetch.
@@ -105,7 +105,7 @@ struct State {
 }
 
 /// Room for a session.
-enum Place {
+enum Room {
     Free,
     /// The slot of the session with this id.
     Of(i32),
@@ -193,7 +193,7 @@ impl FetchSessions {
             self.state.lock().order.resize(id, size);
         }
         let wanted = session.wanted(scope, now_ms);
-        let news = (scope == Scope::Unsettled).then(|| Arc::clone(&session.news));
+        let news = (scope == Scope::Unread).then(|| Arc::clone(&session.news));
         Ok(StartedFetch { fetch: SessionFetch::Incremental { id }, wanted, news })
     }
 
@@ -211,10 +211,10 @@ impl FetchSessions {
         now_ms: i64,
     ) -> StartedFetch {
         // Do not build the session's partitions if the cache is full.
-        if self.state.lock().place(holder, self.slots, wanted.len(), now_ms).is_none() {
+        if self.state.lock().room(holder, self.slots, wanted.len(), now_ms).is_none() {
             return StartedFetch::without_session(wanted);
         }
-        let mut session = Session::open(version >= 13, wanted.clone(), now_ms);
+        let mut session = FetchSession::open(version >= 13, wanted.clone(), now_ms);
         let (all, news) = (session.wanted(Scope::Whole, now_ms), Arc::clone(&session.news));
         let size = session.len();
         let slot = Arc::new(Slot {
@@ -224,18 +224,18 @@ impl FetchSessions {
         });
         let mut state = self.state.lock();
         // Another session may have taken the slot meanwhile.
-        let Some(place) = state.place(holder, self.slots, size, now_ms) else {
+        let Some(room) = state.room(holder, self.slots, size, now_ms) else {
             return StartedFetch::without_session(wanted);
         };
-        let given_up = match place {
-            Place::Free => None,
-            Place::Of(other) => state.remove(other),
+        let given_up = match room {
+            Room::Free => None,
+            Room::Of(other) => state.remove(other),
         };
         let id = state.add(slot, size, now_ms);
         // A long list of partitions is dropped without the lock.
         drop(state);
         drop(given_up);
-        let news = (scope == Scope::Unsettled).then_some(news);
+        let news = (scope == Scope::Unread).then_some(news);
         StartedFetch { fetch: SessionFetch::Full { id }, wanted: all, news }
     }
 
@@ -273,25 +273,25 @@ impl State {
     }
 
     /// The slot for a session of `size` partitions, by the rules of eviction; `None` if the cache is full.
-    fn place(&mut self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Place> {
+    fn room(&mut self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Room> {
         if self.sessions.len() < slots {
-            return Some(Place::Free);
+            return Some(Room::Free);
         }
         let State { sessions, order, .. } = self;
         let used_ms = |id: i32| sessions.get(&id).map_or(0, |slot| slot.used_ms.load(Ordering::Relaxed));
         if let Some((id, at_ms)) = order.least_used(None, used_ms)
             && now_ms - at_ms > EVICTION_MS
         {
-            return Some(Place::Of(id));
+            return Some(Room::Of(id));
         }
         let enough = match holder {
             Holder::Brokers => 0,
             _ => order.count(holder) + 1,
         };
         if let Some(larger) = order.largest(enough) {
-            return order.least_used(Some(&larger), used_ms).map(|(id, _)| Place::Of(id));
+            return order.least_used(Some(&larger), used_ms).map(|(id, _)| Room::Of(id));
         }
-        order.smaller(holder, size, now_ms - EVICTION_MS).map(Place::Of)
+        order.smaller(holder, size, now_ms - EVICTION_MS).map(Room::Of)
     }
 }
 

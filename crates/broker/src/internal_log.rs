@@ -1,23 +1,21 @@
-//! The coordinators' access to the broker: the partitions of their topics that are led here, and the image's
-//! topics.
+//! The coordinators' access to the partitions of their topics that are led here.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
-use thalweg_groups::{TopicPlacement, Topics};
 use thalweg_log::{BatchFault, CorruptBatch, SalvageStep};
-use thalweg_metadata::feature::TRANSACTION_VERSION;
+use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
-use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex, PartitionRegistration};
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset, batches};
 use thalweg_replica::partition::{
-    AppendError, DeleteError, FetchError, FetchFrom, Isolation, Partition, Partitions, PendingAppend, Reader,
-    RoleError,
+    DeleteError, FetchError, FetchParameters, Isolation, LeaderAppendError, Partition, Partitions,
+    PendingAppend, Reader, RoleError,
 };
-use thalweg_shard::{AppendAs, AppendedBatch, CoordinatorLog, Part, Piece, ReplayError, WriteError};
-use thalweg_wire::Uuid;
+use thalweg_shard::{
+    AppendedBatch, CoordinatorLog, Part, Piece, ShardLoadError, TransactionalAppendOptions, WriteError,
+};
 
 /// The partitions of a coordinator's topic.
 pub struct InternalLog {
@@ -56,15 +54,15 @@ impl CoordinatorLog for InternalLog {
         partition: PartitionIndex,
         leader_epoch: i32,
         batch: Bytes,
-        append_as: AppendAs,
+        options: TransactionalAppendOptions,
     ) -> Result<AppendedBatch, WriteError> {
         let partition = self.partition(partition).ok_or(WriteError::NotLeader)?;
         let appended = partition
-            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), append_as)
+            .append_from_coordinator(&batch, LeaderEpoch(leader_epoch), options)
             .map_err(|error| refused(&partition, &error))?;
         Ok(AppendedBatch {
             last_offset: appended.next_offset + -1,
-            is_replicated: appended.replicated,
+            is_replicated: appended.is_replicated,
             is_flushed: !appended.flush_due,
         })
     }
@@ -90,9 +88,9 @@ impl CoordinatorLog for InternalLog {
         &self,
         partition: PartitionIndex,
         leader_epoch: i32,
-        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<AppendedBatch>, ReplayError> {
-        let partition = self.partition(partition).ok_or(ReplayError::NotLeader)?;
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ShardLoadError>,
+    ) -> Result<Option<AppendedBatch>, ShardLoadError> {
+        let partition = self.partition(partition).ok_or(ShardLoadError::NotLeader)?;
         let published = partition.published_offsets();
         let (mut next, acknowledged_before) = (published.log_start_offset(), published.high_watermark());
         let (epoch, load_bytes) = (LeaderEpoch(leader_epoch), self.load_bytes);
@@ -107,7 +105,7 @@ impl CoordinatorLog for InternalLog {
                         AppendedBatch { last_offset: next + -1, is_replicated: false, is_flushed: true };
                     return Ok((next > acknowledged_before).then_some(last));
                 }
-                Err(damage @ (ReplayError::Damaged { .. } | ReplayError::DamagedLog { .. })) => {
+                Err(damage @ (ShardLoadError::Damaged { .. } | ShardLoadError::DamagedLog { .. })) => {
                     replay.past_damage(next, damage)?
                 }
                 Err(error) => return Err(error),
@@ -130,13 +128,13 @@ struct Replay<'a> {
     acknowledged_before: Offset,
     /// Remaining ranges of lost records, which reads skip.
     lost: VecDeque<Range<Offset>>,
-    each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
+    each: &'a mut dyn FnMut(Part<'_>) -> Result<(), ShardLoadError>,
 }
 
 impl Replay<'_> {
     /// Replays what one read returns. Returns the offset of the next read; `None` at the end of the log.
-    fn piece(&mut self, next: Offset, buffer: &mut Vec<u8>) -> Result<Option<Offset>, ReplayError> {
-        let from = FetchFrom {
+    fn piece(&mut self, next: Offset, buffer: &mut Vec<u8>) -> Result<Option<Offset>, ShardLoadError> {
+        let from = FetchParameters {
             offset: next,
             max_bytes: self.load_bytes,
             at_least_one: true,
@@ -151,7 +149,7 @@ impl Replay<'_> {
         };
         let read = self.partition.fetch(&from).map_err(|error| not_read(error, next))?;
         let Some(slice) = read.slice else {
-            self.tell_lost(Offset(i64::MAX))?;
+            self.report_lost(Offset(i64::MAX))?;
             return Ok(None);
         };
         buffer.resize(slice.len, 0);
@@ -166,13 +164,13 @@ impl Replay<'_> {
             let rest = &buffer[begin..];
             let lost_at = self.lost.front().and_then(|lost| first_from(rest, lost.start));
             if lost_at == Some(0) {
-                self.tell_next_lost()?;
+                self.report_next_lost()?;
                 continue;
             }
             let bytes = &rest[..lost_at.unwrap_or(rest.len())];
             let acknowledged_before = self.acknowledged_before;
             let replayed = (self.each)(Part::Piece(Piece { bytes, from: next, acknowledged_before }));
-            if let Err(ReplayError::Damaged { position, error, .. }) = &replayed {
+            if let Err(ShardLoadError::Damaged { position, error, .. }) = &replayed {
                 let position = slice.position + (begin + *position) as u64;
                 let fault = CorruptBatch { position, reason: BatchFault::Batch(error.clone()) };
                 self.partition.note_fault(self.epoch, slice.end_offset + -1, fault);
@@ -185,7 +183,7 @@ impl Replay<'_> {
 
     /// Replays the readable part of the damaged segment with `from`. Returns the offset of the next read. If
     /// another replica may have the records, or the coordinator needs them, the damage remains an error.
-    fn past_damage(&mut self, from: Offset, damage: ReplayError) -> Result<Offset, ReplayError> {
+    fn past_damage(&mut self, from: Offset, damage: ShardLoadError) -> Result<Offset, ShardLoadError> {
         let salvage = self.partition.salvage(self.epoch, from).map_err(|error| not_read(error, from))?;
         let Some(mut salvage) = salvage else { return Err(damage) };
         let acknowledged_before = self.acknowledged_before;
@@ -193,7 +191,7 @@ impl Replay<'_> {
             let part = match &step {
                 SalvageStep::Batch(bytes) => {
                     let header = BatchHeader::parse(bytes)?;
-                    self.tell_lost(header.base_offset)?;
+                    self.report_lost(header.base_offset)?;
                     Part::Piece(Piece { bytes, from, acknowledged_before })
                 }
                 SalvageStep::Damage(offsets) => {
@@ -202,23 +200,23 @@ impl Replay<'_> {
                 }
             };
             match (self.each)(part) {
-                Err(ReplayError::DamagedLog { .. }) => return Err(damage),
+                Err(ShardLoadError::DamagedLog { .. }) => return Err(damage),
                 replayed => replayed?,
             }
         }
-        self.tell_lost(salvage.end_offset() + -1)?;
+        self.report_lost(salvage.end_offset() + -1)?;
         Ok(Offset(salvage.end_offset().0.max(from.0 + 1)))
     }
 
     /// Reports lost ranges up to an offset to the coordinator.
-    fn tell_lost(&mut self, to: Offset) -> Result<(), ReplayError> {
+    fn report_lost(&mut self, to: Offset) -> Result<(), ShardLoadError> {
         while self.lost.front().is_some_and(|lost| lost.start <= to) {
-            self.tell_next_lost()?;
+            self.report_next_lost()?;
         }
         Ok(())
     }
 
-    fn tell_next_lost(&mut self) -> Result<(), ReplayError> {
+    fn report_next_lost(&mut self) -> Result<(), ShardLoadError> {
         self.lost.pop_front().map_or(Ok(()), |lost| (self.each)(Part::Lost(lost)))
     }
 }
@@ -235,23 +233,23 @@ fn first_from(bytes: &[u8], offset: Offset) -> Option<usize> {
 }
 
 /// The error for records that were not read.
-fn not_read(error: FetchError, offset: Offset) -> ReplayError {
+fn not_read(error: FetchError, offset: Offset) -> ShardLoadError {
     match error {
-        FetchError::Role(role) if role != RoleError::UnknownEpoch => ReplayError::NotLeader,
-        FetchError::Corrupt => ReplayError::DamagedLog { offset: offset.0 },
+        FetchError::Role(role) if role != RoleError::UnknownEpoch => ShardLoadError::NotLeader,
+        FetchError::Corrupt => ShardLoadError::DamagedLog { offset: offset.0 },
         other => read_failed(other),
     }
 }
 
-fn read_failed(reason: impl ToString) -> ReplayError {
-    ReplayError::Read { reason: reason.to_string() }
+fn read_failed(reason: impl ToString) -> ShardLoadError {
+    ShardLoadError::Read { reason: reason.to_string() }
 }
 
 /// The error for a refused write, after logging it.
-fn refused(partition: &Partition, error: &AppendError) -> WriteError {
+fn refused(partition: &Partition, error: &LeaderAppendError) -> WriteError {
     let refused = WriteError::from(error);
     match refused {
-        _ if matches!(error, AppendError::Log(thalweg_log::AppendError::Producer(_))) => {
+        _ if matches!(error, LeaderAppendError::Log(thalweg_log::AppendError::Producer(_))) => {
             tracing::debug!(?partition, %error, "Rejected a transactional write of a coordinator");
         }
         WriteError::TooFewReplicas | WriteError::TimedOut | WriteError::TooManyWait => {
@@ -265,75 +263,4 @@ fn refused(partition: &Partition, error: &AppendError) -> WriteError {
         }
     }
     refused
-}
-
-/// The topics of the latest image.
-pub struct ImageTopics {
-    image: Arc<ImageCell>,
-}
-
-impl ImageTopics {
-    /// A view of the latest image in the cell.
-    pub fn new(image: Arc<ImageCell>) -> Self {
-        Self { image }
-    }
-}
-
-impl Topics for ImageTopics {
-    fn id(&self, name: &str) -> Option<Uuid> {
-        self.image.get().topic(name).map(|topic| topic.id)
-    }
-
-    fn name(&self, id: Uuid) -> Option<String> {
-        self.image.get().topic_by_id(id).map(|topic| topic.name.to_string())
-    }
-
-    fn offsets_partition_count(&self) -> Option<i32> {
-        self.image.get().topic(OFFSETS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
-    }
-
-    fn names(&self) -> Vec<String> {
-        self.image.get().topics().sorted().into_iter().map(|topic| topic.name.to_string()).collect()
-    }
-
-    fn version(&self) -> i64 {
-        self.image.get().offset()
-    }
-
-    fn partition_count(&self, id: Uuid) -> Option<i32> {
-        self.image.get().topic_by_id(id).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
-    }
-
-    fn placement(&self, name: &str) -> Option<TopicPlacement> {
-        let image = self.image.get();
-        let topic = image.topic(name)?;
-        let rack = |broker: &BrokerId| image.broker(*broker)?.rack.as_deref().map(Arc::from);
-        let racks =
-            |partition: &Arc<PartitionRegistration>| partition.replicas.iter().filter_map(rack).collect();
-        Some(TopicPlacement { id: topic.id, racks: topic.partitions.values().map(racks).collect() })
-    }
-
-    fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
-        self.image.get().partition(name, partition).is_some()
-    }
-}
-
-impl thalweg_share_groups::Cluster for ImageTopics {
-    fn share_partition_count(&self) -> Option<i32> {
-        self.image.get().topic(SHARE_STATE).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
-    }
-
-    fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool {
-        self.image.get().topic_by_id(topic).is_some_and(|topic| topic.partition(partition).is_some())
-    }
-}
-
-impl thalweg_transactions::Cluster for ImageTopics {
-    fn state_partition_count(&self) -> Option<i32> {
-        self.image.get().topic(TRANSACTIONS).and_then(|topic| i32::try_from(topic.partitions.len()).ok())
-    }
-
-    fn transaction_version(&self) -> i16 {
-        self.image.get().features().level(TRANSACTION_VERSION)
-    }
 }

@@ -19,8 +19,8 @@ use thalweg_net::ConnectionSettings;
 use thalweg_net::Machine;
 use tokio::time::Instant;
 
-/// Delay before controllers are asked for the cluster id again.
-const ASK_AGAIN: Duration = Duration::from_millis(200);
+/// Delay before the cluster id is requested again.
+const RETRY: Duration = Duration::from_millis(200);
 
 /// The link to the controller, and the log directories of the same cluster.
 pub(crate) struct JoinedCluster {
@@ -68,7 +68,7 @@ pub(crate) async fn find_controller(
     Ok(JoinedCluster { controller: None, link, log_dirs, found, trails })
 }
 
-/// Asks the quorum for the id of its cluster until one of its nodes answers.
+/// Requests the id of the quorum's cluster until one of its nodes answers.
 async fn cluster_id_of(
     link: &ControllerLink,
     servers: String,
@@ -92,7 +92,7 @@ async fn cluster_id_of(
         if after >= patience {
             return Err(StartError::NoClusterId { servers, after, last });
         }
-        tokio::time::sleep(ASK_AGAIN).await;
+        tokio::time::sleep(RETRY).await;
     }
 }
 

@@ -1,18 +1,18 @@
 //! Compares the ends of logs if the controller of this process knows no complete replica of a partition, so
 //! that the best log leads.
 //!
-//! Every available replica is asked for its last leader epoch and log end, by ListOffsets as a debugging
+//! Every available replica is queried for its last leader epoch and log end, by ListOffsets as a debugging
 //! client, which any replica answers. `choice` interprets the answers, `waits` bounds the wait of an
 //! election, and `leaderless` logs the partitions that get no leader.
 //!
-//! `LogEnds` sends the requests. The controller selects the partitions (`UndecidedPartition`).
+//! `LogEndComparison` sends the requests. The controller selects the partitions (`UndecidedPartition`).
 
 mod choice;
-#[cfg(test)]
-mod combinations;
 mod leaderless;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,7 @@ use thalweg_membership::{PeerError, PeerOptions, Peers};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_watch as watch;
 use thalweg_wire::ErrorCode;
+use thalweg_wire::list_offsets::LATEST_TIMESTAMP;
 use thalweg_wire::request::ListOffsetsRequest;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use tokio::time::Instant;
@@ -42,9 +43,8 @@ const REST: Duration = Duration::from_millis(100);
 const PARTITIONS_MAX: usize = 1000;
 /// Timeout of a request to a replica.
 const REQUEST_MAX: Duration = Duration::from_secs(5);
-/// The replica id of a debugging client, and the timestamp that means the log end.
+/// The replica id of a debugging client.
 const DEBUGGING: i32 = -2;
-const LATEST: i64 = -1;
 
 type Key = (Arc<str>, PartitionIndex);
 
@@ -52,7 +52,7 @@ type Key = (Arc<str>, PartitionIndex);
 type Answers = BTreeMap<Key, BTreeMap<BrokerId, Answer>>;
 
 /// Compares logs for a controller.
-pub(crate) struct LogEnds {
+pub(crate) struct LogEndComparison {
     controller: Arc<Controller>,
     peers: Peers,
     /// `inter.broker.listener.name` of this node, used to reach brokers. If the name is not configured, any
@@ -65,9 +65,9 @@ pub(crate) struct LogEnds {
     silent: BTreeSet<BrokerId>,
 }
 
-impl LogEnds {
+impl LogEndComparison {
     /// A comparison of logs for this controller.
-    pub fn new(controller: Arc<Controller>, config: &BrokerConfig, connector: Connector) -> LogEnds {
+    pub fn new(controller: Arc<Controller>, config: &BrokerConfig, connector: Connector) -> LogEndComparison {
         let listener = config.listeners.inter_broker.clone();
         let options = PeerOptions {
             node_id: BrokerId(config.node.id),
@@ -78,7 +78,7 @@ impl LogEnds {
         };
         let image = ImageCell::new();
         let peers = Peers::new(options, connector, Arc::clone(&image));
-        LogEnds {
+        LogEndComparison {
             controller,
             peers,
             listener,
@@ -121,11 +121,11 @@ impl LogEnds {
         let undecided = self.controller.undecided(self.leaderless.partitions()).await?;
         let now = Instant::now();
         self.leaderless.report(&self.image.get(), &undecided, now);
-        let asked = self.waits.select(undecided, now, PARTITIONS_MAX);
-        let answers = self.ask(asked.iter().map(|(one, _)| one)).await;
+        let queried = self.waits.select(undecided, now, PARTITIONS_MAX);
+        let answers = self.query(queried.iter().map(|(one, _)| one)).await;
         let nothing = BTreeMap::new();
         let mut elections = Vec::new();
-        for (one, waiting) in &asked {
+        for (one, waiting) in &queried {
             let ends = answers.get(&key(one)).unwrap_or(&nothing);
             if one.last_leader.and_then(|last| ends.get(&last)).is_some_and(choice::is_known) {
                 self.waits.note_last(one);
@@ -147,7 +147,7 @@ impl LogEnds {
             made => made?,
         };
         for election in made {
-            let known = asked
+            let known = queried
                 .iter()
                 .find(|(one, _)| one.topic_id == election.topic_id && one.partition == election.partition);
             if let Some((one, _)) = known {
@@ -157,8 +157,8 @@ impl LogEnds {
         Ok(())
     }
 
-    /// Asks every candidate for its log ends.
-    async fn ask(&mut self, undecided: impl Iterator<Item = &UndecidedPartition>) -> Answers {
+    /// Queries every candidate for its log ends.
+    async fn query(&mut self, undecided: impl Iterator<Item = &UndecidedPartition>) -> Answers {
         let mut by_broker: BTreeMap<BrokerId, Vec<&UndecidedPartition>> = BTreeMap::new();
         for one in undecided {
             for candidate in &one.candidates {
@@ -166,13 +166,13 @@ impl LogEnds {
             }
         }
         let this = &*self;
-        let asked = by_broker.into_iter().map(|(broker, partitions)| async move {
-            let answer = this.ask_broker(broker, &partitions).await;
+        let queries = by_broker.into_iter().map(|(broker, partitions)| async move {
+            let answer = this.query_broker(broker, &partitions).await;
             (broker, partitions, answer)
         });
-        let asked = futures_util::future::join_all(asked).await;
+        let queried = futures_util::future::join_all(queries).await;
         let mut answers = Answers::new();
-        for (broker, partitions, answer) in asked {
+        for (broker, partitions, answer) in queried {
             match answer {
                 Ok(found) => {
                     self.silent.remove(&broker);
@@ -196,7 +196,7 @@ impl LogEnds {
         answers
     }
 
-    async fn ask_broker(
+    async fn query_broker(
         &self,
         broker: BrokerId,
         partitions: &[&UndecidedPartition],
@@ -211,7 +211,7 @@ impl LogEnds {
                 // Apache Kafka's broker would answer with the epoch of an earlier registration, which looks
                 // like the epoch of a log.
                 current_leader_epoch: one.leader_epoch,
-                timestamp: LATEST,
+                timestamp: LATEST_TIMESTAMP,
             });
         }
         let topics = topics

@@ -25,29 +25,34 @@ mod push;
 mod quotas;
 mod replication;
 mod requests;
+mod sample;
 mod shares;
 mod stages;
 mod telemetry;
 mod text;
 mod topics;
+mod unread;
 mod workers;
 
-pub use exposition::{Exemplar, Exposition, Form, Kind, Label, Number, Samples};
+pub use exposition::{Exposition, Form, Samples};
+pub(crate) use lag::LagSources;
 use push::{Exports, Push};
+pub(crate) use requests::quantile_us;
+pub use sample::{Exemplar, Kind, Label, Number};
 
 use crate::authentication::Authenticator;
 use crate::broker::Broker;
 use crate::secured::SecuredListeners;
 use figures::Figures;
-use lag::LogEnds;
 use std::sync::Arc;
 use thalweg_audit::Trail;
 use thalweg_config::{BrokerConfig, MetricsSettings};
 use thalweg_controller::Controller;
 use thalweg_log::Clock;
+use thalweg_metadata::{BrokerId, ConfigResource};
 use thalweg_net::{Connections, Flow};
 use tokio::task::JoinSet;
-use workers::Workers;
+use workers::WorkerReadings;
 
 /// A family of metrics.
 #[derive(Debug)]
@@ -136,9 +141,9 @@ pub struct Metrics {
     config: Arc<BrokerConfig>,
     clock: Clock,
     started_ms: i64,
-    workers: Arc<Workers>,
+    workers: Arc<WorkerReadings>,
     exports: Arc<Exports>,
-    log_ends: Arc<LogEnds>,
+    lag_sources: Arc<LagSources>,
 }
 
 impl Metrics {
@@ -157,26 +162,36 @@ impl Metrics {
             clock: clock.clone(),
             workers: Arc::default(),
             exports: Arc::default(),
-            log_ends: Arc::default(),
+            lag_sources: Arc::default(),
         }
     }
 
-    /// Starts the tasks of metrics: requests to other brokers for the lag of groups, while metrics are read,
-    /// and the push to a configured receiver. The tasks end when the set is dropped.
+    /// Starts the tasks of metrics: requests to other brokers for the lag of groups, while it is read, and
+    /// the push to a configured receiver. The tasks end when the set is dropped.
     pub(crate) fn start(&self, tasks: &mut JoinSet<()>, cluster_id: &str, node_id: i32) {
         if let Some(broker) = &self.broker {
-            tasks.spawn(Arc::clone(&self.log_ends).run(Arc::clone(broker)));
+            tasks.spawn(Arc::clone(&self.lag_sources).run(Arc::clone(broker)));
         }
         if let Some(push) = Push::of(self, cluster_id, node_id) {
             tasks.spawn(push.run());
         }
     }
 
+    /// The ends of logs that have no replica here.
+    pub(crate) fn lag_sources(&self) -> &Arc<LagSources> {
+        &self.lag_sources
+    }
+
     /// The settings in force.
-    fn settings(&self) -> MetricsSettings {
-        match &self.broker {
-            Some(broker) => broker.config().metrics.clone(),
-            None => self.config.metrics.clone(),
+    pub(crate) fn settings(&self) -> MetricsSettings {
+        match (&self.broker, &self.controller) {
+            (Some(broker), _) => broker.config().metrics.clone(),
+            (None, Some(controller)) => {
+                let (image, node_id) = (controller.image(), BrokerId(self.config.node.id));
+                let all = image.config(&ConfigResource::brokers());
+                self.config.with_dynamic(&all, &image.config(&ConfigResource::broker(node_id))).0.metrics
+            }
+            (None, None) => self.config.metrics.clone(),
         }
     }
 

@@ -28,7 +28,7 @@ pub enum StartError {
     LogDirs(#[from] thalweg_log::OpenError),
     /// The embedded controller cannot be started.
     #[error(transparent)]
-    Controller(#[from] thalweg_controller::StartError),
+    Controller(#[from] thalweg_controller::ControllerStartError),
     /// The configured security does not allow connections to the controllers.
     #[error("Connections to controllers: {0}")]
     Security(InvalidSetting),

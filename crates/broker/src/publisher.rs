@@ -1,9 +1,9 @@
 //! Applies changes of the cluster's metadata to partitions, coordinators and settings (Kafka's
 //! `BrokerMetadataPublisher`).
 //!
-//! The order is: deletions, partitions led here, partitions followed, the image, coordinators, settings. A
-//! partition in the image is therefore open. A partition that is deleted but still in the image answers with
-//! an error.
+//! The order is: settings, deletions, partitions led here, partitions followed, stray logs, ACLs, the image,
+//! reports of directories, coordinators, quotas. A partition in the image is therefore open. A partition that
+//! is deleted but still in the image answers with an error.
 
 use crate::broker::Broker;
 use crate::connection_limits;
@@ -17,16 +17,17 @@ use thalweg_log::disk::{Disk, is_disk_full};
 use thalweg_log::{CreateError, DirectoryOffline, LogConfig, LogError, PartitionLog, TopicPartition};
 use thalweg_membership::ImageListener;
 use thalweg_metadata::feature::SHARE_VERSION;
-use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_metadata::topic_name::CoordinatorTopic;
 use thalweg_metadata::{
     DIRECTORY_FULL, DIRECTORY_LOST, Delta, Image, LocalChanges, LocalPartition, PartitionIndex,
+    TopicIdPartition,
 };
 use thalweg_replica::partition::Partition;
 use thalweg_replica::replication::Fetchers;
 use thalweg_wire::Uuid;
 
 /// Partitions by topic and index.
-type UnopenedPartitions = HashSet<(Uuid, PartitionIndex)>;
+type UnopenedPartitions = HashSet<TopicIdPartition>;
 
 /// Applies each new image to the broker.
 pub struct Publisher {
@@ -135,32 +136,40 @@ impl Publisher {
             }
             tracing::info!(topic = %change.topic.name, %partition, "Opened a partition after a retry");
             self.change_coordinator(&change);
-            self.tell_directory(&change);
+            self.report_directory(&change);
             false
         });
     }
 
     /// Restarts a coordinator that failed to load because its partition was not open.
     fn change_coordinator(&self, opened: &LocalPartition) {
-        let registration = &opened.registration;
-        if registration.leader != self.broker.node_id {
+        if opened.registration.leader != self.broker.node_id {
             return;
         }
-        let (partition, epoch) = (opened.partition, registration.leader_epoch);
-        match &*opened.topic.name {
-            OFFSETS => {
-                self.broker.groups.on_resigned(partition, None);
-                self.broker.groups.on_elected(partition, epoch);
-            }
-            TRANSACTIONS => {
-                self.broker.transactions.on_resigned(partition, None);
-                self.broker.transactions.on_elected(partition, epoch);
-            }
-            SHARE_STATE => {
-                self.broker.share_states.on_resigned(partition, None);
-                self.broker.share_states.on_elected(partition, epoch);
-            }
-            _ => {}
+        self.resign(opened, None);
+        self.elect(opened);
+    }
+
+    /// Starts the coordinator of a partition that is led here.
+    fn elect(&self, led: &LocalPartition) {
+        let Broker { groups, transactions, share_states, .. } = &*self.broker;
+        let (partition, epoch) = (led.partition, led.registration.leader_epoch);
+        match CoordinatorTopic::of(&led.topic.name) {
+            Some(CoordinatorTopic::Offsets) => groups.on_elected(partition, epoch),
+            Some(CoordinatorTopic::Transactions) => transactions.on_elected(partition, epoch),
+            Some(CoordinatorTopic::ShareState) => share_states.on_elected(partition, epoch),
+            None => {}
+        }
+    }
+
+    /// Ends the coordinator of a partition that is led elsewhere in this epoch, or not at all.
+    fn resign(&self, lost: &LocalPartition, epoch: Option<i32>) {
+        let Broker { groups, transactions, share_states, .. } = &*self.broker;
+        match CoordinatorTopic::of(&lost.topic.name) {
+            Some(CoordinatorTopic::Offsets) => groups.on_resigned(lost.partition, epoch),
+            Some(CoordinatorTopic::Transactions) => transactions.on_resigned(lost.partition, epoch),
+            Some(CoordinatorTopic::ShareState) => share_states.on_resigned(lost.partition, epoch),
+            None => {}
         }
     }
 
@@ -283,7 +292,7 @@ impl Publisher {
     }
 
     /// Reports the directory of a replica to the controller, if the latest image differs.
-    fn tell_directory(&self, change: &LocalPartition) {
+    fn report_directory(&self, change: &LocalPartition) {
         let topic = self.broker.partitions.topic_by_id(change.topic.id);
         if let Some(partition) = topic.and_then(|topic| topic.partition(change.partition)) {
             let known = change.registration.directory(self.broker.node_id);
@@ -453,30 +462,18 @@ impl Publisher {
     }
 
     fn change_coordinators(&self, local: &LocalChanges, delta: &Delta) {
-        let Broker { groups, transactions, share_states, .. } = &*self.broker;
-        let resign = |topic: &str, partition: PartitionIndex, epoch: Option<i32>| match topic {
-            OFFSETS => groups.on_resigned(partition, epoch),
-            TRANSACTIONS => transactions.on_resigned(partition, epoch),
-            SHARE_STATE => share_states.on_resigned(partition, epoch),
-            _ => {}
-        };
+        let Broker { groups, share_states, .. } = &*self.broker;
         for elsewhere in local.deletes.iter().chain(&local.followers) {
-            self.broker.shares.drop_partition((elsewhere.topic.id, elsewhere.partition));
+            self.broker.share_partitions.drop_partition((elsewhere.topic.id, elsewhere.partition));
         }
         for gone in &local.deletes {
-            resign(&gone.topic.name, gone.partition, None);
+            self.resign(gone, None);
         }
         for change in &local.followers {
-            resign(&change.topic.name, change.partition, Some(change.registration.leader_epoch));
+            self.resign(change, Some(change.registration.leader_epoch));
         }
         for change in &local.leaders {
-            let (partition, epoch) = (change.partition, change.registration.leader_epoch);
-            match &*change.topic.name {
-                OFFSETS => groups.on_elected(partition, epoch),
-                TRANSACTIONS => transactions.on_elected(partition, epoch),
-                SHARE_STATE => share_states.on_elected(partition, epoch),
-                _ => {}
-            }
+            self.elect(change);
         }
         let deleted: Vec<_> = delta
             .deleted_topics()
@@ -528,12 +525,12 @@ impl ImageListener for Publisher {
                 self.broker.partitions.remove(gone.topic.id, gone.partition);
             }
             for change in local.leaders.iter().chain(&local.followers) {
-                self.tell_directory(change);
+                self.report_directory(change);
             }
             self.change_coordinators(&local, delta);
             let has_share_groups = |image: &Image| image.features().level(SHARE_VERSION) > 0;
             if has_share_groups(delta.base()) && !has_share_groups(&image) {
-                self.broker.shares.end_all();
+                self.broker.share_partitions.end_all();
             }
             if delta.changes().quotas {
                 self.broker.quotas.set(image.quotas());

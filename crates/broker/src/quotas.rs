@@ -15,7 +15,7 @@ mod clients;
 pub mod throttle_time;
 
 use bytes::{Bytes, BytesMut};
-use clients::{Client, Clients, Counter};
+use clients::{ClientCounters, Clients, Counter};
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -31,7 +31,7 @@ pub use clients::Usage;
 
 /// The kind of a quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum QuotaType {
     /// `producer_byte_rate`: bytes of Produce requests.
     Produce,
     /// `consumer_byte_rate`: bytes of records in answers to Fetch.
@@ -40,16 +40,15 @@ pub enum Kind {
     Request,
 }
 
-/// All kinds.
-pub const KINDS: [Kind; 3] = [Kind::Produce, Kind::Fetch, Kind::Request];
+pub const QUOTA_TYPES: [QuotaType; 3] = [QuotaType::Produce, QuotaType::Fetch, QuotaType::Request];
 
-impl Kind {
+impl QuotaType {
     /// The configuration key of the quota.
     fn key(self) -> &'static str {
         match self {
-            Kind::Produce => "producer_byte_rate",
-            Kind::Fetch => "consumer_byte_rate",
-            Kind::Request => "request_percentage",
+            QuotaType::Produce => "producer_byte_rate",
+            QuotaType::Fetch => "consumer_byte_rate",
+            QuotaType::Request => "request_percentage",
         }
     }
 
@@ -65,7 +64,6 @@ pub struct Caller<'a> {
     pub user: &'a str,
     /// The client id; empty without one.
     pub client_id: &'a str,
-    /// The API.
     pub key: ApiKey,
     /// The length of the request.
     pub frame_len: usize,
@@ -82,7 +80,7 @@ pub struct ClientQuotas {
     began: Instant,
     clients: RwLock<Clients>,
     /// The throttle times of each kind.
-    pauses: [Histogram; KINDS.len()],
+    pauses: [Histogram; QUOTA_TYPES.len()],
 }
 
 impl ClientQuotas {
@@ -94,7 +92,7 @@ impl ClientQuotas {
             window,
             began: Instant::now(),
             clients: RwLock::new(Clients::new(window)),
-            pauses: [const { Histogram::of_times() }; KINDS.len()],
+            pauses: [const { Histogram::of_times() }; QUOTA_TYPES.len()],
         }
     }
 
@@ -106,24 +104,24 @@ impl ClientQuotas {
     }
 
     /// The use of at most `max` limited clients: the most recently active of each user.
-    pub fn usage(&self, kind: Kind, max: usize) -> Vec<Usage> {
+    pub fn usage(&self, kind: QuotaType, max: usize) -> Vec<Usage> {
         self.clients.read().usage(kind, max, self.now_ms())
     }
 
     /// The throttle times of a kind since the start, in microseconds.
-    pub fn pauses(&self, kind: Kind) -> Snapshot {
+    pub fn pauses(&self, kind: QuotaType) -> Snapshot {
         self.pauses[kind as usize].snapshot()
     }
 
     /// Counts a pause.
-    fn paused(&self, kind: Kind, pause_ms: i64) -> i64 {
+    fn paused(&self, kind: QuotaType, pause_ms: i64) -> i64 {
         if pause_ms > 0 {
             self.pauses[kind as usize].record_time(Duration::from_millis(pause_ms.unsigned_abs()));
         }
         pause_ms
     }
 
-    fn is_limited(&self, kind: Kind) -> bool {
+    fn is_limited(&self, kind: QuotaType) -> bool {
         self.limited.load(Ordering::Relaxed) & kind.bit() != 0
     }
 
@@ -131,7 +129,7 @@ impl ClientQuotas {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    fn client(&self, call: &Caller<'_>) -> Arc<Client> {
+    fn client(&self, call: &Caller<'_>) -> Arc<ClientCounters> {
         let (user, client_id) = (call.user, call.client_id);
         if let Some(client) = self.clients.read().find(user, client_id) {
             return client;
@@ -139,7 +137,7 @@ impl ClientQuotas {
         self.clients.write().add(user, client_id, self.now_ms())
     }
 
-    fn counter(&self, call: &Caller<'_>, kind: Kind) -> Option<Arc<Counter>> {
+    fn counter(&self, call: &Caller<'_>, kind: QuotaType) -> Option<Arc<Counter>> {
         if !self.is_limited(kind) {
             return None;
         }
@@ -149,22 +147,22 @@ impl ClientQuotas {
     /// Counts a Produce request after its appends. Throttles the connection, and returns the throttle time in
     /// milliseconds.
     pub fn charge_produce(&self, call: &Caller<'_>, acks: i16, spent: impl FnOnce() -> Duration) -> i32 {
-        let bytes = self.counter(call, Kind::Produce);
+        let bytes = self.counter(call, QuotaType::Produce);
         // A request without an answer cannot report a throttle time, so only bytes count.
-        let time = if acks == 0 { None } else { self.counter(call, Kind::Request) };
+        let time = if acks == 0 { None } else { self.counter(call, QuotaType::Request) };
         if bytes.is_none() && time.is_none() {
             return 0;
         }
         let now_ms = self.now_ms();
         let charge = |counter: Arc<Counter>| counter.charge(number(call.frame_len), now_ms);
-        let bytes = self.paused(Kind::Produce, bytes.map_or(0, charge));
+        let bytes = self.paused(QuotaType::Produce, bytes.map_or(0, charge));
         let time = time.map_or(0, |counter| self.time(&counter, spent(), now_ms));
         pause(call, bytes.max(time))
     }
 
     /// Maximum bytes of a fetch by the client; `None` without a limit.
     pub fn fetch_max(&self, call: &Caller<'_>) -> Option<usize> {
-        let burst = self.window.burst(self.counter(call, Kind::Fetch)?.limit());
+        let burst = self.window.burst(self.counter(call, QuotaType::Fetch)?.limit());
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -177,14 +175,15 @@ impl ClientQuotas {
     /// milliseconds. With a throttle time, the answer must be sent without records, and its bytes do not
     /// count.
     pub fn charge_fetch(&self, call: &Caller<'_>, bytes: usize, spent: Duration) -> i32 {
-        let (of_bytes, of_time) = (self.counter(call, Kind::Fetch), self.counter(call, Kind::Request));
+        let (of_bytes, of_time) =
+            (self.counter(call, QuotaType::Fetch), self.counter(call, QuotaType::Request));
         if of_bytes.is_none() && of_time.is_none() {
             return 0;
         }
         let now_ms = self.now_ms();
         let by_time = of_time.map_or(0, |counter| self.time(&counter, spent, now_ms));
         let charge = |counter: Arc<Counter>| counter.charge_fetch(number(bytes), by_time > 0, now_ms);
-        let by_bytes = self.paused(Kind::Fetch, of_bytes.map_or(0, charge));
+        let by_bytes = self.paused(QuotaType::Fetch, of_bytes.map_or(0, charge));
         pause(call, by_bytes.max(by_time))
     }
 
@@ -200,7 +199,7 @@ impl ClientQuotas {
         if call.key == ApiKey::WriteTxnMarkers {
             return 0;
         }
-        let Some(counter) = self.counter(call, Kind::Request) else { return 0 };
+        let Some(counter) = self.counter(call, QuotaType::Request) else { return 0 };
         let throttle_time_ms = pause(call, self.time(&counter, spent(), self.now_ms()));
         if throttle_time_ms > 0
             && let Some(place) = response.throttle_time_ms()
@@ -214,12 +213,12 @@ impl ClientQuotas {
     /// controller's time. The controller has its own quotas and relies on the broker to throttle. Returns the
     /// answer with the throttle time.
     pub fn charge_forwarded(&self, call: &Caller<'_>, version: i16, spent: Duration, answer: Bytes) -> Bytes {
-        let asked = throttle_time::of_answer(call.key, version, &answer);
-        asked.into_iter().for_each(|asked| call.peer.mute.pause(asked));
-        let Some(counter) = self.counter(call, Kind::Request) else { return answer };
+        let requested = throttle_time::of_answer(call.key, version, &answer);
+        requested.into_iter().for_each(|pause| call.peer.mute.pause(pause));
+        let Some(counter) = self.counter(call, QuotaType::Request) else { return answer };
         let own_ms = pause(call, self.time(&counter, spent, self.now_ms()));
         match throttle_time::place(call.key, version, &answer) {
-            Some(place) if Some(Duration::from_millis(u64::from(own_ms.unsigned_abs()))) > asked => {
+            Some(place) if Some(Duration::from_millis(u64::from(own_ms.unsigned_abs()))) > requested => {
                 let mut changed = BytesMut::from(answer);
                 changed[place].copy_from_slice(&own_ms.to_be_bytes());
                 changed.freeze()
@@ -231,7 +230,7 @@ impl ClientQuotas {
     /// Counts time in percent of a second. The throttle time is at most one sample.
     fn time(&self, counter: &Counter, spent: Duration, now_ms: i64) -> i64 {
         self.paused(
-            Kind::Request,
+            QuotaType::Request,
             counter.charge(spent.as_secs_f64() * 100.0, now_ms).min(self.window.sample_ms),
         )
     }

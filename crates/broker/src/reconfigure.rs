@@ -14,7 +14,7 @@ use thalweg_groups::{ConsumerGroupTimes, ShareGroupTimes, StreamsGroupTimes};
 use thalweg_hash::HashMap;
 use thalweg_log::LogConfig;
 use thalweg_metadata::{ConfigResource, ConfigResourceKind, Image};
-use thalweg_replica::partition::Topic;
+use thalweg_replica::partition::LocalTopic;
 use thalweg_share_groups::SettingsOfGroups;
 
 /// The settings of a topic, and the settings of its logs.
@@ -68,7 +68,7 @@ pub fn apply<'a>(broker: &Broker, image: &Image, changed: impl Iterator<Item = &
 /// Applies the broker's group settings, and the settings of single groups.
 fn configure_groups(broker: &Broker, image: &Image) {
     let config = broker.config();
-    broker.shares.configure(SettingsOfGroups::new(&config, image));
+    broker.share_partitions.configure(SettingsOfGroups::new(&config, image));
     let times = |overrides: &thalweg_metadata::ConfigMap| {
         let (group, _) = config.group(overrides);
         let consumer = ConsumerGroupTimes {
@@ -123,7 +123,7 @@ fn reconfigured(
     config
 }
 
-fn configure(broker: &Broker, image: &Image, topic: &Topic) {
+fn configure(broker: &Broker, image: &Image, topic: &LocalTopic) {
     let (settings, log) = resolve(&broker.config(), image, &topic.name);
     for partition in topic.partitions() {
         partition.configure(&settings, Arc::clone(&log));
@@ -138,4 +138,83 @@ fn resolve(config: &BrokerConfig, image: &Image, topic: &str) -> (Arc<EffectiveT
     }
     let log = Arc::new(config.log_config(&settings));
     (Arc::new(settings), log)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use thalweg_config::{ServerProperties, Support, UpdateMode, Value, table};
+
+    /// A listener with TLS, whose settings can be changed for a single listener only.
+    const FILE: [(&str, &str); 4] = [
+        ("listeners", "SECURED://127.0.0.1:0"),
+        ("listener.security.protocol.map", "SECURED:SSL,CONTROLLER:PLAINTEXT"),
+        ("inter.broker.listener.name", "SECURED"),
+        ("ssl.keystore.location", "/broker.pem"),
+    ];
+
+    /// Values of all types, of which one differs from the default of any key.
+    const CANDIDATES: [&str; 12] = [
+        "true",
+        "false",
+        "2",
+        "7",
+        "1048577",
+        "0.25",
+        "gzip",
+        "LogAppendTime",
+        "compact",
+        "header",
+        "required",
+        "127.0.0.1:5",
+    ];
+
+    /// What a running broker reads of a configuration that [`apply`] has replaced.
+    fn in_force(config: &BrokerConfig) -> String {
+        let topic = config.topic(&BTreeMap::new());
+        let of_partitions = (config.log_config(&topic), topic);
+        let of_groups = config.group(&BTreeMap::new()).0;
+        let limits = connection_limits::limits(config, &config.listeners.broker);
+        let tls: Vec<_> = config.listeners.broker.iter().map(|listener| config.tls_of(listener)).collect();
+        let of_replication = &config.replication;
+        let of_upkeep = (&config.cleaner, config.log.producer_id_expiration);
+        let of_transactions = config.transactions.verifies_partitions;
+        let all = (of_partitions, of_groups, limits, tls, of_replication, of_upkeep, of_transactions);
+        format!("{all:?} {:?}", config.metrics)
+    }
+
+    /// The configuration with another value of a key, set at run time.
+    fn changed(config: &BrokerConfig, name: &str, mode: UpdateMode) -> Option<BrokerConfig> {
+        CANDIDATES.iter().find_map(|text| {
+            let set = BTreeMap::from([(name.to_owned(), (*text).to_owned())]);
+            let altered = config.validate_dynamic(mode == UpdateMode::PerBroker, &set).ok()?;
+            let key = table::settable_key(name)?;
+            let before = key.default.and_then(|text| Value::parse(key, text).ok());
+            (Value::parse(key, text).ok() != before).then_some(altered)
+        })
+    }
+
+    #[test]
+    fn every_dynamic_setting_is_read_by_a_part_of_the_running_broker() {
+        let mut properties = ServerProperties::default();
+        FILE.into_iter().for_each(|(name, value)| properties.set(name, value));
+        let config = BrokerConfig::new(&properties).expect("a configuration");
+        let before = in_force(&config);
+        for key in table::broker_keys().iter().filter(|key| key.is_dynamic()) {
+            let name = match key.support {
+                Support::Served | Support::PerListener => key.name.to_owned(),
+                Support::Listener => format!("listener.name.secured.{}", key.name),
+                // Refused at run time, or stored with a warning.
+                Support::Startup
+                | Support::Opening
+                | Support::FromFile(_)
+                | Support::Accepted(_)
+                | Support::Unserved(_) => continue,
+            };
+            let altered = changed(&config, &name, key.update_mode);
+            let altered = altered.unwrap_or_else(|| panic!("{name}: no candidate is another value"));
+            assert_ne!(in_force(&altered), before, "{name}: name its reader in `in_force`, or its support");
+        }
+    }
 }

@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 
 /// The counters for a request: of an API, or of followers' fetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label(pub usize);
+pub struct RequestLabel(pub usize);
 
 /// The counters of a broker.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub struct RequestMetrics {
     /// Earlier counts, for quantiles; used only by scrapes.
     earlier: Mutex<VecDeque<(Instant, Vec<Counts>)>>,
     /// Number of waiting requests.
-    waiting: [AtomicUsize; 2],
+    waiting: [AtomicUsize; Purgatory::ALL.len()],
     clock: Clock,
 }
 
@@ -50,13 +50,29 @@ pub enum Purgatory {
     Produce,
     /// A wait for more records.
     Fetch,
+    /// A wait for records to acquire.
+    ShareFetch,
+}
+
+impl Purgatory {
+    /// All kinds, in the order of their declaration.
+    pub const ALL: [Purgatory; 3] = [Self::Produce, Self::Fetch, Self::ShareFetch];
+
+    /// Kafka's name of the purgatory.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Produce => "Produce",
+            Self::Fetch => "Fetch",
+            Self::ShareFetch => "ShareFetch",
+        }
+    }
 }
 
 /// A guard that counts a waiting request until it is dropped.
 #[derive(Debug)]
-pub struct Waits<'a>(&'a AtomicUsize);
+pub struct WaitGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Waits<'_> {
+impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -115,12 +131,22 @@ impl ApiMetrics {
         }
     }
 
-    fn counts(&self) -> Counts {
+    /// The number of requests in each bucket of time so far.
+    pub fn counts(&self) -> Counts {
         std::array::from_fn(|bucket| self.buckets[bucket].load(Ordering::Relaxed))
     }
 }
 
 impl ApiMetrics {
+    /// Kafka's label for the API's requests. Kafka counts a fetch by its sender, and again as a fetch.
+    pub fn name(&self) -> String {
+        match self.key {
+            None => "FetchFollower".to_owned(),
+            Some(ApiKey::Fetch) => "FetchConsumer".to_owned(),
+            Some(key) => format!("{key:?}"),
+        }
+    }
+
     /// An exemplar for each bucket of `total`, if there is one.
     pub fn slow(&self) -> impl Iterator<Item = Option<SlowFigures>> {
         self.slow.iter().map(SlowRequest::figures)
@@ -184,17 +210,17 @@ impl RequestMetrics {
     }
 
     /// The label of an API that is served.
-    pub fn label(&self, key: ApiKey) -> Label {
-        self.places.get(&key).map_or(self.label_of_followers(), |place| Label(*place))
+    pub fn label(&self, key: ApiKey) -> RequestLabel {
+        self.places.get(&key).map_or(self.label_of_followers(), |place| RequestLabel(*place))
     }
 
     /// The label of followers' fetches.
-    pub fn label_of_followers(&self) -> Label {
-        Label(self.apis.len() - 1)
+    pub fn label_of_followers(&self) -> RequestLabel {
+        RequestLabel(self.apis.len() - 1)
     }
 
     /// Counts an answered request.
-    pub fn answered(&self, label: Label, answered: &AnsweredRequest<'_>) {
+    pub fn answered(&self, label: RequestLabel, answered: &AnsweredRequest<'_>) {
         let metrics = &self.apis[label.0];
         let version = usize::try_from(answered.version).unwrap_or(0).min(VERSIONS - 1);
         let total = answered.received_at.elapsed();
@@ -215,10 +241,10 @@ impl RequestMetrics {
     }
 
     /// Counts a request as waiting until the guard is dropped.
-    pub fn waits(&self, delayed: Purgatory) -> Waits<'_> {
+    pub fn waits(&self, delayed: Purgatory) -> WaitGuard<'_> {
         let waiting = &self.waiting[delayed as usize];
         waiting.fetch_add(1, Ordering::Relaxed);
-        Waits(waiting)
+        WaitGuard(waiting)
     }
 
     /// Number of waiting requests.
@@ -227,7 +253,7 @@ impl RequestMetrics {
     }
 
     /// Counts an error in an answer.
-    pub fn failed(&self, label: Label, code: i16) {
+    pub fn failed(&self, label: RequestLabel, code: i16) {
         let errors = self.apis[label.0]
             .errors
             .get_or_init(|| (0..CODES).map(|_| AtomicU64::new(0)).collect::<Vec<_>>().into_boxed_slice());
@@ -236,7 +262,7 @@ impl RequestMetrics {
     }
 
     /// Counts the errors in an answer.
-    pub fn failed_in(&self, label: Label, response: &impl Response) {
+    pub fn failed_in(&self, label: RequestLabel, response: &impl Response) {
         response.each_error_code(&mut |code| {
             if code != 0 {
                 self.failed(label, code);

@@ -27,7 +27,6 @@ type Settings = BTreeMap<&'static str, String>;
 pub struct TlsRefused {
     /// The listener's name.
     pub listener: String,
-    /// The reason.
     pub reason: TlsRefusal,
 }
 
@@ -100,6 +99,11 @@ impl SecuredListeners {
             let (tls, name) = (&secured.tls, secured.listener.name.as_str());
             (name, tls.current().expires_s(), tls.failures())
         })
+    }
+
+    /// For each listener with TLS: name, and the settings for new connections.
+    pub fn current(&self) -> impl Iterator<Item = (&str, Arc<ServerTls>)> {
+        self.0.iter().map(|secured| (secured.listener.name.as_str(), secured.tls.current()))
     }
 
     /// Checks the TLS settings of another configuration.

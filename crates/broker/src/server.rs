@@ -11,9 +11,11 @@ use crate::authentication::{Authenticator, Images, TokenLogins};
 use crate::authorization::ClusterRights;
 use crate::broker::{Broker, BrokerParts};
 use crate::controller_node::ControllerNode;
+use crate::coordinators_view::CoordinatorsView;
 use crate::directory_watch::watch_directories;
+use crate::history;
 use crate::http_access::HttpAccess;
-use crate::internal_log::{ImageTopics, InternalLog};
+use crate::internal_log::InternalLog;
 use crate::joining::{self, JoinedCluster};
 use crate::loading::Loading;
 use crate::metrics::{Entrance, Metrics, Sources};
@@ -29,6 +31,7 @@ use std::time::Duration;
 use thalweg_audit::Trail;
 use thalweg_config::{BrokerConfig, Loggers};
 use thalweg_groups::{GroupConfig, GroupCoordinator};
+use thalweg_history::SharedHistory;
 use thalweg_log::LogDirs;
 use thalweg_membership::features;
 use thalweg_membership::{
@@ -39,7 +42,7 @@ use thalweg_metadata::{BrokerId, ImageCell};
 use thalweg_net::{BoundListener, ConnectionSettings, Machine};
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::{self, Fetchers};
-use thalweg_share_groups::{Persister, ShareConfig, ShareCoordinator};
+use thalweg_share_groups::{Persister, ShareCoordinator, ShareCoordinatorConfig};
 use thalweg_transactions::{TransactionConfig, TransactionCoordinator};
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
@@ -58,6 +61,8 @@ pub struct Server {
     pub data_dirs: Vec<PathBuf>,
     /// The metrics of the broker and its controller.
     pub metrics: Metrics,
+    /// The last hour, if there is a console that shows it.
+    pub history: Option<SharedHistory>,
     /// The ids of the registered data directories. A directory that fails later is reported.
     directories: Vec<thalweg_log::Uuid>,
     membership: Membership,
@@ -136,18 +141,18 @@ pub async fn start_on(
     if let Some(topic) = &config.audit.topic {
         trails.write_topic(&broker, topic);
     }
-    let files_watched = Arc::clone(&secured).watch(stopping.subscribe());
-    let mut housekeeping = keep_house(&broker);
-    housekeeping.spawn(files_watched);
-    housekeeping.spawn(retry_failed(publisher));
+    let mut housekeeping = keep_house(&broker, publisher);
+    housekeeping.spawn(Arc::clone(&secured).watch(stopping.subscribe()));
     housekeeping.spawn(note_epochs(Arc::clone(&broker), membership.epochs()));
     let metrics = metrics(&broker, controller.as_ref(), entrance, &config, &connections);
     metrics.start(&mut housekeeping, log_dirs.cluster_id(), config.node.id);
+    let history = history::start(&broker, metrics.lag_sources(), &mut housekeeping);
     Ok(Server {
         directories,
         addresses,
         data_dirs: config.log.data_dirs().to_vec(),
         metrics,
+        history,
         broker,
         trails,
         membership,
@@ -160,8 +165,9 @@ pub async fn start_on(
 }
 
 /// Starts the tasks of the parts of a broker.
-fn keep_house(broker: &Arc<Broker>) -> JoinSet<()> {
+fn keep_house(broker: &Arc<Broker>, publisher: Arc<Publisher>) -> JoinSet<()> {
     let mut housekeeping = JoinSet::new();
+    housekeeping.spawn(retry_failed(publisher));
     broker.upkeep.start(&mut housekeeping);
     broker.replication.start(&mut housekeeping);
     let groups = Arc::clone(&broker.groups);
@@ -173,7 +179,7 @@ fn keep_house(broker: &Arc<Broker>) -> JoinSet<()> {
     housekeeping.spawn(Arc::clone(&broker.marker_sender).run());
     let share_states = Arc::clone(&broker.share_states);
     housekeeping.spawn(async move { share_states.run().await });
-    housekeeping.spawn(Arc::clone(&broker.shares).run());
+    housekeeping.spawn(Arc::clone(&broker.share_partitions).run());
     housekeeping.spawn(create_share_state_topic(Arc::clone(broker)));
     housekeeping
 }
@@ -341,7 +347,7 @@ fn coordinators(
     let (groups, transactions) = (&config.groups, &config.transactions);
     let offsets = InternalLog::offsets(Arc::clone(partitions), groups.offsets_load_buffer_bytes);
     let states = InternalLog::transactions(Arc::clone(partitions), transactions.load_buffer_bytes);
-    let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
+    let cluster = Arc::new(CoordinatorsView::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
     let groups = GroupCoordinator::new(
         GroupConfig::from(config),
@@ -364,9 +370,9 @@ fn share_coordinator(
 ) -> ShareCoordinator {
     let settings = &config.share_coordinator;
     let log = InternalLog::share_state(Arc::clone(partitions), settings.load_buffer_bytes);
-    let cluster = Arc::new(ImageTopics::new(Arc::clone(image)));
+    let cluster = Arc::new(CoordinatorsView::new(Arc::clone(image)));
     let (clock, disk) = (machine.clock.clone(), machine.disk.clone());
-    ShareCoordinator::new(ShareConfig::from(settings), Arc::new(log), cluster, clock, disk)
+    ShareCoordinator::new(ShareCoordinatorConfig::from(settings), Arc::new(log), cluster, clock, disk)
 }
 
 fn membership_options(

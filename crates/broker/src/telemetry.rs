@@ -20,8 +20,8 @@ mod subscriptions;
 #[cfg(test)]
 mod tests;
 
-pub use instances::{ClientSubscription, Push, TelemetryFigures};
-pub use subscriptions::Client;
+pub use instances::{ClientSubscription, TelemetryFigures, TelemetryPush};
+pub use subscriptions::TelemetryClient;
 
 use instances::Instances;
 use parking_lot::Mutex;
@@ -32,10 +32,9 @@ use thalweg_wire::ErrorCode;
 /// A refused push or request for a subscription: the code, and the reason to log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
-pub struct Refusal {
+pub struct TelemetryRefusal {
     /// The error in the answer.
     pub code: ErrorCode,
-    /// The reason.
     pub reason: String,
 }
 
@@ -62,13 +61,22 @@ impl Telemetry {
     }
 
     /// The metrics for a client to push, and the interval.
-    pub fn subscription(&self, client: &Client<'_>, now_ms: i64) -> Result<ClientSubscription, Refusal> {
+    pub fn subscription(
+        &self,
+        client: &TelemetryClient<'_>,
+        now_ms: i64,
+    ) -> Result<ClientSubscription, TelemetryRefusal> {
         let state = &mut *self.state.lock();
         state.instances.subscription(&state.subscriptions, client, now_ms)
     }
 
     /// Stores the metrics of a push.
-    pub fn push(&self, push: &Push<'_>, client: &Client<'_>, now_ms: i64) -> Result<(), Refusal> {
+    pub fn push(
+        &self,
+        push: &TelemetryPush<'_>,
+        client: &TelemetryClient<'_>,
+        now_ms: i64,
+    ) -> Result<(), TelemetryRefusal> {
         {
             let state = &mut *self.state.lock();
             state.instances.check(&state.subscriptions, push, client, now_ms)?;

@@ -13,7 +13,7 @@ use thalweg_config::BrokerConfig;
 use thalweg_controller::Witness;
 use thalweg_net::{CertificateObserver, Machine};
 use thalweg_security::acl::Decision;
-use thalweg_security::tls::HandshakeFault;
+use thalweg_security::tls::TlsHandshakeFault;
 use tokio::task::JoinSet;
 use topic::TopicWriter;
 
@@ -110,7 +110,7 @@ async fn finish(writing: &mut JoinSet<()>) {
 struct TurnedAway(Arc<Trail>);
 
 impl CertificateObserver for TurnedAway {
-    fn turned_away(&self, listener: &str, address: SocketAddr, reason: &HandshakeFault) {
+    fn turned_away(&self, listener: &str, address: SocketAddr, reason: &TlsHandshakeFault) {
         AuditedConnection::at(&self.0, address, listener, None).certificate_refused(reason);
     }
 }

@@ -5,6 +5,7 @@
 //! would find.
 
 mod embedded;
+pub mod fields;
 
 use serde::de::IgnoredAny;
 

@@ -1,5 +1,6 @@
 //! The range, filter and limits of a search.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use thalweg_record::Offset;
@@ -18,7 +19,6 @@ pub enum Start {
     Earliest,
     /// The next new record.
     Latest,
-    /// An offset.
     At(Offset),
     /// The first record at or after a time, in milliseconds since 1970.
     Time(i64),
@@ -39,6 +39,19 @@ pub enum End {
     Time(i64),
 }
 
+/// The order of the matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// As they are read: in order within each partition, and the partitions in any order. The fastest.
+    #[default]
+    Unordered,
+    /// The first matches of the range. Partitions are merged by timestamp, and each keeps its order.
+    OldestFirst,
+    /// The last matches of the range, which is read backward in steps. Partitions are merged by timestamp,
+    /// and each keeps its order, reversed.
+    NewestFirst,
+}
+
 /// The limits of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -46,6 +59,8 @@ pub struct Limits {
     pub matches: Option<usize>,
     /// Maximum bytes of all matches; none for no limit.
     pub bytes: Option<u64>,
+    /// Maximum bytes to fetch for an ordered search, approximately; none for no limit.
+    pub read_bytes: Option<u64>,
     /// Bytes kept of a key or value; the size of the rest is recorded.
     pub message_bytes: usize,
     /// Maximum duration; none for no limit.
@@ -60,6 +75,7 @@ impl Default for Limits {
         Limits {
             matches: Some(100),
             bytes: Some(16 << 20),
+            read_bytes: None,
             message_bytes: 64 << 10,
             time: Some(Duration::from_secs(60)),
             threads: std::thread::available_parallelism().map_or(1, |count| count.get().min(4)),
@@ -67,7 +83,7 @@ impl Default for Limits {
     }
 }
 
-/// A search.
+/// The range, the filter and the limits of a search.
 #[derive(Clone, Debug)]
 pub struct Query {
     /// The topic name.
@@ -78,6 +94,12 @@ pub struct Query {
     pub start: Start,
     /// The end of the range.
     pub end: End,
+    /// First offsets of single partitions, by index, in place of `start`.
+    pub starts: BTreeMap<i32, Offset>,
+    /// End offsets of single partitions, exclusive, by index, in place of `end`.
+    pub ends: BTreeMap<i32, Offset>,
+    /// The order of the matches. A live tail is unordered.
+    pub order: Order,
     /// The filter for messages.
     pub filter: Filter,
     /// True to hide records of open and aborted transactions.
@@ -107,6 +129,9 @@ impl Query {
             partitions: Vec::new(),
             start: Start::Earliest,
             end: End::Now,
+            starts: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            order: Order::Unordered,
             filter: Filter::default(),
             read_committed: false,
             control: false,
@@ -133,9 +158,13 @@ impl Query {
                 format!("{given} is invalid: expected at most {MESSAGE_BYTES_MAX}"),
             );
         }
+        if self.order != Order::Unordered && self.end == End::Never {
+            return wrong("order", "a live tail has no order".to_owned());
+        }
         let start = if let Start::At(Offset(offset)) = self.start { offset } else { 0 };
         let end = if let End::Before(Offset(offset)) = self.end { offset } else { 0 };
-        if let Some(offset) = [start, end].into_iter().find(|offset| *offset < 0) {
+        let positions = self.starts.values().chain(self.ends.values()).map(|offset| offset.0);
+        if let Some(offset) = positions.chain([start, end]).find(|offset| *offset < 0) {
             return wrong("offset", format!("{offset} is invalid: expected 0 or more"));
         }
         Ok(())

@@ -5,6 +5,7 @@
 
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +35,10 @@ pub struct Plan {
     pub message_bytes: usize,
     /// Maximum matches needed from one chunk.
     pub matches: Option<usize>,
+    /// True if the last matches of a chunk are needed, instead of the first.
+    pub is_newest_first: bool,
+    /// Maximum bytes of the last matches of a chunk.
+    pub bytes: Option<u64>,
     /// Set at the end of the search.
     pub cancelled: Arc<AtomicBool>,
     /// The runtime for blocking waits of the threads.
@@ -69,6 +74,14 @@ pub struct ScannedChunk {
     /// All records before [`ScannedChunk::next`] were scanned.
     pub at: Option<TopicPartition>,
     pub next: Offset,
+    /// True if the scan ended at the maximum number of matches.
+    pub is_full: bool,
+    /// True if only the last matches were kept.
+    pub has_dropped: bool,
+    /// The offset of the last match that was dropped because of the bytes of those after it.
+    pub cut: Option<Offset>,
+    /// The timestamps of the first and the last record.
+    pub timestamps: Option<(i64, i64)>,
     /// The reason why the batches are unreadable.
     pub failed: Option<String>,
 }
@@ -93,7 +106,7 @@ pub fn run(plan: &Plan, mut jobs: mpsc::Receiver<Job>, to: &mpsc::Sender<ScanEve
         masked: Vec::new(),
         key: DecodeBuffer::default(),
         value: DecodeBuffer::default(),
-        matches: Vec::new(),
+        matches: VecDeque::new(),
         matches_bytes: 0,
         left: 0,
         is_closed: false,
@@ -120,7 +133,7 @@ struct Scan<'a> {
     masked: Vec<u8>,
     key: DecodeBuffer,
     value: DecodeBuffer,
-    matches: Vec<Message>,
+    matches: VecDeque<Message>,
     matches_bytes: u64,
     /// The number of further matches allowed in the chunk.
     left: usize,
@@ -131,7 +144,7 @@ struct Scan<'a> {
 impl Scan<'_> {
     fn chunk(&mut self, job: &Job) -> ScannedChunk {
         let chunk = &job.chunk;
-        self.left = self.plan.matches.unwrap_or(usize::MAX);
+        self.left = self.plan.matches.filter(|_| !self.plan.is_newest_first).unwrap_or(usize::MAX);
         self.figures =
             ScannedChunk { at: Some(chunk.at.clone()), next: chunk.next, ..ScannedChunk::default() };
         let mut buffer = std::mem::replace(&mut self.buffer, DecompressBuffer::new(0));
@@ -171,6 +184,7 @@ impl Scan<'_> {
                 || self.plan.cancelled.load(Ordering::Relaxed)
             {
                 self.figures.next = record.offset;
+                self.figures.is_full = self.left == 0;
                 return ControlFlow::Break(());
             }
             if from.is_some_and(|from| record.offset < from) {
@@ -207,6 +221,8 @@ impl Scan<'_> {
 
     fn record(&mut self, at: &TopicPartition, header: &BatchHeader, record: &Record<'_>) {
         self.figures.records += 1;
+        let first = self.figures.timestamps.map_or(record.timestamp, |(first, _)| first);
+        self.figures.timestamps = Some((first, record.timestamp));
         self.figures.bytes +=
             (record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)) as u64;
         if header.attributes.is_control() {
@@ -296,18 +312,37 @@ impl Scan<'_> {
     fn push(&mut self, found: Message) {
         self.left -= 1;
         self.matches_bytes += found.size_bytes();
-        self.matches.push(found);
-        if self.matches.len() >= PIECE_MATCHES || self.matches_bytes >= PIECE_BYTES {
+        self.matches.push_back(found);
+        if self.plan.is_newest_first {
+            self.keep_last();
+        } else if self.matches.len() >= PIECE_MATCHES || self.matches_bytes >= PIECE_BYTES {
             self.pass_on();
         }
     }
 
+    /// Keeps only the last matches of the chunk.
+    fn keep_last(&mut self) {
+        let is_full = |scan: &Self| scan.plan.matches.is_some_and(|most| scan.matches.len() > most);
+        let is_large = |scan: &Self| scan.plan.bytes.is_some_and(|most| scan.matches_bytes > most);
+        while is_full(self) || (is_large(self) && self.matches.len() > 1) {
+            let is_cut = !is_full(self);
+            let Some(dropped) = self.matches.pop_front() else { return };
+            self.matches_bytes -= dropped.size_bytes();
+            self.figures.has_dropped = true;
+            if is_cut {
+                self.figures.cut = Some(dropped.offset);
+            }
+        }
+    }
+
     fn pass_on(&mut self) {
-        if !self.matches.is_empty() {
-            self.matches_bytes = 0;
-            let piece = ScanEvent::Matches(std::mem::take(&mut self.matches));
+        self.matches_bytes = 0;
+        while !self.matches.is_empty() && !self.is_closed {
+            let count = self.matches.len().min(PIECE_MATCHES);
+            let piece = ScanEvent::Matches(self.matches.drain(..count).collect());
             self.is_closed |= !self.send(piece);
         }
+        self.matches.clear();
     }
 }
 

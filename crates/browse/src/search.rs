@@ -2,6 +2,11 @@
 //!
 //! Chunks go to the threads in turn, and results are taken in the same order, so that matches of a partition
 //! stay in order. Every queue is bounded: a slow reader stops the scan, and the scan stops the fetches.
+//!
+//! A partition without a leader, or without an answer of its leader, is reported and left out; a live tail
+//! retries it.
+
+mod ordered;
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -10,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_client::{
-    Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent, StartAt, TopicPartition,
+    Chunk, Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::Offset;
 use tokio::runtime::Handle;
@@ -20,9 +25,10 @@ use tokio::time::Instant;
 
 use crate::capacity::Share;
 use crate::masking::Masking;
+use crate::merge::Merge;
 use crate::message::Message;
-use crate::places::{self, PlaceError, Range};
-use crate::query::{InvalidQuery, Query};
+use crate::query::{End, InvalidQuery, Order, Query};
+use crate::ranges::{self, FoundRanges, Range, RangeError};
 use crate::registry::{Decoder, Registry};
 use crate::scan::{self, Job, Plan, ScanEvent, ScannedChunk};
 
@@ -30,15 +36,21 @@ use crate::scan::{self, Job, Plan, ScanEvent, ScannedChunk};
 const EVENTS_MAX: usize = 16;
 /// Queued chunks per thread, each up to [`FETCH_PARTITION_BYTES`].
 const JOBS_AHEAD: usize = 2;
-/// Fetches are large, because a search reads all records of its range.
+/// Fetches are large, because an unordered search reads all records of its range.
 const FETCH_BYTES: i32 = 16 << 20;
 const FETCH_PARTITION_BYTES: i32 = 4 << 20;
+/// Time that a broker may hold a fetch without records, Kafka's default.
+const FETCH_WAIT: Duration = Duration::from_millis(500);
 /// Interval of progress events.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Time without data after which the search reports that it waits.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Backoff after a retriable error.
 const RETRY: Duration = Duration::from_millis(500);
+/// Backoff before the first retry. A bounded search retries unreadable partitions only once.
+const UNREADABLE_RETRY: Duration = Duration::from_millis(200);
+/// Interval at which a live tail retries unreadable partitions.
+const UNREADABLE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// An event of a search.
 #[derive(Clone, Debug)]
@@ -71,6 +83,8 @@ pub enum EndReason {
     Matches,
     /// The maximum bytes of matches were reached.
     Bytes,
+    /// The maximum bytes to fetch were reached.
+    ReadBytes,
     /// The time limit was reached.
     Time,
     /// The search failed.
@@ -82,8 +96,7 @@ pub enum EndReason {
 pub enum SearchError {
     /// The range of the search is unknown.
     #[error(transparent)]
-    Place(#[from] PlaceError),
-    /// Fetching failed.
+    Range(#[from] RangeError),
     #[error(transparent)]
     Consumer(#[from] ConsumerError),
     /// Fetched batches are unreadable, or a scanning thread has ended.
@@ -119,17 +132,34 @@ pub struct Progress {
     pub elapsed: Duration,
     /// The progress of each partition.
     pub partitions: Vec<PartitionProgress>,
+    /// The partitions that cannot be read.
+    pub unreadable: Vec<UnreadablePartition>,
 }
 
-/// The progress in one partition.
+/// A partition of the range that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadablePartition {
+    /// The partition index.
+    pub partition: i32,
+    /// The reason, in words that follow "cannot be read:".
+    pub reason: String,
+}
+
+/// The progress in one partition: the records from [`PartitionProgress::from`] up to
+/// [`PartitionProgress::position`] were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionProgress {
     /// The partition index.
     pub partition: i32,
     /// The start offset of the range.
     pub start: Offset,
-    /// The next offset to scan.
+    /// The first offset that was read. A search for the newest messages moves it backward.
+    pub from: Offset,
+    /// The offset after the last one that was read.
     pub position: Offset,
+    /// The position at which a further search continues after the end of this one, without a missing or a
+    /// repeated message: the exclusive end of a search for older messages, or else the first offset.
+    pub resume: Offset,
     /// The end offset, exclusive; none for a live tail.
     pub end: Option<Offset>,
     /// The log start offset at the start of the search.
@@ -139,8 +169,9 @@ pub struct PartitionProgress {
 }
 
 impl PartitionProgress {
-    fn is_done(&self) -> bool {
-        self.end.is_some_and(|end| self.position >= end)
+    /// True if the whole range was read.
+    pub fn is_done(&self) -> bool {
+        self.from <= self.start && self.end.is_some_and(|end| self.position >= end)
     }
 }
 
@@ -195,19 +226,24 @@ impl Search {
             control: query.control,
             message_bytes: query.limits.message_bytes,
             matches: query.limits.matches,
+            is_newest_first: query.order == Order::NewestFirst,
+            bytes: query.limits.bytes,
             cancelled: Arc::clone(&cancelled),
             runtime: Handle::current(),
             share,
             _held: held,
         });
+        let merge = Merge::new(query.order == Order::NewestFirst, &query.limits);
         let driver = Driver {
             cluster,
             query,
+            merge,
             plan,
             to,
             began: Instant::now(),
             progress: Progress::default(),
             ranges: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             heard_at: Instant::now(),
         };
         let task = tokio::spawn(Box::pin(driver.run())).abort_handle();
@@ -235,6 +271,10 @@ struct Driver {
     began: Instant,
     progress: Progress,
     ranges: BTreeMap<TopicPartition, PartitionProgress>,
+    /// The reasons of unreadable partitions.
+    unreadable: BTreeMap<TopicPartition, String>,
+    /// The matches of an ordered search, which are reported at its end.
+    merge: Merge,
     /// Time of the last data from the cluster.
     heard_at: Instant,
 }
@@ -312,51 +352,98 @@ impl Driver {
         // Scans in progress are obsolete.
         self.plan.cancelled.store(true, Ordering::Relaxed);
         let Ok(why) = why else { return };
+        self.note_resume();
+        let merged = self.merge.take();
+        self.progress.matches += merged.len() as u64;
+        self.progress.match_bytes += merged.iter().map(Message::size_bytes).sum::<u64>();
+        if !merged.is_empty() && self.say(Event::Matches(merged)).await.is_err() {
+            return;
+        }
         let progress = self.snapshot();
         let _ = self.to.send(Event::Ended(SearchEnd { why, progress })).await;
     }
 
     async fn drive(&mut self) -> Result<EndReason, ClosedChannel> {
-        let ranges = loop {
-            match places::find(&self.cluster, &self.query).await {
-                Ok(ranges) => break ranges,
-                Err(error) if error.is_retriable() => {
-                    self.say(Event::Waiting(error.to_string())).await?;
-                    tokio::time::sleep(RETRY).await;
-                }
-                Err(error) => return Ok(EndReason::Failed(error.into())),
-            }
-        };
-        self.heard_at = Instant::now();
-        self.ranges = ranges.iter().map(|(at, range)| (at.clone(), progress_of(at, range))).collect();
-        let mut consumer = match self.consumer().await {
-            Ok(consumer) => consumer,
+        let FoundRanges { ranges, unreadable } = match self.find_ranges().await? {
+            Ok(found) => found,
             Err(error) => return Ok(EndReason::Failed(error.into())),
         };
-        let mut scanners = match Scanners::start(&self.plan, self.query.limits.threads) {
-            Ok(scanners) => scanners,
+        self.heard_at = Instant::now();
+        let progress = |(at, range): (TopicPartition, Range)| {
+            let progress = progress_of(&at, &range, self.query.order);
+            (at, progress)
+        };
+        self.ranges = ranges.into_iter().map(progress).collect();
+        self.unreadable = unreadable;
+        if self.query.order != Order::Unordered {
+            return self.read_in_order().await;
+        }
+        let open = self.ranges.iter().filter(|(_, range)| !range.is_done());
+        let starts = open.map(|(at, range)| (at.clone(), StartAt::Offset(range.position))).collect();
+        let (mut consumer, mut scanners) = match self.begin(starts, FETCH_PARTITION_BYTES, FETCH_WAIT).await {
+            Ok(begun) => begun,
             Err(error) => return Ok(EndReason::Failed(error)),
         };
         self.read(&mut consumer, &mut scanners).await
     }
 
-    async fn consumer(&self) -> Result<Consumer, ConsumerError> {
+    /// The ranges of the partitions. A bounded search goes on without unreadable partitions after one retry,
+    /// and a live tail if any partition is readable.
+    async fn find_ranges(&mut self) -> Result<Result<FoundRanges, RangeError>, ClosedChannel> {
+        let mut is_retry = false;
+        loop {
+            let waiting = match ranges::find(&self.cluster, &self.query).await {
+                Ok(found) => {
+                    let may_wait = self.query.end == End::Never && found.ranges.is_empty();
+                    match found.unreadable.first_key_value() {
+                        Some((at, reason)) if !is_retry || may_wait => unreadable_words(at, reason),
+                        _ => return Ok(Ok(found)),
+                    }
+                }
+                Err(error) if error.is_retriable() => error.to_string(),
+                Err(error) => return Ok(Err(error)),
+            };
+            let pause = if is_retry { RETRY } else { UNREADABLE_RETRY };
+            is_retry = true;
+            self.say(Event::Waiting(waiting)).await?;
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// A consumer that begins to read at these positions, and the scanners.
+    async fn begin(
+        &self,
+        starts: Vec<(TopicPartition, StartAt)>,
+        partition_bytes: i32,
+        fetch_wait: Duration,
+    ) -> Result<(Consumer, Scanners), SearchError> {
+        let consumer = self.consumer(starts, partition_bytes, fetch_wait).await?;
+        let scanners = Scanners::start(&self.plan, self.query.limits.threads)?;
+        Ok((consumer, scanners))
+    }
+
+    /// A consumer that begins to read at these positions.
+    async fn consumer(
+        &self,
+        starts: Vec<(TopicPartition, StartAt)>,
+        partition_bytes: i32,
+        fetch_wait: Duration,
+    ) -> Result<Consumer, ConsumerError> {
         let config = ConsumerConfig {
             auto_commit: None,
             // Start offsets are within the log. If retention deletes records in the meantime, the search
             // skips them.
             offset_reset: OffsetReset::Earliest,
             fetch_bytes_max: FETCH_BYTES,
-            partition_fetch_bytes_max: FETCH_PARTITION_BYTES,
+            partition_fetch_bytes_max: partition_bytes,
+            fetch_wait_max: fetch_wait,
             read_committed: self.query.read_committed,
             create_topics: false,
             connection: self.cluster.options().clone(),
             ..ConsumerConfig::default()
         };
         let mut consumer = Consumer::new(self.cluster.clone(), config);
-        let open = self.ranges.iter().filter(|(_, range)| !range.is_done());
-        let starts = open.map(|(at, range)| (at.clone(), StartAt::Offset(range.position)));
-        consumer.assign(starts.collect()).await?;
+        consumer.assign(starts).await?;
         Ok(consumer)
     }
 
@@ -369,11 +456,16 @@ impl Driver {
         let mut progress_at = Instant::now() + PROGRESS_INTERVAL;
         // The next offset after those passed to the scanners.
         let mut handed: BTreeMap<TopicPartition, Offset> = BTreeMap::new();
+        let mut retry_at = Instant::now() + UNREADABLE_INTERVAL;
+        let mut end = None;
         loop {
-            let is_all_handed = self.ranges.iter().all(|(at, range)| {
-                range.is_done()
-                    || range.end.is_some_and(|end| handed.get(at).is_some_and(|next| *next >= end))
-            });
+            if self.query.end == End::Never && !self.unreadable.is_empty() && Instant::now() >= retry_at {
+                retry_at = Instant::now() + UNREADABLE_INTERVAL;
+                if let Err(error) = self.retry_unreadable(consumer, &handed).await? {
+                    return Ok(EndReason::Failed(error));
+                }
+            }
+            let is_all_handed = self.is_all_handed(&handed);
             if is_all_handed && scanners.is_idle() {
                 return Ok(EndReason::Complete);
             }
@@ -382,16 +474,23 @@ impl Driver {
                 self.report_progress(scanners.is_idle()).await?;
             }
             let is_idle = scanners.is_idle();
-            let may_fetch = !is_all_handed && scanners.has_room();
+            let may_fetch = !is_all_handed && end.is_none() && scanners.has_room();
             tokio::select! {
                 biased;
                 found = scanners.next(), if !is_idle => match found {
+                    Some(ScanEvent::Matches(_)) if end.is_some() => {}
                     Some(ScanEvent::Matches(matches)) => {
-                        if let Some(why) = self.matches(matches).await? {
-                            return Ok(why);
+                        end = self.matches(matches).await?;
+                        if end.is_some() {
+                            // The scan of the chunk ends at its next record, and is counted.
+                            self.plan.cancelled.store(true, Ordering::Relaxed);
                         }
                     }
                     Some(ScanEvent::Done(scanned)) => {
+                        if let Some(why) = end.take() {
+                            self.count(&scanned);
+                            return Ok(why);
+                        }
                         if let Some(error) = self.scanned(scanned) {
                             return Ok(EndReason::Failed(error));
                         }
@@ -403,29 +502,55 @@ impl Driver {
                 },
                 polled = consumer.poll(PROGRESS_INTERVAL), if may_fetch => match polled {
                     Ok(PollEvent::Chunk(chunk)) => {
-                        self.heard_at = Instant::now();
-                        let end = self.ranges.get(&chunk.at).and_then(|range| range.end);
                         handed.insert(chunk.at.clone(), chunk.next);
-                        if end.is_some_and(|end| chunk.next >= end) {
-                            // The rest of the partition is not needed.
-                            consumer.pause(std::slice::from_ref(&chunk.at));
-                        }
-                        if end.is_none_or(|end| chunk.start < end) {
-                            scanners.push(Job { chunk, end }).await;
-                        } else if let Some(range) = self.ranges.get_mut(&chunk.at) {
-                            range.position = chunk.next;
+                        if let Some(job) = self.fetched(consumer, chunk) {
+                            scanners.push(job).await;
                         }
                     }
                     Ok(_) => {}
-                    Err(error) if error.is_retriable() => {
-                        self.say(Event::Waiting(error.to_string())).await?;
-                        tokio::time::sleep(RETRY).await;
+                    Err(error) => {
+                        if let Some(why) = self.poll_failed(error).await? {
+                            return Ok(why);
+                        }
                     }
-                    Err(error) => return Ok(EndReason::Failed(error.into())),
                 },
                 () = tokio::time::sleep_until(progress_at) => {}
             }
         }
+    }
+
+    /// Reports a retriable error of the consumer, and waits. Any other error ends the search.
+    async fn poll_failed(&self, error: ConsumerError) -> Result<Option<EndReason>, ClosedChannel> {
+        if !error.is_retriable() {
+            return Ok(Some(EndReason::Failed(error.into())));
+        }
+        self.say(Event::Waiting(error.to_string())).await?;
+        tokio::time::sleep(RETRY).await;
+        Ok(None)
+    }
+
+    /// True if the scanners have had all ranges, up to these offsets.
+    fn is_all_handed(&self, handed: &BTreeMap<TopicPartition, Offset>) -> bool {
+        self.ranges.iter().all(|(at, range)| {
+            range.is_done() || range.end.is_some_and(|end| handed.get(at).is_some_and(|next| *next >= end))
+        })
+    }
+
+    /// Takes a fetched chunk. Returns the scan to make, if the chunk begins within the range.
+    fn fetched(&mut self, consumer: &mut Consumer, chunk: Chunk) -> Option<Job> {
+        self.heard_at = Instant::now();
+        let end = self.ranges.get(&chunk.at).and_then(|range| range.end);
+        if end.is_some_and(|end| chunk.next >= end) {
+            // The rest of the partition is not needed.
+            consumer.pause(std::slice::from_ref(&chunk.at));
+        }
+        if end.is_none_or(|end| chunk.start < end) {
+            return Some(Job { chunk, end });
+        }
+        if let Some(range) = self.ranges.get_mut(&chunk.at) {
+            range.position = chunk.next;
+        }
+        None
     }
 
     async fn matches(&mut self, mut matches: Vec<Message>) -> Result<Option<EndReason>, ClosedChannel> {
@@ -462,13 +587,53 @@ impl Driver {
         Ok(why)
     }
 
-    fn scanned(&mut self, scanned: ScannedChunk) -> Option<SearchError> {
+    /// Retries the unreadable partitions of a live tail, and reports those that remain.
+    async fn retry_unreadable(
+        &mut self,
+        consumer: &mut Consumer,
+        handed: &BTreeMap<TopicPartition, Offset>,
+    ) -> Result<Result<(), SearchError>, ClosedChannel> {
+        let partitions = self.unreadable.keys().map(|at| at.partition).collect();
+        let query = Query { partitions, ..self.query.clone() };
+        match ranges::find(&self.cluster, &query).await {
+            Ok(found) => {
+                let is_changed = !found.ranges.is_empty();
+                for (at, range) in found.ranges {
+                    let progress = progress_of(&at, &range, self.query.order);
+                    self.unreadable.remove(&at);
+                    self.ranges.insert(at, progress);
+                }
+                self.unreadable.extend(found.unreadable);
+                let position = |(at, range): (&TopicPartition, &PartitionProgress)| {
+                    let next = handed.get(at).copied().unwrap_or(range.position);
+                    (at.clone(), StartAt::Offset(next))
+                };
+                if is_changed
+                    && let Err(error) = consumer.assign(self.ranges.iter().map(position).collect()).await
+                {
+                    return Ok(Err(error.into()));
+                }
+            }
+            Err(error) if error.is_retriable() => {}
+            Err(error) => return Ok(Err(error.into())),
+        }
+        if let Some((at, reason)) = self.unreadable.iter().next() {
+            self.say(Event::Waiting(unreadable_words(at, reason))).await?;
+        }
+        Ok(Ok(()))
+    }
+
+    fn count(&mut self, scanned: &ScannedChunk) {
         self.progress.records += scanned.records;
         self.progress.bytes += scanned.bytes;
         self.progress.without_value += scanned.without_value;
         if self.progress.without_value_reason.is_none() {
-            self.progress.without_value_reason = scanned.reason;
+            self.progress.without_value_reason.clone_from(&scanned.reason);
         }
+    }
+
+    fn scanned(&mut self, scanned: ScannedChunk) -> Option<SearchError> {
+        self.count(&scanned);
         if let Some(range) = scanned.at.and_then(|at| self.ranges.get_mut(&at)) {
             range.position = scanned.next;
         }
@@ -501,7 +666,12 @@ impl Driver {
 
     fn snapshot(&self) -> Progress {
         let partitions = self.ranges.values().copied().collect();
-        Progress { elapsed: self.began.elapsed(), partitions, ..self.progress.clone() }
+        let unreadable = self
+            .unreadable
+            .iter()
+            .map(|(at, reason)| UnreadablePartition { partition: at.partition, reason: reason.clone() });
+        let unreadable = unreadable.collect();
+        Progress { elapsed: self.began.elapsed(), partitions, unreadable, ..self.progress.clone() }
     }
 
     async fn say(&self, event: Event) -> Result<(), ClosedChannel> {
@@ -509,11 +679,22 @@ impl Driver {
     }
 }
 
-fn progress_of(at: &TopicPartition, range: &Range) -> PartitionProgress {
+fn unreadable_words(at: &TopicPartition, reason: &str) -> String {
+    format!("partition {} cannot be read: {reason}", at.partition)
+}
+
+/// Nothing is read yet: a search for the newest messages begins at the end.
+fn progress_of(at: &TopicPartition, range: &Range, order: Order) -> PartitionProgress {
+    let begin = match (order, range.end) {
+        (Order::NewestFirst, Some(end)) => end.max(range.start),
+        _ => range.start,
+    };
     PartitionProgress {
         partition: at.partition,
         start: range.start,
-        position: range.start,
+        from: begin,
+        position: begin,
+        resume: begin,
         end: range.end,
         earliest: range.earliest,
         latest: range.latest,

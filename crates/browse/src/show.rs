@@ -12,6 +12,8 @@ use crate::message::{Content, Message};
 const HEX_BYTES_MAX: usize = 4 << 10;
 /// Bytes per line of hex.
 const HEX_LINE: usize = 16;
+/// Maximum characters of a key or value in one line.
+const LINE_CHARS_MAX: usize = 240;
 
 /// The display form of a key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +76,40 @@ pub fn show(content: &Content, form: Form) -> DisplayText {
     }
 }
 
+/// A key or value in one line of at most 240 characters: bytes in hex, or text with one space in place of
+/// each run of white space. Longer ones end with an ellipsis.
+pub fn line(content: &Content, form: Form) -> String {
+    let bytes = &content.bytes[..];
+    let is_hex = form == Form::Hex || form == Form::Auto && !is_readable(bytes, content.omitted_bytes() == 0);
+    let mut line = String::new();
+    let mut has_more = content.omitted_bytes() > 0;
+    if is_hex {
+        let most = LINE_CHARS_MAX / 3;
+        for byte in bytes.iter().take(most) {
+            // Writing to a `String` cannot fail.
+            let _ = write!(line, "{byte:02x} ");
+        }
+        has_more |= bytes.len() > most;
+    } else {
+        // A character has at most four bytes.
+        let start = &bytes[..bytes.len().min(LINE_CHARS_MAX * 8)];
+        let text = String::from_utf8_lossy(start);
+        let mut chars = 0;
+        for word in text.split_whitespace() {
+            let left = LINE_CHARS_MAX.saturating_sub(chars);
+            line.extend(word.chars().take(left));
+            line.push(' ');
+            chars += word.chars().count() + 1;
+        }
+        has_more |= start.len() < bytes.len() || chars > LINE_CHARS_MAX + 1;
+    }
+    line.truncate(line.trim_end().len());
+    if has_more {
+        line.push('\u{2026}');
+    }
+    line
+}
+
 /// True if bytes are readable text. Truncation may have split the last character.
 fn is_readable(bytes: &[u8], is_whole: bool) -> bool {
     let text = match std::str::from_utf8(bytes) {
@@ -113,23 +149,13 @@ fn hex(content: &Content) -> DisplayText {
 /// beside them, as `value_bytes`, and dropped headers are counted.
 pub fn to_json(message: &Message) -> Value {
     let batch = &message.batch;
-    let headers = message.headers.iter().map(|header| {
-        let mut json = json!({"key": header.name, "value": optional(&header.value)});
-        if header.omitted_name_bytes > 0 {
-            json["key_bytes"] = (header.name.len() + header.omitted_name_bytes).into();
-        }
-        if let Some(value) = header.value.as_ref().filter(|value| value.omitted_bytes() > 0) {
-            json["value_bytes"] = value.whole_bytes.into();
-        }
-        json
-    });
     let mut json = json!({
         "topic": &*message.topic,
         "partition": message.partition,
         "offset": message.offset.0,
         "timestamp": message.timestamp,
         "timestamp_type": batch.timestamp_name(),
-        "headers": headers.collect::<Vec<_>>(),
+        "headers": headers_to_json(message),
         "key": optional(&message.key),
         "value": optional(&message.value),
         "batch": {
@@ -164,17 +190,48 @@ pub fn to_json(message: &Message) -> Value {
     json
 }
 
+/// The headers of a message as JSON: objects with `key` and `value`, in order.
+pub fn headers_to_json(message: &Message) -> Value {
+    let headers = message.headers.iter().map(|header| {
+        let mut json = json!({"key": header.name, "value": optional(&header.value)});
+        if header.omitted_name_bytes > 0 {
+            json["key_bytes"] = (header.name.len() + header.omitted_name_bytes).into();
+        }
+        if let Some(value) = header.value.as_ref().filter(|value| value.omitted_bytes() > 0) {
+            json["value_bytes"] = value.whole_bytes.into();
+        }
+        json
+    });
+    headers.collect()
+}
+
 fn optional(content: &Option<Content>) -> Value {
-    let Some(content) = content else { return Value::Null };
+    match content.as_ref().map(portable) {
+        None => Value::Null,
+        Some(PortableText::Utf8(text)) => text.into(),
+        Some(PortableText::Base64(digits)) => json!({"base64": digits}),
+    }
+}
+
+/// A key or value that a text format can hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PortableText<'a> {
+    /// UTF-8. A character that was split by the truncation is left out.
+    Utf8(&'a str),
+    /// Other bytes, in Base64.
+    Base64(String),
+}
+
+/// A key or value for a text format.
+pub fn portable(content: &Content) -> PortableText<'_> {
+    use base64::Engine;
     match std::str::from_utf8(&content.bytes) {
-        Ok(text) => text.into(),
+        Ok(text) => PortableText::Utf8(text),
         Err(error) if content.omitted_bytes() > 0 && error.error_len().is_none() => {
-            String::from_utf8_lossy(&content.bytes[..error.valid_up_to()]).into()
+            let whole = &content.bytes[..error.valid_up_to()];
+            PortableText::Utf8(std::str::from_utf8(whole).unwrap_or_default())
         }
-        Err(_) => {
-            use base64::Engine;
-            json!({"base64": base64::engine::general_purpose::STANDARD.encode(&content.bytes)})
-        }
+        Err(_) => PortableText::Base64(base64::engine::general_purpose::STANDARD.encode(&content.bytes)),
     }
 }
 
@@ -197,6 +254,25 @@ mod tests {
         assert_eq!(shown(b"{broken", Form::Json), ("{broken".to_owned(), "text", 0));
         let expected = "00000000  00 01 41 ff                                       |..A.|\n";
         assert_eq!(shown(b"\0\x01A\xff", Form::Hex), (expected.to_owned(), "hex", 0));
+    }
+
+    #[test]
+    fn a_line_has_the_start_of_a_content_without_line_breaks() {
+        let line = |bytes: &[u8], form| line(&Content::copy(bytes, 1 << 20), form);
+        assert_eq!(line(b"{\n  \"a\":\t1\r\n}", Form::Auto), "{ \"a\": 1 }");
+        assert_eq!(line(b"", Form::Auto), "");
+        assert_eq!(line(b"\0\x01A\xff", Form::Auto), "00 01 41 ff");
+        assert_eq!(line(b"ab", Form::Hex), "61 62");
+        assert_eq!(line(b"a\xff", Form::Text), "a\u{fffd}");
+        let long = line("\u{e9}".repeat(5000).as_bytes(), Form::Auto);
+        assert_eq!((long.chars().count(), long.ends_with('\u{2026}')), (LINE_CHARS_MAX + 1, true));
+        let exact = "x".repeat(LINE_CHARS_MAX);
+        assert_eq!(line(exact.as_bytes(), Form::Auto), exact);
+        let words = line("word ".repeat(100).as_bytes(), Form::Auto);
+        assert!(words.chars().count() <= LINE_CHARS_MAX + 1 && words.ends_with('\u{2026}'), "{words}");
+        assert!(line(&[0; 500], Form::Auto).ends_with(" 00\u{2026}"));
+        let cut = Content::copy(b"some text", 4);
+        assert_eq!(super::line(&cut, Form::Auto), "some\u{2026}");
     }
 
     #[test]

@@ -1,24 +1,24 @@
-//! `broker`: list, settings, log levels, log directories, decommissioning and unregistering.
+//! `broker`: list, clients, settings, log levels, log directories, decommissioning and unregistering.
 
 mod api_versions;
+mod clients;
 mod decommission;
+mod list;
 mod log_dirs;
 mod log_level;
 
-use clap::{Args, Subcommand};
-use serde_json::json;
-use thalweg_client::Admin;
+use clap::Subcommand;
 
 use super::CommandFuture;
 use super::config::BrokerConfig;
-use super::connect::Connect;
-use super::output::{Column, Output};
 
-/// List brokers; change their settings, log levels and directories; take them out of the cluster.
+/// List brokers and their clients; change their settings, log levels and directories; take them out of the
+/// cluster.
 #[derive(Subcommand, Debug)]
 pub enum Broker {
-    List(List),
+    List(list::List),
     ApiVersions(api_versions::ApiVersions),
+    Clients(clients::Clients),
     #[command(subcommand)]
     Config(BrokerConfig),
     #[command(subcommand)]
@@ -36,6 +36,7 @@ impl Broker {
             match self {
                 Broker::List(list) => list.run().await,
                 Broker::ApiVersions(versions) => versions.run().await,
+                Broker::Clients(clients) => clients.run().await,
                 Broker::Config(config) => config.run().await,
                 Broker::LogLevel(level) => level.run().await,
                 Broker::LogDirs(dirs) => dirs.run().await,
@@ -44,37 +45,5 @@ impl Broker {
                 Broker::Unregister(unregister) => unregister.run().await,
             }
         })
-    }
-}
-
-/// List the brokers that are registered.
-#[derive(Args, Debug)]
-pub struct List {
-    #[command(flatten)]
-    connect: Connect,
-    #[command(flatten)]
-    output: Output,
-}
-
-const COLUMNS: [Column<'_>; 5] =
-    [("ID", "id"), ("ADDRESS", "address"), ("RACK", "rack"), ("STATE", "state"), ("ROLE", "role")];
-
-impl List {
-    async fn run(&self) -> anyhow::Result<()> {
-        let cluster = Admin::new(self.connect.cluster().await?).describe_cluster().await?;
-        let rows: Vec<serde_json::Value> = cluster
-            .brokers
-            .iter()
-            .map(|broker| {
-                json!({
-                    "id": broker.id,
-                    "address": broker.address(),
-                    "rack": broker.rack,
-                    "state": if cluster.fenced.contains(&broker.id) { "fenced" } else { "active" },
-                    "role": if cluster.controller_id == Some(broker.id) { "controller" } else { "broker" },
-                })
-            })
-            .collect();
-        self.output.rows(&COLUMNS, &rows)
     }
 }

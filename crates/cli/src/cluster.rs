@@ -2,13 +2,15 @@
 
 mod health;
 mod json;
+mod nodes;
 mod report;
+mod state;
 mod status;
 mod up;
 mod views;
 
 use clap::Subcommand;
-pub use status::state;
+pub(crate) use status::state;
 
 use crate::CommandFuture;
 

@@ -45,11 +45,10 @@ Install it:
   thalweg completion zsh > ~/.zfunc/_thalweg          with fpath+=~/.zfunc in ~/.zshrc, before compinit
   thalweg completion fish > ~/.config/fish/completions/thalweg.fish")]
 pub struct Completion {
-    /// The shell.
+    /// The shell to print the completions for.
     shell: Shell,
 }
 
-/// A shell.
 #[derive(ValueEnum, Clone, Copy, Debug)]
 enum Shell {
     Bash,
@@ -138,7 +137,7 @@ fn candidates(current: &OsStr, mut names: Vec<String>) -> Vec<CompletionCandidat
 
 /// Names from the cluster on the command line. Any failure gives no names, because a shell has no place for
 /// errors.
-fn of_cluster(ask: impl AsyncFnOnce(&Connect) -> anyhow::Result<Vec<String>>) -> Vec<String> {
+fn of_cluster(request: impl AsyncFnOnce(&Connect) -> anyhow::Result<Vec<String>>) -> Vec<String> {
     let words: Vec<String> = std::env::args().skip_while(|word| word != "--").skip(1).collect();
     let chosen = option(&words, &["--profile"]).or_else(|| variable(profile::VARIABLE));
     if profile::activate(chosen.as_deref()).is_err() {
@@ -152,8 +151,8 @@ fn of_cluster(ask: impl AsyncFnOnce(&Connect) -> anyhow::Result<Vec<String>>) ->
     );
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let Ok(runtime) = runtime else { return Vec::new() };
-    let asked = runtime.block_on(async { tokio::time::timeout(WITHIN, ask(&connect)).await });
-    asked.ok().and_then(Result::ok).unwrap_or_default()
+    let requested = runtime.block_on(async { tokio::time::timeout(WITHIN, request(&connect)).await });
+    requested.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -12,8 +12,8 @@ use thalweg_client::{
 use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{NotFound, Usage};
-use super::output::{Column, Output};
-use super::settle::{fail_with, settle};
+use super::outcomes::{add_outcomes, fail_with};
+use super::output::{Column, CommandOutput};
 
 /// Describe, set and remove the settings of topics, brokers, groups and subscriptions to clients' metrics.
 ///
@@ -179,7 +179,7 @@ pub struct List {
     #[arg(long = "kind", value_enum, value_name = "KIND")]
     kinds: Vec<Kind>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl List {
@@ -202,7 +202,7 @@ impl List {
 pub struct Describe<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[command(flatten)]
     connect: Connect,
-    /// The resources.
+    /// The resources to describe.
     #[arg(required = true, value_name = "RESOURCE")]
     resources: Vec<N>,
     /// Show all settings, not only those that were set for the resource itself.
@@ -215,7 +215,7 @@ pub struct Describe<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[arg(long)]
     documentation: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 5] = [
@@ -288,16 +288,16 @@ fn document(resource: &ConfigResource, name: &str, entry: &ConfigEntry) -> serde
 pub struct Set<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[command(flatten)]
     connect: Connect,
-    /// The resource.
+    /// The resource to change.
     resource: N,
-    /// The settings.
+    /// The settings, with their new values.
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = assignment)]
     changes: Vec<ConfigChange>,
     /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 fn assignment(text: &str) -> Result<ConfigChange, Usage> {
@@ -330,16 +330,16 @@ impl<N: ResourceName + std::str::FromStr<Err = Usage>> Set<N> {
 pub struct Remove<N: ResourceName + std::str::FromStr<Err = Usage>> {
     #[command(flatten)]
     connect: Connect,
-    /// The resource.
+    /// The resource to change.
     resource: N,
-    /// The settings.
+    /// The settings to remove.
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
     /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl<N: ResourceName + std::str::FromStr<Err = Usage>> Remove<N> {
@@ -356,7 +356,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 
 /// Fails if a setting to remove is not set on the resource itself, as Kafka's tool does: the name may be
 /// misspelled.
-pub async fn check_removals(
+pub(crate) async fn check_removals(
     admin: &Admin,
     resource: &ConfigResource,
     removed: impl Iterator<Item = &str>,
@@ -388,9 +388,9 @@ async fn not_set<'a>(
 }
 
 /// Changes settings of one resource, and prints the outcome.
-pub async fn alter(
+pub(crate) async fn alter(
     connect: &Connect,
-    output: &Output,
+    output: &CommandOutput,
     resource: ConfigResource,
     changes: Vec<ConfigChange>,
     validate_only: bool,
@@ -402,7 +402,7 @@ pub async fn alter(
         .outcomes(async |done| {
             let changes = BTreeMap::from([(resource, changes)]);
             let results = admin.alter_configs(&changes, validate_only).await?;
-            settle(done, results, |resource, ()| {
+            add_outcomes(done, results, |resource, ()| {
                 let (outcome, did) = match validate_only {
                     true => ("valid", "Could change"),
                     false => ("changed", "Changed"),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::profile;
 
 /// Time limit for creating a missing topic. Shorter than `max.block.ms`, because a person waits.
-pub const TOPIC_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const TOPIC_WAIT: Duration = Duration::from_secs(10);
 
 /// The brokers of `thalweg serve`.
 const BOOTSTRAP_SERVER: &str = "localhost:9092";
@@ -42,7 +42,7 @@ pub struct Connect {
 
 /// The source of a setting's value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// The built-in default.
     Default,
     /// A profile, by name.
@@ -68,16 +68,16 @@ impl std::fmt::Display for Source {
 }
 
 /// Values and sources by setting; a later source replaces an earlier one.
-pub type SourcedSettings = BTreeMap<String, (String, Source)>;
+pub(crate) type SourcedSettings = BTreeMap<String, (String, Source)>;
 
 impl Connect {
     /// The connection of a command line with these options.
-    pub fn new(bootstrap_server: Option<String>, command_config: Option<PathBuf>) -> Connect {
+    pub(crate) fn new(bootstrap_server: Option<String>, command_config: Option<PathBuf>) -> Connect {
         Connect { bootstrap_server, command_config, settings: Vec::new() }
     }
 
     /// The properties file of the options.
-    pub fn command_config(&self) -> Option<&Path> {
+    pub(crate) fn command_config(&self) -> Option<&Path> {
         self.command_config.as_deref()
     }
 
@@ -92,7 +92,7 @@ impl Connect {
 
     /// All settings, each with its source. Options take precedence over the environment, the environment over
     /// files and the profile, and these over defaults.
-    pub fn sourced(&self) -> anyhow::Result<SourcedSettings> {
+    pub(crate) fn sourced(&self) -> anyhow::Result<SourcedSettings> {
         let mut all = SourcedSettings::new();
         all.insert(BOOTSTRAP.to_owned(), (BOOTSTRAP_SERVER.to_owned(), Source::Default));
         all.extend(client_settings(self.command_config.as_deref())?);
@@ -113,7 +113,7 @@ impl Connect {
     }
 
     /// Bootstrap servers and connection options, for an administrative tool.
-    pub fn addresses(&self) -> anyhow::Result<(Vec<String>, ConnectionOptions)> {
+    pub(crate) fn addresses(&self) -> anyhow::Result<(Vec<String>, ConnectionOptions)> {
         let mut properties = self.properties()?;
         let bootstrap = properties.take_bootstrap_servers()?;
         let options = ConnectionOptions::take(&mut properties, "admin")?;
@@ -123,7 +123,7 @@ impl Connect {
     }
 
     /// Connects to the cluster, for an administrative tool.
-    pub async fn cluster(&self) -> anyhow::Result<Cluster> {
+    pub(crate) async fn cluster(&self) -> anyhow::Result<Cluster> {
         let (bootstrap, options) = self.addresses()?;
         Ok(Cluster::connect(&bootstrap, &options).await?)
     }
@@ -137,7 +137,7 @@ fn is_from_variable(value: Option<&str>, variable: &str) -> bool {
 /// The client settings of `file`; without a file, those of the profile: its file, settings and brokers. A
 /// file replaces the profile's settings as a whole, because two halves of different logins make no login.
 /// Only the brokers may still come from the profile.
-pub fn client_settings(file: Option<&Path>) -> anyhow::Result<SourcedSettings> {
+pub(crate) fn client_settings(file: Option<&Path>) -> anyhow::Result<SourcedSettings> {
     let profile = profile::active();
     let of_profile = || Source::Profile(profile.name.clone());
     let mut all = SourcedSettings::new();
@@ -174,7 +174,7 @@ fn entries(properties: &Properties) -> Vec<(String, String)> {
 }
 
 /// Warns of settings without effect.
-pub fn warn_about_rest(properties: &Properties) {
+pub(crate) fn warn_about_rest(properties: &Properties) {
     for key in properties.rest() {
         tracing::warn!("Unknown setting {key} has no effect");
     }

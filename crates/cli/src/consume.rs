@@ -1,8 +1,8 @@
 //! `consume`: prints records as lines.
 
+mod assignment;
 mod decoding;
-mod output;
-mod places;
+mod record_format;
 mod share;
 mod template;
 
@@ -24,7 +24,7 @@ use super::failure::Usage;
 use super::schema_registry::SchemaRegistry;
 use super::signals;
 use decoding::RecordDecoder;
-use output::Output;
+use record_format::RecordFormat;
 use template::Template;
 
 const POLL: Duration = Duration::from_millis(250);
@@ -51,6 +51,9 @@ Examples:
   thalweg consume orders --from-beginning --schema-registry http://localhost:8081
   thalweg consume jobs --share --group workers --max-messages 1
   thalweg consume orders -f '%T %t-%p@%o %k: %s %h\\n'
+
+If a partition cannot be read, --until-end and --timeout-ms print the records of the others and end with exit code 1;
+with --json, the last lines then name such partitions, with topic, partition and error.
 
 Expressions of --filter are those of streams (docs/streams.md): payload, text, raw, key, headers, time, time_ms; sequence is
 the offset. A record for which the expression has no value does not match.
@@ -128,15 +131,15 @@ pub struct Consume {
     #[command(flatten)]
     registry: SchemaRegistry,
     #[command(flatten)]
-    output: Output,
+    record_format: RecordFormat,
     /// Hide records of aborted and open transactions.
     #[arg(long)]
     read_committed: bool,
 }
 
-/// The records that remain to be read.
+/// The progress of reading, and its end.
 #[derive(Default)]
-struct Rest {
+struct ReadProgress {
     /// Number of records that may still be printed.
     records: u64,
     /// End offsets by partition, once known.
@@ -146,6 +149,8 @@ struct Rest {
     /// Partitions that have been read from the start by the options. One that another member had meanwhile
     /// continues at the group's offset.
     started: BTreeSet<TopicPartition>,
+    /// Partitions that cannot be read, with the reason.
+    unreadable: BTreeMap<TopicPartition, String>,
 }
 
 /// Records that the filter could not test.
@@ -179,7 +184,7 @@ impl Consume {
 
     async fn print_records(&self) -> anyhow::Result<()> {
         let printer = Printer {
-            template: self.output.template()?,
+            template: self.record_format.template()?,
             filter: self.filter()?,
             decoding: None,
             scratch: Scratch::default(),
@@ -193,25 +198,29 @@ impl Consume {
         let start = self.start()?;
         let (mut consumer, registry) = self.consumer().await?;
         printing.printer.decoding = registry.map(RecordDecoder::new);
-        let mut rest = Rest {
+        let mut progress = ReadProgress {
             records: self.max_messages.unwrap_or(u64::MAX),
             ends: None,
             idle_since: None,
             started: BTreeSet::new(),
+            unreadable: BTreeMap::new(),
         };
         let read = async {
             if self.is_member() {
                 self.subscribe(&mut consumer).await?;
             } else {
-                rest.ends = self.assign(&mut consumer, start).await?;
+                self.assign(&mut consumer, start, &mut progress).await?;
             }
-            self.print_all(&mut consumer, &mut rest, &mut printing).await
+            self.print_all(&mut consumer, &mut progress, &mut printing).await
         };
         let printed = tokio::select! {
             printed = read => printed,
             signal = signals::end() => signal.map_err(anyhow::Error::from),
         };
         printing.printer.report();
+        let is_wanted = progress.records > 0;
+        let whole =
+            self.record_format.print_unreadable(&mut printing.printer.out, &progress.unreadable, is_wanted);
         // Leave the group, so that its other members need not wait for this member's session to end.
         let closed = tokio::time::timeout(CLOSE_MAX, self.close(consumer)).await;
         printed?;
@@ -220,7 +229,8 @@ impl Consume {
                 "Offsets may not be committed: the group did not answer within {} s",
                 CLOSE_MAX.as_secs()
             )
-        })
+        })?;
+        whole
     }
 
     /// True if the group assigns the partitions.
@@ -275,13 +285,13 @@ impl Consume {
     async fn print_all(
         &self,
         consumer: &mut Consumer,
-        rest: &mut Rest,
+        progress: &mut ReadProgress,
         printing: &mut ChunkPrinter<'_>,
     ) -> anyhow::Result<()> {
         let timeout = self.timeout_ms.map(Duration::from_millis);
         let mut last = Instant::now();
         let mut commit_at = Instant::now() + COMMIT_INTERVAL;
-        while rest.records > 0 && !is_at_end(consumer, rest) {
+        while progress.records > 0 && !is_at_end(consumer, progress) {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
                 PollEvent::Chunk(chunk) => {
@@ -295,7 +305,7 @@ impl Consume {
                         };
                         decoding.prepare(walk).await?;
                     }
-                    let printed = self.print_chunk(&chunk, rest, printing);
+                    let printed = self.print_chunk(&chunk, progress, printing);
                     let printed = printed.and_then(|next| Ok(printing.printer.out.flush().map(|()| next)?));
                     // The consumer would commit all returned records. Seek, so that only printed records are
                     // committed.
@@ -306,13 +316,22 @@ impl Consume {
                     printed?;
                     last = Instant::now();
                 }
-                PollEvent::Assigned(partitions) => self.assigned(consumer, partitions, rest).await?,
+                PollEvent::Assigned(partitions) => self.assigned(consumer, partitions, progress).await?,
                 PollEvent::Revoked(partitions) | PollEvent::Lost(partitions) => {
-                    if let Some(ends) = &mut rest.ends {
+                    progress.unreadable.retain(|at, _| !partitions.contains(at));
+                    if let Some(ends) = &mut progress.ends {
                         ends.retain(|at, _| !partitions.contains(at));
                     }
                 }
-                PollEvent::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => break,
+                PollEvent::Nothing if timeout.is_some_and(|timeout| last.elapsed() >= timeout) => {
+                    let cluster = consumer.cluster();
+                    let unavailable = consumer.unavailable().into_iter();
+                    progress.unreadable.extend(unavailable.map(|at| {
+                        let reason = assignment::why_unavailable(cluster, &at);
+                        (at, reason)
+                    }));
+                    break;
+                }
                 PollEvent::Nothing => {}
             }
             if self.group.is_some() && !self.is_member() && commit_at <= Instant::now() {
@@ -327,19 +346,19 @@ impl Consume {
     fn print_chunk(
         &self,
         chunk: &Chunk,
-        rest: &mut Rest,
+        progress: &mut ReadProgress,
         printing: &mut ChunkPrinter<'_>,
     ) -> anyhow::Result<Option<Offset>> {
-        let end = rest.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
+        let end = progress.ends.as_ref().and_then(|ends| ends.get(&chunk.at)).copied();
         let (mut written, mut unprinted) = (Ok(()), None);
         let ChunkPrinter { buffer, printer } = printing;
-        chunk.walk(buffer, self.output.control_records(), |header, record| {
-            if rest.records == 0 || end.is_some_and(|end| record.offset >= end) {
+        chunk.walk(buffer, self.record_format.control_records(), |header, record| {
+            if progress.records == 0 || end.is_some_and(|end| record.offset >= end) {
                 unprinted = Some(record.offset);
                 return ControlFlow::Break(());
             }
-            written = printer.print(&self.output, &chunk.at, (header, record), None).map(|printed| {
-                rest.records -= u64::from(printed);
+            written = printer.print(&self.record_format, &chunk.at, (header, record), None).map(|printed| {
+                progress.records -= u64::from(printed);
             });
             if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -352,7 +371,7 @@ impl Printer<'_> {
     /// Prints a record, unless the filter hides it; true if printed.
     fn print(
         &mut self,
-        output: &Output,
+        format: &RecordFormat,
         at: &TopicPartition,
         (header, record): (&BatchHeader, &Record<'_>),
         delivery_count: Option<i16>,
@@ -378,7 +397,7 @@ impl Printer<'_> {
                 }
             }
         }
-        output.print(out, template.as_ref(), at, header, record, delivery_count)?;
+        format.print(out, template.as_ref(), at, header, record, delivery_count)?;
         Ok(true)
     }
 
@@ -397,9 +416,9 @@ impl Printer<'_> {
 }
 
 /// True if every partition was read to the end offset of the start.
-fn is_at_end(consumer: &Consumer, rest: &Rest) -> bool {
-    let Some(ends) = &rest.ends else {
-        return rest.idle_since.is_some_and(|since| since.elapsed() >= ASSIGNMENT_MAX);
+fn is_at_end(consumer: &Consumer, progress: &ReadProgress) -> bool {
+    let Some(ends) = &progress.ends else {
+        return progress.idle_since.is_some_and(|since| since.elapsed() >= ASSIGNMENT_MAX);
     };
     ends.iter().all(|(at, end)| consumer.position(at).is_some_and(|position| position >= *end))
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 
 use thalweg_client::{
-    BootstrapError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, RefusedRequest,
+    BootstrapError, ClientError, ConsumerError, DeliveryError, InvalidProperty, InvalidSetting,
+    RefusedRequest,
 };
 use thalweg_config::{BadAssignment, RefusedConfig};
 use thalweg_lab::perf::PerfError;
@@ -24,22 +25,22 @@ pub struct Usage(pub String);
 /// The command ran, and its result is a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct CommandFailure(pub String);
+pub(crate) struct CommandFailure(pub String);
 
 /// The object that the command names does not exist.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct NotFound(pub String);
+pub(crate) struct NotFound(pub String);
 
 /// A server asks for a login, or does not accept it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct LoginFailure(pub String);
+pub(crate) struct LoginFailure(pub String);
 
 /// The command ran, and its result has a special exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub struct CommandExit {
+pub(crate) struct CommandExit {
     /// The exit code of the process.
     pub code: u8,
     /// The reason, for standard error.
@@ -76,9 +77,9 @@ fn code(error: &anyhow::Error) -> u8 {
 }
 
 /// No broker answers; also used by `cluster status`.
-pub const UNREACHABLE: u8 = 5;
+pub(crate) const UNREACHABLE: u8 = 5;
 /// The login failed, or an ACL does not allow it.
-pub const REFUSED: u8 = 6;
+pub(crate) const REFUSED: u8 = 6;
 /// The object that the command names does not exist.
 const NOT_FOUND: u8 = 7;
 
@@ -98,6 +99,10 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         ConsumerError::Client(error) => Some(error),
         _ => None,
     };
+    let of_delivery = || match cause.downcast_ref::<PerfError>() {
+        Some(PerfError::NotStored { first, .. }) => first.error_code(),
+        _ => cause.downcast_ref::<DeliveryError>()?.error_code(),
+    };
     let code = match cause.downcast_ref::<ClientError>().or_else(of_consumer).or_else(of_perf) {
         Some(ClientError::ConnectFailed(_) | ClientError::ConnectTimedOut(_) | ClientError::Handshake(_)) => {
             return Some(UNREACHABLE);
@@ -105,7 +110,10 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
         Some(ClientError::Authentication(_)) => return Some(REFUSED),
         Some(ClientError::BrokerUnknown(_)) => return Some(NOT_FOUND),
         Some(error) => error.error_code()?,
-        None => cause.downcast_ref::<RefusedRequest>()?.error_code,
+        None => match cause.downcast_ref::<RefusedRequest>() {
+            Some(refused) => refused.error_code,
+            None => of_delivery()?,
+        },
     };
     match code {
         ErrorCode::TopicAuthorizationFailed
@@ -177,4 +185,33 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<NotExactlyOnce>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use thalweg_client::{BatchRefused, NoProducerId};
+
+    #[test]
+    fn records_without_the_right_to_write_are_refused() {
+        let batch = |error_code| {
+            DeliveryError::from(BatchRefused {
+                topic: Arc::from("orders"),
+                partition: 0,
+                error_code,
+                message: None,
+            })
+        };
+        let of = |error: DeliveryError| code(&anyhow::Error::from(error).context("context"));
+        assert_eq!(of(batch(ErrorCode::TopicAuthorizationFailed)), REFUSED);
+        assert_eq!(of(batch(ErrorCode::RecordListTooLarge)), 1);
+        let what = "Producer id".to_owned();
+        let error_code = ErrorCode::ClusterAuthorizationFailed;
+        let reason = RefusedRequest { what, error_code, message: None }.into();
+        assert_eq!(of(NoProducerId { reason }.into()), REFUSED);
+        let first = batch(ErrorCode::TopicAuthorizationFailed);
+        let measured = PerfError::NotStored { failed: 1, records: 1, first };
+        assert_eq!(code(&measured.into()), REFUSED);
+    }
 }

@@ -9,8 +9,8 @@ use thalweg_client::{Admin, FeatureChange, FeatureUpdate};
 use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::Usage;
-use super::output::{Column, Output};
-use super::settle::settle;
+use super::outcomes::add_outcomes;
+use super::output::{Column, CommandOutput};
 
 /// List, upgrade and downgrade feature levels, such as metadata.version.
 #[derive(Subcommand, Debug)]
@@ -40,7 +40,7 @@ pub struct List {
     #[command(flatten)]
     connect: Connect,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 5] = [
@@ -85,7 +85,7 @@ pub struct Change {
     #[arg(long, visible_alias = "validate-only")]
     dry_run: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 fn assignment(text: &str) -> Result<(String, i16), Usage> {
@@ -109,7 +109,7 @@ impl Change {
         self.output
             .outcomes(async |done| {
                 let results = admin.update_features(&updates, self.dry_run).await?;
-                settle(done, results, |feature, ()| {
+                add_outcomes(done, results, |feature, ()| {
                     let level = updates.get(feature).map(|update| update.level);
                     let (outcome, did) = match self.dry_run {
                         true => ("valid", "Could set"),

@@ -24,26 +24,45 @@ pub struct GlobalOptions {
 /// Clap's ids of the global options.
 const OPTIONS: [&str; 3] = ["format", "json", PROFILE];
 const PROFILE: &str = "profile";
-/// Commands on which a profile has no effect.
-const WITHOUT_PROFILE: [&str; 9] = [
-    "serve",
-    "lab",
-    "producer-perf-test",
-    "consumer-perf-test",
-    "share-consumer-perf-test",
-    "e2e-latency",
-    "profile",
-    "completion",
-    "man",
+/// Commands on which a profile has no effect, with their subcommands.
+const WITHOUT_PROFILE: [&[&str]; 12] = [
+    &["serve"],
+    &["cluster", "up"],
+    &["security", "certificate"],
+    &["lab"],
+    &["stream", "modules"],
+    &["producer-perf-test"],
+    &["consumer-perf-test"],
+    &["share-consumer-perf-test"],
+    &["e2e-latency"],
+    &["profile"],
+    &["completion"],
+    &["man"],
 ];
 
 /// Hides `--profile` on commands on which a profile has no effect.
 pub fn hide_without_effect(command: Command) -> Command {
-    let hide = |command: Command| {
-        command.arg(Arg::new(PROFILE).long(PROFILE).value_name("NAME").global(true).hide(true))
+    fn hide(command: Command, path: &[&str]) -> Command {
+        match path {
+            [] => command.arg(Arg::new(PROFILE).long(PROFILE).value_name("NAME").global(true).hide(true)),
+            [name, below @ ..] => command.mut_subcommand(name, |command| hide(command, below)),
+        }
+    }
+    WITHOUT_PROFILE.into_iter().fold(command, hide)
+}
+
+/// True if a profile has an effect on the command of these arguments.
+pub fn uses_profile(matches: &ArgMatches) -> bool {
+    let chosen = |mut matches: &ArgMatches, path: &[&str]| {
+        path.iter().all(|name| match matches.subcommand() {
+            Some((chosen, below)) if chosen == *name => {
+                matches = below;
+                true
+            }
+            _ => false,
+        })
     };
-    let command = command.mut_subcommand("cluster", |cluster| cluster.mut_subcommand("up", hide));
-    WITHOUT_PROFILE.into_iter().fold(command, |command, name| command.mut_subcommand(name, hide))
+    !WITHOUT_PROFILE.into_iter().any(|path| chosen(matches, path))
 }
 
 /// Fails if an option was given to a command without this option.
@@ -64,4 +83,27 @@ pub fn refuse_without_effect(root: &mut Command, matches: &ArgMatches) -> Result
     };
     let text = format!("--{id} has no effect on `{}`: {why}", path.join(" "));
     Err(root.error(ErrorKind::UnknownArgument, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_has_an_effect_unless_the_command_is_listed() {
+        let root = || {
+            let cluster = Command::new("cluster").subcommands(["up", "status"].map(Command::new));
+            let lab = Command::new("lab").subcommand(Command::new("run"));
+            Command::new("thalweg").subcommands([cluster, lab, Command::new("up")])
+        };
+        for (line, expected) in [
+            ("thalweg up", true),
+            ("thalweg cluster status", true),
+            ("thalweg cluster up", false),
+            ("thalweg lab run", false),
+        ] {
+            let matches = root().get_matches_from(line.split(' '));
+            assert_eq!(uses_profile(&matches), expected, "{line}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `group`: list, describe, reset, delete groups of every kind.
 
 mod describe;
+mod list;
 mod members;
 mod offsets;
 mod reset;
@@ -10,7 +11,6 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use thalweg_client::{ClientError, Cluster, CoordinatorKind, RefusedRequest};
-use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
@@ -19,13 +19,13 @@ use tokio::time::Instant;
 use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::CommandFailure;
-use super::output::{Column, Outcomes, Output};
-use super::settle::fail_with;
+use super::outcomes::fail_with;
+use super::output::{CommandOutput, Outcomes};
 
 /// List, describe, reset and delete groups: classic, consumer, share and streams groups.
 #[derive(Subcommand, Debug)]
 pub enum Group {
-    List(List),
+    List(list::List),
     Describe(describe::Describe),
     #[command(visible_alias = "seek")]
     Reset(reset::Reset),
@@ -50,70 +50,6 @@ impl Group {
     }
 }
 
-/// List the groups of all brokers.
-#[derive(Args, Debug)]
-pub struct List {
-    #[command(flatten)]
-    connect: Connect,
-    /// Show state, type and protocol too.
-    #[arg(long)]
-    state: bool,
-    /// Only groups of this type: classic, consumer, share or streams; can be repeated.
-    #[arg(long = "type", value_name = "TYPE", value_parser = ["classic", "consumer", "share", "streams"])]
-    types: Vec<String>,
-    /// Only groups in this state, such as Stable or Empty; can be repeated.
-    #[arg(long = "in-state", value_name = "STATE", value_parser = STATES, ignore_case = true)]
-    states: Vec<String>,
-    #[command(flatten)]
-    output: Output,
-}
-
-/// Kafka's states of groups, of all types.
-const STATES: [&str; 8] = [
-    "Empty",
-    "Stable",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Assigning",
-    "Reconciling",
-    "NotReady",
-    "Dead",
-];
-
-const COLUMNS: [Column<'_>; 4] =
-    [("GROUP", "group"), ("TYPE", "type"), ("PROTOCOL", "protocol_type"), ("STATE", "state")];
-
-impl List {
-    async fn run(&self) -> anyhow::Result<()> {
-        let cluster = self.connect.cluster().await?;
-        let ListedGroups { mut groups, missing } = listed(&cluster).await?;
-        let is_one = |wanted: &[String], name: &str| {
-            wanted.is_empty() || wanted.iter().any(|one| one.eq_ignore_ascii_case(name))
-        };
-        groups.retain(|group| {
-            is_one(&self.types, &group.group_type) && is_one(&self.states, &group.group_state)
-        });
-        if self.state || !self.output.is_table() {
-            let rows: Vec<serde_json::Value> = groups
-                .iter()
-                .map(|group| {
-                    json!({
-                        "group": group.group_id,
-                        "state": group.group_state,
-                        "type": group.group_type,
-                        "protocol_type": group.protocol_type,
-                    })
-                })
-                .collect();
-            self.output.rows(&COLUMNS, &rows)?;
-        } else {
-            let names = groups.iter().map(|group| format!("{}\n", visible(&group.group_id)));
-            self.output.show(&(), |_| Ok(names.collect()))?;
-        }
-        Ok(missing.map_or(Ok(()), Err)?)
-    }
-}
-
 /// Time limit for finding a coordinator, and for the coordinator to load.
 const COORDINATOR_WAIT: Duration = Duration::from_secs(10);
 /// Retry interval while a coordinator is unavailable.
@@ -121,10 +57,10 @@ const COORDINATOR_RETRY: Duration = Duration::from_millis(100);
 
 /// Retries while a coordinator starts: the first request creates `__consumer_offsets`, and a broker loads a
 /// partition of that topic before it answers.
-async fn patiently<T>(mut ask: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
+async fn patiently<T>(mut request: impl AsyncFnMut() -> anyhow::Result<T>) -> anyhow::Result<T> {
     let deadline = Instant::now() + COORDINATOR_WAIT;
     loop {
-        match ask().await {
+        match request().await {
             Err(error) if is_on_its_way(&error) && Instant::now() < deadline => {
                 tokio::time::sleep(COORDINATOR_RETRY).await;
             }
@@ -149,22 +85,22 @@ fn is_on_its_way(error: &anyhow::Error) -> bool {
 }
 
 /// The groups of the brokers that answered.
-struct ListedGroups {
-    groups: Vec<ListedGroup>,
+pub(crate) struct ListedGroups {
+    pub groups: Vec<ListedGroup>,
     /// The failure of the brokers that did not answer.
-    missing: Option<CommandFailure>,
+    pub missing: Option<CommandFailure>,
 }
 
 /// The groups of all brokers. Each broker lists the groups that it coordinates.
-async fn listed(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
-    patiently(async || ask_for_all(cluster).await).await
+pub(crate) async fn listed(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
+    patiently(async || list_all(cluster).await).await
 }
 
-async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
+async fn list_all(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
     let (mut groups, mut silent) = (Vec::new(), Vec::new());
     for &id in cluster.metadata().brokers.keys() {
-        let asked = async { cluster.broker(id).await?.send(&ListGroupsRequest::default()).await };
-        match asked.await {
+        let requested = async { cluster.broker(id).await?.send(&ListGroupsRequest::default()).await };
+        match requested.await {
             Ok(response) => {
                 RefusedRequest::check(response.error_code, None, || format!("Groups of broker {id}"))?;
                 groups.extend(response.groups);
@@ -185,11 +121,11 @@ async fn ask_for_all(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
 pub struct Delete {
     #[command(flatten)]
     connect: Connect,
-    /// The groups.
+    /// The groups to delete.
     #[arg(required = true, value_name = "GROUP")]
     groups: Vec<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Delete {

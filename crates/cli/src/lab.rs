@@ -7,9 +7,9 @@ mod control;
 mod doctor;
 mod interrupt;
 mod list;
-mod output;
 mod report;
 mod rerun;
+mod result_directory;
 mod run;
 mod show;
 mod targets;
@@ -50,32 +50,24 @@ pub enum Lab {
 }
 
 impl Lab {
-    /// Runs the command if it needs no runtime of the command line; otherwise returns none.
-    pub fn run_without_runtime(&self) -> Option<anyhow::Result<()>> {
-        match self {
+    /// Runs the command: a worker in this call, any other by `run_tool`.
+    pub fn run(&self, run_tool: impl FnOnce(CommandFuture<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        let tool: CommandFuture<'_> = match self {
             // A worker creates its own threads and runtimes, and has already reported its errors to the lab.
             Lab::Worker => {
-                Some(thalweg_lab::worker::serve().map_err(|error| CommandFailure(error.to_string()).into()))
+                return thalweg_lab::worker::serve()
+                    .map_err(|error| CommandFailure(error.to_string()).into());
             }
-            _ => None,
-        }
-    }
-
-    /// Runs the command.
-    pub fn run(&self) -> CommandFuture<'_> {
-        Box::pin(async move {
-            match self {
-                Lab::List(list) => list.run(),
-                Lab::Show(show) => show.run(),
-                Lab::Run(run) => run.run().await,
-                Lab::Calibrate(calibrate) => calibrate.run().await,
-                Lab::Tune(tune) => tune.run().await,
-                Lab::Doctor(doctor) => doctor.run().await,
-                Lab::Compare(compare) => compare.run(),
-                Lab::Report(report) => report.run(),
-                Lab::Rerun(rerun) => rerun.run().await,
-                Lab::Worker => Ok(()),
-            }
-        })
+            Lab::List(list) => Box::pin(async { list.run() }),
+            Lab::Show(show) => Box::pin(async { show.run() }),
+            Lab::Run(run) => Box::pin(run.run()),
+            Lab::Calibrate(calibrate) => Box::pin(calibrate.run()),
+            Lab::Tune(tune) => Box::pin(tune.run()),
+            Lab::Doctor(doctor) => Box::pin(doctor.run()),
+            Lab::Compare(compare) => Box::pin(async { compare.run() }),
+            Lab::Report(report) => Box::pin(async { report.run() }),
+            Lab::Rerun(rerun) => Box::pin(rerun.run()),
+        };
+        run_tool(tool)
     }
 }

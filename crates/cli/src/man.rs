@@ -6,7 +6,7 @@ use anyhow::Context;
 use clap::{Args, Command};
 use serde_json::json;
 
-use super::output::Output;
+use super::output::CommandOutput;
 
 /// Write the manual pages of all commands to a directory.
 #[derive(Args, Debug)]
@@ -19,7 +19,7 @@ pub struct Man {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Man {

@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Admin, Assignment, ClientError, Metadata, PlannedMoves, TopicPartition};
+use thalweg_client::{Admin, ClientError, Metadata, PlannedMoves, ReplicaAssignment, TopicPartition};
 
 use super::failure::CommandFailure;
-use super::output::{Column, Output};
-use super::settle::{dry_run, fail_with};
+use super::outcomes::{dry_run, fail_with};
+use super::output::{Column, CommandOutput};
 
 /// Interval of checking the progress.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether and how a plan is executed.
 #[derive(Args, Debug)]
-pub struct Execution {
+pub(crate) struct Execution {
     /// Start the moves. Without it, the plan is shown, and nothing changes.
     #[arg(long)]
     execute: bool,
     /// Copy at most so many bytes per second from and to each broker.
-    #[arg(long, value_name = "BYTES/S", requires = "execute", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "BYTES/S", value_parser = clap::value_parser!(u64).range(1..))]
     throttle: Option<u64>,
     /// Wait until the moves are done, and then remove the throttle. Ctrl-C ends the wait, not the moves.
     #[arg(long, requires = "execute")]
@@ -30,10 +30,10 @@ pub struct Execution {
 }
 
 /// The replicas of partitions in the metadata.
-pub fn current<'a>(
+pub(crate) fn current<'a>(
     metadata: &Metadata,
     partitions: impl IntoIterator<Item = &'a TopicPartition>,
-) -> Assignment {
+) -> ReplicaAssignment {
     let replicas = partitions.into_iter().filter_map(|at| {
         let partition = metadata.topics.get(&*at.topic)?.partition(at.partition)?;
         Some((at.clone(), partition.replicas.clone()))
@@ -52,7 +52,12 @@ const COLUMNS: [Column<'_>; 6] = [
 
 impl Execution {
     /// Prints a plan, and executes it with `--execute`.
-    pub async fn run(&self, admin: &Admin, output: &Output, moves: &PlannedMoves) -> anyhow::Result<()> {
+    pub async fn run(
+        &self,
+        admin: &Admin,
+        output: &CommandOutput,
+        moves: &PlannedMoves,
+    ) -> anyhow::Result<()> {
         let rows: Vec<serde_json::Value> = moves
             .iter()
             .map(|(at, one)| {
@@ -72,6 +77,9 @@ impl Execution {
             return Ok(());
         }
         if !self.execute {
+            if let Some(rate) = self.throttle {
+                say(&format!("At most {rate} bytes/s would be copied from and to each broker."));
+            }
             dry_run();
             return Ok(());
         }
@@ -120,7 +128,7 @@ impl Execution {
             return;
         }
         let is_unused = admin.list_reassignments(None).await.is_ok_and(|going| going.is_empty());
-        let is_ended = is_unused && admin.end_throttles(moves.keys()).await.is_ok();
+        let is_ended = is_unused && end_throttles(admin, moves.keys()).await.is_ok();
         say(if is_ended { "Nothing moves: the throttle is removed." } else { THROTTLE_STAYS });
     }
 
@@ -138,18 +146,32 @@ impl Execution {
             return Err(error);
         }
         if self.throttle.is_some() {
-            admin.end_throttles(moves.keys()).await?;
+            end_throttles(admin, moves.keys()).await?;
         }
         say("The moves are done.");
         Ok(())
     }
 }
 
+/// Removes the throttle, and reports brokers that keep theirs.
+pub(crate) async fn end_throttles<'a>(
+    admin: &Admin,
+    partitions: impl IntoIterator<Item = &'a TopicPartition>,
+) -> Result<(), ClientError> {
+    for id in admin.end_throttles(partitions).await? {
+        say(&format!(
+            "Broker {id} does not run and keeps its throttle: when it is back, `thalweg topic moves --end-throttle` removes it."
+        ));
+    }
+    Ok(())
+}
+
 /// Advice for a throttle that outlives the command.
 const THROTTLE_STAYS: &str =
     "The throttle stays: when the moves are done, `thalweg topic moves --end-throttle` removes it.";
 
-fn say(text: &str) {
+/// Prints a sentence about the moves on standard error.
+pub(crate) fn say(text: &str) {
     // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -1,27 +1,28 @@
 //! The output of commands: a table for people, a JSON or YAML document for programs.
 //!
-//! A command with a result takes these options as `#[command(flatten)] output: Output`. The command
+//! A command with a result takes these options as `#[command(flatten)] output: CommandOutput`. The command
 //! serialises its result, and names the columns of its table; a command that changes several objects reports
 //! an outcome for each object. Field names are stable: `crates/thalweg/tests/it/output.rs` compares the
 //! documents of all commands with golden ones. Refuses colours anywhere but on a terminal, and control
 //! characters in tables (`table`).
 
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
-use thalweg_security::visible::{escaped, in_json, is_unseen, visible_lines};
+use thalweg_security::visible::{escaped, in_json, is_unseen, visible, visible_lines};
 
 use super::format::{FORMATS, Format};
 use super::profile;
-use super::table::align;
+use super::table::aligned;
 use super::yaml;
 
 /// The options of a command that has a result.
 #[derive(Args, Debug, Clone, Default)]
-pub struct Output {
+pub struct CommandOutput {
     /// Print the result as a table, as JSON or as YAML [default: that of the profile, or table].
     #[arg(long, value_name = "FORMAT", value_parser = FORMATS)]
     format: Option<String>,
@@ -30,12 +31,20 @@ pub struct Output {
     json: bool,
 }
 
-/// The header of a column, and the field that it shows.
-pub type Column<'a> = (&'a str, &'a str);
+/// The option of a list that prints names alone.
+#[derive(Args, Debug, Clone, Copy, Default)]
+pub(crate) struct Quiet {
+    /// Print bare names, one on each line, and ask for nothing else.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
 
-impl Output {
+/// The header of a column, and the field that it shows.
+pub(crate) type Column<'a> = (&'a str, &'a str);
+
+impl CommandOutput {
     /// The format by `--format`, otherwise by the profile.
-    pub fn format(&self) -> Format {
+    pub(crate) fn format(&self) -> Format {
         let default = || profile::active().format.as_deref();
         match self.format.as_deref().or_else(default) {
             _ if self.json => Format::Json,
@@ -52,8 +61,15 @@ impl Output {
 
     /// Prints rows: a table of the fields in `columns`, or a document with all fields. Each row serialises to
     /// a map.
-    pub fn rows<T: Serialize>(&self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<()> {
+    pub(crate) fn rows<T: Serialize>(&self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<()> {
         self.show(rows, |style| style.rows(columns, rows))
+    }
+
+    /// Prints bare names, one on each line, or a document with the list of them.
+    pub(crate) fn names<T: Serialize + Display>(&self, names: &[T]) -> anyhow::Result<()> {
+        self.show(names, |_| {
+            Ok(names.iter().map(|name| format!("{}\n", visible(&name.to_string()))).collect())
+        })
     }
 
     /// Prints a document, or the text for people. A closed output is no error: the command goes on, and its
@@ -75,7 +91,7 @@ impl Output {
     }
 
     /// Prints a text that has no other format, regardless of the format in the profile.
-    pub fn text(text: &str) -> anyhow::Result<()> {
+    pub(crate) fn text(text: &str) -> anyhow::Result<()> {
         print(&mut io::stdout().lock(), text)
     }
 
@@ -92,7 +108,7 @@ impl Output {
     /// Runs a command that changes several objects, one after the other. Sentences are printed at once; the
     /// document lists all outcomes, including outcomes before a failure. If an outcome cannot be printed, the
     /// command still finishes its changes, and fails at the end.
-    pub async fn outcomes(
+    pub(crate) async fn outcomes(
         &self,
         command: impl AsyncFnOnce(&mut Outcomes<'_>) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
@@ -108,8 +124,8 @@ impl Output {
 }
 
 /// The outcomes of a command's changes so far.
-pub struct Outcomes<'a> {
-    output: &'a Output,
+pub(crate) struct Outcomes<'a> {
+    output: &'a CommandOutput,
     done: Vec<Value>,
     /// The first error of standard output.
     unprinted: Option<io::Error>,
@@ -161,21 +177,28 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Colours, if the output is a terminal.
+/// Colours and width, if the output is a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     colours: bool,
+    /// The columns of the terminal.
+    columns: Option<usize>,
 }
 
 impl Style {
-    /// Without colours.
     #[cfg(test)]
-    pub const PLAIN: Style = Style { colours: false };
+    pub(crate) const PLAIN: Style = Style { colours: false, columns: None };
+    /// A terminal of 80 columns without colours.
+    #[cfg(test)]
+    pub(crate) const NARROW: Style = Style { colours: false, columns: Some(80) };
 
     /// The style of standard output: colours on a terminal, unless NO_COLOR is set (<https://no-color.org>).
-    pub fn of_standard_output() -> Style {
+    pub(crate) fn of_standard_output() -> Style {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Style { colours: io::stdout().is_terminal() && !unwanted }
+        let is_terminal = io::stdout().is_terminal();
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| is_terminal);
+        let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+        Style { colours: is_terminal && !unwanted, columns }
     }
 
     /// A text for people, in which invisible characters from other parties are escaped.
@@ -185,12 +208,22 @@ impl Style {
     }
 
     /// True if the output has colours.
-    pub fn has_colours(self) -> bool {
+    pub(crate) fn has_colours(self) -> bool {
         self.colours
     }
 
+    /// The columns of the terminal, if the output is one.
+    pub(crate) fn columns(self) -> Option<usize> {
+        self.columns
+    }
+
+    /// The style of lines that begin with so many columns of space.
+    pub(crate) fn indented(self, by: usize) -> Style {
+        Style { columns: self.columns.map(|columns| columns.saturating_sub(by)), ..self }
+    }
+
     /// A table of fields. An empty table has its header.
-    pub fn rows<T: Serialize>(self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<String> {
+    pub(crate) fn rows<T: Serialize>(self, columns: &[Column<'_>], rows: &[T]) -> anyhow::Result<String> {
         let mut lines = vec![columns.iter().map(|(header, _)| (*header).to_owned()).collect::<Vec<_>>()];
         for row in rows {
             let row = serde_json::to_value(row)?;
@@ -200,31 +233,34 @@ impl Style {
     }
 
     /// A table of aligned rows; the first row is the header.
-    pub fn table(self, rows: &[Vec<String>]) -> String {
-        let text = align(rows);
-        match text.split_once('\n') {
-            Some((header, rest)) => format!("{}\n{rest}", self.heading(header)),
-            None => text,
+    pub(crate) fn table(self, rows: &[Vec<String>]) -> String {
+        let mut text = String::new();
+        for (number, lines) in aligned(rows, self.columns).into_iter().enumerate() {
+            for line in lines {
+                text.push_str(&if number == 0 { self.heading(&line) } else { line });
+                text.push('\n');
+            }
         }
+        text
     }
 
     /// A text in bold.
-    pub fn heading(self, text: &str) -> String {
+    pub(crate) fn heading(self, text: &str) -> String {
         self.painted("1", text)
     }
 
     /// A text in green, for a good state.
-    pub fn good(self, text: &str) -> String {
+    pub(crate) fn good(self, text: &str) -> String {
         self.painted("32", text)
     }
 
     /// A text in yellow, for a doubtful state.
-    pub fn doubtful(self, text: &str) -> String {
+    pub(crate) fn doubtful(self, text: &str) -> String {
         self.painted("33", text)
     }
 
     /// A text in red, for a bad state.
-    pub fn bad(self, text: &str) -> String {
+    pub(crate) fn bad(self, text: &str) -> String {
         self.painted("31", text)
     }
 
@@ -266,7 +302,7 @@ x       -    -    -
 
     #[test]
     fn only_the_header_has_a_colour() {
-        let shown = shown(Style { colours: true });
+        let shown = shown(Style { colours: true, columns: None });
         assert!(shown.starts_with("\x1b[1mNAME    LAG  ISR  CONFIGS\x1b[0m\norders "), "{shown:?}");
         assert_eq!(shown.matches('\x1b').count(), 2);
     }

@@ -10,7 +10,7 @@ use super::failure::Usage;
 
 /// A topic, and some of its partitions or all.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Partitions {
+pub(crate) struct Partitions {
     /// The name of the topic.
     pub topic: String,
     /// The indexes; none for all partitions.
@@ -43,7 +43,10 @@ impl FromStr for Partitions {
 }
 
 /// The named partitions, which must exist. Refreshes the metadata of their topics.
-pub async fn resolve(cluster: &Cluster, wanted: &[Partitions]) -> anyhow::Result<BTreeSet<TopicPartition>> {
+pub(crate) async fn resolve(
+    cluster: &Cluster,
+    wanted: &[Partitions],
+) -> anyhow::Result<BTreeSet<TopicPartition>> {
     let topics: BTreeSet<String> = wanted.iter().map(|one| one.topic.clone()).collect();
     let topics: Vec<String> = topics.into_iter().collect();
     let metadata = cluster.refresh(&topics, false).await?;

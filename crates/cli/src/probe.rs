@@ -17,7 +17,7 @@ const ROUNDS_MAX: usize = 4;
 
 /// A broker in the metadata of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RegisteredBroker {
+pub(crate) struct RegisteredBroker {
     /// `host:port`.
     pub address: String,
     /// `broker.rack`.
@@ -28,7 +28,7 @@ pub struct RegisteredBroker {
 
 /// One broker's view of its cluster.
 #[derive(Clone, Debug)]
-pub struct View {
+pub(crate) struct View {
     /// The connection to the broker.
     pub connection: Connection,
     /// The brokers that are not fenced, and the topics.
@@ -39,7 +39,7 @@ pub struct View {
 
 /// The reason why an address gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NoAnswer {
+pub(crate) struct NoAnswer {
     /// The error, as text.
     pub why: String,
     /// True if a broker runs there, but does not accept the login.
@@ -59,10 +59,10 @@ impl From<ClientError> for NoAnswer {
 }
 
 /// The answer of each address, or the reason for its absence.
-pub type Answers = BTreeMap<String, Result<View, NoAnswer>>;
+pub(crate) type Answers = BTreeMap<String, Result<View, NoAnswer>>;
 
 /// Asks `bootstrap` and every broker that an answer names.
-pub async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Duration) -> Answers {
+pub(crate) async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Duration) -> Answers {
     let mut options = options.clone();
     options.connect_timeout = options.connect_timeout.min(within);
     options.request_timeout = options.request_timeout.min(within);
@@ -72,7 +72,7 @@ pub async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Du
         if next.is_empty() {
             break;
         }
-        answers.extend(ask_all(next, &options, within).await);
+        answers.extend(request_views(next, &options, within).await);
         let named = answers.values().flatten().flat_map(|view| view.brokers.values());
         next = named.map(|broker| broker.address.clone()).collect();
         next.retain(|address| !answers.contains_key(address));
@@ -83,8 +83,10 @@ pub async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Du
 
 /// Refuses answers of other clusters, whose brokers may have taken a port.
 fn refuse_other_clusters(bootstrap: &[String], answers: &mut Answers) {
-    let asked_first = bootstrap.iter().filter_map(|address| answers.get(address));
-    let Some(ours) = asked_first.flatten().find_map(|view| view.metadata.cluster_id.clone()) else { return };
+    let requested_first = bootstrap.iter().filter_map(|address| answers.get(address));
+    let Some(ours) = requested_first.flatten().find_map(|view| view.metadata.cluster_id.clone()) else {
+        return;
+    };
     for (address, answer) in answers.iter_mut() {
         let theirs = answer.as_ref().ok().and_then(|view| view.metadata.cluster_id.clone());
         if let Some(theirs) = theirs.filter(|theirs| *theirs != ours) {
@@ -94,12 +96,16 @@ fn refuse_other_clusters(bootstrap: &[String], answers: &mut Answers) {
     }
 }
 
-async fn ask_all(addresses: BTreeSet<String>, options: &ConnectionOptions, within: Duration) -> Answers {
+async fn request_views(
+    addresses: BTreeSet<String>,
+    options: &ConnectionOptions,
+    within: Duration,
+) -> Answers {
     let mut tasks = JoinSet::new();
     for address in addresses {
         let options = options.clone();
         tasks.spawn(async move {
-            let answer = match tokio::time::timeout(within, ask(&address, &options)).await {
+            let answer = match tokio::time::timeout(within, request_view(&address, &options)).await {
                 Ok(answer) => answer.map_err(NoAnswer::from),
                 Err(_) => {
                     let why = format!("{address} did not answer within {} ms", within.as_millis());
@@ -113,7 +119,7 @@ async fn ask_all(addresses: BTreeSet<String>, options: &ConnectionOptions, withi
 }
 
 /// Connects to one broker and returns its view.
-pub async fn ask(address: &str, options: &ConnectionOptions) -> Result<View, ClientError> {
+pub(crate) async fn request_view(address: &str, options: &ConnectionOptions) -> Result<View, ClientError> {
     let connection = Connection::connect(address, options).await?;
     let everything = MetadataRequest { topics: None, ..MetadataRequest::default() };
     let response = connection.send(&everything).await?;
@@ -151,7 +157,7 @@ async fn describe(connection: &Connection) -> Result<DescribeClusterResponse, Cl
 const ANSWER_WAIT: Duration = Duration::from_secs(3);
 
 /// Warns of brokers that do not answer, because the metadata about such a broker may be outdated.
-pub async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
+pub(crate) async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     let mut options = cluster.options().clone();
     options.connect_timeout = options.connect_timeout.min(ANSWER_WAIT);
     options.request_timeout = options.request_timeout.min(ANSWER_WAIT);

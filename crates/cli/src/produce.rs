@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args;
@@ -11,12 +10,14 @@ use thalweg_client::{
     AppendOutcome, Cluster, Delivery, DeliveryError, Producer, ProducerConfig, ProducerRecord, TopicRef,
 };
 use thalweg_record::{Header, Offset};
+use thalweg_wire::ErrorCode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::CommandFuture;
 use super::connect::{Connect, TOPIC_WAIT, WAITS, warn_about_rest};
 use super::failure::Usage;
+use super::moment::now_ms;
 use super::signals;
 
 /// Number of lines read ahead.
@@ -35,7 +36,7 @@ Examples:
 pub struct Produce {
     #[command(flatten)]
     connect: Connect,
-    /// The topic.
+    /// The topic to write to.
     topic: String,
     /// Use the part of a line before this text as the key.
     #[arg(long, short = 'K', value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
@@ -121,7 +122,8 @@ impl Produce {
         let failure = Arc::new(Failure::default());
         let (failed, prints) = (Arc::clone(&failure), self.print_offsets);
         let cluster = Cluster::connect(&bootstrap, &config.connection).await?;
-        cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(config.max_block)).await?;
+        let found = cluster.wait_for_topic(&self.topic, true, TOPIC_WAIT.min(config.max_block)).await;
+        found.map_err(|error| self.with_right(error.error_code(), error.into()))?;
         let mut producer =
             Producer::new(cluster, config, move |delivery: &Delivery<'_>| failed.report(delivery, prints));
         let sent = tokio::select! {
@@ -139,8 +141,21 @@ impl Produce {
             }
         }
         match failure.take() {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(self.with_right(error.error_code(), error.into())),
             None => sent,
+        }
+    }
+
+    /// Names the missing right if an ACL refuses the records. CLUSTER_AUTHORIZATION_FAILED comes from the
+    /// request for a producer id, which needs WRITE on any topic.
+    fn with_right(&self, code: Option<ErrorCode>, error: anyhow::Error) -> anyhow::Error {
+        match code {
+            Some(ErrorCode::TopicAuthorizationFailed | ErrorCode::ClusterAuthorizationFailed) => error
+                .context(format!(
+                    "Writing to topic {0} needs the right WRITE on it, as by `thalweg security acl add USER --topic {0} --allow write`",
+                    self.topic
+                )),
+            _ => error,
         }
     }
 
@@ -316,12 +331,6 @@ fn read_line(input: &mut impl BufRead, bytes_max: usize) -> std::io::Result<Opti
         bytes.pop_if(|byte| *byte == b'\r');
     }
     Ok(Some(InputLine { bytes, is_ended }))
-}
-
-#[allow(clippy::disallowed_methods, reason = "a person's records have the time of the world")]
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -17,13 +17,13 @@ use thalweg_client::{HIDDEN, is_secret};
 use super::failure::{NotFound, Usage};
 
 /// The environment variable that selects a profile.
-pub const VARIABLE: &str = "THALWEG_PROFILE";
+pub(crate) const VARIABLE: &str = "THALWEG_PROFILE";
 /// The name that selects no profile.
-pub const NONE: &str = "none";
+pub(crate) const NONE: &str = "none";
 
 /// The defaults of a profile. Fields are named after the options that they replace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
+pub(crate) struct Profile {
     /// The name; empty without a profile.
     pub name: String,
     /// `bootstrap-server`: the brokers to connect to first.
@@ -69,17 +69,17 @@ fn as_setting(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// The names of all profiles; none if the file cannot be read.
-pub fn names() -> Vec<String> {
+pub(crate) fn names() -> Vec<String> {
     ConfigFile::read().map(|file| file.names()).unwrap_or_default()
 }
 
 /// The profile of this process; empty if none is chosen.
-pub fn active() -> &'static Profile {
+pub(crate) fn active() -> &'static Profile {
     ACTIVE.get_or_init(Profile::default)
 }
 
 /// A profile without its secrets, fields in the spelling of the file.
-pub fn document(profile: &Profile) -> Value {
+pub(crate) fn document(profile: &Profile) -> Value {
     let settings: BTreeMap<&String, &str> = profile
         .settings
         .iter()

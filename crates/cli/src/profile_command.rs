@@ -10,7 +10,7 @@ use thalweg_client::{InvalidProperty, Properties, bootstrap_servers, is_secret};
 
 use super::failure::{CommandFailure, Usage};
 use super::format::FORMATS;
-use super::output::{Column, Output};
+use super::output::{Column, CommandOutput};
 use super::profile::{ConfigFile, NONE, Profile, check_name, document};
 
 /// Keep the settings of clusters under names.
@@ -59,9 +59,9 @@ Examples:
   thalweg profile create dev --bootstrap-server localhost:9092
   thalweg profile create prod -b b1:9092,b2:9092 --command-config prod.properties --server https://b1:9090 --use")]
 pub struct Create {
-    /// The name.
+    /// The name of the profile.
     name: String,
-    /// Bootstrap brokers.
+    /// The brokers to connect to first.
     #[arg(long, short = 'b', value_name = "HOST:PORT,...")]
     bootstrap_server: Option<String>,
     /// A properties file with client settings. It is read by each command, not copied.
@@ -92,7 +92,7 @@ pub struct Create {
     #[arg(long)]
     replace: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Create {
@@ -158,7 +158,7 @@ fn found(path: &Path) -> anyhow::Result<PathBuf> {
 #[derive(Args, Debug)]
 pub struct List {
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 4] =
@@ -197,7 +197,7 @@ pub struct Use {
     #[arg(id = "profile_name", value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Use {
@@ -224,7 +224,7 @@ pub struct Show {
     #[arg(id = "profile_name", value_name = "NAME")]
     name: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const FIELDS: [Column<'_>; 2] = [("FIELD", "field"), ("VALUE", "value")];
@@ -257,11 +257,11 @@ fn lines(document: &Value) -> Vec<Value> {
 /// Delete a profile.
 #[derive(Args, Debug)]
 pub struct Delete {
-    /// The profile.
+    /// The profile to delete.
     #[arg(id = "profile_name", value_name = "NAME")]
     name: String,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Delete {

@@ -9,7 +9,7 @@ use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{CommandFailure, NotFound, Usage};
 use super::moment;
-use super::output::{Column, Output};
+use super::output::{Column, CommandOutput};
 
 /// Describe the controller quorum, and change its voters.
 #[derive(Subcommand, Debug)]
@@ -38,7 +38,7 @@ pub struct Describe {
     #[command(flatten)]
     connect: Connect,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 7] = [
@@ -116,7 +116,7 @@ pub struct AddVoter {
     #[arg(long = "endpoint", value_name = "NAME://HOST:PORT", required = true, value_parser = endpoint)]
     endpoints: Vec<ControllerEndpoint>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 fn endpoint(text: &str) -> Result<ControllerEndpoint, Usage> {
@@ -160,7 +160,7 @@ pub struct RemoveVoter {
     #[arg(long, value_name = "ID")]
     directory_id: Option<Uuid>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl RemoveVoter {

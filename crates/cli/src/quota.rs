@@ -9,8 +9,8 @@ use thalweg_client::{Admin, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFil
 use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{NotFound, Usage};
-use super::output::{Column, Output};
-use super::settle::{fail_with, settle};
+use super::outcomes::{add_outcomes, fail_with};
+use super::output::{Column, CommandOutput};
 
 /// Describe, set and remove quotas of users, client ids and addresses.
 #[derive(Subcommand, Debug)]
@@ -57,10 +57,10 @@ impl From<Kind> for QuotaEntityKind {
 /// Whose quotas are meant. A user and a client id together are that client of that user.
 #[derive(Args, Debug)]
 struct Entity {
-    /// A user.
+    /// The name of a user.
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// A client.id.
+    /// The client.id of clients.
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
     /// The address of clients.
@@ -117,7 +117,7 @@ pub struct Describe {
     #[arg(long)]
     strict: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 5] =
@@ -172,14 +172,14 @@ pub struct Set {
     connect: Connect,
     #[command(flatten)]
     entity: Entity,
-    /// The quotas.
+    /// The quotas, with their new values.
     #[arg(required = true, value_name = "QUOTA=NUMBER", value_parser = assignment)]
     quotas: Vec<(String, f64)>,
     /// Only check whether it could be done.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 fn assignment(text: &str) -> Result<(String, f64), Usage> {
@@ -210,7 +210,7 @@ pub struct Remove {
     connect: Connect,
     #[command(flatten)]
     entity: Entity,
-    /// The quotas.
+    /// The quotas to remove.
     #[arg(value_name = "QUOTA", required_unless_present = "all")]
     quotas: Vec<String>,
     /// All of them.
@@ -220,7 +220,7 @@ pub struct Remove {
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Remove {
@@ -248,7 +248,7 @@ impl Remove {
 
 async fn alter(
     connect: &Connect,
-    output: &Output,
+    output: &CommandOutput,
     entity: QuotaEntity,
     changes: QuotaChanges,
     validate_only: bool,
@@ -261,7 +261,7 @@ async fn alter(
                 return done.add(&unchanged, &format!("There is no quota of {entity}."));
             }
             let results = admin.alter_quotas(&BTreeMap::from([(entity, changes)]), validate_only).await?;
-            settle(done, results, |entity, ()| {
+            add_outcomes(done, results, |entity, ()| {
                 let (outcome, did) = match validate_only {
                     true => ("valid", "Could change"),
                     false => ("changed", "Changed"),

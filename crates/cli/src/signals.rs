@@ -4,7 +4,7 @@
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Waits for either signal. From the first call on, neither signal ends the process directly.
-pub async fn end() -> std::io::Result<()> {
+pub(crate) async fn end() -> std::io::Result<()> {
     let (mut interrupted, mut terminated) =
         (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::select! {

@@ -11,7 +11,7 @@ mod verbs;
 pub use check::Check;
 use clap::Subcommand;
 pub use modules::Modules;
-pub use remote::Http;
+pub(crate) use remote::{Http, RemoteHost};
 
 use crate::CommandFuture;
 

@@ -3,33 +3,31 @@
 
 use std::borrow::Cow;
 
+use thalweg_lab::terminal::Columns;
 use thalweg_security::visible::visible;
 use unicode_width::UnicodeWidthStr;
 
 /// Rows with their columns aligned to the left, two spaces between them.
-pub fn align(rows: &[Vec<String>]) -> String {
+pub(crate) fn align(rows: &[Vec<String>]) -> String {
+    let lines = aligned(rows, None);
+    lines.into_iter().flatten().flat_map(|line| [line, "\n".to_owned()]).collect()
+}
+
+/// The lines of each row, with aligned columns; at most `columns` characters wide, if the cells allow it.
+pub(crate) fn aligned(rows: &[Vec<String>], columns: Option<usize>) -> Vec<Vec<String>> {
     let rows: Vec<Vec<Cow<'_, str>>> =
         rows.iter().map(|row| row.iter().map(|cell| visible(cell)).collect()).collect();
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.width()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width - cell.width() + 2));
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
+    let columns = Columns::of(&rows, columns, UnicodeWidthStr::width);
+    rows.iter().map(|row| columns.row(row, |_| false)).collect()
+}
+
+/// The width of the widest row on one line.
+pub(crate) fn width(rows: &[Vec<String>]) -> usize {
+    aligned(rows, None).iter().flatten().map(|line| line.width()).max().unwrap_or(0)
 }
 
 /// A row of texts.
-pub fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+pub(crate) fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.iter().map(|&cell| cell.to_owned()).collect()
 }
 

@@ -4,7 +4,9 @@ mod alter;
 mod create;
 mod describe;
 mod elect;
+mod groups;
 mod grow;
+mod list;
 mod moves;
 mod offsets;
 mod trim;
@@ -13,7 +15,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use thalweg_client::{Metadata, RefusedRequest};
+use thalweg_client::RefusedRequest;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DeleteTopicsRequest;
 use thalweg_wire::request::delete_topics_request::DeleteTopicState;
@@ -21,10 +23,10 @@ use thalweg_wire::request::delete_topics_request::DeleteTopicState;
 use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::Usage;
-use super::output::{Outcomes, Output};
-use super::settle::settle;
+use super::outcomes::add_outcomes;
+use super::output::{CommandOutput, Outcomes};
 
-pub use moves::{all as all_partitions, places};
+pub(crate) use moves::{all as all_partitions, usable_brokers};
 
 /// Time limit for the controller to complete an administrative request.
 const ADMIN_TIMEOUT_MS: i32 = 30_000;
@@ -33,7 +35,7 @@ const ADMIN_TIMEOUT_MS: i32 = 30_000;
 #[derive(Subcommand, Debug)]
 pub enum Topic {
     Create(create::Create),
-    List(List),
+    List(list::List),
     Describe(describe::Describe),
     Delete(Delete),
     Alter(alter::Alter),
@@ -69,44 +71,20 @@ impl Topic {
     }
 }
 
-/// List the topics' names.
-#[derive(Args, Debug)]
-pub struct List {
-    #[command(flatten)]
-    connect: Connect,
-    /// Hide Kafka's internal topics, such as __consumer_offsets.
-    #[arg(long)]
-    exclude_internal: bool,
-    #[command(flatten)]
-    output: Output,
-}
-
-impl List {
-    async fn run(&self) -> anyhow::Result<()> {
-        let metadata = self.connect.cluster().await?.refresh_all().await?;
-        let names = names(&metadata, !self.exclude_internal);
-        self.output.show(&names, |_| Ok(names.iter().map(|name| format!("{name}\n")).collect()))
-    }
-}
-
-fn names(metadata: &Metadata, internal: bool) -> Vec<&str> {
-    metadata.topics.values().filter(|topic| internal || !topic.internal).map(|topic| &*topic.name).collect()
-}
-
 /// Delete topics and their records.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  thalweg topic delete orders payments")]
 pub struct Delete {
     #[command(flatten)]
     connect: Connect,
-    /// The topics.
+    /// The topics to delete.
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<String>,
     /// Do not fail when a topic does not exist.
     #[arg(long)]
     if_exists: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Delete {
@@ -143,7 +121,7 @@ impl Delete {
                 (name, result)
             })
             .collect();
-        settle(outcomes, results, |name, ()| {
+        add_outcomes(outcomes, results, |name, ()| {
             (json!({ "topic": name, "outcome": "deleted" }), format!("Deleted topic {name}."))
         })
     }

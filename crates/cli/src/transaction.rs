@@ -5,15 +5,15 @@ mod hanging;
 use anyhow::Error;
 use clap::{ArgGroup, Args, Subcommand};
 use serde_json::json;
-use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter};
+use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter, TransactionListing};
 
 use super::CommandFuture;
 use super::connect::Connect;
 use super::failure::{CommandFailure, Usage};
 use super::moment;
-use super::output::{Column, Output};
+use super::outcomes::{add_outcomes, fail_with};
+use super::output::{Column, CommandOutput};
 use super::partitions::{Partitions, resolve};
-use super::settle::{fail_with, settle};
 
 /// List and describe transactions, and end those that hang.
 #[derive(Subcommand, Debug)]
@@ -42,9 +42,12 @@ impl Transaction {
     }
 }
 
-/// List the transactional ids of all coordinators.
+/// List the transactional ids of all coordinators, in the order of their names.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  thalweg transaction list --in-state Ongoing --longer-than 10m")]
+#[command(after_help = "\
+Examples:
+  thalweg transaction list --in-state Ongoing --longer-than 10m
+  thalweg transaction list --prefix payments-")]
 pub struct List {
     #[command(flatten)]
     connect: Connect,
@@ -57,11 +60,14 @@ pub struct List {
     /// Only those that have been running for longer: 90s, 15m, 12h.
     #[arg(long, value_name = "DURATION", value_parser = moment::duration)]
     longer_than: Option<std::time::Duration>,
-    /// Only transactional ids that match this regular expression.
+    /// Only transactional ids that begin with this text, by any broker.
+    #[arg(long, value_name = "TEXT")]
+    prefix: Option<String>,
+    /// Only transactional ids that match this regular expression, by brokers since Kafka 4.1.
     #[arg(long, value_name = "REGEX")]
     pattern: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 /// Kafka's states of transactions. Brokers accept only these spellings, and return nothing for any other.
@@ -98,23 +104,34 @@ impl List {
             pattern: self.pattern.clone(),
         };
         let admin = Admin::new(self.connect.cluster().await?);
-        let (mut rows, mut errors) = (Vec::new(), Vec::new());
+        let (mut found, mut errors) = (Vec::new(), Vec::new());
         for (coordinator, listed) in admin.list_transactions(&filter).await? {
             match listed {
-                Ok(listed) => rows.extend(listed.into_iter().map(|one| {
-                    json!({
-                        "transactional_id": one.transactional_id,
-                        "coordinator": coordinator,
-                        "producer_id": one.producer_id,
-                        "state": one.state,
-                    })
-                })),
+                Ok(listed) => found.extend(listed.into_iter().map(|one| (coordinator, one))),
                 Err(error) => errors.push(Error::new(error).context(format!("Broker {coordinator}"))),
             }
         }
+        let rows: Vec<serde_json::Value> = sorted(found, self.prefix.as_deref().unwrap_or_default())
+            .into_iter()
+            .map(|(coordinator, one)| {
+                json!({
+                    "transactional_id": one.transactional_id,
+                    "coordinator": coordinator,
+                    "producer_id": one.producer_id,
+                    "state": one.state,
+                })
+            })
+            .collect();
         self.output.rows(&LISTED, &rows)?;
         fail_with(errors)
     }
+}
+
+/// The transactional ids with a prefix, by name, with their coordinators.
+fn sorted(mut found: Vec<(i32, TransactionListing)>, prefix: &str) -> Vec<(i32, TransactionListing)> {
+    found.retain(|(_, one)| one.transactional_id.starts_with(prefix));
+    found.sort_by(|(_, a), (_, b)| a.transactional_id.cmp(&b.transactional_id));
+    found
 }
 
 /// Describe transactional ids.
@@ -126,7 +143,7 @@ pub struct Describe {
     #[arg(required = true, value_name = "TRANSACTIONAL-ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const DESCRIBED: [Column<'_>; 7] = [
@@ -176,7 +193,7 @@ pub struct Producers {
     #[arg(long, value_name = "ID")]
     broker: Option<i32>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const PRODUCERS: [Column<'_>; 8] = [
@@ -242,7 +259,7 @@ pub struct Abort {
     /// The first offset of the transaction.
     #[arg(long, value_name = "OFFSET", group = "which")]
     start_offset: Option<i64>,
-    /// The producer.
+    /// The id of the producer.
     #[arg(long, value_name = "ID", group = "which", requires = "producer_epoch")]
     producer_id: Option<i64>,
     /// The producer's epoch.
@@ -252,7 +269,7 @@ pub struct Abort {
     #[arg(long, value_name = "EPOCH", requires = "producer_id", default_value_t = -1, allow_negative_numbers = true)]
     coordinator_epoch: i32,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Abort {
@@ -314,7 +331,7 @@ pub struct Fence {
     #[arg(required = true, value_name = "TRANSACTIONAL-ID")]
     ids: Vec<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Fence {
@@ -327,7 +344,7 @@ impl Fence {
                 let errors: Vec<_> = known.into_values().filter_map(Result::err).collect();
                 fail_with(errors)?;
                 let results = admin.fence_producers(&self.ids).await;
-                settle(done, results, |id, fenced| {
+                add_outcomes(done, results, |id, fenced| {
                     let outcome = json!({
                         "transactional_id": id,
                         "producer_id": fenced.producer_id,
@@ -338,5 +355,26 @@ impl Fence {
                 })
             })
             .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transactional_ids_are_sorted_across_coordinators() {
+        let one = |coordinator: i32, id: &str| {
+            let state = "Empty".to_owned();
+            (coordinator, TransactionListing { transactional_id: id.to_owned(), producer_id: 7, state })
+        };
+        let found = || vec![one(1, "b-2"), one(1, "a-1"), one(2, "b-1"), one(2, "a-10")];
+        let ids = |prefix| {
+            let sorted = sorted(found(), prefix).into_iter();
+            sorted.map(|(_, one)| one.transactional_id).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(""), ["a-1", "a-10", "b-1", "b-2"]);
+        assert_eq!(ids("b-"), ["b-1", "b-2"]);
+        assert!(ids("c").is_empty());
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Number, Value};
 use thalweg_security::visible::is_unseen;
 
 /// The lines of a document.
-pub fn text(document: &Value) -> String {
+pub(crate) fn text(document: &Value) -> String {
     let mut out = String::new();
     match scalar(document) {
         Some(scalar) => {

@@ -9,6 +9,7 @@
 mod acls;
 mod configs;
 mod features;
+mod group_figures;
 mod group_offsets;
 mod groups;
 mod hanging;
@@ -21,6 +22,7 @@ mod quotas;
 mod reassignments;
 mod throttles;
 mod tokens;
+mod topic_groups;
 mod topics;
 mod transactions;
 mod users;
@@ -41,18 +43,21 @@ pub use configs::{
 pub use features::{Feature, FeatureChange, FeatureUpdate, Features};
 pub use group_offsets::ShareOffset;
 pub use groups::{
-    GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove, StreamsTask,
-    StreamsTaskRole, Subtopology,
+    ActiveGroup, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove,
+    StreamsTask, StreamsTaskRole, Subtopology,
 };
 pub use hanging::{HangingTransactions, OpenTransaction};
 pub use log_dirs::{LogDir, LogDirReplica, Replica};
 pub use partitions::Election;
-pub use placement::{Assignment, Place, PlannedMove, PlannedMoves, TooFewBrokers, planned_moves, spread};
+pub use placement::{
+    PlannedMove, PlannedMoves, ReplicaAssignment, TooFewBrokers, UsableBroker, planned_moves, spread,
+};
 pub use quorum::{ControllerEndpoint, QuorumDescription, QuorumReplica};
 pub use quotas::{QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
 pub use reassignments::PartitionReassignment;
-pub use throttles::ReplicaBytes;
+pub use throttles::{ReplicaBytes, throttle_rates};
 pub use tokens::{DelegationToken, NewDelegationToken};
+pub use topic_groups::{TopicGroup, TopicGroupPartition, TopicGroups};
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};
 pub use transactions::{
     AbortTransaction, ActiveProducer, FencedProducer, TransactionDescription, TransactionFilter,
@@ -73,19 +78,28 @@ const GRACE: Duration = Duration::from_secs(5);
 pub struct Admin {
     cluster: Cluster,
     timeout: Duration,
+    answer_limit: Option<Duration>,
 }
 
 impl Admin {
     /// An admin client of a cluster. A call takes up to the cluster's `request.timeout.ms`.
     pub fn new(cluster: Cluster) -> Admin {
         let timeout = cluster.options().request_timeout;
-        Admin { cluster, timeout }
+        Admin { cluster, timeout, answer_limit: None }
     }
 
     /// Sets the maximum time of each call.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Admin {
         self.timeout = timeout;
+        self
+    }
+
+    /// Sets the maximum time for the answer of a single broker or coordinator; in requests to many of them,
+    /// with the connection to it. A silent broker then does not use up the time of a call.
+    #[must_use]
+    pub fn with_answer_limit(mut self, limit: Duration) -> Admin {
+        self.answer_limit = Some(limit);
         self
     }
 
@@ -110,7 +124,8 @@ impl Admin {
         check: impl Fn(&R::Response) -> Result<(), RefusedRequest>,
     ) -> Result<R::Response, ClientError> {
         let mut retry = self.retry();
-        let options = RequestOptions { version: None, timeout: Some(self.timeout + GRACE) };
+        let timeout = self.answer_limit.unwrap_or(self.timeout + GRACE);
+        let options = RequestOptions { version: None, timeout: Some(timeout) };
         loop {
             let controller = self.cluster.metadata().controller_id;
             let connection = match controller {

@@ -75,8 +75,9 @@ struct SharedCluster {
     options: ConnectionOptions,
     created: Instant,
     state: Mutex<State>,
-    /// Serialises connecting, so that concurrent callers share one connection.
-    connecting: tokio::sync::Mutex<()>,
+    /// Serialises connecting to an address, so that concurrent callers share one connection. An unreachable
+    /// broker does not delay connections to the others.
+    connecting: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 #[derive(Debug, Default)]
@@ -115,8 +116,16 @@ impl Cluster {
             options: options.clone(),
             created: Instant::now(),
             state: Mutex::default(),
-            connecting: tokio::sync::Mutex::new(()),
+            connecting: Mutex::default(),
         }))
+    }
+
+    /// The same cluster over separate connections, opened when needed, for requests that brokers may hold.
+    #[must_use]
+    pub fn separate(&self) -> Cluster {
+        let separate = Cluster::unconnected_by(self.0.connector.clone(), &self.0.bootstrap, &self.0.options);
+        separate.0.state.lock().metadata = self.metadata();
+        separate
     }
 
     /// True if both share connections and metadata.
@@ -176,18 +185,18 @@ impl Cluster {
         let topics = topics
             .iter()
             .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..MetadataRequestTopic::default() });
-        self.ask(Some(topics.collect()), create).await
+        self.request(Some(topics.collect()), create).await
     }
 
     /// Refreshes like [`Cluster::refresh`], for topics by id. Topics unknown to the broker are left out.
     pub async fn refresh_ids(&self, ids: &[Uuid]) -> Result<Arc<Metadata>, ClientError> {
         let topics = ids.iter().map(|&topic_id| MetadataRequestTopic { topic_id, name: None });
-        self.ask(Some(topics.collect()), false).await
+        self.request(Some(topics.collect()), false).await
     }
 
     /// Refreshes like [`Cluster::refresh`], for all topics: topics missing in the answer are forgotten.
     pub async fn refresh_all(&self) -> Result<Arc<Metadata>, ClientError> {
-        self.ask(None, false).await
+        self.request(None, false).await
     }
 
     /// Waits until the cluster knows a topic, created if necessary with `create`. Returns the reason if that
@@ -215,7 +224,7 @@ impl Cluster {
         }
     }
 
-    async fn ask(
+    async fn request(
         &self,
         topics: Option<Vec<MetadataRequestTopic>>,
         create: bool,
@@ -366,7 +375,8 @@ impl Cluster {
         if let Some(connection) = self.living(address) {
             return Ok(connection);
         }
-        let _one = self.0.connecting.lock().await;
+        let connecting = Arc::clone(self.0.connecting.lock().entry(address.to_owned()).or_default());
+        let _one = connecting.lock().await;
         if let Some(connection) = self.living(address) {
             return Ok(connection);
         }

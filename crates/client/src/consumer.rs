@@ -17,8 +17,10 @@ mod fetch_session;
 mod fetcher;
 mod group;
 mod member;
+mod membership;
 mod positions;
 mod protocol;
+mod shared_state;
 mod subscription;
 mod validation;
 
@@ -35,20 +37,26 @@ use tokio::time::Instant;
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
 use crate::offsets::{CommittedOffset, GroupMetadata, OffsetSpec, TopicPartition};
+use assignment::Assignment;
 use commits::Commits;
-use fetcher::{FetchResult, FetchState, Fetcher};
-use group::{Event, Group, PollGuard, SubscribedTopics};
+use fetcher::{FetchResult, Fetcher};
+use group::{Group, PollGuard};
+use membership::{Event, SubscribedTopics};
+use shared_state::SharedState;
 use subscription::Subscription;
 
 pub use assignor::AssignmentStrategy;
 pub use chunk::{Chunk, ChunkError};
-pub use commits::Commit;
+pub use commits::CommitInFlight;
 pub use config::{ConsumerConfig, GroupProtocol, OffsetReset};
 pub use protocol::read_assignment;
 pub use subscription::InvalidPattern;
 
 /// Minimum time for a poll to find missing offsets and leaders.
 const KEEP_UP_MIN: Duration = Duration::from_secs(1);
+/// Time limit for the leaders of newly assigned partitions to give offsets. Without one, a partition is
+/// reported as assigned without a position, so that it does not hold back the records of the others.
+const LEADER_OFFSETS_MAX: Duration = Duration::from_secs(1);
 
 /// Errors that stop a consumer.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -93,7 +101,6 @@ impl ConsumerError {
 #[error("{at} has no offset to read from{}, and auto.offset.reset is none: earliest or latest would choose one",
     offset.map(|offset| format!(" ({offset} is not in its log)")).unwrap_or_default())]
 pub struct NoOffset {
-    /// The partition.
     pub at: TopicPartition,
     /// The offset missing in its log, if there was one.
     pub offset: Option<Offset>,
@@ -106,7 +113,6 @@ pub struct NoOffset {
     earliest or latest would go back",
     divergent.map(|offset| format!(" (it is the same up to offset {offset})")).unwrap_or_default())]
 pub struct LogTruncated {
-    /// The partition.
     pub at: TopicPartition,
     /// The consumer's position.
     pub offset: Offset,
@@ -122,7 +128,6 @@ pub struct NoGroup;
 /// The start position in a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StartAt {
-    /// This offset.
     Offset(Offset),
     /// An offset found by the leader: the beginning, the end, a time.
     Spec(OffsetSpec),
@@ -133,10 +138,11 @@ pub enum StartAt {
 /// The result of a poll.
 #[derive(Debug)]
 pub enum PollEvent {
-    /// Records.
     Chunk(Chunk),
     /// The group has rebalanced and assigned these partitions, in addition to the kept ones. The positions of
-    /// the new partitions are known.
+    /// the new partitions are known, except for partitions without a committed offset whose leader has given
+    /// none for a second, such as partitions without a leader: [`Consumer::unavailable`] returns them, and
+    /// they are read as soon as their offsets are known.
     Assigned(Vec<TopicPartition>),
     /// The group rebalances and revokes these partitions. Revoked partitions stay assigned until the next
     /// poll: their positions can be committed before it, and the group waits up to `max.poll.interval.ms`.
@@ -148,12 +154,12 @@ pub enum PollEvent {
     Nothing,
 }
 
-/// A consumer.
+/// Reads records of partitions that the caller or a group assigns.
 #[derive(Debug)]
 pub struct Consumer {
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
-    shared: Arc<FetchState>,
+    shared: Arc<SharedState>,
     subscription: Subscription,
     group: Option<Group>,
     /// The coordinator of `group.id`.
@@ -165,12 +171,20 @@ pub struct Consumer {
     fetched: mpsc::Receiver<Box<FetchResult>>,
     ready: VecDeque<Chunk>,
     /// Newly assigned partitions, unreported until their positions are known.
-    assigned: Option<Vec<TopicPartition>>,
+    assigned: Option<NewAssignment>,
     refresh_at: Instant,
     positions_at: Instant,
     commit_at: Option<Instant>,
     /// Backoff after failures of fetches and metadata requests.
     backoff: Backoff,
+}
+
+/// Newly assigned partitions.
+#[derive(Debug)]
+struct NewAssignment {
+    partitions: Vec<TopicPartition>,
+    /// The time from which missing offsets of leaders do not delay the report.
+    leaders_until: Instant,
 }
 
 impl Consumer {
@@ -183,7 +197,7 @@ impl Consumer {
     /// A consumer of a cluster, which many consumers can share.
     pub fn new(cluster: Cluster, config: ConsumerConfig) -> Consumer {
         let now = Instant::now();
-        let (config, shared) = (Arc::new(config), Arc::<FetchState>::default());
+        let (config, shared) = (Arc::new(config), Arc::<SharedState>::default());
         let (kind, group) = (CoordinatorKind::Group, config.group.as_ref());
         let coordinator = group.map(|group| Coordinator::new(cluster.clone(), kind, group));
         let commits = group.map(|group| {
@@ -212,7 +226,6 @@ impl Consumer {
         }
     }
 
-    /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -258,6 +271,24 @@ impl Consumer {
 
     /// Reads these partitions, without group membership. Waits until their offsets are known.
     pub async fn assign(&mut self, partitions: Vec<(TopicPartition, StartAt)>) -> Result<(), ConsumerError> {
+        self.assign_until(partitions, None).await
+    }
+
+    /// Reads these partitions like [`Consumer::assign`], and waits at most `within` for their offsets. The
+    /// others, such as partitions without a leader, are read as soon as their offsets are known.
+    pub async fn assign_within(
+        &mut self,
+        partitions: Vec<(TopicPartition, StartAt)>,
+        within: Duration,
+    ) -> Result<(), ConsumerError> {
+        self.assign_until(partitions, Some(Instant::now() + within)).await
+    }
+
+    async fn assign_until(
+        &mut self,
+        partitions: Vec<(TopicPartition, StartAt)>,
+        deadline: Option<Instant>,
+    ) -> Result<(), ConsumerError> {
         self.group = None;
         self.subscription = Subscription::None;
         self.forget_partitions();
@@ -268,6 +299,9 @@ impl Consumer {
         while self.shared.assignment.lock().lacks_position() {
             self.find_positions().await?;
             if self.shared.assignment.lock().lacks_position() {
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    break;
+                }
                 tokio::time::sleep(self.backoff.next_pause()).await;
                 self.refresh().await?;
             }
@@ -285,6 +319,11 @@ impl Consumer {
     /// The assigned partitions.
     pub fn assignment(&self) -> impl Iterator<Item = TopicPartition> + use<> {
         self.shared.assignment.lock().iter().cloned().collect::<Vec<_>>().into_iter()
+    }
+
+    /// The assigned partitions that are not being read now: without a leader, or without a known offset.
+    pub fn unavailable(&self) -> Vec<TopicPartition> {
+        self.shared.assignment.lock().unavailable()
     }
 
     /// The offset after the last returned record of a partition; `None` until the start position is known.
@@ -385,15 +424,14 @@ impl Consumer {
     /// The next available result.
     fn hand_out(&mut self, records: bool) -> Option<PollEvent> {
         let mut assignment = self.shared.assignment.lock();
-        let known = |at: &TopicPartition| !assignment.contains(at) || assignment.is_settled(at);
-        if self.assigned.as_ref().is_some_and(|assigned| assigned.iter().all(known)) {
-            return self.assigned.take().map(PollEvent::Assigned);
+        if self.assigned.as_ref().is_some_and(|assigned| assigned.is_complete(&assignment)) {
+            return self.assigned.take().map(|assigned| PollEvent::Assigned(assigned.partitions));
         }
         if !records {
             return None;
         }
         // Records of unreported partitions must wait; other records need not.
-        let unreported = self.assigned.as_deref().unwrap_or_default();
+        let unreported = self.assigned.as_ref().map_or(&[][..], |assigned| &assigned.partitions);
         while let Some(place) = self.ready.iter().position(|chunk| !unreported.contains(&chunk.at)) {
             let chunk = self.ready.remove(place).expect("it was just found");
             if assignment.hand_out(&chunk) {
@@ -411,7 +449,9 @@ impl Consumer {
             let polled = match event {
                 Event::Assigned(partitions) => {
                     self.begin(partitions.iter().map(|at| (at.clone(), StartAt::Committed)).collect());
-                    self.assigned.get_or_insert_default().extend(partitions);
+                    let leaders_until = Instant::now() + LEADER_OFFSETS_MAX;
+                    let new = || NewAssignment { partitions: Vec::new(), leaders_until };
+                    self.assigned.get_or_insert_with(new).partitions.extend(partitions);
                     None
                 }
                 Event::Revoked(partitions) => {
@@ -447,7 +487,7 @@ impl Consumer {
     /// Drops partitions from an unreported assignment.
     fn withdraw(&mut self, partitions: &[TopicPartition]) {
         if let Some(assigned) = &mut self.assigned {
-            assigned.retain(|at| !partitions.contains(at));
+            assigned.partitions.retain(|at| !partitions.contains(at));
         }
     }
 
@@ -554,7 +594,7 @@ impl Consumer {
     pub fn commit_async(
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
-    ) -> Result<Commit, NoGroup> {
+    ) -> Result<CommitInFlight, NoGroup> {
         let by = self.group_metadata()?;
         let member = self.group.as_ref().map(|group| Arc::clone(&group.membership));
         Ok(self.commits.as_ref().ok_or(NoGroup)?.commit(by, member, offsets))
@@ -579,6 +619,18 @@ impl Consumer {
         };
         self.unsubscribe().await?;
         committed
+    }
+}
+
+impl NewAssignment {
+    /// True if the partitions can be reported: each has a position, or waits only for a leader that has not
+    /// answered in time.
+    fn is_complete(&self, assignment: &Assignment) -> bool {
+        let is_late = Instant::now() >= self.leaders_until;
+        self.partitions.iter().all(|at| {
+            let is_known = !assignment.contains(at) || assignment.has_valid_position(at);
+            is_known || is_late && assignment.lacks_leader_offset(at)
+        })
     }
 }
 

@@ -95,7 +95,7 @@ impl Coordinator {
 
     /// Sends a request, built by `request` for a version, and lets `read` interpret the answer. Returns a
     /// final result, or the last failure when the time of `retry` is over.
-    pub(crate) async fn ask<R: Request, T>(
+    pub(crate) async fn request<R: Request, T>(
         &self,
         mut retry: Retry,
         mut request: impl FnMut(&Connection) -> Result<(R, i16), ClientError>,

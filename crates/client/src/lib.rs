@@ -15,6 +15,7 @@
 //!   share.
 //! - [`Connection`] sends typed requests over any byte stream, many at a time, at the newest version both
 //!   sides speak.
+//! - [`verdict`] judges the state of a cluster by the answers of its brokers.
 //! - [`Security`] is TLS and SASL, by Kafka's settings; [`Properties`] are those settings as text.
 //! - [`Connector`] is the network seam: TCP, or a replacement by a test or simulation.
 //!
@@ -150,24 +151,27 @@ mod offsets;
 mod partitioner;
 mod producer;
 mod share;
+pub mod verdict;
 
 pub use admin::{
-    AbortTransaction, ActiveProducer, Admin, Assignment, ClusterDescription, ConfigChange, ConfigEntry,
+    AbortTransaction, ActiveGroup, ActiveProducer, Admin, ClusterDescription, ConfigChange, ConfigEntry,
     ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic,
     DelegationToken, DescribeConfigs, Election, Feature, FeatureChange, FeatureUpdate, Features,
     FencedProducer, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, HangingTransactions,
     LogDir, LogDirReplica, MemberToRemove, NewDelegationToken, NewTopic, OpenTransaction, Outcomes,
-    PartitionReassignment, Place, PlannedMove, PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges,
-    QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaBytes, SCRAM_ITERATIONS,
-    ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TransactionDescription,
-    TransactionFilter, TransactionListing, UserCredentials, planned_moves, spread,
+    PartitionReassignment, PlannedMove, PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges,
+    QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes,
+    SCRAM_ITERATIONS, ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup,
+    TopicGroupPartition, TopicGroups, TransactionDescription, TransactionFilter, TransactionListing,
+    UsableBroker, UserCredentials, planned_moves, spread, throttle_rates,
 };
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{
-    AssignmentStrategy, Chunk, ChunkError, Commit, Consumer, ConsumerConfig, ConsumerError, GroupProtocol,
-    InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, PollEvent, StartAt, read_assignment,
+    AssignmentStrategy, Chunk, ChunkError, CommitInFlight, Consumer, ConsumerConfig, ConsumerError,
+    GroupProtocol, InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, PollEvent, StartAt,
+    read_assignment,
 };
-pub use metadata::{BrokerAddress, Metadata, PartitionMetadata, TopicMetadata};
+pub use metadata::{BrokerAddress, Metadata, NO_LEADER, PartitionMetadata, TopicMetadata};
 pub use offsets::{
     CommittedOffset, GroupMetadata, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
 };

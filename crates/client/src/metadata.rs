@@ -50,6 +50,9 @@ pub struct TopicMetadata {
     pub partitions: Vec<PartitionMetadata>,
 }
 
+/// The reason why a partition without a leader can be neither read nor written, after the partition's name.
+pub const NO_LEADER: &str = "it has no leader";
+
 /// The metadata of a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionMetadata {
@@ -176,7 +179,7 @@ mod tests {
     #[test]
     fn a_broker_that_is_behind_changes_no_leader() {
         let mut seen = LastSeen::default();
-        let mut told = |id, leader, epoch| {
+        let mut learned = |id, leader, epoch| {
             let partition = MetadataResponsePartition {
                 leader_id: leader,
                 leader_epoch: epoch,
@@ -193,11 +196,11 @@ mod tests {
             metadata.prefer_newer(&mut seen);
             metadata.leader("t", 0)
         };
-        assert_eq!(told(1, 1, 4), Some(1));
-        assert_eq!(told(1, 2, 5), Some(2));
-        assert_eq!(told(1, 1, 4), Some(2), "it does not know yet");
-        assert_eq!(told(1, 1, 4), Some(2), "it does not know yet");
-        assert_eq!(told(1, -1, 5), None, "nobody leads at the moment");
-        assert_eq!(told(2, 3, 0), Some(3), "another topic of that name");
+        assert_eq!(learned(1, 1, 4), Some(1));
+        assert_eq!(learned(1, 2, 5), Some(2));
+        assert_eq!(learned(1, 1, 4), Some(2), "it does not know yet");
+        assert_eq!(learned(1, 1, 4), Some(2), "it does not know yet");
+        assert_eq!(learned(1, -1, 5), None, "nobody leads at the moment");
+        assert_eq!(learned(2, 3, 0), Some(3), "another topic of that name");
     }
 }

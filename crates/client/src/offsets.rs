@@ -6,6 +6,10 @@ use std::sync::Arc;
 
 use thalweg_dial::{ClientError, Connection, RefusedRequest, VersionMismatch};
 use thalweg_record::{LeaderEpoch, Offset};
+use thalweg_wire::list_offsets::{
+    EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP, MAX_TIMESTAMP, record_from,
+};
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{
@@ -14,7 +18,7 @@ use thalweg_wire::request::offset_fetch_request::{
 use thalweg_wire::request::{
     ListOffsetsRequest, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
-use thalweg_wire::{ApiKey, ErrorCode};
+use thalweg_wire::{ApiKey, ErrorCode, Uuid};
 
 use crate::cluster::Cluster;
 
@@ -22,6 +26,9 @@ use crate::cluster::Cluster;
 pub(crate) const NAMES_UNTIL: i16 = 9;
 /// The first version of OffsetFetch for several groups.
 pub(crate) const FETCH_GROUPS_FROM: i16 = 8;
+
+/// A partition by topic id.
+pub(crate) type TopicIdPartition = (Uuid, i32);
 
 /// A partition of a topic.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -36,6 +43,18 @@ impl TopicPartition {
     /// The partition of a topic.
     pub fn new(topic: impl Into<Arc<str>>, partition: i32) -> TopicPartition {
         TopicPartition { topic: topic.into(), partition }
+    }
+
+    /// The partitions of several topics, from names and indexes.
+    pub(crate) fn of_topics(topics: impl Iterator<Item = (String, Vec<i32>)>) -> Vec<TopicPartition> {
+        topics
+            .flat_map(|(topic, partitions)| {
+                let topic: Arc<str> = topic.into();
+                partitions
+                    .into_iter()
+                    .map(move |partition| TopicPartition::new(Arc::clone(&topic), partition))
+            })
+            .collect()
     }
 }
 
@@ -62,18 +81,22 @@ pub enum OffsetSpec {
     EarliestPendingUpload,
     /// The first record at or after this time, in milliseconds since 1970.
     At(i64),
+    /// The first data record at or after this offset, for its timestamp; offset -1 if there is none. Thalweg
+    /// alone serves it: other brokers, and an offset out of range, answer UNSUPPORTED_VERSION.
+    RecordFrom(Offset),
 }
 
 impl OffsetSpec {
     fn timestamp(self) -> i64 {
         match self {
-            OffsetSpec::Latest => -1,
-            OffsetSpec::Earliest => -2,
-            OffsetSpec::MaxTimestamp => -3,
-            OffsetSpec::EarliestLocal => -4,
-            OffsetSpec::LatestTiered => -5,
-            OffsetSpec::EarliestPendingUpload => -6,
+            OffsetSpec::Latest => LATEST_TIMESTAMP,
+            OffsetSpec::Earliest => EARLIEST_TIMESTAMP,
+            OffsetSpec::MaxTimestamp => MAX_TIMESTAMP,
+            OffsetSpec::EarliestLocal => EARLIEST_LOCAL_TIMESTAMP,
+            OffsetSpec::LatestTiered => LATEST_TIERED_TIMESTAMP,
+            OffsetSpec::EarliestPendingUpload => EARLIEST_PENDING_UPLOAD_TIMESTAMP,
             OffsetSpec::At(ms) => ms,
+            OffsetSpec::RecordFrom(offset) => record_from(offset.0).unwrap_or(i64::MIN),
         }
     }
 }
@@ -87,6 +110,13 @@ pub struct ListedOffset {
     pub timestamp: i64,
     /// The leader epoch of the record, if known.
     pub leader_epoch: LeaderEpoch,
+}
+
+impl ListedOffset {
+    /// The age of the record in milliseconds: 0 without a record, `None` for a record without a timestamp.
+    pub fn age_ms(&self, now_ms: i64) -> Option<i64> {
+        thalweg_wire::list_offsets::age_ms(self.offset.0, self.timestamp, now_ms)
+    }
 }
 
 /// A committed offset of a group.
@@ -103,7 +133,6 @@ pub struct CommittedOffset {
 /// The committer of a group's offsets: a member, which must be of the current generation, or a non-member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupMetadata {
-    /// The group.
     pub group: String,
     /// The member's generation; -1 for a non-member.
     pub generation: i32,
@@ -157,6 +186,23 @@ impl Cluster {
             }
         }
         found
+    }
+
+    /// The first data records at or after these offsets, whose age is the lag of a reader in time. Partitions
+    /// without an answer are omitted, as are those led by brokers other than Thalweg's.
+    pub async fn first_records(
+        &self,
+        offsets: impl IntoIterator<Item = (TopicPartition, Offset)>,
+    ) -> BTreeMap<TopicPartition, ListedOffset> {
+        let offsets: BTreeMap<TopicPartition, Offset> = offsets.into_iter().collect();
+        let wanted = offsets.iter().map(|(at, offset)| (at.clone(), OffsetSpec::RecordFrom(*offset)));
+        let found = self.list_offsets(&wanted.collect::<Vec<_>>(), false).await;
+        // Old brokers of Apache Kafka do not refuse such a request, and answer with their oldest record.
+        let is_unread = |at: &TopicPartition, found: &ListedOffset| {
+            found.offset.0 < 0 || offsets.get(at).is_some_and(|offset| found.offset >= *offset)
+        };
+        let found = found.into_iter().filter_map(|(at, found)| Some((at, found.ok()?)));
+        found.filter(|(at, found)| is_unread(at, found)).collect()
     }
 
     async fn list_offsets_of(

@@ -19,6 +19,7 @@ mod coordination;
 mod delivery;
 mod housekeeper;
 mod partition;
+mod report;
 mod sender;
 mod transaction;
 
@@ -36,7 +37,7 @@ use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
 use crate::partitioner::key_partition;
 use accumulator::{Accumulator, JoinOutcome, Topic};
-use delivery::fail;
+use report::fail;
 use transaction::Transaction;
 
 pub use batch::{ProducerRecord, SentRun};
@@ -81,7 +82,6 @@ pub struct RecordTooLarge {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("Topic {topic} has no partition {partition}: expected 0 to {}", partition_count - 1)]
 pub struct NoSuchPartition {
-    /// The topic.
     pub topic: Arc<str>,
     /// The requested partition.
     pub partition: i32,

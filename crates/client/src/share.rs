@@ -32,10 +32,9 @@ use tokio::time::Instant;
 
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::Coordinator;
-use crate::offsets::TopicPartition;
-use member::{Member, ShareAssignment, Wish};
-use requests::{AnsweredRequest, Broker};
-use session::Place;
+use crate::offsets::{TopicIdPartition, TopicPartition};
+use member::{ShareAssignment, ShareGroupMember, Wish};
+use requests::{AnsweredRequest, BrokerSession};
 
 pub use chunk::{AcquiredRange, ShareChunk};
 pub use config::{AcknowledgementMode, AcquireMode, ShareConfig};
@@ -97,7 +96,6 @@ pub enum SharePollEvent {
     "Offsets {first} to {last} of {at} are not acquired: they were acknowledged before, or the session with the broker has ended"
 )]
 pub struct NotAcquired {
-    /// The partition.
     pub at: TopicPartition,
     /// The first offset.
     pub first: Offset,
@@ -118,15 +116,15 @@ pub struct ShareConsumer {
     assigned: watch::Receiver<ShareAssignment>,
     member: JoinSet<Result<(), ClientError>>,
     /// The assigned partitions.
-    places: Arc<BTreeSet<Place>>,
+    partitions: Arc<BTreeSet<TopicIdPartition>>,
     /// The topics of assigned and delivered partitions.
     names: BTreeMap<Uuid, Arc<str>>,
-    brokers: BTreeMap<i32, Broker>,
+    brokers: BTreeMap<i32, BrokerSession>,
     requests: JoinSet<AnsweredRequest>,
     ready: VecDeque<ShareChunk>,
     /// The chunk returned by the last poll, accepted by the next one in implicit mode.
     returned: Option<ShareChunk>,
-    settled: VecDeque<(TopicPartition, Result<(), ClientError>)>,
+    outcomes: VecDeque<(TopicPartition, Result<(), ClientError>)>,
     /// The error of a partition, not yet reported by a poll.
     refused: Option<ClientError>,
     /// Number of reported refusals of the member.
@@ -158,13 +156,13 @@ impl ShareConsumer {
             wish,
             assigned,
             member: JoinSet::new(),
-            places: Arc::default(),
+            partitions: Arc::default(),
             names: BTreeMap::new(),
             brokers: BTreeMap::new(),
             requests: JoinSet::new(),
             ready: VecDeque::new(),
             returned: None,
-            settled: VecDeque::new(),
+            outcomes: VecDeque::new(),
             refused: None,
             refusals: 0,
             failure: None,
@@ -175,7 +173,6 @@ impl ShareConsumer {
         }
     }
 
-    /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -198,14 +195,14 @@ impl ShareConsumer {
         let coordinator =
             Coordinator::dedicated(self.cluster.clone(), CoordinatorKind::Group, &*self.config.group);
         let (cluster, config, id) = (self.cluster.clone(), Arc::clone(&self.config), self.member_id.clone());
-        self.member.spawn(Member::new(cluster, config, coordinator, id, wished, assigned).run());
+        self.member.spawn(ShareGroupMember::new(cluster, config, coordinator, id, wished, assigned).run());
         (self.wish, self.assigned) = (wish, of_member);
         self.refresh_at = Instant::now();
     }
 
     /// The assigned partitions whose topic names are known.
     pub fn assignment(&self) -> Vec<TopicPartition> {
-        self.places.iter().filter_map(|place| self.name(*place)).collect()
+        self.partitions.iter().filter_map(|key| self.name(*key)).collect()
     }
 
     /// Waits until the group has assigned partitions to this member. No records are fetched before the first
@@ -214,7 +211,7 @@ impl ShareConsumer {
         loop {
             self.follow_member()?;
             self.take_refusal()?;
-            if !self.places.is_empty() {
+            if !self.partitions.is_empty() {
                 return Ok(());
             }
             // The task ends with a reported failure, or with the consumer.
@@ -235,8 +232,8 @@ impl ShareConsumer {
         loop {
             self.follow_member()?;
             self.take_refusal()?;
-            while let Some((at, settled)) = self.settled.pop_front() {
-                if let Err(error) = settled {
+            while let Some((at, outcome)) = self.outcomes.pop_front() {
+                if let Err(error) = outcome {
                     return Ok(SharePollEvent::NotAcknowledged(at, error));
                 }
             }
@@ -277,7 +274,7 @@ impl ShareConsumer {
         let broker = self.brokers.get_mut(&chunk.broker).filter(|broker| broker.number == chunk.session);
         let broker = broker.ok_or_else(gone)?;
         for range in &chunk.acquired {
-            broker.acknowledge_held(chunk.place(), range.first.0, range.last.0, with.code());
+            broker.acknowledge_held(chunk.topic_id_partition(), range.first.0, range.last.0, with.code());
         }
         Ok(())
     }
@@ -292,7 +289,7 @@ impl ShareConsumer {
     ) -> Result<(), NotAcquired> {
         let gone = || NotAcquired { at: chunk.at.clone(), first, last };
         let broker = self.brokers.get_mut(&chunk.broker).filter(|broker| broker.number == chunk.session);
-        match broker.ok_or_else(gone)?.acknowledge(chunk.place(), first.0, last.0, with.code()) {
+        match broker.ok_or_else(gone)?.acknowledge(chunk.topic_id_partition(), first.0, last.0, with.code()) {
             true => Ok(()),
             false => Err(gone()),
         }
@@ -307,7 +304,7 @@ impl ShareConsumer {
         loop {
             self.follow_member()?;
             self.acknowledge_alone(true);
-            if !self.brokers.values().any(Broker::has_unsettled) {
+            if !self.brokers.values().any(BrokerSession::has_unanswered) {
                 break;
             }
             match tokio::time::timeout_at(until, self.requests.join_next()).await {
@@ -318,10 +315,10 @@ impl ShareConsumer {
             }
         }
         let mut outcomes = AcknowledgementOutcomes::new();
-        for (at, settled) in self.settled.drain(..) {
+        for (at, outcome) in self.outcomes.drain(..) {
             match outcomes.get_mut(&at) {
                 Some(Err(_)) => {}
-                _ => drop(outcomes.insert(at, settled)),
+                _ => drop(outcomes.insert(at, outcome)),
             }
         }
         Ok(outcomes)
@@ -363,8 +360,8 @@ impl ShareConsumer {
         if let Some(failure) = assigned.failure {
             return Err(failure);
         }
-        if self.places != assigned.places {
-            self.places = assigned.places;
+        if self.partitions != assigned.partitions {
+            self.partitions = assigned.partitions;
             self.refresh_at = Instant::now();
         }
         Ok(())
@@ -385,7 +382,7 @@ impl ShareConsumer {
         self.brokers.get(&chunk.broker).is_some_and(|broker| broker.number == chunk.session)
     }
 
-    fn name(&self, (id, partition): Place) -> Option<TopicPartition> {
+    fn name(&self, (id, partition): TopicIdPartition) -> Option<TopicPartition> {
         self.names.get(&id).map(|name| TopicPartition::new(Arc::clone(name), partition))
     }
 
@@ -396,7 +393,7 @@ impl ShareConsumer {
             return Ok(self.refresh_at);
         }
         let topics = self.wish.borrow().topics.clone();
-        let ids: Vec<Uuid> = member::ids(&self.places).into_iter().collect();
+        let ids: Vec<Uuid> = member::ids(&self.partitions).into_iter().collect();
         let answer = async {
             let metadata = self.cluster.refresh(&topics, self.config.create_topics).await?;
             let known = |id: &Uuid| metadata.topics.values().any(|topic| topic.id == *id);
@@ -416,18 +413,18 @@ impl ShareConsumer {
             return Ok(self.refresh_at);
         }
         let led: usize = self.by_leader().values().map(BTreeSet::len).sum();
-        let is_complete = led == self.places.len();
+        let is_complete = led == self.partitions.len();
         let pause = if is_complete { self.config.metadata_max_age } else { self.backoff.next_pause() };
         self.refresh_at = Instant::now() + pause;
         Ok(self.refresh_at)
     }
 
     /// The assigned partitions of each leader. Updates the names of their topics.
-    fn by_leader(&mut self) -> BTreeMap<i32, BTreeSet<Place>> {
+    fn by_leader(&mut self) -> BTreeMap<i32, BTreeSet<TopicIdPartition>> {
         let metadata = self.cluster.metadata();
-        let mut leaders: BTreeMap<i32, BTreeSet<Place>> = BTreeMap::new();
+        let mut leaders: BTreeMap<i32, BTreeSet<TopicIdPartition>> = BTreeMap::new();
         for topic in metadata.topics.values() {
-            let partitions = self.places.range((topic.id, 0)..=(topic.id, i32::MAX));
+            let partitions = self.partitions.range((topic.id, 0)..=(topic.id, i32::MAX));
             for &(id, partition) in partitions {
                 self.names.entry(id).or_insert_with(|| Arc::clone(&topic.name));
                 if let Some(leader) = topic.partition(partition).and_then(|partition| partition.leader) {

@@ -43,9 +43,7 @@ impl AlterOp {
 /// A change of one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alteration {
-    /// Key name.
     pub name: String,
-    /// Operation.
     pub op: AlterOp,
     /// Value; `None` for a deletion.
     pub value: Option<String>,
@@ -166,7 +164,7 @@ impl BrokerConfig {
     pub fn dynamic_warnings(&self) -> Vec<Warning> {
         let layers = [&self.layers.cluster, &self.layers.broker];
         let set: BTreeMap<_, _> = layers.into_iter().flatten().collect();
-        set.into_iter().filter_map(|(name, value)| properties::warning(name, value)).collect()
+        set.into_iter().filter_map(|(name, value)| properties::dynamic_warning(name, value)).collect()
     }
 
     /// Checks a complete new dynamic layer from AlterConfigs, of this broker or of all brokers, and returns
@@ -214,8 +212,8 @@ pub fn validate_keys(
             Support::Listener if table::listener_key(name).is_none() => {
                 Some("it can be changed for a single listener only, by listener.name.NAME. before it")
             }
-            // No effect, as in the file; `BrokerConfig::dynamic_warnings` reports these keys.
-            Support::Unserved(_) | Support::Accepted(_) => None,
+            // No effect; `BrokerConfig::dynamic_warnings` reports these keys.
+            Support::Unserved(_) | Support::Accepted(_) | Support::FromFile(_) => None,
             Support::Listener | Support::PerListener | Support::Served => None,
         };
         if let Some(reason) = reason {

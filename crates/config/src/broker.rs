@@ -8,7 +8,7 @@ use thalweg_log::LogConfig;
 use thalweg_security::acl::Rules;
 use thalweg_security::sasl::scram::NewUser;
 
-use super::connections::{self, ConnectionSettings};
+use super::connections::{self, ListenerConnectionLimits};
 use super::error::{ConfigError, InvalidConfig, InvalidValue};
 use super::http;
 use super::key::UpdateMode;
@@ -81,18 +81,17 @@ pub struct BrokerConfig {
     /// Connections and requests.
     pub network: NetworkSettings,
     /// Connection limits by name of the listener.
-    pub connections: BTreeMap<String, ConnectionSettings>,
+    pub connections: BTreeMap<String, ListenerConnectionLimits>,
     /// The HTTP server.
     pub http: HttpSettings,
-    /// The console.
     pub console: ConsoleSettings,
-    /// Hosted streams.
+    /// Streams that this broker hosts.
     pub streams: StreamSettings,
     /// Creation and deletion of topics.
     pub topics: TopicSettings,
     /// Data directories and logs.
     pub log: LogSettings,
-    /// Compaction.
+    /// Compaction of logs.
     pub cleaner: CleanerSettings,
     /// Classic groups and committed offsets.
     pub groups: GroupSettings,
@@ -100,19 +99,16 @@ pub struct BrokerConfig {
     pub consumer_groups: ConsumerGroupKeys,
     /// Share groups (KIP-932).
     pub share_groups: ShareGroupKeys,
-    /// Streams groups.
     pub streams_groups: StreamsGroupKeys,
     /// Share coordinator and the state of share partitions.
     pub share_coordinator: ShareCoordinatorSettings,
-    /// Transactions.
     pub transactions: TransactionSettings,
-    /// Controllers.
     pub controller: ControllerSettings,
     /// The metadata log.
     pub metadata_log: MetadataLogSettings,
     /// Replication from other brokers.
     pub replication: ReplicationSettings,
-    /// Authorizer class.
+    /// The class of the authorizer.
     pub access: AccessSettings,
     /// Rules of the authorizer besides the ACLs.
     pub authorizer: StandardAuthorizerSettings,
@@ -122,9 +118,7 @@ pub struct BrokerConfig {
     pub log_lines: LogLineSettings,
     /// Data directories, besides `log`.
     pub directories: DirectorySettings,
-    /// Metrics.
     pub metrics: MetricsSettings,
-    /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
     /// Defaults of topic settings.
     pub topic_defaults: TopicDefaults,

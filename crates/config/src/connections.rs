@@ -11,7 +11,7 @@ use super::value::Value;
 
 /// Limits on a listener's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionSettings {
+pub struct ListenerConnectionLimits {
     /// Maximum number of open connections.
     pub max: usize,
     /// Maximum number of new connections per second.
@@ -23,13 +23,13 @@ pub(super) fn of_listeners<'a>(
     listeners: impl Iterator<Item = &'a Listener>,
     network: &NetworkSettings,
     set: &BTreeMap<String, String>,
-) -> Result<BTreeMap<String, ConnectionSettings>, ConfigError> {
+) -> Result<BTreeMap<String, ListenerConnectionLimits>, ConfigError> {
     let mut found = BTreeMap::new();
     for listener in listeners {
         let prefix = format!("{LISTENER_PREFIX}{}.", listener.name.to_lowercase());
         let max = own(NetworkSettings::max_connections, &prefix, set)?;
         let creation_rate = own(NetworkSettings::max_connection_creation_rate, &prefix, set)?;
-        let settings = ConnectionSettings {
+        let settings = ListenerConnectionLimits {
             max: max.unwrap_or(network.max_connections),
             creation_rate: creation_rate.unwrap_or(network.max_connection_creation_rate),
         };
@@ -75,15 +75,15 @@ mod tests {
         ])
         .expect("a configuration");
         let of = |config: &BrokerConfig, name: &str| config.connections[name];
-        assert_eq!(of(&config, "PLAINTEXT"), ConnectionSettings { max: 100, creation_rate: 7 });
-        assert_eq!(of(&config, "EXTERNAL"), ConnectionSettings { max: 20, creation_rate: 7 });
+        assert_eq!(of(&config, "PLAINTEXT"), ListenerConnectionLimits { max: 100, creation_rate: 7 });
+        assert_eq!(of(&config, "EXTERNAL"), ListenerConnectionLimits { max: 20, creation_rate: 7 });
 
         let dynamic = [("listener.name.external.max.connection.creation.rate".to_owned(), "3".to_owned())];
         let cluster = [("max.connections".to_owned(), "50".to_owned())];
         let (config, refused) = config.with_dynamic(&cluster.into(), &dynamic.into());
         assert_eq!(refused, []);
-        assert_eq!(of(&config, "PLAINTEXT"), ConnectionSettings { max: 50, creation_rate: 7 });
-        assert_eq!(of(&config, "EXTERNAL"), ConnectionSettings { max: 20, creation_rate: 3 });
+        assert_eq!(of(&config, "PLAINTEXT"), ListenerConnectionLimits { max: 50, creation_rate: 7 });
+        assert_eq!(of(&config, "EXTERNAL"), ListenerConnectionLimits { max: 20, creation_rate: 3 });
     }
 
     #[test]

@@ -49,7 +49,6 @@ pub struct DescribedSynonym {
 /// A key in an answer of DescribeConfigs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DescribedConfig {
-    /// Key name.
     pub name: String,
     /// The effective value; `None` for null and for a secret.
     pub value: Option<String>,

@@ -1,4 +1,7 @@
 //! Generates `docs/configuration.md` from the tables.
+//!
+//! A property is a heading with its facts and its description, not a row: names are too long for columns
+//! beside each other, a heading can be linked to, and the site's search finds headings first.
 
 use std::fmt::Write;
 
@@ -37,9 +40,10 @@ Thalweg is configured by Apache Kafka's properties, with the names, defaults and
 property has its default. At the start, the broker reports all invalid values at once, and logs every
 property that is set but has no effect.
 
-The column *Update* shows whether a property can change while the broker runs: never (`read-only`), for one broker
-(`per-broker`), or for one or all brokers (`cluster-wide`), as with `kafka-configs --alter`. A property is taken from the
-first of these places that sets it: the broker's dynamic value, the dynamic value for all brokers, the file, the default.
+The line below a property's name has its type and unit, its default, the valid values, and whether it can change while the broker
+runs: never (`read-only`), for one broker (`per-broker`), or for one or all brokers (`cluster-wide`), as with
+`kafka-configs --alter`. A property is taken from the first of these places that sets it: the broker's dynamic value, the dynamic
+value for all brokers, the file, the default.
 Properties of topics are set with `kafka-configs --entity-type topics` or when the topic is created; an unset topic
 property follows the broker's.
 
@@ -51,16 +55,13 @@ property follows the broker's.
 const TOPICS: &str = "
 ## Topic configuration
 
-The column *Follows* lists the broker's properties that apply if a topic does not set its own; the first one that is set
-counts.
-
+A topic property follows the named properties of the broker if the topic does not set its own; the first one that is set counts.
 ";
 
 const GROUPS: &str = "
 ## Group configuration
 
-Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as in Kafka. Those of share and
-streams groups have no effect yet.
+Set with `kafka-configs --entity-type groups`. The values are checked, stored and described as in Kafka.
 
 ";
 
@@ -69,7 +70,6 @@ const CLIENT_METRICS: &str = "
 
 Set with `kafka-configs --entity-type client-metrics`. Clients that match send these metrics (KIP-714), and the broker shows them
 in `/metrics` as `thalweg_client_telemetry`.
-
 ";
 
 const WITHOUT_EFFECT: &str = "
@@ -82,26 +82,23 @@ These can be set and are checked, but have nothing to change.
 const UNSERVED: &str = "
 ## Not served
 
-These belong to parts of Kafka that Thalweg does not support. A file that sets one to anything but its default gets a
-warning with the reason; setting one at run time is refused. Listeners that need TLS or SASL are refused at the start, so that the broker is never
+These belong to parts of Kafka that Thalweg does not support. A value other than the default, in the file or at run time,
+gets a warning with the reason. Listeners that need TLS or SASL are refused at the start, so that the broker is never
 more open than intended.
 
 ";
 
-/// Escapes a text for a table cell, where a bar would end the cell.
-fn cell(text: &str) -> String {
-    text.replace('|', "\\|")
-}
-
-fn default_cell(key: &ConfigKey) -> String {
+/// The default value; empty without one.
+fn default(key: &ConfigKey) -> String {
     match key.default {
         None => String::new(),
-        Some("") => "(empty)".to_owned(),
-        Some(text) => format!("`{}`", cell(text)),
+        Some("") => "empty".to_owned(),
+        Some(text) => format!("`{text}`"),
     }
 }
 
-fn check_cell(key: &ConfigKey) -> String {
+/// The valid values; empty if the type says all.
+fn valid(key: &ConfigKey) -> String {
     match key.check.to_string().as_str() {
         "-" => String::new(),
         "ThrottledReplicaListValidator" => "partition:broker,..., or *".to_owned(),
@@ -109,16 +106,24 @@ fn check_cell(key: &ConfigKey) -> String {
         "ControllerQuorumBootstrapServersValidator" => "host:port,...".to_owned(),
         "list" | "list non-null" => String::new(),
         // The file format makes clear that the value is a list and cannot be null.
-        text => cell(text.replace("list ", "").replace("non-null", "").trim()),
+        text => text.replace("list ", "").replace("non-null", "").trim().to_owned(),
     }
 }
 
+/// An entry of a list: a property, its default, and a sentence.
+fn entry(page: &mut String, key: &ConfigKey, text: &str) {
+    let default = match default(key) {
+        text if text.is_empty() => text,
+        text => format!(" (default {text})"),
+    };
+    writeln!(page, "- `{}`{default}: {text}", key.name).expect("a String takes everything");
+}
+
 fn differences(page: &mut String) {
-    page.push_str("\n| Property | Thalweg | Why |\n|---|---|---|\n");
+    page.push('\n');
     let keys = table::BROKER_FAMILIES.iter().flat_map(|family| family.keys);
     for (key, why) in keys.filter_map(|key| Some((key, key.differs?))) {
-        let (name, default) = (key.name, default_cell(key));
-        writeln!(page, "| `{name}` | {default} | {} |", cell(why)).expect("a String takes everything");
+        entry(page, key, why);
     }
 }
 
@@ -131,13 +136,11 @@ fn served(page: &mut String, family: &Family) {
     if keys.is_empty() {
         return;
     }
-    writeln!(page, "\n### {}\n", family.title).expect("a String takes everything");
-    page.push_str(
-        "| Property | Type | Default | Valid | Update | What it does |\n|---|---|---|---|---|---|\n",
-    );
+    writeln!(page, "\n### {}", family.title).expect("a String takes everything");
     for key in keys {
-        let mode = if key.support == Support::Startup { UpdateMode::ReadOnly } else { key.update_mode };
-        row(page, key, mode.name());
+        let is_startup = matches!(key.support, Support::Startup | Support::FromFile(_));
+        let mode = if is_startup { UpdateMode::ReadOnly } else { key.update_mode };
+        property(page, key, mode.name());
     }
 }
 
@@ -145,64 +148,64 @@ fn served(page: &mut String, family: &Family) {
 const OPENING: &str =
     " For connections to controllers and other brokers; this broker's listeners do not support it yet.";
 
-fn row(page: &mut String, key: &ConfigKey, fifth: &str) {
-    let name = key.name;
+/// A property with its facts, the last of which is `last`, and its description.
+fn property(page: &mut String, key: &ConfigKey, last: &str) {
     let mut config_type = key.config_type.name().to_lowercase();
     if let Some(unit) = key.unit.name() {
-        write!(config_type, ", {unit}").expect("a String takes everything");
+        write!(config_type, " in {unit}").expect("a String takes everything");
     }
-    let (default, check, mut what) = (default_cell(key), check_cell(key), cell(key.documentation));
-    if key.support == Support::Opening {
-        what.push_str(OPENING);
-    }
-    writeln!(page, "| `{name}` | {config_type} | {default} | {check} | {fifth} | {what} |")
-        .expect("a String takes everything");
+    let named = |name: &str, text: String| match text.is_empty() {
+        true => text,
+        false => format!("{name} {text}"),
+    };
+    let valid = valid(key);
+    let valid = if valid.is_empty() { valid } else { format!("`{valid}`") };
+    let facts = [config_type, named("default", default(key)), named("valid", valid), last.to_owned()];
+    let facts: Vec<String> = facts.into_iter().filter(|fact| !fact.is_empty()).collect();
+    let more = match key.support {
+        Support::Opening => OPENING.to_owned(),
+        Support::FromFile(reason) => {
+            format!(" A value set at run time is stored, and has no effect: {reason}.")
+        }
+        _ => String::new(),
+    };
+    let (name, facts, what) = (key.name, facts.join(" · "), key.documentation);
+    writeln!(page, "\n#### `{name}`\n\n{facts}\n\n{what}{more}").expect("a String takes everything");
+}
+
+fn follows(key: &ConfigKey) -> String {
+    let names: Vec<_> = key.falls_back.iter().map(|(name, _)| format!("`{name}`")).collect();
+    if names.is_empty() { String::new() } else { format!("follows {}", names.join(", ")) }
 }
 
 fn topics(page: &mut String) {
-    page.push_str(
-        "| Property | Type | Default | Valid | Follows | What it does |\n|---|---|---|---|---|---|\n",
-    );
     for key in table::topic_keys().iter().filter(|key| key.support == Support::Served && !key.internal) {
-        let follows: Vec<_> = key.falls_back.iter().map(|(name, _)| format!("`{name}`")).collect();
-        row(page, key, &follows.join(", "));
+        property(page, key, &follows(key));
     }
-    page.push_str("\nKept with a topic without effect: ");
-    let others: Vec<_> = table::topic_keys()
-        .iter()
-        .filter_map(|key| match key.support {
-            Support::Accepted(reason) | Support::Unserved(reason) => {
-                Some(format!("`{}` ({reason})", key.name))
-            }
-            _ => None,
-        })
-        .collect();
-    writeln!(page, "{}. `remote.storage.enable=true` is refused.", others.join(", "))
-        .expect("a String takes everything");
+    page.push_str("\n### Kept with a topic without effect\n\n");
+    for key in table::topic_keys() {
+        if let Support::Accepted(reason) | Support::Unserved(reason) = key.support {
+            writeln!(page, "- `{}`: {reason}", key.name).expect("a String takes everything");
+        }
+    }
+    page.push_str("\n`remote.storage.enable=true` is refused.\n");
 }
 
 fn stored(page: &mut String, family: &Family) {
-    page.push_str(
-        "| Property | Type | Default | Valid | Follows | What it does |\n|---|---|---|---|---|---|\n",
-    );
     for key in family.keys {
-        let follows: Vec<_> = key.falls_back.iter().map(|(name, _)| format!("`{name}`")).collect();
-        row(page, key, &follows.join(", "));
+        property(page, key, &follows(key));
     }
 }
 
 fn without_effect(page: &mut String) {
-    page.push_str("| Property | Default | Why |\n|---|---|---|\n");
     for key in table::broker_keys() {
         if let Support::Accepted(reason) = key.support {
-            writeln!(page, "| `{}` | {} | {} |", key.name, default_cell(key), cell(reason))
-                .expect("a String takes everything");
+            entry(page, key, reason);
         }
     }
 }
 
 fn unserved(page: &mut String) {
-    page.push_str("| Why | Properties |\n|---|---|\n");
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for key in table::broker_keys() {
         let Support::Unserved(reason) = key.support else { continue };
@@ -213,7 +216,7 @@ fn unserved(page: &mut String) {
         }
     }
     for (reason, names) in reasons {
-        writeln!(page, "| {} | {} |", cell(reason), names.join(", ")).expect("a String takes everything");
+        writeln!(page, "- {reason}: {}", names.join(", ")).expect("a String takes everything");
     }
 }
 
@@ -224,5 +227,12 @@ mod tests {
     #[test]
     fn docs_are_fresh() {
         crate::page::assert_is_fresh("configuration.md", &configuration_page());
+    }
+
+    #[test]
+    fn names_are_not_in_columns_beside_each_other() {
+        let page = configuration_page();
+        assert!(page.lines().all(|line| !line.starts_with('|')), "a table is wider than the site's page");
+        assert!(page.contains("\n#### `log.retention.ms`\n\nlong in ms · "), "a property has a heading");
     }
 }

@@ -6,7 +6,6 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("Invalid value {value} for configuration {name}: {reason}")]
 pub struct InvalidValue {
-    /// Key name.
     pub name: String,
     /// The value as given.
     pub value: String,
@@ -25,14 +24,10 @@ impl InvalidValue {
 pub enum InvalidList {
     /// A list with an empty entry.
     #[error("Configuration '{name}' values must not be empty.")]
-    EmptyEntry {
-        /// Key name.
-        name: String,
-    },
+    EmptyEntry { name: String },
     /// The list is empty.
     #[error("Configuration '{name}' must not be empty. Valid values include: {valid}")]
     Empty {
-        /// Key name.
         name: String,
         /// The allowed entries.
         valid: String,
@@ -50,20 +45,13 @@ pub enum ConfigError {
     List(#[from] InvalidList),
     /// An unknown topic key.
     #[error("Unknown topic config name: {name}")]
-    UnknownTopicKey {
-        /// Key name.
-        name: String,
-    },
+    UnknownTopicKey { name: String },
     /// An unknown group key.
     #[error("Unknown group config name: {name}")]
-    UnknownGroupKey {
-        /// Key name.
-        name: String,
-    },
+    UnknownGroupKey { name: String },
     /// A group's value beyond a bound of the broker's configuration or of another group value.
     #[error("{name} must be {relation} {bound}")]
     GroupBound {
-        /// Key name.
         name: String,
         /// The required relation to the bound, such as `greater than`.
         relation: &'static str,
@@ -72,10 +60,7 @@ pub enum ConfigError {
     },
     /// An unknown key of a client metrics subscription.
     #[error("Unknown client metrics configuration: {name}")]
-    UnknownClientMetricsKey {
-        /// Key name.
-        name: String,
-    },
+    UnknownClientMetricsKey { name: String },
     /// The push interval of client metrics is out of range.
     #[error("Invalid value {interval_ms} for interval.ms, interval must be between 100 and 3600000 (1 hour)")]
     ClientMetricsInterval {
@@ -93,10 +78,7 @@ pub enum ConfigError {
     UnnamedSubscription,
     /// Topic keys without a value.
     #[error("Null value not supported for topic configs: {}", names.join(","))]
-    NullTopicValues {
-        /// Key names.
-        names: Vec<String>,
-    },
+    NullTopicValues { names: Vec<String> },
     /// The minimum compaction lag exceeds the maximum.
     #[error("conflict topic config setting min.compaction.lag.ms ({min}) > max.compaction.lag.ms ({max})")]
     CompactionLags {
@@ -148,7 +130,6 @@ pub enum AlterError {
     /// APPEND or SUBTRACT on a topic key that is not a list.
     #[error("Can't {operation} to key {name} because its type is not LIST.")]
     NotAList {
-        /// Key name.
         name: String,
         /// `APPEND` or `SUBTRACT`.
         operation: &'static str,
@@ -156,62 +137,42 @@ pub enum AlterError {
     /// APPEND or SUBTRACT on a broker key that is not a list.
     #[error("Config value {operation} is not allowed for config key: {name}")]
     NotABrokerList {
-        /// Key name.
         name: String,
         /// `append` or `subtract`.
         operation: &'static str,
     },
     /// An unknown key.
     #[error("Unknown config name: {name}")]
-    UnknownKey {
-        /// Key name.
-        name: String,
-    },
+    UnknownKey { name: String },
     /// Keys whose change requires a restart.
     #[error("Cannot update these configs dynamically: [{}]", names.join(", "))]
-    NotDynamic {
-        /// Key names.
-        names: Vec<String>,
-    },
+    NotDynamic { names: Vec<String> },
     /// Keys of one broker, set for all brokers.
     #[error(
         "Cannot update these configs at default cluster level, broker id must be specified: [{}]", names.join(", ")
     )]
-    PerBrokerOnly {
-        /// Key names.
-        names: Vec<String>,
-    },
+    PerBrokerOnly { names: Vec<String> },
     /// A key that cannot change at run time here, although it can in Kafka.
     #[error("Cannot set {name}: {reason}")]
     Unserved {
-        /// Key name.
         name: String,
         /// The missing feature.
         reason: &'static str,
     },
     /// Keys set to null.
     #[error("Null value not supported for : {}", names.join(", "))]
-    NullValues {
-        /// Key names.
-        names: Vec<String>,
-    },
+    NullValues { names: Vec<String> },
     /// A key occurs twice in one request.
     #[error("Error due to duplicate config keys")]
     DuplicateKeys,
     /// An unknown operation number.
     #[error("Unknown operations type {code}")]
-    UnknownOperation {
-        /// Operation number.
-        code: i8,
-    },
+    UnknownOperation { code: i8 },
     /// A value beyond the limit of the metadata log.
     #[error(
         "The configuration value cannot be added because it exceeds the maximum value size of 32767 bytes."
     )]
-    TooLong {
-        /// Key name.
-        name: String,
-    },
+    TooLong { name: String },
 }
 
 impl AlterError {

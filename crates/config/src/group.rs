@@ -119,7 +119,7 @@ impl BrokerConfig {
                 error: ConfigError::GroupBound { name, relation, bound: bound_key },
             })
         };
-        let (least, largest) = key.within;
+        let (least, largest) = table::bounds(key);
         match (bound(least), bound(largest)) {
             (Some(min), _) if *value < min.0 => fails("greater than or equal to", min),
             (_, Some(max)) if *value > max.0 => fails("less than or equal to", max),

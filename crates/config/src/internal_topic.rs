@@ -9,7 +9,6 @@ use super::table::{
 /// An internal topic to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InternalTopic {
-    /// Partition count.
     pub partitions: i32,
     /// Replicas of each partition.
     pub replication_factor: i16,

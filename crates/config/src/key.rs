@@ -57,15 +57,10 @@ impl ConfigType {
 pub enum Unit {
     /// A count, or not a number.
     None,
-    /// Milliseconds.
     Ms,
-    /// Seconds.
     Seconds,
-    /// Minutes.
     Minutes,
-    /// Hours.
     Hours,
-    /// Bytes.
     Bytes,
     /// Bytes per second.
     BytesPerSecond,
@@ -93,7 +88,7 @@ pub enum Importance {
     High,
     /// Relevant for some installations.
     Medium,
-    /// Rarely touched.
+    /// Relevant for few installations.
     Low,
 }
 
@@ -126,6 +121,9 @@ pub enum Support {
     Served,
     /// Same effect as in Kafka, but read only at startup.
     Startup,
+    /// Same effect as in Kafka, but only by the value in the file. A value set at run time is stored without
+    /// effect, for this reason.
+    FromFile(&'static str),
     /// Accepted without effect, for this reason.
     Accepted(&'static str),
     /// Applies to connections that the broker opens, and is read only at startup. Not supported on the
@@ -144,7 +142,7 @@ pub enum Support {
 /// A key with its facts. Created only by the tables in `table/`.
 #[derive(Debug)]
 pub struct ConfigKey {
-    /// Kafka's name.
+    /// The key, such as `log.dirs`.
     pub name: &'static str,
     /// Type of the value.
     pub config_type: ConfigType,
@@ -171,7 +169,7 @@ pub struct ConfigKey {
     /// For a topic or group key: the broker keys on which it falls back, in order, each with the factor to
     /// this key's unit.
     pub falls_back: &'static [(&'static str, i64)],
-    /// The broker keys with the minimum and the maximum of the value.
+    /// For a broker key: the keys with the minimum and the maximum of the value.
     pub within: (Option<&'static str>, Option<&'static str>),
     /// The consequence of a value above 1 with a single broker.
     pub alone: Option<&'static str>,

@@ -38,7 +38,7 @@ mod values;
 
 pub use broker::BrokerConfig;
 pub use check::Check;
-pub use connections::ConnectionSettings;
+pub use connections::ListenerConnectionLimits;
 pub use error::{AlterError, ConfigError, InvalidConfig, InvalidList, InvalidValue};
 pub use group::{client_metrics, describe_client_metrics, validate_client_metrics};
 pub use group_value::ShareOffsetReset;

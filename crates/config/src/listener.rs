@@ -16,7 +16,7 @@ use super::table::{ControllerSettings, ListenerSettings};
 pub enum SecurityProtocol {
     /// Neither encrypted nor authenticated.
     Plaintext,
-    /// TLS.
+    /// Encrypted by TLS; a client certificate may authenticate.
     Ssl,
     /// Authenticated by SASL.
     SaslPlaintext,
@@ -27,7 +27,7 @@ pub enum SecurityProtocol {
 impl SecurityProtocol {
     pub(crate) const ALL: [Self; 4] = [Self::Plaintext, Self::Ssl, Self::SaslPlaintext, Self::SaslSsl];
 
-    /// Kafka's name.
+    /// The name in Kafka's properties.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Plaintext => "PLAINTEXT",
@@ -72,7 +72,6 @@ impl SecurityProtocol {
 pub struct Listener {
     /// Name in upper case.
     pub name: String,
-    /// Security protocol.
     pub protocol: SecurityProtocol,
     /// Host; `None` listens on all interfaces and advertises this machine's name.
     pub host: Option<String>,

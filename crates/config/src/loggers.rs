@@ -116,7 +116,6 @@ impl LogLevel {
 /// A change of a logger's level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoggerChange {
-    /// Logger name.
     pub logger: String,
     /// The new level; `None` for the root's level.
     pub level: Option<String>,

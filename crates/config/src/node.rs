@@ -21,11 +21,9 @@ impl Roles {
 /// A controller of a static quorum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Voter {
-    /// Node id.
     pub id: i32,
     /// Host name or address.
     pub host: String,
-    /// Port number.
     pub port: u16,
 }
 

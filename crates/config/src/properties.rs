@@ -59,7 +59,6 @@ pub enum LoadError {
 pub struct UnresolvedProperty {
     /// The file or argument with the placeholder.
     pub origin: Option<String>,
-    /// The error.
     pub error: UnresolvedSetting,
 }
 
@@ -81,7 +80,6 @@ pub struct RefusedConfig(pub Vec<PlacedError>);
 pub struct PlacedError {
     /// The file or argument; `None` for errors of unset properties.
     pub origin: Option<String>,
-    /// The error.
     pub error: ConfigError,
 }
 
@@ -216,14 +214,29 @@ fn out_of_reach(name: &str, value: &str) -> Option<&'static str> {
     value.trim().parse::<i32>().is_ok_and(|wanted| wanted > 1).then_some(reason)
 }
 
+/// The warning about a value set at run time without the expected effect, if any.
+pub(super) fn dynamic_warning(name: &str, value: &str) -> Option<Warning> {
+    match table::broker_key(name).map(|key| key.support) {
+        Some(Support::FromFile(reason)) => {
+            Some(Warning { name: name.to_owned(), kind: WarningKind::WithoutEffect(reason) })
+        }
+        _ => warning(name, value),
+    }
+}
+
 /// The warning about a property without the expected effect, if any.
-pub(super) fn warning(name: &str, value: &str) -> Option<Warning> {
+fn warning(name: &str, value: &str) -> Option<Warning> {
     let kind = match table::broker_key(name) {
         // A key set to its default needs no warning.
         Some(key) if key.default == Some(value.trim()) => return None,
         Some(ConfigKey {
             support:
-                Support::Served | Support::Startup | Support::Opening | Support::Listener | Support::PerListener,
+                Support::Served
+                | Support::Startup
+                | Support::FromFile(_)
+                | Support::Opening
+                | Support::Listener
+                | Support::PerListener,
             ..
         }) => {
             return None;
@@ -263,7 +276,6 @@ fn is_of_listener(name: &str) -> bool {
 /// A set property without the expected effect. Its `Display` has key and reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
-    /// Key name.
     pub name: String,
     /// Kind of warning.
     pub kind: WarningKind,

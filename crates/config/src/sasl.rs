@@ -30,6 +30,14 @@ const TOKEN_VALIDATORS: [&str; 2] = [
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
 ];
 
+/// Kafka's class that accepts unsigned tokens, the default without another.
+const UNSECURED_VALIDATOR: &str = "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler";
+
+/// The reason against unsigned tokens, and the replacement in tests.
+const UNSIGNED_TOKENS: &str = "Tokens without a signature, which Kafka accepts by default, are refused: with them, anyone can \
+                               be anyone. A test signs its tokens with a key of its own: docs/security.md, \
+                               \"OAUTHBEARER in a test\"";
+
 /// Mechanisms whose users are in the metadata.
 const SCRAM: [Mechanism; 2] = [Mechanism::Scram(Hash::Sha256), Mechanism::Scram(Hash::Sha512)];
 
@@ -249,10 +257,13 @@ impl Names<'_> {
             return Ok(());
         }
         let (name, _) = self.find(SaslKeys::server_callback_handler.name()).unwrap_or_default();
-        let reason = format!(
-            "Java classes cannot be loaded, so nobody would be asked for {}: remove it, or the mechanism",
-            mechanism.name()
-        );
+        let reason = match mechanism == Mechanism::OAuthBearer && class == UNSECURED_VALIDATOR {
+            true => format!("{UNSIGNED_TOKENS}. Remove this setting"),
+            false => format!(
+                "Java classes cannot be loaded, so nobody would be asked for {}: remove it, or the mechanism",
+                mechanism.name()
+            ),
+        };
         Err(InvalidValue::new(&name, class, reason).into())
     }
 
@@ -279,8 +290,10 @@ impl Names<'_> {
     fn tokens(&self) -> Result<TokenSettings, ConfigError> {
         let key = SaslKeys::keys_url;
         let Some(keys_url) = self.get(key)?.filter(|url| !url.is_empty()) else {
-            let reason = "OAUTHBEARER needs the keys of the identity provider, a JWKS document at an https:, http: or \
-                          file: URL: without them, everybody could make a token";
+            let reason = format!(
+                "OAUTHBEARER needs the keys of the identity provider, a JWKS document at an https:, http: or file: URL. \
+                 {UNSIGNED_TOKENS}"
+            );
             return Err(InvalidValue::new(key.name(), NOT_SET, reason).into());
         };
         if !["https://", "http://", "file:/"].iter().any(|scheme| keys_url.starts_with(scheme)) {
@@ -355,6 +368,7 @@ mod tests {
         let bearer = ("sasl.enabled.mechanisms", "OAUTHBEARER");
         let error = configure(&[bearer]).expect_err("no keys");
         assert!(error.contains("sasl.oauthbearer.jwks.endpoint.url: OAUTHBEARER needs the keys"), "{error}");
+        assert!(error.contains("anyone can be anyone"), "{error}");
         let url = ("sasl.oauthbearer.jwks.endpoint.url", "file:/etc/keys.json");
         let config = configure(&[
             bearer,
@@ -375,15 +389,28 @@ mod tests {
         assert_eq!(tokens.rules.audiences, ["kafka", "other"]);
         assert_eq!((tokens.rules.subject_claim.as_str(), tokens.rules.skew_seconds), ("client_id", 30));
         assert_eq!(tokens.refresh, Duration::from_secs(3600));
-        let unsigned = "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler";
         for (key, value) in [
             ("sasl.oauthbearer.jwks.endpoint.url", "ftp://x"),
             ("sasl.oauthbearer.clock.skew.seconds", "-1"),
-            ("sasl.server.callback.handler.class", unsigned),
+            ("sasl.server.callback.handler.class", UNSECURED_VALIDATOR),
         ] {
             let error = configure(&[bearer, url, (key, value)]).expect_err(value);
             assert!(error.contains(&format!("for configuration {key}: ")), "{error}");
         }
+    }
+
+    #[test]
+    fn unsigned_tokens_are_refused_with_the_way_of_a_test() {
+        let bearer = ("sasl.enabled.mechanisms", "OAUTHBEARER");
+        let module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
+                      unsecuredLoginStringClaim_sub=\"admin\";";
+        let handler = ("sasl.server.callback.handler.class", UNSECURED_VALIDATOR);
+        for settings in [&[bearer, ("sasl.jaas.config", module)][..], &[bearer, handler]] {
+            let error = configure(settings).expect_err("unsigned tokens");
+            assert!(error.contains(UNSIGNED_TOKENS), "{error}");
+        }
+        let page = include_str!("../../../docs/security.md");
+        assert!(page.contains("\n### OAUTHBEARER in a test\n"), "the error names it");
     }
 
     #[test]

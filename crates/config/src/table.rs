@@ -179,6 +179,13 @@ pub fn settable_key(name: &str) -> Option<&'static ConfigKey> {
     broker_key(name).or_else(|| Some(listener_key(name)?.1))
 }
 
+/// The broker keys with the minimum and the maximum of a value. A group key has the bounds of the broker key
+/// on which it falls back.
+pub(crate) fn bounds(key: &ConfigKey) -> (Option<&'static str>, Option<&'static str>) {
+    let of_broker = key.falls_back.first().and_then(|(name, _)| broker_key(name));
+    of_broker.unwrap_or(key).within
+}
+
 /// The broker keys of which the first set one applies: `name` and its synonyms in other units, by descending
 /// priority. A topic key falls back on exactly these keys.
 pub fn broker_synonyms(name: &str) -> Vec<&str> {

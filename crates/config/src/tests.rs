@@ -252,6 +252,14 @@ fn alterations_of_brokers_are_checked() {
         (Some("1000"), ConfigSource::DynamicBroker)
     );
     assert_eq!(set(false, "remote.log.reader.threads", "4"), None);
+    let threads = LogSettings::recovery_threads_per_dir.name();
+    let altered =
+        config.alter_broker(false, &[alteration(AlterOp::Set, threads, Some("8"))]).expect("stored");
+    let warnings: Vec<_> = altered.dynamic_warnings().iter().map(ToString::to_string).collect();
+    let reason = "logs are opened before the node knows values set at run time";
+    assert_eq!(warnings, [format!("{threads} has no effect: {reason}")]);
+    let file = ServerProperties::parse(Path::new("server.properties"), format!("{threads}=8\n").as_bytes());
+    assert_eq!(file.expect("a properties file").warnings(), [], "the file's value counts");
     assert_eq!(
         set(true, kerberos, "soon"),
         refused(
@@ -614,6 +622,28 @@ fn a_group_needs_a_session_longer_than_its_heartbeat() {
         error.to_string(),
         "share.session.timeout.ms must be greater than share.heartbeat.interval.ms"
     );
+}
+
+#[test]
+fn every_session_must_be_longer_than_its_heartbeat_interval() {
+    let mut sessions = 0;
+    for session in table::group_keys() {
+        let Some(kind) = session.name.strip_suffix(".session.timeout.ms") else { continue };
+        let heartbeat = table::group_key(&format!("{kind}.heartbeat.interval.ms")).expect("its heartbeat");
+        let as_short = heartbeat.default.expect("an interval");
+        let min = table::bounds(session).0.expect("a minimum");
+        let file = format!("{FILE}{min}=1\n");
+        let refused =
+            configure(&file).expect("a valid file").validate_group(&map(&[(session.name, as_short)]));
+        let expected = format!("{} must be greater than {}", session.name, heartbeat.name);
+        assert_eq!(refused.map_err(|error| error.to_string()), Err(expected));
+        let [session, heartbeat] = [session, heartbeat].map(|key| key.falls_back[0].0);
+        let refused = configure(&format!("{file}{session}={as_short}\n")).expect_err(session).to_string();
+        let expected = format!("for configuration {heartbeat}: Value must be less than {session}");
+        assert!(refused.contains(&expected), "{refused}");
+        sessions += 1;
+    }
+    assert_ne!(sessions, 0);
 }
 
 #[test]

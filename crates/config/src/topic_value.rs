@@ -9,15 +9,10 @@ use thalweg_record::TimestampType;
 pub enum CompressionType {
     /// The producer's codec, unchanged.
     Producer,
-    /// No compression.
     Uncompressed,
-    /// gzip compression.
     Gzip,
-    /// snappy compression.
     Snappy,
-    /// lz4 compression.
     Lz4,
-    /// zstd compression.
     Zstd,
 }
 
@@ -40,7 +35,6 @@ impl CompressionType {
 pub enum TopicCompression {
     /// The producer's codec, unchanged.
     Producer,
-    /// No compression.
     Uncompressed,
     /// gzip at this level; -1 is the codec's default.
     Gzip(i32),
@@ -55,7 +49,6 @@ pub enum TopicCompression {
 /// The throttled replicas of a topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThrottledReplicas {
-    /// All replicas.
     All,
     /// These replicas by partition and broker, sorted.
     Some(Vec<(PartitionIndex, BrokerId)>),

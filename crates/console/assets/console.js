@@ -53,49 +53,109 @@
   const tail = document.querySelector("[data-tail]");
   if (tail) {
     const KEPT = 200;
-    const messages = document.getElementById("messages");
     const pause = document.createElement("button");
     pause.className = "small";
     pause.type = "button";
+    // Screen readers read changes of the state, and not the count, which changes all the time.
     const words = document.createElement("span");
-    tail.append(pause, " ", words);
+    words.setAttribute("role", "status");
+    const count = document.createElement("span");
+    tail.append(pause, " ", words, count);
     let source = null;
     let paused = false;
     let omitted = 0;
+    const table = document.getElementById("message-rows");
+    const put = (element) => {
+      const first = table.querySelector("tbody");
+      if (first) first.before(element); else table.append(element);
+    };
     const say = (text) => { if (words.textContent !== text) words.textContent = text; };
+    const total = () => (omitted > 0 ? ` ${omitted} were too many to show.` : "");
     const close = () => { source?.close(); source = null; };
     const open = () => {
       close();
       omitted = 0;
+      count.textContent = "";
       source = new EventSource(tail.dataset.tail);
       source.addEventListener("open", () => say("New messages appear here."));
       source.addEventListener("message", (event) => {
         const { id, html } = JSON.parse(event.data);
         if (document.getElementById(id)) return;
-        const found = new DOMParser().parseFromString(html, "text/html").body.firstElementChild;
-        const first = messages.querySelector("article");
-        if (first) first.before(document.adoptNode(found)); else messages.append(document.adoptNode(found));
-        const all = messages.querySelectorAll("article");
+        const found = new DOMParser().parseFromString(html, "text/html").querySelector("tbody");
+        put(document.adoptNode(found));
+        const all = table.querySelectorAll("tbody:not([data-omitted])");
         for (let at = all.length - 1; at >= KEPT; at--) all[at].remove();
+        while (all.length > KEPT && table.lastElementChild?.matches("[data-omitted]")) table.lastElementChild.remove();
       });
       source.addEventListener("omitted", (event) => {
         omitted += Number(event.data);
-        say(`New messages appear here; ${omitted} were too many to show.`);
+        count.textContent = total();
+        // The gap is below the newest messages, which follow.
+        const top = table.querySelector("tbody");
+        const gap = top?.matches("[data-omitted]") ? top : document.createElement("tbody");
+        if (gap !== top) {
+          const cell = gap.insertRow().insertCell();
+          cell.className = "quiet";
+          cell.colSpan = table.tHead.rows[0].cells.length;
+          put(gap);
+        }
+        gap.dataset.omitted = Number(gap.dataset.omitted ?? 0) + Number(event.data);
+        gap.rows[0].cells[0].textContent = `${gap.dataset.omitted} messages were passed over here.`;
       });
       source.addEventListener("waiting", (event) => say(`Waiting: ${JSON.parse(event.data)}`));
-      source.addEventListener("end", (event) => { close(); rest(true); say(JSON.parse(event.data)); });
+      source.addEventListener("end", (event) => { rest(true); say(JSON.parse(event.data) + total()); });
       source.addEventListener("error", () => {
-        if (source?.readyState === EventSource.CLOSED) { close(); rest(true); say("New messages cannot be shown: load the page again."); }
+        if (source?.readyState === EventSource.CLOSED) { rest(true); say("New messages cannot be shown: load the page again."); }
       });
     };
     const rest = (rests) => {
       paused = rests;
       pause.textContent = paused ? "Continue" : "Pause";
-      if (paused) { close(); say("Paused."); } else if (!document.hidden) open();
+      count.textContent = "";
+      if (paused) { close(); say(`Paused.${total()}`); } else if (!document.hidden) open();
     };
     pause.addEventListener("click", () => rest(!paused));
     document.addEventListener("visibilitychange", () => { if (document.hidden) close(); else if (!paused) open(); });
     rest(false);
+  }
+
+  // A row of a message opens by a click anywhere in it, as by its mark.
+  document.getElementById("message-rows")?.addEventListener("click", (event) => {
+    const row = event.target.closest("tr:not(.detail)");
+    if (!row || event.target.closest("a, summary") || !getSelection().isCollapsed) return;
+    const details = row.querySelector("details");
+    if (details) details.open = !details.open;
+  });
+
+  // A link to a part of a message copies the part. The text is fetched, because a page has the start of it only.
+  document.addEventListener("click", async (event) => {
+    const link = event.target.closest("a[data-copy]");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    const words = link.dataset.words ??= link.textContent;
+    try {
+      const answer = await fetch(link.href, { redirect: "error" });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      await write(await answer.text());
+      document.getElementById("copied").textContent = "Copied.";
+      link.textContent = "Copied";
+      setTimeout(() => { link.textContent = words; document.getElementById("copied").textContent = ""; }, 2000);
+    } catch {
+      // The text itself is at the address.
+      location.assign(link.href);
+    }
+  });
+
+  // Browsers give their clipboard to pages of HTTPS and of this machine.
+  async function write(text) {
+    if (navigator.clipboard) return navigator.clipboard.writeText(text);
+    const area = document.createElement("textarea");
+    area.value = text;
+    document.body.append(area);
+    area.select();
+    const isCopied = document.execCommand("copy");
+    area.remove();
+    if (!isCopied) throw new Error("no clipboard");
   }
 
   // A form that filters a list is sent when a choice changes.
@@ -108,7 +168,8 @@
   // A deletion asks for the name of what it deletes: the button is dark until the name is there.
   for (const input of document.querySelectorAll("input[data-expect]")) {
     const button = input.form.querySelector("button[type=submit], button:not([type])");
-    const update = () => { button.disabled = input.value !== input.dataset.expect; };
+    const names = [input.dataset.expect, input.dataset.visible];
+    const update = () => { button.disabled = !names.includes(input.value); };
     input.addEventListener("input", update);
     update();
   }

@@ -1,9 +1,13 @@
 //! The JSON API and its OpenAPI document. A handler is routed by its entry in the document.
 
 mod access;
+mod clients;
 mod cluster;
 mod groups;
+mod history;
 mod lab;
+mod parameters;
+mod purge;
 mod replicas;
 mod topics;
 
@@ -12,6 +16,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Serialize;
@@ -20,6 +25,8 @@ use std::sync::Arc;
 use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
+
+use parameters::KnownParameters;
 
 use crate::cluster::View;
 use crate::page;
@@ -41,6 +48,8 @@ struct Document;
 /// The API with its document, which covers streams if this node hosts streams.
 pub fn routes(console: &Console) -> Router<Console> {
     let (router, mut document) = described().split_for_parts();
+    let known = Arc::new(KnownParameters::of(&document));
+    let router = router.route_layer(from_fn_with_state(known, parameters::check));
     if console.settings().streams.is_some() {
         document.merge(thalweg_stream::host::rest::document());
     }
@@ -55,6 +64,7 @@ pub fn routes(console: &Console) -> Router<Console> {
 fn described() -> OpenApiRouter<Console> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(cluster::overview))
+        .routes(routes!(cluster::brokers))
         .routes(routes!(cluster::quorum))
         .routes(routes!(cluster::features, cluster::set_level))
         .routes(routes!(cluster::configuration, cluster::configure))
@@ -72,16 +82,23 @@ fn described() -> OpenApiRouter<Console> {
         .routes(routes!(topics::show, topics::delete))
         .routes(routes!(topics::configuration, topics::configure))
         .routes(routes!(topics::grow))
+        .routes(routes!(purge::plan, purge::purge))
+        .routes(routes!(topics::groups))
         .routes(routes!(replicas::progress, replicas::begin, replicas::cancel))
         .routes(routes!(replicas::plan))
         .routes(routes!(replicas::end_throttle))
         .routes(routes!(replicas::elect))
         .routes(routes!(topics::messages, topics::send))
+        .routes(routes!(topics::download))
         .routes(routes!(topics::tail))
         .routes(routes!(groups::list))
         .routes(routes!(groups::show, groups::delete))
         .routes(routes!(groups::reset))
         .routes(routes!(groups::delete_offsets))
+        .routes(routes!(clients::list))
+        .routes(routes!(history::broker))
+        .routes(routes!(history::topic))
+        .routes(routes!(history::group))
         .routes(routes!(lab::overview))
         .routes(routes!(lab::start, lab::stop))
         .routes(routes!(lab::compare))

@@ -84,10 +84,10 @@ fn table(name: &str, samples: &[Sample], shown: impl Fn(f64) -> String) -> Marku
     html! {
         div class="table" tabindex="0" role="region" aria-label=(format!("Values of {name}")) {
             table {
-                thead { tr { th scope="col" { "Time (UTC)" } th scope="col" class="number" { (name) } } }
+                thead { tr { th scope="col" { "Time" } th scope="col" class="number" { (name) } } }
                 tbody {
                     @for sample in spread(samples) {
-                        tr { th scope="row" { (format::of_day(sample.at_ms)) } td class="number" { (shown(sample.value)) } }
+                        tr { th scope="row" { (format::time(sample.at_ms)) } td class="number" { (shown(sample.value)) } }
                     }
                 }
             }

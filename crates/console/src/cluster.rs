@@ -1,50 +1,78 @@
 //! The cluster as seen by one login: reads for pages and the API, and changes.
 //!
-//! Expensive reads are cached for some seconds, and for at least twenty times their read time, and all
-//! callers share the cache. Thus any number of viewers costs the cluster little. A minute after the last
-//! request, the cache is dropped. Topic lists are stored in compact form, not as protocol responses.
+//! Expensive reads are cached for some seconds, and all callers share the cache. Reads that cost the cluster
+//! work are cached for at least twenty times their read time, but not those that mostly wait for brokers.
+//! Thus any number of viewers costs the cluster little. A minute after the last request, the cache is
+//! dropped. Topic lists are stored in compact form, not as protocol responses.
 
 pub mod access;
+pub mod brokers;
 pub mod catalog;
 pub mod configs;
+pub mod controllers;
 pub mod disks;
 pub mod fresh;
 pub mod group;
+pub mod group_members;
 pub mod groups;
 pub mod lags;
+pub mod message_to_send;
 pub mod messages;
+mod min_isr;
 pub mod moves;
+pub mod new_user;
 pub mod overview;
+pub mod positions;
+pub mod purge;
 pub mod quorum;
 pub mod rates;
 mod rights;
+pub mod search_result;
+#[cfg(test)]
+pub mod testing;
 pub mod topic;
+pub mod topic_defaults;
+pub mod topic_groups;
 pub mod topics;
 pub mod transactions;
 pub mod users;
 
+use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::{Admin, ClientError, Cluster};
+use thalweg_client::verdict::{Absence, Cause, hidden_topics};
+use thalweg_client::{Admin, ClientError, Cluster, TopicMetadata};
+use thalweg_security::acl::Operation;
 use thalweg_wire::Request;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use brokers::OwnBroker;
 use catalog::Catalog;
+use controllers::Controllers;
 use disks::Disks;
 use fresh::CachedReading;
+use group_members::GroupMembers;
 use groups::GroupCatalog;
 use lags::Lags;
+use min_isr::MinIsr;
 use rates::Rates;
+use topic_groups::TopicGroupReadings;
 
+use crate::problem::Problem;
 use crate::reading::Reader;
 
 /// Maximum age of the topic catalog, the disks and the rights.
 const CATALOG_AGE: Duration = Duration::from_secs(2);
 const DISKS_AGE: Duration = Duration::from_secs(5);
 const RIGHTS_AGE: Duration = Duration::from_secs(5);
+/// Maximum age of the answers of the controllers, of hidden topics, and of `min.insync.replicas`.
+const CONTROLLERS_AGE: Duration = Duration::from_secs(3);
+const HIDDEN_AGE: Duration = Duration::from_secs(5);
+const MIN_ISR_AGE: Duration = Duration::from_secs(10);
 /// Idle time after which all readings are dropped.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Interval of the idle check while readings are cached.
@@ -53,11 +81,21 @@ const SWEEP: Duration = Duration::from_secs(15);
 /// The cluster as seen by one login.
 pub struct View {
     admin: Admin,
+    /// For requests that brokers forward. Without an active controller, brokers hold them, and answer later
+    /// requests of the same connection no earlier.
+    forwarded: Admin,
     reader: Reader,
+    own_broker: Option<OwnBroker>,
     catalog: CachedReading<Catalog>,
     disks: CachedReading<Disks>,
     groups: CachedReading<GroupCatalog>,
     rights: CachedReading<i32>,
+    describable: CachedReading<BTreeSet<String>>,
+    controllers: CachedReading<Controllers>,
+    hidden: CachedReading<usize>,
+    min_isr: CachedReading<MinIsr>,
+    topic_groups: TopicGroupReadings,
+    group_members: GroupMembers,
     rates: Rates,
     lags: Lags,
     use_: Mutex<ViewUse>,
@@ -69,15 +107,24 @@ struct ViewUse {
 }
 
 impl View {
-    /// Creates a view without connecting.
-    pub fn new(admin: Admin, reader: Reader) -> Arc<View> {
+    /// Creates a view without connecting. `own_broker` is the broker beside which the console runs, if any.
+    pub fn new(admin: Admin, reader: Reader, own_broker: Option<OwnBroker>) -> Arc<View> {
+        let forwarded = Admin::new(admin.cluster().separate()).with_answer_limit(controllers::ANSWER_WAIT);
         Arc::new(View {
             admin,
+            forwarded,
             reader,
+            own_broker,
             catalog: CachedReading::default(),
             disks: CachedReading::default(),
             groups: CachedReading::default(),
             rights: CachedReading::default(),
+            describable: CachedReading::default(),
+            controllers: CachedReading::default(),
+            hidden: CachedReading::default(),
+            min_isr: CachedReading::default(),
+            topic_groups: TopicGroupReadings::default(),
+            group_members: GroupMembers::default(),
             rates: Rates::default(),
             lags: Lags::default(),
             use_: Mutex::new(ViewUse { last: Instant::now(), is_swept: false }),
@@ -92,6 +139,11 @@ impl View {
     /// Access to messages.
     pub fn reader(&self) -> &Reader {
         &self.reader
+    }
+
+    /// The broker beside which the console runs, if any.
+    pub fn own_broker(&self) -> Option<OwnBroker> {
+        self.own_broker
     }
 
     /// The cluster client.
@@ -111,7 +163,45 @@ impl View {
             let brokers: Vec<i32> = catalog.brokers.keys().copied().collect();
             Disks::read(self.admin(), &brokers).await
         };
-        self.disks.get(DISKS_AGE, read).await
+        // A silent broker makes a reading slow, and its verdict must not outlive the fault.
+        self.disks.get_within(DISKS_AGE, read).await
+    }
+
+    /// The answers of the controllers, cached for `CONTROLLERS_AGE`.
+    pub async fn controllers(&self) -> Arc<Controllers> {
+        let read = || async { Ok::<_, Infallible>(Controllers::read(self.admin(), &self.forwarded).await) };
+        let Ok(controllers) = self.controllers.get_within(CONTROLLERS_AGE, read).await;
+        controllers
+    }
+
+    /// The number of topics that exist and that the login may not describe, cached for `HIDDEN_AGE`. Log
+    /// directories name them, for a login that may see those.
+    pub async fn hidden_topics(&self, catalog: &Catalog, disks: &Disks) -> Result<usize, Absence> {
+        if disks.directories.is_empty() {
+            let denied = disks.unknown.values().find(|absence| absence.cause == Cause::Denied);
+            let absence = denied.or_else(|| disks.unknown.values().next()).cloned();
+            return Err(absence.unwrap_or_else(|| Absence::silent("no broker answers")));
+        }
+        let names = disks.sizes.keys().filter(|name| catalog.topic(name).is_none());
+        let names: Vec<String> = names.cloned().collect();
+        if names.is_empty() {
+            return Ok(0);
+        }
+        let read = || async { hidden_topics(&self.cluster().any().await?, names).await };
+        let hidden = self.hidden.get(HIDDEN_AGE, read).await;
+        hidden.map(|hidden| *hidden).map_err(|error| Absence::of(&error))
+    }
+
+    /// `min.insync.replicas` of these topics, cached for `MIN_ISR_AGE`.
+    pub async fn min_isr(&self, topics: BTreeSet<String>) -> Arc<MinIsr> {
+        let read = || async { Ok::<_, Infallible>(MinIsr::read(self.admin(), topics.clone()).await) };
+        let Ok(known) = self.min_isr.get(MIN_ISR_AGE, read).await;
+        if known.covers(&topics) {
+            return known;
+        }
+        self.min_isr.clear().await;
+        let Ok(known) = self.min_isr.get(MIN_ISR_AGE, read).await;
+        known
     }
 
     /// The groups of all brokers, cached for `CATALOG_AGE`.
@@ -119,9 +209,40 @@ impl View {
         self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.cluster())).await
     }
 
-    /// Permitted operations on the cluster: one bit per operation code.
-    pub async fn rights_on_cluster(&self) -> Result<Arc<i32>, ClientError> {
-        self.rights.get(RIGHTS_AGE, || rights::read(self.cluster())).await
+    /// Readings of the groups of topics.
+    pub fn topic_groups(&self) -> &TopicGroupReadings {
+        &self.topic_groups
+    }
+
+    /// The numbers of members of groups.
+    pub fn group_members(&self) -> &GroupMembers {
+        &self.group_members
+    }
+
+    /// Reads the metadata of a topic that exists.
+    pub async fn topic_metadata(&self, name: &str) -> Result<TopicMetadata, Problem> {
+        let metadata = self.cluster().refresh(&[name.to_owned()], false).await?;
+        let found = metadata.topics.get(name).filter(|found| found.error.is_none());
+        found.cloned().ok_or_else(|| Problem::missing(format!("There is no topic {name}")))
+    }
+
+    /// True if the login may do this operation on the cluster.
+    pub async fn may(&self, operation: Operation) -> Result<bool, ClientError> {
+        let rights = self.rights.get(RIGHTS_AGE, || rights::read(self.cluster())).await?;
+        Ok(*rights & (1 << operation.code()) != 0)
+    }
+
+    /// Those of these groups that the login may describe, cached for `RIGHTS_AGE`. A login with DESCRIBE on
+    /// the cluster lists all groups, but may not describe all of them. The same groups are asked for each
+    /// time: new ones are missing until the next reading.
+    pub async fn describable_groups(&self, groups: Vec<String>) -> Arc<BTreeSet<String>> {
+        let read = || async {
+            let described = self.admin.describe_groups(&groups).await;
+            let known = described.into_iter().filter(|(_, outcome)| outcome.is_ok());
+            Ok::<_, Infallible>(known.map(|(group, _)| group).collect())
+        };
+        let Ok(describable) = self.describable.get(RIGHTS_AGE, read).await;
+        describable
     }
 
     /// The latest measurements. Starts a new measurement in the background if one is due.
@@ -140,6 +261,11 @@ impl View {
         self.catalog.clear().await;
         self.disks.clear().await;
         self.groups.clear().await;
+        self.controllers.clear().await;
+        self.hidden.clear().await;
+        self.min_isr.clear().await;
+        self.topic_groups.clear();
+        self.group_members.clear();
     }
 
     /// Records a request, and starts the idle check if needed.
@@ -171,7 +297,7 @@ async fn sweep(view: Arc<View>) {
 }
 
 /// Sends one request to each broker concurrently. The answers are in the order of broker ids.
-pub async fn ask_each<R>(
+pub async fn send_to_each<R>(
     cluster: &Cluster,
     requests: impl IntoIterator<Item = (i32, R)>,
 ) -> Vec<(i32, Result<R::Response, ClientError>)>
@@ -179,10 +305,10 @@ where
     R: Request + Send + Sync + 'static,
     R::Response: Send,
 {
-    let mut asked = JoinSet::new();
+    let mut requested = JoinSet::new();
     for (id, request) in requests {
         let cluster = cluster.clone();
-        asked.spawn(async move {
+        requested.spawn(async move {
             let answer = match cluster.broker(id).await {
                 Ok(connection) => connection.send(&request).await,
                 Err(error) => Err(error),
@@ -190,7 +316,7 @@ where
             (id, answer)
         });
     }
-    let mut answers = asked.join_all().await;
+    let mut answers = requested.join_all().await;
     answers.sort_by_key(|(id, _)| *id);
     answers
 }

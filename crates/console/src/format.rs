@@ -1,6 +1,16 @@
-//! Formats of numbers, sizes, times and lists for people.
+//! Formats of ids, numbers, sizes, times and lists for people.
 
 use std::fmt::Write;
+
+use crate::problem::Problem;
+
+/// A time as an example in fields and messages.
+pub const EXAMPLE_TIME: &str = "2026-01-31T12:00:00Z";
+
+/// The id of a group, transaction or client, or a substitute if empty.
+pub fn id(id: &str) -> &str {
+    if id.is_empty() { "(empty name)" } else { id }
+}
 
 /// A number with thousands separators: 1,234,567.
 pub fn count(number: impl TryInto<i128>) -> String {
@@ -73,13 +83,14 @@ pub fn millis(ms: i64) -> String {
     }
 }
 
-/// A time in milliseconds since 1970, in UTC: 2026-11-25 04:05:06.789.
+/// A time in milliseconds since 1970, in UTC: 2026-11-25T04:05:06.789Z. The fields of pages and the command
+/// line take this form.
 pub fn time(ms: i64) -> String {
     let (days, of_day) = (ms.div_euclid(86_400_000), ms.rem_euclid(86_400_000));
     let (year, month, day) = civil(days);
     let (hour, minute, second, milli) =
         (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1000 % 60, of_day % 1000);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{milli:03}")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z")
 }
 
 /// The time of day in UTC: 04:05:06.
@@ -101,10 +112,11 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
-/// Parses a UTC time, as written by [`time`] or sent by a browser form. Returns milliseconds since 1970;
-/// seconds are optional.
+/// Parses a time, as written by [`time`], by the command line or by a browser form: a date, and a time of day
+/// after `T` or a space. Seconds are optional. The zone is `Z`, `UTC` or a distance such as `+01:00`; UTC
+/// without one. Returns milliseconds since 1970.
 pub fn parse_time(text: &str) -> Option<i64> {
-    let text = text.trim().trim_end_matches('Z');
+    let (text, zone_minutes) = split_zone(text.trim())?;
     let (date, clock) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
     let mut date = date.splitn(3, '-').map(|part| part.parse::<i64>().ok());
     let (year, month, day) = (date.next()??, date.next()??, date.next()??);
@@ -121,8 +133,40 @@ pub fn parse_time(text: &str) -> Option<i64> {
         return None;
     }
     let days = days_of(year, month, day);
-    (civil(days) == (year, month, day))
-        .then(|| ((days * 24 + hour) * 60 + minute) * 60_000 + (seconds * 1000.0).round() as i64)
+    let minutes = (days * 24 + hour) * 60 + minute - zone_minutes;
+    (civil(days) == (year, month, day)).then(|| minutes * 60_000 + (seconds * 1000.0).round() as i64)
+}
+
+/// Splits the zone off a time. Returns its distance from UTC in minutes.
+fn split_zone(text: &str) -> Option<(&str, i64)> {
+    if let Some(utc) = text.strip_suffix('Z').or_else(|| text.strip_suffix("UTC")) {
+        return Some((utc.trim_end(), 0));
+    }
+    // The hyphens of the date separate its parts.
+    let clock_at = text.find(['T', ' ']).unwrap_or(text.len());
+    let Some(at) = text[clock_at..].find(['+', '-']).map(|at| clock_at + at) else { return Some((text, 0)) };
+    let (hours, minutes) = match &text[at + 1..] {
+        zone if zone.len() == 4 => zone.split_at_checked(2)?,
+        zone => zone.split_once(':')?,
+    };
+    let part = |text: &str, end: i64| {
+        let is_number = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse::<i64>().ok().filter(|number| is_number && *number < end)
+    };
+    let distance: i64 = part(hours, 24)? * 60 + part(minutes, 60)?;
+    Some((text[..at].trim_end(), if text[at..].starts_with('-') { -distance } else { distance }))
+}
+
+/// Parses a time or milliseconds since 1970, for the field `name`. Refuses times before 1970: in Kafka's
+/// requests, negative times have special meanings, such as -1 for the end.
+pub fn time_ms(name: &str, text: &str) -> Result<i64, Problem> {
+    match text.trim().parse::<i64>().ok().or_else(|| parse_time(text)) {
+        Some(ms @ 0..) => Ok(ms),
+        Some(_) => Err(Problem::wrong(format!("{name}: {text:?} is before 1970: use 0 or more"))),
+        None => Err(Problem::wrong(format!(
+            "{name}: {text:?} is not a time: use {EXAMPLE_TIME} (UTC without a zone), a date, or milliseconds since 1970"
+        ))),
+    }
 }
 
 fn days_of(year: i64, month: i64, day: i64) -> i64 {
@@ -179,15 +223,36 @@ mod tests {
 
     #[test]
     fn times_are_read_as_they_are_written() {
-        assert_eq!(time(0), "1970-01-01 00:00:00.000");
-        assert_eq!(time(1_709_210_096_789), "2024-02-29 12:34:56.789");
+        assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(1_709_210_096_789), "2024-02-29T12:34:56.789Z");
         for ms in [0, 951_782_400_000, 1_709_210_096_789, 4_102_444_800_001] {
             assert_eq!(parse_time(&time(ms)), Some(ms));
+            assert_eq!(time_ms("at", &format!(" {} ", time(ms))).map_err(|wrong| wrong.message), Ok(ms));
         }
-        assert_eq!(parse_time("2024-02-29T12:34"), Some(1_709_210_040_000));
-        for wrong in
-            ["", "yesterday", "2023-02-29 00:00", "2024-13-01T00:00", "2024-01-01T24:00", "2024-01-01T1"]
-        {
+        for text in [
+            "2024-02-29T12:34",
+            "2024-02-29 12:34:00.000 UTC",
+            "2024-02-29 12:34Z",
+            "2024-02-29T12:34:00Z",
+            "2024-02-29T13:34:00+01:00",
+            "2024-02-29T11:04:00.000-0130",
+        ] {
+            assert_eq!(parse_time(text), Some(1_709_210_040_000), "{text}");
+        }
+        assert_eq!(parse_time(EXAMPLE_TIME), Some(1_769_860_800_000));
+        assert_eq!(parse_time("2024-02-29 UTC"), parse_time("2024-02-29"));
+        for wrong in [
+            "",
+            "yesterday",
+            "2023-02-29 00:00",
+            "2024-13-01T00:00",
+            "2024-01-01T24:00",
+            "2024-01-01T1",
+            "2024-01-01T12:00+1",
+            "2024-01-01T12:00+01:60",
+            "2024-01-01T12:00+0\u{e9}1",
+            "2024-01-01T12:00 CET",
+        ] {
             assert_eq!(parse_time(wrong), None, "{wrong}");
         }
     }

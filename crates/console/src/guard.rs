@@ -23,7 +23,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::arrival::Arrival;
-use crate::page::{self, is_api};
+use crate::page::{self, Shell, is_api};
+use crate::pages::kept_form::KeptForm;
+use crate::pages::login;
 use crate::problem::Problem;
 use crate::session::{Person, basic};
 use crate::settings::{BODY_MAX, Hosts, Login};
@@ -37,6 +39,8 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 /// The pages use no browser features.
 const PERMISSIONS: &str = "camera=(), geolocation=(), microphone=(), payment=(), usb=()";
+/// The path by which the script checks the definition of a stream.
+const STREAM_CHECK: &str = "/streams-check";
 /// The challenge for programs.
 const CHALLENGE: &str = "Basic realm=\"Thalweg\", charset=\"UTF-8\"";
 
@@ -79,6 +83,23 @@ impl Console {
             .layer(from_fn_with_state(self.clone(), enter))
             .layer(from_fn_with_state(guard, protect))
             .with_state(self.clone())
+    }
+}
+
+impl Console {
+    /// The answer to a request that the server around the console refuses: JSON to the API and the script,
+    /// otherwise a page in the frame of the person.
+    pub fn refusal(&self, request: &Parts, status: StatusCode, kind: &str, message: &str) -> Response {
+        let problem = Problem { status, kind: kind.to_owned(), message: message.to_owned() };
+        let path = request.uri.path();
+        if is_api(path) || path == STREAM_CHECK {
+            return page::json(status, &problem.answer());
+        }
+        let person = match &self.settings().login {
+            Login::None => self.everyone().ok(),
+            Login::Password(_) | Login::Impossible(_) => self.sessions().person(&request.headers),
+        };
+        Shell::new(self, person, None).refuse_at(path, &problem)
     }
 }
 
@@ -206,6 +227,10 @@ async fn enter(State(console): State<Console>, request: Request, next: Next) -> 
             parts.extensions.insert(person);
             next.run(Request::from_parts(parts, body)).await
         }
+        Err(refused) if refused.status().is_redirection() => match KeptForm::of(&parts, body).await {
+            Some(kept) => login::carrying(&console, &kept),
+            None => *refused,
+        },
         Err(refused) => *refused,
     }
 }
@@ -254,6 +279,7 @@ async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::ConsoleSettings;
 
     #[test]
     fn names_of_other_sites_are_not_local() {
@@ -304,6 +330,37 @@ mod tests {
             "multipart/form-data; boundary=x",
         ] {
             assert!(!of(&[("content-type", form)]), "{form}");
+        }
+    }
+
+    async fn refused(login: Login, path: &str) -> (StatusCode, String, String) {
+        let console = Console::new(ConsoleSettings { login, ..ConsoleSettings::without_login() });
+        let (request, ()) = axum::http::Request::get(path).body(()).expect("a request").into_parts();
+        let answer = console.refusal(&request, StatusCode::FORBIDDEN, "forbidden", "User:ann may <not>");
+        let kind = answer.headers()[CONTENT_TYPE].to_str().expect("text").to_owned();
+        let status = answer.status();
+        let body = axum::body::to_bytes(answer.into_body(), REFUSAL_MAX).await.expect("a body");
+        (status, kind, String::from_utf8(body.to_vec()).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn a_refused_page_is_a_page() {
+        for (path, title) in [
+            ("/streams", "<h1>Streams</h1>"),
+            ("/streams/orders/taps/filter", "<h1>Streams</h1>"),
+            ("/create-stream", "<h1>Not served</h1>"),
+        ] {
+            let (status, kind, page) = refused(Login::None, path).await;
+            assert_eq!((status, kind.as_str()), (StatusCode::FORBIDDEN, "text/html; charset=utf-8"));
+            assert!(page.contains(title) && page.contains("aria-label=\"Main\""), "{path}: {page}");
+            assert!(page.contains("role=\"alert\">User:ann may &lt;not&gt;</p>"), "{page}");
+        }
+        let (_, _, page) = refused(Login::Password(Vec::new()), "/streams").await;
+        assert!(page.contains("<h1>Streams</h1>") && !page.contains("aria-label=\"Main\""), "no session");
+        for path in ["/api/v1/streams", STREAM_CHECK] {
+            let (_, kind, body) = refused(Login::None, path).await;
+            assert_eq!(kind, "application/json");
+            assert_eq!(body, "{\"error\":{\"kind\":\"forbidden\",\"message\":\"User:ann may <not>\"}}\n");
         }
     }
 }

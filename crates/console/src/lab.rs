@@ -199,7 +199,7 @@ impl Lab {
 
     async fn workloads(&self) -> Result<Arc<Vec<Workload>>, Problem> {
         let read = || async {
-            let output = self.ask(&["list".as_ref(), "--format=json".as_ref()]).await?;
+            let output = self.run_lab(&["list".as_ref(), "--format=json".as_ref()]).await?;
             serde_json::from_slice(&output).map_err(|error| unreadable(&error))
         };
         self.workloads.get(WORKLOADS_AGE, read).await
@@ -217,21 +217,21 @@ impl Lab {
         blocking(move || results::file(&directory, &name)).await
     }
 
-    async fn ask(&self, arguments: &[&OsStr]) -> Result<Vec<u8>, Problem> {
+    async fn run_lab(&self, arguments: &[&OsStr]) -> Result<Vec<u8>, Problem> {
         self.program.output(&self.settings.program, arguments).await
     }
 
     /// The HTML report of a result.
     pub async fn report(&self, name: &str) -> Result<Vec<u8>, Problem> {
         let file = self.file(name).await?;
-        self.ask(&["report".as_ref(), "--output=-".as_ref(), file.as_ref()]).await
+        self.run_lab(&["report".as_ref(), "--output=-".as_ref(), file.as_ref()]).await
     }
 
     /// Compares two results.
     pub async fn compare(&self, a: &str, b: &str) -> Result<Comparison, Problem> {
         let (a, b) = (self.file(a).await?, self.file(b).await?);
         let output =
-            self.ask(&["compare".as_ref(), "--format=json".as_ref(), a.as_ref(), b.as_ref()]).await?;
+            self.run_lab(&["compare".as_ref(), "--format=json".as_ref(), a.as_ref(), b.as_ref()]).await?;
         serde_json::from_slice(&output).map_err(|error| unreadable(&error))
     }
 

@@ -38,8 +38,7 @@ impl Visitor {
     /// Returns the lab if the person may do this operation on the cluster.
     async fn lab(&self, operation: Operation) -> Result<&Lab, Problem> {
         let lab = self.console.lab().ok_or_else(off)?;
-        let rights = self.person.view.rights_on_cluster().await?;
-        if *rights & (1 << operation.code()) == 0 {
+        if !self.person.view.may(operation).await? {
             let message = format!(
                 "The lab needs the operation {} on the resource Cluster:kafka-cluster: it takes this machine's time, and creates topics \
                  in the cluster",

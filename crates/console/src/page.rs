@@ -12,7 +12,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::assets;
 use crate::cluster::View;
+use crate::history::HistorySource;
 use crate::problem::Problem;
+use crate::restoration::Restoration;
 use crate::session::Person;
 use crate::state::{Console, Note};
 use crate::unseen::visible_markup;
@@ -30,6 +32,7 @@ pub enum Section {
     Streams,
     Lab,
     Brokers,
+    Clients,
     Quorum,
     Access,
     Users,
@@ -55,7 +58,11 @@ const NAVIGATION: [(&str, &[Place]); 3] = [
     ),
     (
         "Cluster",
-        &[(Section::Brokers, "Brokers", "/brokers"), (Section::Quorum, "Quorum and features", "/quorum")],
+        &[
+            (Section::Brokers, "Brokers", "/brokers"),
+            (Section::Clients, "Clients", "/clients"),
+            (Section::Quorum, "Quorum and features", "/quorum"),
+        ],
     ),
     (
         "Access",
@@ -67,6 +74,16 @@ const NAVIGATION: [(&str, &[Place]); 3] = [
     ),
 ];
 
+impl Section {
+    /// The place of the section that a path belongs to.
+    fn of(path: &str) -> Option<Place> {
+        let is_of = |place: &&Place| {
+            path.strip_prefix(place.2).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        NAVIGATION.iter().flat_map(|(_, places)| *places).find(is_of).copied()
+    }
+}
+
 /// Inputs of a page frame: the person, the note and the enabled features.
 pub struct Shell {
     person: Option<Arc<Person>>,
@@ -74,7 +91,9 @@ pub struct Shell {
     is_read_only: bool,
     has_login: bool,
     has_streams: bool,
+    has_clients: bool,
     has_metrics: bool,
+    history: Option<HistorySource>,
 }
 
 impl FromRequestParts<Console> for Shell {
@@ -83,26 +102,49 @@ impl FromRequestParts<Console> for Shell {
     async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Shell, Response> {
         let query = parts.uri.query().unwrap_or_default();
         let note = query.split('&').find_map(|pair| pair.strip_prefix("note="));
-        Ok(Shell {
-            person: parts.extensions.get::<Arc<Person>>().cloned(),
-            note: note.and_then(|name| console.note(name)),
-            is_read_only: console.settings().read_only,
-            has_login: console.has_login(),
-            has_streams: console.settings().streams.is_some(),
-            has_metrics: console.settings().has_metrics,
-        })
+        let person = parts.extensions.get::<Arc<Person>>().cloned();
+        Ok(Shell::new(console, person, note.and_then(|name| console.note(name))))
     }
 }
 
 impl Shell {
+    /// The frame of a page for a person.
+    pub fn new(console: &Console, person: Option<Arc<Person>>, note: Option<Note>) -> Shell {
+        Shell {
+            person,
+            note,
+            is_read_only: console.settings().read_only,
+            has_login: console.has_login(),
+            has_streams: console.settings().streams.is_some(),
+            has_clients: console.settings().clients.is_some(),
+            has_metrics: console.settings().has_metrics,
+            history: console.settings().history.clone(),
+        }
+    }
+
     /// The cluster under the login of the request.
     pub fn view(&self) -> &Arc<View> {
         &self.person.as_ref().expect("the person is missing only on pages that are open to all").view
     }
 
+    /// The logged-in user; none without logins.
+    pub fn user(&self) -> Option<&str> {
+        self.person.as_ref()?.user.as_deref()
+    }
+
     /// True if changes are refused.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
+    }
+
+    /// True if the clients of the broker beside this console are known.
+    pub fn has_clients(&self) -> bool {
+        self.has_clients
+    }
+
+    /// The last hour of the broker beside this console, if it is kept.
+    pub fn history(&self) -> Option<&HistorySource> {
+        self.history.as_ref()
     }
 
     /// A page with this body, or with the problem.
@@ -118,13 +160,25 @@ impl Shell {
         }
     }
 
+    /// A page with a form that was refused, to be sent again.
+    pub fn answer_again(&self, section: Section, title: &str, problem: &Problem, body: &Markup) -> Response {
+        respond(problem.status, &self.frame(Some(section), title, body))
+    }
+
+    /// A page for a refused request of this path, in its section.
+    pub fn refuse_at(&self, path: &str, problem: &Problem) -> Response {
+        let (section, title) =
+            Section::of(path).map_or((None, "Not served"), |(section, title, _)| (Some(section), title));
+        respond(problem.status, &self.frame(section, title, &complaint(problem)))
+    }
+
     /// A page for a resource that is missing or forbidden.
     pub fn refuse(&self, problem: &Problem) -> Response {
         respond(problem.status, &self.frame(None, "Not served", &complaint(problem)))
     }
 
     fn frame(&self, section: Option<Section>, title: &str, body: &Markup) -> Markup {
-        let user = self.person.as_ref().and_then(|person| person.user.as_deref());
+        let user = self.user();
         html! {
             (DOCTYPE)
             html lang="en" {
@@ -156,7 +210,11 @@ impl Shell {
     }
 
     fn navigation(&self, section: Option<Section>) -> Markup {
-        let is_shown = |place| place != Section::Streams || self.has_streams;
+        let is_shown = |place| match place {
+            Section::Streams => self.has_streams,
+            Section::Clients => self.has_clients,
+            _ => true,
+        };
         html! {
             nav class="side" aria-label="Main" {
                 ul {
@@ -203,7 +261,25 @@ fn note(note: &Note) -> Markup {
         @if note.is_error {
             p class="note bad" role="alert" { (note.text) }
         } @else {
-            p class="note good" role="status" { (note.text) }
+            p class="note good" role="status" {
+                (note.text)
+                @if let Some(restoration) = &note.restoration { (restoring(restoration)) }
+            }
+        }
+    }
+}
+
+/// A paragraph with the command that restores what a page removes.
+pub fn keeping(restoration: &Restoration) -> Markup {
+    html! { p { @if restoration.command().is_some() { "Keep this command." } (restoring(restoration)) } }
+}
+
+/// The command that restores what a page removes, or the reason why there is none.
+fn restoring(restoration: &Restoration) -> Markup {
+    html! {
+        @match restoration.command() {
+            Some(command) => { " This command restores it" (restoration.condition) ": " code { (command) } },
+            None => { " A command that restores it cannot be shown: a name in it has invisible characters." },
         }
     }
 }
@@ -236,7 +312,9 @@ pub fn refusal(path: &str, problem: &Problem) -> Response {
         is_read_only: false,
         has_login: false,
         has_streams: false,
+        has_clients: false,
         has_metrics: false,
+        history: None,
     };
     shell.refuse(problem)
 }
@@ -304,4 +382,33 @@ pub fn figure(name: &str, value: &str, detail: Option<&str>) -> Markup {
 /// A value, or a dash if unknown.
 pub fn or_dash(value: Option<String>) -> Markup {
     html! { @match value { Some(value) => (value), None => span class="quiet" title="not known" { "–" } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::restoration::of_offset;
+
+    #[test]
+    fn a_section_is_that_of_the_path() {
+        let section = |path| Section::of(path).map(|(section, ..)| section);
+        assert_eq!(section("/"), Some(Section::Overview));
+        assert_eq!(
+            (section("/topics/a/messages"), section("/acls")),
+            (Some(Section::Topics), Some(Section::Access))
+        );
+        assert_eq!((section("/streams-check"), section("/group"), section("/nowhere")), (None, None, None));
+    }
+
+    #[test]
+    fn a_note_has_the_command_that_restores() {
+        let shown = |group: &str| note(&Note::removed("It is gone.", of_offset(group, "orders", 3, 42))).0;
+        let page = shown("a b");
+        let words = "It is gone. This command restores it once the group has no members: \
+                     <code>thalweg group reset --topic orders:3 --to-offset 42 --execute 'a b'</code></p>";
+        assert!(page.ends_with(words), "{page}");
+        let page = shown("a\u{200b}b");
+        assert!(page.ends_with("cannot be shown: a name in it has invisible characters.</p>"), "{page}");
+        assert!(!note(&Note::done("It is done.")).0.contains("<code>"));
+    }
 }

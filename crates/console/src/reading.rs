@@ -16,6 +16,9 @@ const SEARCHES_OF_USER_MAX: usize = 2;
 /// Concurrent live tails, in total and per user. Further tails are refused.
 const TAILS_MAX: usize = 32;
 const TAILS_OF_USER_MAX: usize = 8;
+/// Concurrent downloads of messages, in total and per user. Further downloads are refused.
+const DOWNLOADS_MAX: usize = 4;
+const DOWNLOADS_OF_USER_MAX: usize = 2;
 
 /// Watched stages of streams, in total and per user.
 const TAPS_MAX: usize = 16;
@@ -27,6 +30,7 @@ pub struct ReadingRules {
     pub registry: Option<Arc<Registry>>,
     searches: Places<Arc<str>>,
     tails: Places<Arc<str>>,
+    downloads: Places<Arc<str>>,
     taps: Places<Arc<str>>,
     capacity: Arc<Capacity>,
 }
@@ -47,6 +51,7 @@ impl ReadingRules {
             registry,
             searches: shares(SEARCHES_MAX, SEARCHES_OF_USER_MAX),
             tails: shares(TAILS_MAX, TAILS_OF_USER_MAX),
+            downloads: shares(DOWNLOADS_MAX, DOWNLOADS_OF_USER_MAX),
             taps: shares(TAPS_MAX, TAPS_OF_USER_MAX),
             capacity: Arc::default(),
         })
@@ -90,6 +95,18 @@ impl Reader {
                 busy(format!("You have {most} live tails, the most of one user: close one"))
             }
             ReachedLimit::All(most) => busy(format!("{most} live tails are open at this console: close one")),
+        })
+    }
+
+    /// Takes a place for a download if one is free.
+    pub fn download(&self) -> Result<Place, Problem> {
+        self.reading.downloads.try_take(&self.user).map_err(|full| match full {
+            ReachedLimit::Share(most) => busy(format!(
+                "You have {most} downloads going on, the most of one user: wait for the end of one"
+            )),
+            ReachedLimit::All(most) => {
+                busy(format!("{most} downloads are going on at this console: try again in a moment"))
+            }
         })
     }
 
@@ -138,6 +155,7 @@ mod tests {
                 TAILS_OF_USER_MAX,
                 "You have 8 live tails",
             ),
+            (Reader::download, DOWNLOADS_OF_USER_MAX, "You have 2 downloads"),
             (Reader::tap, TAPS_OF_USER_MAX, "You look at 4 stages"),
         ] {
             let held: Vec<Place> = std::iter::from_fn(|| take(&eve).ok()).collect();

@@ -331,7 +331,7 @@ mod tests {
     fn person(user: &str, credential: Option<Credential>) -> Arc<Person> {
         let cluster = Cluster::unconnected(&["localhost:1".to_owned()], &ConnectionOptions::default());
         let reading = ReadingRules::new(Masking::default(), None, true);
-        let view = View::new(Admin::new(cluster), reading.of(Some(user)));
+        let view = View::new(Admin::new(cluster), reading.of(Some(user)), None);
         Arc::new(Person { user: Some(user.to_owned()), view, credential })
     }
 

@@ -8,6 +8,9 @@ use thalweg_browse::{Masking, Registry};
 use thalweg_client::{ConnectionOptions, InvalidSetting, Properties};
 use thalweg_stream::host::rest::Starting;
 
+use crate::clients::ClientSource;
+use crate::history::HistorySource;
+
 /// Maximum bytes of a request body.
 pub const BODY_MAX: usize = 4 << 20;
 /// Request timeout in milliseconds, short because a person waits.
@@ -39,6 +42,10 @@ pub struct ConsoleSettings {
     pub hosts: Hosts,
     /// True if browsers reach the console by HTTPS only.
     pub is_https: bool,
+    /// The clients of the broker, if the console runs beside one.
+    pub clients: Option<ClientSource>,
+    /// The last hour of the broker, if the console runs beside one that keeps it.
+    pub history: Option<HistorySource>,
     /// The streams of this node, if it hosts streams.
     pub streams: Option<Starting>,
     /// Masks for messages.
@@ -133,6 +140,29 @@ impl ConsoleSettings {
         client.set("sasl.username", user);
         client.set("sasl.password", password);
         client
+    }
+}
+
+#[cfg(test)]
+impl ConsoleSettings {
+    /// Settings of a console without a login, for unit tests. No cluster is at its address.
+    pub(crate) fn without_login() -> ConsoleSettings {
+        ConsoleSettings {
+            bootstrap: vec!["localhost:1".to_owned()],
+            client: Properties::new(),
+            login: Login::None,
+            credentials: None,
+            read_only: false,
+            hosts: Hosts::Any,
+            is_https: false,
+            clients: None,
+            history: None,
+            streams: None,
+            masking: Masking::default(),
+            registry: None,
+            lab: None,
+            has_metrics: false,
+        }
     }
 }
 

@@ -12,9 +12,11 @@ use thalweg_places::{Places, network};
 
 use crate::arrival::Arrival;
 use crate::cluster::View;
+use crate::cluster::brokers::OwnBroker;
 use crate::lab::Lab;
 use crate::problem::Problem;
 use crate::reading::ReadingRules;
+use crate::restoration::Restoration;
 use crate::session::{Credential, Person, Sessions};
 use crate::settings::{ConsoleSettings, Login, Mechanism};
 use crate::streams;
@@ -53,17 +55,24 @@ struct ConsoleState {
 pub struct Note {
     pub is_error: bool,
     pub text: String,
+    /// The restoration of what the change removed.
+    pub restoration: Option<Restoration>,
 }
 
 impl Note {
     /// A change that was made.
     pub fn done(text: impl Into<String>) -> Note {
-        Note { is_error: false, text: text.into() }
+        Note { is_error: false, text: text.into(), restoration: None }
     }
 
     /// A change that was not made.
     pub fn error(text: impl Into<String>) -> Note {
-        Note { is_error: true, text: text.into() }
+        Note { is_error: true, text: text.into(), restoration: None }
+    }
+
+    /// A removal that can be taken back.
+    pub fn removed(text: impl Into<String>, restoration: Restoration) -> Note {
+        Note { restoration: Some(restoration), ..Note::done(text) }
     }
 
     /// The outcome of a change.
@@ -164,9 +173,15 @@ impl Console {
         }
         let options = self.settings().options().map_err(|wrong| Problem::wrong(wrong.to_string()))?;
         let cluster = Cluster::unconnected(&self.settings().bootstrap, &options);
-        let view = View::new(Admin::new(cluster), self.0.reading.of(None));
+        let view = self.view(cluster, None);
         let person = Person { user: None, credential: None, view };
         Ok(Arc::clone(self.0.everyone.get_or_init(|| Arc::new(person))))
+    }
+
+    fn view(&self, cluster: Cluster, user: Option<&str>) -> Arc<View> {
+        let beside = self.settings().clients.as_ref();
+        let own = beside.map(|source| OwnBroker { id: source.broker, started_ms: source.started_ms });
+        View::new(Admin::new(cluster), self.0.reading.of(user), own)
     }
 
     /// Asks the cluster to check a name and a password.
@@ -190,7 +205,7 @@ impl Console {
         // The password may have changed during the check, so an existing person needs the same login and
         // credential.
         let person = self.sessions().with_login(&login, of_login.as_ref()).unwrap_or_else(|| {
-            let view = View::new(Admin::new(cluster), self.0.reading.of(Some(user)));
+            let view = self.view(cluster, Some(user));
             Arc::new(Person { user: Some(user.to_owned()), view, credential: of_login })
         });
         Ok((person, login))

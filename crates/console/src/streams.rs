@@ -10,7 +10,6 @@ use thalweg_stream::module::{self, Kind};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-/// Maximum suggestions.
 const SUGGESTIONS_MAX: usize = 14;
 /// Maximum streams with stored rates.
 const STREAMS_MAX: usize = 1000;

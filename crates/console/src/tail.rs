@@ -1,11 +1,11 @@
 //! A live tail: new messages of a topic as an event stream (`text/event-stream`).
 //!
-//! The number of tails, their bytes per second and their duration are bounded. Messages above the limits are
-//! counted and dropped. A tail ends with its connection, with the session of its person, or with its time
-//! limit.
+//! The number of tails, their bytes per second and their duration are bounded. Of messages above the limits,
+//! the newest wait for the next second, and the others are counted and dropped. A tail ends with its
+//! connection, with the session of its person, or with its time limit.
 //!
-//! Events: `message` with data in JSON, `omitted` with a number of messages, `waiting` and `end` with a
-//! sentence.
+//! Events: `message` with data in JSON, `omitted` with the number of messages that were passed over since the
+//! previous message, `waiting` and `end` with a sentence.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -20,7 +20,6 @@ use hyper::body::Frame;
 use thalweg_browse::{EndReason, Event, Message, Search};
 use thalweg_record::Offset;
 use tokio::sync::mpsc;
-use tokio::sync::mpsc::error::{SendTimeoutError, TrySendError};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::cluster::View;
@@ -31,16 +30,14 @@ use crate::state::Console;
 
 /// Maximum duration of a tail. A page then opens a new tail.
 const TIME_MAX: Duration = Duration::from_secs(15 * 60);
-/// Maximum bytes and messages that a tail sends per second. Messages above the limit are counted.
+/// Maximum bytes and messages that a tail sends per second, and keeps for the next second.
 const BYTES_PER_SECOND: usize = 512 << 10;
 const MESSAGES_PER_SECOND: usize = 50;
 /// Queued events for a slow connection.
 const EVENTS_MAX: usize = 16;
-/// Time that a message waits for a slow connection. After that, messages are counted until the queue has
-/// room.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Interval of session checks, and of comments that keep the connection alive.
 const LOOK: Duration = Duration::from_secs(1);
+const SECOND: Duration = Duration::from_secs(1);
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// Opens a tail, from these offsets or from now. `write` formats a message.
@@ -66,17 +63,17 @@ pub async fn open(
         second: Instant::now(),
         bytes: 0,
         messages: 0,
+        newest: NewestMessages::default(),
         omitted: 0,
-        is_slow: false,
     };
     tokio::spawn(tail.run());
-    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(Events(events))).into_response())
+    Ok(([(CONTENT_TYPE, "text/event-stream")], Body::new(ChannelBody(events))).into_response())
 }
 
-/// The response body, which ends when the sender is dropped.
-struct Events(mpsc::Receiver<Bytes>);
+/// A response body from a channel, which ends when the sender is dropped.
+pub struct ChannelBody(pub mpsc::Receiver<Bytes>);
 
-impl HttpBody for Events {
+impl HttpBody for ChannelBody {
     type Data = Bytes;
     type Error = std::convert::Infallible;
 
@@ -100,9 +97,47 @@ struct Tail<W> {
     second: Instant,
     bytes: usize,
     messages: usize,
+    /// Messages to send.
+    newest: NewestMessages,
+    /// Number of messages that were passed over, and not reported yet.
     omitted: u64,
-    /// True if the connection did not take a message within [`PATIENCE`].
-    is_slow: bool,
+}
+
+/// The newest messages that were not sent yet, limited in number and bytes. The oldest give way.
+#[derive(Default)]
+struct NewestMessages {
+    bytes: u64,
+    /// By timestamp, as in the answer of a search: a partition keeps its order.
+    messages: BTreeMap<(i64, i32, Offset), Message>,
+    /// The greatest timestamp of each partition.
+    latest: BTreeMap<i32, i64>,
+}
+
+impl NewestMessages {
+    /// Adds a message. Returns the number of messages that gave way.
+    fn push(&mut self, message: Message) -> u64 {
+        let latest = self.latest.entry(message.partition).or_insert(message.timestamp);
+        *latest = message.timestamp.max(*latest);
+        self.bytes += message.size_bytes();
+        self.messages.insert((*latest, message.partition, message.offset), message);
+        let mut dropped = 0;
+        while self.messages.len() > MESSAGES_PER_SECOND
+            || (self.bytes > BYTES_PER_SECOND as u64 && self.messages.len() > 1)
+        {
+            dropped += u64::from(self.pop_oldest().is_some());
+        }
+        dropped
+    }
+
+    fn pop_oldest(&mut self) -> Option<Message> {
+        let (_, message) = self.messages.pop_first()?;
+        self.bytes -= message.size_bytes();
+        Some(message)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
 }
 
 /// The connection is closed.
@@ -123,6 +158,8 @@ impl<W: Fn(&Message) -> String> Tail<W> {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut alive_at = Instant::now();
         loop {
+            let is_due = self.is_due();
+            let is_waiting = self.has_news() && !is_due;
             tokio::select! {
                 biased;
                 () = self.to.closed() => return Err(ClosedConnection),
@@ -130,17 +167,25 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                     if self.session.as_ref().is_some_and(|session| !self.console.sessions().lasts(session)) {
                         return Ok("The session has ended.".to_owned());
                     }
-                    self.report_omitted().await?;
                     if alive_at.elapsed() >= ALIVE {
                         alive_at = Instant::now();
                         self.send_or_pass(":\n\n".to_owned()).await?;
                     }
                 }
+                permit = self.to.clone().reserve_owned(), if is_due => {
+                    let permit = permit.map_err(|_| ClosedConnection)?;
+                    if let Some(text) = self.next_text() {
+                        permit.send(Bytes::from(text));
+                    }
+                }
+                () = tokio::time::sleep_until(self.second + SECOND), if is_waiting => {
+                    (self.second, self.bytes, self.messages) = (Instant::now(), 0, 0);
+                }
                 event = self.search.next() => match event {
                     Some(Event::Matches(found)) => {
-                        for message in &found {
-                            if self.is_new(message) {
-                                self.message(message).await?;
+                        for message in found {
+                            if self.is_new(&message) {
+                                self.omitted += self.newest.push(message);
                             }
                         }
                     }
@@ -159,51 +204,33 @@ impl<W: Fn(&Message) -> String> Tail<W> {
         }
     }
 
-    fn is_new(&self, message: &Message) -> bool {
-        self.after.get(&message.partition).is_none_or(|after| message.offset >= *after)
+    fn has_news(&self) -> bool {
+        self.omitted > 0 || !self.newest.is_empty()
     }
 
-    async fn message(&mut self, message: &Message) -> Result<(), ClosedConnection> {
-        if self.second.elapsed() >= Duration::from_secs(1) {
+    /// True if the limits of the current second allow a message.
+    fn is_due(&self) -> bool {
+        self.has_news() && self.bytes < BYTES_PER_SECOND && self.messages < MESSAGES_PER_SECOND
+    }
+
+    /// The next event: the number of messages that were passed over, or the oldest message that is left.
+    fn next_text(&mut self) -> Option<String> {
+        if self.omitted > 0 {
+            let omitted = std::mem::take(&mut self.omitted);
+            return Some(format!("event: omitted\ndata: {omitted}\n\n"));
+        }
+        let message = self.newest.pop_oldest()?;
+        if self.second.elapsed() >= SECOND {
             (self.second, self.bytes, self.messages) = (Instant::now(), 0, 0);
         }
-        if self.bytes >= BYTES_PER_SECOND || self.messages >= MESSAGES_PER_SECOND {
-            self.omitted += 1;
-            return Ok(());
-        }
-        let text = format!("event: message\ndata: {}\n\n", (self.write)(message));
+        let text = format!("event: message\ndata: {}\n\n", (self.write)(&message));
         self.bytes += text.len();
         self.messages += 1;
-        self.send_or_count(Bytes::from(text)).await
+        Some(text)
     }
 
-    /// A slow connection must not stall the search, which holds a share of the memory of all searches.
-    async fn send_or_count(&mut self, text: Bytes) -> Result<(), ClosedConnection> {
-        let text = match self.to.try_send(text) {
-            Ok(()) => {
-                self.is_slow = false;
-                return Ok(());
-            }
-            Err(TrySendError::Full(text)) => text,
-            Err(TrySendError::Closed(_)) => return Err(ClosedConnection),
-        };
-        if !self.is_slow {
-            match self.to.send_timeout(text, PATIENCE).await {
-                Ok(()) => return Ok(()),
-                Err(SendTimeoutError::Timeout(_)) => self.is_slow = true,
-                Err(SendTimeoutError::Closed(_)) => return Err(ClosedConnection),
-            }
-        }
-        self.omitted += 1;
-        Ok(())
-    }
-
-    async fn report_omitted(&mut self) -> Result<(), ClosedConnection> {
-        if self.omitted == 0 || self.to.capacity() == 0 {
-            return Ok(());
-        }
-        let omitted = std::mem::take(&mut self.omitted);
-        self.send(format!("event: omitted\ndata: {omitted}\n\n")).await
+    fn is_new(&self, message: &Message) -> bool {
+        self.after.get(&message.partition).is_none_or(|after| message.offset >= *after)
     }
 
     /// Sends an optional event; skipped if the queue is full.
@@ -218,5 +245,47 @@ impl<W: Fn(&Message) -> String> Tail<W> {
 
     async fn send(&self, text: String) -> Result<(), ClosedConnection> {
         self.to.send(Bytes::from(text)).await.map_err(|_| ClosedConnection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::testing;
+    use thalweg_browse::Content;
+
+    fn message(partition: i32, offset: i64, timestamp: i64, bytes: usize) -> Message {
+        let value = Some(Content { bytes: vec![0; bytes].into(), whole_bytes: bytes, schema: None });
+        Message { value, ..testing::message(partition, offset, timestamp) }
+    }
+
+    fn offsets(mut newest: NewestMessages) -> Vec<(i32, i64)> {
+        let all = std::iter::from_fn(|| newest.pop_oldest());
+        all.map(|message| (message.partition, message.offset.0)).collect()
+    }
+
+    #[test]
+    fn a_burst_leaves_its_newest_messages() {
+        let mut newest = NewestMessages::default();
+        // The partitions come one after the other.
+        let burst = [0, 1].into_iter().flat_map(|partition| {
+            (0..5000).map(move |offset| message(partition, offset, offset * 10 + i64::from(partition), 10))
+        });
+        let dropped: u64 = burst.map(|message| newest.push(message)).sum();
+        assert_eq!(dropped, 10_000 - 50);
+        let expected: Vec<_> = (4975..5000).flat_map(|offset| [(0, offset), (1, offset)]).collect();
+        assert_eq!(offsets(newest), expected);
+    }
+
+    #[test]
+    fn a_partition_keeps_its_order_and_large_messages_are_fewer() {
+        let mut newest = NewestMessages::default();
+        let times = [500, 3, 900, 4];
+        let dropped: u64 =
+            (0..).zip(times).map(|(offset, time)| newest.push(message(0, offset, time, 10))).sum();
+        assert_eq!((dropped, offsets(newest)), (0, vec![(0, 0), (0, 1), (0, 2), (0, 3)]));
+        let mut newest = NewestMessages::default();
+        let dropped: u64 = (0..40).map(|offset| newest.push(message(0, offset, offset, 32 << 10))).sum();
+        assert_eq!((dropped, newest.messages.len()), (24, 16));
     }
 }

@@ -5,23 +5,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use thalweg_log::disk::Disk;
-use thalweg_metadata::{Image, PartitionIndex, VersionedRecord};
+use thalweg_metadata::{Image, TopicIdPartition, VersionedRecord};
 use thalweg_places::{Place, Places};
 use thalweg_security::Principal;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
-use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Uuid};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::asker::Asker;
 use crate::dispatch::{self, HandleError};
 use crate::driver::{self, Command};
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::published::{ControllerFigures, PublishedState};
-use crate::quorum::StartError;
+use crate::quorum::ControllerStartError;
+use crate::request_context::RequestContext;
 use crate::requester::Requester;
 use crate::state::{
-    Ask, Batch, Claim, ComparedElection, Decider, Decision, Extent, Moment, State, UndecidedPartition, encode,
+    Batch, Claim, ComparedElection, Decider, Decision, Extent, Moment, State, TaskRequest,
+    UndecidedPartition, encode,
 };
 
 /// Maximum number of requests that wait for the controller's task, in total and for one principal.
@@ -60,13 +61,13 @@ impl Controller {
     pub async fn start(
         options: ControllerOptions,
         rules: Arc<dyn ConfigRules>,
-    ) -> Result<Controller, StartError> {
+    ) -> Result<Controller, ControllerStartError> {
         let (node_id, cluster_id) = (options.node_id, Arc::from(options.cluster_id.as_str()));
         let disk = options.disk.clone();
         let has_authorizer = options.authorizer.is_some();
         let notes_permissions = options.witness.as_ref().is_some_and(|witness| witness.wants_permissions());
         let opened = disk.clone().spawn(move || driver::Driver::open(options, rules));
-        let driver = opened.await.map_err(|_| StartError::Task)??;
+        let driver = opened.await.map_err(|_| ControllerStartError::Task)??;
         let (commands, queue) = mpsc::channel(COMMANDS_MAX);
         let published = Arc::clone(driver.published());
         tokio::spawn(driver.run(queue));
@@ -132,7 +133,9 @@ impl Controller {
     async fn answer(&self, parsed: dispatch::ParsedFrame) -> Result<Bytes, HandleError> {
         match parsed {
             dispatch::ParsedFrame::Answered(frame) => Ok(frame),
-            dispatch::ParsedFrame::Asked(ask) => self.ask(|reply| Command::Ask { ask, reply }).await,
+            dispatch::ParsedFrame::Request(request) => {
+                self.request(|reply| Command::Request { request, reply }).await
+            }
         }
     }
 
@@ -142,13 +145,14 @@ impl Controller {
             return Ok(true);
         }
         let (reply, answer) = oneshot::channel();
-        let by = Asker::new(requester.clone(), ApiKey::Envelope).noting_permissions(self.notes_permissions);
+        let by = RequestContext::new(requester.clone(), ApiKey::Envelope)
+            .noting_permissions(self.notes_permissions);
         let command = Command::MayUse { api: dispatch::ENVELOPE, by, reply };
         self.commands.send(command).await.map_err(|_| HandleError::Stopped)?;
         answer.await.map_err(|_| HandleError::Stopped)
     }
 
-    async fn ask(
+    async fn request(
         &self,
         command: impl FnOnce(oneshot::Sender<Result<Bytes, HandleError>>) -> Command,
     ) -> Result<Bytes, HandleError> {
@@ -193,7 +197,7 @@ impl Controller {
     /// ends of their logs, and calls [`Controller::elect_compared`].
     pub async fn undecided(
         &self,
-        leaderless: Vec<(Uuid, PartitionIndex)>,
+        leaderless: Vec<TopicIdPartition>,
     ) -> Result<Vec<UndecidedPartition>, HandleError> {
         self.consult(move |state, now| (Vec::new(), state.undecided(&leaderless, now))).await
     }
@@ -224,8 +228,8 @@ impl Controller {
             let (claim, answer) = (Claim::Ordinary, Ok(Bytes::new()));
             Decision { batch, claim, unwritable, answer, spent: None, rulings: None }
         });
-        let ask = Ask::Decide { decide, is_large: false };
-        self.ask(|reply| Command::Ask { ask, reply }).await?;
+        let request = TaskRequest::Decide { decide, is_large: false };
+        self.request(|reply| Command::Request { request, reply }).await?;
         let answer = answer.lock().clone();
         Ok(answer)
     }

@@ -13,9 +13,9 @@ use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode};
 
 use about::api_version;
 
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 use crate::requester::Requester;
-use crate::state::{self, Access, Api, Ask, Call, LARGE, encode};
+use crate::state::{self, Access, Api, Call, LARGE_FRAME_BYTES, TaskRequest, encode};
 
 /// Maximum number of array elements in an envelope and its principal, which have no arrays.
 pub(crate) const AROUND_MAX: usize = 1_000;
@@ -42,7 +42,7 @@ pub(crate) enum ParsedFrame {
     /// The answer, if the task is not needed.
     Answered(Bytes),
     /// A request to the controller's task.
-    Asked(Ask),
+    Request(TaskRequest),
 }
 
 /// A request that a broker forwards for a client (KIP-590).
@@ -88,7 +88,7 @@ pub(crate) fn check_version(api: &Api, version: i16) -> Result<(), HandleError> 
 
 /// True if a request may take too long for a worker of the runtime.
 pub(crate) fn is_large(frame: &Bytes) -> bool {
-    frame.len() >= LARGE
+    frame.len() >= LARGE_FRAME_BYTES
 }
 
 /// Decodes a frame. `notes_permissions` comes from the [`Witness`](crate::Witness).
@@ -114,10 +114,10 @@ pub(crate) fn parse(
     let is_large = api.is_large(frame.len());
     let mut d = Decoder::new(frame).with_elements_max(api.elements_max);
     let header = frame::decode_request_header(&mut d, api.key, version)?;
-    let by = Asker::new(requester.clone(), api.key).noting_permissions(notes_permissions);
+    let by = RequestContext::new(requester.clone(), api.key).noting_permissions(notes_permissions);
     let by = Arc::new(by.with_client_id(header.client_id));
     let read = api.read.ok_or_else(unknown)?;
-    Ok(ParsedFrame::Asked(read(&mut d, Call { api, version, correlation_id, is_large, by })?))
+    Ok(ParsedFrame::Request(read(&mut d, Call { api, version, correlation_id, is_large, by })?))
 }
 
 /// Checks that the request in an envelope may be forwarded. Returns the client.

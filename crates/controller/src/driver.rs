@@ -22,15 +22,16 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Instant;
 
-use crate::asker::{Asker, Rulings, Witness};
 use crate::dispatch::HandleError;
 use crate::published::PublishedState;
 use crate::quorum::{
-    AppendFailure, FetchAsk, Leader, MetadataLog, Observers, Ready, describe_quorum, encode_batch,
+    AppendFailure, Leader, MetadataLog, Observers, ParsedFetch, Ready, describe_quorum, encode_batch,
     fetch_snapshot,
 };
+use crate::request_context::{RequestContext, Rulings, Witness};
 use crate::state::{
-    Api, ApiError, Ask, Batch, Call, Claim, Decider, Decision, Extent, Moment, QuotaUse, State, Unwritable,
+    Api, ApiError, Batch, Call, Claim, Decider, Decision, Extent, Moment, QuotaUse, State, TaskRequest,
+    Unwritable,
 };
 
 mod drafts;
@@ -47,7 +48,7 @@ const PARKED_MAX: usize = 1024;
 /// Maximum number of requests taken from the queue before a sync starts.
 const DECIDED_AT_ONCE_MAX: usize = 64;
 /// Maximum number of decisions on one request that the task itself logs. More are logged on a thread.
-const PUBLISHED_HERE_MAX: usize = 100;
+const RULINGS_LOGGED_HERE_MAX: usize = 100;
 /// Delay after a full disk until the controller writes again without a request, and fills its reserve.
 const RETRY: Duration = Duration::from_secs(1);
 /// Delay of the retry after a flush with too many open files.
@@ -58,14 +59,14 @@ pub(crate) type Reply = oneshot::Sender<Result<Bytes, HandleError>>;
 /// A command to the task.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Ask {
-        ask: Ask,
+    Request {
+        request: TaskRequest,
         reply: Reply,
     },
     /// Checks the right to an API on the cluster.
     MayUse {
         api: &'static Api,
-        by: Asker,
+        by: RequestContext,
         reply: oneshot::Sender<bool>,
     },
     Stop(oneshot::Sender<bool>),
@@ -81,7 +82,7 @@ struct PendingReply {
 
 /// A Fetch that waits for news.
 struct ParkedFetch {
-    ask: FetchAsk,
+    fetch: ParsedFetch,
     call: Call,
     deadline: Instant,
     reply: Reply,
@@ -135,6 +136,7 @@ impl Driver {
         &self.published
     }
 
+    /// The time for decisions. `monotonic_ms` excludes pauses of the controller, which must not end sessions.
     fn now(&mut self) -> Moment {
         if let Some(stall) = self.sessions.look(Instant::now())
             && self.state.has_open_sessions(self.sessions.elapsed_ms())
@@ -213,7 +215,7 @@ impl Driver {
                                 let _ = done.send(is_clean);
                                 return;
                             }
-                            Some(Command::Ask { ask, reply }) => self.on_ask(ask, reply),
+                            Some(Command::Request { request, reply }) => self.on_request(request, reply),
                             Some(Command::MayUse { api, by, reply }) => {
                                 // The caller may have given up waiting.
                                 let _ = reply.send(self.authorize(api, &by).is_ok());
@@ -236,18 +238,18 @@ impl Driver {
         }
     }
 
-    fn on_ask(&mut self, ask: Ask, reply: Reply) {
-        match ask {
-            Ask::Decide { decide, is_large: false } => self.on_decide(&decide, reply),
-            Ask::Decide { decide, is_large: true } => self.on_large(decide, reply),
-            Ask::Fetch { request, call } => match self.authorize(call.api, &call.by) {
+    fn on_request(&mut self, request: TaskRequest, reply: Reply) {
+        match request {
+            TaskRequest::Decide { decide, is_large: false } => self.on_decide(&decide, reply),
+            TaskRequest::Decide { decide, is_large: true } => self.on_large(decide, reply),
+            TaskRequest::Fetch { request, call } => match self.authorize(call.api, &call.by) {
                 Ok(()) => self.on_fetch(&request, call, reply),
                 Err(error) => {
                     let response = FetchResponse { error_code: error.code.code(), ..Default::default() };
                     respond(reply, &call, &response);
                 }
             },
-            Ask::FetchSnapshot { request, call } => {
+            TaskRequest::FetchSnapshot { request, call } => {
                 let response = match self.authorize(call.api, &call.by) {
                     Ok(()) => fetch_snapshot(&request, &self.log, &self.leader, call.version),
                     Err(error) => {
@@ -256,7 +258,7 @@ impl Driver {
                 };
                 respond(reply, &call, &response);
             }
-            Ask::DescribeQuorum { request, call } => {
+            TaskRequest::DescribeQuorum { request, call } => {
                 let (version, now_ms) = (call.version, self.clock.now_ms());
                 let authorized = self.authorize(call.api, &call.by);
                 let (log, observers) = (&self.log, &mut self.observers);
@@ -270,16 +272,16 @@ impl Driver {
     }
 
     /// Checks the right to an API on the cluster.
-    fn authorize(&self, api: &Api, by: &Asker) -> Result<(), ApiError> {
+    fn authorize(&self, api: &Api, by: &RequestContext) -> Result<(), ApiError> {
         let authorized = api.authorize(&self.state, by);
-        self.publish(by.take_rulings());
+        self.log_rulings(by.take_rulings());
         authorized
     }
 
     /// Logs decisions, and passes them to the witness, on a thread if there are many.
-    fn publish(&self, rulings: Option<Rulings>) {
+    fn log_rulings(&self, rulings: Option<Rulings>) {
         let Some(rulings) = rulings else { return };
-        if rulings.len() <= PUBLISHED_HERE_MAX {
+        if rulings.len() <= RULINGS_LOGGED_HERE_MAX {
             return rulings.publish(self.witness.as_deref());
         }
         let ((disk, _), witness) = (self.log.snapshot_place(), self.witness.clone());
@@ -297,7 +299,7 @@ impl Driver {
     fn carry_out(&mut self, decision: Decision, now: Moment, reply: Reply) {
         let Decision { batch, claim, unwritable, answer, spent, rulings } = decision;
         self.spend(spent.as_ref());
-        self.publish(rulings);
+        self.log_rulings(rulings);
         self.note_fault(unwritable.as_ref());
         let frame = match answer {
             Ok(frame) => frame,
@@ -352,13 +354,13 @@ impl Driver {
     }
 
     fn on_fetch(&mut self, request: &FetchRequest, call: Call, reply: Reply) {
-        let ask = match FetchAsk::read(request, &self.leader, call.version) {
-            Ok(ask) => ask,
+        let fetch = match ParsedFetch::read(request, &self.leader, call.version) {
+            Ok(fetch) => fetch,
             Err(response) => return respond(reply, &call, &*response),
         };
-        let wait = Duration::from_millis(u64::try_from(ask.max_wait_ms).unwrap_or(0));
+        let wait = Duration::from_millis(u64::try_from(fetch.max_wait_ms).unwrap_or(0));
         let deadline = Instant::now() + wait;
-        let parked = ParkedFetch { ask, call, deadline, reply };
+        let parked = ParkedFetch { fetch, call, deadline, reply };
         if let Some(parked) = self.serve(parked, wait.is_zero()) {
             if self.parked.len() >= PARKED_MAX
                 && let Some(oldest) = self.parked.pop_front()
@@ -373,7 +375,7 @@ impl Driver {
     fn serve(&mut self, parked: ParkedFetch, at_once: bool) -> Option<ParkedFetch> {
         let now_ms = self.clock.now_ms();
         let (log, observers) = (&mut self.log, &mut self.observers);
-        match parked.ask.answer(log, observers, &self.leader, parked.call.version, now_ms) {
+        match parked.fetch.answer(log, observers, &self.leader, parked.call.version, now_ms) {
             Ok(answer) if answer.ready == Ready::Now || at_once => {
                 respond(parked.reply, &parked.call, &answer.response);
                 None

@@ -10,27 +10,28 @@
 //! - `driver` is the one task that owns both: it appends decisions, syncs them, and only then answers. One
 //!   sync serves all requests that arrived meanwhile.
 //! - `dispatch` decodes frames by the entries of the served APIs.
-//! - `asker` collects the authorization decisions on a request, which the task logs when they are final.
+//! - `request_context` collects the authorization decisions on a request, which the task logs when they are
+//!   final.
 //!
 //! Deliberately absent: voting. The quorum has one member, which starts a new epoch at each start.
 
-mod asker;
 mod controller;
 mod dispatch;
 mod driver;
 mod options;
 mod published;
 mod quorum;
+mod request_context;
 mod requester;
 mod state;
 
-pub use asker::Witness;
 pub use controller::Controller;
 pub use dispatch::{HandleError, serves, takes_forwarded};
 pub use options::{
     ConfigRefusal, ConfigRules, ControllerOptions, EffectiveConfig, default_supported_features,
 };
 pub use published::{ControllerFigures, MutationFigures};
-pub use quorum::{QuorumStateError, Remedy, SnapshotError, StartError};
+pub use quorum::{ControllerStartError, QuorumStateError, Remedy, SnapshotError};
+pub use request_context::Witness;
 pub use requester::Requester;
 pub use state::{ComparedElection, UndecidedPartition};

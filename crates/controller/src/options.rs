@@ -15,7 +15,7 @@ use thalweg_security::quota::Window;
 use thalweg_security::sasl::scram::NewUser;
 use thalweg_wire::{ErrorCode, Uuid};
 
-use crate::asker::Witness;
+use crate::request_context::Witness;
 
 /// Options of a controller.
 #[derive(Clone, Debug)]
@@ -62,7 +62,6 @@ pub struct ControllerOptions {
     pub compares_log_ends: bool,
     /// `controller.quota.window.num` and `controller.quota.window.size.seconds`.
     pub quota_window: Window,
-    /// Delegation tokens.
     pub delegation_tokens: DelegationTokenSettings,
     /// The features that this node supports, with their levels.
     pub supported_features: BTreeMap<String, VersionRange>,

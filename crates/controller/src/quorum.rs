@@ -11,6 +11,7 @@
 //!     reserve                                    room for what frees a full disk (see `reserve`)
 //! ```
 
+mod batch;
 mod describe;
 mod fetch;
 mod log;
@@ -24,11 +25,10 @@ use std::path::PathBuf;
 
 use thalweg_metadata::batches::MetadataBatchError;
 
+pub(crate) use batch::{encode_batch, encode_control_batch};
 pub(crate) use describe::describe_quorum;
-pub(crate) use fetch::{FetchAsk, Leader, Observers, Ready, fetch_snapshot};
-pub(crate) use log::{
-    AppendFailure, MetadataLog, RecoveredMetadata, encode_batch, encode_control_batch, formatted_with,
-};
+pub(crate) use fetch::{Leader, Observers, ParsedFetch, Ready, fetch_snapshot};
+pub(crate) use log::{AppendFailure, MetadataLog, RecoveredMetadata, formatted_with};
 pub(crate) use quorum_state::QuorumState;
 pub use quorum_state::QuorumStateError;
 pub use snapshot::SnapshotError;
@@ -39,7 +39,7 @@ pub(crate) const LOG_DIR: &str = "__cluster_metadata-0";
 
 /// The reason why the controller cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ControllerStartError {
     #[error("the metadata log's directory {} (metadata.log.dir) cannot be used: {error}", dir.display())]
     Directory { dir: PathBuf, error: io::Error },
     #[error("the metadata log cannot be used: {0}")]

@@ -11,7 +11,7 @@ use thalweg_wire::{Decoder, ErrorCode, Message};
 /// Maximum number of array elements in a principal, which has no arrays.
 const ELEMENTS_MAX: usize = 1_000;
 
-/// The requester.
+/// The sender of a request, which determines its rights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Requester {
     /// The broker in this process, for itself. The broker needs no authentication and may do everything.

@@ -50,10 +50,13 @@ use heartbeats::Heartbeats;
 use mutations::Mutations;
 
 pub(crate) use batch::{BATCH_OVERHEAD, Batch, Claim, Extent, RECORD_OVERHEAD, Unwritable};
-pub(crate) use entry::{Access, Api, Ask, Call, Decide, Decider, Decision, LARGE, encode};
+pub(crate) use entry::{
+    Access, Api, Call, Decide, Decider, Decision, LARGE_FRAME_BYTES, TaskRequest, encode,
+};
 pub use log_ends::{ComparedElection, UndecidedPartition};
 pub(crate) use mutations::{MutationCall, QuotaUse};
 pub(crate) use names::CLUSTER_METADATA_TOPIC;
+pub(crate) use thalweg_log::Moment;
 
 /// The entries of the APIs that the state decides, by file.
 pub(crate) const APIS: &[&[Api]] = &[
@@ -79,7 +82,7 @@ pub(crate) const APIS: &[&[Api]] = &[
 pub(crate) const RECORDS_PER_REQUEST_MAX: usize = 10_000;
 
 /// Maximum size of error messages in one answer.
-const WORDS_BYTES_MAX: usize = 16 * 1024 * 1024;
+const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const MIN_INSYNC_REPLICAS: &str = EffectiveTopicConfig::min_insync_replicas.name();
 
@@ -121,31 +124,23 @@ fn default_message(code: ErrorCode) -> &'static str {
 /// The messages of refusals in one answer. Messages may repeat a long name for each of many partitions, so
 /// beyond a bound only codes are sent.
 #[derive(Debug)]
-struct Words {
+struct MessageBudget {
     bytes_left: usize,
 }
 
-impl Default for Words {
-    fn default() -> Words {
-        Words { bytes_left: WORDS_BYTES_MAX }
+impl Default for MessageBudget {
+    fn default() -> MessageBudget {
+        MessageBudget { bytes_left: MESSAGE_BYTES_MAX }
     }
 }
 
-impl Words {
+impl MessageBudget {
     /// Returns the message if there is room.
     fn keep(&mut self, message: Option<String>) -> Option<String> {
         let message = message?;
         self.bytes_left = self.bytes_left.checked_sub(message.len())?;
         Some(message)
     }
-}
-
-/// Two times: `wall_ms` for records, and `monotonic_ms` for sessions, which excludes pauses of the
-/// controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moment {
-    pub wall_ms: i64,
-    pub monotonic_ms: i64,
 }
 
 /// The outcome of a request: records to write as one batch, and the answer to send after their commit.
@@ -370,6 +365,24 @@ impl State {
 
     fn config_map(&self, resource: &ConfigResource) -> Arc<ConfigMap> {
         self.image.config(resource)
+    }
+}
+
+/// Adds the records of one element of a request. Returns the element's error code and message, or the refusal
+/// of a request with too many records.
+fn add_records(
+    records: &mut Vec<VersionedRecord>,
+    outcome: Result<Vec<VersionedRecord>, ApiError>,
+) -> Result<(i16, Option<String>), ApiError> {
+    match outcome {
+        Ok(new) => {
+            records.extend(new);
+            if records.len() > RECORDS_PER_REQUEST_MAX {
+                return Err(too_many_records());
+            }
+            Ok((0, None))
+        }
+        Err(error) => Ok((error.code.code(), error.message)),
     }
 }
 

@@ -5,14 +5,26 @@ use std::net::Ipv6Addr;
 
 use crate::error::{BootstrapError, InvalidAddress, NoBootstrapServer};
 
-/// The bootstrap brokers in a comma-separated list.
+/// Security protocols that may precede an address, as in listeners.
+const PROTOCOLS: [&str; 4] = ["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"];
+
+/// The bootstrap brokers in a comma-separated list. An address may be copied from a listener, as in
+/// `PLAINTEXT://localhost:9092`: Kafka's clients, too, take the protocol from `security.protocol` alone.
 pub fn bootstrap_servers(list: &str) -> Result<Vec<String>, BootstrapError> {
     let mut servers = Vec::new();
     for server in list.split(',').map(str::trim).filter(|server| !server.is_empty()) {
-        check_address(server)?;
-        servers.push(server.to_owned());
+        let address = without_protocol(server);
+        check_address(address).map_err(|_| InvalidAddress { address: server.to_owned() })?;
+        servers.push(address.to_owned());
     }
     if servers.is_empty() { Err(NoBootstrapServer.into()) } else { Ok(servers) }
+}
+
+fn without_protocol(server: &str) -> &str {
+    match server.split_once("://") {
+        Some((name, address)) if PROTOCOLS.iter().any(|known| known.eq_ignore_ascii_case(name)) => address,
+        _ => server,
+    }
 }
 
 /// Checks that `address` is a host, a colon and a port. The host is a name or an IP address; an IPv6 address
@@ -77,6 +89,12 @@ mod tests {
     #[test]
     fn a_list_of_brokers_has_one_at_least_and_none_that_is_wrong() {
         assert_eq!(bootstrap_servers(" a:1, b:2,").expect("two"), ["a:1", "b:2"]);
+        let listeners = "PLAINTEXT://localhost:9092,sasl_ssl://[::1]:9093";
+        assert_eq!(bootstrap_servers(listeners).expect("two"), ["localhost:9092", "[::1]:9093"]);
+        for wrong in ["http://localhost:9092", "PLAINTEXT://", "PLAINTEXT://SSL://a:1"] {
+            let error = bootstrap_servers(wrong).expect_err(wrong).to_string();
+            assert!(error.starts_with(&format!("{wrong:?} is not a broker address")), "{error}");
+        }
         assert!(matches!(bootstrap_servers(" ,"), Err(BootstrapError::NoBootstrapServer(_))));
         let wrong = bootstrap_servers("a:1,b").expect_err("no port");
         assert!(

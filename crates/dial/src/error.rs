@@ -128,7 +128,6 @@ pub struct ConnectFailed {
 pub struct ConnectTimedOut {
     /// Address, `host:port`.
     pub peer: Arc<str>,
-    /// Connect timeout.
     pub timeout: Duration,
 }
 
@@ -183,7 +182,6 @@ impl From<CloseReason> for HandshakeFault {
 pub struct ConnectionClosed {
     /// Address of the peer.
     pub peer: Arc<str>,
-    /// The cause.
     pub reason: CloseReason,
 }
 
@@ -199,7 +197,6 @@ pub enum CloseReason {
     /// All handles were dropped.
     #[error("closed locally")]
     ByClient,
-    /// TLS failed.
     #[error("{0}")]
     Tls(TlsFault),
     /// The peer limits the session lifetime, and re-authentication failed.
@@ -238,7 +235,6 @@ pub struct RequestTimedOut {
     pub peer: Arc<str>,
     /// API of the request.
     pub api: ApiKey,
-    /// Request timeout.
     pub timeout: Duration,
 }
 
@@ -305,7 +301,6 @@ pub struct UnreadableResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The cluster has no broker {id} at the moment")]
 pub struct BrokerUnknown {
-    /// Broker id.
     pub id: i32,
 }
 

@@ -35,7 +35,7 @@ pub struct Properties {
     resolved: BTreeSet<String>,
 }
 
-/// Hides secrets.
+/// Hides the values of secrets.
 impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_hidden = |key: &str| is_secret(key) || self.resolved.contains(key);
@@ -46,7 +46,7 @@ impl fmt::Debug for Properties {
 }
 
 impl Properties {
-    /// No settings.
+    /// An empty set of settings.
     pub fn new() -> Properties {
         Properties::default()
     }
@@ -192,7 +192,7 @@ impl Properties {
         }
     }
 
-    /// Takes `bootstrap.servers`.
+    /// Removes `bootstrap.servers`, and returns its addresses.
     pub fn take_bootstrap_servers(&mut self) -> Result<Vec<String>, BootstrapError> {
         bootstrap_servers(&self.values.remove("bootstrap.servers").unwrap_or_default())
     }

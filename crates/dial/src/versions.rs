@@ -17,13 +17,32 @@ use crate::error::{ClientError, RefusedRequest, UnreadableResponse, VersionMisma
 pub struct ApiVersions {
     ranges: BTreeMap<i16, (i16, i16)>,
     features: BTreeMap<String, i16>,
+    /// The highest supported level of `metadata.version`, if the broker reports it.
+    metadata_version_max: Option<i16>,
 }
+
+/// The first levels of `metadata.version` of each release of Apache Kafka, newest first.
+const RELEASES: [(i16, &str); 11] = [
+    (30, "4.3"),
+    (28, "4.2"),
+    (26, "4.1"),
+    (22, "4.0"),
+    (21, "3.9"),
+    (20, "3.8"),
+    (15, "3.7"),
+    (12, "3.6"),
+    (9, "3.5"),
+    (8, "3.4"),
+    (4, "3.3"),
+];
+/// The last level of the newest of these releases.
+const NEWEST_LEVEL: i16 = 30;
 
 impl ApiVersions {
     /// All versions of this build, for a peer of the same build.
     pub fn ours() -> ApiVersions {
         let ranges = ApiKey::ALL.iter().map(|&key| (key as i16, key.versions())).collect();
-        ApiVersions { ranges, features: BTreeMap::new() }
+        ApiVersions { ranges, ..ApiVersions::default() }
     }
 
     /// The versions in a response.
@@ -33,6 +52,11 @@ impl ApiVersions {
         ApiVersions {
             ranges: keys.map(|api| (api.api_key, (api.min_version, api.max_version))).collect(),
             features: features.map(|feature| (feature.name.clone(), feature.max_version_level)).collect(),
+            metadata_version_max: response
+                .supported_features
+                .iter()
+                .find(|feature| feature.name == "metadata.version")
+                .map(|feature| feature.max_version),
         }
     }
 
@@ -49,6 +73,17 @@ impl ApiVersions {
     /// The finalized features with their levels, in the order of their names.
     pub fn features(&self) -> impl Iterator<Item = (&str, i16)> {
         self.features.iter().map(|(name, level)| (name.as_str(), *level))
+    }
+
+    /// The release of Apache Kafka that the broker is at least compatible with: that of the highest
+    /// `metadata.version` that the broker supports. `None` if the broker reports no level, or one of
+    /// before release 3.3.
+    pub fn release(&self) -> Option<&'static str> {
+        let level = self.metadata_version_max?;
+        if level > NEWEST_LEVEL {
+            return Some("after 4.3");
+        }
+        RELEASES.iter().find(|(first, _)| level >= *first).map(|(_, release)| *release)
     }
 
     /// The newest common version, at most `limit`.
@@ -128,3 +163,37 @@ pub(crate) fn read_answer(frame: Bytes, version: i16, peer: &Arc<str>) -> Result
 
 /// The version of a client's first ApiVersions request.
 pub(crate) const FIRST_VERSION: i16 = ApiVersionsRequest::MAX_VERSION;
+
+#[cfg(test)]
+mod tests {
+    use thalweg_wire::request::api_versions_response::SupportedFeatureKey;
+
+    use super::*;
+
+    #[test]
+    fn a_release_is_that_of_the_highest_metadata_version() {
+        let release = |level: Option<i16>| {
+            let feature = |max_version| SupportedFeatureKey {
+                name: "metadata.version".to_owned(),
+                min_version: 1,
+                max_version,
+            };
+            let supported_features = level.map(feature).into_iter().collect();
+            let response = ApiVersionsResponse { supported_features, ..ApiVersionsResponse::default() };
+            ApiVersions::from_response(&response).release()
+        };
+        for (level, expected) in [
+            (None, None),
+            (Some(3), None),
+            (Some(7), Some("3.3")),
+            (Some(14), Some("3.6")),
+            (Some(20), Some("3.8")),
+            (Some(25), Some("4.0")),
+            (Some(29), Some("4.2")),
+            (Some(30), Some("4.3")),
+            (Some(31), Some("after 4.3")),
+        ] {
+            assert_eq!(release(level), expected, "{level:?}");
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! Answers of shards.
 
 use super::error::MembershipError;
-use super::heartbeat_error::HeartbeatError;
 use super::share::ShareAnswer;
 use super::streams::StreamsAnswer;
 use thalweg_shard::{ShardAnswer, WriteError};
@@ -16,7 +15,7 @@ use thalweg_wire::request::{
 
 /// A shard's answer to a request.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum GroupAnswer {
     JoinGroup(JoinGroupResponse),
     SyncGroup(SyncGroupResponse),
     Heartbeat(HeartbeatResponse),
@@ -36,44 +35,50 @@ pub enum Answer {
     TransactionEnded(Result<(), WriteError>),
 }
 
-impl ShardAnswer for Answer {
-    fn failed(self, error: WriteError) -> Answer {
+impl ShardAnswer for GroupAnswer {
+    fn failed(self, error: WriteError) -> GroupAnswer {
         let code = error.code();
         let error_code = code.code();
         match self {
-            Answer::JoinGroup(_) => Answer::JoinGroup(join_error("", error.into())),
-            Answer::SyncGroup(_) => Answer::SyncGroup(sync_error(error.into())),
-            Answer::Heartbeat(_) => {
-                Answer::Heartbeat(HeartbeatResponse { error_code, ..HeartbeatResponse::default() })
+            GroupAnswer::JoinGroup(_) => GroupAnswer::JoinGroup(join_error("", error.into())),
+            GroupAnswer::SyncGroup(_) => GroupAnswer::SyncGroup(sync_error(error.into())),
+            GroupAnswer::Heartbeat(_) => {
+                GroupAnswer::Heartbeat(HeartbeatResponse { error_code, ..HeartbeatResponse::default() })
             }
-            Answer::LeaveGroup(_) => {
-                Answer::LeaveGroup(LeaveGroupResponse { error_code, ..LeaveGroupResponse::default() })
+            GroupAnswer::LeaveGroup(_) => {
+                GroupAnswer::LeaveGroup(LeaveGroupResponse { error_code, ..LeaveGroupResponse::default() })
             }
-            Answer::OffsetCommit(mut response) => {
+            GroupAnswer::OffsetCommit(mut response) => {
                 for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
                     partition.error_code = error_code;
                 }
-                Answer::OffsetCommit(response)
+                GroupAnswer::OffsetCommit(response)
             }
-            Answer::TxnOffsetCommit(mut response) => {
+            GroupAnswer::TxnOffsetCommit(mut response) => {
                 for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
                     partition.error_code = error_code;
                 }
-                Answer::TxnOffsetCommit(response)
+                GroupAnswer::TxnOffsetCommit(response)
             }
-            Answer::ConsumerHeartbeat(_) => Answer::ConsumerHeartbeat(HeartbeatError::from(error).response()),
-            Answer::ConsumerDescribe(groups) => {
+            GroupAnswer::ConsumerHeartbeat(_) => {
+                GroupAnswer::ConsumerHeartbeat(ConsumerGroupHeartbeatResponse {
+                    error_code,
+                    error_message: Some(error.to_string()),
+                    ..ConsumerGroupHeartbeatResponse::default()
+                })
+            }
+            GroupAnswer::ConsumerDescribe(groups) => {
                 let failed = |group: DescribedGroup| DescribedGroup {
                     group_id: group.group_id,
                     error_code,
                     ..DescribedGroup::default()
                 };
-                Answer::ConsumerDescribe(groups.into_iter().map(failed).collect())
+                GroupAnswer::ConsumerDescribe(groups.into_iter().map(failed).collect())
             }
-            Answer::Share(answer) => Answer::Share(answer.failed(error)),
-            Answer::Streams(answer) => Answer::Streams(answer.failed(error)),
-            Answer::TransactionEnded(_) => Answer::TransactionEnded(Err(error)),
-            Answer::OffsetFetch(mut group) => {
+            GroupAnswer::Share(answer) => GroupAnswer::Share(answer.failed(error)),
+            GroupAnswer::Streams(answer) => GroupAnswer::Streams(answer.failed(error)),
+            GroupAnswer::TransactionEnded(_) => GroupAnswer::TransactionEnded(Err(error)),
+            GroupAnswer::OffsetFetch(mut group) => {
                 // Kafka redirects the client only for a fetch of stable offsets.
                 let error_code = match code {
                     ErrorCode::CoordinatorNotAvailable => ErrorCode::NotCoordinator.code(),
@@ -81,16 +86,17 @@ impl ShardAnswer for Answer {
                 };
                 group.topics.clear();
                 group.error_code = error_code;
-                Answer::OffsetFetch(group)
+                GroupAnswer::OffsetFetch(group)
             }
-            Answer::OffsetDelete(_) => {
-                Answer::OffsetDelete(OffsetDeleteResponse { error_code, ..OffsetDeleteResponse::default() })
-            }
-            Answer::DeleteGroups(mut results) => {
+            GroupAnswer::OffsetDelete(_) => GroupAnswer::OffsetDelete(OffsetDeleteResponse {
+                error_code,
+                ..OffsetDeleteResponse::default()
+            }),
+            GroupAnswer::DeleteGroups(mut results) => {
                 for result in &mut results {
                     result.error_code = error_code;
                 }
-                Answer::DeleteGroups(results)
+                GroupAnswer::DeleteGroups(results)
             }
         }
     }

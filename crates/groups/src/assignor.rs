@@ -42,6 +42,11 @@ pub use sticky::{
 /// Partitions by the id of their topic.
 pub type Assignment = BTreeMap<Uuid, BTreeSet<i32>>;
 
+/// Partitions in the form of a message. `make` builds an element from a topic id and its partitions.
+pub(super) fn by_topic<P>(assignment: &Assignment, make: impl Fn(Uuid, Vec<i32>) -> P) -> Vec<P> {
+    assignment.iter().map(|(id, partitions)| make(*id, partitions.iter().copied().collect())).collect()
+}
+
 /// An assignor's view of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MemberSpec {

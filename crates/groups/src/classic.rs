@@ -13,18 +13,20 @@
 //! Members are kept in the order in which they joined, so that the same events always lead to the same
 //! decisions.
 
+mod effects;
 mod join;
 mod leave;
+mod member;
 mod rebalance;
 mod refused_upgrades;
 mod sync;
 
+pub(super) use effects::{ClassicContext, Completion, Effects};
 pub(super) use join::PendingJoin;
+pub(super) use member::{ClassicGroupMember, Protocol, Terms};
 use refused_upgrades::RefusedUpgrades;
 
-use super::effects::Context;
 use super::error::MembershipError;
-use super::member::{Member, Protocol};
 use super::record::CoordinatorRecord;
 use super::subscription::subscribed_topics;
 use super::timers::{Deadline, Timer, Timers};
@@ -103,7 +105,7 @@ pub(super) struct ClassicGroup {
     protocol_name: Option<String>,
     generation: i32,
     leader: Option<Arc<str>>,
-    members: HashMap<Arc<str>, Member>,
+    members: HashMap<Arc<str>, ClassicGroupMember>,
     next_place: u64,
     /// Ids of the static members, by their instance ids.
     static_members: HashMap<String, Arc<str>>,
@@ -165,7 +167,8 @@ impl ClassicGroup {
         group.generation = value.generation;
         group.leader = value.leader.map(Arc::from);
         for record in value.members {
-            let member = Member::from_record(record, group.protocol_name.as_deref(), group.next_place);
+            let member =
+                ClassicGroupMember::from_record(record, group.protocol_name.as_deref(), group.next_place);
             group.insert(member);
         }
         group.subscribed_topics = group.topics_of_members();
@@ -178,8 +181,8 @@ impl ClassicGroup {
         id: Arc<str>,
         generation: i32,
         wall_ms: i64,
-        members: Vec<Member>,
-        assignment: impl Fn(&Member, &Bytes) -> Bytes,
+        members: Vec<ClassicGroupMember>,
+        assignment: impl Fn(&ClassicGroupMember, &Bytes) -> Bytes,
     ) -> ClassicGroup {
         let mut group = ClassicGroup::new(id, wall_ms);
         group.state = GroupState::Stable;
@@ -196,7 +199,7 @@ impl ClassicGroup {
     }
 
     /// The group's record with the assignment that its members are about to get.
-    fn to_record(&self, mut assignment: impl FnMut(&Member) -> Bytes) -> CoordinatorRecord {
+    fn to_record(&self, mut assignment: impl FnMut(&ClassicGroupMember) -> Bytes) -> CoordinatorRecord {
         let protocol = self.protocol_name.as_deref();
         let members =
             self.in_order().into_iter().map(|m| m.to_record(protocol, assignment(m))).collect::<Vec<_>>();
@@ -247,8 +250,8 @@ impl ClassicGroup {
     }
 
     /// The members in the order of joining.
-    pub(super) fn in_order(&self) -> Vec<&Member> {
-        let mut members: Vec<&Member> = self.members.values().collect();
+    pub(super) fn in_order(&self) -> Vec<&ClassicGroupMember> {
+        let mut members: Vec<&ClassicGroupMember> = self.members.values().collect();
         members.sort_unstable_by_key(|member| member.place);
         members
     }
@@ -304,7 +307,8 @@ impl ClassicGroup {
     pub(super) fn describe(&self) -> DescribedGroup {
         let protocol = self.protocol_name.as_deref();
         let is_stable = self.state == GroupState::Stable;
-        let describe = |m: &Member| m.describe(if is_stable { m.metadata(protocol) } else { Bytes::new() });
+        let describe =
+            |m: &ClassicGroupMember| m.describe(if is_stable { m.metadata(protocol) } else { Bytes::new() });
         DescribedGroup {
             group_id: self.id.to_string(),
             group_state: self.state.name().to_owned(),
@@ -355,12 +359,12 @@ impl ClassicGroup {
     }
 
     /// Restarts the session of a member.
-    pub(super) fn touch(&mut self, timers: &mut Timers, now_ms: i64, id: &str) {
+    pub(super) fn restart_session(&mut self, timers: &mut Timers, now_ms: i64, id: &str) {
         let group = &self.id;
         if let Some(member) = self.members.get_mut(id) {
             let at_ms = now_ms.saturating_add(i64::from(member.terms.session_timeout_ms));
             let id = &member.id;
-            timers.set(&mut member.session, at_ms, || Timer::Session(group.clone(), id.clone()));
+            timers.set(&mut member.session, at_ms, || Timer::ClassicSession(group.clone(), id.clone()));
         }
     }
 
@@ -377,7 +381,7 @@ impl ClassicGroup {
     /// before.
     pub(super) fn start_sessions(&mut self, timers: &mut Timers, now_ms: i64) {
         for id in self.ids_in_order() {
-            self.touch(timers, now_ms, &id);
+            self.restart_session(timers, now_ms, &id);
         }
     }
 
@@ -386,7 +390,7 @@ impl ClassicGroup {
         let group = &self.id;
         for member in self.members.values_mut() {
             let id = &member.id;
-            timers.set(&mut member.session, now_ms, || Timer::Session(group.clone(), id.clone()));
+            timers.set(&mut member.session, now_ms, || Timer::ClassicSession(group.clone(), id.clone()));
         }
     }
 
@@ -420,7 +424,7 @@ impl ClassicGroup {
     }
 
     /// Adds a member and updates the counts.
-    fn insert(&mut self, member: Member) {
+    fn insert(&mut self, member: ClassicGroupMember) {
         if let Some(instance_id) = &member.instance_id {
             self.static_members.insert(instance_id.clone(), member.id.clone());
         }
@@ -436,7 +440,7 @@ impl ClassicGroup {
     }
 
     /// Removes a member, or a generated id. Its waiting requests get an error.
-    fn remove(&mut self, cx: &mut Context<'_>, id: &str) {
+    fn remove(&mut self, cx: &mut ClassicContext<'_>, id: &str) {
         if let Some(mut deadline) = self.pending_members.remove(id) {
             cx.timers.cancel(&mut deadline);
         }

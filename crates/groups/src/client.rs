@@ -1,8 +1,6 @@
 //! The client that sent a request.
 
-use std::fmt;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 /// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,29 +22,5 @@ impl ClientInfo {
             }
         };
         ClientInfo { client_id: client_id.unwrap_or_default().to_owned(), client_host }
-    }
-}
-
-type TopicPredicate = dyn Fn(&str, usize) -> bool + Send + Sync;
-
-/// The topics that the sender of a request may describe. Other topics do not match its regular expressions.
-#[derive(Clone)]
-pub struct TopicFilter(Arc<TopicPredicate>);
-
-impl fmt::Debug for TopicFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TopicFilter")
-    }
-}
-
-impl TopicFilter {
-    /// A filter by `may_describe`, which gets a topic and the number of expressions that match it.
-    pub fn new(may_describe: impl Fn(&str, usize) -> bool + Send + Sync + 'static) -> TopicFilter {
-        TopicFilter(Arc::new(may_describe))
-    }
-
-    /// True if a topic may be described.
-    pub(super) fn may_describe(&self, topic: &str, matching: usize) -> bool {
-        (self.0)(topic, matching)
     }
 }

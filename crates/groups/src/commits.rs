@@ -2,6 +2,8 @@
 
 use super::error::MembershipError;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use thalweg_wire::Uuid;
 
 /// The membership fields of an offset commit.
@@ -14,9 +16,25 @@ pub(super) struct Commit<'a> {
 }
 
 impl Commit<'_> {
+    /// The member that commits; `None` if the commit names no member.
+    pub(super) fn sender<'m, M>(
+        &self,
+        members: &'m BTreeMap<Arc<str>, M>,
+    ) -> Result<Option<&'m M>, MembershipError> {
+        if self.is_of_no_member(members.is_empty()) {
+            return Ok(None);
+        }
+        members.get(self.member_id).map(Some).ok_or(MembershipError::UnknownMember)
+    }
+
+    /// Checks that the version of the request has member epochs. Classic members commit by any version.
+    pub(super) fn validate_version(&self) -> Result<(), MembershipError> {
+        if self.is_transactional || self.version >= 9 { Ok(()) } else { Err(MembershipError::OldCommit) }
+    }
+
     /// True if the commit names no member: it comes from an administrator, a consumer that uses the group for
     /// its offsets only, or a producer without group metadata.
-    pub(super) fn is_of_no_member(&self, is_empty: bool) -> bool {
+    fn is_of_no_member(&self, is_empty: bool) -> bool {
         let names_none = self.epoch == -1 && self.member_id.is_empty() && self.instance_id.is_none();
         (self.epoch < 0 && is_empty) || (self.is_transactional && names_none)
     }

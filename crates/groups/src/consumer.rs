@@ -19,7 +19,9 @@
 
 mod apply;
 mod classic;
+mod deadlines;
 mod describe;
+mod error;
 mod heartbeat;
 mod leave;
 mod member;
@@ -29,62 +31,39 @@ mod resolution;
 mod subscription;
 mod target;
 
-pub(super) use heartbeat::Beat;
+pub(super) use error::ConsumerGroupError;
+pub(super) use heartbeat::ConsumerHeartbeat;
 pub(super) use leave::Removal;
 pub(super) use migration::Downgrade;
-pub(super) use resolution::Matches;
+pub(super) use resolution::{Matches, Resolution};
 
 use super::assignor::Assignment;
 use super::commits::{Commit, CommitPermission, validate_fetch};
 use super::config::ConsumerGroupTimes;
 use super::deadlines::Deadlines;
 use super::error::MembershipError;
-use super::heartbeat_error::HeartbeatError;
 use super::modern::ModernGroup;
 use super::record::{ConsumerRecord, CoordinatorRecord};
-use member::Member;
+use member::ConsumerGroupMember;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use subscription::{ResolvedRegex, Subscribers};
+use subscription::{ResolvedRegex, SubscriberCounts};
 use thalweg_hash::HashMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 
-/// The state of a consumer group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConsumerGroupState {
-    Empty,
-    /// A new target assignment is due.
-    Assigning,
-    /// Members are moving to the target assignment.
-    Reconciling,
-    Stable,
-}
-
-impl ConsumerGroupState {
-    /// Kafka's name of the state.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            ConsumerGroupState::Empty => "Empty",
-            ConsumerGroupState::Assigning => "Assigning",
-            ConsumerGroupState::Reconciling => "Reconciling",
-            ConsumerGroupState::Stable => "Stable",
-        }
-    }
-}
-
 /// Inputs of a group decision besides the group.
-pub(super) type Scene<'a> = super::scene::Scene<'a, ConsumerGroupTimes>;
+pub(super) type ConsumerContext<'a> = super::context::GroupContext<'a, ConsumerGroupTimes>;
 
 /// A consumer group.
 #[derive(Debug)]
 pub(super) struct ConsumerGroup {
-    modern: ModernGroup<Member, Assignment>,
+    modern: ModernGroup<ConsumerGroupMember, Assignment>,
     static_members: BTreeMap<Arc<str>, Arc<str>>,
     /// The subscribed topics.
-    subscribers: BTreeMap<String, Subscribers>,
+    subscribers: BTreeMap<String, SubscriberCounts>,
     /// The subscribed regular expressions, with the number of their members.
     regexes: BTreeMap<Arc<str>, usize>,
     resolved: BTreeMap<Arc<str>, ResolvedRegex>,
@@ -129,16 +108,12 @@ impl ConsumerGroup {
         }
     }
 
-    pub(super) fn state(&self) -> ConsumerGroupState {
+    /// Kafka's name of the group's state.
+    pub(super) fn state_name(&self) -> &'static str {
         if self.modern.members.is_empty() {
-            ConsumerGroupState::Empty
-        } else if self.modern.epoch > self.modern.target_epoch {
-            ConsumerGroupState::Assigning
-        } else if self.modern.members.values().all(|member| member.is_reconciled_to(self.modern.target_epoch))
-        {
-            ConsumerGroupState::Stable
+            "Empty"
         } else {
-            ConsumerGroupState::Reconciling
+            self.modern.progress(ConsumerGroupMember::is_reconciled_to)
         }
     }
 
@@ -149,12 +124,7 @@ impl ConsumerGroup {
 
     /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
-        ListedGroup {
-            group_id: self.modern.id.to_string(),
-            protocol_type: "consumer".to_owned(),
-            group_state: self.state().name().to_owned(),
-            group_type: "consumer".to_owned(),
-        }
+        self.modern.list("consumer", self.state_name())
     }
 
     /// True if members read the topic.
@@ -189,11 +159,11 @@ impl ConsumerGroup {
         &mut self.deadlines
     }
 
-    fn member(&self, id: &str) -> Result<&Member, HeartbeatError> {
-        self.modern.members.get(id).ok_or_else(|| HeartbeatError::UnknownMember(id.to_owned()))
+    fn member(&self, id: &str) -> Result<&ConsumerGroupMember, ConsumerGroupError> {
+        self.modern.members.get(id).ok_or_else(|| ConsumerGroupError::UnknownMember(id.to_owned()))
     }
 
-    fn static_member(&self, instance_id: &str) -> Option<&Member> {
+    fn static_member(&self, instance_id: &str) -> Option<&ConsumerGroupMember> {
         self.modern.members.get(self.static_members.get(instance_id)?)
     }
 
@@ -209,20 +179,11 @@ impl ConsumerGroup {
 
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = self.modern.next_epoch();
-        records.push(self.epoch_record(epoch, metadata_hash));
-        tracing::info!(group = %self.modern.id, epoch, "Raised the group epoch");
-        epoch
+        self.modern.raise_epoch(|epoch| self.epoch_record(epoch, metadata_hash), records)
     }
 
     fn group_key(&self) -> ConsumerGroupMetadataKey {
         ConsumerGroupMetadataKey { group_id: self.modern.id.to_string() }
-    }
-
-    fn target_record(&self, assignment_epoch: i32, assignment_timestamp: i64) -> CoordinatorRecord {
-        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
-        let value = ConsumerGroupTargetAssignmentMetadataValue { assignment_epoch, assignment_timestamp };
-        ConsumerRecord::Target(key, Some(value)).into()
     }
 
     fn partition_metadata_tombstone(&self) -> CoordinatorRecord {
@@ -247,10 +208,15 @@ impl ConsumerGroup {
     /// would seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern
-            .lost_members()
-            .for_each(|id| member::member_tombstones(&self.modern.id, id, &mut records));
+        for id in self.modern.lost_members() {
+            self.member_tombstones(id, &mut records);
+        }
         records
+    }
+
+    /// Writes the tombstones of a member.
+    fn member_tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
+        self.modern.member_tombstones::<ConsumerRecord>(std::iter::once(id), records);
     }
 
     /// The records that delete the group.
@@ -264,20 +230,8 @@ impl ConsumerGroup {
         renamed: impl Fn(&'a str) -> &'a str,
         records: &mut Vec<CoordinatorRecord>,
     ) {
-        let ids = || self.modern.members.keys().map(|id| renamed(id));
-        // Kafka rejects any other order on replay.
-        records.extend(
-            ids().map(|id| ConsumerRecord::Current(member::current_key(&self.modern.id, id), None).into()),
-        );
-        records
-            .extend(ids().map(|id| {
-                ConsumerRecord::TargetMember(member::target_key(&self.modern.id, id), None).into()
-            }));
-        let key = ConsumerGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
-        records.push(ConsumerRecord::Target(key, None).into());
-        records.extend(
-            ids().map(|id| ConsumerRecord::Member(member::member_key(&self.modern.id, id), None).into()),
-        );
+        let ids = self.modern.members.keys().map(|id| renamed(id));
+        self.modern.tombstones::<ConsumerRecord>(ids, records);
         records.extend(self.resolved.keys().map(|regex| self.regex_record(regex, None)));
         records.push(self.partition_metadata_tombstone());
         records.push(ConsumerRecord::Group(self.group_key(), None).into());
@@ -288,12 +242,9 @@ impl ConsumerGroup {
         &'a self,
         commit: &Commit<'_>,
     ) -> Result<CommitPermission<'a>, MembershipError> {
-        if commit.is_of_no_member(self.modern.members.is_empty()) {
-            return Ok(CommitPermission::Any);
-        }
-        let member = self.modern.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
-        if !commit.is_transactional && member.classic.is_none() && commit.version < 9 {
-            return Err(MembershipError::OldCommit);
+        let Some(member) = commit.sender(&self.modern.members)? else { return Ok(CommitPermission::Any) };
+        if member.classic.is_none() {
+            commit.validate_version()?;
         }
         let assigned_at = |_: &str, id, partition| member.assigned_at(id, partition);
         commit.by_member(member.epoch, stale(member), assigned_at)
@@ -306,7 +257,7 @@ impl ConsumerGroup {
     }
 }
 
-fn stale(member: &Member) -> MembershipError {
+fn stale(member: &ConsumerGroupMember) -> MembershipError {
     match member.classic {
         Some(_) => MembershipError::IllegalGeneration,
         None => MembershipError::StaleEpoch,

@@ -3,17 +3,17 @@
 
 mod admin;
 mod bounds;
+mod classic;
 mod consumer;
 mod describing;
-mod membership;
 mod offsets;
 mod share;
 mod streams;
 
-use super::answer::Answer;
+use super::answer::GroupAnswer;
 use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
-use super::shard::{EndOfTransaction, GroupFigures, Shard, ShardContext};
-use super::topics::{DeletedTopic, Topics};
+use super::shard::{EndOfTransaction, GroupFigures, GroupShard, SharedState};
+use super::topics::{DeletedTopic, TopicsView};
 use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -32,7 +32,7 @@ use tokio::runtime::Handle;
 /// Requests are checked for their form and answered here; authorization is left to the caller. Each function
 /// formats its answer for the given version.
 pub struct GroupCoordinator {
-    shards: Shards<Shard>,
+    shards: Shards<GroupShard>,
 }
 
 impl fmt::Debug for GroupCoordinator {
@@ -46,12 +46,12 @@ impl GroupCoordinator {
     pub fn new(
         config: GroupConfig,
         log: Arc<dyn CoordinatorLog>,
-        topics: Arc<dyn Topics>,
+        topics: Arc<dyn TopicsView>,
         clock: Clock,
         disk: Disk,
     ) -> GroupCoordinator {
-        let context = ShardContext::new(config, topics).with_background(Handle::current(), disk.clone());
-        GroupCoordinator { shards: Shards::new(Arc::new(context), log, clock, disk) }
+        let shared = SharedState::new(config, topics).with_background(Handle::current(), disk.clone());
+        GroupCoordinator { shards: Shards::new(Arc::new(shared), log, clock, disk) }
     }
 
     /// The partition of `__consumer_offsets` that a group belongs to. The partition count is the topic's; the
@@ -89,11 +89,11 @@ impl GroupCoordinator {
         producer_epoch: ProducerEpoch,
         end: EndOfTransaction,
     ) -> Result<(), RequestError> {
-        let asked = self.shards.ask(partition, |shard, ticket, _| {
+        let answer = self.shards.request(partition, |shard, ticket, _| {
             shard.complete_transaction(producer_id, producer_epoch, end, ticket);
         });
-        match asked.await? {
-            Answer::TransactionEnded(result) => Ok(result?),
+        match answer.await? {
+            GroupAnswer::TransactionEnded(result) => Ok(result?),
             _ => Err(RequestError::WrongAnswer),
         }
     }
@@ -113,7 +113,7 @@ impl GroupCoordinator {
         default: ConsumerGroupTimes,
         by_group: HashMap<String, ConsumerGroupTimes>,
     ) {
-        self.shards.shared().set_times(default, by_group);
+        self.shards.shared().set_consumer_times(default, by_group);
     }
 
     /// Sets the times of share groups in the same way.
@@ -139,7 +139,7 @@ impl GroupCoordinator {
     }
 
     /// The cluster's topics.
-    pub fn topics(&self) -> &dyn Topics {
+    pub fn topics(&self) -> &dyn TopicsView {
         &*self.shards.shared().topics
     }
 
@@ -167,7 +167,16 @@ impl GroupCoordinator {
 
     /// The groups that this broker coordinates, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
-        self.shards.all().iter().filter_map(|cell| cell.peek(Shard::figures).ok()).flatten().collect()
+        self.shards.all().iter().filter_map(|cell| cell.peek(GroupShard::figures).ok()).flatten().collect()
+    }
+
+    /// Passes each committed offset of these groups on without a copy: group, topic, partition, offset. The
+    /// offsets of a group come one after another.
+    pub fn each_committed(&self, each: &mut dyn FnMut(&str, &str, PartitionIndex, i64)) {
+        for cell in self.shards.all() {
+            // A partition that is being loaded or given up has no groups here.
+            let _ = cell.peek(|shard| shard.each_committed(&mut *each));
+        }
     }
 
     /// The partitions of `__consumer_offsets` that this broker leads.
@@ -179,17 +188,17 @@ impl GroupCoordinator {
     fn read<R>(
         &self,
         group_id: &str,
-        read: impl FnOnce(&Shard) -> ReplicatedValue<R>,
+        read: impl FnOnce(&GroupShard) -> ReplicatedValue<R>,
     ) -> Result<R, Unavailability> {
         self.shards.cell(self.partition_for(group_id))?.read(read)
     }
 
     /// Passes a request to the shard of its group and waits for the answer.
-    async fn ask(
+    async fn request(
         &self,
         group_id: &str,
-        request: impl FnOnce(&mut Shard, Ticket, Moment),
-    ) -> Result<Answer, Unavailability> {
-        self.shards.ask(self.partition_for(group_id), request).await
+        request: impl FnOnce(&mut GroupShard, Ticket, Moment),
+    ) -> Result<GroupAnswer, Unavailability> {
+        self.shards.request(self.partition_for(group_id), request).await
     }
 }

@@ -1,12 +1,14 @@
-//! Deadlines of the members of a group whose coordinator assigns: for heartbeats, revocation, join and sync.
+//! Deadlines of the members of consumer and streams groups: for heartbeats, for revocation, and for joins and
+//! syncs of classic members.
 
-use super::timers::{Deadline, Timer, Timers, Watch};
+use super::timers::{Deadline, DeadlineKind, Timer, Timers};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 
 /// A change of a member's deadlines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum DeadlineChange {
     /// The member sent a heartbeat: its session lasts this long.
     Session(i32),
     /// The member has this long to revoke partitions, while it stays at this epoch.
@@ -19,6 +21,41 @@ pub(super) enum Change {
     Joined(i32),
     /// The member has requested its assignment.
     Synced,
+}
+
+impl DeadlineChange {
+    /// The change of the revocation deadline after a member's step.
+    pub(super) fn of_revocation(member: &impl DeadlineMember) -> DeadlineChange {
+        match member.revocation_timeout_ms() {
+            Some(timeout_ms) => DeadlineChange::Revocation { epoch: member.epoch(), timeout_ms },
+            None => DeadlineChange::Revoked,
+        }
+    }
+
+    /// The deadlines of the members of a newly loaded group, as if all had just sent a heartbeat. Members
+    /// with partitions or tasks to revoke have the whole timeout.
+    pub(super) fn at_start<M: DeadlineMember>(
+        members: &BTreeMap<Arc<str>, M>,
+        session_timeout_ms: i32,
+    ) -> Vec<(Arc<str>, DeadlineChange)> {
+        let mut changes = Vec::new();
+        for (id, member) in members {
+            changes.push((id.clone(), DeadlineChange::Session(session_timeout_ms)));
+            if member.revocation_timeout_ms().is_some() {
+                changes.push((id.clone(), DeadlineChange::of_revocation(member)));
+            }
+        }
+        changes
+    }
+}
+
+/// A member of a group with [`Deadlines`].
+pub(super) trait DeadlineMember {
+    /// The member epoch.
+    fn epoch(&self) -> i32;
+
+    /// The time for the revocation of partitions or tasks; `None` without any to revoke.
+    fn revocation_timeout_ms(&self) -> Option<i32>;
 }
 
 /// Interval between attempts to remove a member.
@@ -36,12 +73,12 @@ struct MemberDeadlines {
 }
 
 impl MemberDeadlines {
-    fn deadline(&mut self, watch: Watch) -> &mut Deadline {
-        match watch {
-            Watch::Session => &mut self.session,
-            Watch::Revocation => &mut self.revocation,
-            Watch::Join => &mut self.join,
-            Watch::Sync => &mut self.sync,
+    fn deadline(&mut self, kind: DeadlineKind) -> &mut Deadline {
+        match kind {
+            DeadlineKind::Session => &mut self.session,
+            DeadlineKind::Revocation => &mut self.revocation,
+            DeadlineKind::Join => &mut self.join,
+            DeadlineKind::Sync => &mut self.sync,
         }
     }
 }
@@ -67,50 +104,58 @@ impl Deadlines {
     }
 
     /// Changes the deadlines of a member; ignored for an unknown id.
-    pub(super) fn change(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, change: Change) {
+    pub(super) fn change(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, change: DeadlineChange) {
         let Some(member) = self.members.get_mut(id) else { return };
         let group = &self.group;
         let after = |ms: i32| now_ms.saturating_add(i64::from(ms.max(0)));
-        let timer = |watch: Watch| Timer::Member(group.clone(), id.clone(), watch);
+        let timer = |kind: DeadlineKind| Timer::MemberDeadline(group.clone(), id.clone(), kind);
         match change {
-            Change::Session(ms) => timers.set(&mut member.session, after(ms), || timer(Watch::Session)),
-            Change::Revocation { epoch, timeout_ms } => {
-                member.revocation_epoch = epoch;
-                timers.set(&mut member.revocation, after(timeout_ms), || timer(Watch::Revocation));
+            DeadlineChange::Session(ms) => {
+                timers.set(&mut member.session, after(ms), || timer(DeadlineKind::Session))
             }
-            Change::Revoked => timers.cancel(&mut member.revocation),
-            Change::Join(ms) => {
+            DeadlineChange::Revocation { epoch, timeout_ms } => {
+                member.revocation_epoch = epoch;
+                timers.set(&mut member.revocation, after(timeout_ms), || timer(DeadlineKind::Revocation));
+            }
+            DeadlineChange::Revoked => timers.cancel(&mut member.revocation),
+            DeadlineChange::Join(ms) => {
                 if !member.joins {
                     member.joins = true;
-                    timers.set(&mut member.join, after(ms), || timer(Watch::Join));
+                    timers.set(&mut member.join, after(ms), || timer(DeadlineKind::Join));
                 }
             }
-            Change::Joined(ms) => {
+            DeadlineChange::Joined(ms) => {
                 member.joins = false;
                 timers.cancel(&mut member.join);
-                timers.set(&mut member.sync, after(ms), || timer(Watch::Sync));
+                timers.set(&mut member.sync, after(ms), || timer(DeadlineKind::Sync));
             }
-            Change::Synced => timers.cancel(&mut member.sync),
+            DeadlineChange::Synced => timers.cancel(&mut member.sync),
         }
     }
 
-    /// True if a deadline of a member has passed. `epoch` is the member's current epoch.
-    pub(super) fn is_over(&mut self, timers: &mut Timers, timer: Timer, now_ms: i64, epoch: i32) -> bool {
-        let Timer::Member(_, id, watch) = &timer else { return false };
-        let (id, watch) = (id.clone(), *watch);
-        let Some(member) = self.members.get_mut(&id) else { return false };
-        let is_over = timers.is_due(member.deadline(watch), timer, now_ms);
-        if is_over && watch == Watch::Join {
-            member.joins = false;
+    /// The member that has missed its deadline, and the event that did not come; `None` if the deadline has
+    /// moved. The deadline is set again, so that a failed write of the member's removal is retried.
+    pub(super) fn missed<'m, M: DeadlineMember>(
+        &mut self,
+        timers: &mut Timers,
+        timer: Timer,
+        now_ms: i64,
+        members: &'m BTreeMap<Arc<str>, M>,
+    ) -> Option<(&'m M, DeadlineKind)> {
+        let Timer::MemberDeadline(_, id, kind) = &timer else { return None };
+        let (id, kind) = (id.clone(), *kind);
+        let deadlines = self.members.get_mut(&id)?;
+        let is_due = timers.is_due(deadlines.deadline(kind), timer, now_ms);
+        if is_due && kind == DeadlineKind::Join {
+            deadlines.joins = false;
         }
-        is_over && (watch != Watch::Revocation || member.revocation_epoch == epoch)
-    }
-
-    /// Sets a deadline again before a member is removed, so that a failed write of the removal is retried.
-    pub(super) fn retry(&mut self, timers: &mut Timers, now_ms: i64, id: &Arc<str>, watch: Watch) {
-        let Some(member) = self.members.get_mut(id) else { return };
-        let timer = Timer::Member(self.group.clone(), id.clone(), watch);
-        timers.set(member.deadline(watch), now_ms.saturating_add(RETRY_MS), || timer);
+        let member = members.get(&id)?;
+        if !is_due || (kind == DeadlineKind::Revocation && deadlines.revocation_epoch != member.epoch()) {
+            return None;
+        }
+        let timer = Timer::MemberDeadline(self.group.clone(), id, kind);
+        timers.set(deadlines.deadline(kind), now_ms.saturating_add(RETRY_MS), || timer);
+        Some((member, kind))
     }
 
     /// Members whose session never ends.

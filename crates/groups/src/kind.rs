@@ -11,7 +11,7 @@ use super::streams::StreamsGroup;
 use super::timers::Timers;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 
-/// A group.
+/// A group of any type.
 #[derive(Debug)]
 pub(super) enum Group {
     /// A group whose members agree on an assignment among themselves.
@@ -165,7 +165,7 @@ impl Group {
     pub(super) fn state_name(&self) -> &'static str {
         match self {
             Group::Classic(group) => group.state().name(),
-            Group::Consumer(group) => group.state().name(),
+            Group::Consumer(group) => group.state_name(),
             Group::Share(group) => group.state_name(),
             Group::Streams(group) => group.state_name(),
         }
@@ -291,11 +291,11 @@ impl Group {
                 WaitingRequests::default()
             }
             Group::Share(group) => {
-                group.forget_sessions(timers);
+                group.cancel_sessions(timers);
                 WaitingRequests::default()
             }
             Group::Streams(group) => {
-                group.forget_deadlines(timers);
+                group.cancel_deadlines(timers);
                 WaitingRequests::default()
             }
         }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! GroupCoordinator   requests in the form of each version; the driver below it is `thalweg_shard`
-//!   Shard            all groups and offsets of one partition of `__consumer_offsets`: pure, no clock, no I/O
+//!   GroupShard       all groups and offsets of one partition of `__consumer_offsets`: pure, no clock, no I/O
 //!     ClassicGroup   one group's membership and generations
 //!     ConsumerGroup  the same of a group that the coordinator assigns partitions to
 //!       assignor     the algorithms of these assignments
@@ -27,19 +27,16 @@ mod client;
 mod commits;
 mod config;
 mod consumer;
+mod context;
 mod coordinator;
 mod deadlines;
-mod effects;
 mod error;
-mod heartbeat_error;
 mod kind;
-mod member;
 mod member_epoch;
 mod modern;
 mod offsets;
 mod record;
 pub mod regex;
-mod scene;
 mod shard;
 mod share;
 mod streams;
@@ -48,12 +45,13 @@ mod subscription;
 mod tests;
 mod timed;
 mod timers;
+mod topic_filter;
 mod topic_hashes;
 mod topics;
 
-pub use answer::Answer;
+pub use answer::GroupAnswer;
 
-pub use client::{ClientInfo, TopicFilter};
+pub use client::ClientInfo;
 pub use config::{
     ConsumerGroupConfig, ConsumerGroupTimes, GroupConfig, Migration, ShareGroupConfig, ShareGroupTimes,
     StreamsGroupConfig, StreamsGroupTimes,
@@ -61,10 +59,10 @@ pub use config::{
 pub use coordinator::GroupCoordinator;
 pub use offsets::{OffsetAndMetadata, TransactionOutcome};
 pub use record::CoordinatorRecord;
-pub use shard::{EndOfTransaction, GroupFigures, Shard, TransactionalProducer, Write};
+pub use shard::{EndOfTransaction, GroupFigures, GroupShard, TransactionalProducer, Write};
 pub use share::{
-    AlteredOffsets, DeletedOffsets, Initialization, Partitions as SharePartitions, ShareAnswer,
-    ShareGroupError,
+    AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, ShareGroupError, SharePartitions,
 };
 pub use streams::StreamsAnswer;
-pub use topics::{DeletedTopic, TopicPlacement, Topics};
+pub use topic_filter::TopicFilter;
+pub use topics::{DeletedTopic, TopicPlacement, TopicsView};

@@ -90,8 +90,8 @@ pub(super) enum View {
     Acknowledged,
 }
 
-type Partitions = BTreeMap<PartitionIndex, TimelineObject<OffsetAndMetadata>>;
-type Topics = BTreeMap<String, Partitions>;
+type PartitionOffsets = BTreeMap<PartitionIndex, TimelineObject<OffsetAndMetadata>>;
+type TopicOffsets = BTreeMap<String, PartitionOffsets>;
 
 /// A change without an acknowledgement from the log.
 #[derive(Debug)]
@@ -105,7 +105,7 @@ struct Change {
 /// All committed offsets of a shard.
 #[derive(Debug, Default)]
 pub(super) struct OffsetStore {
-    groups: HashMap<Arc<str>, Topics>,
+    groups: HashMap<Arc<str>, TopicOffsets>,
     /// In the order of the log.
     unacknowledged: VecDeque<Change>,
     transactions: Transactions,
@@ -164,7 +164,7 @@ impl OffsetStore {
         }
         let topics = self.groups.entry(group.clone()).or_default();
         if !topics.contains_key(topic) {
-            topics.insert(topic.to_owned(), Partitions::new());
+            topics.insert(topic.to_owned(), PartitionOffsets::new());
         }
         let partitions = topics.get_mut(topic).expect("it was just put there");
         let slot = partitions.entry(partition).or_default();

@@ -17,9 +17,9 @@ pub use consumer::ConsumerRecord;
 pub use share::ShareGroupRecord;
 pub use streams::StreamsGroupRecord;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::RecordDecodeError;
+use thalweg_shard::{RecordDecodeError, prefixed};
 use thalweg_wire::group::{
     GroupMetadataKey, GroupMetadataValue, LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitKey,
     OffsetCommitValue,
@@ -213,14 +213,67 @@ macro_rules! group_records {
 }
 pub(super) use group_records;
 
-/// A message preceded by its type or version.
-pub(super) fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {
-    let body = message.to_bytes(version)?;
-    let mut bytes = BytesMut::with_capacity(2 + body.len());
-    bytes.put_i16(prefix);
-    bytes.put_slice(&body);
-    Ok(bytes.freeze())
+/// The records that every group has whose coordinator assigns. A record without a value is a tombstone.
+pub(super) trait ModernRecord: Into<CoordinatorRecord> {
+    /// A member's description of itself.
+    type Description;
+    /// A member's part of the target assignment.
+    type MemberTarget;
+    /// A member's epoch, and its partitions or tasks.
+    type Current;
+
+    /// The record of a member's description.
+    fn description(group: &str, member: &str, value: Option<Self::Description>) -> Self;
+    /// The record of a member's part of the target assignment.
+    fn member_target(group: &str, member: &str, value: Option<Self::MemberTarget>) -> Self;
+    /// The record of a member's epoch, and of its partitions or tasks.
+    fn current(group: &str, member: &str, value: Option<Self::Current>) -> Self;
+    /// The record of the target assignment's epoch and wall-clock time.
+    fn target(group: &str, made: Option<(i32, i64)>) -> Self;
 }
+
+/// Implements [`ModernRecord`] by the keys and values of these records.
+macro_rules! modern_records {
+    (
+        $name:ident {
+            Member = ($member_key:ident, $member:ident),
+            Target = ($target_key:ident, $target:ident),
+            TargetMember = ($target_member_key:ident, $target_member:ident),
+            Current = ($current_key:ident, $current:ident),
+        }
+    ) => {
+        impl ModernRecord for $name {
+            type Description = $member;
+            type MemberTarget = $target_member;
+            type Current = $current;
+
+            fn description(group: &str, member: &str, value: Option<$member>) -> $name {
+                let key = $member_key { group_id: group.to_owned(), member_id: member.to_owned() };
+                $name::Member(key, value)
+            }
+
+            fn member_target(group: &str, member: &str, value: Option<$target_member>) -> $name {
+                let key = $target_member_key { group_id: group.to_owned(), member_id: member.to_owned() };
+                $name::TargetMember(key, value)
+            }
+
+            fn current(group: &str, member: &str, value: Option<$current>) -> $name {
+                let key = $current_key { group_id: group.to_owned(), member_id: member.to_owned() };
+                $name::Current(key, value)
+            }
+
+            fn target(group: &str, made: Option<(i32, i64)>) -> $name {
+                let key = $target_key { group_id: group.to_owned() };
+                let value = made.map(|(assignment_epoch, assignment_timestamp)| $target {
+                    assignment_epoch,
+                    assignment_timestamp,
+                });
+                $name::Target(key, value)
+            }
+        }
+    };
+}
+pub(super) use modern_records;
 
 /// Encoded key and value of a record type, both version 0.
 pub(super) fn encoded<K: Message, V: Message>(

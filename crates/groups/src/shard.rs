@@ -6,25 +6,25 @@
 //! that a failing broker could lose. Only reads are answered at once, from the acknowledged state.
 
 mod admin;
+mod classic;
 mod commit;
 mod consumer;
 mod expiry;
 mod figures;
-mod membership;
+mod follow_up;
 mod replay;
 mod share;
 mod streams;
 mod write;
 
-use consumer::Resolution;
 pub use figures::GroupFigures;
-use write::FollowUp;
+use follow_up::FollowUp;
 pub use write::{EndOfTransaction, TransactionalProducer, Write};
 
-use super::answer::{Answer, join_error, sync_error};
-use super::classic::{ClassicGroup, WaitingRequests};
+use super::answer::{GroupAnswer, join_error, sync_error};
+use super::classic::{ClassicContext, ClassicGroup, Completion, Effects, WaitingRequests};
 use super::config::{ConsumerGroupTimes, GroupConfig, ShareGroupTimes, StreamsGroupTimes};
-use super::effects::{Completion, Context, Effects};
+use super::consumer::Resolution;
 use super::error::MembershipError;
 use super::kind::Group;
 use super::offsets::OffsetStore;
@@ -32,7 +32,7 @@ use super::record::CoordinatorRecord;
 use super::timed::TimelineObject;
 use super::timers::Timers;
 use super::topic_hashes::TopicHashes;
-use super::topics::Topics;
+use super::topics::TopicsView;
 use bytes::Bytes;
 use parking_lot::RwLock;
 use std::collections::VecDeque;
@@ -42,7 +42,9 @@ use thalweg_hash::HashMap;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_record::{DecompressBuffer, ProducerId};
-use thalweg_shard::{self, Answers, AppendAs, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError};
+use thalweg_shard::{
+    self, Answers, Basis, Cell, Moment, Piece, ShardLoadError, Ticket, TransactionalAppendOptions, WriteError,
+};
 use tokio::runtime::Handle;
 
 /// A write without an acknowledgement yet.
@@ -50,17 +52,17 @@ use tokio::runtime::Handle;
 struct UnacknowledgedWrite {
     last_offset: i64,
     expires_ms: i64,
-    answers: Vec<(Ticket, Answer)>,
+    answers: Vec<(Ticket, GroupAnswer)>,
     completion: Option<Completion>,
 }
 
-/// Context shared by all shards of a broker.
-pub struct ShardContext {
+/// State shared by all shards of a broker.
+pub struct SharedState {
     /// Settings of groups.
     pub config: GroupConfig,
     /// The cluster's topics.
-    pub topics: Arc<dyn Topics>,
-    times: RwLock<Times<ConsumerGroupTimes>>,
+    pub topics: Arc<dyn TopicsView>,
+    consumer_times: RwLock<Times<ConsumerGroupTimes>>,
     share_times: RwLock<Times<ShareGroupTimes>>,
     streams_times: RwLock<Times<StreamsGroupTimes>>,
     /// Runs the resolution of regular expressions.
@@ -88,22 +90,23 @@ impl<T: Copy> Times<T> {
     }
 }
 
-impl ShardContext {
-    /// A context with the times of these settings, until other times are set.
-    pub fn new(config: GroupConfig, topics: Arc<dyn Topics>) -> ShardContext {
-        let (times, share_times) = (Times::all(config.consumer.times), Times::all(config.share.times));
+impl SharedState {
+    /// State with the times of these settings, until other times are set.
+    pub fn new(config: GroupConfig, topics: Arc<dyn TopicsView>) -> SharedState {
+        let consumer_times = Times::all(config.consumer.times);
+        let share_times = Times::all(config.share.times);
         let streams_times = Times::all(config.streams.times);
-        ShardContext { config, topics, times, share_times, streams_times, background: None }
+        SharedState { config, topics, consumer_times, share_times, streams_times, background: None }
     }
 
-    /// The same context with background resolution of regular expressions.
-    pub fn with_background(self, runtime: Handle, disk: Disk) -> ShardContext {
-        ShardContext { background: Some((runtime, disk)), ..self }
+    /// The same state with background resolution of regular expressions.
+    pub fn with_background(self, runtime: Handle, disk: Disk) -> SharedState {
+        SharedState { background: Some((runtime, disk)), ..self }
     }
 
     /// The times of a consumer group.
-    pub(super) fn times(&self, group: &str) -> ConsumerGroupTimes {
-        self.times.read().of(group)
+    pub(super) fn consumer_times(&self, group: &str) -> ConsumerGroupTimes {
+        self.consumer_times.read().of(group)
     }
 
     /// The times of a share group.
@@ -117,12 +120,12 @@ impl ShardContext {
     }
 
     /// Sets the times of consumer groups: the broker's defaults, and those of groups with overrides.
-    pub(super) fn set_times(
+    pub(super) fn set_consumer_times(
         &self,
         default: ConsumerGroupTimes,
         by_group: HashMap<String, ConsumerGroupTimes>,
     ) {
-        *self.times.write() = Times { default, by_group };
+        *self.consumer_times.write() = Times { default, by_group };
     }
 
     /// Sets the times of share groups in the same way.
@@ -144,16 +147,16 @@ impl ShardContext {
     }
 }
 
-impl fmt::Debug for ShardContext {
+impl fmt::Debug for SharedState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardContext").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("SharedState").field("config", &self.config).finish_non_exhaustive()
     }
 }
 
 /// A shard; see the head of this module.
 #[derive(Debug)]
-pub struct Shard {
-    context: Arc<ShardContext>,
+pub struct GroupShard {
+    shared: Arc<SharedState>,
     groups: HashMap<Arc<str>, TimelineObject<Group>>,
     /// Hashes of the subscribed topics.
     hashes: TopicHashes,
@@ -166,7 +169,7 @@ pub struct Shard {
     timers: Timers,
     writes: VecDeque<Write>,
     pending: VecDeque<UnacknowledgedWrite>,
-    answers: Answers<Answer>,
+    answers: Answers<GroupAnswer>,
     next_cleanup_ms: i64,
     /// True if offsets have just expired: groups without offsets are removed next.
     removes_groups: bool,
@@ -174,26 +177,26 @@ pub struct Shard {
     has_lost_records: bool,
 }
 
-impl thalweg_shard::Shard for Shard {
+impl thalweg_shard::Shard for GroupShard {
     const KEEPS: &'static str = "groups and offsets";
     const TOPIC: &'static str = OFFSETS;
     const LOSS: Option<&'static str> = Some(
         "committed offsets may be missing, or those of an earlier commit or from before a reset, also of transactions that were open \
          there; members join again; deleted groups and offsets may be back; share groups may begin a topic again",
     );
-    type SharedState = Arc<ShardContext>;
-    type Turn = Moment;
+    type SharedState = Arc<SharedState>;
+    type TurnContext = Moment;
     type Write = Write;
-    type Answer = Answer;
+    type Answer = GroupAnswer;
 
-    fn turn(_: &Arc<ShardContext>, now: Moment) -> Moment {
+    fn turn(_: &Arc<SharedState>, now: Moment) -> Moment {
         now
     }
 
-    fn new(context: &Arc<ShardContext>, _leader_epoch: i32, now: Moment) -> Shard {
-        let config = &context.config;
-        Shard {
-            context: Arc::clone(context),
+    fn new(shared: &Arc<SharedState>, _leader_epoch: i32, now: Moment) -> GroupShard {
+        let config = &shared.config;
+        GroupShard {
+            shared: Arc::clone(shared),
             groups: HashMap::default(),
             hashes: TopicHashes::default(),
             topics_added_at: 0,
@@ -216,7 +219,7 @@ impl thalweg_shard::Shard for Shard {
         piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         now: Moment,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), ShardLoadError> {
         self.replay_batches(piece, buffer, now)
     }
 
@@ -227,8 +230,8 @@ impl thalweg_shard::Shard for Shard {
 
     fn loaded(&mut self, _: Option<i64>, now: Moment) {
         // A loading shard is not informed of changed topics.
-        self.topics_added_at = self.context.topics.version();
-        self.start_sessions(now);
+        self.topics_added_at = self.shared.topics.version();
+        self.start_deadlines(now);
     }
 
     fn count(&self) -> usize {
@@ -236,11 +239,11 @@ impl thalweg_shard::Shard for Shard {
     }
 
     fn batch(
-        context: &Arc<ShardContext>,
+        shared: &Arc<SharedState>,
         write: &Write,
         now: Moment,
-    ) -> Result<(Bytes, AppendAs), WriteError> {
-        write.batch(context.config.offsets_topic_compression, now)
+    ) -> Result<(Bytes, TransactionalAppendOptions), WriteError> {
+        write.batch(shared.config.offsets_topic_compression, now)
     }
 
     fn next_deadline_ms(&self) -> i64 {
@@ -251,10 +254,10 @@ impl thalweg_shard::Shard for Shard {
         self.expire_one(now)
     }
 
-    fn pass_on(&mut self, context: &Arc<ShardContext>, cell: &Arc<Cell<Shard>>) -> bool {
-        let Some((runtime, disk)) = &context.background else { return false };
+    fn pass_on(&mut self, shared: &Arc<SharedState>, cell: &Arc<Cell<GroupShard>>) -> bool {
+        let Some((runtime, disk)) = &shared.background else { return false };
         for resolution in self.take_resolutions() {
-            let (cell, disk, topics) = (Arc::clone(cell), disk.clone(), Arc::clone(&context.topics));
+            let (cell, disk, topics) = (Arc::clone(cell), disk.clone(), Arc::clone(&shared.topics));
             runtime.spawn(async move {
                 let group = resolution.group.clone();
                 let looked_up = disk.spawn(move || resolution.look_up(&*topics)).await;
@@ -270,12 +273,12 @@ impl thalweg_shard::Shard for Shard {
         self.writes.pop_front()
     }
 
-    fn answers(&mut self) -> &mut Answers<Answer> {
+    fn answers(&mut self) -> &mut Answers<GroupAnswer> {
         &mut self.answers
     }
 
-    fn answer_timeout_ms(context: &Arc<ShardContext>) -> i64 {
-        context.config.commit_timeout_ms
+    fn answer_timeout_ms(shared: &Arc<SharedState>) -> i64 {
+        shared.config.commit_timeout_ms
     }
 
     fn written(&mut self, mut write: Write, last_offset: i64, now: Moment) {
@@ -303,7 +306,7 @@ impl thalweg_shard::Shard for Shard {
             self.after_write(after, now);
         }
         let (answers, completion) = (write.answers, write.completion);
-        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.commit_timeout_ms);
+        let expires_ms = now.monotonic_ms.saturating_add(self.shared.config.commit_timeout_ms);
         self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, answers, completion });
     }
 
@@ -316,7 +319,10 @@ impl thalweg_shard::Shard for Shard {
             return;
         }
         if let Some(after) = write.after.take() {
-            self.after_refusal(after, &mut write, error, batch_bytes_max, now);
+            let compression = self.shared.config.offsets_topic_compression;
+            let is_too_large_without =
+                |member: &str| write.is_too_large_without(member, batch_bytes_max, compression, now);
+            self.after_refusal(after, error, is_too_large_without, now);
         }
         if write.producer.is_some() && matches!(error, WriteError::Refused(_)) {
             tracing::debug!(records = write.records.len(), %error, "Rejected a write of a transaction");
@@ -369,7 +375,7 @@ impl thalweg_shard::Shard for Shard {
     }
 }
 
-impl Shard {
+impl GroupShard {
     /// Number of pending deadlines.
     #[cfg(test)]
     pub(super) fn deadline_count(&self) -> usize {
@@ -404,21 +410,21 @@ impl Shard {
     }
 
     /// Runs a decision of a classic group.
-    fn with_group<R>(
+    fn with_classic_group<R>(
         &mut self,
         id: &str,
         now: Moment,
-        decide: impl FnOnce(&mut ClassicGroup, &mut Context<'_>) -> R,
+        decide: impl FnOnce(&mut ClassicGroup, &mut ClassicContext<'_>) -> R,
     ) -> Option<(R, Effects)> {
         let group = self.groups.get_mut(id)?.latest_mut()?.classic_mut()?;
         let effects = Effects::default();
-        let mut cx = Context { now, config: &self.context.config, timers: &mut self.timers, effects };
+        let mut cx = ClassicContext { now, config: &self.shared.config, timers: &mut self.timers, effects };
         let result = decide(group, &mut cx);
         Some((result, cx.effects))
     }
 
-    /// Applies a group's decision.
-    fn settle(&mut self, effects: Effects) {
+    /// Applies a classic group's decision.
+    fn apply_effects(&mut self, effects: Effects) {
         match effects.write {
             Some((record, completion)) => self.writes.push_back(Write {
                 records: vec![record],
@@ -440,7 +446,7 @@ impl Shard {
         &mut self,
         records: Vec<CoordinatorRecord>,
         producer: Option<TransactionalProducer>,
-        answers: Vec<(Ticket, Answer)>,
+        answers: Vec<(Ticket, GroupAnswer)>,
     ) {
         if records.is_empty() {
             return self.release_after_writes(answers);
@@ -465,7 +471,7 @@ impl Shard {
         &mut self,
         records: Vec<CoordinatorRecord>,
         after: FollowUp,
-        answers: Vec<(Ticket, Answer)>,
+        answers: Vec<(Ticket, GroupAnswer)>,
         now: Moment,
     ) {
         if records.is_empty() {
@@ -491,25 +497,25 @@ impl Shard {
     }
 
     /// Gives answers that depend on all earlier writes.
-    fn release_after_writes(&mut self, answers: Vec<(Ticket, Answer)>) {
+    fn release_after_writes(&mut self, answers: Vec<(Ticket, GroupAnswer)>) {
         match self.writes.back_mut() {
             Some(write) => write.answers.extend(answers),
             None => self.give(answers, Basis::LATEST),
         }
     }
 
-    fn give(&mut self, answers: Vec<(Ticket, Answer)>, basis: Basis) {
+    fn give(&mut self, answers: Vec<(Ticket, GroupAnswer)>, basis: Basis) {
         for (ticket, answer) in answers {
             self.answers.give(ticket, answer, basis);
         }
     }
 
-    /// Completes a group's record after its acknowledgement up to an offset, or after its failure.
+    /// Completes a classic group's record after its acknowledgement up to an offset, or after its failure.
     fn complete(&mut self, completion: Completion, result: Result<i64, WriteError>, now: Moment) {
         let basis = result.map_or_else(Basis::failed, Basis::up_to);
         let result = result.map(|_| ());
         let group = completion.group().clone();
-        let decided = self.with_group(&group, now, |group, cx| match completion {
+        let decided = self.with_classic_group(&group, now, |group, cx| match completion {
             Completion::NewGroup { ticket, .. } => {
                 if let Err(error) = result {
                     group.fail_join(cx, ticket, error);
@@ -527,7 +533,7 @@ impl Shard {
         });
         let Some(((), effects)) = decided else { return };
         if effects.write.is_some() {
-            self.settle(effects);
+            self.apply_effects(effects);
         } else {
             self.give(effects.answers, basis);
         }
@@ -535,7 +541,7 @@ impl Shard {
 
     fn fail(
         &mut self,
-        answers: Vec<(Ticket, Answer)>,
+        answers: Vec<(Ticket, GroupAnswer)>,
         completion: Option<Completion>,
         error: WriteError,
         now: Moment,
@@ -568,15 +574,15 @@ fn visible_group<'a>((id, slot): (&'a Arc<str>, &'a TimelineObject<Group>)) -> O
 }
 
 fn refuse_waiting(
-    answers: &mut Answers<Answer>,
+    answers: &mut Answers<GroupAnswer>,
     waiting: WaitingRequests,
     error: MembershipError,
     basis: Basis,
 ) {
     for (ticket, member_id) in waiting.joins {
-        answers.give(ticket, Answer::JoinGroup(join_error(&member_id, error)), basis);
+        answers.give(ticket, GroupAnswer::JoinGroup(join_error(&member_id, error)), basis);
     }
     for ticket in waiting.syncs {
-        answers.give(ticket, Answer::SyncGroup(sync_error(error)), basis);
+        answers.give(ticket, GroupAnswer::SyncGroup(sync_error(error)), basis);
     }
 }

@@ -26,7 +26,7 @@ mod target;
 
 pub use answer::ShareAnswer;
 pub use error::ShareGroupError;
-pub(super) use heartbeat::Beat;
+pub(super) use heartbeat::ShareHeartbeat;
 pub use offsets::{AlteredOffsets, DeletedOffsets};
 
 use super::assignor::Assignment;
@@ -34,7 +34,7 @@ use super::config::ShareGroupTimes;
 use super::modern::ModernGroup;
 use super::record::{CoordinatorRecord, ShareGroupRecord};
 use super::timers::Deadline;
-use member::{Member, member_tombstones};
+use member::ShareGroupMember;
 use states::States;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,12 +45,11 @@ use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
 
 /// Partitions by the id of their topic.
-pub type Partitions = BTreeMap<Uuid, BTreeSet<i32>>;
+pub type SharePartitions = BTreeMap<Uuid, BTreeSet<i32>>;
 
 /// Share partitions whose state has to be initialized, each at an offset, or at -1 if the offset is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initialization {
-    /// Group id.
     pub group: Arc<str>,
     /// Epoch of the state, which is the group epoch.
     pub state_epoch: i32,
@@ -59,12 +58,12 @@ pub struct Initialization {
 }
 
 /// Inputs of a group decision besides the group.
-pub(super) type ShareScene<'a> = super::scene::Scene<'a, ShareGroupTimes>;
+pub(super) type ShareContext<'a> = super::context::GroupContext<'a, ShareGroupTimes>;
 
 /// A share group.
 #[derive(Debug)]
 pub(super) struct ShareGroup {
-    modern: ModernGroup<Member, Assignment>,
+    modern: ModernGroup<ShareGroupMember, Assignment>,
     /// Number of members that subscribe to each topic.
     subscribers: BTreeMap<String, usize>,
     states: States,
@@ -105,12 +104,7 @@ impl ShareGroup {
 
     /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
-        ListedGroup {
-            group_id: self.modern.id.to_string(),
-            protocol_type: "share".to_owned(),
-            group_state: self.state_name().to_owned(),
-            group_type: "share".to_owned(),
-        }
+        self.modern.list("share", self.state_name())
     }
 
     /// True if members read the topic.
@@ -126,7 +120,7 @@ impl ShareGroup {
     }
 
     /// The partitions whose state is initialized.
-    pub(super) fn initialized(&self) -> Partitions {
+    pub(super) fn initialized(&self) -> SharePartitions {
         self.states.initialized.iter().map(|(id, topic)| (*id, topic.partitions.clone())).collect()
     }
 
@@ -152,17 +146,17 @@ impl ShareGroup {
         )
     }
 
-    fn member(&self, id: &str) -> Result<&Member, ShareGroupError> {
+    fn member(&self, id: &str) -> Result<&ShareGroupMember, ShareGroupError> {
         self.modern.members.get(id).ok_or_else(|| ShareGroupError::UnknownMember(id.to_owned()))
     }
 
     /// Raises the group epoch, and returns it.
     fn raise_epoch(&self, metadata_hash: i64, records: &mut Vec<CoordinatorRecord>) -> i32 {
-        let epoch = self.modern.next_epoch();
-        let value = ShareGroupMetadataValue { epoch, metadata_hash };
-        records.push(ShareGroupRecord::Group(self.group_key(), Some(value)).into());
-        tracing::info!(group = %self.modern.id, epoch, "Raised the group epoch");
-        epoch
+        let record = |epoch| {
+            let value = ShareGroupMetadataValue { epoch, metadata_hash };
+            ShareGroupRecord::Group(self.group_key(), Some(value)).into()
+        };
+        self.modern.raise_epoch(record, records)
     }
 
     fn group_key(&self) -> ShareGroupMetadataKey {
@@ -170,7 +164,11 @@ impl ShareGroup {
     }
 
     /// Sorted names of the subscribed topics, without the member `without` and including the member `with`.
-    fn topics_with<'a>(&'a self, without: Option<&'a Member>, with: Option<&'a Member>) -> BTreeSet<&'a str> {
+    fn topics_with<'a>(
+        &'a self,
+        without: Option<&'a ShareGroupMember>,
+        with: Option<&'a ShareGroupMember>,
+    ) -> BTreeSet<&'a str> {
         let is_last = |topic: &str, count: usize| {
             count == 1 && without.is_some_and(|member| member.topics.contains(topic))
         };
@@ -184,15 +182,14 @@ impl ShareGroup {
     /// would seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        member_tombstones(&self.modern.id, self.modern.lost_members(), None, &mut records);
+        self.modern.member_tombstones::<ShareGroupRecord>(self.modern.lost_members(), &mut records);
         records
     }
 
     /// The records that delete the group.
     pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
-        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
-        let target = ShareGroupRecord::Target(key, None).into();
-        member_tombstones(&self.modern.id, self.modern.members.keys().map(|id| &**id), Some(target), records);
+        let ids = self.modern.members.keys().map(|id| &**id);
+        self.modern.tombstones::<ShareGroupRecord>(ids, records);
         records.push(states::tombstone(&self.modern.id));
         records.push(ShareGroupRecord::Group(self.group_key(), None).into());
     }

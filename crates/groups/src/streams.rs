@@ -28,9 +28,11 @@
 mod answer;
 mod apply;
 mod configure;
+mod deadlines;
 mod describe;
 mod endpoints;
 mod error;
+mod hash_order;
 mod heartbeat;
 mod leave;
 mod member;
@@ -42,7 +44,7 @@ mod topology;
 
 pub use answer::StreamsAnswer;
 pub(super) use error::StreamsGroupError;
-pub(super) use heartbeat::{Beat, Decision};
+pub(super) use heartbeat::{StreamsDecision, StreamsHeartbeat};
 
 use super::commits::{Commit, CommitPermission, validate_fetch};
 use super::config::StreamsGroupTimes;
@@ -52,12 +54,12 @@ use super::modern::ModernGroup;
 use super::record::{CoordinatorRecord, StreamsGroupRecord};
 use super::timers::Deadline;
 use configure::ConfiguredTopology;
-use member::{Member, member_tombstones};
-use owners::Owners;
+use member::StreamsGroupMember;
+use owners::TaskOwners;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tasks::Target;
+use tasks::TargetTasks;
 use thalweg_wire::group::streams_group_metadata_value::LastAssignmentConfig;
 use thalweg_wire::group::*;
 use thalweg_wire::request::list_groups_response::ListedGroup;
@@ -68,18 +70,18 @@ use topology::Topology;
 const STANDBY_REPLICAS: &str = "num.standby.replicas";
 
 /// Inputs of a group decision besides the group.
-pub(super) type StreamsScene<'a> = super::scene::Scene<'a, StreamsGroupTimes>;
+pub(super) type StreamsContext<'a> = super::context::GroupContext<'a, StreamsGroupTimes>;
 
 /// A streams group.
 #[derive(Debug)]
 pub(super) struct StreamsGroup {
-    modern: ModernGroup<Member, Target>,
+    modern: ModernGroup<StreamsGroupMember, TargetTasks>,
     /// Epoch of the topology that was last validated against its topics.
     validated_epoch: i32,
     /// Settings used by the last assignment.
     assignment_configs: BTreeMap<String, String>,
     topology: Option<Arc<Topology>>,
-    owners: Owners,
+    owners: TaskOwners,
     deadlines: Deadlines,
     /// Deadline of the initial delay of a new group.
     delay: Deadline,
@@ -103,7 +105,7 @@ impl StreamsGroup {
             validated_epoch: 0,
             assignment_configs: BTreeMap::new(),
             topology: None,
-            owners: Owners::default(),
+            owners: TaskOwners::default(),
             delay: Deadline::default(),
             configured: RefCell::new(None),
             hashed: Cell::new(None),
@@ -119,13 +121,8 @@ impl StreamsGroup {
             "Empty"
         } else if topology_epoch != Some(self.validated_epoch) {
             "NotReady"
-        } else if self.modern.epoch > self.modern.target_epoch {
-            "Assigning"
-        } else if self.modern.members.values().all(|member| member.is_reconciled_to(self.modern.target_epoch))
-        {
-            "Stable"
         } else {
-            "Reconciling"
+            self.modern.progress(StreamsGroupMember::is_reconciled_to)
         }
     }
 
@@ -136,12 +133,7 @@ impl StreamsGroup {
 
     /// The group's entry in ListGroups.
     pub(super) fn list(&self) -> ListedGroup {
-        ListedGroup {
-            group_id: self.modern.id.to_string(),
-            protocol_type: "streams".to_owned(),
-            group_state: self.state_name().to_owned(),
-            group_type: "streams".to_owned(),
-        }
+        self.modern.list("streams", self.state_name())
     }
 
     /// True if members read the topic.
@@ -176,7 +168,7 @@ impl StreamsGroup {
         format!("{epochs:?}\n{last:?}\n{topology:?}\n{members:#?}")
     }
 
-    fn member(&self, id: &str) -> Result<&Member, StreamsGroupError> {
+    fn member(&self, id: &str) -> Result<&StreamsGroupMember, StreamsGroupError> {
         let unknown =
             || StreamsGroupError::UnknownMember { member: id.to_owned(), group: self.modern.id.to_string() };
         self.modern.members.get(id).ok_or_else(unknown)
@@ -192,26 +184,28 @@ impl StreamsGroup {
         self.assignment_configs.len() == 1 && self.followed_standbys() == Some(standbys)
     }
 
-    /// The record of a group epoch.
-    fn epoch_record(
+    /// Raises the group epoch, and returns it.
+    fn raise_epoch(
         &self,
-        epoch: i32,
         metadata_hash: i64,
         validated_topology_epoch: i32,
         configs: &BTreeMap<String, String>,
-    ) -> CoordinatorRecord {
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> i32 {
         let config = |(key, value): (&String, &String)| LastAssignmentConfig {
             key: key.clone(),
             value: value.clone(),
         };
-        let value = StreamsGroupMetadataValue {
-            epoch,
-            metadata_hash,
-            validated_topology_epoch,
-            last_assignment_configs: Some(configs.iter().map(config).collect()),
+        let record = |epoch| {
+            let value = StreamsGroupMetadataValue {
+                epoch,
+                metadata_hash,
+                validated_topology_epoch,
+                last_assignment_configs: Some(configs.iter().map(config).collect()),
+            };
+            StreamsGroupRecord::Group(self.group_key(), Some(value)).into()
         };
-        tracing::info!(group = %self.modern.id, epoch, "Raised the group epoch");
-        StreamsGroupRecord::Group(self.group_key(), Some(value)).into()
+        self.modern.raise_epoch(record, records)
     }
 
     fn group_key(&self) -> StreamsGroupMetadataKey {
@@ -222,15 +216,14 @@ impl StreamsGroup {
     /// seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        member_tombstones(&self.modern.id, self.modern.lost_members(), None, &mut records);
+        self.modern.member_tombstones::<StreamsGroupRecord>(self.modern.lost_members(), &mut records);
         records
     }
 
     /// The records that delete the group.
     pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
-        let key = StreamsGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
-        let target = StreamsGroupRecord::Target(key, None).into();
-        member_tombstones(&self.modern.id, self.modern.members.keys().map(|id| &**id), Some(target), records);
+        let ids = self.modern.members.keys().map(|id| &**id);
+        self.modern.tombstones::<StreamsGroupRecord>(ids, records);
         records.push(StreamsGroupRecord::Group(self.group_key(), None).into());
         let key = StreamsGroupTopologyKey { group_id: self.modern.id.to_string() };
         records.push(StreamsGroupRecord::Topology(key, None).into());
@@ -241,13 +234,8 @@ impl StreamsGroup {
         &'a self,
         commit: &Commit<'_>,
     ) -> Result<CommitPermission<'a>, MembershipError> {
-        if commit.is_of_no_member(self.modern.members.is_empty()) {
-            return Ok(CommitPermission::Any);
-        }
-        let member = self.modern.members.get(commit.member_id).ok_or(MembershipError::UnknownMember)?;
-        if !commit.is_transactional && commit.version < 9 {
-            return Err(MembershipError::OldCommit);
-        }
+        let Some(member) = commit.sender(&self.modern.members)? else { return Ok(CommitPermission::Any) };
+        commit.validate_version()?;
         let assigned_at = |topic: &str, _, partition| {
             let subtopology = self.topology.as_ref()?.reader(topic)?;
             member.assigned_at(subtopology, partition)

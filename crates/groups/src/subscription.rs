@@ -1,9 +1,11 @@
 //! The embedded protocol of classic consumers: the metadata with which consumers join, and the assignments
 //! that they get. Both are a version, followed by a message of that version.
 
+use super::topics::TopicsView;
 use bytes::{BufMut, Bytes, BytesMut};
+use thalweg_wire::data::consumer_protocol_assignment::TopicPartition;
 use thalweg_wire::data::{ConsumerProtocolAssignment, ConsumerProtocolSubscription};
-use thalweg_wire::{Decoder, Message};
+use thalweg_wire::{Decoder, Message, Uuid};
 
 /// Maximum number of topics in a consumer's metadata. A name of two bytes needs a dozen times its size once
 /// decoded, under the lock of all groups of a partition.
@@ -37,8 +39,16 @@ fn decoded<M: Message>(bytes: &Bytes) -> Option<M> {
     M::decode(&mut d, version.min(M::MAX_VERSION)).ok()
 }
 
-/// An assignment for a consumer with this metadata, in the version of the metadata.
-pub(super) fn encode_assignment(assignment: &ConsumerProtocolAssignment, metadata: &Bytes) -> Bytes {
+/// Partitions of existing topics as the assignment of a consumer with this metadata, in the version of the
+/// metadata.
+pub(super) fn encode_assignment(
+    assigned: impl Iterator<Item = (Uuid, Vec<i32>)>,
+    metadata: &Bytes,
+    topics: &dyn TopicsView,
+) -> Bytes {
+    let topic = |(id, partitions)| Some(TopicPartition { topic: topics.name(id)?, partitions });
+    let assigned_partitions = assigned.filter_map(topic).collect();
+    let assignment = ConsumerProtocolAssignment { assigned_partitions, user_data: None };
     let version = metadata.get(..2).map_or(0, |version| i16::from_be_bytes([version[0], version[1]]));
     let version = version.clamp(0, ConsumerProtocolAssignment::MAX_VERSION);
     let mut bytes = BytesMut::new();

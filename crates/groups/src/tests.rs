@@ -18,3 +18,4 @@ mod share;
 mod static_members;
 mod streams;
 mod streams_random;
+mod streams_topologies;

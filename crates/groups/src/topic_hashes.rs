@@ -8,7 +8,7 @@
 //! name   UTF-16 units, then their number (i32)          all numbers are little-endian
 //! ```
 
-use super::topics::{TopicPlacement, Topics};
+use super::topics::{TopicPlacement, TopicsView};
 use thalweg_hash::HashMap;
 use twox_hash::XxHash3_64;
 
@@ -28,7 +28,11 @@ impl TopicHashes {
     }
 
     /// The combined hash of the topics that exist. `names` must be sorted.
-    pub(super) fn of_group<'a>(&mut self, names: impl Iterator<Item = &'a str>, topics: &dyn Topics) -> i64 {
+    pub(super) fn of_group<'a>(
+        &mut self,
+        names: impl Iterator<Item = &'a str>,
+        topics: &dyn TopicsView,
+    ) -> i64 {
         let mut hashed = Vec::new();
         for name in names {
             let hash = match self.by_name.get(name) {
@@ -42,7 +46,7 @@ impl TopicHashes {
         if hashed.is_empty() { 0 } else { xxh3(&hashed) }
     }
 
-    fn add(&mut self, name: &str, topics: &dyn Topics) -> Option<i64> {
+    fn add(&mut self, name: &str, topics: &dyn TopicsView) -> Option<i64> {
         if self.by_name.len() >= TOPICS_MAX {
             self.by_name.clear();
         }

@@ -5,7 +5,7 @@ use thalweg_metadata::PartitionIndex;
 use thalweg_wire::Uuid;
 
 /// A view of the existing topics, from the broker's metadata image.
-pub trait Topics: Send + Sync + 'static {
+pub trait TopicsView: Send + Sync + 'static {
     /// The id of a topic, if it exists.
     fn id(&self, name: &str) -> Option<Uuid>;
     /// The name of a topic, if it exists.
@@ -27,7 +27,6 @@ pub trait Topics: Send + Sync + 'static {
 /// The part of a topic that matters for an assignment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicPlacement {
-    /// Topic id.
     pub id: Uuid,
     /// For each partition, the known racks of its replicas.
     pub racks: Vec<Vec<Arc<str>>>,

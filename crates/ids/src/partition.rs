@@ -1,5 +1,6 @@
 //! Partitions of a topic, by index.
 
+use crate::Uuid;
 use std::fmt;
 
 /// The index of a partition within its topic, from 0. Numbers from requests may be negative or name no
@@ -19,3 +20,6 @@ impl fmt::Debug for PartitionIndex {
         self.0.fmt(f)
     }
 }
+
+/// A partition, independent of its topic's name: the topic's id, and the index.
+pub type TopicIdPartition = (Uuid, PartitionIndex);

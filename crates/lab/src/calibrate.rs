@@ -102,7 +102,6 @@ pub struct Calibration {
 /// A measured scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScenarioResult {
-    /// The scenario.
     pub scenario: Scenario,
     /// Records with a latency.
     pub records: u64,
@@ -278,13 +277,16 @@ async fn find_knee(plan: &Plan, progress: &mut impl FnMut(&str)) -> Result<Found
                 return Ok(FoundKnee { true_records_per_s, found_records_per_s, error, trials });
             }
         };
-        let asked = trial.records_per_s.unwrap_or(first_records_per_s);
+        let requested = trial.records_per_s.unwrap_or(first_records_per_s);
         // Each trial has its own server, because a queue must not carry over.
         let server = Settings { records_per_s_max: Some(true_records_per_s), ..Settings::default() };
-        let outcome = measure::carried(plan, &server, asked).await?;
+        let outcome = measure::carried(plan, &server, requested).await?;
         trials += 1;
         let fell = if outcome.fell_behind { "fell behind" } else { "carried" };
-        progress(&format!("knee: {asked:.0} records/s asked, {:.0} taken: {fell}", outcome.records_per_s));
+        progress(&format!(
+            "knee: {requested:.0} records/s asked, {:.0} taken: {fell}",
+            outcome.records_per_s
+        ));
         search.observe(trial, outcome);
     }
 }

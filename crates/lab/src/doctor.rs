@@ -21,7 +21,6 @@ use crate::BoxFuture;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// No problem.
     Fine,
     /// May matter for some loads.
     Note,
@@ -29,7 +28,7 @@ pub enum Severity {
     Warning,
 }
 
-/// One finding.
+/// A finding, with its reason and advice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Advice {
     /// Location: `host`, or brokers such as `broker 1`.
@@ -42,7 +41,6 @@ pub struct Advice {
     pub why: String,
     /// Advice; empty if there is no problem.
     pub right: String,
-    /// The severity.
     pub severity: Severity,
 }
 

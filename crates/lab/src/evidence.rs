@@ -89,7 +89,7 @@ pub enum EvidenceError {
 pub struct ReadStalled {
     /// Time without a record.
     pub waited_s: u64,
-    /// Unfinished partitions.
+    /// Number of unfinished partitions.
     pub left: usize,
     /// An unfinished partition.
     pub first: thalweg_client::TopicPartition,
@@ -97,7 +97,7 @@ pub struct ReadStalled {
 
 /// Gathers evidence after the producers have ended. Waits some seconds for lagging replicas.
 pub async fn collect(claim: Claim<'_>) -> Result<Evidence, EvidenceError> {
-    let found = log::settled(&claim).await?;
+    let found = log::await_agreement(&claim).await?;
     let policies = policy::read(claim.cluster, claim.topics).await?;
     let in_log: u64 = found.iter().map(log::records).sum();
     let replicas = found.iter().flat_map(|partition| &partition.replicas);

@@ -16,9 +16,7 @@ const PERCENTILES: [f64; 7] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999];
 pub struct Histogram {
     /// Number of values.
     pub count: u64,
-    /// Minimum.
     pub min_us: u64,
-    /// The mean.
     pub mean_us: f64,
     /// The 50th percentile.
     pub p50_us: u64,
@@ -34,7 +32,6 @@ pub struct Histogram {
     pub p999_us: u64,
     /// The 99.99th percentile.
     pub p9999_us: u64,
-    /// Maximum.
     pub max_us: u64,
     /// All counts: HdrHistogram's V2 encoding, deflated, in Base64. Any HdrHistogram library reads it.
     pub hdr_v2_deflate_base64: String,
@@ -44,7 +41,6 @@ pub struct Histogram {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("A histogram's hdr_v2_deflate_base64 is no HdrHistogram V2 in Base64: {reason}")]
 pub struct HistogramUnreadable {
-    /// The reason.
     pub reason: String,
 }
 

@@ -13,6 +13,7 @@
 mod api;
 mod connection;
 mod group;
+mod request;
 mod timing;
 mod topics;
 

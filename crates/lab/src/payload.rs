@@ -39,24 +39,13 @@ enum Cut {
 pub enum PayloadError {
     /// The file is missing or unreadable.
     #[error("Cannot read the payload file {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// The file is empty.
     #[error("The payload file {} has no non-empty line", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
+    Empty { path: PathBuf },
     /// The file is too large.
     #[error("The payload file {} is larger than {FILE_BYTES_MAX} bytes", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    TooLarge { path: PathBuf },
 }
 
 impl Pool {
@@ -242,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn json_is_json_of_the_size_that_was_asked_for() {
+    fn json_is_json_of_the_requested_size() {
         for size in [11, 40, 128, 1000] {
             let pool = pool(size, Payload::Json);
             for n in 0..50 {

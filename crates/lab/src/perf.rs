@@ -22,7 +22,7 @@ mod transactions;
 pub use consumer::ConsumerPerformance;
 pub use e2e::EndToEndLatency;
 pub use error::PerfError;
-pub use output::Output;
+pub use output::PerfOutput;
 pub use producer::ProducerPerformance;
 pub use share::ShareConsumerPerformance;
 

@@ -48,7 +48,6 @@ pub(crate) fn io(text: &str) -> Option<(u64, u64)> {
 /// The time of some processors since boot, in ticks, summed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTicks {
-    /// Busy.
     pub busy: u64,
     /// The busy part spent on interrupts, including network interrupts, which are charged to no process.
     pub interrupts: u64,
@@ -133,9 +132,7 @@ pub(crate) fn network(text: &str) -> Network {
 pub(crate) struct Disk {
     /// The kernel's name.
     pub name: String,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
     /// Milliseconds with a request in flight.
     pub busy_ms: u64,

@@ -1,5 +1,6 @@
 //! A result as one self-contained page: no script, no requests, light and dark, for screen and paper. The
 //! page begins with the answer, then shows the scaled parameters of the run, then all data behind the answer.
+//! An answer without a quotable figure follows the charts instead, or without charts the figures.
 //!
 //! All text from the result is escaped, and the page's policy forbids scripts and requests, so that a hostile
 //! name stays a name.
@@ -10,14 +11,21 @@ mod condensed;
 mod headline;
 mod latency;
 mod markdown;
+mod obstacles;
 mod palette;
 mod saturation;
 mod scaling;
 mod settings;
+mod subject;
 mod tables;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod text;
 mod throughput;
 mod timeline;
+mod unscaled;
 
 pub use answer::{Answer, answer};
 pub use condensed::condensed;
@@ -25,8 +33,8 @@ pub use markdown::markdown;
 pub use throughput::cumulative_bars;
 
 use crate::quantity;
-use crate::result::{METHOD, RunResult, State, WorkloadResult};
-use answer::{ComparedFigure, compared, of_workload};
+use crate::result::{METHOD, RunResult, State, WorkloadResult, system};
+use answer::{Headline, QuotedPoints, compared, of_run, of_workload};
 use palette::Palette;
 use text::folded;
 pub(crate) use text::{clean, escape};
@@ -37,29 +45,33 @@ const STYLE: &str = include_str!("report/style.css");
 pub fn html(run: &RunResult) -> String {
     let palette = Palette::of(run);
     let all = compared(run);
+    let headline = of_run(run, &all);
     let names: Vec<&str> = run.workloads.iter().map(|workload| workload.workload.name.as_str()).collect();
-    let mut body = header(run, &names);
+    let mut body = header(run, &names, &headline, &palette);
     body += "<main>";
+    let own: Vec<Headline> = run.workloads.iter().map(|workload| of_workload(workload, &all)).collect();
+    let points: Vec<QuotedPoints> = own.iter().map(|own| headline.points.and(&own.points)).collect();
     let cards: String = run
         .workloads
         .iter()
-        .map(|workload| headline::cards(workload, &palette.within(workload), &all))
+        .zip(&points)
+        .map(|(workload, points)| headline::cards(workload, &palette.within(workload), &all, points))
         .collect();
     if cards.is_empty() {
         body += "<p class=\"banner\">Nothing was measured.</p>";
     } else {
-        let charts = main_charts(run, &palette);
-        let charts = match charts.is_empty() {
-            true => String::new(),
-            false => format!("<div class=\"figures main\">{charts}</div>"),
+        let charts = main_charts(run, &palette, &points);
+        let cards = format!("<div class=\"cards\">{cards}</div>");
+        let (first, rest) = match charts.is_empty() {
+            true => (cards, String::new()),
+            false => (format!("<div class=\"figures main\">{charts}</div>"), cards),
         };
-        body += &format!(
-            "<section id=\"headlines\">{charts}<div class=\"cards\">{cards}</div>{}</section>",
-            reading()
-        );
+        let refused = if headline.answer.is_quotable { String::new() } else { said(&headline) };
+        body += &format!("<section id=\"headlines\">{first}{refused}{rest}{}</section>", reading());
     }
-    for (number, workload) in run.workloads.iter().enumerate() {
-        body += &section(number, workload, &palette.within(workload), &all, names.len() > 1);
+    for (number, (workload, own)) in run.workloads.iter().zip(&own).enumerate() {
+        let own = (names.len() > 1).then_some(own);
+        body += &section(number, workload, &palette.within(workload), own);
     }
     body += &format!(
         "<section id=\"again\"><h2>Repeat it</h2>{}</section>\
@@ -73,23 +85,29 @@ pub fn html(run: &RunResult) -> String {
     page(&format!("Thalweg lab: {}", names.join(", ")), &body)
 }
 
-/// The charts of scaling: the workloads' figures over the scaled parameter, or else their searches for
-/// saturation.
-fn main_charts(run: &RunResult, palette: &Palette) -> String {
-    let of = |alone: bool| -> Vec<String> {
-        let charts = run.workloads.iter().map(|workload| {
-            let palette = palette.within(workload);
-            match scaling::markup(workload, &palette, alone) {
-                none if none.is_empty() => saturation::main(workload, &palette, alone),
-                charts => charts,
-            }
-        });
-        charts.filter(|charts| !charts.is_empty()).collect()
+/// The sentence of a headline, with its basis.
+fn said(headline: &Headline) -> String {
+    let answer = &headline.answer;
+    let class = if answer.is_quotable { "said" } else { "said grey" };
+    format!("<p class=\"{class}\">{} <small>{}</small></p>", escape(&answer.sentence), escape(&answer.basis))
+}
+
+/// The charts of the workloads: their figures over the scaled parameter, their searches for saturation, and
+/// bars of all other points, so that each point behind the headline is in one of them. `points` are those
+/// behind headlines, by workload.
+fn main_charts(run: &RunResult, palette: &Palette, points: &[QuotedPoints]) -> String {
+    let of = |layout: scaling::Layout| -> String {
+        let charts = run.workloads.iter().zip(points);
+        charts
+            .map(|(workload, points)| scaling::markup(workload, &palette.within(workload), points, layout))
+            .collect()
     };
-    let side_by_side = of(false).concat();
+    // A single bar beside nothing else shows what its card shows.
+    let with_single_bars = !of(scaling::Layout::default()).is_empty();
+    let side_by_side = of(scaling::Layout { with_single_bars, alone: false });
     // A chart without a neighbour takes the width of the page.
     match side_by_side.matches("<figure").count() {
-        1 => of(true).concat(),
+        1 => of(scaling::Layout { with_single_bars, alone: true }),
         _ => side_by_side,
     }
 }
@@ -106,7 +124,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
     )
 }
 
-fn header(run: &RunResult, names: &[&str]) -> String {
+fn header(run: &RunResult, names: &[&str], headline: &Headline, palette: &Palette) -> String {
     let machine = &run.machine;
     let on = [
         machine.cpu.clone(),
@@ -116,14 +134,23 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         machine.kernel.clone(),
     ];
     let on: Vec<String> = on.into_iter().filter(|text| !text.is_empty()).collect();
-    let said = answer(run);
-    let class = if said.is_quotable { "answer" } else { "answer grey" };
+    // Without a headline, the title only says what was measured: the results come first.
+    let title = match headline.answer.is_quotable || palette.targets().is_empty() {
+        true => (
+            format!("<h1 class=\"answer\">{}</h1>", escape(&headline.answer.sentence)),
+            format!("<p class=\"basis\">{}</p>", escape(&headline.answer.basis)),
+        ),
+        false => {
+            let systems: Vec<&str> = palette.targets().into_iter().map(system).collect();
+            let text = format!("{} on {}", names.join(", "), systems.join(" and "));
+            (format!("<h1 class=\"answer grey\">{}</h1>", escape(&text)), String::new())
+        }
+    };
     let measured: Vec<String> = names.iter().map(|name| format!("<b>{}</b>", escape(name))).collect();
     let mut markup = format!(
-        "<header><p class=\"brand\">Thalweg lab</p><h1 class=\"{class}\">{}</h1><p class=\"basis\">{}</p>\
-         <p class=\"sub\">{}{} to {}<br>{}</p>",
-        escape(&said.sentence),
-        escape(&said.basis),
+        "<header><p class=\"brand\">Thalweg lab</p>{}{}<p class=\"sub\">{}{} to {}<br>{}</p>",
+        title.0,
+        title.1,
         match measured.is_empty() {
             true => String::new(),
             false => format!("{} · ", measured.join(", ")),
@@ -139,7 +166,7 @@ fn header(run: &RunResult, names: &[&str]) -> String {
         );
     }
     let points = run.workloads.iter().flat_map(|workload| &workload.points);
-    let contradicted = points.filter(|point| headline::contradicted(point)).count();
+    let contradicted = points.filter(|point| obstacles::contradicted(point)).count();
     if contradicted > 0 {
         markup += &format!(
             "<p class=\"banner\"><b class=\"bad\">✗ The evidence indicates lost records.</b> Affected results: \
@@ -166,8 +193,9 @@ fn reading() -> String {
     let text = "<ul>\
         <li>A figure is the mean of the repetitions; ± is their coefficient of variation, and whiskers reach from the \
         minimum to the maximum.</li>\
-        <li>Grey figures, hollow bars and dots, and figures in brackets are not quotable; the badge says why. A ratio may be \
-        quotable although its figures vary: systems take turns, and what changes on the machine affects both of a pair.</li>\
+        <li>Grey figures, and hollow bars and dots, are not quotable; the badge says why. A ratio may hold although its \
+        figures vary: systems take turns, and what changes on the machine affects both of a pair.</li>\
+        <li>A headline rests on points at which both figures and their ratio are quotable, and on at least half of the points of its kind.</li>\
         <li>“At least” and “at most” are the weaker ends of 95 % intervals, rounded towards no difference.</li>\
         <li>Latencies count from the intended send time of a record, so that a stall of the cluster counts for \
         every delayed record. At the maximum rate they are mostly time in the producer's own queue.</li>\
@@ -180,8 +208,7 @@ fn section(
     number: usize,
     workload: &WorkloadResult,
     palette: &Palette,
-    all: &[ComparedFigure],
-    is_one_of_several: bool,
+    headline: Option<&Headline>,
 ) -> String {
     let scale = match workload.workload.scale {
         1.0 => String::new(),
@@ -194,20 +221,9 @@ fn section(
         same if same == workload.workload.title => String::new(),
         description => format!("<p>{}</p>", escape(description)),
     };
-    let said = match is_one_of_several {
-        true => {
-            let said = of_workload(workload, all);
-            let class = if said.is_quotable { "said" } else { "said grey" };
-            format!(
-                "<p class=\"{class}\">{} <small>{}</small></p>",
-                escape(&said.sentence),
-                escape(&said.basis)
-            )
-        }
-        false => String::new(),
-    };
+    let answer = headline.map(said).unwrap_or_default();
     let mut markup = format!(
-        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{said}{description}{scale}",
+        "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{answer}{description}{scale}",
         escape(&workload.workload.name),
         escape(&workload.workload.title),
     );

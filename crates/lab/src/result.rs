@@ -13,13 +13,15 @@ mod objection;
 pub mod openmessaging;
 mod subject;
 mod system;
+#[cfg(test)]
+pub(crate) mod testing;
 mod usage;
 
-pub(crate) use compare::two_sided_95;
 pub use compare::{
     Comparison, Difference, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair, Pairing,
     PointName, Ratio, Values, compare, ratio_of, values,
 };
+pub(crate) use compare::{RESOLUTION, two_sided_95};
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
@@ -62,7 +64,6 @@ pub struct RunResult {
     pub seed: u64,
     /// Version and commit of the lab.
     pub lab_version: String,
-    /// The machine.
     pub machine: Machine,
     /// The measured systems, by name.
     pub targets: BTreeMap<String, TargetInfo>,
@@ -88,7 +89,7 @@ pub enum State {
 pub struct Machine {
     /// The processor's name.
     pub cpu: String,
-    /// Logical processors.
+    /// Number of logical processors.
     pub cpus: u32,
     /// Memory in bytes.
     pub memory_bytes: u64,

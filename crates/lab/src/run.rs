@@ -7,7 +7,7 @@
 //!   `contender` (one target with one driver at one point, and its next step) and `precision` (the need for
 //!   more repetitions).
 //! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources;
-//!   `settle` waits for other brokers; `repetition` combines them.
+//!   `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
 //! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
@@ -34,23 +34,23 @@ pub mod estimate;
 mod figures;
 mod fleet;
 mod idle;
+mod idle_brokers;
 mod interrupt;
 mod memory;
-mod passing;
 mod plan;
 mod precision;
 mod reading_back;
 mod repetition;
 mod resources;
 pub mod saturation;
-mod settle;
 pub mod summary;
+mod topic_churn;
 mod topics;
 pub mod verdict;
 mod walk;
 
-pub(crate) use clock::now_rfc_3339;
-pub use clock::rfc_3339;
+pub use clock::now_rfc_3339;
+pub(crate) use clock::now_us;
 pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};
@@ -62,7 +62,6 @@ use std::path::Path;
 use crate::BoxFuture;
 use crate::result::{self, Machine, PointResult, RunResult, SCHEMA, State, TargetInfo, WorkloadResult};
 use crate::terminal::Progress;
-use clock::now_us;
 use clusters::name;
 use contender::Contender;
 use plan::{PlannedPoint, points, seed_of, side_by_side};
@@ -97,7 +96,7 @@ impl<'a> Points<'a, ()> {
         machine: Machine,
         progress: &'a Progress,
     ) -> Points<'a, impl Iterator<Item = PlannedPoint<'a>>> {
-        let now = rfc_3339(now_us());
+        let now = now_rfc_3339();
         let result = RunResult {
             schema: SCHEMA.to_owned(),
             condensed: false,
@@ -141,7 +140,7 @@ impl<'a, P: Iterator<Item = PlannedPoint<'a>>> walk::Plan for Points<'a, P> {
             last.points.extend(results);
         }
         self.result.targets.clone_from(targets);
-        self.result.ended_at = rfc_3339(now_us());
+        self.result.ended_at = now_rfc_3339();
         write(self.options.partial.as_deref(), &self.result, self.progress);
     }
 }
@@ -151,7 +150,7 @@ impl<P> Points<'_, P> {
     fn end(self, targets: BTreeMap<String, TargetInfo>, interrupted: Option<String>) -> RunResult {
         let mut result = self.result;
         result.targets = targets;
-        result.ended_at = rfc_3339(now_us());
+        result.ended_at = now_rfc_3339();
         result.state = state(&result, interrupted);
         write(self.options.partial.as_deref(), &result, self.progress);
         result
@@ -180,16 +179,10 @@ fn write(path: Option<&Path>, result: &RunResult, progress: &Progress) {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    use std::collections::BTreeMap;
-
     use super::Options;
-    use crate::result::{Evidence, Figures, HostUse, Repetition};
     use crate::target::TargetSpec;
     use crate::worker::Driver;
-    use crate::workload::{
-        self, Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit,
-        Verification,
-    };
+    use crate::workload;
 
     /// A run of built-in workloads, with Thalweg's driver.
     pub(crate) fn options(names: &[&str], targets: Vec<TargetSpec>) -> Options {
@@ -204,51 +197,6 @@ pub(crate) mod testing {
             partial: None,
             arguments: Vec::new(),
             lab_version: String::new(),
-        }
-    }
-
-    /// An empty repetition.
-    pub(crate) fn repetition() -> Repetition {
-        Repetition {
-            number: 0,
-            began_at_us: 0,
-            measured_s: 0.0,
-            figures: Figures::default(),
-            acknowledge_latency: None,
-            end_to_end_latency: None,
-            produced: Vec::new(),
-            consumed: Vec::new(),
-            processes: Vec::new(),
-            host: HostUse::default(),
-            samples: Vec::new(),
-            evidence: Evidence::default(),
-            given_up: 0,
-            notes: Vec::new(),
-        }
-    }
-
-    /// A small point.
-    pub(crate) fn point() -> Point {
-        let clients = |count| Clients { count, processes: 1, threads: 1, properties: BTreeMap::new() };
-        Point {
-            label: "a point".to_owned(),
-            cluster: ClusterSpec::plaintext(1, BTreeMap::new()),
-            topics: Topics {
-                count: 1,
-                partitions: 1,
-                replication_factor: 1,
-                created_per_s: 0,
-                properties: BTreeMap::new(),
-            },
-            records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
-            producers: clients(1),
-            consumers: clients(0),
-            consumer_groups: 1,
-            measure: Measure::Produce,
-            load: Load::Maximum,
-            extent: Extent { warm_up_s: 0.0, unit: Unit::Seconds(10.0) },
-            repetitions: 3,
-            verify: Verification::Off,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! If the kernel does not provide a value (on a system other than Linux, or with a hidden `/proc`), the value
 //! is zero or `None`, never an error: the main figures of a run do not depend on it.
 
-mod look;
+mod readings;
 mod series;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,6 @@ const THREADS_FEW: usize = 32;
 pub struct Usage {
     /// Each process, by name.
     pub processes: Vec<ProcessUse>,
-    /// The machine.
     pub host: HostUse,
     /// Samples over time.
     pub samples: Vec<Sample>,
@@ -101,7 +100,7 @@ fn watch(shared: &SamplerState) -> Series {
         ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
         page_bytes: rustix::param::page_size() as u64,
     };
-    let disks = look::whole_disks();
+    let disks = readings::whole_disks();
     let mut series = Series::new(units);
     let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;
@@ -146,9 +145,9 @@ struct SampledProcess {
 
 fn look_once(series: &mut Series, watched: &mut [SampledProcess], disks: &[String], with_threads: bool) {
     let at_us = wall_clock_us();
-    series.push_host(at_us, look::host(disks));
+    series.push_host(at_us, readings::host(disks));
     for one in watched.iter_mut().filter(|one| !one.is_gone) {
-        let seen = look::process(one.pid)
+        let seen = readings::process(one.pid)
             .filter(|seen| *one.began.get_or_insert(seen.stat.start_ticks) == seen.stat.start_ticks);
         let Some(seen) = seen else {
             // The process id may be reused by another process.
@@ -157,7 +156,7 @@ fn look_once(series: &mut Series, watched: &mut [SampledProcess], disks: &[Strin
         };
         series.push_process(&one.name, one.pid, at_us, seen);
         if with_threads || one.threads <= THREADS_FEW {
-            let threads = look::threads(one.pid);
+            let threads = readings::threads(one.pid);
             one.threads = threads.len();
             series.push_threads(&one.name, one.pid, at_us, threads);
         }

@@ -21,7 +21,7 @@ pub use error::{
     JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
     PropertyOwned, TargetError, TooFewBrokers,
 };
-pub use jars::{KAFKA_VERSION, KafkaJars, kafka_jars};
+pub use jars::{KafkaJars, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
 pub use security::NegotiatedSecurity;
@@ -38,7 +38,10 @@ use process::Brokers;
 /// Maximum number of brokers that the lab starts on one machine.
 pub const BROKERS_MAX: u32 = 9;
 
-/// A target.
+/// The release of Apache Kafka that the lab fetches.
+pub const KAFKA_VERSION: &str = "4.3.1";
+
+/// A system to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetSpec {
     /// Brokers of this binary.

@@ -3,9 +3,11 @@
 //! Progress goes to standard error: animated on a terminal, plain lines otherwise, JSON for programs. Tables
 //! are text for the caller to print.
 
+mod columns;
 mod event;
 mod progress;
 mod table;
 
+pub use columns::{Columns, TextWidth};
 pub use progress::{PointAt, Progress};
 pub use table::{comparison, table};

@@ -41,7 +41,6 @@ pub struct Study {
     pub seed: u64,
     /// Version and commit of the lab.
     pub lab_version: String,
-    /// The machine.
     pub machine: Machine,
     /// The tuned system, by name.
     pub targets: BTreeMap<String, TargetInfo>,
@@ -68,7 +67,7 @@ pub struct BestPoint {
     pub reasons: Vec<String>,
 }
 
-/// One setting.
+/// A setting that was tried, with its values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The setting's name.
@@ -86,7 +85,7 @@ pub struct Step {
 /// One value of a setting.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TriedValue {
-    /// The value.
+    /// The value, as text.
     pub label: String,
     /// Records per second of the best so far, per repetition, alternating with the value.
     pub before_records_per_s: Vec<f64>,

@@ -54,7 +54,6 @@ pub struct ReservedMemory {
 }
 
 impl ReservedMemory {
-    /// Reserved bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -73,7 +72,7 @@ impl ReservedMemory {
 pub enum MemoryOutlook {
     /// Wait, because memory is being freed.
     Comes,
-    /// Stop.
+    /// Stop: no memory is being freed.
     IsNone,
     /// Stop, because the memory is no longer wanted.
     IsUnwanted,
@@ -197,14 +196,14 @@ mod tests {
     #[test]
     fn memory_is_taken_and_given_back_without_a_trace() {
         let dir = tempfile::tempdir().expect("a directory");
-        let asked = 32 << 20;
+        let requested = 32 << 20;
         let held =
-            memory(dir.path(), asked, || MemoryOutlook::IsNone).expect("a directory that can be written");
+            memory(dir.path(), requested, || MemoryOutlook::IsNone).expect("a directory that can be written");
         let warmed = held.bytes();
-        assert!(warmed <= asked);
+        assert!(warmed <= requested);
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         if free_bytes(&meminfo, cgroup::memory_left_bytes()) > 1 << 30 {
-            assert_eq!(warmed, asked);
+            assert_eq!(warmed, requested);
         }
         assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0);
     }

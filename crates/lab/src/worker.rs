@@ -11,12 +11,12 @@ pub(crate) mod clock;
 pub(crate) mod counts;
 mod error;
 mod handle;
+pub(crate) mod inspections;
 mod java;
 #[cfg(feature = "librdkafka")]
 mod librdkafka;
 mod librdkafka_properties;
 pub mod link;
-pub(crate) mod look;
 mod protocol;
 pub(crate) mod seen;
 pub(crate) mod stamp;
@@ -76,7 +76,7 @@ pub(crate) mod testing {
             records: RecordSpec { size_bytes: 100, payload: Payload::Random, keys: None },
             verify: Verification::Off,
             records_per_s: Some(1000.0),
-            stop: StopWhen::Told,
+            stop: StopWhen::OnCommand,
             groups: vec!["g".to_owned()],
             seed: 1,
         }

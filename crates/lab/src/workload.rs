@@ -94,7 +94,6 @@ pub struct PublishedFigure {
     pub point: String,
     /// The measured system, such as `Kafka 2.3.0`.
     pub system: String,
-    /// The hardware.
     pub hardware: String,
     /// The figure: `records_per_s`, `mb_per_s`, `p99_us` and so on, a name of [`crate::figures::Figures`].
     pub figure: String,

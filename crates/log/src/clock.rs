@@ -6,6 +6,16 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, LazyLock};
 
+/// A time by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Milliseconds since 1970, for comparison with timestamps in records.
+    pub wall_ms: i64,
+    /// Milliseconds since a start, for timeouts. Never jumps, so that a clock correction does not end every
+    /// session at once.
+    pub monotonic_ms: i64,
+}
+
 /// A source of wall clock time in milliseconds since 1970, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);

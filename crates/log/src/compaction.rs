@@ -41,12 +41,13 @@ mod filter;
 mod job;
 mod offset_map;
 mod pass;
+mod run;
 mod transactions;
 
 pub(crate) use filter::LastRecord;
-pub(crate) use job::{CleanedSegment, NewlyUnread, Source};
+pub(crate) use job::{CleanedSegment, NewlyUnread, SourceSegment};
 pub use job::{CompactionError, CompactionJob, CompactionOutcome, CompactionStats};
-pub use pass::{CompactionPass, Step as CompactionStep};
+pub use pass::{CompactionPass, CompactionStep};
 
 /// The suffix of a segment that is being written.
 pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
@@ -54,7 +55,7 @@ pub(crate) const CLEANED_SUFFIX: &str = ".cleaned";
 pub(crate) const SWAP_SUFFIX: &str = ".swap";
 
 /// Finishes or undoes a segment replacement that an earlier process began. Returns the remaining names.
-pub(crate) fn settle_swaps(home: &Home, listed: Vec<DirEntry>) -> io::Result<Vec<DirEntry>> {
+pub(crate) fn resolve_swaps(home: &Home, listed: Vec<DirEntry>) -> io::Result<Vec<DirEntry>> {
     let has = |suffix: &str| listed.iter().any(|listed| listed.name.ends_with(suffix));
     if !has(CLEANED_SUFFIX) && !has(SWAP_SUFFIX) {
         return Ok(listed);

@@ -40,6 +40,7 @@ use tokio::sync::Notify;
 mod clean_shutdown;
 mod duplicates;
 mod error;
+mod job;
 mod meta_properties;
 mod moves;
 mod never_opened;
@@ -221,7 +222,7 @@ impl LogDirs {
             return Err(PartitionExists { name, path }.into());
         }
         let dirs = match directory.map(|id| self.online().find(|dir| dir.state.id() == id)) {
-            Some(Some(asked_for)) => vec![asked_for],
+            Some(Some(requested)) => vec![requested],
             Some(None) if !self.are_all_online() => Vec::new(),
             Some(None) | None => self.by_preference(),
         };

@@ -35,7 +35,7 @@ pub(crate) use failure::DirFailure;
 use faults::FaultyFile;
 pub use faults::{Faults, FaultyCall};
 use memory::MemoryFile;
-pub use memory::{Answer, Call, CallError, Draw, MemoryDisk};
+pub use memory::{CallEffect, CallError, DiskCall, Draw, MemoryDisk};
 use slow::{Operation, timed};
 pub(crate) use waits::check as check_may_wait;
 pub use waits::{NoWaits, WaitsAllowed, allow_waits};
@@ -71,7 +71,7 @@ pub struct Disk {
     /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
     /// True if a lack of descriptors was logged since the last [`Disk::tell_missed_hints`].
-    told_lack: Arc<AtomicBool>,
+    reported_lack: Arc<AtomicBool>,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
     /// True if names of files and folders may be missing: see [`Disk::beside_lock`].
@@ -180,7 +180,7 @@ impl Disk {
     /// error code.
     #[cold]
     fn tell_lack(&self, path: &Path, error: &io::Error) {
-        if !self.told_lack.swap(true, Ordering::Relaxed) {
+        if !self.reported_lack.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 path = %path.display(), %error, limit = self.descriptors.max(),
                 "Too many files are open: whatever needs another is refused for now. Raise the limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
@@ -223,7 +223,7 @@ impl Disk {
 
     /// Logs the number of rebuildable files that did not fit on a full disk since the last call, if any.
     pub fn tell_missed_hints(&self) {
-        self.told_lack.store(false, Ordering::Relaxed);
+        self.reported_lack.store(false, Ordering::Relaxed);
         let count = self.missed_hints.swap(0, Ordering::Relaxed);
         if count > 0 {
             tracing::warn!(

@@ -25,12 +25,12 @@ const PENDING_MAX: usize = 512;
 const BLOCK: usize = 256;
 
 /// One entry of an index.
-pub trait Entry: Copy + PartialEq + std::fmt::Debug {
+pub trait IndexEntry: Copy + PartialEq + std::fmt::Debug {
     /// Size of an entry in bytes.
     const SIZE: usize;
     /// Writes the entry to the end of `out`.
     fn encode(&self, out: &mut Vec<u8>);
-    /// Reads an entry from exactly [`Entry::SIZE`] bytes.
+    /// Reads an entry from exactly [`IndexEntry::SIZE`] bytes.
     fn decode(bytes: &[u8]) -> Self;
 }
 
@@ -43,7 +43,7 @@ pub struct OffsetEntry {
     pub position: u32,
 }
 
-impl Entry for OffsetEntry {
+impl IndexEntry for OffsetEntry {
     const SIZE: usize = 8;
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -65,7 +65,7 @@ pub struct TimeEntry {
     pub relative_offset: u32,
 }
 
-impl Entry for TimeEntry {
+impl IndexEntry for TimeEntry {
     const SIZE: usize = 12;
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -96,7 +96,7 @@ pub struct Index<E> {
     has_rest: bool,
 }
 
-impl<E: Entry> Index<E> {
+impl<E: IndexEntry> Index<E> {
     /// The index of a new segment, or of a segment without the file.
     pub fn new_empty() -> Index<E> {
         Index { stored: Some(0), pending: Vec::new(), file: None, is_missing: true, has_rest: false }

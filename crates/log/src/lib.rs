@@ -61,7 +61,7 @@ mod set_aside;
 mod testing;
 mod topic_partition;
 
-pub use clock::Clock;
+pub use clock::{Clock, Moment};
 pub use compaction::{
     CompactionError, CompactionJob, CompactionOutcome, CompactionPass, CompactionStats, CompactionStep,
 };

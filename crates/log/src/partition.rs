@@ -44,6 +44,7 @@ mod found;
 mod health;
 mod in_flight;
 mod load;
+mod loading;
 mod lost_mark;
 pub mod metadata;
 mod overlaps;
@@ -71,7 +72,7 @@ pub use error::{
 pub use fit_epochs::EpochScan;
 pub use flush::FlushTarget;
 pub use health::Damage;
-pub use load::OpenOptions;
+pub use loading::OpenOptions;
 pub(crate) use metadata::FILE as METADATA_FILE;
 pub use read::LogSlice;
 pub use salvage::{Salvage, SalvageStep};

@@ -182,7 +182,6 @@ impl Producers {
         self.get(producer_id).is_some_and(|entry| !entry.batches.is_empty())
     }
 
-    /// All producers.
     pub fn iter(&self) -> impl Iterator<Item = (ProducerId, &ProducerEntry)> {
         self.entries.iter().map(|(&id, entry)| (id, entry))
     }

@@ -21,7 +21,6 @@ const BATCH_CHUNK: usize = 1024 * 1024;
 pub struct CorruptBatch {
     /// Position in the segment file.
     pub position: u64,
-    /// The fault.
     pub reason: BatchFault,
 }
 

@@ -56,7 +56,6 @@ const CUT_SUFFIX: &str = ".cut.deleted";
 /// The location of a partition's files.
 #[derive(Clone, Debug)]
 pub struct Home {
-    /// The disk.
     pub disk: Disk,
     /// The partition's directory.
     pub dir: PathBuf,

@@ -23,7 +23,6 @@ pub const STREAMS_VERSION_SERVED: i16 = 1;
 /// A feature and its served levels.
 #[derive(Clone, Copy, Debug)]
 pub struct Feature {
-    /// Feature name.
     pub name: &'static str,
     /// Lowest served level.
     pub min: i16,

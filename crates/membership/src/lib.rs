@@ -10,8 +10,6 @@
 //! Refuses: acting on the image, which is left to an [`ImageListener`].
 
 mod error;
-#[cfg(test)]
-mod failover;
 pub mod features;
 mod fetched;
 mod leader;
@@ -61,15 +59,13 @@ pub trait ImageListener: Send + Sync {
 /// The broker's data in its registration, and its timeouts.
 #[derive(Clone, Debug)]
 pub struct MembershipOptions {
-    /// Broker id.
     pub node_id: BrokerId,
-    /// Cluster id.
     pub cluster_id: String,
     /// Incarnation id of this process.
     pub incarnation_id: Uuid,
     /// Rack of the broker.
     pub rack: Option<String>,
-    /// Advertised endpoints.
+    /// The endpoints that the broker advertises.
     pub endpoints: Vec<Endpoint>,
     /// Served features. Other features of the cluster are reported too if their refusal is implemented.
     pub features: BTreeMap<String, VersionRange>,
@@ -162,7 +158,8 @@ fn hint(code: ErrorCode) -> &'static str {
             ": another broker with this node.id is alive, or was until less than broker.session.timeout.ms ago"
         }
         ErrorCode::InvalidRegistration => {
-            ": the controllers do not accept its log directories (a copied meta.properties?) or listeners"
+            ": the controllers do not accept its log directories (none can be used, or one has a copied meta.properties) or \
+             listeners"
         }
         ErrorCode::ClusterAuthorizationFailed => {
             ": the controllers grant it no CLUSTER_ACTION on the cluster (super.users on the controllers)"

@@ -6,6 +6,9 @@
 //!
 //! Owns: the connections. Refuses: the content of requests, which belongs to the [`Letter`], and retries.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;

@@ -19,7 +19,6 @@ pub enum PeerError {
     /// The broker does not exist or is fenced.
     #[error("the image has no live broker {broker} with the listener {listener}")]
     NoEndpoint {
-        /// Broker id.
         broker: BrokerId,
         /// Listener name, from inter.broker.listener.name.
         listener: String,
@@ -30,7 +29,6 @@ pub enum PeerError {
          inter.broker.listener.name of this node, and the security of that listener: {error}"
     )]
     NoListener {
-        /// Broker id.
         broker: BrokerId,
         /// The default listener name.
         listener: String,
@@ -40,9 +38,7 @@ pub enum PeerError {
     /// The broker does not serve the required version.
     #[error("broker {broker} serves {api} only up to version {version}, which is too old for brokers")]
     TooOld {
-        /// Broker id.
         broker: BrokerId,
-        /// API name.
         api: &'static str,
         /// The newest common version.
         version: i16,

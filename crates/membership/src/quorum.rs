@@ -4,7 +4,6 @@
 //! it. A server answers the requests of one connection one after the other, so independent requests use
 //! separate connections: the log, heartbeats, partition changes, and all other requests.
 
-use std::any::Any;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,12 +12,8 @@ use thalweg_dial::{
     ApiVersions, ClientError, Connection, ConnectionOptions, Connector, RequestOptions, host_and_port,
 };
 use thalweg_wire::data::voters_record::Voter;
-use thalweg_wire::request::{
-    AllocateProducerIdsResponse, AlterPartitionResponse, ApiVersionsRequest, AssignReplicasToDirsResponse,
-    BrokerHeartbeatResponse, BrokerRegistrationResponse, CreateTopicsResponse, DescribeClusterRequest,
-    EnvelopeResponse, FetchRequest, FetchResponse,
-};
-use thalweg_wire::{ApiKey, ErrorCode, Request};
+use thalweg_wire::request::{ApiVersionsRequest, DescribeClusterRequest, FetchRequest, FetchResponse};
+use thalweg_wire::{ApiKey, ErrorCode, Request, Response};
 use tokio::time::Instant;
 
 use super::error::LinkError;
@@ -67,12 +62,23 @@ enum Channel {
 }
 
 impl Channel {
-    fn of(api: ApiKey) -> Channel {
+    /// The connection for a request to the active controller. A request that is not listed does not compile,
+    /// so that none shares a connection by accident.
+    const fn of(api: ApiKey) -> Channel {
         match api {
-            ApiKey::Fetch | ApiKey::FetchSnapshot => Channel::Log,
+            ApiKey::FetchSnapshot => Channel::Log,
             ApiKey::BrokerRegistration | ApiKey::BrokerHeartbeat | ApiKey::ApiVersions => Channel::Life,
             ApiKey::AlterPartition | ApiKey::AssignReplicasToDirs => Channel::Partitions,
-            _ => Channel::Rest,
+            ApiKey::Envelope
+            | ApiKey::DescribeQuorum
+            | ApiKey::CreateTopics
+            | ApiKey::AllocateProducerIds => Channel::Rest,
+            // Only tests send these without an envelope.
+            ApiKey::CreatePartitions
+            | ApiKey::DeleteTopics
+            | ApiKey::IncrementalAlterConfigs
+            | ApiKey::UnregisterBroker => Channel::Rest,
+            _ => panic!("the request needs a connection: list it above"),
         }
     }
 }
@@ -181,7 +187,7 @@ impl Quorum {
 
     /// Sends a request to the active controller, and again to a newly elected one.
     pub async fn send<R: Request>(&self, request: &R, version: i16) -> Result<R::Response, LinkError> {
-        let channel = Channel::of(R::KEY);
+        let channel = const { Channel::of(R::KEY) };
         let limit = match channel {
             Channel::Log => self.options.quorum_timeout,
             Channel::Life => self.options.session_timeout / 2,
@@ -294,18 +300,44 @@ fn leader_info(response: &FetchResponse) -> Option<LeaderInfo> {
     })
 }
 
-/// True if the sender of an answer is not the active controller.
-fn is_not_controller(response: &dyn Any) -> bool {
-    fn code<T: 'static>(response: &dyn Any, code: fn(&T) -> i16) -> Option<i16> {
-        response.downcast_ref::<T>().map(code)
+/// True if the sender of an answer is not the active controller, by the first error code of the answer: the
+/// code of the whole answer, or without one the code of the first topic. Later codes are about single
+/// partitions.
+fn is_not_controller(response: &impl Response) -> bool {
+    let mut first = None;
+    response.each_error_code(&mut |code| {
+        first.get_or_insert(code);
+    });
+    first == Some(ErrorCode::NotController.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_wire::request::alter_partition_response::{PartitionData, TopicData};
+    use thalweg_wire::request::create_topics_response::CreatableTopicResult;
+    use thalweg_wire::request::*;
+
+    #[test]
+    fn an_answer_of_another_node_than_the_active_controller_is_known_by_its_first_code() {
+        fn check(expected: bool, response: &impl Response) {
+            assert_eq!(is_not_controller(response), expected, "{response:?}");
+        }
+        let error_code = ErrorCode::NotController.code();
+        check(true, &BrokerRegistrationResponse { error_code, ..Default::default() });
+        check(true, &BrokerHeartbeatResponse { error_code, ..Default::default() });
+        check(true, &EnvelopeResponse { error_code, ..Default::default() });
+        check(true, &AssignReplicasToDirsResponse { error_code, ..Default::default() });
+        check(true, &AllocateProducerIdsResponse { error_code, ..Default::default() });
+        check(true, &DescribeQuorumResponse { error_code, ..Default::default() });
+        check(true, &AlterPartitionResponse { error_code, ..Default::default() });
+        let topics = vec![CreatableTopicResult { error_code, ..Default::default() }];
+        check(true, &CreateTopicsResponse { topics, ..Default::default() });
+
+        let partitions = vec![PartitionData { error_code, ..Default::default() }];
+        let topics = vec![TopicData { partitions, ..Default::default() }];
+        check(false, &AlterPartitionResponse { topics, ..Default::default() });
+        check(false, &CreateTopicsResponse::default());
+        check(false, &EnvelopeResponse::default());
     }
-    let topics = |response: &CreateTopicsResponse| response.topics.first().map_or(0, |t| t.error_code);
-    let found = code::<BrokerHeartbeatResponse>(response, |r| r.error_code)
-        .or_else(|| code::<BrokerRegistrationResponse>(response, |r| r.error_code))
-        .or_else(|| code::<EnvelopeResponse>(response, |r| r.error_code))
-        .or_else(|| code::<AlterPartitionResponse>(response, |r| r.error_code))
-        .or_else(|| code::<AssignReplicasToDirsResponse>(response, |r| r.error_code))
-        .or_else(|| code::<AllocateProducerIdsResponse>(response, |r| r.error_code))
-        .or_else(|| response.downcast_ref::<CreateTopicsResponse>().map(topics));
-    found == Some(ErrorCode::NotController.code())
 }

@@ -6,7 +6,6 @@ use thalweg_metadata::BrokerId;
 
 /// The registration under which this broker sends requests to the controller.
 pub struct RegisteredBroker {
-    /// `node.id`.
     pub node_id: BrokerId,
     /// Link to the controller.
     pub controller: ControllerLink,

@@ -1,5 +1,7 @@
 //! Broker membership against the embedded controller.
 
+mod failover;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

@@ -41,7 +41,6 @@ pub enum ControlRecord {
     SnapshotFooter,
     /// The level of `kraft.version`.
     KRaftVersion(KRaftVersionRecord),
-    /// The voters.
     Voters(VotersRecord),
 }
 

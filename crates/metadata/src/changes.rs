@@ -10,7 +10,6 @@ use thalweg_wire::Uuid;
 pub struct Changes {
     /// Deleted topics of the base.
     pub deleted_topics: BTreeSet<Uuid>,
-    /// Created topics.
     pub created_topics: BTreeSet<Uuid>,
     /// Existing topics, including new ones, with the indexes of touched partitions.
     pub changed_topics: BTreeMap<Uuid, BTreeSet<PartitionIndex>>,

@@ -65,7 +65,6 @@ impl Delta {
         self.changes().deleted_topics.iter().filter_map(|id| base.get_by_id(*id))
     }
 
-    /// Created topics.
     pub fn created_topics(&self) -> impl Iterator<Item = &Arc<Topic>> {
         let topics = &self.image().topics;
         self.changes().created_topics.iter().filter_map(|id| topics.get_by_id(*id))

@@ -129,7 +129,6 @@ impl Image {
         self.broker(broker).is_some_and(|broker| !broker.fenced)
     }
 
-    /// All topics.
     pub fn topics(&self) -> &Topics {
         &self.topics
     }
@@ -182,7 +181,6 @@ impl Image {
         self.configs.get(resource).cloned().unwrap_or_default()
     }
 
-    /// The quotas.
     pub fn quotas(&self) -> &Quotas {
         &self.quotas
     }

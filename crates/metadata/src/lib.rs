@@ -50,6 +50,6 @@ pub use partition::{
     NO_LEADER_CHANGE, PartitionRegistration,
 };
 pub use quotas::{QuotaEntity, Quotas};
-pub use thalweg_ids::{BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex};
+pub use thalweg_ids::{BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex, TopicIdPartition};
 pub use topics::{Topic, Topics};
 pub use version::{MetadataVersion, VersionedRecord, feature};

@@ -100,6 +100,11 @@ impl PartitionRegistration {
         })
     }
 
+    /// Number of replicas without those that a reassignment adds, which are not missed yet.
+    pub fn replication_factor(&self) -> usize {
+        self.replicas.iter().filter(|id| !self.adding_replicas.contains(id)).count()
+    }
+
     /// True if a replica may be elected without data loss: in sync, or eligible (KIP-966).
     pub fn may_lead_cleanly(&self, replica: BrokerId) -> bool {
         self.isr.contains(&replica) || self.eligible_leader_replicas.contains(&replica)
@@ -242,6 +247,15 @@ mod tests {
             leader_epoch: 4,
             partition_epoch: PartitionEpoch(9),
         }
+    }
+
+    #[test]
+    fn replicas_that_a_reassignment_adds_do_not_count() {
+        let replicas = BrokerId::list(&[1, 2, 3]);
+        let registration = PartitionRegistration { replicas, ..registration() };
+        assert_eq!(registration.replication_factor(), 3);
+        let adding_replicas = BrokerId::list(&[3]);
+        assert_eq!(PartitionRegistration { adding_replicas, ..registration }.replication_factor(), 2);
     }
 
     #[test]

@@ -210,23 +210,29 @@ fn an_image_does_not_depend_on_how_its_records_were_batched() {
 
 /// Checks that a delta contains every difference.
 fn check_changes(base: &Arc<Image>, published: &PublishedImage, seed: u64) {
-    let told = published.delta.changes();
+    let reported = published.delta.changes();
     let found = Delta::between(base.clone(), &published.image);
     let found = found.changes();
-    assert_eq!(told.deleted_topics, found.deleted_topics, "seed {seed}");
-    assert_eq!(told.created_topics, found.created_topics, "seed {seed}");
+    assert_eq!(reported.deleted_topics, found.deleted_topics, "seed {seed}");
+    assert_eq!(reported.created_topics, found.created_topics, "seed {seed}");
     for (id, partitions) in &found.changed_topics {
-        assert!(told.changed_topics.get(id).is_some_and(|t| partitions.is_subset(t)), "seed {seed}: {id}");
+        assert!(
+            reported.changed_topics.get(id).is_some_and(|t| partitions.is_subset(t)),
+            "seed {seed}: {id}"
+        );
     }
-    assert!(found.brokers.is_subset(&told.brokers) && found.configs.is_subset(&told.configs), "seed {seed}");
-    assert!(found.controllers.is_subset(&told.controllers));
-    for (found, told) in [
-        (found.features, told.features),
-        (found.quotas, told.quotas),
-        (found.scram, told.scram),
-        (found.producer_ids, told.producer_ids),
+    assert!(
+        found.brokers.is_subset(&reported.brokers) && found.configs.is_subset(&reported.configs),
+        "seed {seed}"
+    );
+    assert!(found.controllers.is_subset(&reported.controllers));
+    for (found, reported) in [
+        (found.features, reported.features),
+        (found.quotas, reported.quotas),
+        (found.scram, reported.scram),
+        (found.producer_ids, reported.producer_ids),
     ] {
-        assert!(told || !found, "seed {seed}");
+        assert!(reported || !found, "seed {seed}");
     }
 }
 
@@ -274,7 +280,7 @@ fn a_delta_copies_only_what_it_touches() {
 }
 
 #[test]
-fn a_broker_is_told_what_concerns_it() {
+fn a_broker_gets_the_changes_that_concern_it() {
     let mut history = History::new(2);
     let topic_id = Uuid(7777);
     history.accept(&MetadataRecord::Topic(TopicRecord { name: "t".to_owned(), topic_id }));

@@ -44,14 +44,44 @@ pub enum InvalidTopicName {
     },
 }
 
+/// A topic that coordinators create and write: one of Kafka's three internal topics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoordinatorTopic {
+    /// [`OFFSETS`], of group coordinators.
+    Offsets,
+    /// [`TRANSACTIONS`], of transaction coordinators.
+    Transactions,
+    /// [`SHARE_STATE`], of share coordinators.
+    ShareState,
+}
+
+impl CoordinatorTopic {
+    /// All topics of coordinators.
+    pub const ALL: [CoordinatorTopic; 3] = [Self::Offsets, Self::Transactions, Self::ShareState];
+
+    /// The topic with this name.
+    pub fn of(name: &str) -> Option<CoordinatorTopic> {
+        Self::ALL.into_iter().find(|topic| topic.name() == name)
+    }
+
+    /// Kafka's name of the topic.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Offsets => OFFSETS,
+            Self::Transactions => TRANSACTIONS,
+            Self::ShareState => SHARE_STATE,
+        }
+    }
+}
+
 /// True for a topic of the cluster itself, whose records make brokers act.
 pub fn is_internal(name: &str) -> bool {
     is_of_coordinators(name) || name == STREAM_DEFINITIONS
 }
 
-/// True for a topic that coordinators create and write: Kafka's three internal topics.
+/// True for a [`CoordinatorTopic`].
 pub fn is_of_coordinators(name: &str) -> bool {
-    matches!(name, OFFSETS | TRANSACTIONS | SHARE_STATE)
+    CoordinatorTopic::of(name).is_some()
 }
 
 /// Checks a topic name by Kafka's rules.
@@ -82,6 +112,20 @@ mod tests {
             assert_eq!(is_of_coordinators(name), name != STREAM_DEFINITIONS, "{name}");
         }
         assert!(!is_internal("__stream_definitions-2") && !is_internal("orders"));
+    }
+
+    #[test]
+    fn all_topics_of_coordinators_are_listed() {
+        // A new topic does not compile here before it has a place in the list.
+        let place = |topic| match topic {
+            CoordinatorTopic::Offsets => 0,
+            CoordinatorTopic::Transactions => 1,
+            CoordinatorTopic::ShareState => 2,
+        };
+        for (expected, topic) in CoordinatorTopic::ALL.into_iter().enumerate() {
+            assert_eq!(place(topic), expected, "{topic:?}");
+            assert_eq!(CoordinatorTopic::of(topic.name()), Some(topic));
+        }
     }
 
     #[test]

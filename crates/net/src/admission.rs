@@ -1,13 +1,14 @@
 //! Admission of connections by `max.connections`, `max.connection.creation.rate`, `max.connections.per.ip`,
 //! the quota of addresses, and the descriptors reserved for logs.
 //!
-//! [`ConnectionQuotas`] makes the decisions. This module owns the clock, the wait for a slot, and the tasks
-//! of connections that are closed in favour of new ones.
+//! [`ConnectionQuotas`] makes the decisions. This module owns the clock, the wait for a slot, the tasks of
+//! connections that are closed in favour of new ones, and the list of open connections.
 
+use super::peer::Peer;
 use parking_lot::Mutex;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use thalweg_hash::HashMap;
 use thalweg_log::disk::{Descriptors, OpenConnection, TooFewDescriptors};
@@ -47,14 +48,26 @@ struct State {
 #[derive(Debug)]
 struct Slot {
     is_protected: bool,
+    opened_us: u64,
     used_us: Arc<AtomicU64>,
     task: Option<AbortHandle>,
+    /// The peer, after the TLS handshake. Weak, because values attached to the peer end with the connection.
+    peer: Weak<Peer>,
+}
+
+/// An open connection, for operators.
+#[derive(Clone, Debug)]
+pub struct OpenPeer {
+    pub peer: Arc<Peer>,
+    /// Time since the connection was accepted.
+    pub open_for: Duration,
+    /// Time since the connection was last read, served or sent to.
+    pub idle_for: Duration,
 }
 
 /// Counts of connections since the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ConnectionFigures {
-    /// Admitted connections.
     pub admitted: u64,
     /// Connections refused because their address had too many, or too few descriptors were left.
     pub refused: u64,
@@ -166,6 +179,23 @@ impl Connections {
         self.state.lock().quotas.open()
     }
 
+    /// The open connections after their TLS handshake, oldest first, at most `max`, and the number of further
+    /// ones.
+    pub fn peers(&self, max: usize) -> (Vec<OpenPeer>, usize) {
+        let now_us = self.us(Instant::now());
+        let since = |us: u64| Duration::from_micros(now_us.saturating_sub(us));
+        let open = |(id, slot): (&u64, &Slot)| {
+            let (open_for, idle_for) = (since(slot.opened_us), since(slot.used_us.load(Ordering::Relaxed)));
+            Some((*id, OpenPeer { peer: slot.peer.upgrade()?, open_for, idle_for }))
+        };
+        // A peer whose connection ends meanwhile is dropped without the lock.
+        let mut peers: Vec<(u64, OpenPeer)> = self.state.lock().slots.iter().filter_map(open).collect();
+        peers.sort_unstable_by_key(|(id, _)| *id);
+        let more = peers.len().saturating_sub(max);
+        peers.truncate(max);
+        (peers.into_iter().map(|(_, peer)| peer).collect(), more)
+    }
+
     /// Counts since the start.
     pub fn figures(&self) -> ConnectionFigures {
         self.state.lock().figures
@@ -260,12 +290,15 @@ impl Connections {
         ip: IpAddr,
         descriptor: OpenConnection,
     ) -> Admission {
-        let used_us = Arc::new(AtomicU64::new(self.us(Instant::now())));
+        let opened_us = self.us(Instant::now());
+        let used_us = Arc::new(AtomicU64::new(opened_us));
         let id = state.next_id;
         state.next_id += 1;
         state.figures.admitted += 1;
         let is_protected = state.quotas.is_protected(listener);
-        state.slots.insert(id, Slot { is_protected, used_us: Arc::clone(&used_us), task: None });
+        let slot =
+            Slot { is_protected, opened_us, used_us: Arc::clone(&used_us), task: None, peer: Weak::new() };
+        state.slots.insert(id, slot);
         state.end_excess();
         let (connections, listener) = (Arc::clone(self), listener.to_owned());
         Admission { connections, listener, ip, id, used_us, _descriptor: descriptor }
@@ -332,6 +365,13 @@ impl Admission {
     /// Id of the connection.
     pub(super) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Sets the peer of the connection.
+    pub(super) fn serves(&self, peer: &Arc<Peer>) {
+        if let Some(slot) = self.connections.state.lock().slots.get_mut(&self.id) {
+            slot.peer = Arc::downgrade(peer);
+        }
     }
 
     /// Marks the connection as used.
@@ -409,6 +449,46 @@ mod tests {
         assert!(waiting.await.expect("no panic"), "it waited for a slot");
         let figures = connections.figures();
         assert_eq!((connections.open(), figures.admitted, figures.refused), (0, 4, 2));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn open_connections_are_listed_until_they_end() {
+        let connections = connections(limits(9, 9), Descriptors::default());
+        let peer = |client_id: &str| {
+            let peer = Peer {
+                address: ([10, 0, 0, 1], 7).into(),
+                listener: "CLIENTS".to_owned(),
+                tls: None,
+                mute: Default::default(),
+                software: Default::default(),
+                client_id: Default::default(),
+                identified: Default::default(),
+                attached: Default::default(),
+            };
+            peer.note_client_id(client_id);
+            Arc::new(peer)
+        };
+        let admission = || admit(&connections, "CLIENTS", "10.0.0.1").expect("a slot").expect("it fits");
+        let (first, second) = (admission(), admission());
+        let (one, two) = (peer("one"), peer("two"));
+        second.serves(&two);
+        let listed = |max| {
+            let (peers, more) = connections.peers(max);
+            let named = peers.iter().map(|open| open.peer.client_id.get().cloned().expect("named"));
+            (named.collect::<Vec<_>>(), more)
+        };
+        assert_eq!(listed(9), (vec!["two".to_owned()], 0), "the other has not finished its TLS handshake");
+        first.serves(&one);
+        tokio::time::advance(Duration::from_secs(5)).await;
+        second.touch(Instant::now());
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(listed(1), (vec!["one".to_owned()], 1));
+        let (peers, _) = connections.peers(9);
+        let times: Vec<_> =
+            peers.iter().map(|open| (open.open_for.as_secs(), open.idle_for.as_secs())).collect();
+        assert_eq!(times, [(7, 7), (7, 2)]);
+        drop((peers, first, one));
+        assert_eq!(listed(9), (vec!["two".to_owned()], 0));
     }
 
     #[tokio::test]

@@ -5,26 +5,22 @@ mod pending;
 use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
 use super::behind::FramesBehind;
-use super::flow::{Flow, Place, UnsentAnswers};
+use super::flow::{ApiSlot, Flow, UnsentAnswers};
 use super::input::{FrameLength, Input, ReadOutcome};
 use super::memory::FrameMemory;
-use super::mute::Mute;
-use super::output::{Frame, HELD_MAX, Output};
+use super::output::{Frame, HELD_MAX, OutputQueue};
+use super::peer::Peer;
 use super::stream::Stream;
 use super::waiting::{Alarm, Stop};
 use bytes::Bytes;
 use pending::{PendingAnswer, first_answer, go_on};
-use std::any::Any;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::NetworkSettings;
-use thalweg_security::Principal;
-use thalweg_security::tls::Session;
 use thalweg_watch as watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -92,51 +88,6 @@ impl ConnectionSettings {
     }
 }
 
-/// The peer of a connection, and the listener.
-#[derive(Debug)]
-pub struct Peer {
-    /// The peer's address.
-    pub address: SocketAddr,
-    /// The name of the listener.
-    pub listener: String,
-    /// Result of the TLS handshake; `None` without TLS.
-    pub tls: Option<Session>,
-    /// Pauses reading from the peer.
-    pub mute: Mute,
-    /// The client's library, known after ApiVersions (KIP-511).
-    pub software: OnceLock<Software>,
-    /// Values that are dropped when the connection ends.
-    pub attached: Attachment,
-}
-
-/// A handler's value attached to a connection. Dropped with the connection, once no request is in
-/// progress.
-#[derive(Debug, Default)]
-pub struct Attachment(OnceLock<Box<dyn Any + Send + Sync>>);
-
-impl Attachment {
-    /// The attached value, or the new value of `make`; `None` if a value of another type is attached.
-    pub fn get_or_attach<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Option<&T> {
-        self.0.get_or_init(|| Box::new(make())).downcast_ref()
-    }
-}
-
-/// A client's library (KIP-511).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Software {
-    /// Name, such as `apache-kafka-java`.
-    pub name: String,
-    /// Version of the library.
-    pub version: String,
-}
-
-impl Peer {
-    /// The principal by TLS: the name of the client's certificate, or anonymous.
-    pub fn principal(&self) -> Principal {
-        self.tls.as_ref().map_or_else(Principal::anonymous, Session::principal)
-    }
-}
-
 /// The answer to one request.
 pub enum Reply {
     /// The answer is ready.
@@ -188,7 +139,7 @@ pub struct UnprovenLimits {
 
 impl Reply {
     /// The final reply, once everything it waits for is available.
-    pub async fn settled(mut self) -> Reply {
+    pub async fn resolved(mut self) -> Reply {
         while let Reply::Later(rest) | Reply::Ordered(rest) = self {
             self = rest.await;
         }
@@ -269,7 +220,7 @@ pub(super) struct Connection<H: Handler> {
     input: Input,
     /// Time of the last read.
     read_at: Instant,
-    output: Output,
+    output: OutputQueue,
     /// The answers in `output`, for figures.
     unsent: UnsentAnswers,
     /// Time at which the first of these answers was complete, if known.
@@ -317,7 +268,7 @@ impl<H: Handler> Connection<H> {
             settings,
             input,
             read_at: Instant::now(),
-            output: Output::default(),
+            output: OutputQueue::default(),
             unsent: UnsentAnswers::default(),
             answered_at: None,
             pending: VecDeque::new(),
@@ -363,7 +314,7 @@ impl<H: Handler> Connection<H> {
         self.admission.touch(now);
         let was_unproven = self.unproven.is_some();
         let refused = self.handle_frames(&mut now, until);
-        self.settle();
+        self.push_ready();
         if !self.output.is_empty() {
             self.flush().await?;
         }
@@ -427,8 +378,8 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Adds a complete answer to the output.
-    fn push(&mut self, place: Place, frame: Frame) {
-        self.unsent.push(&self.settings.flow, place, frame.len());
+    fn push(&mut self, slot: ApiSlot, frame: Frame) {
+        self.unsent.push(&self.settings.flow, slot, frame.len());
         self.output.push(frame);
     }
 
@@ -487,18 +438,18 @@ impl<H: Handler> Connection<H> {
     fn handle_frames(&mut self, now: &mut Instant, until: Instant) -> Result<(), Disconnect> {
         while self.reads_on() && *now < until {
             let Some(frame) = self.input.next_frame()? else { break };
-            let place = Place::of(&frame);
+            let slot = ApiSlot::of(&frame);
             let waited = now.saturating_duration_since(self.read_at);
-            self.settings.flow.received(place, frame.len(), waited);
+            self.settings.flow.received(slot, frame.len(), waited);
             // Unauthenticated peers are served one request at a time: each answer may change their limits.
             let room = if self.unproven.is_some() { 0 } else { PENDING_MAX - 1 - self.pending.len() };
             let mut behind = FramesBehind::new(&mut self.input, room);
             let Replies { first, behind } = self.handler.handle_with(&mut self.session, frame, &mut behind);
             *now = Instant::now();
-            self.take_reply(place, first, *now)?;
+            self.take_reply(slot, first, *now)?;
             for ReplyBehind { frame_len, reply } in behind {
-                self.settings.flow.received(place, frame_len, waited);
-                self.take_reply(place, reply, *now)?;
+                self.settings.flow.received(slot, frame_len, waited);
+                self.take_reply(slot, reply, *now)?;
             }
             if self.unproven.is_some() {
                 self.unproven = self.handler.unproven(&self.session);
@@ -509,28 +460,28 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Sends a reply, or queues it in its order.
-    fn take_reply(&mut self, place: Place, reply: Reply, now: Instant) -> Result<(), Disconnect> {
+    fn take_reply(&mut self, slot: ApiSlot, reply: Reply, now: Instant) -> Result<(), Disconnect> {
         match reply {
             Reply::Now(frame) if self.pending.is_empty() => {
                 self.answered_at.get_or_insert(now);
-                self.push(place, frame);
+                self.push(slot, frame);
             }
             Reply::Now(frame) => {
                 self.ready_bytes += frame.bytes_in_memory();
-                self.pending.push_back(PendingAnswer::Ready(place, frame));
+                self.pending.push_back(PendingAnswer::Ready(slot, frame));
             }
             Reply::Later(answer) => {
-                self.pending.push_back(PendingAnswer::Awaited { place, answer, reads_on: false });
+                self.pending.push_back(PendingAnswer::Awaited { slot, answer, reads_on: false });
             }
             Reply::Ordered(answer) => {
-                self.pending.push_back(PendingAnswer::Awaited { place, answer, reads_on: true });
+                self.pending.push_back(PendingAnswer::Awaited { slot, answer, reads_on: true });
             }
             Reply::Nothing => {}
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             // After pending answers, the last answer has to wait for its turn.
             last @ Reply::Last(..) => {
                 let answer = Box::pin(std::future::ready(last));
-                self.pending.push_back(PendingAnswer::Awaited { place, answer, reads_on: false });
+                self.pending.push_back(PendingAnswer::Awaited { slot, answer, reads_on: false });
             }
         }
         Ok(())
@@ -546,11 +497,11 @@ impl<H: Handler> Connection<H> {
     }
 
     /// Moves ready answers, in order, to the output.
-    fn settle(&mut self) {
+    fn push_ready(&mut self) {
         while let Some(PendingAnswer::Ready(..)) = self.pending.front() {
-            if let Some(PendingAnswer::Ready(place, frame)) = self.pending.pop_front() {
+            if let Some(PendingAnswer::Ready(slot, frame)) = self.pending.pop_front() {
                 self.ready_bytes -= frame.bytes_in_memory();
-                self.push(place, frame);
+                self.push(slot, frame);
             }
         }
     }
@@ -677,24 +628,24 @@ impl<H: Handler> Connection<H> {
     }
 
     fn answered(&mut self, reply: Reply) -> Result<(), Disconnect> {
-        let Some(PendingAnswer::Awaited { place, .. } | PendingAnswer::Ready(place, _)) =
+        let Some(PendingAnswer::Awaited { slot, .. } | PendingAnswer::Ready(slot, _)) =
             self.pending.pop_front()
         else {
             return Ok(());
         };
         match reply {
-            Reply::Now(frame) => self.push(place, frame),
+            Reply::Now(frame) => self.push(slot, frame),
             Reply::Nothing => {}
             Reply::Close(reason) => return Err(Disconnect::Refused(reason)),
             Reply::Later(answer) => {
-                self.pending.push_front(PendingAnswer::Awaited { place, answer, reads_on: false });
+                self.pending.push_front(PendingAnswer::Awaited { slot, answer, reads_on: false });
             }
             Reply::Ordered(answer) => {
-                self.pending.push_front(PendingAnswer::Awaited { place, answer, reads_on: true });
+                self.pending.push_front(PendingAnswer::Awaited { slot, answer, reads_on: true });
             }
             Reply::Last(frame, reason) => {
                 self.pending.clear();
-                self.push(place, frame);
+                self.push(slot, frame);
                 self.last = Some(reason);
             }
         }

@@ -34,7 +34,7 @@ pub struct ApiFlow {
 
 /// The slot of an API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place(u8);
+pub(super) struct ApiSlot(u8);
 
 impl Default for Flow {
     fn default() -> Flow {
@@ -53,11 +53,11 @@ impl ApiFlow {
     }
 }
 
-impl Place {
+impl ApiSlot {
     /// The slot by the first bytes of a request.
-    pub(super) fn of(frame: &[u8]) -> Place {
+    pub(super) fn of(frame: &[u8]) -> ApiSlot {
         let key = frame.first_chunk().and_then(|head| ApiKey::from_i16(i16::from_be_bytes(*head)));
-        Place(key.and_then(|key| u8::try_from(key as i16).ok()).unwrap_or(UNKNOWN))
+        ApiSlot(key.and_then(|key| u8::try_from(key as i16).ok()).unwrap_or(UNKNOWN))
     }
 }
 
@@ -67,45 +67,45 @@ impl Flow {
         (0..).zip(self.0.iter()).filter_map(|(key, api)| Some((key, &**api.get()?)))
     }
 
-    fn api(&self, place: Place) -> &ApiFlow {
-        self.0[usize::from(place.0)].get_or_init(ApiFlow::new)
+    fn api(&self, slot: ApiSlot) -> &ApiFlow {
+        self.0[usize::from(slot.0)].get_or_init(ApiFlow::new)
     }
 
     /// Counts a request that is about to be handled after waiting this long.
-    pub(super) fn received(&self, place: Place, bytes: usize, waited: Duration) {
-        let api = self.api(place);
+    pub(super) fn received(&self, slot: ApiSlot, bytes: usize, waited: Duration) {
+        let api = self.api(slot);
         api.queued.record_time(waited);
         api.request_bytes.record(bytes as u64);
     }
 
     /// Counts a complete answer.
-    fn answered(&self, place: Place, bytes: usize) {
-        self.api(place).response_bytes.record(bytes as u64);
+    fn answered(&self, slot: ApiSlot, bytes: usize) {
+        self.api(slot).response_bytes.record(bytes as u64);
     }
 
-    fn sent(&self, place: Place, count: u64, us: u64) {
-        self.api(place).sending.record_many(us, count);
+    fn sent(&self, slot: ApiSlot, count: u64, us: u64) {
+        self.api(slot).sending.record_many(us, count);
     }
 }
 
 /// The unsent answers of a connection: a count per API, in order.
 #[derive(Debug, Default)]
-pub(super) struct UnsentAnswers(VecDeque<(Place, u64)>);
+pub(super) struct UnsentAnswers(VecDeque<(ApiSlot, u64)>);
 
 impl UnsentAnswers {
     /// Adds an unsent answer.
-    pub(super) fn push(&mut self, flow: &Flow, place: Place, bytes: usize) {
-        flow.answered(place, bytes);
+    pub(super) fn push(&mut self, flow: &Flow, slot: ApiSlot, bytes: usize) {
+        flow.answered(slot, bytes);
         match self.0.back_mut() {
-            Some((last, count)) if *last == place => *count += 1,
-            _ => self.0.push_back((place, 1)),
+            Some((last, count)) if *last == slot => *count += 1,
+            _ => self.0.push_back((slot, 1)),
         }
     }
 
     /// Counts all unsent answers as sent after this long.
     pub(super) fn sent(&mut self, flow: &Flow, after: Duration) {
         let us = microseconds(after);
-        self.0.drain(..).for_each(|(place, count)| flow.sent(place, count, us));
+        self.0.drain(..).for_each(|(slot, count)| flow.sent(slot, count, us));
     }
 }
 
@@ -116,11 +116,11 @@ mod tests {
     #[test]
     fn answers_are_counted_with_the_flush_that_sends_them() {
         let (flow, mut unsent) = (Flow::default(), UnsentAnswers::default());
-        let produce = Place::of(&[0, 0, 0, 9]);
-        let strange = Place::of(&[0x47, 0x45]);
+        let produce = ApiSlot::of(&[0, 0, 0, 9]);
+        let strange = ApiSlot::of(&[0x47, 0x45]);
         flow.received(produce, 100, Duration::from_micros(70));
-        for place in [produce, produce, strange, produce] {
-            unsent.push(&flow, place, 10);
+        for slot in [produce, produce, strange, produce] {
+            unsent.push(&flow, slot, 10);
         }
         assert_eq!(unsent.0.len(), 3);
         unsent.sent(&flow, Duration::from_millis(2));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_a_number_has_a_place() {
-        assert_eq!(Place::of(&[]), Place::of(&[0xff, 0xff]));
+    fn a_frame_without_a_number_has_a_slot() {
+        assert_eq!(ApiSlot::of(&[]), ApiSlot::of(&[0xff, 0xff]));
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use thalweg_places::{Places, network};
-use thalweg_security::tls::{HandshakeFault, ServerTls, Session};
+use thalweg_security::tls::{ServerTls, ServerTlsSession, TlsHandshakeFault};
 use thalweg_watch as watch;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
@@ -61,7 +61,7 @@ pub struct TlsListener {
 /// An observer of clients that were rejected because of their certificates.
 pub trait CertificateObserver: fmt::Debug + Send + Sync {
     /// A client at this address was rejected.
-    fn turned_away(&self, listener: &str, address: SocketAddr, reason: &HandshakeFault);
+    fn turned_away(&self, listener: &str, address: SocketAddr, reason: &TlsHandshakeFault);
 }
 
 /// Failed handshakes in the current interval, and the number that was not logged.
@@ -78,7 +78,7 @@ struct Failures {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HandshakeEnd {
     #[error(transparent)]
-    Fault(#[from] HandshakeFault),
+    Fault(#[from] TlsHandshakeFault),
     #[error("the handshake did not end within {0:?}")]
     TooSlow(Duration),
     #[error("the handshake has more than {HANDSHAKE_BYTES_MAX} bytes")]
@@ -134,9 +134,9 @@ impl TlsListener {
         address: SocketAddr,
         idle_max: Duration,
         stopping: &mut watch::Receiver<bool>,
-    ) -> Result<(Stream, Session), HandshakeEnd> {
+    ) -> Result<(Stream, ServerTlsSession), HandshakeEnd> {
         let tls = self.current();
-        let connection = tls.connection().map_err(|error| HandshakeFault::from(&error))?;
+        let connection = tls.connection().map_err(|error| TlsHandshakeFault::from(&error))?;
         let mut stream = OwnStream::new(stream, connection);
         let patience = HANDSHAKE_MAX.min(idle_max);
         tokio::select! {
@@ -159,7 +159,7 @@ impl TlsListener {
         listener: &str,
         stream: TcpStream,
         address: SocketAddr,
-    ) -> Option<(TlsStream<TcpStream>, Session)> {
+    ) -> Option<(TlsStream<TcpStream>, ServerTlsSession)> {
         let ended = match tokio::time::timeout(HANDSHAKE_MAX, self.shake_for(stream, address.ip())).await {
             Ok(ended) => ended,
             Err(_) => Err(HandshakeEnd::TooSlow(HANDSHAKE_MAX)),
@@ -171,12 +171,12 @@ impl TlsListener {
         &self,
         stream: TcpStream,
         address: IpAddr,
-    ) -> Result<(TlsStream<TcpStream>, Session), HandshakeEnd> {
+    ) -> Result<(TlsStream<TcpStream>, ServerTlsSession), HandshakeEnd> {
         let tls = self.current();
         let mut begin = [0];
         match stream.peek(&mut begin).await? {
             0 => return Err(HandshakeEnd::Closed),
-            _ if !matches!(begin[0], HANDSHAKE | SSL2) => return Err(HandshakeFault::PlainText.into()),
+            _ if !matches!(begin[0], HANDSHAKE | SSL2) => return Err(TlsHandshakeFault::PlainText.into()),
             _ => {}
         }
         let network = network(address);
@@ -210,7 +210,7 @@ impl TlsListener {
                 Err(error) => return Err(error.into()),
             }
             if !matches!(begin, Some(HANDSHAKE | SSL2)) {
-                return Err(HandshakeFault::PlainText.into());
+                return Err(TlsHandshakeFault::PlainText.into());
             }
             if received > HANDSHAKE_BYTES_MAX {
                 return Err(HandshakeEnd::TooLong);

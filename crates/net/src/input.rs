@@ -4,7 +4,7 @@
 //! from a reused block; a larger frame gets its own buffer (`large`), which grows with the received bytes and
 //! is freed after the frame's last use.
 
-use super::large::LargeFrame;
+use super::large_frame::LargeFrame;
 use super::memory::{Charge, FrameMemory, Purpose};
 use super::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};

@@ -19,23 +19,22 @@ mod flow;
 mod handshake;
 mod holder;
 mod input;
-mod large;
+mod large_frame;
 mod listener;
 mod machine;
 mod memory;
 mod mute;
 mod network;
 mod output;
+mod peer;
 mod repeated_failures;
 mod stream;
 mod waiting;
 
-pub use admission::{ConnectionFigures, Connections, Ends};
+pub use admission::{ConnectionFigures, Connections, Ends, OpenPeer};
 pub use answers::AnswerMemory;
 pub use behind::FramesBehind;
-pub use connection::{
-    Attachment, ConnectionSettings, Handler, Peer, Replies, Reply, ReplyBehind, Software, UnprovenLimits,
-};
+pub use connection::{ConnectionSettings, Handler, Replies, Reply, ReplyBehind, UnprovenLimits};
 pub use flow::{ApiFlow, Flow};
 pub use handshake::{CertificateObserver, HandshakeTurns, TlsListener};
 pub use holder::Holder;
@@ -44,6 +43,7 @@ pub use machine::Machine;
 pub use memory::FrameMemory;
 pub use mute::Mute;
 pub use network::{Network, SimulatedNetwork};
-pub use output::{Frame, Segment};
+pub use output::{Frame, FrameSegment};
+pub use peer::{Attachment, Peer, Software};
 pub use repeated_failures::RepeatedFailures;
 pub use stream::SimulatedStream;

@@ -1,9 +1,10 @@
 //! Listening sockets: bound first, served when the broker is ready, closed first when it stops.
 
 use super::admission::{Admission, Connections, RefusedConnection};
-use super::connection::{Connection, ConnectionSettings, Disconnect, Handler, Peer};
+use super::connection::{Connection, ConnectionSettings, Disconnect, Handler};
 use super::handshake::TlsListener;
 use super::mute::Mute;
+use super::peer::Peer;
 use super::stream::{SimulatedStream, Stream};
 use super::waiting::stopped;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -29,11 +30,10 @@ const NOTED_EVERY: Duration = Duration::from_secs(60);
 #[derive(Debug, thiserror::Error)]
 #[error("listener {name} (listeners) cannot listen on {host}:{port}")]
 pub struct BindError {
-    /// Listener name.
     pub name: String,
     /// Host as configured; empty for all interfaces.
     pub host: String,
-    /// Configured port.
+    /// Port as configured; 0 for any free port.
     pub port: u16,
     /// The system's error.
     pub source: io::Error,
@@ -41,7 +41,6 @@ pub struct BindError {
 
 /// A listener with open sockets that are not served yet.
 pub struct BoundListener {
-    /// Listener name.
     pub name: String,
     sockets: Vec<Acceptor>,
     tls: Option<Arc<TlsListener>>,
@@ -336,18 +335,25 @@ async fn serve<H: Handler>(
         tls: session,
         mute: Mute::default(),
         software: OnceLock::new(),
+        client_id: OnceLock::new(),
+        identified: OnceLock::new(),
         attached: Default::default(),
     });
-    let connection = Connection::new(stream, peer, handler, settings, stopping, admission);
+    admission.serves(&peer);
+    let connection = Connection::new(stream, Arc::clone(&peer), handler, settings, stopping, admission);
     let reason = connection.run().await;
+    // For a log line, if the client has sent them.
+    let (client_id, software) = (peer.client_id.get(), peer.software.get().map(tracing::field::display));
     limits.ended(reason.end());
     match reason {
         reason @ (Disconnect::FrameLength(_)
         | Disconnect::Refused(_)
         | Disconnect::Answered(_)
         | Disconnect::TooSlow
-        | Disconnect::Unread) => tracing::warn!(%address, %reason, "Closed a connection"),
-        reason => tracing::debug!(%address, %reason, "Connection ended"),
+        | Disconnect::Unread) => {
+            tracing::warn!(%address, client_id, software, %reason, "Closed a connection");
+        }
+        reason => tracing::debug!(%address, client_id, software, %reason, "Connection ended"),
     }
 }
 
@@ -405,7 +411,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn sockets_get_the_buffers_that_were_asked_for() {
+    async fn sockets_get_the_requested_buffers() {
         let of_listener = |receive_buffer_bytes| {
             let options = SocketOptions { backlog: 1, receive_buffer_bytes };
             let listening = bind("TEST", "127.0.0.1", 0, options).expect("a free port");

@@ -71,7 +71,7 @@ struct Waiter {
 /// The purpose of a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Starts reading.
+    /// Starts reading a frame.
     Begin,
     /// Continues a frame that is larger than its buffer.
     Grow,

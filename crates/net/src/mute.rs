@@ -14,7 +14,6 @@ pub struct Mute {
 }
 
 impl Default for Mute {
-    /// No pause.
     fn default() -> Mute {
         Mute { opened_at: Instant::now(), until_us: AtomicU64::new(0) }
     }

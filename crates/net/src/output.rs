@@ -23,49 +23,49 @@ const COMPACT_MIN: usize = 64 * 1024;
 
 /// A part of an answer.
 #[derive(Debug)]
-pub enum Segment {
+pub enum FrameSegment {
     /// Bytes in memory.
     Bytes(Bytes),
     /// Whole batches in a log segment.
     File(LogSlice),
 }
 
-impl Segment {
+impl FrameSegment {
     fn len(&self) -> usize {
         match self {
-            Segment::Bytes(bytes) => bytes.len(),
-            Segment::File(slice) => slice.len,
+            FrameSegment::Bytes(bytes) => bytes.len(),
+            FrameSegment::File(slice) => slice.len,
         }
     }
 }
 
 /// One answer, with its length in front.
 #[derive(Debug, Default)]
-pub struct Frame(pub Vec<Segment>);
+pub struct Frame(pub Vec<FrameSegment>);
 
 impl Frame {
     /// An answer in memory.
     pub fn bytes(bytes: Bytes) -> Frame {
-        Frame(vec![Segment::Bytes(bytes)])
+        Frame(vec![FrameSegment::Bytes(bytes)])
     }
 
     /// An answer in memory without its length.
     pub fn with_length(answer: Bytes) -> Frame {
         let length = i32::try_from(answer.len()).expect("an answer fits into a frame");
         let head = Bytes::copy_from_slice(&length.to_be_bytes());
-        Frame(vec![Segment::Bytes(head), Segment::Bytes(answer)])
+        Frame(vec![FrameSegment::Bytes(head), FrameSegment::Bytes(answer)])
     }
 
     /// Number of bytes, in memory and in files.
     pub(super) fn len(&self) -> usize {
-        self.0.iter().map(Segment::len).sum()
+        self.0.iter().map(FrameSegment::len).sum()
     }
 
     /// Number of bytes in memory.
     pub(super) fn bytes_in_memory(&self) -> usize {
-        let in_memory = |segment: &Segment| match segment {
-            Segment::Bytes(bytes) => bytes.len(),
-            Segment::File(_) => 0,
+        let in_memory = |segment: &FrameSegment| match segment {
+            FrameSegment::Bytes(bytes) => bytes.len(),
+            FrameSegment::File(_) => 0,
         };
         self.0.iter().map(in_memory).sum()
     }
@@ -76,12 +76,12 @@ impl Frame {
         let mut segments = Vec::with_capacity(2 * slices.len() + 1);
         let mut written = 0;
         for (gap, slice) in gaps.iter().zip(slices) {
-            segments.push(Segment::Bytes(head.split_to(gap.position - written).freeze()));
+            segments.push(FrameSegment::Bytes(head.split_to(gap.position - written).freeze()));
             written = gap.position;
-            segments.push(Segment::File(slice));
+            segments.push(FrameSegment::File(slice));
         }
         if !head.is_empty() {
-            segments.push(Segment::Bytes(head.freeze()));
+            segments.push(FrameSegment::Bytes(head.freeze()));
         }
         Frame(segments)
     }
@@ -89,8 +89,8 @@ impl Frame {
 
 /// The answers of one connection that are not sent yet.
 #[derive(Debug, Default)]
-pub(super) struct Output {
-    segments: VecDeque<Segment>,
+pub(super) struct OutputQueue {
+    segments: VecDeque<FrameSegment>,
     /// Bytes pushed since everything was sent; slices of files count as zero.
     pushed_bytes: usize,
     /// The unsent part of the pushed bytes.
@@ -101,7 +101,7 @@ pub(super) struct Output {
     progress: u64,
 }
 
-impl Output {
+impl OutputQueue {
     pub(super) fn push(&mut self, frame: Frame) {
         let bytes = frame.bytes_in_memory();
         self.pushed_bytes += bytes;
@@ -173,13 +173,13 @@ impl Output {
             let rest = &mut room[filled..];
             let (taken, is_all) = match self.segments.front_mut() {
                 None => break,
-                Some(Segment::Bytes(bytes)) => {
+                Some(FrameSegment::Bytes(bytes)) => {
                     let taken = bytes.split_to(bytes.len().min(rest.len()));
                     rest[..taken.len()].copy_from_slice(&taken);
                     self.unsent_bytes -= taken.len();
                     (taken.len(), bytes.is_empty())
                 }
-                Some(Segment::File(slice)) => {
+                Some(FrameSegment::File(slice)) => {
                     let wanted = slice.len.min(rest.len());
                     let read = slice.file.read_at(&mut rest[..wanted], slice.position)?;
                     if read == 0 && wanted > 0 {
@@ -202,7 +202,7 @@ impl Output {
     /// the first one was sent.
     pub(super) fn compact(&mut self) {
         for segment in &mut self.segments {
-            if let Segment::Bytes(bytes) = segment
+            if let FrameSegment::Bytes(bytes) = segment
                 && bytes.len() > COMPACT_MIN
             {
                 *bytes = Bytes::copy_from_slice(bytes);
@@ -212,9 +212,9 @@ impl Output {
 
     /// Reads small slices at the front into one buffer, together with the small buffers around them.
     fn pack(&mut self) -> io::Result<()> {
-        let is_small = |segment: &&Segment| segment.len() <= PACKED_SLICE_MAX;
+        let is_small = |segment: &&FrameSegment| segment.len() <= PACKED_SLICE_MAX;
         let first_two = self.segments.iter().take(2).take_while(is_small);
-        if !first_two.into_iter().any(|segment| matches!(segment, Segment::File(_))) {
+        if !first_two.into_iter().any(|segment| matches!(segment, FrameSegment::File(_))) {
             return Ok(());
         }
         let (mut count, mut size) = (0, 0);
@@ -227,8 +227,8 @@ impl Output {
         let mut packed = BytesMut::with_capacity(size);
         for segment in self.segments.drain(..count) {
             match segment {
-                Segment::Bytes(bytes) => packed.extend_from_slice(&bytes),
-                Segment::File(slice) => {
+                FrameSegment::Bytes(bytes) => packed.extend_from_slice(&bytes),
+                FrameSegment::File(slice) => {
                     let begin = packed.len();
                     packed.resize(begin + slice.len, 0);
                     read_whole(&slice, &mut packed[begin..])?;
@@ -237,7 +237,7 @@ impl Output {
                 }
             }
         }
-        self.segments.push_front(Segment::Bytes(packed.freeze()));
+        self.segments.push_front(FrameSegment::Bytes(packed.freeze()));
         Ok(())
     }
 
@@ -246,22 +246,24 @@ impl Output {
             self.pack()?;
             let sent = match (self.segments.front(), self.segments.get(1)) {
                 (None, _) => return Ok(()),
-                (Some(Segment::File(_)), _) => {
+                (Some(FrameSegment::File(_)), _) => {
                     self.send_file(stream, unasked)?;
                     continue;
                 }
-                (Some(Segment::Bytes(bytes)), _) if unasked => stream.send_unasked(bytes)?,
-                (Some(Segment::Bytes(bytes)), None) => stream.try_send(bytes, false)?,
+                (Some(FrameSegment::Bytes(bytes)), _) if unasked => stream.send_unasked(bytes)?,
+                (Some(FrameSegment::Bytes(bytes)), None) => stream.try_send(bytes, false)?,
                 // The head of a fetch answer waits in the kernel for the following batches.
-                (Some(Segment::Bytes(bytes)), Some(Segment::File(_))) => stream.try_send(bytes, true)?,
-                (Some(Segment::Bytes(_)), Some(Segment::Bytes(_))) => self.send_gathered(stream)?,
+                (Some(FrameSegment::Bytes(bytes)), Some(FrameSegment::File(_))) => {
+                    stream.try_send(bytes, true)?
+                }
+                (Some(FrameSegment::Bytes(_)), Some(FrameSegment::Bytes(_))) => self.send_gathered(stream)?,
             };
             self.sent(sent);
         }
     }
 
     fn send_file(&mut self, stream: &Stream, unasked: bool) -> io::Result<()> {
-        if let Some(Segment::File(slice)) = self.segments.front_mut() {
+        if let Some(FrameSegment::File(slice)) = self.segments.front_mut() {
             let before = slice.len;
             let sent = stream.try_send_slice(slice, unasked);
             self.progress = self.progress.wrapping_add((before - slice.len) as u64);
@@ -275,7 +277,7 @@ impl Output {
         let mut slices = [IoSlice::new(&[]); GATHER_MAX];
         let mut count = 0;
         for segment in self.segments.iter().take(GATHER_MAX) {
-            let Segment::Bytes(bytes) = segment else { break };
+            let FrameSegment::Bytes(bytes) = segment else { break };
             slices[count] = IoSlice::new(bytes);
             count += 1;
         }
@@ -286,7 +288,7 @@ impl Output {
     fn sent(&mut self, mut sent: usize) {
         self.progress = self.progress.wrapping_add(sent as u64);
         self.unsent_bytes -= sent;
-        while let Some(Segment::Bytes(bytes)) = self.segments.front_mut() {
+        while let Some(FrameSegment::Bytes(bytes)) = self.segments.front_mut() {
             if sent < bytes.len() {
                 let _ = bytes.split_to(sent);
                 return;

@@ -89,7 +89,6 @@ impl Attributes {
 /// The codec of a batch's records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Compression {
-    /// Uncompressed.
     #[default]
     None,
     /// RFC 1952, one or more members.
@@ -98,7 +97,6 @@ pub enum Compression {
     Snappy,
     /// The LZ4 frame format.
     Lz4,
-    /// Zstandard.
     Zstd,
 }
 

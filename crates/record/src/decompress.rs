@@ -47,9 +47,7 @@ pub enum DecompressError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Records compressed with {compression} exceed {limit_bytes} bytes when decompressed")]
 pub struct DecompressedTooLarge {
-    /// The codec.
     pub compression: Compression,
-    /// The limit.
     pub limit_bytes: usize,
 }
 
@@ -57,7 +55,6 @@ pub struct DecompressedTooLarge {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("Records compressed with {compression} are corrupt: {reason}")]
 pub struct CorruptPayload {
-    /// The codec.
     pub compression: Compression,
     /// The decoder's message.
     pub reason: String,
@@ -100,7 +97,7 @@ impl DecompressBuffer {
         payload: &'b [u8],
     ) -> Result<&'b [u8], DecompressError> {
         self.bytes.clear();
-        let mut output = Output { bytes: &mut self.bytes, limit_bytes: self.limit_bytes, compression };
+        let mut output = BoundedOutput { bytes: &mut self.bytes, limit_bytes: self.limit_bytes, compression };
         match compression {
             Compression::None => return Ok(payload),
             Compression::Gzip => inflate(payload, &mut output)?,
@@ -113,13 +110,13 @@ impl DecompressBuffer {
 }
 
 /// The decompressed bytes so far, and their maximum.
-struct Output<'b> {
+struct BoundedOutput<'b> {
     bytes: &'b mut Vec<u8>,
     limit_bytes: usize,
     compression: Compression,
 }
 
-impl Output<'_> {
+impl BoundedOutput<'_> {
     fn too_large(&self) -> DecompressError {
         DecompressedTooLarge { compression: self.compression, limit_bytes: self.limit_bytes }.into()
     }
@@ -165,7 +162,7 @@ impl Output<'_> {
     }
 }
 
-fn inflate(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+fn inflate(payload: &[u8], output: &mut BoundedOutput<'_>) -> Result<(), DecompressError> {
     let mut inflate = Decompress::new(false);
     let mut gzip = Gzip::new(payload, &mut inflate);
     loop {
@@ -189,7 +186,7 @@ const INCOMPLETE_FRAME: &str = "the frame is incomplete";
 
 /// Consecutive frames. The window of a frame is the library's own memory, at most 128 MiB (the limit of
 /// Kafka's reader, and the window of level 22); only the filled part is touched.
-fn zstd(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+fn zstd(payload: &[u8], output: &mut BoundedOutput<'_>) -> Result<(), DecompressError> {
     let mut context = DCtx::create();
     let mut input = InBuffer::around(payload);
     let mut is_complete = false;

@@ -58,7 +58,7 @@ pub enum BatchError {
 pub struct TruncatedBatch {
     /// Bytes that the batch needs, as far as known.
     pub needed: usize,
-    /// Available bytes.
+    /// Number of available bytes.
     pub available: usize,
 }
 

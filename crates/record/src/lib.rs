@@ -61,7 +61,7 @@ pub use error::{
 pub use header::{BatchHeader, LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP};
 pub use rebuild::{emptied, rebuild};
 pub use record::{
-    BytesAfterLastRecord, Header, Headers, MalformedRecord, Record, RecordError, RecordFault, Records,
+    BytesAfterLastRecord, Header, Headers, MalformedRecord, Record, RecordError, RecordFault, RecordIter,
 };
 pub use stamp::{
     STAMPED_HEAD_LEN, stamp_head, stamp_log_append_time, stamp_max_timestamp, stamped_head, stamped_header,

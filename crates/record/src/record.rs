@@ -44,7 +44,6 @@ pub enum RecordError {
 pub struct MalformedRecord {
     /// The index of the record in the batch, from 0.
     pub index: i32,
-    /// The fault.
     pub fault: RecordFault,
 }
 
@@ -158,7 +157,7 @@ impl ExactSizeIterator for Headers<'_> {}
 impl<'a> Batch<'a> {
     /// The records of the batch. Compressed records are decompressed as a whole into `buffer`, up to its
     /// limit; uncompressed records are read in place, without touching `buffer`.
-    pub fn records<'b>(&self, buffer: &'b mut DecompressBuffer) -> Result<Records<'b>, RecordError>
+    pub fn records<'b>(&self, buffer: &'b mut DecompressBuffer) -> Result<RecordIter<'b>, RecordError>
     where
         'a: 'b,
     {
@@ -167,13 +166,13 @@ impl<'a> Batch<'a> {
             return Err(InvalidRecordCount { record_count: header.record_count }.into());
         }
         let payload = buffer.decompress(header.attributes.compression()?, self.payload())?;
-        Ok(Records::new(header, payload))
+        Ok(RecordIter::new(header, payload))
     }
 }
 
 /// The records of a batch, in order; ends after the header's count or after the first error.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub struct RecordIter<'a> {
     bytes: &'a [u8],
     at: usize,
     index: i32,
@@ -184,10 +183,10 @@ pub struct Records<'a> {
     log_append_time_ms: Option<i64>,
 }
 
-impl<'a> Records<'a> {
-    fn new(header: &BatchHeader, bytes: &'a [u8]) -> Records<'a> {
+impl<'a> RecordIter<'a> {
+    fn new(header: &BatchHeader, bytes: &'a [u8]) -> RecordIter<'a> {
         let by_broker = header.attributes.timestamp_type() == TimestampType::LogAppendTime;
-        Records {
+        RecordIter {
             bytes,
             at: 0,
             index: 0,
@@ -247,7 +246,7 @@ impl<'a> Records<'a> {
     }
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for RecordIter<'a> {
     type Item = Result<Record<'a>, RecordError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -271,7 +270,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-impl std::iter::FusedIterator for Records<'_> {}
+impl std::iter::FusedIterator for RecordIter<'_> {}
 
 fn read_field<'a>(body: &'a [u8], at: &mut usize) -> Result<Option<&'a [u8]>, RecordFault> {
     // Any negative length is null, as in Kafka.

@@ -1,9 +1,9 @@
 //! The broker's state that partitions need.
 
+use crate::followers::IsrMember;
 use crate::isr_changes::IsrChanges;
-use crate::leadership::IsrMember;
 use crate::reports::PartitionReports;
-use crate::throttle::Throttle;
+use crate::throttle::ReplicationThrottle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_histogram::Histogram;
@@ -12,7 +12,6 @@ use tokio::sync::Notify;
 
 #[derive(Debug)]
 pub struct ReplicaContext {
-    /// `node.id`.
     pub node_id: BrokerId,
     /// `replica.lag.time.max.ms`.
     pub lag_time_max: Duration,
@@ -21,9 +20,9 @@ pub struct ReplicaContext {
     /// Changes of in-sync replicas, on their way to the controller.
     pub isr_changes: IsrChanges,
     /// Rate limit for sending records to throttled followers.
-    pub leader_throttle: Throttle,
+    pub leader_throttle: ReplicationThrottle,
     /// Rate limit for fetching into throttled replicas.
-    pub follower_throttle: Throttle,
+    pub follower_throttle: ReplicationThrottle,
     /// Durations of log syncs.
     pub flushes: Histogram,
     /// Partitions with leader epochs below those in their logs: the metadata is older than the logs, as after

@@ -1,18 +1,15 @@
 //! Pending changes of in-sync replicas, at most one per partition, on their way to the controller.
 
-use crate::leadership::{ChangeOutcome, IsrChange};
+use crate::followers::{ChangeOutcome, IsrChange};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use thalweg_metadata::PartitionIndex;
+use thalweg_metadata::{PartitionIndex, TopicIdPartition};
 use thalweg_wire::Uuid;
 use tokio::sync::Notify;
 
-/// A partition, independent of its topic's name: the topic's id, and the index.
-pub type PartitionKey = (Uuid, PartitionIndex);
-
 /// Changes by partition.
-pub(crate) type Changes = BTreeMap<PartitionKey, IsrChange>;
+pub(crate) type Changes = BTreeMap<TopicIdPartition, IsrChange>;
 
 /// The queue of pending changes.
 #[derive(Debug, Default)]

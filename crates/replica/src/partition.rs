@@ -4,7 +4,7 @@
 //! a slice to read, move the high watermark. Waiting happens outside: fetches as [`Waiter`]s, produce
 //! requests as [`PendingAppend`]s.
 //!
-//! If the partition has other replicas, the leader keeps a [`crate::leadership::Leadership`]; a partition
+//! If the partition has other replicas, the leader keeps a [`crate::followers::Followers`]; a partition
 //! with one replica has none and pays nothing for it. A follower is driven by `replication`.
 
 mod acks;
@@ -14,6 +14,7 @@ mod durable;
 mod error;
 mod fetch;
 mod figures;
+mod file_work;
 mod flush;
 mod follow;
 mod intake;
@@ -24,36 +25,37 @@ mod news;
 mod offsets;
 mod refetches;
 mod role;
+mod snapshot;
 mod stuck;
 mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 mod throttled;
 mod traffic;
+mod trim;
 mod truncation;
-mod unsettled;
 mod waiter;
 mod watch;
 
-pub use append::{AppendAs, AppendOutcome, marker_batch};
+pub use append::{AppendOutcome, TransactionalAppendOptions, marker_batch};
 pub use damage::DamageStep;
 pub use durable::PendingAppend;
 pub use error::{
-    AckError, AppendError, DeleteError, FetchError, FlushError, OffsetsError, RoleError, UnreadableLog,
+    AckError, DeleteError, FetchError, FlushError, LeaderAppendError, OffsetsError, RoleError, UnreadableLog,
 };
-pub use fetch::{FetchFrom, FetchRead, Isolation, Reader};
+pub use fetch::{FetchParameters, FetchRead, Isolation, Reader};
 pub use figures::PartitionFigures;
 pub use follow::{FetchPosition, FollowError, FollowerAppend, LeaderBounds, Truncation};
-pub use intake::OpeningBudget;
+pub use intake::DecompressionBudget;
 pub use moving::{MoveError, Progress};
 pub use news::{News, Subscription};
-pub use offsets::{EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, MAX_TIMESTAMP, TimestampLookup};
-pub use table::{Partitions, Topic};
+pub use offsets::TimestampLookup;
+pub use snapshot::PartitionSnapshot;
+pub use table::{LocalTopic, Partitions};
 pub use thalweg_log::EndMarker;
 pub use traffic::{SentBytes, Traffic};
 pub use truncation::Divergence;
 pub use waiter::{Waiter, Waiters, WaitingFetch};
-pub use watch::Snapshot;
 
 use crate::context::ReplicaContext;
 use flush::FlushLock;
@@ -133,8 +135,8 @@ struct State {
     cut_to: Option<Offset>,
     /// The offsets missing at the ends of a coordinator's log, although the log no longer records them.
     lost_ends: Vec<Range<Offset>>,
-    /// True if the partition is on the list of partitions with unsettled files.
-    is_unsettled: bool,
+    /// True if the partition is on the list of partitions with file work.
+    has_file_work: bool,
 }
 
 impl std::fmt::Debug for Partition {
@@ -175,7 +177,7 @@ impl Partition {
             traffic: Traffic::default(),
             cut_to: None,
             lost_ends: Vec::new(),
-            is_unsettled: false,
+            has_file_work: false,
         };
         let published = Arc::clone(state.log.published());
         let partition = Self {

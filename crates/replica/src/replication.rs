@@ -1,6 +1,6 @@
 //! Replication between brokers: tasks that follow other brokers and propose changes of in-sync replicas.
 //!
-//! The leading side is driven by the followers' fetches: [`crate::leadership`] decides the high watermark and
+//! The leading side is driven by the followers' fetches: [`crate::followers`] decides the high watermark and
 //! the in-sync replicas under the partition's lock, and `alter_partition` sends its proposals to the
 //! controller. The following side is a few tasks per leader broker (`fetcher`): each fetches many partitions
 //! over one connection, with an incremental session (`session`), and appends the batches unchanged. `answer`
@@ -32,7 +32,7 @@ use crate::context::ReplicaContext;
 use crate::isr_changes::IsrChanges;
 use crate::partition::Partitions;
 use crate::reports::PartitionReports;
-use crate::throttle::Throttle;
+use crate::throttle::ReplicationThrottle;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,8 @@ impl Replication {
         settings: &ReplicationSettings,
         log: &LogSettings,
     ) -> Replication {
-        let throttle = |rate: u64| Throttle::new(rate, settings.quota_samples, settings.quota_sample);
+        let throttle =
+            |rate: u64| ReplicationThrottle::new(rate, settings.quota_samples, settings.quota_sample);
         let context = Arc::new(ReplicaContext {
             node_id: broker.node_id,
             lag_time_max: settings.lag_time_max,
@@ -91,7 +92,11 @@ impl Replication {
         });
         let moves = Moves::new(
             log.move_threads.unwrap_or(log.data_dirs().len()).max(1),
-            Throttle::new(settings.move_rate, settings.move_quota_samples, settings.move_quota_sample),
+            ReplicationThrottle::new(
+                settings.move_rate,
+                settings.move_quota_samples,
+                settings.move_quota_sample,
+            ),
         );
         let (directories, leaving) = (DirectoryAssignments::default(), LeavingReplicas::default());
         let settings = RwLock::new(settings.clone());

@@ -18,7 +18,7 @@ const UNLIMITED: u64 = i64::MAX as u64;
 
 /// The throttle of one side of a broker.
 #[derive(Debug)]
-pub struct Throttle {
+pub struct ReplicationThrottle {
     /// The limit in bytes per second.
     limit: AtomicU64,
     /// Bytes copied under the throttle since the start.
@@ -26,7 +26,7 @@ pub struct Throttle {
     window: Mutex<Window>,
 }
 
-impl Throttle {
+impl ReplicationThrottle {
     /// A throttle with this number of samples of this length.
     pub fn new(limit: u64, samples: usize, sample: Duration) -> Self {
         let window = Window { length: sample, kept: samples.max(1), samples: VecDeque::new() };
@@ -104,8 +104,8 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn throttle(limit: u64) -> Throttle {
-        Throttle::new(limit, 11, Duration::from_secs(1))
+    fn throttle(limit: u64) -> ReplicationThrottle {
+        ReplicationThrottle::new(limit, 11, Duration::from_secs(1))
     }
 
     #[test]

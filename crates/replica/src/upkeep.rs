@@ -32,7 +32,7 @@ const SEGMENTS_AT_A_TIME: usize = 1_000;
 /// burst of changes.
 const NOTE_PARTITIONS: Duration = Duration::from_millis(100);
 /// Interval at which files longer than their batches are trimmed where appends have stopped.
-const SETTLE: Duration = Duration::from_millis(250);
+const TRIM: Duration = Duration::from_millis(250);
 
 /// The upkeep of all partitions of a broker.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ impl Upkeep {
         every(tasks, self, CHECK_SEGMENTS, check_segments);
         every(tasks, self, PURGE, purge);
         every(tasks, self, RELEASE_IDLE, release_idle);
-        every(tasks, self, SETTLE, |b| b.partitions.settle());
+        every(tasks, self, TRIM, |b| b.partitions.trim_files());
         every(tasks, self, log.producer_id_expiration_check_interval, expire_producers);
         every(tasks, self, settings.high_watermark_checkpoint_interval, |b| {
             b.log_dirs.checkpoint_high_watermarks()
@@ -111,7 +111,7 @@ impl Upkeep {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                for partition in flushed.partitions.unsettled() {
+                for partition in flushed.partitions.with_file_work() {
                     Partition::flush_if_due(&partition, flushed.clock.now_ms()).await;
                 }
             }
@@ -199,7 +199,7 @@ pub(crate) fn check_segments_of(partition: &Partition, max: usize) -> usize {
 
 fn purge(upkeep: &Upkeep) {
     let elapsed_ms = upkeep.clock.elapsed_ms();
-    for partition in upkeep.partitions.unsettled() {
+    for partition in upkeep.partitions.with_file_work() {
         purge_of(&partition, elapsed_ms);
     }
     upkeep.log_dirs.purge_deleted(elapsed_ms);

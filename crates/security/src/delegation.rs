@@ -50,7 +50,7 @@ impl DelegationTokenSecret {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sasl::scram::{Client, ClientFirst, DecoyForm, Server};
+    use crate::sasl::scram::{ClientFirst, DecoyForm, ScramClient, ScramServer};
 
     #[test]
     fn the_hmac_is_that_of_java() {
@@ -65,12 +65,12 @@ mod tests {
     fn a_token_logs_in_by_its_password_with_both_hashes() {
         let secret = DelegationTokenSecret::new("secret").expect("not empty");
         for hash in [Hash::Sha256, Hash::Sha512] {
-            let (mut client, first) = Client::begin(hash, "id", &secret.password("id"), "nonce", true);
+            let (mut client, first) = ScramClient::begin(hash, "id", &secret.password("id"), "nonce", true);
             let first = ClientFirst::parse(&first).expect("a first message");
             assert!(first.is_token);
             let known = Some(secret.credential(hash, "id"));
             let (server, answer) =
-                Server::begin(hash, first, known, "server", &DecoyForm::like(None, Vec::new()))
+                ScramServer::begin(hash, first, known, "server", &DecoyForm::like(None, Vec::new()))
                     .expect("an answer");
             let proof = client.next(&answer).expect("a proof").expect("a message");
             let (user, last) = server.finish(&proof).expect("the right password");

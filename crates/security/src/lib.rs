@@ -1,9 +1,9 @@
 //! Authentication and authorization of peers.
 //!
 //! Owns: principals, ACLs and decisions; SASL mechanisms; the secret of delegation tokens; quotas and their
-//! throttle times; certificates, keys and TLS settings; the display of untrusted texts. Has no clock, network
-//! or randomness: the caller passes those in. Reads files only if a setting names a store. Refuses knowledge
-//! of requests, connections and the metadata image. Shared by clients and servers.
+//! throttle times; certificates, keys and TLS settings; the display and quoting of untrusted texts. Has no
+//! clock, network or randomness: the caller passes those in. Reads files only if a setting names a store.
+//! Refuses knowledge of requests, connections and the metadata image. Shared by clients and servers.
 
 pub mod acl;
 mod delegation;
@@ -14,6 +14,7 @@ pub mod quota;
 pub mod sasl;
 mod secrets;
 mod setting;
+pub mod shell;
 pub mod stores;
 pub mod tls;
 pub mod visible;

@@ -6,6 +6,7 @@
 
 mod certificate;
 mod client_certificates;
+mod error;
 mod expiry;
 mod fault;
 mod own_key;
@@ -18,11 +19,11 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{SupportedCipherSuite, SupportedProtocolVersion};
 
 use crate::setting::{InvalidSetting, SettingSource, take_first};
-pub use certificate::Holder;
-pub use fault::HandshakeFault;
+pub use certificate::CertificateHolder;
+pub use fault::TlsHandshakeFault;
 pub use own_key::certified;
 pub use revocation::{CRL_LOCATION, Revocation};
-pub use server::{IncompatibleCertificate, PeerCertificate, ServerTls, Session};
+pub use server::{IncompatibleCertificate, PeerCertificate, ServerTls, ServerTlsSession};
 pub use trust::Trust;
 
 const ENABLED: &str = "ssl.enabled.protocols";

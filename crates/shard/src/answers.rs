@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn gone(held: &mut HeldAnswers<TestAnswer>) -> Vec<(u64, Option<WriteError>)> {
-        held.drain().map(|(ticket, said)| (ticket.0, said.0)).collect()
+        held.drain().map(|(ticket, answer)| (ticket.0, answer.0)).collect()
     }
 
     #[test]

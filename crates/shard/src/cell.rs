@@ -1,10 +1,10 @@
 //! A shard with its lock: appends its writes under the lock, and sends its answers to waiting requests.
 
 use super::answers::{HeldAnswers, ReplicatedValue};
-use super::driver::Driver;
+use super::context::CellContext;
 use super::log::LostOffsets;
 use super::{
-    AppendedBatch, Moment, Part, ReplayError, Shard, ShardAnswer, Ticket, Unavailability, WriteError,
+    AppendedBatch, Moment, Part, Shard, ShardAnswer, ShardLoadError, Ticket, Unavailability, WriteError,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -25,7 +25,7 @@ const AWAITED_MAX: usize = 1 << 16;
 pub struct Cell<S: Shard> {
     partition: PartitionIndex,
     leader_epoch: i32,
-    driver: Arc<Driver<S>>,
+    context: Arc<CellContext<S>>,
     next_deadline_ms: AtomicI64,
     state: Mutex<State<S>>,
     /// Notified when the shard is unloaded.
@@ -69,9 +69,9 @@ impl<S: Shard> fmt::Debug for Cell<S> {
 }
 
 impl<S: Shard> Cell<S> {
-    pub(super) fn new(partition: PartitionIndex, leader_epoch: i32, driver: Arc<Driver<S>>) -> Cell<S> {
+    pub(super) fn new(partition: PartitionIndex, leader_epoch: i32, context: Arc<CellContext<S>>) -> Cell<S> {
         let (next_deadline_ms, state) = (AtomicI64::new(i64::MAX), Mutex::new(State::Loading));
-        Cell { partition, leader_epoch, driver, next_deadline_ms, state, gone: Notify::new() }
+        Cell { partition, leader_epoch, context, next_deadline_ms, state, gone: Notify::new() }
     }
 
     pub(super) fn leader_epoch(&self) -> i32 {
@@ -109,16 +109,16 @@ impl<S: Shard> Cell<S> {
 
     /// Replays the log into a new shard, which then starts serving. Blocks. A failed attempt may be followed
     /// by another one.
-    pub(super) fn load(self: &Arc<Cell<S>>) -> Result<(), ReplayError> {
+    pub(super) fn load(self: &Arc<Cell<S>>) -> Result<(), ShardLoadError> {
         let begun = Instant::now();
-        let (_, turn) = self.driver.turn();
-        let mut shard = S::new(&self.driver.shared, self.leader_epoch, turn);
+        let (_, turn) = self.context.turn();
+        let mut shard = S::new(&self.context.shared, self.leader_epoch, turn);
         let mut buffer = DecompressBuffer::default();
         let mut acknowledged_before = Offset(0);
         let mut lost = LostOffsets::default();
         let mut each = |part: Part<'_>| {
             if !self.is_awaited() {
-                return Err(ReplayError::NotLeader);
+                return Err(ShardLoadError::NotLeader);
             }
             match part {
                 Part::Piece(piece) => {
@@ -131,17 +131,17 @@ impl<S: Shard> Cell<S> {
                     lost.add(offsets);
                     Ok(())
                 }
-                Part::Lost(offsets) => Err(ReplayError::DamagedLog { offset: offsets.start.0 }),
+                Part::Lost(offsets) => Err(ShardLoadError::DamagedLog { offset: offsets.start.0 }),
             }
         };
-        let unacknowledged = self.driver.log.replay(self.partition, self.leader_epoch, &mut each)?;
+        let unacknowledged = self.context.log.replay(self.partition, self.leader_epoch, &mut each)?;
         if let Some(consequences) = S::LOSS.filter(|_| !lost.is_empty()) {
             tracing::error!(
                 cell = ?self, offsets = %lost, consequences,
                 "Records are damaged, and no replica has them: serving without them"
             );
         }
-        self.driver.loads.record_time(begun.elapsed());
+        self.context.loads.record_time(begun.elapsed());
         self.loaded(shard, acknowledged_before, unacknowledged);
         Ok(())
     }
@@ -154,7 +154,7 @@ impl<S: Shard> Cell<S> {
     ) {
         let mut state = self.state.lock();
         if matches!(*state, State::Loading | State::Failed) {
-            let (now, turn) = self.driver.turn();
+            let (now, turn) = self.context.turn();
             let unacknowledged_to = unacknowledged.map(|appended| appended.last_offset.0);
             let replicated_to = acknowledged_before.0.max(0) - 1;
             let held = HeldAnswers::new(unacknowledged_to.unwrap_or(replicated_to), replicated_to);
@@ -164,7 +164,7 @@ impl<S: Shard> Cell<S> {
                 ActiveShard { shard, held, replies: HashMap::default(), awaited, is_followed: false };
             self.finish_turn(&mut active, now, turn);
             debug_assert_eq!(active.held.drain().count(), 0, "nobody has asked yet");
-            self.tell("Loaded", active.shard.count());
+            self.log_count("Loaded", active.shard.count());
             *state = State::Active(Box::new(active));
         }
     }
@@ -183,7 +183,7 @@ impl<S: Shard> Cell<S> {
         self.gone.notify_one();
         if let State::Active(active) = std::mem::replace(&mut *self.state.lock(), State::Gone) {
             let ActiveShard { mut shard, mut held, mut replies, .. } = *active;
-            self.tell("Unloaded", shard.count());
+            self.log_count("Unloaded", shard.count());
             shard.unload();
             held.take_in(shard.answers(), i64::MAX);
             held.fail_all(WriteError::NotLeader);
@@ -191,7 +191,7 @@ impl<S: Shard> Cell<S> {
         }
     }
 
-    fn tell(&self, what: &str, count: usize) {
+    fn log_count(&self, what: &str, count: usize) {
         if count > 0 {
             let (partition, leader_epoch) = (self.partition, self.leader_epoch);
             tracing::info!(%partition, leader_epoch, count, "{what} {}", S::KEEPS);
@@ -213,10 +213,10 @@ impl<S: Shard> Cell<S> {
     }
 
     /// Runs a turn without an answer.
-    pub fn turn(self: &Arc<Cell<S>>, change: impl FnOnce(&mut S, S::Turn)) {
+    pub fn turn(self: &Arc<Cell<S>>, change: impl FnOnce(&mut S, S::TurnContext)) {
         let mut state = self.state.lock();
         if let State::Active(active) = &mut *state {
-            let (now, turn) = self.driver.turn();
+            let (now, turn) = self.context.turn();
             change(&mut active.shard, turn);
             self.finish_turn(active, now, turn);
             reply(&mut active.replies, &mut active.held);
@@ -224,10 +224,10 @@ impl<S: Shard> Cell<S> {
     }
 
     /// Runs a turn for a request, and waits for its answer.
-    pub(super) async fn ask(
+    pub(super) async fn request(
         self: &Arc<Cell<S>>,
         ticket: Ticket,
-        request: impl FnOnce(&mut S, Ticket, S::Turn),
+        request: impl FnOnce(&mut S, Ticket, S::TurnContext),
     ) -> Result<S::Answer, Unavailability> {
         let receiver = {
             let mut state = self.state.lock();
@@ -235,7 +235,7 @@ impl<S: Shard> Cell<S> {
                 State::Active(active) => active,
                 other => return Err(other.error()),
             };
-            let (now, turn) = self.driver.turn();
+            let (now, turn) = self.context.turn();
             request(&mut active.shard, ticket, turn);
             self.finish_turn(active, now, turn);
             let own = active.held.take(ticket);
@@ -251,9 +251,9 @@ impl<S: Shard> Cell<S> {
     }
 
     /// Appends the shard's writes, collects the answers, runs due work, and passes on other effects.
-    fn finish_turn(self: &Arc<Cell<S>>, active: &mut ActiveShard<S>, now: Moment, turn: S::Turn) {
+    fn finish_turn(self: &Arc<Cell<S>>, active: &mut ActiveShard<S>, now: Moment, turn: S::TurnContext) {
         let ActiveShard { shard, held, awaited, is_followed, .. } = active;
-        let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.driver.shared));
+        let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.context.shared));
         loop {
             while let Some(write) = shard.next_write() {
                 match self.append(&write, awaited, now) {
@@ -269,7 +269,7 @@ impl<S: Shard> Cell<S> {
                         }
                     }
                     Err(error) => {
-                        let batch_bytes_max = self.driver.log.batch_bytes_max(self.partition);
+                        let batch_bytes_max = self.context.log.batch_bytes_max(self.partition);
                         shard.refused(write, error, batch_bytes_max, turn);
                     }
                 }
@@ -281,13 +281,13 @@ impl<S: Shard> Cell<S> {
         }
         held.expire(now.monotonic_ms);
         if !awaited.is_empty() && !std::mem::replace(is_followed, true) {
-            self.driver.runtime.spawn(Arc::clone(self).follow());
+            self.context.runtime.spawn(Arc::clone(self).follow());
         }
-        let is_wanted = shard.pass_on(&self.driver.shared, self);
+        let is_wanted = shard.pass_on(&self.context.shared, self);
         let next_ms = shard.next_deadline_ms().min(held.next_deadline_ms());
         let is_nearer = self.next_deadline_ms.swap(next_ms, Ordering::AcqRel) > next_ms;
         if is_nearer || is_wanted {
-            self.driver.wake.notify_one();
+            self.context.wake.notify_one();
         }
     }
 
@@ -300,14 +300,14 @@ impl<S: Shard> Cell<S> {
         if awaited.len() >= AWAITED_MAX {
             return Err(WriteError::TooManyWait);
         }
-        let (batch, append_as) = S::batch(&self.driver.shared, write, now)?;
-        self.driver.log.append(self.partition, self.leader_epoch, batch, append_as)
+        let (batch, options) = S::batch(&self.context.shared, write, now)?;
+        self.context.log.append(self.partition, self.leader_epoch, batch, options)
     }
 
     /// Waits for the acknowledgements of writes, one after the other.
     async fn follow(self: Arc<Cell<S>>) {
         while let Some(first) = self.first_awaited() {
-            let result = self.driver.log.acknowledgement(self.partition, self.leader_epoch, first).await;
+            let result = self.context.log.acknowledgement(self.partition, self.leader_epoch, first).await;
             self.acknowledge(first, result);
         }
     }
@@ -324,7 +324,7 @@ impl<S: Shard> Cell<S> {
     fn acknowledge(self: &Arc<Cell<S>>, first: AppendedBatch, result: Result<Offset, WriteError>) {
         let mut state = self.state.lock();
         let State::Active(active) = &mut *state else { return };
-        let (now, turn) = self.driver.turn();
+        let (now, turn) = self.context.turn();
         active.awaited.pop_front();
         match result {
             Ok(before) => {

@@ -1,6 +1,6 @@
 //! Errors of shards and of their writes, and the mapping to Kafka's codes.
 
-use thalweg_replica::partition::{AckError, AppendError, RoleError};
+use thalweg_replica::partition::{AckError, LeaderAppendError, RoleError};
 use thalweg_wire::ErrorCode;
 
 /// Why no shard of this broker serves a request now.
@@ -99,19 +99,23 @@ impl RequestError {
     }
 }
 
-impl From<&AppendError> for WriteError {
-    fn from(error: &AppendError) -> WriteError {
+impl From<&LeaderAppendError> for WriteError {
+    fn from(error: &LeaderAppendError) -> WriteError {
         use thalweg_log::AppendError as Log;
         match error {
-            AppendError::TooFewReplicas => WriteError::TooFewReplicas,
+            LeaderAppendError::TooFewReplicas => WriteError::TooFewReplicas,
             // A coordinator is elected after its partition, so this is a bug.
-            AppendError::Role(RoleError::UnknownEpoch) => WriteError::Refused(ErrorCode::UnknownServerError),
-            AppendError::Role(_) => WriteError::NotLeader,
-            AppendError::Log(
+            LeaderAppendError::Role(RoleError::UnknownEpoch) => {
+                WriteError::Refused(ErrorCode::UnknownServerError)
+            }
+            LeaderAppendError::Role(_) => WriteError::NotLeader,
+            LeaderAppendError::Log(
                 Log::DiskFull(_) | Log::TooManyOpenFiles(_) | Log::Poisoned { .. } | Log::Log(_),
             ) => WriteError::Storage,
-            AppendError::TooLarge { .. } | AppendError::Log(Log::TooLarge(_)) => WriteError::TooLarge,
-            AppendError::Batch(_) | AppendError::Records(_) | AppendError::Log(_) => {
+            LeaderAppendError::TooLarge { .. } | LeaderAppendError::Log(Log::TooLarge(_)) => {
+                WriteError::TooLarge
+            }
+            LeaderAppendError::Batch(_) | LeaderAppendError::Records(_) | LeaderAppendError::Log(_) => {
                 WriteError::Refused(error.code())
             }
         }
@@ -142,7 +146,7 @@ mod tests {
         };
         use thalweg_record::{Offset, ProducerEpoch, ProducerId};
         let code = |error: ProducerError| {
-            WriteError::from(&AppendError::from(thalweg_log::AppendError::from(error))).code()
+            WriteError::from(&LeaderAppendError::from(thalweg_log::AppendError::from(error))).code()
         };
         let producer_id = ProducerId(7);
         let (epoch, current, offset) = (ProducerEpoch(1), ProducerEpoch(2), Offset(9));
@@ -156,8 +160,8 @@ mod tests {
 
     #[test]
     fn clients_retry_here_or_look_for_another_coordinator() {
-        let code = |error: AppendError| WriteError::from(&error).code();
-        assert_eq!(code(AppendError::TooFewReplicas), ErrorCode::CoordinatorNotAvailable);
+        let code = |error: LeaderAppendError| WriteError::from(&error).code();
+        assert_eq!(code(LeaderAppendError::TooFewReplicas), ErrorCode::CoordinatorNotAvailable);
         for role in [RoleError::NotLeader, RoleError::NotReplica, RoleError::Deleted, RoleError::FencedEpoch]
         {
             assert_eq!(code(role.into()), ErrorCode::NotCoordinator);
@@ -165,7 +169,7 @@ mod tests {
         assert_eq!(code(RoleError::UnknownEpoch.into()), ErrorCode::UnknownServerError);
         let poisoned = thalweg_log::AppendError::Poisoned { reason: "a failed write".into() };
         assert_eq!(code(poisoned.into()), ErrorCode::NotCoordinator);
-        assert_eq!(code(AppendError::TooLarge { size: 2, max: 1 }), ErrorCode::UnknownServerError);
+        assert_eq!(code(LeaderAppendError::TooLarge { size: 2, max: 1 }), ErrorCode::UnknownServerError);
         let late = [AckError::TimedOut, AckError::TooFewReplicas].map(|error| WriteError::from(error).code());
         assert_eq!(late, [ErrorCode::CoordinatorNotAvailable; 2]);
         assert_eq!(WriteError::from(AckError::Role(RoleError::NotLeader)).code(), ErrorCode::NotCoordinator);

@@ -1,8 +1,9 @@
 //! The common structure of the coordinators. A shard makes the decisions for one partition of the
-//! coordinator's topic; the driver writes them and answers once they are acknowledged.
+//! coordinator's topic; the driver writes them and answers once they are acknowledged. The driver is
+//! `Shards`, with a `Cell` for each shard.
 //!
 //! ```text
-//! Shards     the driver: finds shards, loads and unloads them at elections and resignations, sleeps until
+//! Shards     finds shards, loads and unloads them at elections and resignations, sleeps until
 //!            the next deadline
 //!   Cell     one shard with its lock, under which its writes are appended
 //!     Shard  the decisions, without clock, I/O or waiting: groups, transactions and share groups have
@@ -17,11 +18,12 @@
 
 mod answers;
 mod cell;
-mod driver;
+mod context;
 mod error;
 mod load;
 mod log;
 mod placement;
+mod record;
 mod shards;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -31,11 +33,13 @@ pub use answers::HeldAnswers;
 pub use answers::{Answers, Basis, ReplicatedValue, ShardAnswer};
 pub use cell::Cell;
 pub use error::{RequestError, Unavailability, WriteError};
-pub use log::{AppendedBatch, CoordinatorLog, Part, Piece, RecordDecodeError, ReplayError};
+pub use log::{AppendedBatch, CoordinatorLog, Part, Piece, RecordDecodeError, ShardLoadError};
 pub use placement::partition_for;
+pub use record::prefixed;
 pub use shards::LoadFigures;
 pub use shards::Shards;
-pub use thalweg_replica::partition::AppendAs;
+pub use thalweg_log::Moment;
+pub use thalweg_replica::partition::TransactionalAppendOptions;
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -43,16 +47,6 @@ use thalweg_record::DecompressBuffer;
 
 /// Initial capacity for a batch, enough for a batch of one record.
 pub const BATCH_BYTES: usize = 512;
-
-/// A time by two clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
-    /// Milliseconds since 1970, for comparison with timestamps in records.
-    pub wall_ms: i64,
-    /// Milliseconds since the broker's start, for timeouts. Never jumps, so that a clock correction does not
-    /// end every session at once.
-    pub monotonic_ms: i64,
-}
 
 /// A waiting request. The driver gives each request its own ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -77,29 +71,29 @@ pub trait Shard: Send + Sized + 'static {
     /// State shared by the shards of a broker.
     type SharedState: Send + Sync + 'static;
     /// The context of a turn.
-    type Turn: Copy;
+    type TurnContext: Copy;
     /// The content of one batch to append.
     type Write;
     /// The answer to a request.
     type Answer: ShardAnswer;
 
     /// The context of a turn at this time.
-    fn turn(shared: &Self::SharedState, now: Moment) -> Self::Turn;
+    fn turn(shared: &Self::SharedState, now: Moment) -> Self::TurnContext;
     /// An empty shard for this leader epoch.
-    fn new(shared: &Self::SharedState, leader_epoch: i32, turn: Self::Turn) -> Self;
+    fn new(shared: &Self::SharedState, leader_epoch: i32, turn: Self::TurnContext) -> Self;
     /// Replays a piece of the log.
     fn replay(
         &mut self,
         piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
-        turn: Self::Turn,
-    ) -> Result<(), ReplayError>;
+        turn: Self::TurnContext,
+    ) -> Result<(), ShardLoadError>;
     /// Skips lost records at this position of the log, which no replica has any more. Called only with
     /// [`Shard::LOSS`].
     fn skip_lost(&mut self) {}
     /// Ends the replay. If the log is not fully acknowledged, `unacknowledged_to` is the offset of its last
     /// record, and [`Shard::acknowledged`] follows.
-    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Self::Turn);
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Self::TurnContext);
     /// Number of entries in the state.
     fn count(&self) -> usize;
 
@@ -110,22 +104,28 @@ pub trait Shard: Send + Sized + 'static {
         shared: &Self::SharedState,
         write: &Self::Write,
         now: Moment,
-    ) -> Result<(Bytes, AppendAs), WriteError>;
+    ) -> Result<(Bytes, TransactionalAppendOptions), WriteError>;
     /// Handles a write that is in the log and ends at this offset.
-    fn written(&mut self, write: Self::Write, last_offset: i64, turn: Self::Turn);
+    fn written(&mut self, write: Self::Write, last_offset: i64, turn: Self::TurnContext);
     /// Handles a write that did not get into the log: none of it has happened. Batches have at most
     /// `batch_bytes_max` bytes.
-    fn refused(&mut self, write: Self::Write, error: WriteError, batch_bytes_max: usize, turn: Self::Turn);
+    fn refused(
+        &mut self,
+        write: Self::Write,
+        error: WriteError,
+        batch_bytes_max: usize,
+        turn: Self::TurnContext,
+    );
     /// Handles the acknowledgement of the log up to this offset.
-    fn acknowledged(&mut self, last_offset: i64, turn: Self::Turn);
+    fn acknowledged(&mut self, last_offset: i64, turn: Self::TurnContext);
     /// Handles the failure of a write that ended at this offset: the medium refused it, or too few replicas
     /// have it.
-    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Self::Turn);
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Self::TurnContext);
 
     /// The monotonic time of the next work for [`Shard::expire_next`]; there is always some.
     fn next_deadline_ms(&self) -> i64;
     /// Does one piece of due work. Returns false if there was none.
-    fn expire_next(&mut self, turn: Self::Turn) -> bool;
+    fn expire_next(&mut self, turn: Self::TurnContext) -> bool;
     /// The answers of the shard, which the driver takes.
     fn answers(&mut self) -> &mut Answers<Self::Answer>;
     /// Maximum wait of an answer for its basis, in milliseconds.

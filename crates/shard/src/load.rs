@@ -3,7 +3,7 @@
 //! Owns: the pauses between attempts, and the log lines about failed attempts. Refuses: pausing with a
 //! permit, so that unreadable partitions do not delay the loads of other partitions.
 
-use super::{Cell, ReplayError, Shard};
+use super::{Cell, Shard, ShardLoadError};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::disk::Disk;
@@ -37,7 +37,7 @@ pub(super) async fn load<S: Shard>(cell: Arc<Cell<S>>, permits: Arc<Semaphore>, 
         if !error.passes() {
             cell.fail();
         }
-        if matches!(error, ReplayError::NotLeader) {
+        if matches!(error, ShardLoadError::NotLeader) {
             tracing::info!(?cell, "Leadership has moved, not loading");
             return;
         }
@@ -52,7 +52,7 @@ pub(super) async fn load<S: Shard>(cell: Arc<Cell<S>>, permits: Arc<Semaphore>, 
 }
 
 /// Logs the reason of a failed attempt, unless it was logged before.
-fn report<S: Shard>(cell: &Cell<S>, error: &ReplayError, reported: &mut String) {
+fn report<S: Shard>(cell: &Cell<S>, error: &ShardLoadError, reported: &mut String) {
     let reason = error.to_string();
     if reason == *reported {
         tracing::debug!(?cell, reason, "Failed again to load");

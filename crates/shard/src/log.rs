@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::pin::Pin;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchError, Offset, RecordError, batches};
-use thalweg_replica::partition::{AppendAs, DeleteError};
+use thalweg_replica::partition::{DeleteError, TransactionalAppendOptions};
 use thalweg_wire::DecodeError;
 
 /// The partitions of a coordinator's topic that this broker leads.
@@ -20,7 +20,7 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         partition: PartitionIndex,
         leader_epoch: i32,
         batch: Bytes,
-        append_as: AppendAs,
+        options: TransactionalAppendOptions,
     ) -> Result<AppendedBatch, WriteError>;
 
     /// Maximum size of a batch in this partition. Larger batches need not be built.
@@ -45,8 +45,8 @@ pub trait CoordinatorLog: Send + Sync + 'static {
         &self,
         partition: PartitionIndex,
         leader_epoch: i32,
-        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<AppendedBatch>, ReplayError>;
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ShardLoadError>,
+    ) -> Result<Option<AppendedBatch>, ShardLoadError>;
 
     /// Deletes replicated records before an offset. Blocks.
     fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError>;
@@ -67,7 +67,7 @@ pub struct AppendedBatch {
 /// A part of a replayed log.
 #[derive(Clone, Debug)]
 pub enum Part<'a> {
-    /// Readable batches.
+    /// Batches that can be read.
     Piece(Piece<'a>),
     /// Offsets of records that no replica can read any more.
     Lost(Range<Offset>),
@@ -93,9 +93,9 @@ impl Piece<'_> {
 
     /// Checks that the batches are the written ones: a flipped bit on the medium must not become a committed
     /// offset.
-    pub(super) fn check(&self) -> Result<(), ReplayError> {
+    pub(super) fn check(&self) -> Result<(), ShardLoadError> {
         let damaged =
-            |offset: Offset, position, error| ReplayError::Damaged { offset: offset.0, position, error };
+            |offset: Offset, position, error| ShardLoadError::Damaged { offset: offset.0, position, error };
         let (mut batches, mut next) = (batches(self.bytes), self.from);
         loop {
             let position = batches.position();
@@ -159,7 +159,7 @@ impl fmt::Display for LostOffsets {
 /// consumers back to the start. Only records that no replica has any more are left out, and only by some
 /// coordinators (`Shard::LOSS`).
 #[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
+pub enum ShardLoadError {
     /// Another broker leads the partition by now.
     #[error("This broker no longer leads the partition")]
     NotLeader,
@@ -179,7 +179,6 @@ pub enum ReplayError {
         offset: i64,
         /// Position of the batch in the piece.
         position: usize,
-        /// Cause.
         error: BatchError,
     },
     /// Damage that the log itself has detected and logged.
@@ -193,7 +192,6 @@ pub enum ReplayError {
     Records {
         /// Base offset of the batch.
         offset: i64,
-        /// Cause.
         error: RecordError,
     },
     /// A record is not a coordinator record.
@@ -201,16 +199,15 @@ pub enum ReplayError {
     Record {
         /// Offset of the record.
         offset: i64,
-        /// Cause.
         error: RecordDecodeError,
     },
 }
 
-impl ReplayError {
+impl ShardLoadError {
     /// True if another attempt may soon succeed without intervention: descriptors become free, or the
     /// directory is offline and another broker leads.
     pub(super) fn passes(&self) -> bool {
-        matches!(self, ReplayError::Read { .. })
+        matches!(self, ShardLoadError::Read { .. })
     }
 }
 

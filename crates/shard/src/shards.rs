@@ -1,8 +1,8 @@
-//! The driver: finds the shard of a partition, loads and unloads shards at elections and resignations, and
-//! sleeps until the next deadline. Makes no decisions.
+//! The driver is `Shards`, with a `Cell` for each shard: finds the shard of a partition, loads and unloads
+//! shards at elections and resignations, and sleeps until the next deadline. Makes no decisions.
 
 use super::cell::Progress;
-use super::driver::Driver;
+use super::context::CellContext;
 use super::load::load;
 use super::{Cell, CoordinatorLog, Moment, ReplicatedValue, Shard, Ticket, Unavailability};
 use parking_lot::RwLock;
@@ -31,7 +31,7 @@ const SLEEP_MAX: Duration = Duration::from_secs(600);
 pub struct LoadFigures {
     /// Durations of loads since the start, in microseconds.
     pub loads: Snapshot,
-    /// Serving partitions.
+    /// Partitions that serve requests.
     pub active: usize,
     /// Partitions that are loading or waiting for it.
     pub loading: usize,
@@ -41,7 +41,7 @@ pub struct LoadFigures {
 
 /// The shards led by this broker.
 pub struct Shards<S: Shard> {
-    driver: Arc<Driver<S>>,
+    context: Arc<CellContext<S>>,
     /// Disk that runs the blocking loads.
     disk: Disk,
     cells: RwLock<BTreeMap<PartitionIndex, Arc<Cell<S>>>>,
@@ -60,7 +60,7 @@ impl<S: Shard> Shards<S> {
     pub fn new(shared: S::SharedState, log: Arc<dyn CoordinatorLog>, clock: Clock, disk: Disk) -> Shards<S> {
         let (runtime, wake, started) = (Handle::current(), Notify::new(), Instant::now());
         Shards {
-            driver: Arc::new(Driver {
+            context: Arc::new(CellContext {
                 shared,
                 log,
                 runtime,
@@ -78,12 +78,12 @@ impl<S: Shard> Shards<S> {
 
     /// State shared by the shards.
     pub fn shared(&self) -> &S::SharedState {
-        &self.driver.shared
+        &self.context.shared
     }
 
     /// The current time for shards.
     pub fn now(&self) -> Moment {
-        self.driver.now()
+        self.context.now()
     }
 
     /// Handles the election of this broker as leader of a partition, which is loaded in the background. Until
@@ -94,14 +94,14 @@ impl<S: Shard> Shards<S> {
             if cells.get(&partition).is_some_and(|cell| cell.leader_epoch() >= leader_epoch) {
                 return;
             }
-            let cell = Arc::new(Cell::new(partition, leader_epoch, Arc::clone(&self.driver)));
+            let cell = Arc::new(Cell::new(partition, leader_epoch, Arc::clone(&self.context)));
             let earlier = cells.insert(partition, Arc::clone(&cell));
             (cell, earlier)
         };
         if let Some(earlier) = earlier {
             earlier.unload();
         }
-        self.driver.runtime.spawn(load(cell, Arc::clone(&self.loads), self.disk.clone()));
+        self.context.runtime.spawn(load(cell, Arc::clone(&self.loads), self.disk.clone()));
     }
 
     /// Handles the loss of leadership of a partition, or of this epoch: waiting requests are redirected.
@@ -125,7 +125,7 @@ impl<S: Shard> Shards<S> {
     /// Counts of shards by state, and durations of loads.
     pub fn load_figures(&self) -> LoadFigures {
         let mut figures =
-            LoadFigures { loads: self.driver.loads.snapshot(), active: 0, loading: 0, failed: 0 };
+            LoadFigures { loads: self.context.loads.snapshot(), active: 0, loading: 0, failed: 0 };
         for cell in self.all() {
             match cell.progress() {
                 Progress::Active => figures.active += 1,
@@ -139,7 +139,7 @@ impl<S: Shard> Shards<S> {
 
     /// Maximum size of a batch in the log of a partition.
     pub fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {
-        self.driver.log.batch_bytes_max(partition)
+        self.context.log.batch_bytes_max(partition)
     }
 
     /// Runs due work in all shards.
@@ -154,7 +154,7 @@ impl<S: Shard> Shards<S> {
 
     /// Sleeps until the next deadline and runs due work, or until the shards need another check.
     pub async fn sleep(&self) {
-        let woken = self.driver.wake.notified();
+        let woken = self.context.wake.notified();
         let next_ms = self.all().iter().map(|cell| cell.next_deadline_ms()).min();
         let wait_ms = next_ms.map(|at_ms| at_ms.saturating_sub(self.now().monotonic_ms));
         let wait = wait_ms.map_or(SLEEP_MAX, |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0)));
@@ -183,7 +183,7 @@ impl<S: Shard> Shards<S> {
 
     /// Deletes the records of a partition before an offset, which no shard needs.
     pub async fn delete_before(&self, partition: PartitionIndex, offset: i64) -> Result<(), DeleteError> {
-        let log = Arc::clone(&self.driver.log);
+        let log = Arc::clone(&self.context.log);
         let deleted = self.disk.spawn(move || log.delete_before(partition, offset));
         deleted.await.expect("deleting records does not panic")
     }
@@ -201,12 +201,12 @@ impl<S: Shard> Shards<S> {
     }
 
     /// Passes a request to the shard of a partition and waits for the answer.
-    pub async fn ask(
+    pub async fn request(
         &self,
         partition: PartitionIndex,
-        request: impl FnOnce(&mut S, Ticket, S::Turn),
+        request: impl FnOnce(&mut S, Ticket, S::TurnContext),
     ) -> Result<S::Answer, Unavailability> {
         let ticket = Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed));
-        self.cell(partition)?.ask(ticket, request).await
+        self.cell(partition)?.request(ticket, request).await
     }
 }

@@ -2,29 +2,30 @@
 //! `SharePartitionManager`.
 //!
 //! ```text
-//! ShareSessions    partitions that a member reads      LedShare     one share partition: records, locks
-//! Shares           all of both; one task expires       Persister    state at the share coordinator
-//!                  locks and releases records
+//! ShareSessions        partitions that a member reads
+//! LedSharePartition    one share partition: records, locks
+//! LedSharePartitions   all of both; one task expires locks and releases records
+//! Persister            state at the share coordinator
 //! ```
 //! A share partition is loaded when a member first reads it. It is unloaded when this broker no longer leads
 //! the partition, when its state is reset at the coordinator, or when the group has no session left here.
 
+mod acknowledgement_failure;
 mod counters;
 mod led;
 mod reading;
 mod sessions;
 mod settings;
-mod settle_error;
 
+pub use acknowledgement_failure::AcknowledgementFailure;
 pub use counters::ShareCounters;
-pub use led::{LedShare, PendingAcknowledgement, SettleOutcome, ShareFigures};
-pub use reading::{Batch, ReadOutcome, Request};
+pub use led::{AcknowledgementOutcome, LedSharePartition, PendingAcknowledgement, ShareFigures};
+pub use reading::{AcquiredBatches, ReadOutcome, ReadRequest};
 pub use sessions::{
-    FINAL_EPOCH, INITIAL_EPOCH, SessionContext, SessionEnd, SessionError, SessionKey, SessionPartition,
-    SessionRequest, ShareSessions, TopicPartitionId,
+    FINAL_EPOCH, INITIAL_EPOCH, ShareSessionContext, ShareSessionEnd, ShareSessionError, ShareSessionKey,
+    ShareSessionPartition, ShareSessionRequest, ShareSessions,
 };
 pub use settings::{SettingsOfGroups, ShareSettings};
-pub use settle_error::SettleError;
 
 use crate::states::Persister;
 use parking_lot::{Mutex, RwLock};
@@ -35,10 +36,11 @@ use std::time::Duration;
 use thalweg_hash::HashMap;
 use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
+use thalweg_metadata::TopicIdPartition;
 use thalweg_net::Peer;
 use thalweg_net::RepeatedFailures;
 use thalweg_replica::partition::Partition;
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 use thalweg_wire::ErrorCode;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -46,22 +48,22 @@ use tokio::time::Instant;
 /// Interval of checks for expired locks, and so the maximum delay until their records are available again.
 const TICK: Duration = Duration::from_millis(50);
 
-type GroupShares = HashMap<TopicPartitionId, Arc<LedShare>>;
+type GroupSharePartitions = HashMap<TopicIdPartition, Arc<LedSharePartition>>;
 
 /// All share partitions led here; see the head of this file.
-pub struct Shares {
+pub struct LedSharePartitions {
     /// Share sessions of members.
     pub sessions: ShareSessions,
     /// Counts since the start.
     pub counters: ShareCounters,
     /// Share partitions whose state could not be read, for logging.
-    failures: RepeatedFailures<ShareKey>,
+    failures: RepeatedFailures<SharePartitionKey>,
     persister: Arc<Persister>,
     disk: Disk,
     clock: Clock,
     began: Instant,
     settings: RwLock<Arc<SettingsOfGroups>>,
-    groups: Mutex<HashMap<Arc<str>, GroupShares>>,
+    groups: Mutex<HashMap<Arc<str>, GroupSharePartitions>>,
     /// Held while a session begins, and from the end of a session until its member's records are released.
     /// Otherwise a member with a new session in between would lose newly acquired records.
     turnover: Mutex<()>,
@@ -74,27 +76,29 @@ pub struct Shares {
     stopped: Notify,
 }
 
-impl std::fmt::Debug for Shares {
+impl std::fmt::Debug for LedSharePartitions {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shares").field("sessions", &self.sessions.counts()).finish_non_exhaustive()
+        f.debug_struct("LedSharePartitions")
+            .field("sessions", &self.sessions.counts())
+            .finish_non_exhaustive()
     }
 }
 
 /// Attached to a connection with share sessions, which end when the connection closes.
 struct ConnectionGuard {
     id: u64,
-    shares: Arc<Shares>,
+    share_partitions: Arc<LedSharePartitions>,
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.shares.gone.lock().push(self.id);
-        self.shares.wanted.notify_one();
+        self.share_partitions.gone.lock().push(self.id);
+        self.share_partitions.wanted.notify_one();
     }
 }
 
 /// Stops loads and writes when the task is dropped.
-struct TaskGuard<'a>(&'a Shares);
+struct TaskGuard<'a>(&'a LedSharePartitions);
 
 impl Drop for TaskGuard<'_> {
     fn drop(&mut self) {
@@ -103,7 +107,7 @@ impl Drop for TaskGuard<'_> {
     }
 }
 
-impl Shares {
+impl LedSharePartitions {
     /// Creates an instance without share partitions, for up to `sessions_max` sessions.
     pub fn new(
         sessions_max: usize,
@@ -111,8 +115,8 @@ impl Shares {
         persister: Arc<Persister>,
         disk: Disk,
         clock: Clock,
-    ) -> Shares {
-        Shares {
+    ) -> LedSharePartitions {
+        LedSharePartitions {
             sessions: ShareSessions::new(sessions_max),
             counters: ShareCounters::default(),
             failures: RepeatedFailures::default(),
@@ -154,17 +158,18 @@ impl Shares {
     pub fn connection(self: &Arc<Self>, peer: &Peer) -> u64 {
         let attached = peer.attached.get_or_attach(|| ConnectionGuard {
             id: self.connections.fetch_add(1, Ordering::Relaxed),
-            shares: Arc::clone(self),
+            share_partitions: Arc::clone(self),
         });
         attached.map_or(u64::MAX, |of| of.id)
     }
 
-    /// The share partition of a group on this leader, created and loaded if missing.
-    pub fn led(
+    /// The share partition of a group on this leader. A missing share partition is created, and one that has
+    /// ended or is of an earlier leadership is replaced; the new one is loaded in the background.
+    pub fn find_or_load(
         self: &Arc<Self>,
         group: &Arc<str>,
         partition: &Arc<Partition>,
-    ) -> Result<Arc<LedShare>, ErrorCode> {
+    ) -> Result<Arc<LedSharePartition>, ErrorCode> {
         let (led_since, epoch) = partition.leadership().ok_or(ErrorCode::NotLeaderOrFollower)?;
         let id = (partition.topic_id, partition.index);
         let mut groups = self.groups.lock();
@@ -181,8 +186,8 @@ impl Shares {
             }
             Entry::Vacant(_) => None,
         };
-        let key = ShareKey { group: Arc::clone(group), topic: id.0, partition: id.1 };
-        let led = Arc::new(LedShare::new(key, epoch));
+        let key = SharePartitionKey { group: Arc::clone(group), topic: id.0, partition: id.1 };
+        let led = Arc::new(LedSharePartition::new(key, epoch));
         of_group.insert(id, Arc::clone(&led));
         drop(groups);
         if let Some(before) = &before {
@@ -196,22 +201,22 @@ impl Shares {
     }
 
     /// The share partition of a group, if it is loaded or loading here.
-    pub fn find(&self, group: &str, id: TopicPartitionId) -> Option<Arc<LedShare>> {
+    pub fn find(&self, group: &str, id: TopicIdPartition) -> Option<Arc<LedSharePartition>> {
         self.groups.lock().get(group)?.get(&id).cloned()
     }
 
     /// All share partitions here.
-    pub fn all(&self) -> Vec<Arc<LedShare>> {
+    pub fn all(&self) -> Vec<Arc<LedSharePartition>> {
         self.groups.lock().values().flat_map(HashMap::values).cloned().collect()
     }
 
-    fn of_group(&self, group: &str) -> Vec<Arc<LedShare>> {
+    fn of_group(&self, group: &str) -> Vec<Arc<LedSharePartition>> {
         let groups = self.groups.lock();
         groups.get(group).into_iter().flat_map(HashMap::values).cloned().collect()
     }
 
     /// Drops the share partitions of a partition that is deleted or led elsewhere.
-    pub fn drop_partition(&self, id: TopicPartitionId) {
+    pub fn drop_partition(&self, id: TopicIdPartition) {
         let gone: Vec<_> =
             self.groups.lock().values_mut().filter_map(|of_group| of_group.remove(&id)).collect();
         for led in gone {
@@ -221,7 +226,7 @@ impl Shares {
 
     /// Removes a share partition that has ended, or whose group has no session here, once all its changes are
     /// written.
-    fn forget_ended(&self, led: &Arc<LedShare>) {
+    fn forget_ended(&self, led: &Arc<LedSharePartition>) {
         let key = led.key();
         if !led.is_ended() && self.sessions.has_group(&key.group) {
             return;
@@ -240,7 +245,10 @@ impl Shares {
 
     /// Begins, continues or ends the session of a request. If the member of another session lost it for lack
     /// of room, that member's records are released.
-    pub fn begin_session(self: &Arc<Self>, request: SessionRequest) -> Result<SessionContext, SessionError> {
+    pub fn begin_session(
+        self: &Arc<Self>,
+        request: ShareSessionRequest,
+    ) -> Result<ShareSessionContext, ShareSessionError> {
         // No other session begins or ends meanwhile.
         let _turnover = (request.epoch == INITIAL_EPOCH).then(|| self.turnover.lock());
         let begun = self.sessions.begin(request)?;
@@ -251,7 +259,7 @@ impl Shares {
     }
 
     /// Ends a session and releases its member's records, unless the member has begun another session.
-    pub fn end_session(self: &Arc<Self>, key: &SessionKey, session: &SessionEnd) {
+    pub fn end_session(self: &Arc<Self>, key: &ShareSessionKey, session: &ShareSessionEnd) {
         let _turnover = self.turnover.lock();
         if self.sessions.end(key, session) {
             self.release(key);
@@ -276,7 +284,7 @@ impl Shares {
         }
     }
 
-    fn release(self: &Arc<Self>, key: &SessionKey) {
+    fn release(self: &Arc<Self>, key: &ShareSessionKey) {
         let of_group = self.of_group(&key.group);
         for led in &of_group {
             led.release(self, &key.member);

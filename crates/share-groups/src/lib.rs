@@ -11,13 +11,13 @@ mod states;
 mod steps;
 
 pub use led_partitions::{
-    Batch, FINAL_EPOCH, INITIAL_EPOCH, LedShare, PendingAcknowledgement, ReadOutcome, Request,
-    SessionContext, SessionEnd, SessionError, SessionKey, SessionPartition, SessionRequest, SettingsOfGroups,
-    SettleError, SettleOutcome, ShareCounters, ShareFigures, ShareSessions, ShareSettings, Shares,
-    TopicPartitionId,
+    AcknowledgementFailure, AcknowledgementOutcome, AcquiredBatches, FINAL_EPOCH, INITIAL_EPOCH,
+    LedSharePartition, LedSharePartitions, PendingAcknowledgement, ReadOutcome, ReadRequest,
+    SettingsOfGroups, ShareCounters, ShareFigures, ShareSessionContext, ShareSessionEnd, ShareSessionError,
+    ShareSessionKey, ShareSessionPartition, ShareSessionRequest, ShareSessions, ShareSettings,
 };
 pub use states::{
-    Cluster, Outcomes, PersistError, Persister, Run, ShareConfig, ShareCoordinator, StateError, StateReply,
-    StateRequest, Write, coordinator_key, is_coordinator_key,
+    PersistError, Persister, ShareCoordinator, ShareCoordinatorConfig, ShareStatesView, StateError,
+    StateOutcomes, StateReply, StateRequest, StateRun, StateWrite, coordinator_key, is_coordinator_key,
 };
-pub use steps::{ShareGroupParts, ShareGroups};
+pub use steps::{ShareGroupParts, ShareGroupService};

@@ -5,7 +5,7 @@
 //! ```text
 //! Persister            sends the requests of leaders and groups to the share partition's coordinator
 //! ShareCoordinator     requests; the driver below it is `thalweg_shard`
-//!   Shard              all share partitions of one partition of `__share_group_state`; no clock, no I/O
+//!   ShareShard         all share partitions of one partition of `__share_group_state`; no clock, no I/O
 //!     Entry            one share partition: epochs, start offset, and the runs of records after it
 //! ```
 //!
@@ -25,9 +25,10 @@ mod shard;
 #[cfg(test)]
 mod tests;
 
-pub use config::ShareConfig;
-pub use coordinator::{Cluster, ShareCoordinator, coordinator_key, is_coordinator_key};
+pub use config::ShareCoordinatorConfig;
+pub use coordinator::{ShareCoordinator, coordinator_key, is_coordinator_key};
 pub use error::{PersistError, StateError};
 pub use persister::Persister;
-pub use request::{Outcomes, StateReply, StateRequest, Write};
-pub use runs::Run;
+pub use request::{StateOutcomes, StateReply, StateRequest, StateWrite};
+pub use runs::StateRun;
+pub use shard::ShareStatesView;

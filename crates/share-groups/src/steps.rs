@@ -17,7 +17,7 @@ use thalweg_membership::Peers;
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_replica::partition::Partitions;
 use thalweg_shard::RequestError;
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::{
     DeleteGroupsRequest, DeleteGroupsResponse, ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse,
@@ -31,7 +31,6 @@ const AT_ONCE: usize = 1_000;
 /// Dependencies of share group requests.
 #[derive(Debug)]
 pub struct ShareGroupParts {
-    /// `node.id`.
     pub node_id: BrokerId,
     /// The groups coordinated here.
     pub groups: Arc<GroupCoordinator>,
@@ -47,15 +46,15 @@ pub struct ShareGroupParts {
 
 /// Share group requests; see the head of this module.
 #[derive(Debug)]
-pub struct ShareGroups {
+pub struct ShareGroupService {
     parts: Arc<ShareGroupParts>,
     runtime: Handle,
 }
 
-impl ShareGroups {
+impl ShareGroupService {
     /// Must be called within a tokio runtime.
-    pub fn new(parts: ShareGroupParts) -> ShareGroups {
-        ShareGroups { parts: Arc::new(parts), runtime: Handle::current() }
+    pub fn new(parts: ShareGroupParts) -> ShareGroupService {
+        ShareGroupService { parts: Arc::new(parts), runtime: Handle::current() }
     }
 
     /// ShareGroupHeartbeat, version 1. States are initialized after the answer.
@@ -182,6 +181,6 @@ impl ShareGroupParts {
     }
 }
 
-fn key(group: &Arc<str>, topic: Uuid, partition: i32) -> ShareKey {
-    ShareKey { group: Arc::clone(group), topic, partition: PartitionIndex(partition) }
+fn key(group: &Arc<str>, topic: Uuid, partition: i32) -> SharePartitionKey {
+    SharePartitionKey { group: Arc::clone(group), topic, partition: PartitionIndex(partition) }
 }

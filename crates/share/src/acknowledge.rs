@@ -2,7 +2,7 @@
 //!
 //! The acknowledgements of one request for a partition take effect together or not at all.
 
-use crate::partition::{Limits, SharePartition, add_batch, batch_of, given_back};
+use crate::partition::{ShareLimits, SharePartition, add_batch, batch_of, given_back};
 use crate::run::{NO_ONE, Phase};
 use crate::state::StateBatch;
 
@@ -11,7 +11,7 @@ use crate::state::StateBatch;
 pub enum AcknowledgeType {
     /// No record at this offset, because of compaction or a control record.
     Gap = 0,
-    /// Processed.
+    /// The member has processed the record.
     Accept = 1,
     /// Available for another delivery.
     Release = 2,
@@ -107,7 +107,7 @@ impl SharePartition {
         &mut self,
         member: &str,
         acknowledgements: &[Acknowledgement<'_>],
-        limits: &Limits,
+        limits: &ShareLimits,
         now_ms: i64,
     ) -> Result<Vec<StateBatch>, AcknowledgeError> {
         self.check(member, acknowledgements, limits)?;
@@ -126,7 +126,7 @@ impl SharePartition {
     }
 
     /// Releases all records of a departed member. Returns the state to write.
-    pub fn release_member(&mut self, member: &str, limits: &Limits) -> Vec<StateBatch> {
+    pub fn release_member(&mut self, member: &str, limits: &ShareLimits) -> Vec<StateBatch> {
         let Some(slot) = self.members.find(member) else { return Vec::new() };
         let held = self.runs.iter().filter(|(_, run)| run.owner == slot && run.is_acquired());
         let held: Vec<(i64, i64)> = held.map(|(first, run)| (first, run.last)).collect();
@@ -154,7 +154,7 @@ impl SharePartition {
         &self,
         member: &str,
         acknowledgements: &[Acknowledgement<'_>],
-        limits: &Limits,
+        limits: &ShareLimits,
     ) -> Result<(), AcknowledgeError> {
         let slot = self.members.find(member);
         let mut seen_to = i64::MIN;
@@ -197,7 +197,7 @@ impl SharePartition {
         first: i64,
         last: i64,
         kind: AcknowledgeType,
-        limits: &Limits,
+        limits: &ShareLimits,
         batches: &mut Vec<StateBatch>,
     ) {
         self.change(first, last, |at, run| {

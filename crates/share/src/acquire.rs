@@ -11,7 +11,7 @@
 //! the delivery limit on, only a part of their batch is delivered, and nothing else; the last attempt
 //! delivers a single record.
 
-use crate::partition::{Limits, SharePartition};
+use crate::partition::{ShareLimits, SharePartition};
 use crate::run::{NO_ONE, Phase, Run};
 use std::ops::Range;
 
@@ -73,7 +73,7 @@ pub struct ShareAcquiredRecords {
 }
 
 /// The delivery count from which a batch is delivered in parts.
-fn throttled_from(limits: &Limits) -> i16 {
+fn throttled_from(limits: &ShareLimits) -> i16 {
     (limits.deliveries / 2 + limits.deliveries % 2).max(2)
 }
 
@@ -84,7 +84,7 @@ const PASSED_BYTES_MAX: u64 = 64 << 10;
 struct Acquisition<'a> {
     partition: &'a mut SharePartition,
     wanted: &'a AcquireRequest<'a>,
-    limits: &'a Limits,
+    limits: &'a ShareLimits,
     owner: u32,
     deadline_ms: i64,
     acquired: ShareAcquiredRecords,
@@ -102,7 +102,7 @@ impl SharePartition {
     pub fn acquire(
         &mut self,
         wanted: &AcquireRequest<'_>,
-        limits: &Limits,
+        limits: &ShareLimits,
         now_ms: i64,
         fetch_offset: i64,
         spans: impl IntoIterator<Item = Span>,

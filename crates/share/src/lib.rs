@@ -4,9 +4,9 @@
 //! Pure: the caller passes time and records. Owns no partition, no connection and no file.
 //!
 //! ```text
-//! SharePartition::load(&ShareState, initial offset)          the state left by the last leader
-//!   .fetch_offset(&Limits) -> Option<offset>                 the next offset to read for a member
-//!   .acquire(&AcquireRequest, &Limits, now, offset, spans)   a member holds records until its lock ends
+//! SharePartition::load(&ShareState)                          the state left by the last leader
+//!   .fetch_offset(&ShareLimits) -> Option<offset>            the next offset to read for a member
+//!   .acquire(&AcquireRequest, &ShareLimits, now, ..)         a member holds records until its lock ends
 //!   .acknowledge(member, &[Acknowledgement], ..) -> batches  accept, release, reject, renew; then pending
 //!   .written(&batches) .not_written(&batches, ..)
 //!   .release_member(member, ..) -> batches                   a member leaves
@@ -25,5 +25,5 @@ mod state;
 
 pub use acknowledge::{AcknowledgeError, AcknowledgeType, Acknowledgement};
 pub use acquire::{AcquireMode, AcquireRequest, AcquiredRun, ShareAcquiredRecords, Span};
-pub use partition::{ExpiredLocks, InvalidState, Limits, SharePartition};
-pub use state::{DeliveryState, ShareKey, ShareState, StateBatch, StateSummary, StateUpdate};
+pub use partition::{ExpiredLocks, InvalidState, ShareLimits, SharePartition};
+pub use state::{DeliveryState, SharePartitionKey, ShareState, StateBatch, StateSummary, StateUpdate};

@@ -3,7 +3,7 @@
 //! ```text
 //!            start                                        next new
 //!   ──────────┬──────────┬───────────┬─────┬────────────────┬───────────────►
-//!   settled   │ acquired │ available │  …  │ acquired       │ never delivered
+//!   complete  │ acquired │ available │  …  │ acquired       │ never delivered
 //!   ──────────┴──────────┴───────────┴─────┴────────────────┴───────────────►
 //!             └────────────── in flight ────────────────────┘
 //! ```
@@ -21,7 +21,7 @@ use crate::state::{DeliveryState, ShareState, StateBatch};
 
 /// Settings of a share group for acquisition and delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ShareLimits {
     /// Maximum deliveries of a record: `share.delivery.count.limit`.
     pub deliveries: i16,
     /// Duration of an acquisition lock: `share.record.lock.duration.ms`.
@@ -42,7 +42,7 @@ pub struct InvalidState {
     pub batch: StateBatch,
 }
 
-/// Expired locks.
+/// The effect of expired acquisition locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiredLocks {
     /// The number of records with an expired lock.
@@ -68,7 +68,7 @@ pub struct SharePartition {
 }
 
 /// The phase of a record after its release.
-pub(crate) fn given_back(deliveries: i16, limits: &Limits) -> Phase {
+pub(crate) fn given_back(deliveries: i16, limits: &ShareLimits) -> Phase {
     if deliveries >= limits.deliveries { Phase::Archived } else { Phase::Available }
 }
 
@@ -97,12 +97,12 @@ pub(crate) fn add_batch(batches: &mut Vec<StateBatch>, batch: StateBatch) {
 }
 
 impl SharePartition {
-    /// Loads a persisted state. A group without a start offset begins at `initial`.
+    /// Loads a persisted state with a known start offset.
     ///
     /// Offsets between batches were acquired or never delivered when the last leader stopped, and become
     /// available.
-    pub fn load(state: &ShareState, initial: i64) -> Result<SharePartition, InvalidState> {
-        let start = if state.start_offset == -1 { initial } else { state.start_offset };
+    pub fn load(state: &ShareState) -> Result<SharePartition, InvalidState> {
+        let start = state.start_offset;
         let mut partition = SharePartition {
             start,
             next_new: start,
@@ -224,14 +224,14 @@ impl SharePartition {
 
     /// Completes a pending change after its write.
     pub fn written(&mut self, batches: &[StateBatch]) {
-        self.settle(batches, |run| run.owner = NO_ONE);
+        self.end_pending(batches, |run| run.owner = NO_ONE);
         self.advance_start();
     }
 
     /// Reverts a pending change after a failed write. The members hold the records again, unless the lock has
     /// expired.
-    pub fn not_written(&mut self, batches: &[StateBatch], limits: &Limits, now_ms: i64) {
-        self.settle(batches, |run| {
+    pub fn not_written(&mut self, batches: &[StateBatch], limits: &ShareLimits, now_ms: i64) {
+        self.end_pending(batches, |run| {
             run.phase = Phase::Acquired;
             if run.deadline_ms <= now_ms {
                 run.phase = given_back(run.deliveries, limits);
@@ -241,7 +241,7 @@ impl SharePartition {
         self.advance_start();
     }
 
-    fn settle(&mut self, batches: &[StateBatch], mut edit: impl FnMut(&mut Run)) {
+    fn end_pending(&mut self, batches: &[StateBatch], mut edit: impl FnMut(&mut Run)) {
         for batch in batches {
             self.change(batch.first_offset.max(self.start), batch.last_offset, |_, run| {
                 if run.is_pending {
@@ -258,7 +258,7 @@ impl SharePartition {
     }
 
     /// Releases the records whose lock has expired.
-    pub fn expire(&mut self, now_ms: i64, limits: &Limits) -> ExpiredLocks {
+    pub fn expire(&mut self, now_ms: i64, limits: &ShareLimits) -> ExpiredLocks {
         let mut expired = ExpiredLocks::default();
         if now_ms < self.next_deadline_ms {
             return expired;
@@ -285,7 +285,7 @@ impl SharePartition {
     }
 
     /// The next offset to read for a member. `None` while the limit of offsets in flight is reached.
-    pub fn fetch_offset(&mut self, limits: &Limits) -> Option<i64> {
+    pub fn fetch_offset(&mut self, limits: &ShareLimits) -> Option<i64> {
         let available = self.runs.within(self.available_from, i64::MAX).find(|(_, run)| run.is_available());
         match available {
             Some((first, _)) => {

@@ -22,7 +22,7 @@ pub enum Phase {
     Archived,
 }
 
-/// No member.
+/// Stands for no member.
 pub const NO_ONE: u32 = u32::MAX;
 
 /// A run of offsets, from its key in [`Runs`] to `last`.

@@ -5,7 +5,7 @@ use thalweg_ids::{PartitionIndex, Uuid};
 
 /// A partition in one share group. Kafka: `SharePartitionKey`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ShareKey {
+pub struct SharePartitionKey {
     /// The group id.
     pub group: Arc<str>,
     /// The id of the topic.

@@ -9,7 +9,7 @@
 
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
-use crate::history::{GROUP, Owner, TOPIC};
+use crate::history::{GROUP, PartitionOwner, TOPIC};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -44,7 +44,7 @@ struct LostMembership;
 struct Member<'a> {
     clients: &'a Clients,
     cluster: Cluster,
-    owner: Owner,
+    owner: PartitionOwner,
     group: &'static str,
     instance_id: Option<String>,
     by_regex: bool,

@@ -13,11 +13,12 @@ mod books;
 mod lines;
 mod load;
 mod node;
+mod producer;
 mod transactions;
 
 use crate::chance::Chance;
 use crate::machine::{ProcessEnd, SimMachine};
-use crate::network::{Delays, MachineId, Network};
+use crate::network::{Delays, MachineId, SharedNetwork};
 use crate::panics;
 use crate::plan::TICK_MS;
 use books::Books;
@@ -27,7 +28,7 @@ use node::DIRS;
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_log::disk::{Answer, Call, CallError};
+use thalweg_log::disk::{CallEffect, CallError, DiskCall};
 
 /// The machine of the broker and its controller.
 const NODE: MachineId = 0;
@@ -76,7 +77,7 @@ pub struct FailedCall {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MadeCall {
     /// Kind of call.
-    pub call: Call,
+    pub call: DiskCall,
     /// File of the call.
     pub path: PathBuf,
     /// Life of the broker, from 0.
@@ -114,7 +115,6 @@ pub struct Trial {
 /// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
 pub struct TrialOutcome {
-    /// Violated guarantees.
     pub violations: Vec<String>,
     /// All calls of the lives before the audited one.
     pub calls: Vec<MadeCall>,
@@ -141,7 +141,7 @@ struct Watch {
 
 struct TrialRun {
     trial: Trial,
-    network: Network,
+    network: SharedNetwork,
     node: SimMachine,
     clients: SimMachine,
     now_ms: u64,
@@ -156,19 +156,21 @@ impl FailedCall {
         use CallError::{Denied, InputOutput, NoSpace, TooManyOpen};
         let mut chance = Chance::new(seed ^ (number as u64).wrapping_mul(0x0100_0000_01b3), 10);
         let errors: &[CallError] = match made.call {
-            Call::Create => &[NoSpace, InputOutput, Denied, TooManyOpen],
-            Call::CreateDir | Call::Rename => &[NoSpace, InputOutput, Denied],
-            Call::Write => &[NoSpace, NoSpace, InputOutput],
-            Call::Truncate | Call::Allocate | Call::Sync | Call::SyncAll => &[NoSpace, InputOutput],
-            Call::SyncDir => &[InputOutput, TooManyOpen],
-            Call::Open | Call::List => &[InputOutput, Denied, TooManyOpen],
-            Call::Remove | Call::Stat => &[InputOutput, Denied],
-            Call::Read => &[InputOutput],
+            DiskCall::Create => &[NoSpace, InputOutput, Denied, TooManyOpen],
+            DiskCall::CreateDir | DiskCall::Rename => &[NoSpace, InputOutput, Denied],
+            DiskCall::Write => &[NoSpace, NoSpace, InputOutput],
+            DiskCall::Truncate | DiskCall::Allocate | DiskCall::Sync | DiskCall::SyncAll => {
+                &[NoSpace, InputOutput]
+            }
+            DiskCall::SyncDir => &[InputOutput, TooManyOpen],
+            DiskCall::Open | DiskCall::List => &[InputOutput, Denied, TooManyOpen],
+            DiskCall::Remove | DiskCall::Stat => &[InputOutput, Denied],
+            DiskCall::Read => &[InputOutput],
         };
         let endings = [Ending::Kill, Ending::Kill, Ending::Stop, Ending::PowerLoss];
         // Power may be lost only if all acknowledged records are synced.
         let endings = if flushes { &endings[..] } else { &endings[..3] };
-        let half = matches!(made.call, Call::Write | Call::Remove) && chance.one_in(3);
+        let half = matches!(made.call, DiskCall::Write | DiskCall::Remove) && chance.one_in(3);
         FailedCall { number, error: *chance.pick(errors), half, ending: *chance.pick(endings) }
     }
 }
@@ -247,30 +249,30 @@ impl MadeCall {
 }
 
 impl Watch {
-    fn answer(&mut self, call: Call, path: &Path) -> Answer {
+    fn answer(&mut self, call: DiskCall, path: &Path) -> CallEffect {
         if self.life >= LIVES {
-            return Answer::Works;
+            return CallEffect::Works;
         }
         let number = self.calls.len();
         self.calls.push(MadeCall { call, path: path.to_owned(), life: self.life });
-        let Some(failing) = self.failing else { return Answer::Works };
-        if std::mem::take(&mut self.rest_fails) && call == Call::Write {
-            return Answer::Fails(failing.error);
+        let Some(failing) = self.failing else { return CallEffect::Works };
+        if std::mem::take(&mut self.rest_fails) && call == DiskCall::Write {
+            return CallEffect::Fails(failing.error);
         }
         if number != failing.number {
-            return Answer::Works;
+            return CallEffect::Works;
         }
         self.failed = self.calls.last().cloned();
         self.lines.begin();
         self.rest_fails = failing.half;
-        if failing.half { Answer::Half(failing.error) } else { Answer::Fails(failing.error) }
+        if failing.half { CallEffect::Half(failing.error) } else { CallEffect::Fails(failing.error) }
     }
 }
 
 impl TrialRun {
     fn new(trial: Trial, lines: Lines) -> TrialRun {
         let delays = Delays { least_ms: TICK_MS, usual_ms: TICK_MS, long_one_in: 0, long_ms: TICK_MS };
-        let network = Network::new(trial.seed, &NAMES, delays);
+        let network = SharedNetwork::new(trial.seed, &NAMES, delays);
         let node = SimMachine::new(NODE, NAMES[NODE], &network);
         let clients = SimMachine::new(CLIENTS, NAMES[CLIENTS], &network);
         let watch = Watch {
@@ -491,6 +493,6 @@ impl TrialRun {
 }
 
 /// True if a call changes the disk. The failure of any other call may have no consequence.
-fn changes(call: Call) -> bool {
-    !matches!(call, Call::Open | Call::Read | Call::List | Call::Stat | Call::Allocate)
+fn changes(call: DiskCall) -> bool {
+    !matches!(call, DiskCall::Open | DiskCall::Read | DiskCall::List | DiskCall::Stat | DiskCall::Allocate)
 }

@@ -1,7 +1,7 @@
 //! The history from the clients' view: sent records, acknowledged offsets, and reads.
 
 use crate::ledger::Ledger;
-use crate::network::Network;
+use crate::network::SharedNetwork;
 use crate::share_ledger::ShareLedger;
 use crate::streams_ledger::StreamsLedger;
 use parking_lot::Mutex;
@@ -15,12 +15,11 @@ pub const TOPIC: &str = "events";
 pub(crate) const GROUP: &str = "readers";
 
 /// The owner of a partition: member and life.
-pub(crate) type Owner = (u32, u32);
+pub(crate) type PartitionOwner = (u32, u32);
 
 /// The identity of a record in its value: the producer, and the number of the record in the partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
-    /// Producer number.
     pub producer: u32,
     /// Record number from 0, per producer and partition.
     pub number: u64,
@@ -74,7 +73,7 @@ pub struct RecordedEvents {
     /// Acknowledged commits of the consumer protocol group, by partition.
     pub consumer_committed: BTreeMap<i32, i64>,
     /// Owners of partitions in the consumer protocol group.
-    pub(crate) owners: BTreeMap<i32, Owner>,
+    pub(crate) owners: BTreeMap<i32, PartitionOwner>,
     /// History of the transactions.
     pub ledger: Ledger,
     /// History of the share group.
@@ -92,7 +91,7 @@ impl RecordedEvents {
     }
 
     /// Records that a member has given up a partition.
-    pub(crate) fn disown(&mut self, partition: i32, owner: Owner) {
+    pub(crate) fn disown(&mut self, partition: i32, owner: PartitionOwner) {
         if self.owners.get(&partition) == Some(&owner) {
             self.owners.remove(&partition);
         }
@@ -127,7 +126,7 @@ impl History {
     }
 
     /// A hash of the history.
-    pub fn digest(&self, network: &Network) -> u64 {
+    pub fn digest(&self, network: &SharedNetwork) -> u64 {
         let known = self.0.lock();
         let mut hasher = DefaultHasher::new();
         known.acknowledged.hash(&mut hasher);

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_log::AbortedTransaction;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, Offset, ProducerId, batches};
-use thalweg_replica::partition::{FetchFrom, Isolation, Partition, Reader};
+use thalweg_replica::partition::{FetchParameters, Isolation, Partition, Reader};
 
 /// Number of batches between the starts of reads. From each start, one read ends after each later batch.
 const STEP: usize = 32;
@@ -95,7 +95,7 @@ pub fn check(replica: &Partition, log: &[u8]) -> Option<String> {
 
 /// The visible batches of one read of at most `max_bytes`, and the end of the read.
 fn read(replica: &Partition, offset: Offset, max_bytes: usize) -> Result<Option<(Offset, Batches)>, String> {
-    let from = FetchFrom {
+    let from = FetchParameters {
         offset,
         max_bytes,
         at_least_one: true,

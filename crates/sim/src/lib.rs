@@ -32,5 +32,5 @@ mod transactions;
 
 pub use disk_trial::{Ending, FailedCall, MadeCall, Trial, TrialOutcome};
 pub use network::Delays;
-pub use plan::{Kind, Plan};
+pub use plan::{FaultKind, Plan};
 pub use simulation::{Outcome, run, run_plan};

@@ -4,7 +4,7 @@
 //! tick. A process can therefore be killed between two ticks with all its tasks, or be paused while time
 //! continues.
 
-use crate::network::{MachineId, Network};
+use crate::network::{MachineId, SharedNetwork};
 use parking_lot::Mutex;
 use std::future::Future;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub struct SimMachine {
     /// Disk of the machine.
     pub disk: Arc<MemoryDisk>,
     id: MachineId,
-    network: Network,
+    network: SharedNetwork,
     clock: Clock,
     /// Offset of the wall clock from the true time.
     clock_off_ms: i64,
@@ -63,7 +63,7 @@ struct Process {
 
 impl SimMachine {
     /// A machine without a process, with an empty disk.
-    pub fn new(id: MachineId, name: &str, network: &Network) -> SimMachine {
+    pub fn new(id: MachineId, name: &str, network: &SharedNetwork) -> SimMachine {
         let clock = Clock::manual(BEGINS_MS);
         SimMachine {
             name: name.to_owned(),

@@ -219,7 +219,7 @@ fn print(outcome: &Outcome) {
         acknowledged,
         read,
         committed,
-        settled,
+        shared,
         streamed,
         messages,
         faults,
@@ -229,7 +229,7 @@ fn print(outcome: &Outcome) {
     } = outcome;
     let seconds = simulated.as_secs();
     say(&format!(
-        "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {settled} shared, {streamed} tasks, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
+        "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {shared} shared, {streamed} tasks, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
     ));
     if let Some(why) = &outcome.unrest {
         say(&format!("seed {seed}: not at rest: {why}"));

@@ -3,7 +3,7 @@
 //! Owns: every byte between two machines. Like TCP, a connection keeps its order; different connections have
 //! different delays. A cut in one direction holds data until it is healed, like TCP's retransmission. A
 //! process that ends resets its connections, and a machine without power is silent. Has no clock;
-//! [`Network::advance`] sets the time.
+//! [`SharedNetwork::advance`] sets the time.
 
 mod stream;
 
@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use thalweg_client::{ByteStream, Connector};
-use thalweg_net::Network as BrokerNetwork;
+use thalweg_net::Network;
 
 pub(crate) use stream::End;
 use stream::{Machine, Port};
@@ -43,7 +43,7 @@ pub struct Delays {
 
 /// The network shared by all machines. Cheap to clone.
 #[derive(Clone)]
-pub struct Network(Arc<Mutex<State>>);
+pub struct SharedNetwork(Arc<Mutex<State>>);
 
 struct State {
     seed: u64,
@@ -51,7 +51,7 @@ struct State {
     delays: Delays,
     names: Vec<String>,
     has_power: Vec<bool>,
-    /// Blocked directions.
+    /// Directions that are blocked.
     cuts: BTreeSet<(MachineId, MachineId)>,
     ports: BTreeMap<(MachineId, u16), Listener>,
     connections: BTreeMap<u64, Connection>,
@@ -147,10 +147,10 @@ impl Connection {
     }
 }
 
-impl Network {
+impl SharedNetwork {
     /// A network of these machines. The seed determines every delay.
-    pub fn new(seed: u64, names: &[&str], delays: Delays) -> Network {
-        Network(Arc::new(Mutex::new(State {
+    pub fn new(seed: u64, names: &[&str], delays: Delays) -> SharedNetwork {
+        SharedNetwork(Arc::new(Mutex::new(State {
             seed,
             now_ms: 0,
             delays,
@@ -168,9 +168,9 @@ impl Network {
     }
 
     /// The network of a broker on a machine.
-    pub fn of_broker(&self, machine: MachineId) -> BrokerNetwork {
+    pub fn of_broker(&self, machine: MachineId) -> Network {
         let here = Machine { network: self.clone(), machine };
-        BrokerNetwork::simulated(Arc::new(here), self.connector(machine))
+        Network::simulated(Arc::new(here), self.connector(machine))
     }
 
     /// Opens connections of a client on a machine.
@@ -203,7 +203,7 @@ impl Network {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Blocks traffic from one machine to another until [`Network::heal`].
+    /// Blocks traffic from one machine to another until [`SharedNetwork::heal`].
     pub fn cut(&self, from: MachineId, to: MachineId) {
         self.0.lock().cuts.insert((from, to));
     }
@@ -476,7 +476,7 @@ fn or_wait<T>(ready: Option<T>, place: &mut Option<Waker>, waker: &Waker) -> Pol
     }
 }
 
-impl Network {
+impl SharedNetwork {
     pub(crate) fn listen(&self, machine: MachineId, port: u16) -> io::Result<Port> {
         let mut state = self.0.lock();
         let taken = |state: &State, port| state.ports.contains_key(&(machine, port));

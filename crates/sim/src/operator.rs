@@ -27,7 +27,7 @@ const UNCLEAN: i8 = 1;
 
 /// An operator's task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Task {
+pub enum OperatorTask {
     /// Elects the preferred leaders.
     ElectPreferred,
     /// Reassigns a partition to these replicas, the preferred leader first.
@@ -39,12 +39,12 @@ pub enum Task {
     ElectUnclean(String, i32, Vec<i32>),
 }
 
-impl Task {
+impl OperatorTask {
     /// A random task, for a topic with this many partitions on brokers 1 to 3.
-    pub fn draw(chance: &mut Chance, partitions: i32) -> Task {
+    pub fn draw(chance: &mut Chance, partitions: i32) -> OperatorTask {
         match chance.below(4) {
-            0 => Task::ElectPreferred,
-            1 => Task::MinInsync(if chance.one_in(2) { 1 } else { 2 }),
+            0 => OperatorTask::ElectPreferred,
+            1 => OperatorTask::MinInsync(if chance.one_in(2) { 1 } else { 2 }),
             _ => {
                 let mut left = vec![1, 2, 3];
                 let mut replicas = Vec::new();
@@ -54,7 +54,7 @@ impl Task {
                     );
                 }
                 let partition = i32::try_from(chance.below(partitions.unsigned_abs().into())).unwrap_or(0);
-                Task::Reassign(partition, replicas)
+                OperatorTask::Reassign(partition, replicas)
             }
         }
     }
@@ -66,14 +66,14 @@ pub struct Tasks(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
 struct Queue {
-    waiting: VecDeque<Task>,
+    waiting: VecDeque<OperatorTask>,
     /// True while a task is running.
     busy: bool,
 }
 
 impl Tasks {
     /// Adds a task.
-    pub fn add(&self, task: Task) {
+    pub fn add(&self, task: OperatorTask) {
         self.0.lock().waiting.push_back(task);
     }
 
@@ -83,7 +83,7 @@ impl Tasks {
         queue.waiting.is_empty() && !queue.busy
     }
 
-    fn take(&self) -> Option<Task> {
+    fn take(&self) -> Option<OperatorTask> {
         let mut queue = self.0.lock();
         let next = queue.waiting.pop_front();
         queue.busy = next.is_some();
@@ -110,16 +110,16 @@ impl Tasks {
     }
 }
 
-async fn act(cluster: &Cluster, task: &Task) -> Result<(), thalweg_client::ClientError> {
+async fn act(cluster: &Cluster, task: &OperatorTask) -> Result<(), thalweg_client::ClientError> {
     match task {
-        Task::ElectPreferred => {
+        OperatorTask::ElectPreferred => {
             let request = ElectLeadersRequest { election_type: 0, topic_partitions: None, timeout_ms: 3000 };
             cluster.send_any(&request).await.map(drop)
         }
-        Task::Reassign(partition, replicas) => {
+        OperatorTask::Reassign(partition, replicas) => {
             cluster.send_any(&reassignment(TOPIC, *partition, replicas)).await.map(drop)
         }
-        Task::ElectUnclean(topic, partition, replicas) => {
+        OperatorTask::ElectUnclean(topic, partition, replicas) => {
             cluster.send_any(&reassignment(topic, *partition, replicas)).await?;
             let partitions = TopicPartitions { topic: topic.clone(), partitions: vec![*partition] };
             let request = ElectLeadersRequest {
@@ -129,7 +129,7 @@ async fn act(cluster: &Cluster, task: &Task) -> Result<(), thalweg_client::Clien
             };
             cluster.send_any(&request).await.map(drop)
         }
-        Task::MinInsync(count) => {
+        OperatorTask::MinInsync(count) => {
             let config = AlterableConfig {
                 name: EffectiveTopicConfig::min_insync_replicas.name().to_owned(),
                 config_operation: 0,

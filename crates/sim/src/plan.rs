@@ -13,7 +13,7 @@ pub const TICK_MS: u64 = 4;
 /// The kinds of faults. A run may lack some of them: a rare order of two kinds is found sooner if other
 /// faults do not interfere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FaultKind {
     /// Connections are reset.
     Resets,
     /// Traffic between a machine and other machines is blocked, in one or both directions.
@@ -45,21 +45,22 @@ pub enum Kind {
     Successions,
 }
 
-impl Kind {
+impl FaultKind {
     /// The kinds from which every run chooses.
-    pub const USUAL: [Kind; 9] = [
-        Kind::Resets,
-        Kind::Cuts,
-        Kind::Kills,
-        Kind::Stops,
-        Kind::PowerFailures,
-        Kind::Holds,
-        Kind::ClockJumps,
-        Kind::SlowDisks,
-        Kind::Operator,
+    pub const USUAL: [FaultKind; 9] = [
+        FaultKind::Resets,
+        FaultKind::Cuts,
+        FaultKind::Kills,
+        FaultKind::Stops,
+        FaultKind::PowerFailures,
+        FaultKind::Holds,
+        FaultKind::ClockJumps,
+        FaultKind::SlowDisks,
+        FaultKind::Operator,
     ];
     /// Kinds added in half of the runs, with separate random numbers, so that the other runs stay the same.
-    pub const OF_LOST_REPLICAS: [Kind; 3] = [Kind::Replacements, Kind::Blackouts, Kind::HeldController];
+    pub const OF_LOST_REPLICAS: [FaultKind; 3] =
+        [FaultKind::Replacements, FaultKind::Blackouts, FaultKind::HeldController];
 }
 
 /// The plan of a run.
@@ -97,7 +98,7 @@ pub struct Plan {
     /// Maximum time between two faults.
     pub pause_ms_max: u64,
     /// Kinds of faults.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<FaultKind>,
     /// True if every record is synced before it is acknowledged, so that power may fail anywhere and at any
     /// time.
     pub flushes: bool,
@@ -123,9 +124,9 @@ impl Plan {
         let mut chance = Chance::new(seed, 0);
         let count = chance.between(1, 4);
         let mut kinds = if chance.one_in(3) {
-            Kind::USUAL.to_vec()
+            FaultKind::USUAL.to_vec()
         } else {
-            (0..count).map(|_| *chance.pick(&Kind::USUAL)).collect()
+            (0..count).map(|_| *chance.pick(&FaultKind::USUAL)).collect()
         };
         let slow = chance.one_in(3);
         let mut losses = Chance::new(seed, 4);
@@ -134,7 +135,7 @@ impl Plan {
             // With fewer other kinds, these kinds coincide more often.
             kinds.truncate(usize::try_from(losses.below(9)).unwrap_or(0));
             let draws = losses.between(1, 4);
-            kinds.extend((0..draws).map(|_| *losses.pick(&Kind::OF_LOST_REPLICAS)));
+            kinds.extend((0..draws).map(|_| *losses.pick(&FaultKind::OF_LOST_REPLICAS)));
         }
         let members = Chance::new(seed, 2).below(6).saturating_sub(2);
         let mut consumer = Chance::new(seed, 5);
@@ -194,7 +195,7 @@ impl Plan {
             transactional: 4,
             crowd: 0,
             ledger_replicas: 1,
-            kinds: vec![Kind::Successions],
+            kinds: vec![FaultKind::Successions],
             pause_ms_max: 300,
             ..self
         }
@@ -204,9 +205,15 @@ impl Plan {
     /// that writes continue, or with a few other kinds.
     pub fn with_full_disks(seed: u64) -> Plan {
         let mut chance = Chance::new(seed, 12);
-        let mut kinds = vec![Kind::FullDisks];
+        let mut kinds = vec![FaultKind::FullDisks];
         if chance.one_in(2) {
-            let others = [Kind::Resets, Kind::Kills, Kind::Stops, Kind::Holds, Kind::SlowDisks];
+            let others = [
+                FaultKind::Resets,
+                FaultKind::Kills,
+                FaultKind::Stops,
+                FaultKind::Holds,
+                FaultKind::SlowDisks,
+            ];
             kinds.extend((0..chance.between(1, 2)).map(|_| *chance.pick(&others)));
         }
         Plan {

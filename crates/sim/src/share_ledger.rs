@@ -1,6 +1,6 @@
 //! The history of a share group: acquired records and their outcomes. Invariants: two members never have the
 //! same record at once; a record whose acceptance or rejection was acknowledged is not delivered again; a
-//! lock is not taken away before its time; in the end every record is settled, and none is given up without
+//! lock is not taken away before its time; in the end every record is final, and none is given up without
 //! enough deliveries.
 //!
 //! A delivery alone proves little, because a deposed broker that does not know of its successor delivers from
@@ -44,9 +44,9 @@ impl Verdict {
     }
 }
 
-/// The outcome of a request to settle records.
+/// The outcome of a request with acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SettleOutcome {
+pub(crate) enum AcknowledgementOutcome {
     /// The request is acknowledged.
     Acknowledged,
     /// The member did not have the records.
@@ -88,7 +88,7 @@ struct Record {
     /// Number of lost answers at that time.
     lost: u64,
     claims: Vec<Claim>,
-    /// Number of requests to settle the record that may have been written.
+    /// Number of final acknowledgements of the record that may have been written.
     finals: u32,
 }
 
@@ -104,7 +104,7 @@ struct Partition {
     /// Fetches without an answer, each of which may have delivered records.
     lost: u64,
     leader_epoch: i32,
-    /// Offset up to which the coordinator describes all records as settled.
+    /// Offset up to which all records are final in the coordinator's description.
     described: i64,
     acknowledged: u64,
 }
@@ -150,12 +150,12 @@ impl ShareLedger {
         *known = Partition { start, is_outdated: true, leader_epoch, acknowledged, ..Partition::default() };
     }
 
-    /// Records that the coordinator describes all records up to here as settled.
-    pub(crate) fn describes(&mut self, partition: i32, settled: i64) {
-        self.partition(partition).described = settled;
+    /// Records the offset up to which all records are final in the coordinator's description.
+    pub(crate) fn describes(&mut self, partition: i32, described: i64) {
+        self.partition(partition).described = described;
     }
 
-    /// The offset up to which all records are settled.
+    /// The offset up to which all records are final.
     pub(crate) fn described(&self, partition: i32) -> i64 {
         self.partitions.get(&partition).map_or(0, |known| known.described)
     }
@@ -175,34 +175,34 @@ impl ShareLedger {
     }
 
     /// Records that a member is about to send a verdict on records.
-    pub(crate) fn settles(&mut self, held: &AcquiredRecords, verdict: Verdict) {
+    pub(crate) fn sends(&mut self, held: &AcquiredRecords, verdict: Verdict) {
         let known = self.partition(held.partition);
         for offset in held.first.max(known.start)..=held.last {
             known.records.entry(offset).or_default().finals += u32::from(verdict.is_final());
         }
     }
 
-    /// Records the outcome of a request to settle records that was sent at `sent`.
-    pub(crate) fn settled(
+    /// Records the outcome of a request with acknowledgements that was sent at `sent`.
+    pub(crate) fn answered(
         &mut self,
         holder: Holder,
         held: &AcquiredRecords,
         verdict: Verdict,
         sent: Instant,
-        outcome: SettleOutcome,
+        outcome: AcknowledgementOutcome,
     ) -> Vec<String> {
         let AcquiredRecords { partition, first, last, .. } = *held;
-        tracing::debug!(?holder, partition, first, last, ?verdict, ?outcome, "Settled");
+        tracing::debug!(?holder, partition, first, last, ?verdict, ?outcome, "Answered");
         let known = self.partition(held.partition);
         let mut wrong = Vec::new();
-        if matches!(outcome, SettleOutcome::NotTaken | SettleOutcome::NotAcquired) {
+        if matches!(outcome, AcknowledgementOutcome::NotTaken | AcknowledgementOutcome::NotAcquired) {
             for (_, record) in known.records.range_mut(held.first..=held.last) {
                 record.finals = record.finals.saturating_sub(u32::from(verdict.is_final()));
             }
         }
         match outcome {
-            SettleOutcome::NotTaken | SettleOutcome::Unknown => {}
-            SettleOutcome::NotAcquired => {
+            AcknowledgementOutcome::NotTaken | AcknowledgementOutcome::Unknown => {}
+            AcknowledgementOutcome::NotAcquired => {
                 let is_current = held.leader_epoch == known.leader_epoch && known.is_fresh(held.received);
                 if Instant::now() < held.locked_until && is_current {
                     wrong.push(format!(
@@ -210,7 +210,7 @@ impl ShareLedger {
                     ));
                 }
             }
-            SettleOutcome::Acknowledged => {
+            AcknowledgementOutcome::Acknowledged => {
                 let claim = Claim { holder, from: held.received, to: sent, verdict };
                 let is_current =
                     held.leader_epoch == known.leader_epoch && Instant::now() < held.locked_until;
@@ -250,13 +250,13 @@ impl ShareLedger {
         let lost = records.filter(|(_, record)| is_lost(record));
         let told = lost.map(|(offset, Record { deliveries, .. })| {
             format!(
-                "partition {partition}: {offset} was given up after {deliveries} deliveries, and never settled"
+                "partition {partition}: {offset} was given up after {deliveries} deliveries, and never acknowledged"
             )
         });
         told.take(REPORTED_MAX).collect()
     }
 
-    /// Number of records that were settled or released with an answer.
+    /// Number of records that were acknowledged with an answer.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.partitions.values().map(|known| known.acknowledged).sum()
     }
@@ -309,8 +309,8 @@ mod tests {
         }
     }
 
-    /// A member gets a record and settles it with an answer. Times are in milliseconds.
-    fn settles(
+    /// A member gets a record and acknowledges it with an answer. Times are in milliseconds.
+    fn acknowledges(
         ledger: &mut ShareLedger,
         began: Instant,
         holder: Holder,
@@ -319,9 +319,9 @@ mod tests {
     ) -> Vec<String> {
         let held = held(began, times.0);
         assert_eq!(ledger.acquired(holder, held, 1), None);
-        ledger.settles(&held, verdict);
+        ledger.sends(&held, verdict);
         let sent = began + Duration::from_millis(times.1);
-        ledger.settled(holder, &held, verdict, sent, SettleOutcome::Acknowledged)
+        ledger.answered(holder, &held, verdict, sent, AcknowledgementOutcome::Acknowledged)
     }
 
     #[tokio::test(start_paused = true)]
@@ -336,10 +336,10 @@ mod tests {
         ] {
             for newer in [0, 1] {
                 let mut ledger = ShareLedger::default();
-                assert_eq!(settles(&mut ledger, began, A, first, verdict), [""; 0]);
+                assert_eq!(acknowledges(&mut ledger, began, A, first, verdict), [""; 0]);
                 // Another leader acknowledges changes before the start offset.
                 ledger.knows_epoch(0, newer);
-                let wrong = settles(&mut ledger, began, B, second, Verdict::Accept);
+                let wrong = acknowledges(&mut ledger, began, B, second, Verdict::Accept);
                 assert_eq!(!wrong.is_empty(), is_wrong && newer == 0, "{second:?} {verdict:?}: {wrong:?}");
             }
         }
@@ -353,7 +353,13 @@ mod tests {
             ledger.acquired(A, held, 1);
             ledger.knows_epoch(0, epoch);
             tokio::time::sleep(Duration::from_secs(wait)).await;
-            let wrong = ledger.settled(A, &held, Verdict::Accept, Instant::now(), SettleOutcome::NotAcquired);
+            let wrong = ledger.answered(
+                A,
+                &held,
+                Verdict::Accept,
+                Instant::now(),
+                AcknowledgementOutcome::NotAcquired,
+            );
             assert_eq!(!wrong.is_empty(), is_wrong, "{epoch} {wait}");
         }
     }
@@ -362,10 +368,10 @@ mod tests {
     async fn a_record_that_is_given_up_is_found() {
         let began = Instant::now();
         let mut ledger = ShareLedger::default();
-        settles(&mut ledger, began, A, (10, 20), Verdict::Accept);
+        acknowledges(&mut ledger, began, A, (10, 20), Verdict::Accept);
         ledger.begin_again(0, 5);
-        assert_eq!(ledger.check(0, 6).len(), 1, "it was settled before");
-        settles(&mut ledger, began, A, (10, 20), Verdict::Release);
+        assert_eq!(ledger.check(0, 6).len(), 1, "it was acknowledged before");
+        acknowledges(&mut ledger, began, A, (10, 20), Verdict::Release);
         assert_eq!(ledger.check(0, 6).len(), 1, "it was released");
         for _ in 1..DELIVERIES_MAX {
             assert_eq!(ledger.check(0, 6).len(), 1);

@@ -7,7 +7,7 @@
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
 use crate::history::TOPIC;
-use crate::share_ledger::{AcquiredRecords, Holder, SettleOutcome, Verdict};
+use crate::share_ledger::{AcknowledgementOutcome, AcquiredRecords, Holder, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use thalweg_wire::request::{
 use thalweg_wire::{ErrorCode, Records, Uuid};
 use tokio::time::Instant;
 
-/// Group id.
+/// The id of the share group.
 pub(crate) const QUEUE: &str = "queue";
 /// `group.share.session.timeout.ms` of the brokers.
 pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// `group.share.record.lock.duration.ms` of the brokers.
 pub(crate) const LOCK: Duration = Duration::from_secs(3);
-/// Heartbeat interval.
+/// Interval between a member's heartbeats.
 const BEAT: Duration = Duration::from_millis(500);
 /// Maximum wait of a fetch.
 const WAIT_MS_MAX: u64 = 400;
@@ -182,15 +182,15 @@ impl Clients {
     async fn describe_queue(&self) {
         let admin = Admin::new(self.cluster("share-administrator").await);
         let admin = admin.with_timeout(Duration::from_secs(3));
-        // The written start offset may stay before the last settled records; the lag includes them.
+        // The written start offset may stay before the last final records; the lag includes them.
         let ends: BTreeMap<i32, i64> =
             (0..self.partitions).map(|partition| (partition, self.end_of(partition))).collect();
         let Ok(described) = admin.list_share_group_offsets(QUEUE).await else { return };
         for (at, offset) in described {
             let Ok(offset) = offset else { continue };
             let end = ends.get(&at.partition).copied().unwrap_or(0);
-            let settled = if offset.lag == Some(0) { end } else { offset.start.0.min(end) };
-            self.history.with(|known| known.queue.describes(at.partition, settled));
+            let described = if offset.lag == Some(0) { end } else { offset.start.0.min(end) };
+            self.history.with(|known| known.queue.describes(at.partition, described));
         }
     }
 
@@ -391,7 +391,7 @@ impl Member<'_> {
         let holder = (self.id, self.life, session.number);
         let said = if session.epoch == 0 { Vec::new() } else { self.decide(&mut session, chance) };
         for SentVerdict { held, verdict } in &said {
-            self.clients.history.with(|known| known.queue.settles(held, *verdict));
+            self.clients.history.with(|known| known.queue.sends(held, *verdict));
         }
         let goes_on = if !said.is_empty() && chance.one_in(2) {
             self.acknowledge(&mut session, holder, said).await
@@ -456,11 +456,11 @@ impl Member<'_> {
         };
         let sent = Instant::now();
         let Ok(answer) = session.connection.send(&request).await else {
-            self.all(holder, &said, sent, SettleOutcome::Unknown);
+            self.all(holder, &said, sent, AcknowledgementOutcome::Unknown);
             return false;
         };
         if !self.is_taken(answer.error_code) {
-            self.all(holder, &said, sent, SettleOutcome::NotTaken);
+            self.all(holder, &said, sent, AcknowledgementOutcome::NotTaken);
             return false;
         }
         session.epoch += 1;
@@ -490,12 +490,12 @@ impl Member<'_> {
         let request = self.share_fetch(session, &wanted, &said, chance);
         session.partitions = wanted;
         let Ok(answer) = session.connection.send(&request).await else {
-            self.all(holder, &said, sent, SettleOutcome::Unknown);
+            self.all(holder, &said, sent, AcknowledgementOutcome::Unknown);
             epochs.keys().for_each(|&partition| self.lost_answer(partition));
             return false;
         };
         if !self.is_taken(answer.error_code) {
-            self.all(holder, &said, sent, SettleOutcome::NotTaken);
+            self.all(holder, &said, sent, AcknowledgementOutcome::NotTaken);
             return false;
         }
         session.epoch += 1;
@@ -540,7 +540,7 @@ impl Member<'_> {
             max_wait_ms: number(chance, WAIT_MS_MAX),
             min_bytes: 1,
             max_bytes: number(chance, 40_000),
-            // In the end, all records have to be settled soon.
+            // In the end, all records have to become final soon.
             max_records: if is_ending { 500 } else { number(chance, 60) },
             batch_size: number(chance, 30),
             share_acquire_mode: i8::from(chance.one_in(3)),
@@ -568,7 +568,7 @@ impl Member<'_> {
         self.clients.history.with(|known| known.queue.lost_answer(partition));
     }
 
-    fn all(&self, holder: Holder, said: &[SentVerdict], sent: Instant, outcome: SettleOutcome) {
+    fn all(&self, holder: Holder, said: &[SentVerdict], sent: Instant, outcome: AcknowledgementOutcome) {
         // All acknowledgements of a partition take effect, or none: a late one, or one of a leader that does
         // not know the group's new offset, makes the rest fail.
         let locked_until = said.iter().map(|said| said.held.locked_until).min();
@@ -576,15 +576,18 @@ impl Member<'_> {
         let received = said.iter().map(|said| said.held.received).min();
         for SentVerdict { held, verdict } in said {
             let held = match (locked_until, leader_epoch, received, outcome) {
-                (Some(locked_until), Some(leader_epoch), Some(received), SettleOutcome::NotAcquired) => {
-                    AcquiredRecords { locked_until, leader_epoch, received, ..*held }
-                }
+                (
+                    Some(locked_until),
+                    Some(leader_epoch),
+                    Some(received),
+                    AcknowledgementOutcome::NotAcquired,
+                ) => AcquiredRecords { locked_until, leader_epoch, received, ..*held },
                 _ => *held,
             };
             let wrong = self
                 .clients
                 .history
-                .with(|known| known.queue.settled(holder, &held, *verdict, sent, outcome));
+                .with(|known| known.queue.answered(holder, &held, *verdict, sent, outcome));
             wrong.iter().for_each(|what| self.violation(what));
         }
     }
@@ -595,8 +598,10 @@ impl Member<'_> {
             let partition = one[0].held.partition;
             let code = codes.get(&partition).and_then(|&code| ErrorCode::from_i16(code));
             let outcome = match code {
-                Some(ErrorCode::None) => SettleOutcome::Acknowledged,
-                Some(ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest) => SettleOutcome::NotAcquired,
+                Some(ErrorCode::None) => AcknowledgementOutcome::Acknowledged,
+                Some(ErrorCode::InvalidRecordState | ErrorCode::InvalidRequest) => {
+                    AcknowledgementOutcome::NotAcquired
+                }
                 // Another leader was elected, another leader writes the state, or the state cannot be
                 // written.
                 Some(
@@ -605,10 +610,10 @@ impl Member<'_> {
                     | ErrorCode::UnknownTopicOrPartition
                     | ErrorCode::UnknownTopicId
                     | ErrorCode::CoordinatorNotAvailable,
-                ) => SettleOutcome::Unknown,
+                ) => AcknowledgementOutcome::Unknown,
                 code => {
                     self.violation(&format!("acknowledgements of partition {partition} got {code:?}"));
-                    SettleOutcome::Unknown
+                    AcknowledgementOutcome::Unknown
                 }
             };
             self.all(holder, one, sent, outcome);

@@ -11,8 +11,8 @@ use crate::history::{History, TOPIC};
 use crate::isolation;
 use crate::ledger::LEDGER;
 use crate::machine::{ProcessEnd, SimMachine};
-use crate::network::{MachineId, Network};
-use crate::operator::{Task, Tasks};
+use crate::network::{MachineId, SharedNetwork};
+use crate::operator::{OperatorTask, Tasks};
 use crate::panics;
 use crate::plan::{Plan, TICK_MS};
 use crate::share_ledger::DELIVERIES_MAX;
@@ -72,8 +72,8 @@ pub struct Outcome {
     pub read: u64,
     /// Number of committed transactions.
     pub committed: u64,
-    /// Number of records that members of the share group settled or released with an answer.
-    pub settled: u64,
+    /// Number of records that members of the share group acknowledged with an answer.
+    pub shared: u64,
     /// Number of commits acknowledged to members of the streams group.
     pub streamed: u64,
     /// Number of delivered messages.
@@ -91,7 +91,7 @@ pub struct Simulation {
     /// The machines: controller, brokers, clients.
     pub machines: Vec<SimMachine>,
     /// The network between the machines.
-    pub network: Network,
+    pub network: SharedNetwork,
     /// Simulated time since the start.
     pub now_ms: u64,
     /// Start time of each machine's process, if a start is pending.
@@ -128,7 +128,7 @@ pub fn run_plan(seed: u64, plan: Plan) -> Outcome {
 
 impl Simulation {
     fn new(seed: u64, plan: Plan) -> Simulation {
-        let network = Network::new(seed, &NAMES, plan.delays);
+        let network = SharedNetwork::new(seed, &NAMES, plan.delays);
         if plan.keeps_trace {
             network.keep_trace();
         }
@@ -161,21 +161,21 @@ impl Simulation {
         }
     }
 
-    /// Waits until the cluster is at rest. The wait is extended while a share group settles records, because
-    /// one member may have many.
+    /// Waits until the cluster is at rest. The wait is extended while a share group acknowledges records,
+    /// because one member may have many.
     fn comes_to_rest(&mut self) -> bool {
         let partitions = self.plan.partitions;
-        let settled = |simulation: &Simulation| -> i64 {
+        let described = |simulation: &Simulation| -> i64 {
             simulation
                 .history
                 .with(|known| (0..partitions).map(|partition| known.queue.described(partition)).sum())
         };
         loop {
-            let before = settled(self);
+            let before = described(self);
             if self.wait_until(QUIET_WITHIN_MS, |simulation| simulation.unquiet().is_none()) {
                 return true;
             }
-            if settled(self) == before {
+            if described(self) == before {
                 return false;
             }
         }
@@ -189,8 +189,8 @@ impl Simulation {
         }
         let program = clients(self.clients.clone(), self.plan.clone(), self.tasks.clone());
         self.machines[CLIENTS].start_program(0, program);
-        if !self.wait_until(60_000, |simulation| simulation.unsettled().is_none()) {
-            let why = self.unsettled().unwrap_or_default();
+        if !self.wait_until(60_000, |simulation| simulation.deviation().is_none()) {
+            let why = self.deviation().unwrap_or_default();
             self.history.violation(format!("the cluster did not start: {why}"));
             return 0;
         }
@@ -286,7 +286,7 @@ impl Simulation {
     }
 
     /// A deviation from the faultless state; `None` if all brokers serve and all replicas are in sync.
-    pub fn unsettled(&self) -> Option<String> {
+    pub fn deviation(&self) -> Option<String> {
         let mut offsets = Vec::new();
         for id in 1..=BROKERS {
             let Some(broker) = self.machines[id].broker() else {
@@ -341,7 +341,7 @@ impl Simulation {
                 let mut replicas = registration.replicas.clone();
                 replicas.sort_by_key(|&id| id == replaced);
                 let replicas = BrokerId::numbers(&replicas);
-                self.tasks.add(Task::ElectUnclean(topic.name.to_string(), partition.0, replicas));
+                self.tasks.add(OperatorTask::ElectUnclean(topic.name.to_string(), partition.0, replicas));
                 elections += 1;
             }
         }
@@ -350,7 +350,7 @@ impl Simulation {
 
     /// A deviation from the quiet state.
     fn unquiet(&self) -> Option<String> {
-        if let Some(why) = self.unsettled() {
+        if let Some(why) = self.deviation() {
             return Some(why);
         }
         if self.plan.streams_members > 0
@@ -387,7 +387,7 @@ impl Simulation {
             let described = self.history.with(|known| known.queue.described(partition));
             if self.plan.share_members > 0 && described < end {
                 return Some(format!(
-                    "partition {partition}: the share group has settled {described} of {end}"
+                    "partition {partition}: the share group is done with {described} of {end}"
                 ));
             }
             if self.plan.has_transactions() {
@@ -520,7 +520,7 @@ impl Simulation {
         let digest = self.history.digest(&self.network);
         let mut violations = self.history.with(|known| known.violations.clone());
         violations.extend(panics::take());
-        let (acknowledged, read, committed, settled) = self.history.with(|known| {
+        let (acknowledged, read, committed, shared) = self.history.with(|known| {
             let acknowledged = known.acknowledged.values().flatten().map(|run| run.records).sum();
             let read = known.read.values().map(|read| read.len() as u64).sum();
             (acknowledged, read, known.ledger.committed(), known.queue.acknowledged())
@@ -533,7 +533,7 @@ impl Simulation {
             acknowledged,
             read,
             committed,
-            settled,
+            shared,
             streamed: self.history.with(|known| known.streams.commits()),
             messages: self.network.delivered(),
             faults,

@@ -12,10 +12,10 @@ use std::fmt;
 /// Name of the only state without pending work.
 const STABLE: &str = "Stable";
 
-/// A member and its life.
-pub(crate) type Owner = (u32, u32);
+/// The owner of a task: a member and its life.
+pub(crate) type TaskOwner = (u32, u32);
 
-/// A task.
+/// A task of the streams group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Task {
     /// Index of the subtopology in the topology.
@@ -89,9 +89,9 @@ impl Description {
 pub(crate) struct StreamsLedger {
     committed: BTreeMap<Task, i64>,
     /// The members that own tasks.
-    owners: BTreeMap<Task, Owner>,
+    owners: BTreeMap<Task, TaskOwner>,
     /// The member of the last acknowledged commit of each task.
-    last: BTreeMap<Task, Owner>,
+    last: BTreeMap<Task, TaskOwner>,
     /// The highest epoch of any member.
     epoch: i32,
     commits: u64,
@@ -99,7 +99,7 @@ pub(crate) struct StreamsLedger {
 }
 
 /// The id of a member.
-pub(crate) fn member_id((id, life): Owner) -> String {
+pub(crate) fn member_id((id, life): TaskOwner) -> String {
     format!("streams-{id}-{life}")
 }
 
@@ -120,13 +120,13 @@ impl StreamsLedger {
     }
 
     /// The member with the last commit of each task.
-    pub(crate) fn last(&self) -> BTreeMap<Task, Owner> {
+    pub(crate) fn last(&self) -> BTreeMap<Task, TaskOwner> {
         self.last.clone()
     }
 
     /// Records a heartbeat answered with `epoch`. `least` is the lowest possible epoch: that of the request,
     /// or, for a joining member, the highest epoch known when the request was sent.
-    pub(crate) fn heard(&mut self, owner: Owner, least: i32, epoch: i32) -> Option<String> {
+    pub(crate) fn heard(&mut self, owner: TaskOwner, least: i32, epoch: i32) -> Option<String> {
         self.epoch = epoch.max(self.epoch);
         (epoch < least).then(|| format!("member {owner:?} got epoch {epoch} after epoch {least}"))
     }
@@ -135,7 +135,7 @@ impl StreamsLedger {
     /// commits from before the member requested its position.
     pub(crate) fn owns(
         &mut self,
-        owner: Owner,
+        owner: TaskOwner,
         task: Task,
         position: i64,
         before: &BTreeMap<Task, i64>,
@@ -158,7 +158,7 @@ impl StreamsLedger {
     }
 
     /// Records that a member has given up a task.
-    pub(crate) fn gives_up(&mut self, owner: Owner, task: Task) {
+    pub(crate) fn gives_up(&mut self, owner: TaskOwner, task: Task) {
         if self.owners.get(&task) == Some(&owner) {
             self.owners.remove(&task);
         }
@@ -167,7 +167,11 @@ impl StreamsLedger {
     /// Checks an acknowledged commit of a member that was paused for longer than its session. `last` are the
     /// members with the last commits when it was sent. The member may still be in the group, unless another
     /// member has had the task since.
-    pub(crate) fn late_commit(owner: Owner, task: Task, last: &BTreeMap<Task, Owner>) -> Option<String> {
+    pub(crate) fn late_commit(
+        owner: TaskOwner,
+        task: Task,
+        last: &BTreeMap<Task, TaskOwner>,
+    ) -> Option<String> {
         let other = last.get(&task).filter(|other| **other != owner)?;
         Some(format!("{task}: a late commit of member {owner:?} was taken, although {other:?} has it"))
     }
@@ -218,11 +222,11 @@ impl std::hash::Hash for StreamsLedger {
 mod tests {
     use super::*;
 
-    const A: Owner = (0, 0);
-    const B: Owner = (1, 0);
+    const A: TaskOwner = (0, 0);
+    const B: TaskOwner = (1, 0);
     const TASK: Task = Task { subtopology: 1, partition: 0 };
 
-    fn own(ledger: &mut StreamsLedger, owner: Owner, position: i64) -> Vec<String> {
+    fn own(ledger: &mut StreamsLedger, owner: TaskOwner, position: i64) -> Vec<String> {
         let before = ledger.committed();
         ledger.owns(owner, TASK, position, &before)
     }
@@ -268,7 +272,7 @@ mod tests {
         assert!(ledger.heard(B, ledger.epoch(), 3).is_some());
     }
 
-    fn member(id: Owner, process: &str, active: &[i32], standby: &[i32]) -> DescribedMember {
+    fn member(id: TaskOwner, process: &str, active: &[i32], standby: &[i32]) -> DescribedMember {
         let tasks = |partitions: &[i32]| {
             partitions.iter().map(|&partition| Task { partition, ..TASK }).collect::<BTreeSet<_>>()
         };

@@ -6,7 +6,7 @@
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
 use crate::history::TOPIC;
-use crate::streams_ledger::{Owner, StreamsLedger, Task, member_id};
+use crate::streams_ledger::{StreamsLedger, Task, TaskOwner, member_id};
 use crate::streams_topology::{COUNTS, Shape, description, ids, source, tasks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ struct LostMembership;
 struct Member<'a> {
     clients: &'a Clients,
     cluster: Cluster,
-    owner: Owner,
+    owner: TaskOwner,
     shape: Shape,
     epoch: i32,
     /// The highest epoch of any member before this one joined.

@@ -13,7 +13,7 @@ use thalweg_wire::request::streams_group_heartbeat_request::{
     KeyValue, Subtopology, TaskIds, TopicInfo, Topology,
 };
 
-/// Group id.
+/// The id of the streams group.
 pub(crate) const COUNTS: &str = "counts";
 /// The topic from the first subtopology to the second.
 pub(crate) const REPARTITION: &str = "counts-repartition";

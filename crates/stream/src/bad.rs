@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::disk::Appender;
-use crate::kafka::{Cluster, Writer};
+use crate::kafka::{Cluster, TopicWriter};
 use crate::message::{BatchBuilder, Header, Message};
 use crate::reach::Reach;
 use crate::sink;
@@ -86,7 +86,7 @@ enum Policy {
 
 /// Dead letters in flight to a topic.
 struct DeadLetters {
-    topic: Writer,
+    topic: TopicWriter,
     waiting: BatchBuilder,
 }
 
@@ -104,7 +104,7 @@ impl BadMessages {
             OnError::Skip => Policy::Skip,
             OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(&reach.file(path)?)?),
             OnError::DeadLetterTopic(topic) => Policy::DeadLetterTopic(Box::new(DeadLetters {
-                topic: Writer::open(&cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]))?,
+                topic: TopicWriter::open(&cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]))?,
                 waiting: BatchBuilder::default(),
             })),
         };
@@ -124,7 +124,7 @@ impl BadMessages {
     }
 
     /// Waits until dead letters no longer occupy unbounded memory. Call it after every few batches.
-    pub async fn settle(&mut self) -> Result<(), StageError> {
+    pub async fn hand_over(&mut self) -> Result<(), StageError> {
         match &mut self.policy {
             Policy::DeadLetterTopic(letters) if !letters.waiting.is_empty() => {
                 letters.topic.take(&letters.waiting.take())?;
@@ -136,7 +136,7 @@ impl BadMessages {
 
     /// Waits until all dead letters are acknowledged.
     pub async fn flush(&mut self) -> Result<(), StageError> {
-        self.settle().await?;
+        self.hand_over().await?;
         match &mut self.policy {
             Policy::DeadLetterTopic(letters) => letters.topic.arrive().await,
             _ => Ok(()),

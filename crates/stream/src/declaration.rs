@@ -14,11 +14,8 @@ pub use settings::{Settings, Value, WrongValue};
 /// The kind of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// Produces messages.
     Source,
-    /// Transforms messages.
     Processor,
-    /// Consumes messages.
     Sink,
 }
 
@@ -26,7 +23,6 @@ impl Kind {
     /// All kinds, in the order of a stream.
     pub const ALL: [Kind; 3] = [Kind::Source, Kind::Processor, Kind::Sink];
 
-    /// Lower-case name.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Source => "source",
@@ -50,7 +46,6 @@ pub struct Module {
     pub examples: &'static [(&'static str, &'static str)],
     /// Checks combinations of options.
     pub check: fn(&Settings) -> Result<(), WrongMix>,
-    /// The constructor.
     pub make: StageMaker,
 }
 
@@ -59,9 +54,8 @@ pub struct Module {
 pub struct WrongMix {
     /// The option to report.
     pub option: &'static str,
-    /// The conflict.
     pub message: String,
-    /// The remedy.
+    /// The remedy, for the message.
     pub right: String,
 }
 
@@ -79,11 +73,8 @@ pub fn any(_settings: &Settings) -> Result<(), WrongMix> {
 
 /// Builds a stage from its settings.
 pub enum StageMaker {
-    /// A source.
     Source(Maker<dyn Source>),
-    /// A processor.
     Processor(Maker<dyn Processor>),
-    /// A sink.
     Sink(Maker<dyn Sink>),
 }
 
@@ -178,7 +169,6 @@ pub struct OptionSpec {
 /// The default of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OptionDefault {
-    /// Required.
     Required,
     /// No default: the option's summary explains the effect.
     None,

@@ -26,7 +26,6 @@ pub struct Deployment {
     pub counts: Counts,
     /// Policy for bad messages.
     pub on_error: OnError,
-    /// Delivery guarantee.
     pub guarantee: Guarantee,
 }
 
@@ -41,11 +40,10 @@ pub struct Counts {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The property {key}{} is invalid: use {right}", value.as_deref().map(|value| format!("={value}")).unwrap_or_default())]
 pub struct WrongProperty {
-    /// The property.
     pub key: String,
     /// The property's value, if any.
     pub value: Option<String>,
-    /// The remedy.
+    /// The remedy, for the message.
     pub right: String,
 }
 

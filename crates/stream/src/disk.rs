@@ -13,13 +13,13 @@ use crate::stage::IoFailed;
 
 /// Identifies the file behind a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Identity {
+pub struct FileIdentity {
     device: u64,
     inode: u64,
 }
 
 /// A file that is read from its beginning and may grow meanwhile.
-pub struct Reader {
+pub struct FileReader {
     file: File,
     path: PathBuf,
     position: u64,
@@ -30,11 +30,11 @@ pub struct Reader {
 /// Size of that tail.
 const TAIL_BYTES: usize = 64;
 
-impl Reader {
+impl FileReader {
     /// Opens a file.
-    pub fn open(path: &Path) -> Result<Reader, IoFailed> {
+    pub fn open(path: &Path) -> Result<FileReader, IoFailed> {
         let file = open_regular(path)?;
-        Ok(Reader { file, path: path.to_owned(), position: 0, tail: Vec::new() })
+        Ok(FileReader { file, path: path.to_owned(), position: 0, tail: Vec::new() })
     }
 
     /// Seeks to the current end.
@@ -90,22 +90,22 @@ impl Reader {
         }
     }
 
-    /// The path as given to [`Reader::open`].
+    /// The path as given to [`FileReader::open`].
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The identity of the open file.
-    pub fn identity(&self) -> Result<Identity, IoFailed> {
+    pub fn identity(&self) -> Result<FileIdentity, IoFailed> {
         let metadata = self.file.metadata().map_err(|error| IoFailed::file("read", &self.path, error))?;
-        Ok(Identity { device: metadata.dev(), inode: metadata.ino() })
+        Ok(FileIdentity { device: metadata.dev(), inode: metadata.ino() })
     }
 }
 
 /// The identity of the file behind a path, if the file exists.
-pub fn identity(path: &Path) -> Option<Identity> {
+pub fn identity(path: &Path) -> Option<FileIdentity> {
     let metadata = std::fs::metadata(path).ok()?;
-    Some(Identity { device: metadata.dev(), inode: metadata.ino() })
+    Some(FileIdentity { device: metadata.dev(), inode: metadata.ino() })
 }
 
 /// The file behind a path, after resolving links and `..`. The last component may be missing, but not as the

@@ -20,9 +20,8 @@ const WITHOUT_MEMORY: [&str; 4] = ["filter", "rate-limit", "splitter", "transfor
 pub struct NotExactlyOnce {
     /// The stream, or the part of a stream between topics.
     pub stream: Arc<str>,
-    /// The reason.
     pub reason: String,
-    /// The remedy.
+    /// The remedy, for the message.
     pub right: String,
 }
 

@@ -62,7 +62,6 @@ pub struct Expression {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoExpression {
-    /// The reason.
     pub reason: String,
     /// The byte offset of the mistake, if known.
     pub at: Option<usize>,
@@ -74,18 +73,16 @@ impl<T: Into<String>> From<T> for NoExpression {
     }
 }
 
-/// Why an expression has no value for a message.
+/// The reason why an expression has no value for a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoValue {
     /// The message is not JSON, or a field has an unexpected type.
     #[error(transparent)]
     NotJson(#[from] NotJson),
-    /// Evaluation failed.
     #[error("{expression} fails: {reason}")]
     Failed {
         /// The expression's text.
         expression: String,
-        /// Why.
         reason: String,
     },
     /// The value has the wrong type.

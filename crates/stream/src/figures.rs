@@ -7,9 +7,7 @@ pub enum Figure {
     Count,
     /// Sum of the numbers.
     Sum,
-    /// Smallest number.
     Min,
-    /// Largest number.
     Max,
     /// Mean of the numbers.
     Average,

@@ -46,7 +46,7 @@ use crate::reach::{Reach, Refusal};
 use crate::runtime::Taps;
 use crate::transport::{TopicScope, Transport};
 use definition::Definition;
-use definitions::{DefinitionRecord, DefinitionsUnavailable, Reader, Writer};
+use definitions::{DefinitionReader, DefinitionRecord, DefinitionWriter, DefinitionsUnavailable};
 use rights::{MissingRight, Right, Rights};
 use supervisor::{DesiredState, Supervisor};
 
@@ -78,7 +78,7 @@ pub struct HostSettings {
     pub console: Arc<dyn Console>,
 }
 
-/// Why a verb failed.
+/// The reason why a verb failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HostError {
     /// The text is invalid.
@@ -95,7 +95,6 @@ pub enum HostError {
         "{0:?} cannot be the name of a stream: use at most 100 letters, digits, _ and -, and do not begin with -"
     )]
     WrongName(String),
-    /// Unknown stream.
     #[error("There is no stream {name}{}", meant.as_deref().map(|meant| format!("; did you mean {meant}?")).unwrap_or_default())]
     NoSuchStream {
         /// The requested name.
@@ -103,10 +102,8 @@ pub enum HostError {
         /// A similar name.
         meant: Option<String>,
     },
-    /// Unknown stage.
     #[error("The stream {stream} has no stage {stage} whose output could be looked at: use one of {stages}")]
     NoSuchStage {
-        /// The stream.
         stream: String,
         /// The requested stage.
         stage: String,
@@ -167,7 +164,7 @@ struct HostState {
     /// The client that follows the topic, with its own connections: while a fetch waits on a connection, a
     /// broker serves no other request there.
     followed: Cluster,
-    writer: tokio::sync::Mutex<Writer>,
+    writer: tokio::sync::Mutex<DefinitionWriter>,
     taps: Taps,
     state: Mutex<HostedStreams>,
     /// The offset up to which the topic was read and applied.
@@ -203,7 +200,7 @@ impl Host {
     async fn open(settings: HostSettings) -> Result<Host, DefinitionsUnavailable> {
         let cluster = definitions::connect(&settings.definitions).await?;
         let followed = definitions::connect(&settings.definitions).await?;
-        let writer = Writer::new(cluster.clone()).await?;
+        let writer = DefinitionWriter::new(cluster.clone()).await?;
         let host = Host(Arc::new(HostState {
             settings,
             cluster: cluster.clone(),
@@ -216,13 +213,13 @@ impl Host {
             runtime: Handle::current(),
         }));
         let end = definitions::end(&cluster).await?;
-        let mut reader = Reader::begin(followed).await?;
+        let mut reader = DefinitionReader::begin(followed).await?;
         let mut at = reader.position().unwrap_or(Offset(0));
         // Read all definitions before the first start: a tap may come before the stream it taps.
         let mut latest = BTreeMap::new();
         while at < end {
-            let Some((said, next)) = reader.next(READ).await? else { continue };
-            latest.extend(said.into_iter().map(|said| (said.name.clone(), said)));
+            let Some((records, next)) = reader.next(READ).await? else { continue };
+            latest.extend(records.into_iter().map(|record| (record.name.clone(), record)));
             at = next;
         }
         host.act(latest.into_values().collect());
@@ -241,7 +238,7 @@ impl Host {
     }
 
     /// Follows the topic for the life of the host.
-    async fn follow(self, mut reader: Reader) {
+    async fn follow(self, mut reader: DefinitionReader) {
         let mut stopping = self.0.stopping.subscribe();
         loop {
             let next = tokio::select! {
@@ -250,15 +247,15 @@ impl Host {
             };
             match next {
                 Ok(None) => {}
-                Ok(Some((said, next))) => {
-                    self.act(said);
+                Ok(Some((records, next))) => {
+                    self.act(records);
                     self.0.read_to.send_replace(next);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "Failed to read the stream definitions, retrying");
                     sleep(AGAIN).await;
                     // Read from the beginning: rereading is idempotent.
-                    match Reader::begin(self.0.followed.clone()).await {
+                    match DefinitionReader::begin(self.0.followed.clone()).await {
                         Ok(again) => reader = again,
                         Err(error) => {
                             tracing::debug!(%error, "Cannot read the stream definitions yet")
@@ -270,11 +267,11 @@ impl Host {
     }
 
     /// Applies records of the topic, then starts and stops streams to match.
-    fn act(&self, said: Vec<DefinitionRecord>) {
+    fn act(&self, records: Vec<DefinitionRecord>) {
         let mut state = self.state();
         let mut changed = BTreeSet::new();
         let read_to = *self.0.read_to.borrow();
-        for DefinitionRecord { name, value, offset } in said {
+        for DefinitionRecord { name, value, offset } in records {
             let name: Arc<str> = name.into();
             if offset < read_to {
                 // Read again from the beginning.

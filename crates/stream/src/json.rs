@@ -33,7 +33,6 @@ fn wrong<T>(expected: &'static str, at: usize) -> Result<T> {
 /// A value that was located but not yet parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Raw<'a> {
-    /// null
     Null,
     /// true or false
     Bool(bool),

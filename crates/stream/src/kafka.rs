@@ -18,9 +18,9 @@ use crate::stage::{KafkaFailed, StageError};
 
 pub use clusters::report_waits_to;
 pub use opening::Opening;
-pub use outlet::{Outlet, PendingMessages};
+pub use outlet::{PendingMessages, TopicProducer};
 pub use settings::{ClientSettings, consumer, producer};
-pub use writer::Writer;
+pub use writer::TopicWriter;
 
 /// Size limit of a properties file.
 const PROPERTIES_BYTES_MAX: usize = 1 << 20;

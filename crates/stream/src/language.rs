@@ -35,7 +35,7 @@ pub struct SpannedText {
 
 /// A parsed text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Definition {
+pub struct ParsedDefinition {
     /// The streams, in order.
     pub streams: Vec<StreamText>,
 }
@@ -54,7 +54,6 @@ pub struct StreamText {
 /// An element of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Element {
-    /// A stage.
     Stage(StageText),
     /// A named destination.
     Topic(TopicText),

@@ -21,13 +21,11 @@ pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 /// One message of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The value.
     pub value: &'a [u8],
     /// True if the value is null, as in a Kafka tombstone; `value` is empty then.
     pub is_null: bool,
     /// The key, if any.
     pub key: Option<&'a [u8]>,
-    /// The headers.
     pub headers: Headers<'a>,
     /// The timestamp, in milliseconds since 1970.
     pub time_ms: i64,

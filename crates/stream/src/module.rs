@@ -15,7 +15,7 @@ pub use document::{page, summary, text};
 pub struct MissingModule {
     /// The module's name in Spring XD.
     pub name: &'static str,
-    /// The replacement.
+    /// The replacement in Thalweg.
     pub instead: &'static str,
 }
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::Cluster;
 use crate::kafka::{BOOTSTRAP, PROPERTIES};
 use crate::language::{
-    self, Complaint, Complaints, Definition, Element, NAME_BYTES_MAX, OptionText, SpannedText, StageText,
-    StreamText, closest,
+    self, Complaint, Complaints, Element, NAME_BYTES_MAX, OptionText, ParsedDefinition, SpannedText,
+    StageText, StreamText, closest,
 };
 use crate::module::{self, Kind, Module, OptionDefault, Settings};
 use crate::reach::{Reach, Refusal};
@@ -22,7 +22,6 @@ pub struct Plan {
     pub streams: Vec<StreamPlan>,
 }
 
-/// One stream.
 #[derive(Clone, Debug)]
 pub struct StreamPlan {
     /// The stream's name.
@@ -42,7 +41,6 @@ pub struct StreamPlan {
 /// A part of a stream in the text: the whole, unless topics separate its stages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Origin {
-    /// The stream.
     pub stream: Arc<str>,
     /// The index of the part's first stage in the stream.
     pub first: usize,
@@ -63,7 +61,7 @@ impl Origin {
 /// The input of a stream.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// A source.
+    /// A source, as the first stage.
     Stage(StagePlan),
     /// A named destination.
     Topic(Arc<str>),
@@ -76,7 +74,6 @@ pub enum Input {
     },
     /// The output of a stage of a stream outside this plan, while that stream runs.
     Beside {
-        /// The stream.
         stream: Arc<str>,
         /// The index of the stage in the stream.
         stage: usize,
@@ -86,13 +83,12 @@ pub enum Input {
 /// The output of a stream.
 #[derive(Clone, Debug)]
 pub enum Output {
-    /// A sink.
+    /// A sink, as the last stage.
     Stage(StagePlan),
     /// A named destination.
     Topic(Arc<str>),
 }
 
-/// One stage.
 #[derive(Clone, Debug)]
 pub struct StagePlan {
     /// The stage's label.
@@ -266,7 +262,7 @@ impl PlanReader<'_> {
         self.complaints.push(Complaint::new(span, message, right));
     }
 
-    fn name_streams(&mut self, definition: &Definition, first: &str) {
+    fn name_streams(&mut self, definition: &ParsedDefinition, first: &str) {
         for (index, stream) in definition.streams.iter().enumerate() {
             let name: Arc<str> = match &stream.name {
                 Some(name) => name.text.as_str().into(),
@@ -483,7 +479,7 @@ impl PlanReader<'_> {
     }
 
     /// Checks that a definition is one stream whose name matches the request.
-    fn check_definition(&mut self, definition: &Definition, name: &str) {
+    fn check_definition(&mut self, definition: &ParsedDefinition, name: &str) {
         if let Some(own) = definition.streams.first().and_then(|stream| stream.name.as_ref())
             && own.text != name
         {

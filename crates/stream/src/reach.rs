@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::disk;
 use crate::stage::IoFailed;
 
-/// Programs.
+/// Programs that stages run.
 pub const EXEC: &str = "exec";
 /// Files, including those of dead letters.
 const FILE: &str = "file";

@@ -54,15 +54,12 @@ pub struct RunOptions {
 #[derive(Debug, thiserror::Error)]
 #[error("Stream {stream}, {stage}: {source}")]
 pub struct StreamFailed {
-    /// The stream.
     pub stream: Arc<str>,
-    /// The stage.
     pub stage: Arc<str>,
-    /// The cause.
     pub source: StageError,
 }
 
-/// Running streams.
+/// Streams of a plan, while they run.
 pub struct RunningStreams {
     tasks: JoinSet<Result<(), StreamFailed>>,
     meters: Meters,
@@ -110,9 +107,9 @@ impl RunningStreams {
             if let Err(error) = ended {
                 self.stopper.stop();
                 // A lost reader is a consequence of the reader's own failure, which explains more.
-                let says_more = !matches!(error.source, StageError::ReaderGone(_));
-                if failed.as_ref().is_none_or(|(_, said_more)| !said_more && says_more) {
-                    failed = Some((error, says_more));
+                let explains = !matches!(error.source, StageError::ReaderGone(_));
+                if failed.as_ref().is_none_or(|(_, explains_more)| !explains_more && explains) {
+                    failed = Some((error, explains));
                 }
             }
         }
@@ -153,7 +150,7 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<RunningStreams, Stream
 struct Joints {
     /// By reading stream.
     sources: BTreeMap<usize, ChannelSource>,
-    /// By topic.
+    /// By name of the topic.
     topics: BTreeMap<Arc<str>, Readers>,
     /// By stream and stage.
     taps: BTreeMap<(usize, usize), Readers>,

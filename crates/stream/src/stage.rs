@@ -46,7 +46,7 @@ pub trait Refusals: Send {
     fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError>;
 }
 
-/// A source.
+/// Produces the messages of a stream.
 pub trait Source: Send {
     /// Replaces the contents of the batch, whose buffers may be reused, by available messages.
     fn fill(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<FillResult, StageError>;
@@ -128,7 +128,6 @@ pub enum Progress {
 
 /// The next offsets of a group member's partitions.
 pub struct GroupOffsets {
-    /// The offsets.
     pub offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// The member and its generation: the group rejects offsets of an old generation (KIP-447).
     pub group: GroupMetadata,
@@ -143,7 +142,7 @@ pub enum TransactionOutcome {
     Refused,
 }
 
-/// A processor.
+/// Transforms the messages of a stream.
 pub trait Processor: Send {
     /// Transforms the batch.
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
@@ -189,7 +188,7 @@ pub trait Processor: Send {
     fn forget(&mut self) {}
 }
 
-/// A sink.
+/// Takes the messages at the end of a stream.
 pub trait Sink: Send {
     /// Accepts the messages, which may still be in flight when this returns.
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError>;
@@ -253,7 +252,7 @@ pub trait Sink: Send {
     }
 }
 
-/// Why a stage failed.
+/// The reason why a stage failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// I/O on a file, pipe or socket failed.
@@ -289,7 +288,6 @@ pub struct IoFailed {
     pub action: &'static str,
     /// The object of the operation: a path, an address.
     pub what: String,
-    /// The cause.
     pub source: io::Error,
 }
 
@@ -306,7 +304,7 @@ impl IoFailed {
     "Bad message: {reason} (message {sequence}: {excerpt}); to skip bad messages, use --on-error=skip, or onError=skip in --properties"
 )]
 pub struct BadMessage {
-    /// Why the message is bad.
+    /// The reason why the message is bad.
     pub reason: String,
     /// The message's number, counted by its source.
     pub sequence: u64,
@@ -318,7 +316,6 @@ pub struct BadMessage {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{to} did not accept a message after {tries} attempts in {seconds:.0} s: {reason}")]
 pub struct NotDelivered {
-    /// The receiver.
     pub to: String,
     /// The number of attempts.
     pub tries: u32,
@@ -332,7 +329,6 @@ pub struct NotDelivered {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The program {command:?} {reason}")]
 pub struct ProgramFailed {
-    /// The command.
     pub command: String,
     /// The program's violation, or its exit status.
     pub reason: String,
@@ -342,8 +338,6 @@ pub struct ProgramFailed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{action}: {reason}")]
 pub struct KafkaFailed {
-    /// The operation.
     pub action: String,
-    /// The cause.
     pub reason: String,
 }

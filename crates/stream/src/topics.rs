@@ -9,7 +9,6 @@ pub enum StartPosition {
     Earliest,
     /// The next record to be written.
     Latest,
-    /// An offset.
     Offset(i64),
     /// An offset for each of these partitions; the first available record in others.
     Offsets(BTreeMap<i32, i64>),

@@ -29,7 +29,6 @@ const CREATE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The transport over a cluster.
 #[derive(Clone, Debug)]
 pub struct Transport {
-    /// The cluster.
     pub cluster: Cluster,
     /// Number of partitions of created topics; by default the broker's default, or one per reading instance.
     pub partitions: Option<i32>,

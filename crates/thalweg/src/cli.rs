@@ -12,8 +12,8 @@ use std::ffi::OsString;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::MultiProgress;
 use thalweg_cli::{
-    broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab, man, perf,
-    produce, profile, profile_command, quorum, quota, security, topic, transaction,
+    CommandFuture, broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab,
+    man, perf, produce, profile, profile_command, quorum, quota, security, topic, transaction,
 };
 
 use crate::logging;
@@ -50,6 +50,9 @@ Exit codes:
 pub struct Cli {
     #[command(flatten)]
     global: global::GlobalOptions,
+    /// True if a profile has an effect on the command.
+    #[arg(skip)]
+    uses_profile: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -99,26 +102,6 @@ enum Command {
     Man(man::Man),
 }
 
-impl Command {
-    /// True if a profile has an effect on the command.
-    fn uses_profile(&self) -> bool {
-        let is_without = matches!(
-            self,
-            Command::Serve(_)
-                | Command::Cluster(cluster::Cluster::Up(_))
-                | Command::Lab(_)
-                | Command::ProducerPerfTest(_)
-                | Command::ConsumerPerfTest(_)
-                | Command::ShareConsumerPerfTest(_)
-                | Command::E2eLatency(_)
-                | Command::Profile(_)
-                | Command::Completion(_)
-                | Command::Man(_)
-        );
-        !is_without
-    }
-}
-
 /// All commands with their arguments.
 pub fn command() -> clap::Command {
     global::hide_without_effect(Cli::command())
@@ -132,75 +115,67 @@ impl Cli {
         let mut command = command();
         let matches = command.try_get_matches_from_mut(arguments)?;
         global::refuse_without_effect(&mut command, &matches)?;
-        Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+        let parsed = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
+        Ok(Cli { uses_profile: global::uses_profile(&matches), ..parsed })
     }
 
     /// Runs the command.
     pub fn run(&self) -> anyhow::Result<()> {
         // Nothing is drawn if standard error is not a terminal.
-        let bars = MultiProgress::new();
-        if self.command.uses_profile() {
+        let bars = &MultiProgress::new();
+        if self.uses_profile {
             profile::activate(self.global.profile.as_deref())?;
         }
-        if let Command::Serve(serve) = &self.command {
-            return serve.run(&bars);
-        }
-        if let Command::Lab(lab) = &self.command
-            && let Some(ended) = lab.run_without_runtime()
-        {
-            return ended;
-        }
-        if let Command::Stream(stream) = &self.command {
-            return stream.run(&bars);
-        }
-        logging::begin_for_tool(&bars);
-        // One thread: a tool's cost should be its own work, not switching between threads.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            tokio::select! {
-                biased;
-                ended = self.run_tool(&bars) => ended,
-                () = connect::report_waits() => Ok(()),
-            }
-        })
-    }
-
-    async fn run_tool(&self, bars: &MultiProgress) -> anyhow::Result<()> {
-        match &self.command {
-            Command::Serve(serve) => serve.run(bars),
-            Command::Cluster(cluster) => cluster.run().await,
-            Command::Topic(topic) => topic.run().await,
-            Command::Group(group) => group.run().await,
-            Command::Console(console) => console.run().await,
-            Command::Lab(lab) => lab.run().await,
-            Command::Stream(stream) => stream.run(bars),
-            Command::Produce(produce) => produce.run().await,
-            Command::Consume(consume) => consume.run().await,
-            Command::Transaction(transaction) => transaction.run().await,
-            Command::Broker(broker) => broker.run().await,
-            Command::Config(config) => config.run().await,
-            Command::Quota(quota) => quota.run().await,
-            Command::Feature(feature) => feature.run().await,
-            Command::Quorum(quorum) => quorum.run().await,
-            Command::Security(security) => security.run().await,
+        let tool: CommandFuture<'_> = match &self.command {
+            Command::Serve(serve) => return serve.run(bars),
+            Command::Stream(stream) => return stream.run(bars),
+            Command::Lab(lab) => return lab.run(|tool| run_tool(bars, tool)),
+            Command::Cluster(cluster) => cluster.run(),
+            Command::Topic(topic) => topic.run(),
+            Command::Group(group) => group.run(),
+            Command::Console(console) => Box::pin(console.run()),
+            Command::Produce(produce) => produce.run(),
+            Command::Consume(consume) => consume.run(),
+            Command::Transaction(transaction) => transaction.run(),
+            Command::Broker(broker) => broker.run(),
+            Command::Config(config) => config.run(),
+            Command::Quota(quota) => quota.run(),
+            Command::Feature(feature) => feature.run(),
+            Command::Quorum(quorum) => quorum.run(),
+            Command::Security(security) => security.run(),
             Command::ProducerPerfTest(test) => {
-                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
+                Box::pin(perf::run(test.is_json(), bars, async |output| test.run(output).await))
             }
             Command::ConsumerPerfTest(test) => {
-                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
+                Box::pin(perf::run(test.is_json(), bars, async |output| test.run(output).await))
             }
             Command::ShareConsumerPerfTest(test) => {
-                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
+                Box::pin(perf::run(test.is_json(), bars, async |output| test.run(output).await))
             }
             Command::E2eLatency(test) => {
-                perf::run(test.is_json(), bars, async |output| test.run(output).await).await
+                Box::pin(perf::run(test.is_json(), bars, async |output| test.run(output).await))
             }
-            Command::Profile(profile) => profile.run(),
-            Command::Debug(debug) => debug.run().await,
-            Command::Completion(completion) => completion.run(),
-            Command::Man(man) => man.run(command()),
-        }
+            Command::Profile(profile) => Box::pin(async { profile.run() }),
+            Command::Debug(debug) => debug.run(),
+            Command::Completion(completion) => Box::pin(async { completion.run() }),
+            Command::Man(man) => Box::pin(async { man.run(command()) }),
+        };
+        run_tool(bars, tool)
     }
+}
+
+/// Runs a command that serves nothing, with the log of a tool.
+fn run_tool(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
+    logging::begin_for_tool(bars);
+    // One thread: a tool's cost should be its own work, not switching between threads.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            biased;
+            ended = tool => ended,
+            () = connect::report_waits() => Ok(()),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -247,6 +222,55 @@ mod tests {
             }
         }
         check(&command(), "thalweg");
+    }
+
+    /// The commands without subcommands, with their names.
+    fn leaves() -> Vec<(String, clap::Command)> {
+        fn collect(command: &clap::Command, path: &str, leaves: &mut Vec<(String, clap::Command)>) {
+            for below in command.get_subcommands().filter(|below| below.get_name() != "help") {
+                let path = format!("{path} {}", below.get_name()).trim_start().to_owned();
+                match below.has_subcommands() {
+                    true => collect(below, &path, leaves),
+                    false => leaves.push((path, below.clone())),
+                }
+            }
+        }
+        let mut root = command();
+        root.build();
+        let mut leaves = Vec::new();
+        collect(&root, "", &mut leaves);
+        leaves
+    }
+
+    #[test]
+    fn a_profile_is_taken_by_commands_with_a_connection_and_by_no_others() {
+        let mut hidden = Vec::new();
+        for (path, command) in leaves() {
+            let shows =
+                |id: &str| command.get_arguments().any(|arg| arg.get_id() == id && !arg.is_hide_set());
+            let connects = shows("bootstrap_server") || shows("server");
+            let takes_profile = shows("profile");
+            assert!(connects || !takes_profile, "{path} needs a line in WITHOUT_PROFILE");
+            if connects && !takes_profile {
+                hidden.push(path);
+            }
+        }
+        let measuring_and_profiles = [
+            "producer-perf-test",
+            "consumer-perf-test",
+            "share-consumer-perf-test",
+            "e2e-latency",
+            "profile create",
+        ];
+        assert_eq!(hidden, measuring_and_profiles);
+    }
+
+    #[test]
+    fn each_command_is_in_the_documentation() {
+        let page = include_str!("../../../docs/commands.md");
+        for (path, _) in leaves().into_iter().filter(|(_, command)| !command.is_hide_set()) {
+            assert!(page.contains(&format!("`thalweg {path}`")), "docs/commands.md lacks `thalweg {path}`");
+        }
     }
 
     #[test]
@@ -298,7 +322,7 @@ mod tests {
             let shown = format!("{:?}", Cli::read(line.split_whitespace()).expect(line).command);
             assert!(shown.contains("format: Some(\"yaml\")"), "{line}: {shown}");
         }
-        for line in ["thalweg --json topic list", "thalweg topic list --json"] {
+        for line in ["thalweg --json topic list", "thalweg topic list --json", "thalweg --json serve"] {
             let shown = format!("{:?}", Cli::read(line.split_whitespace()).expect(line).command);
             assert!(shown.contains("json: true"), "{line}: {shown}");
         }
@@ -307,7 +331,7 @@ mod tests {
     #[test]
     fn an_option_that_would_be_ignored_is_refused() {
         for line in
-            ["thalweg serve --format json", "thalweg --json serve", "thalweg lab --format yaml worker"]
+            ["thalweg serve --format json", "thalweg --json lab worker", "thalweg lab --format yaml worker"]
         {
             let error = Cli::read(line.split_whitespace()).expect_err(line);
             assert_eq!(error.exit_code(), 2, "{line}");

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use thalweg_broker::Server;
@@ -14,13 +15,21 @@ use thalweg_config::{
     BrokerConfig, ConsoleSettings as Settings, HttpSettings, Listener, ListenerSettings, SecurityProtocol,
     TlsKeys,
 };
-use thalweg_console::{Console, ConsoleSettings, Credentials, Guard, Hosts, LabSettings, Login, Mechanism};
+use thalweg_console::{
+    ClientConnection, ClientSource, Console, ConsoleSettings, Credentials, Guard, HistorySource, Hosts,
+    LabSettings, Login, Mechanism,
+};
+use thalweg_net::OpenPeer;
 use thalweg_security::sasl::Mechanism as Sasl;
 use thalweg_security::sasl::scram::Hash;
 use thalweg_stream::host::rest::Starting;
 
 /// Prefix of the trust store settings.
 const TRUST: &str = "ssl.truststore.";
+/// Maximum number of connections in the list of clients.
+const CONNECTIONS_MAX: usize = 10_000;
+/// Characters shown of the name and the version of a client's library.
+const SOFTWARE_SHOWN: usize = 100;
 
 /// A console that is not started yet.
 pub struct Plan {
@@ -78,7 +87,14 @@ impl Plan {
     }
 
     /// The console, once the address of its listener is known.
-    pub fn start(self, address: String, streams: Option<Starting>, credentials: Credentials) -> Console {
+    pub fn start(
+        self,
+        address: String,
+        streams: Option<Starting>,
+        credentials: Credentials,
+        clients: ClientSource,
+        history: Option<HistorySource>,
+    ) -> Console {
         Console::new(ConsoleSettings {
             credentials: Some(credentials),
             bootstrap: vec![address],
@@ -89,6 +105,8 @@ impl Plan {
             is_https: self.is_https,
             masking: self.masking,
             registry: self.registry,
+            clients: Some(clients),
+            history,
             streams,
             lab: self.lab,
             has_metrics: true,
@@ -110,6 +128,43 @@ pub fn credentials(server: &Server) -> Credentials {
         let found = image.scram_credentials().get(&(user.to_owned(), hash.code()))?;
         Some([&found.salt[..], &found.stored_key[..]].concat())
     })
+}
+
+/// The connections to a broker that has just started, for its console.
+pub fn clients(server: &Server) -> ClientSource {
+    let broker = Arc::clone(&server.broker);
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let connection = move |OpenPeer { peer, open_for, idle_for }: OpenPeer| {
+        let software = peer.software.get();
+        ClientConnection {
+            client: peer.client_id.get().cloned(),
+            address: peer.address.to_string(),
+            principal: peer.identified.get().map(ToString::to_string),
+            software: software.map(|software| shortened(&software.name)),
+            version: software.map(|software| shortened(&software.version)),
+            listener: peer.listener.clone(),
+            tls: peer.tls.is_some(),
+            open_ms: ms(open_for),
+            idle_ms: ms(idle_for),
+        }
+    };
+    let (node_id, started_ms) = (broker.node_id.0, broker.clock.now_ms());
+    let read = move || {
+        let (peers, more) = broker.connections.peers(CONNECTIONS_MAX);
+        (peers.into_iter().map(connection).collect(), more)
+    };
+    ClientSource { broker: node_id, started_ms, read: Arc::new(read) }
+}
+
+/// The last hour of a broker, for its console; none if the broker keeps none.
+pub fn history(server: &Server) -> Option<HistorySource> {
+    let history = Arc::clone(server.history.as_ref()?);
+    Some(HistorySource { broker: server.broker.node_id.0, history })
+}
+
+/// The beginning of a name that a client has sent.
+fn shortened(name: &str) -> String {
+    name.chars().take(SOFTWARE_SHOWN).collect()
 }
 
 /// Protection of the routes beside the console: checks of their requests, and masking of messages.
@@ -209,9 +264,9 @@ fn login(config: &BrokerConfig, listener: &Listener, http: &Listener, client: &P
         return Login::Password(of_password);
     }
     let tls = config.tls_of(listener).unwrap_or_default();
-    let asks_for_certificate = tls.get(TlsKeys::client_auth.name()).is_some_and(|auth| auth == "required");
+    let requires_certificate = tls.get(TlsKeys::client_auth.name()).is_some_and(|auth| auth == "required");
     let has_certificate = client.rest().any(|key| key.starts_with("ssl.keystore."));
-    if listener.protocol == SecurityProtocol::Ssl && asks_for_certificate && !has_certificate {
+    if listener.protocol == SecurityProtocol::Ssl && requires_certificate && !has_certificate {
         return Login::Impossible(format!(
             "The listener {} of this broker knows its clients by their certificates, and the console cannot pass a browser's \
              certificate on. Add a listener with SASL ({}), so that people log in with a name and a password. Or set {} to a file \
@@ -292,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn people_log_in_where_the_broker_asks_for_a_password() {
+    fn people_log_in_where_the_broker_requires_a_password() {
         let listeners = ("listeners", "PLAINTEXT://localhost:9092,SASL_PLAINTEXT://localhost:9094");
         let scram = ("sasl.enabled.mechanisms", "SCRAM-SHA-256,SCRAM-SHA-512");
         let plan = planned(&[HTTP, listeners, scram]).expect("a console");

@@ -8,12 +8,12 @@ mod connections;
 mod gate;
 pub mod health;
 pub mod metrics;
-mod places;
+mod slots;
 mod strict_transport;
 
 use axum::Router;
 use connections::ServedRoutes;
-use places::Places;
+use slots::ConnectionSlots;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -72,7 +72,8 @@ impl HttpSockets {
         let (stopping, stop) = watch::channel(false);
         let mut tasks = JoinSet::new();
         let access = access.map(Arc::new);
-        let serving = Arc::new(ServedRoutes { routes, access, console, places: Arc::new(Places::default()) });
+        let serving =
+            Arc::new(ServedRoutes { routes, access, console, slots: Arc::new(ConnectionSlots::default()) });
         for socket in self.0.into_sockets() {
             tasks.spawn(connections::accept(socket, Arc::clone(&serving), stop.clone()));
         }

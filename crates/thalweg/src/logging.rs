@@ -5,12 +5,12 @@
 //! people or as JSON.
 
 mod bounded;
-#[cfg(test)]
-mod captured;
 mod filter;
 mod json;
 pub mod limit;
 mod panics;
+#[cfg(test)]
+mod testing;
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use indicatif::MultiProgress;
 use json::Json;
 use thalweg_cli::notice;
 use thalweg_config::{LogLevel, LogLevels, Loggers};
+use thalweg_security::visible::visible_lines;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Registry, fmt, reload};
@@ -40,8 +41,8 @@ static IS_JSON: AtomicBool = AtomicBool::new(false);
 /// Logs lines of this level or above to standard error, or the lines selected by `RUST_LOG`. Bars are hidden
 /// while a line is written. Returns the loggers, whose levels can be changed.
 pub fn begin(level: LogLevel, format: LogFormat, bars: &MultiProgress) -> Arc<Loggers> {
-    let asked = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let (levels, complaints) = filter::read(&asked.to_string_lossy(), level);
+    let requested = std::env::var_os(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let (levels, complaints) = filter::read(&requested.to_string_lossy(), level);
     let (filtering, handle) = reload::Layer::<EnvFilter, Registry>::new(filter::of(&levels));
     // https://no-color.org
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
@@ -89,6 +90,19 @@ pub fn say(text: &str) {
         let _ = writeln!(io::stderr(), "{}", json::error_line(text));
     } else {
         notice::say(text);
+    }
+}
+
+/// Logs a title, with a text of several lines for people to copy from below it. As JSON, both are one event.
+pub fn log_instructions(title: &str, text: &str) {
+    if IS_JSON.load(Ordering::Relaxed) {
+        tracing::info!("{title}\n{text}");
+        return;
+    }
+    tracing::info!("{title}");
+    if tracing::enabled!(tracing::Level::INFO) {
+        // Standard error may be closed.
+        let _ = io::stderr().write_all(visible_lines(text).as_bytes());
     }
 }
 

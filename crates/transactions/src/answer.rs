@@ -22,7 +22,7 @@ pub type VerificationResult = Result<Vec<Result<(), TransactionError>>, Transact
 
 /// A shard's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum TransactionAnswer {
     /// The answer to InitProducerId and EndTxn: the producer with which the client continues.
     Producer(Result<Producer, TransactionError>),
     /// The answer to AddPartitionsToTxn and AddOffsetsToTxn.
@@ -33,14 +33,14 @@ pub enum Answer {
     NeedsProducerId,
 }
 
-impl ShardAnswer for Answer {
-    fn failed(self, error: WriteError) -> Answer {
+impl ShardAnswer for TransactionAnswer {
+    fn failed(self, error: WriteError) -> TransactionAnswer {
         match self {
-            Answer::Producer(_) => Answer::Producer(Err(error.into())),
-            Answer::Added(_) => Answer::Added(Err(error.into())),
-            Answer::Verified(_) => Answer::Verified(Err(error.into())),
+            TransactionAnswer::Producer(_) => TransactionAnswer::Producer(Err(error.into())),
+            TransactionAnswer::Added(_) => TransactionAnswer::Added(Err(error.into())),
+            TransactionAnswer::Verified(_) => TransactionAnswer::Verified(Err(error.into())),
             // The caller repeats the request, whose second answer then fails.
-            Answer::NeedsProducerId => Answer::NeedsProducerId,
+            TransactionAnswer::NeedsProducerId => TransactionAnswer::NeedsProducerId,
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The broker's interface to the transaction coordinator. This layer makes no decisions about transactions:
 //! it passes requests to the shards of their ids, and gets producer ids for them.
 
-use super::answer::{Answer, Producer, VerificationResult};
+use super::answer::{Producer, TransactionAnswer, VerificationResult};
 use super::config::TransactionConfig;
 use super::error::{NoProducerIds, TransactionError};
-use super::metadata::Partitions;
+use super::metadata::TransactionPartitions;
 use super::shard::{
-    Cluster, EndRequest, InitRequest, MarkerQueue, Shard, ShardContext, TransactionFigures,
-    TransactionFilter, Turn,
+    EndRequest, InitRequest, MarkerQueue, SharedState, TransactionFigures, TransactionFilter,
+    TransactionShard, TransactionsView, TurnContext,
 };
 use futures_util::future::join;
 use parking_lot::Mutex;
@@ -35,7 +35,7 @@ pub struct TwoPhaseCommit {
 /// The transaction coordinator of this broker: a function for each API, independent of versions, which `api`
 /// handles; and functions for elections.
 pub struct TransactionCoordinator {
-    shards: Shards<Shard>,
+    shards: Shards<TransactionShard>,
 }
 
 impl fmt::Debug for TransactionCoordinator {
@@ -49,18 +49,18 @@ impl TransactionCoordinator {
     pub fn new(
         config: TransactionConfig,
         log: Arc<dyn CoordinatorLog>,
-        cluster: Arc<dyn Cluster>,
+        cluster: Arc<dyn TransactionsView>,
         clock: Clock,
         disk: Disk,
     ) -> TransactionCoordinator {
         let (needing_ids, markers) = (Mutex::default(), Arc::default());
-        let context = ShardContext { config: Arc::new(config), cluster, needing_ids, markers };
-        TransactionCoordinator { shards: Shards::new(context, log, clock, disk) }
+        let shared = SharedState { config: Arc::new(config), cluster, needing_ids, markers };
+        TransactionCoordinator { shards: Shards::new(shared, log, clock, disk) }
     }
 
     /// The partition of `__transaction_state` that a transactional id belongs to.
     pub fn partition_for(&self, id: &str) -> PartitionIndex {
-        let ShardContext { config, cluster, .. } = self.shards.shared();
+        let SharedState { config, cluster, .. } = self.shards.shared();
         partition_for(id, cluster.state_partition_count().unwrap_or(config.state_topic_partitions))
     }
 
@@ -153,7 +153,7 @@ impl TransactionCoordinator {
             return Err(TransactionError::InvalidTimeout);
         }
         let producer = self
-            .ask_with_id(partition, new_id, |shard, new_id, ticket, turn| {
+            .request_with_id(partition, new_id, |shard, new_id, ticket, turn| {
                 shard.init_producer_id(&request, new_id, ticket, turn);
             })
             .await?;
@@ -171,14 +171,14 @@ impl TransactionCoordinator {
         &self,
         id: &str,
         producer: Producer,
-        partitions: &Partitions,
+        partitions: &TransactionPartitions,
         client_version: i16,
     ) -> Result<(), TransactionError> {
-        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, turn| {
+        let answer = self.shards.request(self.partition(id)?, |shard, ticket, turn| {
             shard.add_partitions(id, producer, partitions, client_version, ticket, turn);
         });
-        match asked.await? {
-            Answer::Added(result) => result,
+        match answer.await? {
+            TransactionAnswer::Added(result) => result,
             _ => Err(RequestError::WrongAnswer.into()),
         }
     }
@@ -188,13 +188,13 @@ impl TransactionCoordinator {
         &self,
         id: &str,
         producer: Producer,
-        partitions: &Partitions,
+        partitions: &TransactionPartitions,
     ) -> VerificationResult {
-        let asked = self.shards.ask(self.partition(id)?, |shard, ticket, _| {
+        let answer = self.shards.request(self.partition(id)?, |shard, ticket, _| {
             shard.verify_partitions(id, producer, partitions, ticket);
         });
-        match asked.await? {
-            Answer::Verified(verified) => verified,
+        match answer.await? {
+            TransactionAnswer::Verified(verified) => verified,
             _ => Err(RequestError::WrongAnswer.into()),
         }
     }
@@ -208,7 +208,7 @@ impl TransactionCoordinator {
     where
         F: Future<Output = Result<i64, NoProducerIds>>,
     {
-        self.ask_with_id(self.partition(&request.id)?, new_id, |shard, new_id, ticket, turn| {
+        self.request_with_id(self.partition(&request.id)?, new_id, |shard, new_id, ticket, turn| {
             shard.end_transaction(&request, new_id, ticket, turn);
         })
         .await
@@ -251,29 +251,29 @@ impl TransactionCoordinator {
     }
 
     /// A partition of `__consumer_offsets` as a partition of a transaction.
-    pub fn offsets_partition(partition: PartitionIndex) -> Partitions {
-        Partitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
+    pub fn offsets_partition(partition: PartitionIndex) -> TransactionPartitions {
+        TransactionPartitions::from([(Arc::from(thalweg_metadata::topic_name::OFFSETS), partition)])
     }
 
     /// Passes a request to the shard of a partition, and repeats it with a new producer id if one is needed.
-    async fn ask_with_id<F>(
+    async fn request_with_id<F>(
         &self,
         partition: PartitionIndex,
         new_id: impl FnOnce() -> F,
-        request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn),
+        request: impl Fn(&mut TransactionShard, Option<i64>, Ticket, TurnContext),
     ) -> Result<Producer, TransactionError>
     where
         F: Future<Output = Result<i64, NoProducerIds>>,
     {
         let request = &request;
-        let ask =
-            |id| self.shards.ask(partition, move |shard, ticket, turn| request(shard, id, ticket, turn));
-        let mut answer = ask(None).await?;
-        if answer == Answer::NeedsProducerId {
-            answer = ask(Some(new_id().await?)).await?;
+        let attempt =
+            |id| self.shards.request(partition, move |shard, ticket, turn| request(shard, id, ticket, turn));
+        let mut answer = attempt(None).await?;
+        if answer == TransactionAnswer::NeedsProducerId {
+            answer = attempt(Some(new_id().await?)).await?;
         }
         match answer {
-            Answer::Producer(result) => result,
+            TransactionAnswer::Producer(result) => result,
             _ => Err(RequestError::WrongAnswer.into()),
         }
     }

@@ -1,7 +1,7 @@
 //! Reasons why the transaction coordinator refuses a request or a marker is not written, and their mapping to
 //! Kafka's codes.
 
-use thalweg_replica::partition::{AckError, AppendError};
+use thalweg_replica::partition::{AckError, LeaderAppendError};
 use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 
@@ -29,6 +29,9 @@ pub enum TransactionError {
     /// The last change of the transaction is not complete. The producer retries.
     #[error("The last change of the transaction is not complete")]
     Busy,
+    /// The cluster's level of transaction.version has no record for an epoch of each transaction.
+    #[error("The cluster's level of transaction.version is too low for this version of the request")]
+    LevelTooLow,
     /// The state of the transaction does not allow this end.
     #[error("The transaction is in another state")]
     InvalidState,
@@ -62,7 +65,7 @@ impl TransactionError {
             TransactionError::EmptyId => ErrorCode::InvalidRequest,
             TransactionError::InvalidTimeout => ErrorCode::InvalidTransactionTimeout,
             TransactionError::TwoPhaseCommitDisabled => ErrorCode::TransactionalIdAuthorizationFailed,
-            TransactionError::KeepsPrepared => ErrorCode::UnsupportedVersion,
+            TransactionError::KeepsPrepared | TransactionError::LevelTooLow => ErrorCode::UnsupportedVersion,
             TransactionError::UnknownProducer => ErrorCode::InvalidProducerIdMapping,
             TransactionError::Fenced => ErrorCode::ProducerFenced,
             TransactionError::Busy => ErrorCode::ConcurrentTransactions,
@@ -91,7 +94,7 @@ impl NoProducerIds {
 pub enum VerificationError {
     /// The partition would refuse the batch.
     #[error(transparent)]
-    Append(#[from] AppendError),
+    Append(#[from] LeaderAppendError),
     /// The transaction coordinator's error, as returned to this client.
     #[error("{0}")]
     Coordinator(ErrorCode),
@@ -124,7 +127,7 @@ pub enum MarkerError {
     TimedOut,
     /// The partition refuses the marker.
     #[error(transparent)]
-    Append(#[from] AppendError),
+    Append(#[from] LeaderAppendError),
     /// The marker was not replicated.
     #[error(transparent)]
     Ack(#[from] AckError),

@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! TransactionCoordinator   requests, and producer ids for them; the driver below it is `thalweg_shard`
-//!   Shard                  all transactional ids of one partition of `__transaction_state`; no clock, no I/O
+//!   TransactionShard       all transactional ids of one partition of `__transaction_state`; no clock, no I/O
 //!     TransactionMetadata  one id: its producer, its state, its partitions, and every transition
 //! markers                  sends the markers that end a transaction to the leaders of its partitions
 //! Verifier                 a leader's query whether a transaction may write to its partitions
@@ -32,15 +32,17 @@ mod state;
 mod tests;
 mod verifier;
 
-pub use answer::{Answer, Producer, VerificationResult};
+pub use answer::{Producer, TransactionAnswer, VerificationResult};
 pub use config::TransactionConfig;
 pub use coordinator::{TransactionCoordinator, TwoPhaseCommit};
 pub use error::{MarkerError, NoProducerIds, TransactionError, VerificationError};
 pub use markers::{MarkerSender, MarkerWriter};
-pub use metadata::{Partitions, TransactionMetadata};
+pub use metadata::{TransactionMetadata, TransactionPartitions};
 pub use producer_ids::ProducerIds;
 pub use shard::{
-    Cluster, EndRequest, InitRequest, Marker, MarkerOrder, TransactionFigures, TransactionFilter,
+    EndRequest, InitRequest, Marker, MarkerOrder, TransactionFigures, TransactionFilter, TransactionsView,
 };
-pub use state::{Outcome, TransactionState};
-pub use verifier::{GuardedPartition, Verification, Verifier, begin as begin_verification, must_ask};
+pub use state::TransactionState;
+pub use verifier::{
+    GuardedPartition, Verification, Verifier, begin as begin_verification, needs_verification,
+};

@@ -9,7 +9,6 @@
 use super::coordinator::TransactionCoordinator;
 use super::error::MarkerError;
 use super::shard::{Marker, MarkerDelivery, MarkerQueue, PartitionResult, TopicPartitions};
-use super::state::Outcome;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,16 +60,12 @@ impl MarkerWriter {
             return Err(MarkerError::NegativeProducerId);
         }
         if topic == OFFSETS {
-            let outcome = match marker.outcome {
-                Outcome::Commit => TransactionOutcome::Commit,
-                Outcome::Abort => TransactionOutcome::Abort,
-            };
             let ended = self.groups.complete_transaction(
                 partition,
                 marker.producer_id,
                 marker.producer_epoch,
                 EndOfTransaction {
-                    outcome,
+                    outcome: marker.outcome,
                     coordinator_epoch: marker.coordinator_epoch,
                     transaction_version: marker.transaction_version,
                 },
@@ -81,7 +76,7 @@ impl MarkerWriter {
             };
         }
         let end = EndMarker {
-            aborts: marker.outcome == Outcome::Abort,
+            aborts: marker.outcome == TransactionOutcome::Abort,
             coordinator_epoch: marker.coordinator_epoch,
             timestamp: self.clock.now_ms(),
         };
@@ -146,7 +141,7 @@ impl MarkerSender {
                         Destination::Nowhere => {
                             let results = sending.partitions.iter().cloned().map(|p| (p, ErrorCode::None));
                             let results = results.collect();
-                            sending.settle(results);
+                            sending.complete(results);
                         }
                         Destination::Nobody => {
                             drop(tasks.spawn(send_again(Arc::clone(&queue), vec![sending])))
@@ -209,7 +204,7 @@ async fn write_here(sender: Arc<MarkerSender>, sending: MarkerDelivery) {
         }
     });
     let results = join_all(writes).await;
-    if let Some(again) = sending.settle(results) {
+    if let Some(again) = sending.complete(results) {
         send_again(Arc::clone(&sender.queue), vec![again]).await;
     }
 }
@@ -217,7 +212,7 @@ async fn write_here(sender: Arc<MarkerSender>, sending: MarkerDelivery) {
 /// Sends to another broker. Without an answer, the next attempt uses the then current leader.
 async fn send_elsewhere(sender: Arc<MarkerSender>, id: BrokerId, sending: MarkerDelivery) {
     let again = match sender.outbox.ask(id, sending.clone()).await {
-        Ok(results) => sending.settle(results),
+        Ok(results) => sending.complete(results),
         Err(NoAnswer) => Some(sending),
     };
     if let Some(again) = again {
@@ -266,7 +261,7 @@ fn marker(sending: &MarkerDelivery) -> WritableTxnMarker {
     WritableTxnMarker {
         producer_id: order.producer_id,
         producer_epoch: order.producer_epoch,
-        transaction_result: order.outcome == Outcome::Commit,
+        transaction_result: order.outcome == TransactionOutcome::Commit,
         topics: by_topic(&sending.partitions),
         coordinator_epoch: order.coordinator_epoch,
         transaction_version: i8::try_from(order.transaction_version).unwrap_or(i8::MAX),

@@ -4,20 +4,22 @@
 //! decision whether a request may make the change, which belongs to the shard.
 
 use super::error::TransactionError;
-use super::state::{Outcome, TransactionState};
+use super::state::TransactionState;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
 
-/// "No producer."
 pub const NO_PRODUCER_ID: i64 = -1;
-/// "No epoch."
 pub const NO_PRODUCER_EPOCH: i16 = -1;
 /// From this level of transaction.version on, each transaction has its own epoch (KIP-890).
 pub const EPOCH_PER_TRANSACTION: i16 = 2;
+/// The level of transaction.version at which records are flexible, and hold the producer's level and its next
+/// id.
+pub const FLEXIBLE_RECORDS: i16 = 1;
 
 /// Partitions by topic and number.
-pub type Partitions = BTreeSet<(Arc<str>, PartitionIndex)>;
+pub type TransactionPartitions = BTreeSet<(Arc<str>, PartitionIndex)>;
 
 /// The state of a transactional id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +38,7 @@ pub struct TransactionMetadata {
     pub timeout_ms: i32,
     pub state: TransactionState,
     /// Partitions of the transaction without a marker yet.
-    pub partitions: Partitions,
+    pub partitions: TransactionPartitions,
     /// Start of the transaction; -1 without one.
     pub start_ms: i64,
     /// Time of the last write.
@@ -56,7 +58,7 @@ impl TransactionMetadata {
             last_producer_epoch: NO_PRODUCER_EPOCH,
             timeout_ms,
             state: TransactionState::Empty,
-            partitions: Partitions::new(),
+            partitions: TransactionPartitions::new(),
             start_ms: -1,
             last_update_ms: now_ms,
             client_version: 0,
@@ -111,7 +113,7 @@ impl TransactionMetadata {
             producer_epoch,
             last_producer_epoch,
             timeout_ms,
-            partitions: Partitions::new(),
+            partitions: TransactionPartitions::new(),
             start_ms: -1,
             last_update_ms: now_ms,
             ..self.to(TransactionState::Empty)
@@ -131,7 +133,7 @@ impl TransactionMetadata {
             producer_epoch: 0,
             last_producer_epoch: if remembers_epoch { self.producer_epoch } else { NO_PRODUCER_EPOCH },
             timeout_ms,
-            partitions: Partitions::new(),
+            partitions: TransactionPartitions::new(),
             start_ms: -1,
             last_update_ms: now_ms,
             ..self.to(TransactionState::Empty)
@@ -141,7 +143,7 @@ impl TransactionMetadata {
     /// Adds partitions to the transaction; the first partitions start it.
     pub fn with_partitions(
         &self,
-        added: &Partitions,
+        added: &TransactionPartitions,
         client_version: i16,
         now_ms: i64,
     ) -> TransactionMetadata {
@@ -158,7 +160,7 @@ impl TransactionMetadata {
     /// epoch.
     pub fn decided(
         &self,
-        outcome: Outcome,
+        outcome: TransactionOutcome,
         client_version: i16,
         next_producer_id: i64,
         is_empty: bool,
@@ -172,7 +174,7 @@ impl TransactionMetadata {
             next_producer_id,
             last_update_ms: now_ms,
             client_version,
-            ..self.to(outcome.prepared())
+            ..self.to(TransactionState::prepared(outcome))
         }
     }
 
@@ -196,7 +198,7 @@ impl TransactionMetadata {
             producer_id,
             producer_epoch,
             next_producer_id: NO_PRODUCER_ID,
-            partitions: Partitions::new(),
+            partitions: TransactionPartitions::new(),
             last_update_ms: now_ms,
             ..self.to(state)
         }

@@ -6,12 +6,14 @@
 //! ```
 //! Values have version 0 while transaction.version is 0, and version 1 from then on.
 
-use super::metadata::{NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Partitions, TransactionMetadata};
+use super::metadata::{
+    FLEXIBLE_RECORDS, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TransactionMetadata, TransactionPartitions,
+};
 use super::state::TransactionState;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::RecordDecodeError;
+use thalweg_shard::{RecordDecodeError, prefixed};
 use thalweg_wire::transaction::transaction_log_value::PartitionsSchema;
 use thalweg_wire::transaction::{TransactionLogKey, TransactionLogValue};
 use thalweg_wire::{Decoder, EncodeError, Message};
@@ -34,7 +36,7 @@ pub fn encode_key(id: &str) -> Result<Bytes, EncodeError> {
 
 /// The value, encoded by the cluster's level of transaction.version.
 pub fn encode_value(metadata: &TransactionMetadata, transaction_version: i16) -> Result<Bytes, EncodeError> {
-    let version = i16::from(transaction_version >= 1);
+    let version = i16::from(transaction_version >= FLEXIBLE_RECORDS);
     let has_transaction = metadata.state != TransactionState::Empty;
     let mut value = TransactionLogValue {
         producer_id: metadata.producer_id,
@@ -73,7 +75,7 @@ pub fn decode(
     let value = TransactionLogValue::decode(&mut value, version)?;
     let status = value.transaction_status;
     let state = TransactionState::from_id(status).ok_or(RecordDecodeError::TransactionStatus { status })?;
-    let mut partitions = Partitions::new();
+    let mut partitions = TransactionPartitions::new();
     for topic in value.transaction_partitions.unwrap_or_default() {
         let name: Arc<str> = topic.topic.into();
         partitions.extend(
@@ -97,7 +99,7 @@ pub fn decode(
     Ok(Some(TransactionRecord { id, metadata: Some(metadata) }))
 }
 
-fn by_topic(partitions: &Partitions) -> Vec<PartitionsSchema> {
+fn by_topic(partitions: &TransactionPartitions) -> Vec<PartitionsSchema> {
     let mut topics: Vec<PartitionsSchema> = Vec::new();
     for (topic, partition) in partitions {
         match topics.last_mut().filter(|last| *last.topic == **topic) {
@@ -108,12 +110,4 @@ fn by_topic(partitions: &Partitions) -> Vec<PartitionsSchema> {
         }
     }
     topics
-}
-
-fn prefixed<M: Message>(prefix: i16, message: &M, version: i16) -> Result<Bytes, EncodeError> {
-    let body = message.to_bytes(version)?;
-    let mut bytes = BytesMut::with_capacity(2 + body.len());
-    bytes.put_i16(prefix);
-    bytes.put_slice(&body);
-    Ok(bytes.freeze())
 }

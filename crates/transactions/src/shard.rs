@@ -2,7 +2,8 @@
 //! waiting.
 //!
 //! The shard is driven in turns (`thalweg_shard::Shard`). Besides writes and answers, a turn produces markers
-//! to send ([`Shard::take_orders`]) and ids that wait for a producer id ([`Shard::take_needing_ids`]).
+//! to send ([`TransactionShard::take_orders`]) and ids that wait for a producer id
+//! ([`TransactionShard::take_needing_ids`]).
 //!
 //! An id changes when its record is acknowledged, and has at most one pending change. Loaded records may not
 //! be acknowledged yet: each answer waits for the acknowledgement of the record from which the id's state
@@ -18,26 +19,28 @@ mod partitions;
 mod replay;
 
 pub use admin::{TransactionFigures, TransactionFilter};
-pub use context::{Cluster, ShardContext};
+pub use context::{SharedState, TransactionsView};
 pub use end::EndRequest;
 pub use init::InitRequest;
 pub use marker_queue::Marker;
 pub(super) use marker_queue::{MarkerDelivery, MarkerQueue, PartitionResult, TopicPartitions};
 
-use super::answer::Answer;
+use super::answer::TransactionAnswer;
 use super::config::TransactionConfig;
 use super::metadata::{EPOCH_PER_TRANSACTION, TransactionMetadata};
 use super::record::{encode_key, encode_value};
-use super::state::{Outcome, TransactionState};
+use super::state::TransactionState;
 use bytes::Bytes;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
+use thalweg_groups::TransactionOutcome;
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 use thalweg_shard::{
-    self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
+    self, Answers, BATCH_BYTES, Basis, Cell, Moment, Piece, ShardLoadError, Ticket,
+    TransactionalAppendOptions, WriteError,
 };
 
 /// Retry backoff for a completion that could not be written.
@@ -45,7 +48,7 @@ const RETRY_MS: i64 = 100;
 
 /// The context of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct TurnContext {
     /// Time of the turn.
     pub now: Moment,
     /// The cluster's level of transaction.version.
@@ -58,7 +61,7 @@ pub struct Write {
     /// At least one record.
     pub records: Vec<(Bytes, Option<Bytes>)>,
     change: Change,
-    answer: Option<(Ticket, Answer)>,
+    answer: Option<(Ticket, TransactionAnswer)>,
 }
 
 /// The effect of an acknowledged write.
@@ -86,11 +89,13 @@ struct Entry {
     at: Option<i64>,
     /// The state after the pending change.
     pending: Option<TransactionState>,
+    /// `client.id` of the last InitProducerId, for log lines; unknown after a change of the coordinator.
+    client_id: Option<Arc<str>>,
 }
 
 impl Entry {
     fn new(current: TransactionMetadata, at: Option<i64>) -> Entry {
-        Entry { current, at, pending: None }
+        Entry { current, at, pending: None, client_id: None }
     }
 }
 
@@ -106,7 +111,7 @@ pub struct MarkerOrder {
     /// Coordinator epoch, by which partitions refuse a replaced coordinator.
     pub coordinator_epoch: i32,
     /// Commit or abort.
-    pub outcome: Outcome,
+    pub outcome: TransactionOutcome,
     /// The level of transaction.version of the transaction.
     pub transaction_version: i16,
     /// Partitions that get the marker.
@@ -115,7 +120,7 @@ pub struct MarkerOrder {
 
 /// A shard; see the head of this module.
 #[derive(Debug)]
-pub struct Shard {
+pub struct TransactionShard {
     config: Arc<TransactionConfig>,
     /// Leader epoch of the partition.
     coordinator_epoch: i32,
@@ -131,42 +136,42 @@ pub struct Shard {
     take_up_at: Option<i64>,
     /// Completions that could not be written, with the times of their retries.
     retries: VecDeque<(i64, Arc<str>)>,
-    answers: Answers<Answer>,
+    answers: Answers<TransactionAnswer>,
     orders: Vec<MarkerOrder>,
     needing_ids: Vec<Arc<str>>,
     next_timeout_check_ms: i64,
     next_expiry_check_ms: i64,
 }
 
-impl thalweg_shard::Shard for Shard {
+impl thalweg_shard::Shard for TransactionShard {
     const KEEPS: &'static str = "transactional ids";
     const TOPIC: &'static str = TRANSACTIONS;
     // A lost record may be a decision whose markers are partly written, or the epoch that fences a producer.
     // The state before it could abort a transaction that is committed in other partitions.
     const LOSS: Option<&'static str> = None;
-    type SharedState = ShardContext;
-    type Turn = Turn;
+    type SharedState = SharedState;
+    type TurnContext = TurnContext;
     type Write = Write;
-    type Answer = Answer;
+    type Answer = TransactionAnswer;
 
-    fn turn(context: &ShardContext, now: Moment) -> Turn {
-        Turn { now, transaction_version: context.cluster.transaction_version() }
+    fn turn(shared: &SharedState, now: Moment) -> TurnContext {
+        TurnContext { now, transaction_version: shared.cluster.transaction_version() }
     }
 
-    fn new(context: &ShardContext, coordinator_epoch: i32, turn: Turn) -> Shard {
-        Shard::of(Arc::clone(&context.config), coordinator_epoch, turn.now)
+    fn new(shared: &SharedState, coordinator_epoch: i32, turn: TurnContext) -> TransactionShard {
+        TransactionShard::of(Arc::clone(&shared.config), coordinator_epoch, turn.now)
     }
 
     fn replay(
         &mut self,
         piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
-        _: Turn,
-    ) -> Result<(), ReplayError> {
+        _: TurnContext,
+    ) -> Result<(), ShardLoadError> {
         self.replay_batches(piece.bytes, buffer)
     }
 
-    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: Turn) {
+    fn loaded(&mut self, unacknowledged_to: Option<i64>, turn: TurnContext) {
         match unacknowledged_to {
             // The decision may be unknown to the next coordinator, so it must not reach the partitions yet.
             Some(at) => self.take_up_at = Some(at),
@@ -178,30 +183,34 @@ impl thalweg_shard::Shard for Shard {
         self.entries.len()
     }
 
-    fn batch(_: &ShardContext, write: &Write, now: Moment) -> Result<(Bytes, AppendAs), WriteError> {
+    fn batch(
+        _: &SharedState,
+        write: &Write,
+        now: Moment,
+    ) -> Result<(Bytes, TransactionalAppendOptions), WriteError> {
         let mut builder = BatchBuilder::with_capacity(BatchOptions::default(), BATCH_BYTES);
         for (key, value) in &write.records {
             builder
                 .append(now.wall_ms, Some(key), value.as_deref(), &[])
                 .map_err(|_| WriteError::TooLarge)?;
         }
-        Ok((builder.build(), AppendAs::default()))
+        Ok((builder.build(), TransactionalAppendOptions::default()))
     }
 
     fn next_deadline_ms(&self) -> i64 {
         self.nearest_deadline_ms()
     }
 
-    fn expire_next(&mut self, turn: Turn) -> bool {
+    fn expire_next(&mut self, turn: TurnContext) -> bool {
         self.expire_one(turn)
     }
 
-    fn pass_on(&mut self, context: &ShardContext, cell: &Arc<Cell<Shard>>) -> bool {
-        context.markers.add(cell, self.take_orders());
+    fn pass_on(&mut self, shared: &SharedState, cell: &Arc<Cell<TransactionShard>>) -> bool {
+        shared.markers.add(cell, self.take_orders());
         let needing_ids = self.take_needing_ids();
         let is_needed = !needing_ids.is_empty();
         let needing_ids = needing_ids.into_iter().map(|id| (Arc::clone(cell), id));
-        context.needing_ids.lock().extend(needing_ids);
+        shared.needing_ids.lock().extend(needing_ids);
         is_needed
     }
 
@@ -209,24 +218,24 @@ impl thalweg_shard::Shard for Shard {
         self.writes.pop_front()
     }
 
-    fn answers(&mut self) -> &mut Answers<Answer> {
+    fn answers(&mut self) -> &mut Answers<TransactionAnswer> {
         &mut self.answers
     }
 
-    fn answer_timeout_ms(context: &ShardContext) -> i64 {
-        context.config.write_timeout_ms
+    fn answer_timeout_ms(shared: &SharedState) -> i64 {
+        shared.config.write_timeout_ms
     }
 
-    fn written(&mut self, write: Write, last_offset: i64, turn: Turn) {
+    fn written(&mut self, write: Write, last_offset: i64, turn: TurnContext) {
         let expires_ms = turn.now.monotonic_ms.saturating_add(self.config.write_timeout_ms);
         self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, write });
     }
 
-    fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: Turn) {
+    fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: TurnContext) {
         self.failed(write, error, turn);
     }
 
-    fn acknowledged(&mut self, last_offset: i64, turn: Turn) {
+    fn acknowledged(&mut self, last_offset: i64, turn: TurnContext) {
         self.replicated(last_offset, turn);
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
@@ -234,7 +243,7 @@ impl thalweg_shard::Shard for Shard {
         }
     }
 
-    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: Turn) {
+    fn unacknowledged(&mut self, last_offset: i64, error: WriteError, turn: TurnContext) {
         if error == WriteError::TooFewReplicas {
             self.replicated(last_offset, turn);
         }
@@ -252,12 +261,16 @@ impl thalweg_shard::Shard for Shard {
     }
 }
 
-impl Shard {
+impl TransactionShard {
     /// A shard without ids for this leader epoch.
-    pub(super) fn of(config: Arc<TransactionConfig>, coordinator_epoch: i32, now: Moment) -> Shard {
+    pub(super) fn of(
+        config: Arc<TransactionConfig>,
+        coordinator_epoch: i32,
+        now: Moment,
+    ) -> TransactionShard {
         let next_timeout_check_ms = now.monotonic_ms.saturating_add(config.abort_timed_out_interval_ms);
         let next_expiry_check_ms = now.monotonic_ms.saturating_add(config.remove_expired_interval_ms);
-        Shard {
+        TransactionShard {
             config,
             coordinator_epoch,
             entries: HashMap::default(),
@@ -290,18 +303,18 @@ impl Shard {
         (Basis::up_to(at), found)
     }
 
-    /// The markers to send. [`Shard::markers_written`] reports their outcome.
+    /// The markers to send. [`TransactionShard::markers_written`] reports their outcome.
     pub fn take_orders(&mut self) -> Vec<MarkerOrder> {
         std::mem::take(&mut self.orders)
     }
 
     /// The ids with a timed-out transaction whose producers have no epoch left: each needs
-    /// [`Shard::abort_timed_out`] with a new producer id.
+    /// [`TransactionShard::abort_timed_out`] with a new producer id.
     pub fn take_needing_ids(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.needing_ids)
     }
 
-    fn answer(&mut self, ticket: Ticket, answer: Answer, basis: Basis) {
+    fn answer(&mut self, ticket: Ticket, answer: TransactionAnswer, basis: Basis) {
         self.answers.give(ticket, answer, basis);
     }
 
@@ -310,8 +323,8 @@ impl Shard {
         &mut self,
         id: &Arc<str>,
         target: TransactionMetadata,
-        answer: Option<(Ticket, Answer)>,
-        turn: Turn,
+        answer: Option<(Ticket, TransactionAnswer)>,
+        turn: TurnContext,
     ) {
         let encoded =
             encode_key(id).and_then(|key| Ok((key, Some(encode_value(&target, turn.transaction_version)?))));
@@ -330,7 +343,7 @@ impl Shard {
 
     /// Handles replication of the log up to this offset. Once all loaded records are replicated, loaded
     /// decisions continue.
-    fn replicated(&mut self, last_offset: i64, turn: Turn) {
+    fn replicated(&mut self, last_offset: i64, turn: TurnContext) {
         if self.take_up_at.take_if(|at| *at <= last_offset).is_some() {
             self.take_up(turn);
         }
@@ -346,7 +359,7 @@ impl Shard {
     }
 
     /// Applies a write that is acknowledged up to an offset.
-    fn happens(&mut self, write: Write, last_offset: i64, turn: Turn) {
+    fn happens(&mut self, write: Write, last_offset: i64, turn: TurnContext) {
         if let Some((ticket, answer)) = write.answer {
             self.answer(ticket, answer, Basis::up_to(last_offset));
         }
@@ -366,7 +379,7 @@ impl Shard {
         }
     }
 
-    fn failed(&mut self, write: Write, error: WriteError, turn: Turn) {
+    fn failed(&mut self, write: Write, error: WriteError, turn: TurnContext) {
         if let Some((ticket, answer)) = write.answer {
             self.answers.fail(ticket, answer, error);
         }

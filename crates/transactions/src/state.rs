@@ -1,5 +1,7 @@
 //! The states of a transactional id, with Kafka's numbers and names.
 
+use thalweg_groups::TransactionOutcome;
+
 /// The state of a transactional id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum TransactionState {
@@ -33,6 +35,14 @@ impl TransactionState {
         TransactionState::Dead,
         TransactionState::PrepareEpochFence,
     ];
+
+    /// The state after the decision.
+    pub fn prepared(outcome: TransactionOutcome) -> TransactionState {
+        match outcome {
+            TransactionOutcome::Commit => TransactionState::PrepareCommit,
+            TransactionOutcome::Abort => TransactionState::PrepareAbort,
+        }
+    }
 
     /// The number in the log.
     pub fn id(self) -> i8 {
@@ -74,25 +84,6 @@ impl TransactionState {
             self,
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort
         )
-    }
-}
-
-/// The outcome of a transaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The transaction's writes take effect.
-    Commit,
-    /// The transaction's writes are discarded.
-    Abort,
-}
-
-impl Outcome {
-    /// The state after the decision.
-    pub fn prepared(self) -> TransactionState {
-        match self {
-            Outcome::Commit => TransactionState::PrepareCommit,
-            Outcome::Abort => TransactionState::PrepareAbort,
-        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::answer::Producer;
 use super::coordinator::TransactionCoordinator;
 use super::error::{TransactionError, VerificationError};
 use super::metadata::EPOCH_PER_TRANSACTION;
-use super::metadata::Partitions;
+use super::metadata::TransactionPartitions;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_dial::{ClientError, Connection};
@@ -39,7 +39,7 @@ pub enum Verification {
     /// Verify the partition. The client does not know TRANSACTION_ABORTABLE.
     Older,
     /// Verify the partition.
-    Asks,
+    Verifies,
     /// Add the partition, because the client has not (transaction.version 2).
     Adds,
 }
@@ -49,7 +49,7 @@ impl Verification {
     pub fn of_produce(version: i16) -> Verification {
         match version {
             12.. => Verification::Adds,
-            11 => Verification::Asks,
+            11 => Verification::Verifies,
             _ => Verification::Older,
         }
     }
@@ -58,7 +58,7 @@ impl Verification {
     pub fn of_offset_commit(version: i16) -> Verification {
         match version {
             5.. => Verification::Adds,
-            4 => Verification::Asks,
+            4 => Verification::Verifies,
             _ => Verification::Older,
         }
     }
@@ -84,7 +84,7 @@ type Answer = Result<Vec<ErrorCode>, ErrorCode>;
 struct Question {
     id: String,
     producer: Producer,
-    partitions: Partitions,
+    partitions: TransactionPartitions,
     verify_only: bool,
 }
 
@@ -123,13 +123,13 @@ pub fn begin(
     batches.into_iter().map(guard).collect()
 }
 
-/// True if the coordinator must be asked.
-pub fn must_ask(guarded: &[GuardedPartition]) -> bool {
+/// True if the coordinator must verify a partition.
+pub fn needs_verification(guarded: &[GuardedPartition]) -> bool {
     guarded.iter().any(|(_, guard)| guard.as_ref().is_ok_and(|guard| *guard != VerificationGuard::NONE))
 }
 
 impl Verifier {
-    /// Asks `transactions` for ids of this node, and peers for all other ids. Initially disabled.
+    /// Requests go to `transactions` for ids of this node, and to peers for other ids. Initially disabled.
     pub fn new(
         node_id: BrokerId,
         image: Arc<ImageCell>,
@@ -150,18 +150,19 @@ impl Verifier {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Asks the coordinator about the partitions with guards. Rejected partitions lose their guard.
-    pub async fn ask(
+    /// Has the coordinator verify the partitions with guards. Rejected partitions lose their guard.
+    pub async fn verify(
         &self,
         id: &str,
         producer: Producer,
         guarded: &mut [GuardedPartition],
         verification: Verification,
     ) {
-        let is_asked =
+        let has_guard =
             |(_, guard): &&GuardedPartition| matches!(guard, Ok(guard) if *guard != VerificationGuard::NONE);
         let key = |partition: &Partition| (Arc::clone(&partition.topic), partition.index);
-        let partitions: Partitions = guarded.iter().filter(is_asked).map(|(p, _)| key(p)).collect();
+        let partitions: TransactionPartitions =
+            guarded.iter().filter(has_guard).map(|(p, _)| key(p)).collect();
         let verify_only = verification != Verification::Adds;
         let answers = self.answers(id, producer, partitions.clone(), verify_only).await;
         let places: HashMap<(Arc<str>, PartitionIndex), usize> = partitions.into_iter().zip(0..).collect();
@@ -182,7 +183,7 @@ impl Verifier {
         &self,
         id: &str,
         producer: Producer,
-        partitions: Partitions,
+        partitions: TransactionPartitions,
         verify_only: bool,
     ) -> Answer {
         let image = self.image.get();
@@ -250,7 +251,7 @@ impl Letter for Question {
     }
 }
 
-fn by_topic(partitions: &Partitions) -> Vec<AddPartitionsToTxnTopic> {
+fn by_topic(partitions: &TransactionPartitions) -> Vec<AddPartitionsToTxnTopic> {
     let mut topics: Vec<AddPartitionsToTxnTopic> = Vec::new();
     for (topic, partition) in partitions {
         match topics.last_mut().filter(|last| *last.name == **topic) {

@@ -13,7 +13,6 @@ use bytes::{Buf, Bytes};
 pub struct DecodeError {
     /// The offset in the frame, in bytes.
     pub position: usize,
-    /// The fault.
     pub problem: DecodeProblem,
 }
 
@@ -107,49 +106,41 @@ impl Decoder {
         Ok(self.i8()? != 0)
     }
 
-    /// An `int8`.
     pub fn i8(&mut self) -> Result<i8, DecodeError> {
         self.need(1)?;
         Ok(self.rest.get_i8())
     }
 
-    /// An `int16`.
     pub fn i16(&mut self) -> Result<i16, DecodeError> {
         self.need(2)?;
         Ok(self.rest.get_i16())
     }
 
-    /// A `uint16`.
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         self.need(2)?;
         Ok(self.rest.get_u16())
     }
 
-    /// An `int32`.
     pub fn i32(&mut self) -> Result<i32, DecodeError> {
         self.need(4)?;
         Ok(self.rest.get_i32())
     }
 
-    /// A `uint32`.
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         self.need(4)?;
         Ok(self.rest.get_u32())
     }
 
-    /// An `int64`.
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         self.need(8)?;
         Ok(self.rest.get_i64())
     }
 
-    /// A `float64`.
     pub fn f64(&mut self) -> Result<f64, DecodeError> {
         self.need(8)?;
         Ok(self.rest.get_f64())
     }
 
-    /// A `uuid`.
     pub fn uuid(&mut self) -> Result<Uuid, DecodeError> {
         self.need(16)?;
         Ok(Uuid(self.rest.get_u128()))
@@ -203,7 +194,6 @@ impl Decoder {
         if value.is_none() && !nullable { Err(self.error(DecodeProblem::Null)) } else { Ok(value) }
     }
 
-    /// A `string`.
     pub fn string(&mut self, flexible: bool) -> Result<String, DecodeError> {
         let value = self.nullable_string(flexible, true)?;
         self.not_null(value)

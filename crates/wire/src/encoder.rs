@@ -96,47 +96,38 @@ impl Encoder {
         self.buf[position..position + 4].copy_from_slice(&value.to_be_bytes());
     }
 
-    /// A boolean.
     pub fn bool(&mut self, value: bool) {
         self.buf.put_u8(u8::from(value));
     }
 
-    /// An `int8`.
     pub fn i8(&mut self, value: i8) {
         self.buf.put_i8(value);
     }
 
-    /// An `int16`.
     pub fn i16(&mut self, value: i16) {
         self.buf.put_i16(value);
     }
 
-    /// A `uint16`.
     pub fn u16(&mut self, value: u16) {
         self.buf.put_u16(value);
     }
 
-    /// An `int32`.
     pub fn i32(&mut self, value: i32) {
         self.buf.put_i32(value);
     }
 
-    /// A `uint32`.
     pub fn u32(&mut self, value: u32) {
         self.buf.put_u32(value);
     }
 
-    /// An `int64`.
     pub fn i64(&mut self, value: i64) {
         self.buf.put_i64(value);
     }
 
-    /// A `float64`.
     pub fn f64(&mut self, value: f64) {
         self.buf.put_f64(value);
     }
 
-    /// A `uuid`.
     pub fn uuid(&mut self, value: Uuid) {
         self.buf.put_u128(value.0);
     }
@@ -165,7 +156,6 @@ impl Encoder {
         Ok(())
     }
 
-    /// A `string`.
     pub fn string(&mut self, value: &str, flexible: bool) -> Result<(), EncodeError> {
         let length = value.len();
         let length_i16 = i16::try_from(length).map_err(|_| EncodeError::StringTooLong { length })?;
@@ -190,7 +180,6 @@ impl Encoder {
         if flexible { self.uvarint(0) } else { self.i16(-1) }
     }
 
-    /// `bytes`.
     pub fn bytes(&mut self, value: &[u8], flexible: bool) -> Result<(), EncodeError> {
         self.length(value.len(), flexible)?;
         self.raw(value);

@@ -16,6 +16,7 @@
 mod decoder;
 mod encoder;
 pub mod frame;
+pub mod list_offsets;
 mod message;
 mod metadata_value;
 mod records;
@@ -31,7 +32,7 @@ pub use generated::api_key::ApiKey;
 pub use generated::error_code::ErrorCode;
 pub use generated::metadata_record::MetadataRecord;
 pub use generated::{data, group, metadata, registry, request, share, transaction};
-pub use message::{Message, RegistryError, Request, Response, decode_encode, encode_default};
+pub use message::{FieldPosition, Message, RegistryError, Request, Response, decode_encode, encode_default};
 pub use metadata_value::{MetadataValueError, decode_metadata_value, encode_metadata_value};
 pub use records::Records;
 pub use refusal::Refuse;

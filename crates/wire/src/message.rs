@@ -57,6 +57,15 @@ pub trait Response: Message {
     fn each_error_code(&self, _each: &mut dyn FnMut(i16)) {}
 }
 
+/// The position of a field of fixed length in the bytes of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldPosition {
+    /// Before all other fields.
+    First,
+    /// After all other fields, before the tagged ones, of which the message defines none.
+    Last,
+}
+
 /// The reason why a message could not be decoded and encoded again.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {

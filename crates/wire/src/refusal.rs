@@ -1,5 +1,7 @@
 //! The response that refuses a whole request, with the same error for each of its parts (Kafka's
 //! `getErrorResponse`).
+//!
+//! Responses that carry a single error at their top level are generated, from `schema/refusals.txt`.
 
 mod of_brokers;
 
@@ -25,60 +27,14 @@ use crate::request::*;
 use crate::{ErrorCode, Request};
 
 /// A request whose response can carry a refusal.
+#[diagnostic::on_unimplemented(
+    message = "there is no refusal of `{Self}`",
+    note = "name its API in crates/wire/schema/refusals.txt if one error at the top level of the response is \
+            enough, and run `cargo xtask codegen`; else write it in crates/wire/src/refusal.rs"
+)]
 pub trait Refuse: Request {
     /// The response of this version that rejects the whole request.
     fn refuse(&self, code: ErrorCode, message: Option<&str>, version: i16) -> Self::Response;
-}
-
-/// Responses with an error code, without a message.
-macro_rules! code_only {
-    ($($request:ident => $response:ident),+ $(,)?) => {$(
-        impl Refuse for $request {
-            fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> $response {
-                $response { error_code: code.code(), ..Default::default() }
-            }
-        }
-    )+};
-}
-
-/// Responses with an error code and a message.
-macro_rules! code_and_message {
-    ($($request:ident => $response:ident),+ $(,)?) => {$(
-        impl Refuse for $request {
-            fn refuse(&self, code: ErrorCode, message: Option<&str>, _: i16) -> $response {
-                $response {
-                    error_code: code.code(),
-                    error_message: message.map(str::to_owned),
-                    ..Default::default()
-                }
-            }
-        }
-    )+};
-}
-
-code_only! {
-    DescribeLogDirsRequest => DescribeLogDirsResponse,
-    ListConfigResourcesRequest => ListConfigResourcesResponse,
-    ApiVersionsRequest => ApiVersionsResponse,
-    AlterPartitionRequest => AlterPartitionResponse,
-    AllocateProducerIdsRequest => AllocateProducerIdsResponse,
-    AssignReplicasToDirsRequest => AssignReplicasToDirsResponse,
-    BrokerHeartbeatRequest => BrokerHeartbeatResponse,
-    BrokerRegistrationRequest => BrokerRegistrationResponse,
-    SaslHandshakeRequest => SaslHandshakeResponse,
-    RenewDelegationTokenRequest => RenewDelegationTokenResponse,
-    ExpireDelegationTokenRequest => ExpireDelegationTokenResponse,
-    DescribeDelegationTokenRequest => DescribeDelegationTokenResponse,
-}
-
-code_and_message! {
-    DescribeAclsRequest => DescribeAclsResponse,
-    AddRaftVoterRequest => AddRaftVoterResponse,
-    RemoveRaftVoterRequest => RemoveRaftVoterResponse,
-    DescribeClusterRequest => DescribeClusterResponse,
-    SaslAuthenticateRequest => SaslAuthenticateResponse,
-    UnregisterBrokerRequest => UnregisterBrokerResponse,
-    UpdateFeaturesRequest => UpdateFeaturesResponse,
 }
 
 /// Like Kafka, names `User:ANONYMOUS` as owner and requester.
@@ -185,16 +141,6 @@ impl Refuse for ListPartitionReassignmentsRequest {
             topics: topics.collect(),
             ..Default::default()
         }
-    }
-}
-
-impl Refuse for DescribeQuorumRequest {
-    fn refuse(&self, code: ErrorCode, message: Option<&str>, version: i16) -> DescribeQuorumResponse {
-        let mut response = DescribeQuorumResponse { error_code: code.code(), ..Default::default() };
-        if version >= 2 {
-            response.error_message = message.map(str::to_owned);
-        }
-        response
     }
 }
 

@@ -9,7 +9,11 @@ use std::process::{Command, Stdio};
 
 /// A cargo command with the environment of a manual call.
 pub fn command(workspace: &Workspace) -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    with_environment(workspace, Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())))
+}
+
+/// A command at the root of the workspace, with the environment of a manual call.
+pub fn with_environment(workspace: &Workspace, mut command: Command) -> Command {
     command.current_dir(&workspace.root);
     // Variables set by `cargo run` for xtask would change the environment of build scripts and cause a
     // rebuild.
@@ -18,6 +22,10 @@ pub fn command(workspace: &Workspace) -> Command {
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
             command.env_remove(&name);
         }
+    }
+    if workspace.one_build {
+        // `cargo clippy` does the same, with a compiler that stops before it generates code.
+        command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     }
     if let Some(classpath) = &workspace.kafka_classpath {
         command.env("KAFKA_CLASSPATH", classpath);

@@ -1,25 +1,31 @@
 //! Runs the tests without noise: passing tests are counted, other output is printed.
 //!
+//! Two test binaries run at a time, because many tests wait for timers and starting processes. The output of
+//! a binary is printed at its end, so that the lines of two binaries do not mix.
+//!
 //! A test that cannot run here prints a line `SKIPPED: NAME: HINT` to standard error, bypassing the test
 //! harness, and passes. The end of the run repeats these lines.
 
-use super::{Workspace, cargo};
+use super::{Workspace, cargo, test_binary};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::num::NonZero;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
+/// Number of test binaries that run at a time.
+const LANES: usize = 2;
 /// Shortest time of a test binary whose result is printed.
 const SLOW_S: f64 = 10.0;
-/// Time limit for the next test to end or the next crate to be compiled. A run that exceeds it is killed,
-/// except at a terminal, where Ctrl-C can reach it.
+/// Time limit for the next test of a binary to end. A binary that exceeds it is killed, except at a terminal,
+/// where Ctrl-C can reach it.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The results in the output of the test binaries.
+/// The results in the output of test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
     passed: u32,
@@ -28,55 +34,98 @@ struct Outcome {
     skipped: Vec<String>,
     /// Tests that have been running for over a minute.
     running: BTreeSet<String>,
+    /// Binaries that failed before or outside of a test, and why.
+    broken: Vec<String>,
+    /// The lines to print.
+    shown: Vec<String>,
 }
 
 /// Runs the tests of the workspace; returns the checks that were skipped.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
-    let mut command = cargo::command(workspace);
+    let mut commands: Vec<_> = test_binary::build(workspace)?
+        .iter()
+        .map(|binary| (binary.name.clone(), binary.command(workspace)))
+        .collect();
+    let mut documentation = cargo::command(workspace);
+    documentation.args(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
+    commands.push(("the examples in the documentation".to_owned(), documentation));
+
+    let waiting = Mutex::new(commands.into_iter());
+    let sum = Mutex::new(Outcome::default());
+    std::thread::scope(|scope| {
+        for _ in 0..LANES {
+            scope.spawn(|| {
+                while let Some((name, command)) = next(&waiting) {
+                    let mut outcome = Outcome::default();
+                    if let Err(error) = run(command, &mut outcome) {
+                        outcome.broken.push(format!("{name}: {error:#}"));
+                    }
+                    println!("     Ran {name}");
+                    outcome.shown.iter().for_each(|line| println!("{line}"));
+                    sum.lock().expect("no lane panics").add(outcome);
+                }
+            });
+        }
+    });
+    let sum = sum.into_inner().expect("no lane panics");
+    println!("{} passed, {} failed, {} ignored", sum.passed, sum.failed.len(), sum.ignored);
+    let mut problems = sum.broken;
+    if !sum.failed.is_empty() {
+        problems.push(format!("failed tests: {}", sum.failed.join(", ")));
+    }
+    if !problems.is_empty() {
+        bail!("{}", problems.join("; "));
+    }
+    Ok(sum.skipped)
+}
+
+/// The next command that no lane has begun.
+fn next<T>(waiting: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    waiting.lock().expect("no lane panics").next()
+}
+
+/// Runs a test binary to its end, and adds its output to `outcome`.
+fn run(mut command: Command, outcome: &mut Outcome) -> Result<()> {
     let is_interruptible = std::io::stdin().is_terminal();
     if !is_interruptible {
         // A process group for the run, so that all its processes can be killed together.
         command.process_group(0);
     }
     let mut child = command
-        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
         // A failed test prints its expectation; thirty lines of the test harness's frames would bury it.
         .env("RUST_BACKTRACE", "0")
         .env("RUST_TEST_THREADS", threads())
+        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context("cargo does not start")?;
+        .context("does not start")?;
     let stdout = child.stdout.take().context("stdout is piped")?;
     let stderr = child.stderr.take().context("stderr is piped")?;
-    let mut outcome = Outcome::default();
     let mut aside = Outcome::default();
     let (beat, beats) = sync_channel(1);
     let group = child.id();
     let hangs = std::thread::scope(|scope| {
-        let by_cargo = beat.clone();
-        scope.spawn(|| pass_on(stderr, &mut aside, |line| line.starts_with(' '), by_cargo));
+        scope.spawn(|| pass_on(stderr, &mut aside, None));
         let watch = scope.spawn(move || !is_interruptible && kill_if_silent(group, &beats));
-        pass_on(stdout, &mut outcome, |_| true, beat);
+        pass_on(stdout, outcome, Some(beat));
         watch.join().expect("it does not panic")
     });
     outcome.skipped.append(&mut aside.skipped);
-    println!("{} passed, {} failed, {} ignored", outcome.passed, outcome.failed.len(), outcome.ignored);
+    outcome.shown.append(&mut aside.shown);
     let status = child.wait()?;
-    if status.success() {
-        return Ok(outcome.skipped);
-    }
     if hangs {
-        let (minutes, running) = (PATIENCE.as_secs() / 60, Vec::from_iter(outcome.running).join(", "));
+        let minutes = PATIENCE.as_secs() / 60;
+        let running = Vec::from_iter(std::mem::take(&mut outcome.running)).join(", ");
         bail!("killed after {minutes} minutes without the end of a test; running: {running}");
     }
-    match outcome.failed.as_slice() {
-        [] => bail!("`cargo test` failed before or outside of a test"),
-        failed => bail!("failed tests: {}", failed.join(", ")),
+    if !status.success() && outcome.failed.is_empty() {
+        bail!("failed before or outside of a test ({status})");
     }
+    Ok(())
 }
 
-/// Number of concurrent tests: four per core, because most tests wait most of the time.
+/// Number of concurrent tests of a binary: four per core, because most tests wait most of the time.
 fn threads() -> String {
     std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
@@ -101,24 +150,38 @@ fn kill_if_silent(group: u32, beats: &Receiver<()>) -> bool {
     }
 }
 
-/// Prints the relevant lines, and sends a beat for each line of progress.
-fn pass_on(output: impl Read, outcome: &mut Outcome, is_progress: fn(&str) -> bool, beat: SyncSender<()>) {
+/// Keeps the relevant lines, and sends a beat for each line.
+fn pass_on(output: impl Read, outcome: &mut Outcome, beat: Option<SyncSender<()>>) {
     // Lines, with invalid UTF-8 replaced.
     for line in BufReader::new(output).split(b'\n').map_while(|line| line.ok()) {
         let line = String::from_utf8_lossy(&line);
-        if is_progress(&line) {
+        if let Some(beat) = &beat {
             // A killed run has no receiver.
             let _ = beat.send(());
         }
-        if outcome.take(&line) {
-            println!("{line}");
-        }
+        outcome.take(&line);
     }
 }
 
 impl Outcome {
+    /// Counts the results in a line, and keeps the line if it should be printed.
+    fn take(&mut self, line: &str) {
+        if self.count(line) {
+            self.shown.push(line.to_owned());
+        }
+    }
+
+    /// Adds the results of another binary.
+    fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.ignored += other.ignored;
+        self.failed.extend(other.failed);
+        self.skipped.extend(other.skipped);
+        self.broken.extend(other.broken);
+    }
+
     /// Counts the results in a line; true if the line should be printed.
-    fn take(&mut self, line: &str) -> bool {
+    fn count(&mut self, line: &str) -> bool {
         if let Some(what) = line.strip_prefix("SKIPPED: ") {
             self.skipped.push(what.to_owned());
             return false;
@@ -161,7 +224,7 @@ mod tests {
     #[test]
     fn what_passes_is_counted_and_what_does_not_is_shown() {
         let mut outcome = Outcome::default();
-        let shown: Vec<_> = [
+        for line in [
             "   Compiling thalweg-log v0.1.0",
             "running 3 tests",
             "test a::good ... ok",
@@ -175,12 +238,11 @@ mod tests {
             "thread 'a::bad' panicked",
             "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
             "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 61.25s",
-        ]
-        .into_iter()
-        .filter(|line| outcome.take(line))
-        .collect();
+        ] {
+            outcome.take(line);
+        }
         assert_eq!(
-            shown,
+            std::mem::take(&mut outcome.shown),
             [
                 "   Compiling thalweg-log v0.1.0",
                 "test a::bad ... FAILED",
@@ -192,6 +254,9 @@ mod tests {
         );
         let skipped = vec!["the schemas: set KAFKA_CLASSPATH".to_owned()];
         let (failed, running) = (vec!["a::bad".to_owned()], BTreeSet::from(["a::stuck".to_owned()]));
-        assert_eq!(outcome, Outcome { passed: 12, ignored: 2, failed, skipped, running });
+        assert_eq!(
+            outcome,
+            Outcome { passed: 12, ignored: 2, failed, skipped, running, ..Outcome::default() }
+        );
     }
 }

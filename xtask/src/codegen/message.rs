@@ -109,7 +109,7 @@ fn collect_structs(fields: &[Field], structs: &mut Vec<Struct>) {
 }
 
 /// A Rust condition on `version` that holds for `wanted`, if the message is at a version in `valid`.
-fn condition(wanted: Versions, valid: Versions) -> String {
+pub fn condition(wanted: Versions, valid: Versions) -> String {
     let Some((low, high)) = wanted.intersect(valid).0 else { return "false".to_owned() };
     let (valid_low, valid_high) = valid.0.expect("a wanted version lies in the valid ones");
     match (low <= valid_low, high >= valid_high) {

@@ -108,8 +108,13 @@ fn api_versions(out: &mut String, requests: &[&Schema]) {
     out!(out, "}} }}");
 }
 
+/// The response of an API.
+pub fn response_of<'a>(schemas: &'a [Schema], api: &str) -> Option<&'a Schema> {
+    schemas.iter().find(|schema| schema.name.strip_suffix("Response") == Some(api))
+}
+
 /// The name of the API of a request.
-fn api(request: &Schema) -> &str {
+pub fn api(request: &Schema) -> &str {
     request.name.strip_suffix("Request").expect("a request's name ends so")
 }
 

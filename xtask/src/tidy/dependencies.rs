@@ -46,6 +46,7 @@ const LAW: &[(&str, &[&str])] = &[
             "groups",
             "hash",
             "histogram",
+            "history",
             "log",
             "membership",
             "metadata",
@@ -70,7 +71,10 @@ const LAW: &[(&str, &[&str])] = &[
     ),
     ("thalweg-client", &["dial", "hash", "ports", "record", "security", "watch", "wire"]),
     ("thalweg-config", &["dial", "log", "metadata", "record", "security"]),
-    ("thalweg-console", &["browse", "client", "places", "record", "security", "stream", "wire"]),
+    (
+        "thalweg-console",
+        &["authority", "browse", "client", "history", "places", "record", "security", "stream", "wire"],
+    ),
     (
         "thalweg-controller",
         &["config", "hash", "log", "metadata", "places", "ports", "record", "security", "wire"],
@@ -79,6 +83,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("thalweg-groups", &["config", "hash", "log", "metadata", "net", "record", "replica", "shard", "wire"]),
     ("thalweg-hash", &[]),
     ("thalweg-histogram", &[]),
+    ("thalweg-history", &[]),
     ("thalweg-ids", &[]),
     ("thalweg-lab", &["authority", "client", "ports", "record", "security", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),

@@ -8,18 +8,15 @@
 
 use super::Call;
 use super::entry::{Api, Controller, Forwarding, later};
-use super::serve::forward;
-use super::serve::verdicts::{Verdict, Verdicts, check_own, note_changes, shown};
+use super::serve::verdicts::{ConfigVerdict, alter, check_own, note_changes, shown};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_config::AlterError;
-use thalweg_hash::HashMap;
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_wire::ApiKey;
 use thalweg_wire::request::alter_configs_request::AlterConfigsResource;
-use thalweg_wire::request::alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{AlterConfigsRequest, AlterConfigsResponse};
 
 pub(super) const API: Api =
@@ -33,35 +30,11 @@ pub async fn handle(
     call: Arc<Call>,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
-    let verdicts = Verdicts::decide(
-        &request.resources,
-        |resource| (resource.resource_type, resource.resource_name.as_str()),
-        |resource| check(&broker, resource).map(|()| None),
-    );
-    let rest = AlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
-    let answers = if rest.resources.is_empty() {
-        Ok(HashMap::default())
-    } else {
-        let verdict = |answer: AlterConfigsResourceResponse| {
-            let verdict = Verdict { code: answer.error_code, message: answer.error_message };
-            ((answer.resource_type, answer.resource_name), verdict)
-        };
-        let sent = forward::send(&broker.registered.controller, &call, &rest).await;
-        sent.map(|response: AlterConfigsResponse| response.responses.into_iter().map(verdict).collect())
-    };
-    let responses =
-        verdicts.complete(answers).into_iter().map(|((resource_type, resource_name), verdict)| {
-            AlterConfigsResourceResponse {
-                error_code: verdict.code,
-                error_message: verdict.message,
-                resource_type,
-                resource_name,
-            }
-        });
-    AlterConfigsResponse { throttle_time_ms: 0, responses: responses.collect() }
+    let check = |resource: &AlterConfigsResource| check(&broker, resource).map(|()| None);
+    alter(&broker.registered.controller, &call, request, check).await
 }
 
-fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), Verdict> {
+fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), ConfigVerdict> {
     let mut values = BTreeMap::new();
     let mut nulls = Vec::new();
     for config in &resource.configs {
@@ -84,11 +57,11 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), Verdict
         ConfigResourceKind::Broker => {
             check_own(broker.node_id, name)?;
             let config = broker.config().validate_dynamic(!name.is_empty(), &values)?;
-            broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))
+            broker.secured.check(&config).map_err(|error| ConfigVerdict::invalid(error.to_string()))
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(()),
         ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {
-            Err(Verdict::invalid(format!("Unknown resource type {}", resource.resource_type)))
+            Err(ConfigVerdict::invalid(format!("Unknown resource type {}", resource.resource_type)))
         }
     }
 }

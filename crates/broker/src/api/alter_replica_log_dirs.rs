@@ -61,13 +61,13 @@ pub async fn handle(
 type Outcome = (String, Vec<(PartitionIndex, Result<(), ErrorCode>)>);
 
 fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
-    let mut asked: BTreeMap<String, BTreeMap<PartitionIndex, Arc<str>>> = BTreeMap::new();
+    let mut requested: BTreeMap<String, BTreeMap<PartitionIndex, Arc<str>>> = BTreeMap::new();
     for dir in dirs {
         let path: Arc<str> = dir.path.into();
         for topic in dir.topics {
             let partitions =
                 topic.partitions.into_iter().map(|index| (PartitionIndex(index), Arc::clone(&path)));
-            asked.entry(topic.name).or_default().extend(partitions);
+            requested.entry(topic.name).or_default().extend(partitions);
         }
     }
     let begin_topic = |(topic, partitions): (String, BTreeMap<PartitionIndex, Arc<str>>)| {
@@ -82,7 +82,7 @@ fn begin_all(broker: &Broker, dirs: Vec<AlterReplicaLogDir>) -> Vec<Outcome> {
         let outcomes = partitions.into_iter().map(outcome).collect();
         (topic, outcomes)
     };
-    asked.into_iter().map(begin_topic).collect()
+    requested.into_iter().map(begin_topic).collect()
 }
 
 fn begin(broker: &Broker, topic: &str, index: PartitionIndex, path: &Path) -> Result<(), ErrorCode> {

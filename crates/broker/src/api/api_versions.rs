@@ -8,10 +8,9 @@
 
 use super::entry::{Api, Open, now};
 use super::serve::forward::served_with_controller;
-use super::{Call, all_served, consumer_groups};
+use super::{Call, all_served};
 use crate::broker::Broker;
 use thalweg_config::BrokerConfig;
-use thalweg_metadata::Image;
 use thalweg_metadata::feature::KRAFT_VERSION;
 use thalweg_net::{Frame, Reply, Software};
 use thalweg_wire::frame::encode_response;
@@ -28,9 +27,12 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     {
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
     }
+    // The first request of a connection sets the names; later requests change nothing.
+    if let Some(id) = &call.client_id {
+        call.peer.note_client_id(id);
+    }
     if call.version >= 3 {
         let ApiVersionsRequest { client_software_name: name, client_software_version: version, .. } = request;
-        // The first request of a connection sets the name; later requests change nothing.
         let _ = call.peer.software.set(Software { name, version });
     }
     let (config, image) = (broker.config(), broker.image());
@@ -40,7 +42,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     let registered = image.broker(broker.node_id).map(|registration| registration.features.clone());
     ApiVersionsResponse {
         error_code: ErrorCode::None.code(),
-        api_keys: api_keys(&config, &image, |api| served_with_controller(&config, controller, api)),
+        api_keys: api_keys(|api| served_with_controller(&config, controller, api)),
         throttle_time_ms: 0,
         // Java clients before 4.0 fail on a feature whose first level is 0, so such a feature is left out
         // below version 4.
@@ -67,10 +69,10 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
 }
 
 /// Answers a request at a version that is not served, at version 0.
-pub fn unsupported(config: &BrokerConfig, image: &Image, correlation_id: i32) -> Reply {
+pub fn unsupported(config: &BrokerConfig, correlation_id: i32) -> Reply {
     let response = ApiVersionsResponse {
         error_code: ErrorCode::UnsupportedVersion.code(),
-        api_keys: api_keys(config, image, |api| Some((api.min, api.last(config)))),
+        api_keys: api_keys(|api| Some((api.min, api.last(config)))),
         ..Default::default()
     };
     match encode_response(&response, ApiKey::ApiVersions, 0, correlation_id) {
@@ -79,16 +81,9 @@ pub fn unsupported(config: &BrokerConfig, image: &Image, correlation_id: i32) ->
     }
 }
 
-fn api_keys(
-    config: &BrokerConfig,
-    image: &Image,
-    range: impl Fn(&Api) -> Option<(i16, i16)>,
-) -> Vec<ApiVersion> {
-    let serves_consumer_groups = consumer_groups::are_served(config, image);
+/// The served APIs. As in Kafka, those of consumer, share and streams groups are listed at any feature level.
+fn api_keys(range: impl Fn(&Api) -> Option<(i16, i16)>) -> Vec<ApiVersion> {
     let version = |api: &Api| {
-        if consumer_groups::is_of_consumer_groups(api.key) && !serves_consumer_groups {
-            return None;
-        }
         let (min, max_version) = range(api)?;
         let min_version = if api.key == ApiKey::Produce { 0 } else { min };
         Some(ApiVersion { api_key: api.key as i16, min_version, max_version })
@@ -102,4 +97,18 @@ fn valid(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     let edge = |c: char| c.is_ascii_alphanumeric();
     text.chars().all(inner) && text.starts_with(edge) && text.ends_with(edge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apis_of_all_group_types_are_listed_at_any_feature_level() {
+        let listed: Vec<i16> =
+            api_keys(|api| Some((api.min, api.max))).into_iter().map(|version| version.api_key).collect();
+        let served: Vec<i16> = all_served().map(|api| api.key as i16).collect();
+        assert_eq!(listed, served);
+        assert!([68, 69, 76, 77, 88, 89].iter().all(|key| listed.contains(key)), "{listed:?}");
+    }
 }

@@ -2,16 +2,16 @@
 //! and 1. From version 1 on, members generate their own ids, and may subscribe by a regular expression.
 //!
 //! Both APIs are served if `group.version` is 1 and `group.coordinator.rebalance.protocols` contains
-//! `consumer`. Otherwise ApiVersions omits both, and the answer is UNSUPPORTED_VERSION. Members need READ on
-//! the group, and DESCRIBE on each topic that they name. A description needs DESCRIBE on the group, and on
-//! each assigned topic; otherwise the group is hidden.
+//! `consumer`. Otherwise the answer is UNSUPPORTED_VERSION. Members need READ on the group, and DESCRIBE on
+//! each topic that they name. A description needs DESCRIBE on the group, and on each assigned topic;
+//! otherwise the group is hidden.
 //!
 //! The coordinator (`thalweg_groups`) does the work.
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
-use super::groups::{client, may_describe_topics, may_join};
-use super::serve::described_groups::{self, DescribableGroup, Head};
+use super::groups::{client, may_join};
+use super::serve::described_groups::{self, DescribableGroup};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -33,13 +33,8 @@ pub(super) const DESCRIBE: Api = Api::new(ApiKey::ConsumerGroupDescribe, 0..=1, 
 /// The level of `group.version` from which on the protocol is served.
 const SERVED_FROM: i16 = 1;
 
-/// True for the two APIs of consumer groups.
-pub(super) fn is_of_consumer_groups(key: ApiKey) -> bool {
-    matches!(key, ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe)
-}
-
 /// True if this configuration and this image allow consumer groups.
-pub(super) fn are_served(config: &BrokerConfig, image: &Image) -> bool {
+fn are_served(config: &BrokerConfig, image: &Image) -> bool {
     config.groups.rebalance_protocols.iter().any(|protocol| protocol == "consumer")
         && image.features().level(GROUP_VERSION) >= SERVED_FROM
 }
@@ -65,12 +60,12 @@ pub async fn heartbeat(
         return refused(ErrorCode::GroupAuthorizationFailed);
     }
     let names = request.subscribed_topic_names.iter().flatten().map(String::as_str);
-    if !may_describe_topics(call, names) {
+    if !call.permissions.may_describe_topics(names) {
         return refused(ErrorCode::TopicAuthorizationFailed);
     }
-    let asker = Arc::clone(call);
+    let caller = Arc::clone(call);
     let filter = TopicFilter::new(move |topic, _| {
-        asker.permissions.may_also(Operation::Describe, ResourceType::Topic, topic)
+        caller.permissions.may_also(Operation::Describe, ResourceType::Topic, topic)
     });
     groups.consumer_group_heartbeat(&client(call), request, call.version, &filter).await
 }
@@ -80,29 +75,14 @@ pub async fn describe(
     is_served: bool,
     groups: &GroupCoordinator,
     call: &Call,
-    mut request: ConsumerGroupDescribeRequest,
+    request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
-    let (ids, shows_operations) =
-        (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
-    let ask = async |ids| {
-        request.group_ids = ids;
-        groups.consumer_group_describe(request, call.version).await.groups
-    };
-    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
-    ConsumerGroupDescribeResponse { groups, ..Default::default() }
+    let read = |request| groups.consumer_group_describe(request, call.version);
+    described_groups::describe(call, is_served, request, read).await
 }
 
 impl DescribableGroup for DescribedGroup {
     const HIDDEN: &'static str = "The client may not describe a topic that a member has";
-
-    fn head(&mut self) -> Head<'_> {
-        Head {
-            group_id: &mut self.group_id,
-            error_code: &mut self.error_code,
-            error_message: &mut self.error_message,
-            authorized_operations: &mut self.authorized_operations,
-        }
-    }
 
     fn topics(&self) -> impl Iterator<Item = &str> {
         let assignments =

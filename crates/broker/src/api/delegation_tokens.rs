@@ -80,7 +80,6 @@ pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Dec
     })
 }
 
-/// Forwards RenewDelegationToken.
 pub fn renew(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
     check_then_forward::<RenewDelegationTokenRequest>(broker, call, d, |config, call, _| {
         let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();
@@ -90,7 +89,6 @@ pub fn renew(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Deco
     })
 }
 
-/// Forwards ExpireDelegationToken.
 pub fn expire(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, DecodeError> {
     check_then_forward::<ExpireDelegationTokenRequest>(broker, call, d, |config, call, _| {
         let error_code = ErrorCode::DelegationTokenRequestNotAllowed.code();

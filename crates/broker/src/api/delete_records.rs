@@ -91,10 +91,10 @@ fn delete(
         let deleted: Vec<_> = topic
             .partitions
             .iter()
-            .map(|asked| {
-                let index = PartitionIndex(asked.partition_index);
+            .map(|requested| {
+                let index = PartitionIndex(requested.partition_index);
                 let deleted = match may_delete {
-                    true => delete_before(partitions, image, &topic.name, index, asked.offset),
+                    true => delete_before(partitions, image, &topic.name, index, requested.offset),
                     false => Err(ErrorCode::TopicAuthorizationFailed),
                 };
                 (index, deleted)
@@ -126,7 +126,7 @@ fn each_once(named: Vec<DeleteRecordsTopic>) -> Vec<DeleteRecordsTopic> {
         merge(
             &mut topic.partitions,
             partitions,
-            |asked| asked.partition_index,
+            |requested| requested.partition_index,
             |first, again| *first = again,
         );
     }

@@ -3,6 +3,10 @@
 //!
 //! A filter names entity types, each with an exact name, the default, or any name. A strict filter leaves out
 //! entities with further types. Without components, a strict filter therefore finds nothing.
+//!
+//! Entities are sorted, and so are the values of each. Kafka defines no order of them: it is that of hash
+//! maps whose size depends on earlier changes (`ClientQuotasDelta`), so two brokers of a cluster may differ.
+//! The parts of an entity have Kafka's order: the client id before the user.
 
 use super::entry::{Api, Cost, cluster, now};
 use std::collections::BTreeMap;

@@ -41,18 +41,18 @@ pub fn handle(
     partitions: &Partitions,
     request: DescribeLogDirsRequest,
 ) -> DescribeLogDirsResponse {
-    let asked: RequestedPartitions = request.topics.map(|topics| {
-        let mut asked: HashMap<String, HashSet<i32>> = HashMap::default();
+    let requested: RequestedPartitions = request.topics.map(|topics| {
+        let mut requested: HashMap<String, HashSet<i32>> = HashMap::default();
         for topic in topics {
-            asked.entry(topic.topic).or_default().extend(topic.partitions);
+            requested.entry(topic.topic).or_default().extend(topic.partitions);
         }
-        asked
+        requested
     });
     let open = log_dirs.describe();
     let failed = log_dirs.failed().iter().map(|dir| offline(&dir.path));
     let results = open.iter().map(|dir| match &dir.offline {
         Some(_) => offline(&dir.path),
-        None => online(partitions, dir, &asked),
+        None => online(partitions, dir, &requested),
     });
     DescribeLogDirsResponse { throttle_time_ms: 0, error_code: 0, results: results.chain(failed).collect() }
 }
@@ -68,14 +68,16 @@ fn offline(path: &Path) -> DescribeLogDirsResult {
 fn online(
     partitions: &Partitions,
     dir: &DirDescription,
-    asked: &RequestedPartitions,
+    requested: &RequestedPartitions,
 ) -> DescribeLogDirsResult {
     let mut topics: BTreeMap<&str, Vec<DescribeLogDirsPartition>> = BTreeMap::new();
     for found in &dir.partitions {
-        let is_asked = |asked: &HashMap<String, HashSet<i32>>| {
-            asked.get(&*found.name.topic).is_some_and(|asked| asked.contains(&found.name.partition))
+        let is_requested = |requested: &HashMap<String, HashSet<i32>>| {
+            requested
+                .get(&*found.name.topic)
+                .is_some_and(|requested| requested.contains(&found.name.partition))
         };
-        if asked.as_ref().is_none_or(is_asked) {
+        if requested.as_ref().is_none_or(is_requested) {
             topics.entry(&*found.name.topic).or_default().push(describe(partitions, found));
         }
     }

@@ -33,17 +33,17 @@ pub fn handle(
     }
 }
 
-fn describe(known: &ScramCredentials, asked: &[UserName]) -> Vec<DescribeUserScramCredentialsResult> {
+fn describe(known: &ScramCredentials, requested: &[UserName]) -> Vec<DescribeUserScramCredentialsResult> {
     let mut users: BTreeMap<&str, Vec<CredentialInfo>> = BTreeMap::new();
     for ((user, mechanism), credential) in known {
         let info = CredentialInfo { mechanism: *mechanism, iterations: credential.iterations };
         users.entry(user).or_default().push(info);
     }
-    if asked.is_empty() {
+    if requested.is_empty() {
         return users.into_iter().map(|(user, infos)| found(user, infos)).collect();
     }
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for user in asked {
+    for user in requested {
         *counts.entry(user.name.as_str()).or_insert(0) += 1;
     }
     let results = counts.into_iter().map(|(user, count)| match users.remove(user) {
@@ -96,8 +96,8 @@ mod tests {
             (("u".to_owned(), 2), credential),
         ]);
         let described = |names: &[&str]| {
-            let asked: Vec<_> = names.iter().map(|name| UserName { name: (*name).to_owned() }).collect();
-            let results = describe(&known, &asked).into_iter();
+            let requested: Vec<_> = names.iter().map(|name| UserName { name: (*name).to_owned() }).collect();
+            let results = describe(&known, &requested).into_iter();
             results
                 .map(|result| (result.user, result.error_code, result.credential_infos.len()))
                 .collect::<Vec<_>>()

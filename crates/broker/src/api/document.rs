@@ -50,7 +50,7 @@ fn differs(api: &Api) -> &'static str {
             "advertised from version 0, which is refused, as Kafka does for librdkafka; with `thalweg.produce.validation=header` malformed records under a valid CRC are stored, which Kafka refuses"
         }
         ApiKey::ConsumerGroupHeartbeat | ApiKey::ConsumerGroupDescribe => {
-            "left out of ApiVersions, and UNSUPPORTED_VERSION, where `group.version` is 0 or `group.coordinator.rebalance.protocols` lacks `consumer`"
+            "UNSUPPORTED_VERSION where `group.version` is 0 or `group.coordinator.rebalance.protocols` lacks `consumer`"
         }
         ApiKey::ShareGroupHeartbeat
         | ApiKey::ShareGroupDescribe
@@ -59,11 +59,16 @@ fn differs(api: &Api) -> &'static str {
         | ApiKey::DescribeShareGroupOffsets
         | ApiKey::AlterShareGroupOffsets
         | ApiKey::DeleteShareGroupOffsets => "UNSUPPORTED_VERSION where `share.version` is 0",
-        ApiKey::StreamsGroupHeartbeat | ApiKey::StreamsGroupDescribe => {
+        ApiKey::StreamsGroupHeartbeat => {
+            "UNSUPPORTED_VERSION where `streams.version` is 0 or `group.coordinator.rebalance.protocols` lacks `streams`; a member that reports other tasks than it is assigned gets its tasks again, where Kafka sends null"
+        }
+        ApiKey::StreamsGroupDescribe => {
             "UNSUPPORTED_VERSION where `streams.version` is 0 or `group.coordinator.rebalance.protocols` lacks `streams`"
         }
         ApiKey::InitProducerId => "version 6 if `unstable.api.versions.enable` is on",
-        ApiKey::ListOffsets => "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records",
+        ApiKey::ListOffsets => {
+            "no tiered storage; CORRUPT_MESSAGE if the search meets unreadable records; the timestamp -2^62 - OFFSET, which Kafka refuses, finds the first data record at or after an offset, for its time"
+        }
         ApiKey::DeleteRecords => "deleted records stay deleted after a crash",
         ApiKey::DescribeConfigs => "keys that are not served appear only if they are set",
         ApiKey::GetTelemetrySubscriptions | ApiKey::PushTelemetry => {

@@ -21,12 +21,12 @@ use super::entry::{Api, ByResource};
 use crate::broker::Broker;
 use crate::request_metrics::{Purgatory, timed};
 use bytes::Bytes;
-use plan::{Entry, Plan};
-use respond::Outcome;
+use plan::{FetchEntry, FetchPlan};
+use respond::FetchOutcome;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_net::Reply;
-use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, News, Waiter};
+use thalweg_replica::partition::{FetchError, FetchParameters, FetchRead, Isolation, News, Waiter};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{ApiKey, DecodeError, Decoder, ErrorCode, Message};
 use tokio::time::Instant;
@@ -42,7 +42,7 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
     call.frame = Bytes::new();
     // Errors of the session, or of every partition, take precedence over an invalid isolation level.
     let refused = Isolation::of(request.isolation_level).is_none().then(|| request.clone());
-    let mut plan = match Plan::new(broker, &call, request) {
+    let mut plan = match FetchPlan::new(broker, &call, request) {
         Ok(plan) => plan,
         Err(error) => return Ok(respond::failed(&call, error)),
     };
@@ -73,25 +73,26 @@ pub fn handle(broker: &Arc<Broker>, mut call: Call, mut d: Decoder) -> Result<Re
 
 /// Waits for enough bytes or for max.wait.ms. Only changed partitions are read again: a follower usually
 /// waits on many partitions, and few of them change.
-async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+async fn wait(plan: &FetchPlan, mut outcomes: Vec<FetchOutcome>) -> Vec<FetchOutcome> {
     let deadline = Instant::now() + plan.max_wait.min(LONGEST_WAIT);
     loop {
         // Each partition is watched and compared under one hold of its lock: no append can happen in between.
         let waiter = Waiter::begin(plan.min_bytes);
-        let news = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.snapshot()) {
+        let news = |entry: &FetchEntry, outcome: &FetchOutcome| match (&entry.partition, outcome.snapshot()) {
             (Ok(partition), Some(seen)) => !partition.watch(plan.reader, seen, &waiter),
             _ => true,
         };
         if read_again(plan, &mut outcomes, news) && is_enough(plan, &outcomes) {
             return outcomes;
         }
-        waiter.has(outcomes.iter().map(Outcome::bytes).sum());
+        waiter.has(outcomes.iter().map(FetchOutcome::bytes).sum());
         let timely = tokio::time::timeout_at(deadline, waiter.woken()).await;
         drop(waiter);
-        let changed = |entry: &Entry, outcome: &Outcome| match (&entry.partition, outcome.snapshot()) {
-            (Ok(partition), Some(seen)) => partition.snapshot() != seen,
-            _ => true,
-        };
+        let changed =
+            |entry: &FetchEntry, outcome: &FetchOutcome| match (&entry.partition, outcome.snapshot()) {
+                (Ok(partition), Some(seen)) => partition.snapshot() != seen,
+                _ => true,
+            };
         let has_news = read_again(plan, &mut outcomes, changed);
         if timely.is_err() || (has_news && is_enough(plan, &outcomes)) {
             return outcomes;
@@ -103,13 +104,13 @@ async fn wait(plan: &Plan, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
 async fn wait_for_news(
     broker: &Broker,
     call: &Call,
-    plan: &mut Plan,
-    mut outcomes: Vec<Outcome>,
+    plan: &mut FetchPlan,
+    mut outcomes: Vec<FetchOutcome>,
     news: &News,
-) -> Vec<Outcome> {
+) -> Vec<FetchOutcome> {
     let deadline = Instant::now() + plan.max_wait.min(LONGEST_WAIT);
     loop {
-        let found: usize = outcomes.iter().map(Outcome::bytes).sum();
+        let found: usize = outcomes.iter().map(FetchOutcome::bytes).sum();
         news.wait_for(plan.min_bytes.saturating_sub(found));
         // News that arrived before the wait count as well.
         let mut has_news = read_news(broker, call, plan, &mut outcomes);
@@ -125,18 +126,18 @@ async fn wait_for_news(
 }
 
 /// Reads partitions with news. Returns true if there were any.
-fn read_news(broker: &Broker, call: &Call, plan: &mut Plan, outcomes: &mut Vec<Outcome>) -> bool {
+fn read_news(broker: &Broker, call: &Call, plan: &mut FetchPlan, outcomes: &mut Vec<FetchOutcome>) -> bool {
     let news = plan.add_news(broker, call);
-    outcomes.resize_with(plan.entries.len(), || Outcome::failed(ErrorCode::None));
+    outcomes.resize_with(plan.entries.len(), || FetchOutcome::failed(ErrorCode::None));
     read_those(plan, outcomes, &news);
     !news.is_empty()
 }
 
 /// Reads partitions with news again. Returns true if there were any.
 fn read_again(
-    plan: &Plan,
-    outcomes: &mut [Outcome],
-    mut has_news: impl FnMut(&Entry, &Outcome) -> bool,
+    plan: &FetchPlan,
+    outcomes: &mut [FetchOutcome],
+    mut has_news: impl FnMut(&FetchEntry, &FetchOutcome) -> bool,
 ) -> bool {
     let entries = plan.entries.iter().zip(outcomes.iter());
     let news: Vec<usize> =
@@ -146,11 +147,11 @@ fn read_again(
 }
 
 /// Reads some of the partitions again, within the bytes that the other partitions leave.
-fn read_those(plan: &Plan, outcomes: &mut [Outcome], those: &[usize]) {
+fn read_those(plan: &FetchPlan, outcomes: &mut [FetchOutcome], those: &[usize]) {
     for at in those {
-        outcomes[*at] = Outcome::failed(ErrorCode::None);
+        outcomes[*at] = FetchOutcome::failed(ErrorCode::None);
     }
-    let found: usize = outcomes.iter().map(Outcome::bytes).sum();
+    let found: usize = outcomes.iter().map(FetchOutcome::bytes).sum();
     let (mut left, mut first) = (plan.max_bytes.saturating_sub(found), found == 0);
     for at in those {
         let outcome = read_partition(plan, &plan.entries[*at], left, first, false);
@@ -161,15 +162,15 @@ fn read_those(plan: &Plan, outcomes: &mut [Outcome], those: &[usize]) {
 }
 
 /// True if the answer should be sent: enough bytes, or an urgent outcome.
-fn is_enough(plan: &Plan, outcomes: &[Outcome]) -> bool {
-    let bytes: usize = outcomes.iter().map(Outcome::bytes).sum();
+fn is_enough(plan: &FetchPlan, outcomes: &[FetchOutcome]) -> bool {
+    let bytes: usize = outcomes.iter().map(FetchOutcome::bytes).sum();
     // A session may have no partition to read and still wait for news.
     let has_none = plan.entries.is_empty() && plan.news.is_none();
-    has_none || bytes >= plan.min_bytes || outcomes.iter().any(Outcome::is_urgent)
+    has_none || bytes >= plan.min_bytes || outcomes.iter().any(FetchOutcome::is_urgent)
 }
 
 /// Reads every partition of a new fetch, within its limit in bytes.
-fn read(plan: &Plan) -> Vec<Outcome> {
+fn read(plan: &FetchPlan) -> Vec<FetchOutcome> {
     let mut left = plan.max_bytes;
     let mut first = true;
     let mut outcomes = Vec::with_capacity(plan.entries.len());
@@ -182,16 +183,22 @@ fn read(plan: &Plan) -> Vec<Outcome> {
     outcomes
 }
 
-fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pass: bool) -> Outcome {
+fn read_partition(
+    plan: &FetchPlan,
+    entry: &FetchEntry,
+    left: usize,
+    first: bool,
+    first_pass: bool,
+) -> FetchOutcome {
     let partition = match &entry.partition {
         Ok(partition) => partition,
-        Err(error) => return Outcome::failed(*error),
+        Err(error) => return FetchOutcome::failed(*error),
     };
     // Subscribe before the read, so that later appends become news.
     if let (Some(_), Some(subscription)) = (&plan.news, &entry.subscription) {
         partition.subscribe(subscription);
     }
-    let from = FetchFrom {
+    let from = FetchParameters {
         offset: entry.fetch_offset,
         max_bytes: entry.max_bytes.min(left),
         // After the first records, an oversized batch waits for the next fetch.
@@ -207,14 +214,14 @@ fn read_partition(plan: &Plan, entry: &Entry, left: usize, first: bool, first_pa
     if let Some(rack) = &plan.elsewhere
         && let Some(preferred) = partition.prefer_other(&from, rack)
     {
-        return Outcome::read(preferred);
+        return FetchOutcome::read(preferred);
     }
     match partition.fetch(&from) {
-        Ok(read) => Outcome::read(read),
+        Ok(read) => FetchOutcome::read(read),
         Err(error @ FetchError::OutOfRange { lost_from: Some(lost_from) }) => {
-            Outcome::beginning_lost(error.code(), lost_from)
+            FetchOutcome::beginning_lost(error.code(), lost_from)
         }
-        Err(error) => Outcome::failed(error.code()),
+        Err(error) => FetchOutcome::failed(error.code()),
     }
 }
 

@@ -7,8 +7,7 @@
 //! share partition is named `group:topic id:partition`.
 
 use super::Call;
-use super::entry::{Api, ByResource, later};
-use super::serve::access::not_on_cluster;
+use super::entry::{Api, ByResource, later, not_on_cluster};
 use super::serve::auto_create;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;

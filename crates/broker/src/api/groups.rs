@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use thalweg_audit::Action;
 use thalweg_groups::{ClientInfo, GroupCoordinator};
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_share_groups::ShareGroups;
+use thalweg_share_groups::ShareGroupService;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
 use thalweg_wire::request::describe_groups_response::DescribedGroup;
 use thalweg_wire::request::*;
@@ -51,15 +51,6 @@ pub(super) fn client(call: &Call) -> ClientInfo {
 /// True if the client may join the group.
 pub(super) fn may_join(call: &Call, group: &str) -> bool {
     call.permissions.may(Operation::Read, ResourceType::Group, group)
-}
-
-/// True if the client may describe all of the topics.
-pub(super) fn may_describe_topics<'a>(call: &Call, names: impl Iterator<Item = &'a str>) -> bool {
-    if call.permissions.are_unlimited() {
-        return true;
-    }
-    let names: BTreeSet<&str> = names.collect();
-    names.into_iter().all(|name| call.permissions.may(Operation::Describe, ResourceType::Topic, name))
 }
 
 /// JoinGroup, versions 0 to 9.
@@ -152,7 +143,7 @@ pub async fn describe(
 
 /// DeleteGroups, versions 0 to 2.
 pub async fn delete(
-    share_groups: &ShareGroups,
+    share_groups: &ShareGroupService,
     call: &Call,
     mut request: DeleteGroupsRequest,
 ) -> DeleteGroupsResponse {

@@ -7,19 +7,18 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, Forwarding, later};
-use super::serve::verdicts::{Verdict, Verdicts, check_own, id_of, note_changes, shown};
-use super::serve::{forward, loggers};
+use super::serve::loggers;
+use super::serve::verdicts::{ConfigVerdict, alter, check_own, id_of, note_changes, shown};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_config::AlterError;
 use thalweg_config::alter::{AlterOp, Alteration};
-use thalweg_hash::{HashMap, HashSet};
+use thalweg_hash::HashSet;
 use thalweg_metadata::ConfigResourceKind;
 use thalweg_security::acl::Operation;
 use thalweg_wire::request::incremental_alter_configs_request::AlterConfigsResource;
-use thalweg_wire::request::incremental_alter_configs_response::AlterConfigsResourceResponse;
 use thalweg_wire::request::{IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse};
 use thalweg_wire::{ApiKey, ErrorCode};
 
@@ -34,34 +33,9 @@ pub async fn handle(
     call: Arc<Call>,
     request: IncrementalAlterConfigsRequest,
 ) -> IncrementalAlterConfigsResponse {
-    let verdicts = Verdicts::decide(
-        &request.resources,
-        |resource| (resource.resource_type, resource.resource_name.as_str()),
-        |resource| check(&broker, &call.permissions, resource, request.validate_only),
-    );
-    let rest = IncrementalAlterConfigsRequest { resources: verdicts.rest(request.resources), ..request };
-    let answers = if rest.resources.is_empty() {
-        Ok(HashMap::default())
-    } else {
-        let verdict = |answer: AlterConfigsResourceResponse| {
-            let verdict = Verdict { code: answer.error_code, message: answer.error_message };
-            ((answer.resource_type, answer.resource_name), verdict)
-        };
-        let sent = forward::send(&broker.registered.controller, &call, &rest).await;
-        sent.map(|response: IncrementalAlterConfigsResponse| {
-            response.responses.into_iter().map(verdict).collect()
-        })
-    };
-    let responses =
-        verdicts.complete(answers).into_iter().map(|((resource_type, resource_name), verdict)| {
-            AlterConfigsResourceResponse {
-                error_code: verdict.code,
-                error_message: verdict.message,
-                resource_type,
-                resource_name,
-            }
-        });
-    IncrementalAlterConfigsResponse { throttle_time_ms: 0, responses: responses.collect() }
+    let validate_only = request.validate_only;
+    let check = |resource: &AlterConfigsResource| check(&broker, &call.permissions, resource, validate_only);
+    alter(&broker.registered.controller, &call, request, check).await
 }
 
 /// The verdict on a resource; `None` leaves the resource to the controller.
@@ -70,35 +44,37 @@ fn check(
     permissions: &Permissions,
     resource: &AlterConfigsResource,
     validate_only: bool,
-) -> Result<Option<Verdict>, Verdict> {
+) -> Result<Option<ConfigVerdict>, ConfigVerdict> {
     let alterations = alterations(resource)?;
     let name = resource.resource_name.as_str();
     match ConfigResourceKind::from_id(resource.resource_type) {
         ConfigResourceKind::Broker => {
             check_own(broker.node_id, name)?;
             let config = broker.config().alter_broker(!name.is_empty(), &alterations)?;
-            broker.secured.check(&config).map_err(|error| Verdict::invalid(error.to_string()))?;
+            broker.secured.check(&config).map_err(|error| ConfigVerdict::invalid(error.to_string()))?;
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {
             // The controller never sees changes to loggers.
             if !permissions.may_on_cluster(Operation::AlterConfigs) {
-                return Err(Verdict::bare(ErrorCode::ClusterAuthorizationFailed));
+                return Err(ConfigVerdict::bare(ErrorCode::ClusterAuthorizationFailed));
             }
             if id_of(name)? != broker.node_id.0 {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
-                return Err(Verdict::invalid(message));
+                return Err(ConfigVerdict::invalid(message));
             }
             loggers::alter(broker.loggers.as_deref(), alterations, validate_only)?;
-            Ok(Some(Verdict::FINE))
+            Ok(Some(ConfigVerdict::FINE))
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(None),
-        ConfigResourceKind::Unknown(kind) => Err(Verdict::invalid(format!("Unknown resource type {kind}"))),
+        ConfigResourceKind::Unknown(kind) => {
+            Err(ConfigVerdict::invalid(format!("Unknown resource type {kind}")))
+        }
     }
 }
 
 /// The changes to a resource, if they are well-formed.
-fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, Verdict> {
+fn alterations(resource: &AlterConfigsResource) -> Result<Vec<Alteration>, ConfigVerdict> {
     let mut names = HashSet::default();
     if !resource.configs.iter().all(|config| names.insert(config.name.as_str())) {
         return Err(AlterError::DuplicateKeys.into());

@@ -11,6 +11,7 @@
 use super::Call;
 use super::entry::{Api, ByResource, later};
 use crate::authorization::Permissions;
+use std::sync::Arc;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
     InitRequest, NoProducerIds, Producer, ProducerIds, TransactionCoordinator, TransactionError,
@@ -30,7 +31,8 @@ pub async fn handle(
     call: &Call,
     request: InitProducerIdRequest,
 ) -> InitProducerIdResponse {
-    match producer(producer_ids, transactions, &call.permissions, request).await {
+    let client_id = call.peer.client_id.get().map(String::as_str);
+    match producer(producer_ids, transactions, &call.permissions, client_id, request).await {
         Ok(Producer { id, epoch }) => {
             InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
         }
@@ -47,6 +49,7 @@ async fn producer(
     producer_ids: &ProducerIds,
     transactions: &TransactionCoordinator,
     permissions: &Permissions,
+    client_id: Option<&str>,
     request: InitProducerIdRequest,
 ) -> Result<Producer, ErrorCode> {
     authorize(permissions, &request)?;
@@ -61,7 +64,8 @@ async fn producer(
         return Ok(Producer { id: producer_ids.next().await.map_err(NoProducerIds::code)?, epoch: 0 });
     };
     let timeout_ms = request.transaction_timeout_ms;
-    let begin = InitRequest { id, timeout_ms, expected };
+    let client_id = client_id.map(Arc::from);
+    let begin = InitRequest { id, timeout_ms, expected, client_id };
     let two_phase_commit = TwoPhaseCommit { begins: request.enable2_pc, keeps: request.keep_prepared_txn };
     let begun = transactions.init_producer_id(begin, two_phase_commit, || producer_ids.next());
     begun.await.map_err(TransactionError::code)

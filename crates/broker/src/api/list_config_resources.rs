@@ -34,16 +34,17 @@ pub fn handle(
     call: &Call,
     request: ListConfigResourcesRequest,
 ) -> ListConfigResourcesResponse {
-    let asked: Vec<_> = request.resource_types.iter().map(|id| ConfigResourceKind::from_id(*id)).collect();
-    if asked.iter().any(|kind| !KINDS.contains(kind)) {
+    let requested: Vec<_> =
+        request.resource_types.iter().map(|id| ConfigResourceKind::from_id(*id)).collect();
+    if requested.iter().any(|kind| !KINDS.contains(kind)) {
         let error_code = ErrorCode::UnsupportedVersion.code();
         return ListConfigResourcesResponse { error_code, ..Default::default() };
     }
-    let is_asked = |kind: &ConfigResourceKind| match call.version {
+    let is_requested = |kind: &ConfigResourceKind| match call.version {
         0 => *kind == ConfigResourceKind::ClientMetrics,
-        _ => asked.is_empty() || asked.contains(kind),
+        _ => requested.is_empty() || requested.contains(kind),
     };
-    let config_resources = KINDS.into_iter().filter(is_asked).flat_map(|kind| {
+    let config_resources = KINDS.into_iter().filter(is_requested).flat_map(|kind| {
         let named = move |resource_name| ConfigResource { resource_name, resource_type: kind.id() };
         names(image, kind).into_iter().map(named)
     });

@@ -4,6 +4,10 @@
 //! for the record with the largest timestamp (version 7), -4 for the log start on local disk (version 8), -5
 //! for the end of tiered storage (version 9), -6 for the first offset that is not tiered yet (version 11).
 //! Thalweg tiers nothing.
+//!
+//! Beyond Kafka, a timestamp of `thalweg_wire::list_offsets::record_from` names an offset: the answer is the
+//! first data record at or after it, with its time, for the lag of groups in seconds. Kafka answers
+//! UNSUPPORTED_VERSION.
 
 use super::Call;
 use super::entry::{Api, ByResource, now};
@@ -13,11 +17,12 @@ use thalweg_hash::{HashMap, HashSet};
 use thalweg_metadata::{BrokerId, ImageCell, PartitionIndex};
 use thalweg_net::answer_parts::merge;
 use thalweg_record::LeaderEpoch;
-use thalweg_replica::partition::{
-    EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, Isolation, LATEST_TIERED, MAX_TIMESTAMP, OffsetsError,
-    Partition, Partitions, Reader,
-};
+use thalweg_replica::partition::{Isolation, OffsetsError, Partition, Partitions, Reader};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::list_offsets::{
+    EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, LATEST_TIERED_TIMESTAMP, MAX_TIMESTAMP,
+    record_offset,
+};
 use thalweg_wire::request::list_offsets_request::ListOffsetsPartition;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use thalweg_wire::request::{ListOffsetsRequest, ListOffsetsResponse};
@@ -98,10 +103,11 @@ fn lookup(
 ) -> Result<ListOffsetsPartitionResponse, ErrorCode> {
     let needs = match wanted.timestamp {
         MAX_TIMESTAMP => 7,
-        EARLIEST_LOCAL => 8,
-        LATEST_TIERED => 9,
-        EARLIEST_PENDING_UPLOAD => 11,
-        timestamp if timestamp < EARLIEST_PENDING_UPLOAD => i16::MAX,
+        EARLIEST_LOCAL_TIMESTAMP => 8,
+        LATEST_TIERED_TIMESTAMP => 9,
+        EARLIEST_PENDING_UPLOAD_TIMESTAMP => 11,
+        timestamp if record_offset(timestamp).is_some() => 0,
+        timestamp if timestamp < EARLIEST_PENDING_UPLOAD_TIMESTAMP => i16::MAX,
         _ => 0,
     };
     if version < needs {

@@ -50,19 +50,19 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         return refused(topics);
     }
     // Version 0 has no null list: an empty list means all topics.
-    let asked = match request.topics {
+    let requested = match request.topics {
         Some(topics) if topics.is_empty() && call.version == 0 => None,
         topics => topics,
     };
     // As in Kafka, which collects the requested topics in a set: each topic is answered once.
-    let asked = asked.map(|mut topics| {
+    let requested = requested.map(|mut topics| {
         let mut seen = HashSet::default();
         topics.retain(|topic| seen.insert((topic.topic_id, topic.name.clone())));
         topics
     });
     let mut denied = Denials::default();
     let image = broker.image();
-    if let Some(topics) = &asked {
+    if let Some(topics) = &requested {
         let may_create = call.version < 4 || request.allow_auto_topic_creation;
         let creates = may_create && broker.config().topics.auto_create;
         denied = Denials::among(topics, |topic| may_have(&call, &image, topic, creates));
@@ -76,7 +76,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         permissions: &call.permissions,
         operations: request.include_topic_authorized_operations,
     };
-    let topics = match asked {
+    let topics = match requested {
         None => {
             let topics = image.topics().sorted().into_iter().filter(|topic| {
                 call.permissions.may_also(Operation::Describe, ResourceType::Topic, &topic.name)
@@ -86,7 +86,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
         Some(topics) => {
             let answer = |(place, topic)| match denied.contains(place) {
                 true => without_permission(topic),
-                false => detail.asked(topic),
+                false => detail.requested(topic),
             };
             topics.iter().enumerate().map(answer).collect()
         }
@@ -130,8 +130,8 @@ fn create_missing(
 }
 
 /// True if the client may describe the topic, and create the topic if it is missing.
-fn may_have(call: &Call, image: &Image, asked: &MetadataRequestTopic, creates: bool) -> bool {
-    let Some(name) = asked.name.as_ref().filter(|_| asked.topic_id.is_zero()) else { return true };
+fn may_have(call: &Call, image: &Image, requested: &MetadataRequestTopic, creates: bool) -> bool {
+    let Some(name) = requested.name.as_ref().filter(|_| requested.topic_id.is_zero()) else { return true };
     let may = |operation| call.permissions.may(operation, ResourceType::Topic, name);
     let exists = || image.topic(name).is_some();
     let may_create = || call.permissions.may_also_on_cluster(Operation::Create) || may(Operation::Create);
@@ -139,11 +139,11 @@ fn may_have(call: &Call, image: &Image, asked: &MetadataRequestTopic, creates: b
 }
 
 /// The refusal of a topic, the same whether or not the topic exists. A topic id is not secret.
-fn without_permission(asked: &MetadataRequestTopic) -> MetadataResponseTopic {
+fn without_permission(requested: &MetadataRequestTopic) -> MetadataResponseTopic {
     MetadataResponseTopic {
         error_code: ErrorCode::TopicAuthorizationFailed.code(),
-        name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
-        topic_id: asked.topic_id,
+        name: requested.name.clone().filter(|_| requested.topic_id.is_zero()),
+        topic_id: requested.topic_id,
         topic_authorized_operations: OPERATIONS_OMITTED,
         ..Default::default()
     }
@@ -205,29 +205,29 @@ struct Detail<'a> {
 }
 
 impl Detail<'_> {
-    fn asked(&self, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
-        let (found, error) = match &asked.name {
-            Some(name) if asked.topic_id.is_zero() => {
+    fn requested(&self, requested: &MetadataRequestTopic) -> MetadataResponseTopic {
+        let (found, error) = match &requested.name {
+            Some(name) if requested.topic_id.is_zero() => {
                 let error = match topic_name::check(name) {
                     Ok(()) => ErrorCode::UnknownTopicOrPartition,
                     Err(_) => ErrorCode::InvalidTopicException,
                 };
                 (self.image.topic(name), error)
             }
-            _ => (self.image.topic_by_id(asked.topic_id), ErrorCode::UnknownTopicId),
+            _ => (self.image.topic_by_id(requested.topic_id), ErrorCode::UnknownTopicId),
         };
-        let is_by_id = asked.name.is_none() || !asked.topic_id.is_zero();
+        let is_by_id = requested.name.is_none() || !requested.topic_id.is_zero();
         match found {
-            Some(topic) if is_by_id && !self.may_describe(topic) => without_permission(asked),
+            Some(topic) if is_by_id && !self.may_describe(topic) => without_permission(requested),
             Some(topic) => self.topic(topic),
             None => MetadataResponseTopic {
                 error_code: error.code(),
                 // Requested by id, an unknown topic has no name.
-                name: asked.name.clone().filter(|_| asked.topic_id.is_zero()),
-                topic_id: asked.topic_id,
+                name: requested.name.clone().filter(|_| requested.topic_id.is_zero()),
+                topic_id: requested.topic_id,
                 // The allowed operations of a name do not depend on its existence; an unknown id has no name.
-                topic_authorized_operations: match &asked.name {
-                    Some(name) if asked.topic_id.is_zero() => self.operations(name),
+                topic_authorized_operations: match &requested.name {
+                    Some(name) if requested.topic_id.is_zero() => self.operations(name),
                     _ => OPERATIONS_OMITTED,
                 },
                 ..Default::default()

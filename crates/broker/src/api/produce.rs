@@ -15,10 +15,10 @@
 //! an answer reveals if a topic exists.
 //!
 //! The first batch of a transaction waits for verification by its coordinator (`verify`), and a batch that
-//! takes long to validate waits for a thread (`large`); the connection serves no further request meanwhile,
-//! which keeps the order.
+//! takes long to validate waits for a thread (`large_batches`); the connection serves no further request
+//! meanwhile, which keeps the order.
 
-mod large;
+mod large_batches;
 mod own;
 mod refusal;
 pub mod together;
@@ -27,25 +27,25 @@ mod verify;
 use super::Call;
 use super::entry::{Api, ByResource, Cost};
 use super::serve::elsewhere::{self, TopicRef};
-use super::serve::large as beside;
-use super::serve::slow::{self, Stage};
+use super::serve::large_requests;
+use super::slow::{self, Stage};
 use crate::authorization::Denials;
 use crate::broker::Broker;
 use crate::request_metrics::{Purgatory, RequestMetrics, milliseconds};
 use bytes::Bytes;
-use large::Large;
+use large_batches::LargeBatch;
 pub use own::{VERSION as OWN_VERSION, produce_own};
-use refusal::{Refusal, refused, refused_by};
+use refusal::{BatchRefusal, refused, refused_by};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::BrokerConfig;
 use thalweg_hash::HashSet;
 use thalweg_log::{Clock, VerificationGuard};
 use thalweg_metadata::topic_name::{self, STREAM_DEFINITIONS};
-use thalweg_metadata::{ImageCell, PartitionIndex};
+use thalweg_metadata::{ImageCell, PartitionIndex, TopicIdPartition};
 use thalweg_net::Reply;
 use thalweg_record::{BatchHeader, Compression};
-use thalweg_replica::partition::{AppendOutcome, OpeningBudget, Partition, Partitions, PendingAppend};
+use thalweg_replica::partition::{AppendOutcome, DecompressionBudget, Partition, Partitions, PendingAppend};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
 use thalweg_wire::request::produce_response::{
@@ -75,7 +75,7 @@ pub fn handle(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Dec
     let few = ProduceRequest::decode(&mut d.clone().with_elements_max(MANY_ELEMENTS), call.version);
     match few {
         Err(error) if matches!(error.problem, DecodeProblem::Elements { .. }) => {
-            Ok(beside::serve(broker, handle_many, call, d))
+            Ok(large_requests::serve(broker, handle_many, call, d))
         }
         few => Ok(begin(broker, call, few?)),
     }
@@ -92,11 +92,11 @@ fn begin(broker: &Arc<Broker>, mut call: Call, request: ProduceRequest) -> Reply
     let denied = denied_topics(broker, &call, &request);
     match verify::begin(&broker.verifier, &broker.partitions, &call, &request, &denied) {
         Ok(VerificationNeed::Ready(guards)) => append(broker, call, request, guards, &denied),
-        Ok(VerificationNeed::Asks(unverified)) => {
+        Ok(VerificationNeed::Unverified(unverified)) => {
             let broker = Arc::clone(broker);
             Reply::Later(Box::pin(async move {
                 let guards = unverified.verify(&broker.config(), &broker.verifier).await;
-                append(&broker, call, request, guards, &denied).settled().await
+                append(&broker, call, request, guards, &denied).resolved().await
             }))
         }
         Err(error) => refuse_all(&broker.requests, &call, request, error),
@@ -179,8 +179,8 @@ fn append(
     let broker = Arc::clone(broker);
     Reply::Later(Box::pin(async move {
         let mut waits = waits;
-        large::append(&broker, &call.holder(), acks, large, &mut response, &mut waits).await;
-        acknowledge(&broker, call, begun.elapsed(), acks, timeout, response, waits).settled().await
+        large_batches::append(&broker, &call.holder(), acks, large, &mut response, &mut waits).await;
+        acknowledge(&broker, call, begun.elapsed(), acks, timeout, response, waits).resolved().await
     }))
 }
 
@@ -192,7 +192,7 @@ fn acknowledge(
     acks: i16,
     timeout: Duration,
     mut response: ProduceResponse,
-    waits: Vec<(Place, PendingAppend)>,
+    waits: Vec<(AnswerPosition, PendingAppend)>,
 ) -> Reply {
     slow::note(broker.slow_request, &call, Stage::Handling, call.received_at);
     if acks == 0 {
@@ -224,14 +224,14 @@ fn acknowledge(
 fn answer(broker: &Broker, call: &Call, local: Duration, mut response: ProduceResponse) -> Reply {
     count(&broker.requests, call, local, &response);
     if call.version >= TELLS_LEADER {
-        tell_leaders(&broker.partitions, broker.images(), call, &mut response);
+        add_leaders(&broker.partitions, broker.images(), call, &mut response);
     }
     call.reply::<ProduceRequest>(&response)
 }
 
 /// Adds the leader and its address to each partition led elsewhere, so that the producer can resend without
 /// asking for metadata.
-fn tell_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, response: &mut ProduceResponse) {
+fn add_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, response: &mut ProduceResponse) {
     let mut leaders = Vec::new();
     for topic in &mut response.responses {
         for data in &mut topic.partition_responses {
@@ -258,7 +258,7 @@ fn refuse_all(requests: &RequestMetrics, call: &Call, request: ProduceRequest, e
 }
 
 fn all_refused(topic: TopicProduceData, error: ErrorCode) -> TopicProduceResponse {
-    let error = Refusal::from(error);
+    let error = BatchRefusal::from(error);
     let partitions = topic.partition_data.iter().map(|data| refused(data.index, &error));
     TopicProduceResponse {
         partition_responses: partitions.collect(),
@@ -290,25 +290,25 @@ fn without_answer(response: &ProduceResponse) -> Reply {
 }
 
 /// The position of a partition in request and answer: the index of the topic, and the index in the topic.
-type Place = (usize, usize);
+type AnswerPosition = (usize, usize);
 
 /// The progress of a request's batches, besides their entries in the answer.
 struct Appends {
     acks: i16,
     /// The remaining budget for validation on this task.
-    budget: OpeningBudget,
-    waits: Vec<(Place, PendingAppend)>,
-    /// Deferred batches.
-    large: Vec<Large>,
+    budget: DecompressionBudget,
+    waits: Vec<(AnswerPosition, PendingAppend)>,
+    /// Batches that take too long to validate on this task.
+    large: Vec<LargeBatch>,
     /// Partitions of deferred batches: later batches for the same partition are deferred too, to keep their
     /// order.
-    held_up: HashSet<(Uuid, PartitionIndex)>,
+    held_up: HashSet<TopicIdPartition>,
 }
 
 impl Appends {
     fn new(acks: i16) -> Appends {
         let (waits, large, held_up) = (Vec::new(), Vec::new(), HashSet::default());
-        Appends { acks, budget: OpeningBudget::inline(), waits, large, held_up }
+        Appends { acks, budget: DecompressionBudget::inline(), waits, large, held_up }
     }
 }
 
@@ -318,22 +318,24 @@ fn append_topic(
     appends: &mut Appends,
     topic_index: usize,
     topic: TopicProduceData,
-    guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, Refusal>,
+    guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, BatchRefusal>,
 ) -> TopicProduceResponse {
     let named = TopicRef::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
     let found = named.here(&broker.partitions);
     let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
-    for (position, data) in topic.partition_data.into_iter().enumerate() {
+    for (entry_index, data) in topic.partition_data.into_iter().enumerate() {
         let index = PartitionIndex(data.index);
         let result = match found.as_ref().and_then(|topic| topic.partition(index)) {
-            Some(partition) => guard(position)
+            Some(partition) => guard(entry_index)
                 .and_then(|guard| {
-                    let place = (topic_index, position);
-                    append_partition(&broker.clock, call, appends, place, &partition, guard, data)
+                    let position = (topic_index, entry_index);
+                    append_partition(&broker.clock, call, appends, position, &partition, guard, data)
                 })
                 .unwrap_or_else(|error| refused_by(&partition, &error)),
-            None => refused(index.0, &Refusal::from(named.missing(broker.node_id, &broker.image(), index))),
+            None => {
+                refused(index.0, &BatchRefusal::from(named.missing(broker.node_id, &broker.image(), index)))
+            }
         };
         partition_responses.push(result);
     }
@@ -345,11 +347,11 @@ fn append_partition(
     clock: &Clock,
     call: &Call,
     appends: &mut Appends,
-    place: Place,
+    position: AnswerPosition,
     partition: &Arc<Partition>,
     guard: Option<VerificationGuard>,
     data: PartitionProduceData,
-) -> Result<PartitionProduceResponse, Refusal> {
+) -> Result<PartitionProduceResponse, BatchRefusal> {
     let Some(Records::Inline(records)) = data.records else { return Err(ErrorCode::InvalidRecord.into()) };
     if call.version < KNOWS_ZSTD && is_zstd(&records) {
         return Err(ErrorCode::UnsupportedCompressionType.into());
@@ -369,10 +371,10 @@ fn append_partition(
     };
     let Some(appended) = appended else {
         appends.held_up.insert(own);
-        appends.large.push(Large { place, partition: Arc::clone(partition), records, guard });
+        appends.large.push(LargeBatch { position, partition: Arc::clone(partition), records, guard });
         return Ok(PartitionProduceResponse { index: data.index, ..Default::default() });
     };
-    Ok(accepted(partition, appends.acks, place, &appended, &mut appends.waits))
+    Ok(accepted(partition, appends.acks, position, &appended, &mut appends.waits))
 }
 
 fn is_zstd(records: &[u8]) -> bool {
@@ -384,12 +386,12 @@ fn is_zstd(records: &[u8]) -> bool {
 fn accepted(
     partition: &Arc<Partition>,
     acks: i16,
-    place: Place,
+    position: AnswerPosition,
     appended: &AppendOutcome,
-    waits: &mut Vec<(Place, PendingAppend)>,
+    waits: &mut Vec<(AnswerPosition, PendingAppend)>,
 ) -> PartitionProduceResponse {
     let wait = Partition::durable(partition, acks, appended);
-    waits.extend(wait.map(|wait| (place, wait)));
+    waits.extend(wait.map(|wait| (position, wait)));
     PartitionProduceResponse {
         index: partition.index.0,
         base_offset: appended.base_offset.0,

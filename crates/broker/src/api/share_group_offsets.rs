@@ -12,7 +12,7 @@ use super::share_groups::are_served;
 use futures_util::future::join_all;
 use thalweg_metadata::ImageCell;
 use thalweg_security::acl::{Operation, ResourceType};
-use thalweg_share_groups::ShareGroups;
+use thalweg_share_groups::ShareGroupService;
 use thalweg_wire::request::alter_share_group_offsets_response::{
     AlterShareGroupOffsetsResponsePartition, AlterShareGroupOffsetsResponseTopic,
 };
@@ -35,13 +35,14 @@ pub(super) const DELETE: Api = Api::new(ApiKey::DeleteShareGroupOffsets, 0..=0, 
     later(b, c, d, async |b, c, r| delete(b.images(), &b.share_groups, &c, r).await)
 });
 
+const NOT_SERVED: &str = "The version of API is not supported.";
 const NOT_ON_TOPIC: &str = "Topic authorization failed.";
 const NOT_ON_GROUP: &str = "Group authorization failed.";
 
 /// DescribeShareGroupOffsets, versions 0 and 1.
 pub async fn describe(
     images: &ImageCell,
-    share_groups: &ShareGroups,
+    share_groups: &ShareGroupService,
     call: &Call,
     request: DescribeShareGroupOffsetsRequest,
 ) -> DescribeShareGroupOffsetsResponse {
@@ -64,7 +65,7 @@ pub async fn describe(
 }
 
 async fn describe_group(
-    share_groups: &ShareGroups,
+    share_groups: &ShareGroupService,
     call: &Call,
     mut group: DescribeShareGroupOffsetsRequestGroup,
 ) -> DescribeShareGroupOffsetsResponseGroup {
@@ -103,20 +104,20 @@ async fn describe_group(
 /// AlterShareGroupOffsets, version 0.
 pub async fn alter(
     images: &ImageCell,
-    share_groups: &ShareGroups,
+    share_groups: &ShareGroupService,
     call: &Call,
     mut request: AlterShareGroupOffsetsRequest,
 ) -> AlterShareGroupOffsetsResponse {
-    let refused = |error: ErrorCode, words: Option<&str>| AlterShareGroupOffsetsResponse {
+    let refused = |error: ErrorCode, words: &str| AlterShareGroupOffsetsResponse {
         error_code: error.code(),
-        error_message: words.map(str::to_owned),
+        error_message: Some(words.to_owned()),
         ..Default::default()
     };
     if !are_served(&images.get()) {
-        return refused(ErrorCode::UnsupportedVersion, None);
+        return refused(ErrorCode::UnsupportedVersion, NOT_SERVED);
     }
     if !call.permissions.may(Operation::Read, ResourceType::Group, &request.group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed, Some(NOT_ON_GROUP));
+        return refused(ErrorCode::GroupAuthorizationFailed, NOT_ON_GROUP);
     }
     let image = images.get();
     let mut refused = Vec::new();
@@ -138,7 +139,11 @@ pub async fn alter(
         refused.push(AlterShareGroupOffsetsResponseTopic {
             topic_name: topic.topic_name.clone(),
             topic_id: known.map(|topic| topic.id).unwrap_or_default(),
-            partitions: topic.partitions.iter().map(|asked| partition(asked.partition_index)).collect(),
+            partitions: topic
+                .partitions
+                .iter()
+                .map(|requested| partition(requested.partition_index))
+                .collect(),
         });
         false
     });
@@ -152,20 +157,20 @@ pub async fn alter(
 /// DeleteShareGroupOffsets, version 0.
 pub async fn delete(
     images: &ImageCell,
-    share_groups: &ShareGroups,
+    share_groups: &ShareGroupService,
     call: &Call,
     mut request: DeleteShareGroupOffsetsRequest,
 ) -> DeleteShareGroupOffsetsResponse {
-    let refused = |error: ErrorCode, words: Option<&str>| DeleteShareGroupOffsetsResponse {
+    let refused = |error: ErrorCode, words: &str| DeleteShareGroupOffsetsResponse {
         error_code: error.code(),
-        error_message: words.map(str::to_owned),
+        error_message: Some(words.to_owned()),
         ..Default::default()
     };
     if !are_served(&images.get()) {
-        return refused(ErrorCode::UnsupportedVersion, None);
+        return refused(ErrorCode::UnsupportedVersion, NOT_SERVED);
     }
     if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
-        return refused(ErrorCode::GroupAuthorizationFailed, Some(NOT_ON_GROUP));
+        return refused(ErrorCode::GroupAuthorizationFailed, NOT_ON_GROUP);
     }
     let mut denied = Vec::new();
     request.topics.retain(|topic| {

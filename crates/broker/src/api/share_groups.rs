@@ -8,12 +8,12 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
-use super::groups::{client, may_describe_topics, may_join};
-use super::serve::described_groups::{self, DescribableGroup, Head};
+use super::groups::{client, may_join};
+use super::serve::described_groups::{self, DescribableGroup};
 use thalweg_groups::GroupCoordinator;
 use thalweg_metadata::feature::SHARE_VERSION;
 use thalweg_metadata::{Image, ImageCell};
-use thalweg_share_groups::ShareGroups;
+use thalweg_share_groups::ShareGroupService;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, ErrorCode};
@@ -38,7 +38,7 @@ pub(super) fn are_served(image: &Image) -> bool {
 /// ShareGroupHeartbeat, version 1.
 pub async fn heartbeat(
     images: &ImageCell,
-    share_groups: &ShareGroups,
+    share_groups: &ShareGroupService,
     call: &Call,
     request: ShareGroupHeartbeatRequest,
 ) -> ShareGroupHeartbeatResponse {
@@ -58,7 +58,7 @@ pub async fn heartbeat(
         return refused(ErrorCode::InvalidRequest, Some("Invalid member id in the request."));
     }
     let names = request.subscribed_topic_names.iter().flatten().map(String::as_str);
-    if !may_describe_topics(call, names) {
+    if !call.permissions.may_describe_topics(names) {
         return refused(ErrorCode::TopicAuthorizationFailed, None);
     }
     share_groups.heartbeat(&client(call), &request).await
@@ -69,30 +69,15 @@ pub async fn describe(
     images: &ImageCell,
     groups: &GroupCoordinator,
     call: &Call,
-    mut request: ShareGroupDescribeRequest,
+    request: ShareGroupDescribeRequest,
 ) -> ShareGroupDescribeResponse {
-    let (ids, shows_operations) =
-        (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
-    let ask = async |ids| {
-        request.group_ids = ids;
-        groups.share_group_describe(request).await.groups
-    };
     let is_served = are_served(&images.get());
-    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
-    ShareGroupDescribeResponse { groups, ..Default::default() }
+    let read = |request| groups.share_group_describe(request);
+    described_groups::describe(call, is_served, request, read).await
 }
 
 impl DescribableGroup for DescribedGroup {
     const HIDDEN: &'static str = "The client may not describe a topic that a member has";
-
-    fn head(&mut self) -> Head<'_> {
-        Head {
-            group_id: &mut self.group_id,
-            error_code: &mut self.error_code,
-            error_message: &mut self.error_message,
-            authorized_operations: &mut self.authorized_operations,
-        }
-    }
 
     fn topics(&self) -> impl Iterator<Item = &str> {
         let topics = self.members.iter().flat_map(|member| &member.assignment.topic_partitions);

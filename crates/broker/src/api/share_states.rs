@@ -11,8 +11,8 @@ use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_security::acl::Operation;
-use thalweg_share::ShareKey;
-use thalweg_share_groups::{Run, ShareCoordinator, StateError, StateReply, StateRequest, Write};
+use thalweg_share::SharePartitionKey;
+use thalweg_share_groups::{ShareCoordinator, StateError, StateReply, StateRequest, StateRun, StateWrite};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, delete_share_group_state_response as deleted,
@@ -66,21 +66,24 @@ async fn serve<P>(
     share_states: &ShareCoordinator,
     group: String,
     topics: Vec<RequestedTopic<P>>,
-    ask: fn(P) -> (i32, StateRequest),
+    read: fn(P) -> (i32, StateRequest),
 ) -> Vec<PartitionReply> {
     if group.is_empty() {
         return Vec::new();
     }
     let group: Arc<str> = group.into();
-    let mut asks = Vec::new();
+    let mut requests = Vec::new();
     for (topic, partitions) in topics {
-        asks.extend(partitions.into_iter().map(|one| {
-            let (partition, ask) = ask(one);
-            (ShareKey { group: Arc::clone(&group), topic, partition: PartitionIndex(partition) }, ask)
+        requests.extend(partitions.into_iter().map(|one| {
+            let (partition, request) = read(one);
+            (
+                SharePartitionKey { group: Arc::clone(&group), topic, partition: PartitionIndex(partition) },
+                request,
+            )
         }));
     }
-    let answers = share_states.serve(&asks).await;
-    asks.into_iter().map(|(key, _)| (key.topic, key.partition.0)).zip(answers).collect()
+    let answers = share_states.serve(&requests).await;
+    requests.into_iter().map(|(key, _)| (key.topic, key.partition.0)).zip(answers).collect()
 }
 
 /// Results by topic: each partition once, with its last answer.
@@ -111,11 +114,11 @@ pub async fn initialize(
     request: InitializeShareGroupStateRequest,
 ) -> InitializeShareGroupStateResponse {
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask = |one: initialize::PartitionData| {
+    let read = |one: initialize::PartitionData| {
         let (state_epoch, start_offset) = (one.state_epoch, one.start_offset);
         (one.partition, StateRequest::Initialize { state_epoch, start_offset })
     };
-    let answered = serve(share_states, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, read).await;
     let result = |partition, error: ErrorCode, error_message, _| initialized::PartitionResult {
         partition,
         error_code: error.code(),
@@ -136,9 +139,9 @@ pub async fn read(
         return ReadShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask =
+    let read =
         |one: read::PartitionData| (one.partition, StateRequest::Read { leader_epoch: one.leader_epoch });
-    let answered = serve(share_states, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, read).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = states::PartitionResult {
             partition,
@@ -158,7 +161,7 @@ pub async fn read(
     ReadShareGroupStateResponse { results: results.collect() }
 }
 
-fn batch(run: Run) -> states::StateBatch {
+fn batch(run: StateRun) -> states::StateBatch {
     states::StateBatch {
         first_offset: run.first_offset,
         last_offset: run.last_offset,
@@ -188,13 +191,13 @@ pub async fn write(
 }
 
 fn update(one: write::PartitionData) -> (i32, StateRequest) {
-    let run = |batch: write::StateBatch| Run {
+    let run = |batch: write::StateBatch| StateRun {
         first_offset: batch.first_offset,
         last_offset: batch.last_offset,
         delivery_count: batch.delivery_count,
         delivery_state: batch.delivery_state,
     };
-    let update = Write {
+    let update = StateWrite {
         state_epoch: one.state_epoch,
         leader_epoch: one.leader_epoch,
         start_offset: one.start_offset,
@@ -213,8 +216,8 @@ pub async fn delete(
         return DeleteShareGroupStateResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask = |one: delete::PartitionData| (one.partition, StateRequest::Delete);
-    let answered = serve(share_states, request.group_id, topics, ask).await;
+    let read = |one: delete::PartitionData| (one.partition, StateRequest::Delete);
+    let answered = serve(share_states, request.group_id, topics, read).await;
     let result = |partition, error: ErrorCode, error_message, _| deleted::PartitionResult {
         partition,
         error_code: error.code(),
@@ -234,10 +237,10 @@ pub async fn read_summary(
         return ReadShareGroupStateSummaryResponse::default();
     }
     let topics = request.topics.into_iter().map(|topic| (topic.topic_id, topic.partitions)).collect();
-    let ask = |one: summarize::PartitionData| {
+    let read = |one: summarize::PartitionData| {
         (one.partition, StateRequest::Summarize { leader_epoch: one.leader_epoch })
     };
-    let answered = serve(share_states, request.group_id, topics, ask).await;
+    let answered = serve(share_states, request.group_id, topics, read).await;
     let result = |partition, error: ErrorCode, error_message, done| {
         let mut result = summaries::PartitionResult {
             partition,

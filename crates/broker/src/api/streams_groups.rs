@@ -11,9 +11,9 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
-use super::groups::{client, may_describe_topics, may_join};
+use super::groups::{client, may_join};
 use super::serve::auto_create;
-use super::serve::described_groups::{self, DescribableGroup, Head};
+use super::serve::described_groups::{self, DescribableGroup};
 use crate::broker::Broker;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ pub async fn heartbeat(
     if let Some(reason) = prohibited(&topics) {
         return refused(ErrorCode::StreamsInvalidTopology, Some(reason));
     }
-    if !may_describe_topics(&call, topics.into_iter()) {
+    if !call.permissions.may_describe_topics(topics.into_iter()) {
         return refused(ErrorCode::TopicAuthorizationFailed, None);
     }
     let (mut response, missing) = broker.groups.streams_group_heartbeat(&client(&call), &request).await;
@@ -169,29 +169,14 @@ pub async fn describe(
     is_served: bool,
     groups: &GroupCoordinator,
     call: &Call,
-    mut request: StreamsGroupDescribeRequest,
+    request: StreamsGroupDescribeRequest,
 ) -> StreamsGroupDescribeResponse {
-    let (ids, shows_operations) =
-        (std::mem::take(&mut request.group_ids), request.include_authorized_operations);
-    let ask = async |ids| {
-        request.group_ids = ids;
-        groups.streams_group_describe(request).await.groups
-    };
-    let groups = described_groups::describe(call, is_served, shows_operations, ids, ask).await;
-    StreamsGroupDescribeResponse { groups, ..Default::default() }
+    let read = |request| groups.streams_group_describe(request);
+    described_groups::describe(call, is_served, request, read).await
 }
 
 impl DescribableGroup for DescribedGroup {
     const HIDDEN: &'static str = "The client may not describe a topic of the group's topology";
-
-    fn head(&mut self) -> Head<'_> {
-        Head {
-            group_id: &mut self.group_id,
-            error_code: &mut self.error_code,
-            error_message: &mut self.error_message,
-            authorized_operations: &mut self.authorized_operations,
-        }
-    }
 
     fn topics(&self) -> impl Iterator<Item = &str> {
         let subtopologies = self.topology.iter().flat_map(|topology| topology.subtopologies.iter().flatten());

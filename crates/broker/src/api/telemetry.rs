@@ -6,7 +6,7 @@
 
 use super::Call;
 use super::entry::{Api, Open, now};
-use crate::telemetry::{Client, Push, Telemetry};
+use crate::telemetry::{Telemetry, TelemetryClient, TelemetryPush};
 use thalweg_config::NetworkSettings;
 use thalweg_log::Clock;
 use thalweg_record::Compression;
@@ -35,8 +35,8 @@ pub fn subscriptions(
     call: &Call,
     request: GetTelemetrySubscriptionsRequest,
 ) -> GetTelemetrySubscriptionsResponse {
-    let asked = request.client_instance_id;
-    let instance_id = if asked.is_zero() { Uuid::random() } else { asked };
+    let requested = request.client_instance_id;
+    let instance_id = if requested.is_zero() { Uuid::random() } else { requested };
     let client = client(call, instance_id);
     match telemetry.subscription(&client, clock.now_ms()) {
         Ok(subscribed) => GetTelemetrySubscriptionsResponse {
@@ -68,7 +68,7 @@ pub fn push(
     if request.client_instance_id.is_reserved() {
         return with(ErrorCode::InvalidRequest);
     }
-    let push = Push {
+    let push = TelemetryPush {
         subscription_id: request.subscription_id,
         is_terminating: request.terminating,
         compression: request.compression_type,
@@ -85,9 +85,9 @@ pub fn push(
     }
 }
 
-fn client(call: &Call, instance_id: Uuid) -> Client<'_> {
+fn client(call: &Call, instance_id: Uuid) -> TelemetryClient<'_> {
     let software = call.peer.software.get();
-    Client {
+    TelemetryClient {
         instance_id,
         client_id: call.client_id.as_deref().unwrap_or_default(),
         software_name: software.map(|software| software.name.as_str()),

@@ -6,22 +6,21 @@
 //! (`thalweg_groups`).
 
 use super::Call;
-use super::entry::{Api, ByResource, Cost, later, now};
-use super::serve::access::not_on_cluster;
+use super::entry::{Api, ByResource, Cost, later, not_on_cluster, now};
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use futures_util::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use thalweg_groups::GroupCoordinator;
+use thalweg_groups::{GroupCoordinator, TransactionOutcome};
 use thalweg_hash::HashMap;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::topic_name::{self, OFFSETS};
 use thalweg_metadata::{ImageCell, PartitionIndex};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
-    EndRequest, Outcome, Partitions, Producer, ProducerIds, TransactionCoordinator, TransactionError,
-    TransactionFilter, TransactionState, Verification, begin_verification, must_ask,
+    EndRequest, Producer, ProducerIds, TransactionCoordinator, TransactionError, TransactionFilter,
+    TransactionPartitions, TransactionState, Verification, begin_verification, needs_verification,
 };
 use thalweg_wire::request::add_partitions_to_txn_request::{
     AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction,
@@ -173,8 +172,8 @@ fn code(result: Result<(), TransactionError>) -> ErrorCode {
     result.err().map_or(ErrorCode::None, TransactionError::code)
 }
 
-fn named(transaction: &AddPartitionsToTxnTransaction) -> Partitions {
-    let mut partitions = Partitions::new();
+fn named(transaction: &AddPartitionsToTxnTransaction) -> TransactionPartitions {
+    let mut partitions = TransactionPartitions::new();
     for topic in &transaction.topics {
         let name: Arc<str> = topic.name.as_str().into();
         partitions.extend(topic.partitions.iter().map(|index| (name.clone(), PartitionIndex(*index))));
@@ -231,7 +230,7 @@ pub async fn end(
     let end = EndRequest {
         id: request.transactional_id,
         producer: Producer { id: request.producer_id, epoch: request.producer_epoch },
-        outcome: if request.committed { Outcome::Commit } else { Outcome::Abort },
+        outcome: if request.committed { TransactionOutcome::Commit } else { TransactionOutcome::Abort },
         client_version: if call.version >= 5 { NEWER } else { 0 },
     };
     let ended = transactions.end_transaction(end, || producer_ids.next()).await;
@@ -306,8 +305,8 @@ pub async fn commit_offsets(
     response
 }
 
-/// Asks the transaction coordinator to verify that the transaction includes the group's offsets, or to add
-/// the group.
+/// Has the transaction coordinator verify that the transaction includes the group's offsets, or add the
+/// group.
 async fn verify_commit(
     broker: &Broker,
     version: i16,
@@ -325,9 +324,9 @@ async fn verify_commit(
     let partition = broker.partitions.get(OFFSETS, index).ok_or(ErrorCode::NotCoordinator)?;
     let producer = Producer { id: request.producer_id, epoch: request.producer_epoch };
     let mut guarded = begin_verification(producer, [(partition, 0)], verification);
-    if must_ask(&guarded) {
+    if needs_verification(&guarded) {
         let id = &request.transactional_id;
-        broker.verifier.ask(id, producer, &mut guarded, verification).await;
+        broker.verifier.verify(id, producer, &mut guarded, verification).await;
     }
     let guard = guarded.pop().map_or(Ok(VerificationGuard::NONE), |(_, guard)| guard);
     let guard = guard.map_err(|error| match error.code() {

@@ -6,11 +6,12 @@
 use super::entry::{Api, cluster, later};
 use futures_util::future::join_all;
 use thalweg_config::NetworkSettings;
+use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
 use thalweg_net::answer_parts::merge;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_security::acl::Operation;
-use thalweg_transactions::{Marker, MarkerWriter, Outcome};
+use thalweg_transactions::{Marker, MarkerWriter};
 use thalweg_wire::ApiKey;
 use thalweg_wire::request::write_txn_markers_request::WritableTxnMarker;
 use thalweg_wire::request::write_txn_markers_response::{
@@ -66,7 +67,11 @@ fn writes(marker: &WritableTxnMarker) -> impl Iterator<Item = (Marker, &str, Par
         producer_id: ProducerId(marker.producer_id),
         producer_epoch: ProducerEpoch(marker.producer_epoch),
         coordinator_epoch: marker.coordinator_epoch,
-        outcome: if marker.transaction_result { Outcome::Commit } else { Outcome::Abort },
+        outcome: if marker.transaction_result {
+            TransactionOutcome::Commit
+        } else {
+            TransactionOutcome::Abort
+        },
         transaction_version: i16::from(marker.transaction_version),
     };
     marker.topics.iter().flat_map(move |topic| {

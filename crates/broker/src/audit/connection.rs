@@ -10,7 +10,7 @@ use thalweg_places::network;
 use thalweg_security::Principal;
 use thalweg_security::acl::{Decision, host_address};
 use thalweg_security::sasl::Mechanism;
-use thalweg_security::tls::{HandshakeFault, Session as TlsSession};
+use thalweg_security::tls::{ServerTlsSession, TlsHandshakeFault};
 
 /// The mechanism of a client certificate.
 const CERTIFICATE: &str = "SSL";
@@ -45,7 +45,7 @@ impl AuditedConnection {
         trail: &Arc<Trail>,
         address: SocketAddr,
         listener: &str,
-        tls: Option<&TlsSession>,
+        tls: Option<&ServerTlsSession>,
     ) -> AuditedConnection {
         let tls = tls.map(|tls| Tls { version: tls.protocol, cipher: tls.cipher.clone() });
         AuditedConnection {
@@ -98,7 +98,7 @@ impl AuditedConnection {
     }
 
     /// Records a failed login by a client certificate.
-    pub fn certificate_refused(&self, reason: &HandshakeFault) {
+    pub fn certificate_refused(&self, reason: &TlsHandshakeFault) {
         let source = host_address(network(self.address.ip()));
         self.trail.record(AuditKind::Logins, &source, || {
             let client = Client { mechanism: Some(CERTIFICATE), ..self.client(None) };

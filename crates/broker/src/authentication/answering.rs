@@ -1,9 +1,9 @@
 //! The answers to the messages of an exchange, and the resulting states.
 
 use super::authenticator::Authenticator;
+use super::identity::Identity;
 use super::outcome::Outcome;
-use super::session::Identity;
-use super::state::{AuthenticatedPeer, SettledState, State, Talk};
+use super::state::{AuthenticatedPeer, NextState, State, Talk};
 use crate::audit::AuditedConnection;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use tokio::time::Instant;
 /// Elements of a request within an exchange: ApiVersions has a list of them.
 const ELEMENTS_MAX: usize = 100;
 
-/// The answer to a message of a mechanism.
+/// The framing of the answer to a message of a mechanism.
 #[derive(Clone, Copy)]
-pub(super) enum Form {
+pub(super) enum Framing {
     Raw,
     Framed { version: i16, correlation_id: i32 },
 }
@@ -32,17 +32,17 @@ pub(super) struct Answering {
     pub audited: Option<Arc<AuditedConnection>>,
     pub before: Option<(Mechanism, Identity)>,
     pub mechanism: Mechanism,
-    pub form: Form,
+    pub framing: Framing,
 }
 
 impl Answering {
-    pub(super) fn settle(self, outcome: Outcome, now: Instant) -> (SettledState, Reply) {
+    pub(super) fn finish(self, outcome: Outcome, now: Instant) -> (NextState, Reply) {
         match outcome {
             Outcome::Rejected { rejection, user } => self.reject(&rejection, user.as_deref()),
             Outcome::More(step, message) => {
-                let is_framed = matches!(self.form, Form::Framed { .. });
+                let is_framed = matches!(self.framing, Framing::Framed { .. });
                 let talk = Talk { mechanism: self.mechanism, is_framed, step };
-                self.answer(message, 0, SettledState { state: State::Message(talk), identity: None })
+                self.answer(message, 0, NextState { state: State::Message(talk), identity: None })
             }
             Outcome::Done { name, by_token, expires_ms, last } => {
                 let identity = Identity {
@@ -67,7 +67,7 @@ impl Answering {
                 let lifetime_ms = lifetime.map_or(0, |lifetime| lifetime.as_millis());
                 let lifetime_ms = i64::try_from(lifetime_ms).unwrap_or(i64::MAX);
                 let state = State::Established(established);
-                self.answer(last, lifetime_ms, SettledState { state, identity: Some(identity) })
+                self.answer(last, lifetime_ms, NextState { state, identity: Some(identity) })
             }
         }
     }
@@ -96,10 +96,10 @@ impl Answering {
         limits.into_iter().flatten().min()
     }
 
-    fn answer(self, message: Vec<u8>, lifetime_ms: i64, settled: SettledState) -> (SettledState, Reply) {
-        let frame = match self.form {
-            Form::Raw => Some(Frame::with_length(message.into())),
-            Form::Framed { version, correlation_id } => {
+    fn answer(self, message: Vec<u8>, lifetime_ms: i64, next: NextState) -> (NextState, Reply) {
+        let frame = match self.framing {
+            Framing::Raw => Some(Frame::with_length(message.into())),
+            Framing::Framed { version, correlation_id } => {
                 let response = SaslAuthenticateResponse {
                     auth_bytes: message.into(),
                     session_lifetime_ms: if version > 0 { lifetime_ms } else { 0 },
@@ -109,15 +109,15 @@ impl Answering {
             }
         };
         match frame {
-            Some(frame) => (settled, Reply::Now(frame)),
+            Some(frame) => (next, Reply::Now(frame)),
             None => {
                 let reply = Reply::Close("SaslAuthenticate could not be answered".to_owned());
-                (SettledState { state: State::Failed, identity: None }, reply)
+                (NextState { state: State::Failed, identity: None }, reply)
             }
         }
     }
 
-    fn reject(self, rejection: &Rejection, user: Option<&str>) -> (SettledState, Reply) {
+    fn reject(self, rejection: &Rejection, user: Option<&str>) -> (NextState, Reply) {
         self.authenticator.login_failed();
         if let Some(audited) = &self.audited {
             let is_again = self.before.is_some();
@@ -133,9 +133,9 @@ impl Answering {
                 )
             }
         };
-        let answer = match self.form {
-            Form::Raw => None,
-            Form::Framed { version, correlation_id } => {
+        let answer = match self.framing {
+            Framing::Raw => None,
+            Framing::Framed { version, correlation_id } => {
                 let response = SaslAuthenticateResponse {
                     error_code: ErrorCode::SaslAuthenticationFailed.code(),
                     error_message: Some(for_client),
@@ -145,7 +145,7 @@ impl Answering {
             }
         };
         let reply = delayed(self.authenticator.failure_delay(), answer, format!("{mechanism}: {rejection}"));
-        (SettledState { state: State::Failed, identity: None }, reply)
+        (NextState { state: State::Failed, identity: None }, reply)
     }
 }
 

@@ -9,10 +9,10 @@
 //! request of another API within an exchange closes the connection, where Kafka answers in that API's form
 //! first.
 
-use super::answering::{Answering, Form, delayed, encode, read};
+use super::answering::{Answering, Framing, delayed, encode, read};
 use super::authenticator::Authenticator;
+use super::identity::Identity;
 use super::outcome::{Outcome, Step, bearer, other_mechanism, plain, prove, refused_token, scram};
-use super::session::Identity;
 use super::state::{AuthenticatedPeer, State, Talk};
 use crate::audit::AuditedConnection;
 use bytes::Bytes;
@@ -66,9 +66,9 @@ impl Exchange {
     pub(super) fn unproven(&self) -> Option<UnprovenLimits> {
         let is_proven = match &self.state {
             State::Established(_) => true,
-            State::Awaited(settled) => {
-                let settled = settled.lock();
-                settled.as_ref().is_some_and(|settled| matches!(settled.state, State::Established(_)))
+            State::Awaited(next) => {
+                let next = next.lock();
+                next.as_ref().is_some_and(|next| matches!(next.state, State::Established(_)))
             }
             _ => false,
         };
@@ -80,7 +80,7 @@ impl Exchange {
     }
 
     pub(super) fn receive(&mut self, frame: &Bytes, now: Instant) -> Verdict {
-        self.settle();
+        self.apply_awaited();
         match &self.state {
             State::Established(AuthenticatedPeer { ends_at: None, .. }) => Verdict::Serve,
             State::Established(AuthenticatedPeer { ends_at: Some(ends_at), .. }) => {
@@ -93,11 +93,11 @@ impl Exchange {
     }
 
     /// Applies the result of a finished future.
-    fn settle(&mut self) {
-        let State::Awaited(settled) = &self.state else { return };
-        let Some(settled) = settled.lock().take() else { return };
-        self.state = settled.state;
-        self.identity = settled.identity;
+    fn apply_awaited(&mut self) {
+        let State::Awaited(next) = &self.state else { return };
+        let Some(next) = next.lock().take() else { return };
+        self.state = next.state;
+        self.identity = next.identity;
     }
 
     /// A request on a connection with a session lifetime.
@@ -146,9 +146,10 @@ impl Exchange {
         };
         let mechanisms = self.authenticator.mechanisms();
         let names = mechanisms.iter().map(|mechanism| mechanism.name().to_owned()).collect();
-        let asked = Mechanism::from_name(&request.mechanism).filter(|asked| mechanisms.contains(asked));
+        let requested =
+            Mechanism::from_name(&request.mechanism).filter(|requested| mechanisms.contains(requested));
         let mut response = SaslHandshakeResponse { error_code: 0, mechanisms: names };
-        let Some(mechanism) = asked else {
+        let Some(mechanism) = requested else {
             response.error_code = ErrorCode::UnsupportedSaslMechanism.code();
             let frame = encode::<SaslHandshakeRequest>(&response, version, correlation_id);
             return self.fail_with(frame, "the mechanism is not one of sasl.enabled.mechanisms".to_owned());
@@ -165,11 +166,11 @@ impl Exchange {
         let State::Message(talk) = std::mem::replace(&mut self.state, State::Failed) else {
             return self.fail("no message is expected");
         };
-        let (form, message) = match talk.is_framed {
-            false => (Form::Raw, frame.clone()),
+        let (framing, message) = match talk.is_framed {
+            false => (Framing::Raw, frame.clone()),
             true => match read::<SaslAuthenticateRequest>(frame) {
                 Ok((request, version, correlation_id)) => {
-                    (Form::Framed { version, correlation_id }, request.auth_bytes)
+                    (Framing::Framed { version, correlation_id }, request.auth_bytes)
                 }
                 Err(error) => return self.fail(&format!("SaslAuthenticate: {error}")),
             },
@@ -179,7 +180,7 @@ impl Exchange {
             audited: self.audited.clone(),
             before: self.before.clone(),
             mechanism: talk.mechanism,
-            form,
+            framing,
         };
         let is_other = self.before.as_ref().is_some_and(|(before, _)| *before != talk.mechanism);
         let outcome = match (is_other, talk.step) {
@@ -194,20 +195,20 @@ impl Exchange {
                 Mechanism::OAuthBearer => match FirstMessage::parse(&message) {
                     Err(rejection) => Outcome::rejected(rejection),
                     Ok(first) => match self.authenticator.verify(&first.token) {
-                        Err(TokenFault::UnknownKey(_)) => return self.ask_for_keys(answering, first),
+                        Err(TokenFault::UnknownKey(_)) => return self.request_keys(answering, first),
                         verified => bearer(verified, &first),
                     },
                 },
             },
         };
-        let (settled, reply) = answering.settle(outcome, now);
-        self.state = settled.state;
-        self.identity = settled.identity;
+        let (next, reply) = answering.finish(outcome, now);
+        self.state = next.state;
+        self.identity = next.identity;
         Verdict::Answer(reply)
     }
 
     /// Waits for a new key of the provider, so that the client need not retry.
-    fn ask_for_keys(&mut self, answering: Answering, first: FirstMessage) -> Verdict {
+    fn request_keys(&mut self, answering: Answering, first: FirstMessage) -> Verdict {
         let slot = Arc::new(Mutex::new(None));
         self.state = State::Awaited(Arc::clone(&slot));
         Verdict::Answer(Reply::Later(Box::pin(async move {
@@ -215,8 +216,8 @@ impl Exchange {
             // Without new keys the token is refused as before.
             drop(tokio::time::timeout(KEYS_WITHIN, authenticator.read_keys_again()).await);
             let outcome = bearer(authenticator.verify(&first.token), &first);
-            let (settled, reply) = answering.settle(outcome, Instant::now());
-            *slot.lock() = Some(settled);
+            let (next, reply) = answering.finish(outcome, Instant::now());
+            *slot.lock() = Some(next);
             reply
         })))
     }

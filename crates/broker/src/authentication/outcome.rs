@@ -1,11 +1,11 @@
 //! The outcome of a message of a mechanism: another message, a name, or a rejection.
 
 use super::authenticator::{Authenticator, random};
-use super::session::Identity;
+use super::identity::Identity;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use thalweg_security::sasl::oauth::{FirstMessage, INVALID_TOKEN, MORE, Token, TokenFault};
-use thalweg_security::sasl::scram::{ClientFirst, DecoyForm, Hash, Server};
+use thalweg_security::sasl::scram::{ClientFirst, DecoyForm, Hash, ScramServer};
 use thalweg_security::sasl::{Mechanism, Rejection};
 
 /// Random bytes of a nonce.
@@ -16,7 +16,7 @@ pub(super) enum Step {
     First,
     /// The proof of a user, or of the bearer of a delegation token.
     Proof {
-        server: Box<Server>,
+        server: Box<ScramServer>,
         by_token: bool,
         /// The name of the user, or the id of the token.
         user: String,
@@ -74,7 +74,7 @@ pub(super) fn scram(authenticator: &Authenticator, hash: Hash, message: &[u8]) -
         };
         let mut bytes = [0; NONCE_LEN];
         random(&mut bytes);
-        let begun = Server::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &decoys);
+        let begun = ScramServer::begin(hash, first, credential, &URL_SAFE_NO_PAD.encode(bytes), &decoys);
         begun.map(|(server, answer)| (Step::Proof { server: Box::new(server), by_token, user }, answer))
     });
     match begun {
@@ -89,7 +89,7 @@ fn no_token() -> Rejection {
 
 pub(super) fn prove(
     authenticator: &Authenticator,
-    server: Server,
+    server: ScramServer,
     by_token: bool,
     user: String,
     message: &[u8],
@@ -136,10 +136,10 @@ pub(super) fn refused_token(fault: &TokenFault, message: &[u8]) -> Rejection {
     }
 }
 
-pub(super) fn other_mechanism(asked: Mechanism, before: Option<&(Mechanism, Identity)>) -> Rejection {
+pub(super) fn other_mechanism(requested: Mechanism, before: Option<&(Mechanism, Identity)>) -> Rejection {
     let before = before.map_or("none", |(mechanism, _)| mechanism.name());
     Rejection::shown(format!(
         "SASL mechanism '{}' requested by client is not supported for re-authentication of mechanism '{before}'",
-        asked.name()
+        requested.name()
     ))
 }

@@ -2,6 +2,7 @@
 
 use super::authenticator::Authenticator;
 use super::exchange::{Exchange, Verdict};
+use super::identity::Identity;
 use crate::audit::{AuditedConnection, AuditedRequest};
 use bytes::Bytes;
 use std::fmt;
@@ -11,21 +12,10 @@ use thalweg_audit::Trail;
 use thalweg_net::{Peer, Reply, UnprovenLimits};
 use thalweg_security::Principal;
 use thalweg_security::acl::host_address;
-use thalweg_security::sasl::Mechanism;
 use tokio::time::Instant;
 
 /// Time for a peer to authenticate after it has connected. Kafka's clients take a few round trips.
 const AUTHENTICATED_WITHIN: Duration = Duration::from_secs(30);
-
-/// An authenticated identity.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    pub principal: Arc<Principal>,
-    /// True if the peer has authenticated by a delegation token.
-    pub by_token: bool,
-    /// The SASL mechanism; `None` without SASL.
-    pub mechanism: Option<Mechanism>,
-}
 
 /// The state of one connection.
 pub struct Session {
@@ -86,7 +76,11 @@ impl Session {
         });
         let audited =
             audited.map(|audited| AuditedRequest { connection: Arc::new(audited), client_id: None });
-        let identity = Identity { principal: Arc::new(principal), by_token: false, mechanism: None };
+        let principal = Arc::new(principal);
+        if exchange.is_none() {
+            peer.identified.get_or_init(|| Arc::clone(&principal));
+        }
+        let identity = Identity { principal, by_token: false, mechanism: None };
         let host = host_address(peer.address.ip()).into();
         Session { peer, host, identity, audited, exchange }
     }
@@ -130,6 +124,8 @@ impl Session {
                 let connection = audited.connection.of_principal(&identity.principal, identity.mechanism);
                 audited.connection = Arc::new(connection);
             }
+            // A client that authenticates again has the same principal.
+            self.peer.identified.get_or_init(|| Arc::clone(&identity.principal));
             self.identity = identity;
         }
         match verdict {

@@ -1,7 +1,7 @@
 //! The state of a connection's authentication.
 
+use super::identity::Identity;
 use super::outcome::Step;
-use super::session::Identity;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_security::sasl::Mechanism;
@@ -16,7 +16,7 @@ pub(super) enum State {
     /// A message of the mechanism is expected.
     Message(Talk),
     /// The outcome is being computed.
-    Awaited(Arc<Mutex<Option<SettledState>>>),
+    Awaited(Arc<Mutex<Option<NextState>>>),
     /// Requests are served.
     Established(AuthenticatedPeer),
     /// The connection is about to be closed.
@@ -39,7 +39,7 @@ pub(super) struct Talk {
 }
 
 /// The state that a future has reached, to be applied with the next frame.
-pub(super) struct SettledState {
+pub(super) struct NextState {
     pub state: State,
     pub identity: Option<Identity>,
 }

@@ -3,11 +3,9 @@
 //! The keys stay unchanged if the provider does not answer. Reads are limited, because any client can name
 //! unknown keys.
 
+use crate::https::{self, with_causes};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper_rustls::HttpsConnectorBuilder;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::TokioExecutor;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -34,9 +32,9 @@ pub struct TokenKeys {
     /// True after the first read, whether it succeeded or failed.
     tried: AtomicBool,
     /// Time of the last requested read.
-    asked_at: Mutex<Option<Instant>>,
+    requested_at: Mutex<Option<Instant>>,
     /// Notified to request a read.
-    asked: Notify,
+    requested: Notify,
     /// Notified after each read, whether it succeeded or failed.
     done: Notify,
 }
@@ -67,8 +65,8 @@ impl TokenKeys {
             url: settings.keys_url.clone(),
             keys: Mutex::default(),
             tried: AtomicBool::new(false),
-            asked_at: Mutex::new(None),
-            asked: Notify::new(),
+            requested_at: Mutex::new(None),
+            requested: Notify::new(),
             done: Notify::new(),
         });
         tokio::spawn(keep(Arc::downgrade(&keys), settings.clone()));
@@ -92,13 +90,13 @@ impl TokenKeys {
             return true;
         }
         {
-            let mut asked_at = self.asked_at.lock();
-            if asked_at.is_some_and(|asked_at| asked_at.elapsed() < READ_AGAIN_MIN) {
+            let mut requested_at = self.requested_at.lock();
+            if requested_at.is_some_and(|requested_at| requested_at.elapsed() < READ_AGAIN_MIN) {
                 return false;
             }
-            *asked_at = Some(Instant::now());
+            *requested_at = Some(Instant::now());
         }
-        self.asked.notify_one();
+        self.requested.notify_one();
         done.await;
         true
     }
@@ -129,7 +127,7 @@ async fn keep(keys: Weak<TokenKeys>, settings: TokenSettings) {
         held.done.notify_waiters();
         tokio::select! {
             biased;
-            () = held.asked.notified() => {}
+            () = held.requested.notified() => {}
             () = tokio::time::sleep(rest) => {}
         }
     }
@@ -163,29 +161,12 @@ async fn read_file(path: &str) -> Result<Bytes, ReadFault> {
 
 async fn fetch(url: &str) -> Result<Bytes, ReadFault> {
     let uri = url.parse().map_err(|_| ReadFault::Url)?;
-    let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-        .map_err(|error| ReadFault::Tls(error.to_string()))?
-        .https_or_http()
-        .enable_http1()
-        .build();
-    let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
-    let answer = client.get(uri).await.map_err(|error| ReadFault::Http(chain(&error)))?;
+    let client = https::client::<Empty<Bytes>>().map_err(|error| ReadFault::Tls(error.to_string()))?;
+    let answer = client.get(uri).await.map_err(|error| ReadFault::Http(with_causes(&error)))?;
     // Redirects are not followed: only the configured address is trusted.
     if !answer.status().is_success() {
         return Err(ReadFault::Status(answer.status().as_u16()));
     }
     let body = Limited::new(answer.into_body(), DOCUMENT_BYTES_MAX).collect().await;
     Ok(body.map_err(|error| ReadFault::Http(error.to_string()))?.to_bytes())
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(&format!(": {next}"));
-        cause = next.source();
-    }
-    text
 }

@@ -1,6 +1,7 @@
 //! The permissions of one request.
 
 use crate::audit::AuditedRequest;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_security::Principal;
 use thalweg_security::acl::{
@@ -11,14 +12,14 @@ use thalweg_wire::ApiKey;
 /// The permissions of a request's client. Without an authorizer everything is allowed.
 #[derive(Clone, Debug)]
 pub struct Permissions {
-    asker: Option<Asker>,
+    context: Option<RequestContext>,
     /// The request in the audit trail, if there is a trail.
     audited: Option<AuditedRequest>,
 }
 
 /// Authorizer, principal and host of a request.
 #[derive(Clone, Debug)]
-struct Asker {
+struct RequestContext {
     authorizer: Arc<Authorizer>,
     principal: Arc<Principal>,
     host: Arc<str>,
@@ -34,18 +35,18 @@ impl Permissions {
         api: ApiKey,
         audited: Option<AuditedRequest>,
     ) -> Permissions {
-        let asker = authorizer.map(|authorizer| Asker {
+        let context = authorizer.map(|authorizer| RequestContext {
             authorizer,
             principal: Arc::clone(principal),
             host: Arc::clone(host),
             api,
         });
-        Permissions { asker, audited }
+        Permissions { context, audited }
     }
 
     /// The permissions of this broker itself.
     pub fn unlimited() -> Permissions {
-        Permissions { asker: None, audited: None }
+        Permissions { context: None, audited: None }
     }
 
     /// The request in the audit trail, if there is a trail.
@@ -55,7 +56,7 @@ impl Permissions {
 
     /// True if everything is allowed.
     pub fn are_unlimited(&self) -> bool {
-        self.asker.is_none()
+        self.context.is_none()
     }
 
     /// Returns true if an operation on a resource is allowed.
@@ -97,10 +98,19 @@ impl Permissions {
         others.iter().any(|operation| self.may_also_on_cluster(*operation)) || self.may_on_cluster(*last)
     }
 
+    /// Returns true if DESCRIBE is allowed on all of the topics.
+    pub fn may_describe_topics<'a>(&self, names: impl Iterator<Item = &'a str>) -> bool {
+        if self.are_unlimited() {
+            return true;
+        }
+        let names: BTreeSet<&str> = names.collect();
+        names.into_iter().all(|name| self.may(Operation::Describe, ResourceType::Topic, name))
+    }
+
     /// Returns true if an operation is allowed on any resource of a type, existing or not.
     pub fn may_on_any(&self, operation: Operation, resource_type: ResourceType) -> bool {
-        self.asker.as_ref().is_none_or(|asker| {
-            let Asker { authorizer, principal, host, .. } = asker;
+        self.context.as_ref().is_none_or(|context| {
+            let RequestContext { authorizer, principal, host, .. } = context;
             authorizer.authorize_by_resource_type(principal, host, operation, resource_type).is_allowed
         })
     }
@@ -129,7 +139,7 @@ impl Permissions {
         resource_name: &str,
         count: usize,
     ) -> bool {
-        let Some(Asker { authorizer, principal, host, api }) = &self.asker else { return true };
+        let Some(RequestContext { authorizer, principal, host, api }) = &self.context else { return true };
         let answer = &authorizer.authorize(principal, host, operation, resource_type, resource_name);
         let (principal, request) = (principal.as_str(), format_args!("{api:?}"));
         let decision =

@@ -1,10 +1,10 @@
 //! One session: its partitions, and the partitions for the next fetch to read.
 //!
-//! A partition is settled after a read without records. A settled partition is read again after news, if the
-//! client requests another offset, or after [`WHOLE_EVERY_MS`]. All other partitions are read by the next
+//! A partition is read to its end after a read without records. Such a partition is read again after news, if
+//! the client requests another offset, or after [`WHOLE_EVERY_MS`]. All other partitions are read by the next
 //! fetch.
 
-use super::{Key, PartitionAnswer};
+use super::{FetchPartitionKey, PartitionAnswer};
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -20,7 +20,7 @@ const WHOLE_EVERY_MS: i64 = 1_000;
 /// A partition for a fetch to read.
 #[derive(Clone, Debug)]
 pub struct WantedPartition {
-    pub key: Key,
+    pub key: FetchPartitionKey,
     pub partition: FetchPartition,
     /// The partition's slot in the session, if there is a session.
     pub place: Option<u32>,
@@ -31,57 +31,56 @@ pub struct WantedPartition {
 /// The partitions of a session for a fetch to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// All partitions.
     Whole,
-    /// Partitions that are not settled.
-    Unsettled,
+    /// Partitions that are not read to their end.
+    Unread,
 }
 
 /// The result of a partition in an answer.
 #[derive(Clone, Debug)]
 pub struct PartitionResult {
-    pub key: Key,
+    pub key: FetchPartitionKey,
     pub place: Option<u32>,
     pub answered: PartitionAnswer,
     /// True if there are records or other news for the client.
     pub has_news: bool,
     /// True if there was nothing to read.
-    pub is_settled: bool,
+    pub is_read_to_end: bool,
 }
 
 /// The state of a partition in a session.
 #[derive(Clone, Debug)]
 struct CachedPartition {
-    key: Key,
+    key: FetchPartitionKey,
     wanted: FetchPartition,
     /// The values in the last answer.
     answered: Option<PartitionAnswer>,
     subscription: Arc<Subscription>,
-    is_settled: bool,
+    is_read_to_end: bool,
     /// Number of the last answer with news of the partition. Partitions with recent news are read last, so
     /// that none starves behind a full one.
     served: u64,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Session {
+pub(super) struct FetchSession {
     pub(super) epoch: i32,
     pub(super) by_id: bool,
     partitions: Vec<CachedPartition>,
     /// The index of each partition in `partitions`.
-    index: HashMap<Key, u32>,
+    index: HashMap<FetchPartitionKey, u32>,
     pub(super) news: Arc<News>,
-    /// The indexes of partitions that are not settled.
-    unsettled: Vec<u32>,
+    /// The indexes of partitions that are not read to their end.
+    unread: Vec<u32>,
     /// Number of answers.
     answers: u64,
     /// Time of the last read of all partitions.
     whole_ms: i64,
 }
 
-impl Session {
-    pub(super) fn open(by_id: bool, wanted: Vec<WantedPartition>, now_ms: i64) -> Session {
-        let mut session = Session { epoch: 1, by_id, whole_ms: now_ms, ..Session::default() };
+impl FetchSession {
+    pub(super) fn open(by_id: bool, wanted: Vec<WantedPartition>, now_ms: i64) -> FetchSession {
+        let mut session = FetchSession { epoch: 1, by_id, whole_ms: now_ms, ..FetchSession::default() };
         session.update(wanted, Vec::new());
         session
     }
@@ -96,7 +95,7 @@ impl Session {
             match self.index.get(&key) {
                 Some(&place) => {
                     self.partitions[place as usize].wanted = partition;
-                    self.unsettle(place);
+                    self.mark_unread(place);
                 }
                 None => self.add(key, partition),
             }
@@ -106,7 +105,7 @@ impl Session {
         }
     }
 
-    fn add(&mut self, key: Key, wanted: FetchPartition) {
+    fn add(&mut self, key: FetchPartitionKey, wanted: FetchPartition) {
         let place =
             u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
         let subscription = News::subscription(&self.news, place);
@@ -116,10 +115,10 @@ impl Session {
             wanted,
             answered: None,
             subscription,
-            is_settled: true,
+            is_read_to_end: true,
             served: 0,
         });
-        self.unsettle(place);
+        self.mark_unread(place);
     }
 
     /// Removes partitions. The remaining ones get new slots in the same order, with new subscriptions.
@@ -127,11 +126,15 @@ impl Session {
         for topic in forgotten {
             let name: Arc<str> = topic.topic.into();
             for partition in topic.partitions.into_iter().map(PartitionIndex) {
-                self.index.remove(&Key { topic: Arc::clone(&name), topic_id: topic.topic_id, partition });
+                self.index.remove(&FetchPartitionKey {
+                    topic: Arc::clone(&name),
+                    topic_id: topic.topic_id,
+                    partition,
+                });
             }
         }
         let still = std::mem::take(&mut self.index);
-        (self.news, self.unsettled) = (Arc::default(), Vec::new());
+        (self.news, self.unread) = (Arc::default(), Vec::new());
         for cached in std::mem::take(&mut self.partitions) {
             if still.contains_key(&cached.key) {
                 self.add(cached.key, cached.wanted);
@@ -141,10 +144,10 @@ impl Session {
         }
     }
 
-    fn unsettle(&mut self, place: u32) {
+    fn mark_unread(&mut self, place: u32) {
         let cached = &mut self.partitions[place as usize];
-        if std::mem::replace(&mut cached.is_settled, false) {
-            self.unsettled.push(place);
+        if std::mem::replace(&mut cached.is_read_to_end, false) {
+            self.unread.push(place);
         }
     }
 
@@ -155,7 +158,7 @@ impl Session {
             self.whole_ms = now_ms;
             (0..u32::try_from(self.partitions.len()).expect("places are numbers of 32 bits")).collect()
         } else {
-            self.unsettled.clone()
+            self.unread.clone()
         };
         places.sort_unstable_by_key(|place| (self.partitions[*place as usize].served, *place));
         places.into_iter().map(|place| self.wanted_at(place)).collect()
@@ -169,7 +172,7 @@ impl Session {
     fn take_news(&mut self) -> Vec<u32> {
         let places = self.news.take();
         for place in &places {
-            self.unsettle(*place);
+            self.mark_unread(*place);
         }
         places
     }
@@ -202,15 +205,15 @@ impl Session {
             if read.has_news {
                 cached.served = self.answers;
             }
-            match read.is_settled {
-                // Removed from `unsettled` below.
-                true => cached.is_settled = true,
-                false => self.unsettle(place),
+            match read.is_read_to_end {
+                // Removed from `unread` below.
+                true => cached.is_read_to_end = true,
+                false => self.mark_unread(place),
             }
             is_full || changed
         });
         let mentioned = mentioned.collect();
-        self.unsettled.retain(|place| !self.partitions[*place as usize].is_settled);
+        self.unread.retain(|place| !self.partitions[*place as usize].is_read_to_end);
         mentioned
     }
 }
@@ -221,11 +224,11 @@ impl Session {
 pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<WantedPartition> {
     let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
     let mut wanted: Vec<WantedPartition> = Vec::with_capacity(count);
-    let mut places: HashMap<Key, usize> = HashMap::default();
+    let mut places: HashMap<FetchPartitionKey, usize> = HashMap::default();
     for topic in topics {
         let name: Arc<str> = topic.topic.into();
         for partition in topic.partitions {
-            let key = Key {
+            let key = FetchPartitionKey {
                 topic: Arc::clone(&name),
                 topic_id: topic.topic_id,
                 partition: PartitionIndex(partition.partition),

@@ -48,7 +48,7 @@ fn answered(wanted: &[WantedPartition], has_records: bool) -> Vec<PartitionResul
         place: *place,
         answered,
         has_news: has_records,
-        is_settled: !has_records,
+        is_read_to_end: !has_records,
     };
     wanted.iter().map(read).collect()
 }
@@ -119,28 +119,28 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
 #[test]
 fn a_fetch_reads_only_what_may_have_changed() {
     let sessions = FetchSessions::new(1);
-    let begun = sessions.begin(&ann(), 12, request(0, 0, 4), Scope::Unsettled, NOW_MS).expect("opens");
+    let begun = sessions.begin(&ann(), 12, request(0, 0, 4), Scope::Unread, NOW_MS).expect("opens");
     assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
     let id = begun.fetch.id();
     // The answer is not sent, so all partitions are read again.
-    let begun = go_on(&sessions, id, 1, Scope::Unsettled, NOW_MS);
+    let begun = go_on(&sessions, id, 1, Scope::Unread, NOW_MS);
     assert_eq!(order(&begun.wanted), [0, 1, 2, 3]);
     let mut answer = answered(&begun.wanted, false);
     // One has records, and the others none.
-    answer[2] = PartitionResult { has_news: true, is_settled: false, ..answer[2].clone() };
+    answer[2] = PartitionResult { has_news: true, is_read_to_end: false, ..answer[2].clone() };
     sessions.finish(begun.fetch, &answer);
-    let begun = go_on(&sessions, id, 2, Scope::Unsettled, NOW_MS);
+    let begun = go_on(&sessions, id, 2, Scope::Unread, NOW_MS);
     assert_eq!(order(&begun.wanted), [2], "its client may want the same records again");
     sessions.finish(begun.fetch, &answered(&begun.wanted, false));
-    assert!(go_on(&sessions, id, 3, Scope::Unsettled, NOW_MS).wanted.is_empty());
+    assert!(go_on(&sessions, id, 3, Scope::Unread, NOW_MS).wanted.is_empty());
     // Another offset.
-    let begun = sessions.begin(&ann(), 12, request(id, 4, 2), Scope::Unsettled, NOW_MS).expect("goes on");
+    let begun = sessions.begin(&ann(), 12, request(id, 4, 2), Scope::Unread, NOW_MS).expect("goes on");
     assert_eq!(order(&begun.wanted), [0, 1]);
     sessions.finish(begun.fetch, &answered(&begun.wanted, false));
     // All partitions, if permissions may have changed or after a while.
     assert_eq!(go_on(&sessions, id, 5, Scope::Whole, NOW_MS).wanted.len(), 4);
-    assert!(go_on(&sessions, id, 6, Scope::Unsettled, NOW_MS).wanted.is_empty());
-    assert_eq!(go_on(&sessions, id, 7, Scope::Unsettled, NOW_MS + 1_000).wanted.len(), 4);
+    assert!(go_on(&sessions, id, 6, Scope::Unread, NOW_MS).wanted.is_empty());
+    assert_eq!(go_on(&sessions, id, 7, Scope::Unread, NOW_MS + 1_000).wanted.len(), 4);
 }
 
 /// Clients with 10,000 partitions each that fetch as fast as they can: prints fetches per second.
@@ -296,9 +296,9 @@ fn the_order_of_giving_way_is_that_of_a_walk_over_all_sessions() {
                 model.get_mut(&id).expect("it is there").3 = size;
             }
             _ => {
-                match state.place(&holder, 12, size, now_ms) {
-                    Some(Place::Free) => assert!(model.len() < 12),
-                    Some(Place::Of(id)) => {
+                match state.room(&holder, 12, size, now_ms) {
+                    Some(Room::Free) => assert!(model.len() < 12),
+                    Some(Room::Of(id)) => {
                         displaced[0] += 1;
                         let expected = gives_way(&model, &holder, size, now_ms);
                         assert!(expected.contains(&id), "{id} for {expected:?} of {model:?}");

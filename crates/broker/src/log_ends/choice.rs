@@ -20,7 +20,7 @@ pub(super) struct LogEnd {
 /// The reason why the end of a log is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// True if asking again cannot help.
+    /// True if another query cannot help.
     pub is_final: bool,
     pub reason: Arc<str>,
 }
@@ -53,7 +53,7 @@ impl Failure {
     }
 }
 
-/// True if asking again cannot change the answer.
+/// True if another query cannot change the answer.
 pub(super) fn is_known(answer: &Answer) -> bool {
     !answer.as_ref().is_err_and(|failure| !failure.is_final)
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_controller::UndecidedPartition;
-use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic};
+use thalweg_metadata::{BrokerId, Image, PartitionIndex, PartitionRegistration, Topic, TopicIdPartition};
 use thalweg_wire::Uuid;
 use tokio::time::Instant;
 
@@ -35,7 +35,7 @@ struct Entry {
     complete: Vec<BrokerId>,
     /// The reason for the missing leader, and the start of it.
     reason: Option<(Reason, Instant)>,
-    is_said: bool,
+    is_logged: bool,
 }
 
 /// The reason why no leader is elected.
@@ -69,7 +69,7 @@ impl Leaderless {
             let reason = partition.and_then(|partition| reason(image, partition));
             if entry.reason.as_ref().map(|(known, _)| known) != reason.as_ref() {
                 entry.reason = reason.map(|reason| (reason, now));
-                entry.is_said = false;
+                entry.is_logged = false;
             }
         }
     }
@@ -83,7 +83,7 @@ impl Leaderless {
                 last_leader: earlier.map(|earlier| earlier.leader).filter(|leader| *leader != BrokerId::NONE),
                 complete: earlier.map(|earlier| complete(earlier)).unwrap_or_default(),
                 reason: None,
-                is_said: false,
+                is_logged: false,
             });
             let complete = complete(partition);
             if !complete.is_empty() {
@@ -106,7 +106,7 @@ impl Leaderless {
     }
 
     /// The partitions of several replicas without a leader.
-    pub fn partitions(&self) -> Vec<(Uuid, PartitionIndex)> {
+    pub fn partitions(&self) -> Vec<TopicIdPartition> {
         let of_topic = |(id, entries): (&Uuid, &BTreeMap<PartitionIndex, Entry>)| {
             let id = *id;
             entries.keys().map(move |index| (id, *index)).collect::<Vec<_>>()
@@ -117,12 +117,12 @@ impl Leaderless {
     /// Logs partitions that stay leaderless without help, once each. Undecided partitions are excluded,
     /// because their logs are compared.
     pub fn report(&mut self, image: &Image, undecided: &[UndecidedPartition], now: Instant) {
-        for (fate, partitions) in self.unsaid(image, undecided, now) {
+        for (fate, partitions) in self.unlogged(image, undecided, now) {
             say(&fate, &partitions);
         }
     }
 
-    fn unsaid(
+    fn unlogged(
         &mut self,
         image: &Image,
         undecided: &[UndecidedPartition],
@@ -133,10 +133,10 @@ impl Leaderless {
         for (topic, index, entry) in self.entries_mut() {
             let Some((reason, since)) = &entry.reason else { continue };
             let is_due = now.saturating_duration_since(*since) >= QUIET;
-            if entry.is_said || !is_due || undecided.contains(&(topic, index)) {
+            if entry.is_logged || !is_due || undecided.contains(&(topic, index)) {
                 continue;
             }
-            entry.is_said = true;
+            entry.is_logged = true;
             let (reason, last_leader) = (reason.clone(), entry.last_leader);
             let fate = Fate { reason, last_leader, complete: entry.complete.clone() };
             let name = image.topic_by_id(topic).map(|topic| format!("{}-{index}", topic.name));

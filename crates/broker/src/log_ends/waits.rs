@@ -32,11 +32,11 @@ struct Wait {
     /// not block the election forever.
     starting: BTreeMap<BrokerId, Instant>,
     /// Time of the first request to each replica while only answers are missing.
-    asked: BTreeMap<BrokerId, Instant>,
+    queried: BTreeMap<BrokerId, Instant>,
     /// Time of the last requests.
     last_round: Option<Instant>,
     /// True if the wait for other replicas was logged.
-    is_said: bool,
+    is_logged: bool,
     /// True if the last leader has answered.
     last_is_known: bool,
 }
@@ -46,9 +46,9 @@ impl Wait {
         Wait {
             since: now,
             starting: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            queried: BTreeMap::new(),
             last_round: None,
-            is_said: false,
+            is_logged: false,
             last_is_known: false,
         }
     }
@@ -66,10 +66,11 @@ impl Wait {
             !one.awaited.is_empty() && (one.last_leader.is_none() || has_time(self.since, patience));
         if is_starting || is_awaited {
             // The wait for answers starts again afterwards, with the full time.
-            self.asked.clear();
+            self.queried.clear();
             return ElectionWait::ForReplicas;
         }
-        let may_answer = |id: &BrokerId| self.asked.get(id).is_none_or(|since| has_time(*since, ANSWERS_MAX));
+        let may_answer =
+            |id: &BrokerId| self.queried.get(id).is_none_or(|since| has_time(*since, ANSWERS_MAX));
         ElectionWait::ForAnswers(one.candidates.iter().copied().filter(may_answer).collect())
     }
 }
@@ -91,9 +92,9 @@ impl Waits {
         }
     }
 
-    /// At most `max` partitions whose replicas are asked now, each with its wait. Partitions that only wait
+    /// At most `max` partitions whose replicas are queried now, each with its wait. Partitions that only wait
     /// for answers come first, then partitions whose last leader has not answered yet: a last leader with an
-    /// incomparable log leads immediately. Within both, the least recently asked partitions come first, so
+    /// incomparable log leads immediately. Within both, the least recently queried partitions come first, so
     /// that a partition waiting for a broker does not delay the next ones.
     pub fn select(
         &mut self,
@@ -103,34 +104,34 @@ impl Waits {
     ) -> Vec<(UndecidedPartition, ElectionWait)> {
         let keys: BTreeSet<Key> = undecided.iter().map(key).collect();
         self.waits.retain(|key, _| keys.contains(key));
-        let (mut asked, mut said) = (Vec::new(), Vec::new());
+        let (mut queried, mut unlogged) = (Vec::new(), Vec::new());
         for one in undecided.into_iter().filter(|one| !one.candidates.is_empty()) {
             let wait = self.waits.entry(key(&one)).or_insert_with(|| Wait::new(now));
             let waiting = wait.look(&one, now, self.patience);
             let is_early = waiting == ElectionWait::ForReplicas;
-            if is_early && !std::mem::replace(&mut wait.is_said, true) {
-                said.push(one.clone());
+            if is_early && !std::mem::replace(&mut wait.is_logged, true) {
+                unlogged.push(one.clone());
             }
-            let is_asked_early = one.last_leader.is_some()
+            let is_queried_early = one.last_leader.is_some()
                 && !wait.last_is_known
                 && now.saturating_duration_since(wait.since) < ANSWERS_MAX;
-            if !is_early || is_asked_early {
-                asked.push(((is_early, wait.last_round), one, waiting));
+            if !is_early || is_queried_early {
+                queried.push(((is_early, wait.last_round), one, waiting));
             }
         }
-        say_waiting(&said, self.patience);
-        asked.sort_by_key(|(turn, ..)| *turn);
-        asked.truncate(max);
-        for (_, one, waiting) in &asked {
+        say_waiting(&unlogged, self.patience);
+        queried.sort_by_key(|(turn, ..)| *turn);
+        queried.truncate(max);
+        for (_, one, waiting) in &queried {
             let Some(wait) = self.waits.get_mut(&key(one)) else { continue };
             wait.last_round = Some(now);
             if *waiting != ElectionWait::ForReplicas {
                 for id in &one.candidates {
-                    wait.asked.entry(*id).or_insert(now);
+                    wait.queried.entry(*id).or_insert(now);
                 }
             }
         }
-        asked.into_iter().map(|(_, one, waiting)| (one, waiting)).collect()
+        queried.into_iter().map(|(_, one, waiting)| (one, waiting)).collect()
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
         }
     }
 
-    /// The wait after each of these seconds; `None` if the replicas are not asked.
+    /// The wait after each of these seconds; `None` if the replicas are not queried.
     fn select(
         waits: &mut Waits,
         one: &UndecidedPartition,
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn last_leader_is_asked_early_until_it_answers() {
+    fn last_leader_is_queried_early_until_it_answers() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
         let early = Some(ElectionWait::ForReplicas);
         let one = undecided(&[3], &[], Some(1));
@@ -269,18 +270,18 @@ mod tests {
     }
 
     #[test]
-    fn every_partition_is_asked_more_than_once_where_one_round_does_not_take_all() {
+    fn every_partition_is_queried_more_than_once_where_one_round_does_not_take_all() {
         let (mut waits, began) = (Waits::new(PATIENCE), Instant::now());
         let of = |name: &str| UndecidedPartition { topic: name.into(), ..undecided(&[], &[], Some(1)) };
         let (all, answers) = ([of("t"), of("u"), of("v")], testing::ends(&[(1, 5, 10)]));
-        let mut asked: BTreeMap<Key, u64> = BTreeMap::new();
+        let mut queried: BTreeMap<Key, u64> = BTreeMap::new();
         let mut elected: BTreeSet<Key> = BTreeSet::new();
         for seconds in 0..100 {
             let still = all.iter().filter(|one| !elected.contains(&key(one))).cloned().collect();
             for (one, waiting) in waits.select(still, began + Duration::from_secs(seconds), 1) {
-                let first = *asked.entry(key(&one)).or_insert(seconds);
+                let first = *queried.entry(key(&one)).or_insert(seconds);
                 if choose(&one, &answers, &waiting).is_some() {
-                    assert!(seconds >= first + 30, "{} at {seconds}, asked first at {first}", one.topic);
+                    assert!(seconds >= first + 30, "{} at {seconds}, queried first at {first}", one.topic);
                     elected.insert(key(&one));
                 }
             }

@@ -1,9 +1,8 @@
 //! Metrics of the audit trail.
 
 use super::Family;
-use super::exposition::Kind;
+use super::sample::Kind;
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_audit_events_total",

@@ -1,6 +1,6 @@
 //! Compaction (Kafka's `LogCleaner` and `LogCleanerManager`).
 
-use super::exposition::{Kind, Label, Number};
+use super::sample::{Kind, Label, Number};
 use super::{Family, Figures, Samples};
 use thalweg_replica::upkeep::CleanerFigures;
 
@@ -21,7 +21,6 @@ macro_rules! of_cleaner {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     of_cleaner!(
         "kafka_log_logcleanermanager_max_dirty_percent",

@@ -1,7 +1,7 @@
 //! The cluster: this broker's view of its metadata, and the controller in this process (Kafka's
 //! `KafkaController`, `ControllerStats` and `broker-metadata-metrics`).
 
-use super::exposition::{Kind, Number};
+use super::sample::{Kind, Number};
 use super::{Family, Figures};
 use thalweg_controller::ControllerFigures;
 use thalweg_metadata::{BrokerId, Image};
@@ -23,7 +23,6 @@ macro_rules! of_controller {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_broker_metadata_metrics_last_applied_record_offset",

@@ -1,7 +1,7 @@
 //! The coordinators of groups, share partitions and transactions: their partitions, how long these took to
 //! load, and transactions (Kafka's `group-coordinator-metrics`, `transaction-coordinator-metrics`).
 
-use super::exposition::{Kind, Number};
+use super::sample::{Kind, Number};
 use super::{Family, Figures, Samples};
 use thalweg_shard::LoadFigures;
 use thalweg_transactions::TransactionFigures;
@@ -23,7 +23,6 @@ macro_rules! of_transactions {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_group_coordinator_metrics_num_partitions",
@@ -54,7 +53,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &["state"],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                states(&broker.share_partitions, out);
+                states(&broker.share_state_partitions, out);
             }
         },
     },
@@ -66,7 +65,7 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
             out.histogram(&["group"], &broker.group_partitions.loads, 1e6, &[]);
-            out.histogram(&["share"], &broker.share_partitions.loads, 1e6, &[]);
+            out.histogram(&["share"], &broker.share_state_partitions.loads, 1e6, &[]);
             out.histogram(&["transaction"], &broker.transaction_partitions.loads, 1e6, &[]);
         },
     },

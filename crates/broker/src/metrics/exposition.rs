@@ -8,6 +8,7 @@
 //! as a whole, so that no sum over a family is wrong, and is counted. A sample costs no allocation.
 
 use super::otlp;
+use super::sample::{Exemplar, Kind, Label, Number, family_name, scaled, unit};
 use super::text::{push_label_value, push_number, push_whole};
 use std::io::Write;
 use thalweg_histogram::Snapshot;
@@ -18,7 +19,6 @@ pub enum Form {
     /// Prometheus' text format.
     #[default]
     Text,
-    /// OpenMetrics.
     OpenMetrics,
     /// Metrics of an `ExportMetricsServiceRequest`.
     Otlp,
@@ -51,31 +51,6 @@ impl Form {
     }
 }
 
-/// The type of a family's samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A value that only rises until the process restarts. The name ends in `_total`.
-    Counter,
-    /// A value that rises and falls.
-    Gauge,
-    /// Counts by upper bounds, and the sum, since the start.
-    Histogram,
-    /// Quantiles of the last one to two minutes, with the count and the sum since the start.
-    Summary,
-}
-
-impl Kind {
-    /// Prometheus' name of the type.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Summary => "summary",
-        }
-    }
-}
-
 /// A page of families.
 #[derive(Debug)]
 pub struct Exposition {
@@ -93,64 +68,6 @@ impl Default for Exposition {
     fn default() -> Exposition {
         Exposition::new(Form::Text, usize::MAX)
     }
-}
-
-/// A value of a sample. Whole numbers stay whole.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Number {
-    /// A whole number.
-    Whole(i128),
-    /// A real number.
-    Real(f64),
-}
-
-macro_rules! whole {
-    ($($type:ty),*) => {
-        $(impl From<$type> for Number {
-            fn from(value: $type) -> Number {
-                Number::Whole(i128::from(value))
-            }
-        })*
-    };
-}
-whole!(i32, i64, u16, u32, u64, bool);
-
-impl From<usize> for Number {
-    fn from(value: usize) -> Number {
-        Number::Whole(i128::try_from(value).unwrap_or(i128::MAX))
-    }
-}
-
-impl From<f64> for Number {
-    fn from(value: f64) -> Number {
-        Number::Real(value)
-    }
-}
-
-/// The value of a label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Label<'a> {
-    /// Text. A label with an empty value is left out.
-    Text(&'a str),
-    /// A number.
-    Whole(i64),
-}
-
-impl Label<'_> {
-    fn is_empty(&self) -> bool {
-        matches!(self, Label::Text(""))
-    }
-}
-
-/// An observation as an example for its bucket.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Exemplar {
-    /// A hash of the client id, because ids may be secret or long.
-    pub client_hash: u32,
-    /// The value.
-    pub value: f64,
-    /// Time in milliseconds since 1970.
-    pub at_ms: i64,
 }
 
 /// Labels that have as many values as there are topics, groups or clients.
@@ -270,18 +187,6 @@ impl Exposition {
         self.finish();
         String::from_utf8(self.out).expect("labels are text, and everything else is ours")
     }
-}
-
-/// The name of a family in OpenMetrics: counters are named without their suffix.
-pub(super) fn family_name(name: &str) -> &str {
-    name.strip_suffix("_total").unwrap_or(name)
-}
-
-/// The unit in a family's name.
-pub(super) fn unit(name: &str) -> Option<&'static str> {
-    ["seconds", "bytes"]
-        .into_iter()
-        .find(|unit| family_name(name).strip_suffix(unit).is_some_and(|before| before.ends_with('_')))
 }
 
 /// The samples of a family. Without any, the family is left out.
@@ -501,11 +406,6 @@ impl Drop for Samples<'_> {
 #[expect(clippy::cast_precision_loss, reason = "milliseconds are far below 2^53")]
 fn seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
-}
-
-#[expect(clippy::cast_precision_loss, reason = "sums of times and sizes may lose their last digits")]
-pub(super) fn scaled(value: u64, per_unit: f64) -> f64 {
-    value as f64 / per_unit
 }
 
 /// In OpenMetrics a bound is written as a real number.

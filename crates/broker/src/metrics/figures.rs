@@ -1,8 +1,8 @@
 //! Values gathered before families are written: every partition is read once, under one hold of its lock.
 
-use super::exposition::Label;
-use super::lag::{self, GroupLag, LogEnds};
+use super::lag::{self, GroupLag, LagSources};
 use super::push::Exports;
+use super::sample::Label;
 use super::workers::WorkerFigures;
 use super::{Entrance, Metrics};
 use crate::broker::Broker;
@@ -23,7 +23,6 @@ use tokio::time::Instant;
 
 /// The values that families read.
 pub struct Figures {
-    /// The moment.
     pub(super) now: Instant,
     pub(super) now_ms: i64,
     pub(super) started_ms: i64,
@@ -57,7 +56,7 @@ pub(super) struct BrokerFigures {
     /// The partitions of the coordinators.
     pub group_partitions: LoadFigures,
     pub transaction_partitions: LoadFigures,
-    pub share_partitions: LoadFigures,
+    pub share_state_partitions: LoadFigures,
     /// The transactions that this broker coordinates.
     pub open_transactions: TransactionFigures,
     /// The metrics pushed by clients.
@@ -80,7 +79,7 @@ impl Figures {
             now_ms: metrics.clock.now_ms(),
             started_ms: metrics.started_ms,
             trail: metrics.trail.clone(),
-            broker: metrics.broker.as_ref().map(|broker| BrokerFigures::gather(broker, &metrics.log_ends)),
+            broker: metrics.broker.as_ref().map(|broker| BrokerFigures::gather(broker, &metrics.lag_sources)),
             controller: metrics.controller.as_ref().map(|controller| controller.figures()),
             entrances: metrics.entrances.clone(),
             secured: metrics.secured.clone(),
@@ -109,7 +108,7 @@ impl Figures {
 }
 
 impl BrokerFigures {
-    fn gather(broker: &Arc<Broker>, log_ends: &LogEnds) -> BrokerFigures {
+    fn gather(broker: &Arc<Broker>, lag_sources: &LagSources) -> BrokerFigures {
         let mut partitions: Vec<PartitionFigures> = Vec::new();
         let mut topics: BTreeMap<Arc<str>, Traffic> = BTreeMap::new();
         let mut traffic = broker.partitions.departed();
@@ -127,7 +126,7 @@ impl BrokerFigures {
             *topics.entry(Arc::clone(&topic.name)).or_default() += of_topic;
         }
         let (image, groups) = (broker.image(), broker.groups.figures());
-        let lags = lag::of(broker, log_ends, &image, &groups);
+        let lags = lag::of(broker, lag_sources, &image, &groups);
         BrokerFigures {
             image,
             partitions,
@@ -137,7 +136,7 @@ impl BrokerFigures {
             lags,
             group_partitions: broker.groups.load_figures(),
             transaction_partitions: broker.transactions.load_figures(),
-            share_partitions: broker.share_states.load_figures(),
+            share_state_partitions: broker.share_states.load_figures(),
             client_telemetry: broker.telemetry.figures(broker.clock.now_ms()),
             open_transactions: broker.transactions.figures(),
             broker: Arc::clone(broker),

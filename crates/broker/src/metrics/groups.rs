@@ -1,8 +1,9 @@
 //! Groups that this broker coordinates (Kafka's `GroupMetadataManager`), and their lag. Kafka leaves lag to
 //! separate exporters; the names follow a widely used exporter.
 
-use super::exposition::{Kind, Label, Samples};
-use super::lag::GroupLag;
+use super::exposition::Samples;
+use super::lag::{GroupLag, Lag};
+use super::sample::{Kind, Label, Number};
 use super::{Family, Figures};
 use std::collections::BTreeMap;
 use thalweg_groups::GroupFigures;
@@ -20,7 +21,6 @@ macro_rules! of_state {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     of_state!("numgroups", "", "Groups that this broker coordinates."),
     of_state!("numgroupsempty", "Empty", "Those without members."),
@@ -61,7 +61,20 @@ pub(super) const FAMILIES: &[Family] = &[
         read: |figures, out| {
             each(figures, |group, lags| {
                 if !lags.is_empty() {
-                    out.add(&[&group.id], lags.iter().flatten().sum::<i64>());
+                    out.add(&[&group.id], lags.iter().flatten().map(|lag| lag.records).sum::<i64>());
+                }
+            });
+        },
+    },
+    Family {
+        name: "thalweg_group_lag_seconds",
+        kind: Kind::Gauge,
+        help: "The lag of a group in time: the age of the oldest record that the group has not read, over all its partitions; 0 without lag. Of partitions without a replica here, the broker asks their leaders every 10 s; unknown ones, and those led by Apache Kafka's brokers, do not count.",
+        labels: &["consumergroup"],
+        read: |figures, out| {
+            each(figures, |group, lags| {
+                if let Some(age_ms) = lags.iter().flatten().filter_map(|lag| lag.age_ms).max() {
+                    out.add(&[&group.id], seconds(age_ms));
                 }
             });
         },
@@ -97,7 +110,14 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         help: "Offsets between the committed offset and the high watermark, where that is known.",
         labels: &["consumergroup", "topic", "partition"],
-        read: |figures, out| each_partition(figures, out, |_, lag| lag),
+        read: |figures, out| each_partition(figures, out, |_, lag| lag.map(|lag| lag.records)),
+    },
+    Family {
+        name: "thalweg_group_partition_lag_seconds",
+        kind: Kind::Gauge,
+        help: "The age of the first record that the group has not read, where that is known; 0 without lag.",
+        labels: &["consumergroup", "topic", "partition"],
+        read: |figures, out| each_partition(figures, out, |_, lag| lag?.age_ms.map(seconds)),
     },
 ];
 
@@ -115,10 +135,15 @@ fn each(figures: &Figures, mut group: impl FnMut(&GroupFigures, &GroupLag)) {
     }
 }
 
-fn each_partition(
+#[expect(clippy::cast_precision_loss, reason = "ages are far below 2^53 ms")]
+fn seconds(age_ms: i64) -> f64 {
+    age_ms as f64 / 1000.0
+}
+
+fn each_partition<N: Into<Number>>(
     figures: &Figures,
     out: &mut Samples<'_>,
-    read: fn(&CommittedOffset, Option<i64>) -> Option<i64>,
+    read: fn(&CommittedOffset, Option<Lag>) -> Option<N>,
 ) {
     let Some(broker) = figures.broker().filter(|_| figures.settings.group_partitions) else { return };
     if !out.fit(broker.lags.iter().map(Vec::len).sum()) {
@@ -139,7 +164,7 @@ fn topic_lags(figures: &Figures, out: &mut Samples<'_>) {
     each(figures, |group, lags| {
         let mut topics: BTreeMap<&str, i64> = BTreeMap::new();
         for ((topic, ..), lag) in group.committed.iter().zip(lags) {
-            *topics.entry(topic).or_default() += lag.unwrap_or(0);
+            *topics.entry(topic).or_default() += lag.map_or(0, |lag| lag.records);
         }
         topics.into_iter().for_each(|(topic, lag)| out.add(&[&group.id, topic], lag));
     });

@@ -1,7 +1,8 @@
 //! Logs (Kafka's `Log` and `LogManager`): a sample for each replica on this broker.
 
-use super::exposition::{Kind, Number, Samples};
+use super::exposition::Samples;
 use super::figures::labels;
+use super::sample::{Kind, Number};
 use super::{Family, Figures};
 use thalweg_replica::partition::PartitionFigures;
 
@@ -17,7 +18,6 @@ macro_rules! of_log {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     of_log!("size", "Size of a log in bytes.", |p| p.size_bytes.into()),
     of_log!("numlogsegments", "Its segments.", |p| p.segments.into()),

@@ -1,8 +1,9 @@
 //! Connections by listener: memory, logins, and reasons of ends (Kafka's `SocketServer`).
 
 use super::Family;
-use super::exposition::{Kind, Samples};
+use super::exposition::Samples;
 use super::figures::Figures;
+use super::sample::Kind;
 use thalweg_net::Ends;
 
 macro_rules! of_broker {
@@ -41,7 +42,6 @@ macro_rules! of_logins {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     of_broker!(
         "kafka_server_socket_server_metrics_connection_count",

@@ -4,7 +4,7 @@
 //! Adding a sample writes a data point. [`metric`] wraps the data points of a family, [`request`] all
 //! families.
 
-use super::exposition::{Exemplar, Kind, Label, Number, family_name, scaled, unit};
+use super::sample::{Exemplar, Kind, Label, Number, family_name, scaled, unit};
 use thalweg_histogram::Snapshot;
 
 /// The start of the counters, and the time of the page.

@@ -1,11 +1,10 @@
 //! Metrics of the process, with the names of Prometheus' client libraries, and of its threads.
 
 use super::Family;
-use super::exposition::{Kind, Label};
+use super::sample::{Kind, Label};
 use std::fs;
 use std::sync::atomic::Ordering;
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "process_cpu_seconds_total",
@@ -190,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_system_tells_of_the_process() {
+    fn the_system_describes_the_process() {
         if cfg!(target_os = "linux") {
             assert!(cpu_seconds().is_some());
             let before = open_descriptors().expect("it has some");

@@ -3,12 +3,9 @@
 
 use super::exposition::{Exposition, Form};
 use super::{Metrics, otlp};
+use crate::https::{self, HttpsClient, with_causes};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -105,7 +102,7 @@ impl Push {
         }
     }
 
-    async fn send(&self, client: &mut Option<Sender>) -> Result<(), SendFault> {
+    async fn send(&self, client: &mut Option<HttpsClient<Full<Bytes>>>) -> Result<(), SendFault> {
         let metrics = self.metrics.clone();
         let page = tokio::task::spawn_blocking(move || {
             let mut page = Exposition::new(Form::Otlp, usize::MAX);
@@ -122,9 +119,9 @@ impl Push {
         let request = request.body(body).map_err(|error| SendFault::Http(error.to_string()))?;
         let client = match client {
             Some(client) => client,
-            None => client.insert(sender()?),
+            None => client.insert(https::client().map_err(|error| SendFault::Tls(error.to_string()))?),
         };
-        let answer = client.request(request).await.map_err(|error| SendFault::Http(chain(&error)))?;
+        let answer = client.request(request).await.map_err(|error| SendFault::Http(with_causes(&error)))?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
         let body = body.map_err(|error| SendFault::Http(error.to_string()))?.to_bytes();
@@ -135,27 +132,4 @@ impl Push {
         let text = visible(&text).into_owned();
         Err(SendFault::Status { status: status.as_u16(), text })
     }
-}
-
-type Sender = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
-fn sender() -> Result<Sender, SendFault> {
-    let connector = HttpsConnectorBuilder::new()
-        .with_provider_and_native_roots(rustls::crypto::ring::default_provider())
-        .map_err(|error| SendFault::Tls(error.to_string()))?
-        .https_or_http()
-        .enable_http1()
-        .build();
-    Ok(Client::builder(TokioExecutor::new()).build(connector))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(&format!(": {next}"));
-        cause = next.source();
-    }
-    text
 }

@@ -1,9 +1,10 @@
 //! Metrics of quotas: use and throttle times of limited clients, and the rates of new connections (Kafka's
 //! groups `Produce`, `Fetch`, `Request`, `ControllerMutation` and `socket-server-metrics`).
 
-use super::exposition::{Kind, Samples};
+use super::exposition::Samples;
+use super::sample::Kind;
 use super::{Family, Figures};
-use crate::quotas::{Kind as Quota, Usage};
+use crate::quotas::{QuotaType, Usage};
 use thalweg_controller::MutationFigures;
 use thalweg_security::quota::{ListenerFigures, Sharers};
 
@@ -13,7 +14,6 @@ const SAMPLES_MAX: usize = 1_000;
 
 const CLIENTS: &[&str] = &["resource", "user", "clientId"];
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_quota_byte_rate",
@@ -21,8 +21,8 @@ pub(super) const FAMILIES: &[Family] = &[
         help: "Bytes per second that clients with a limit produce and fetch, over the window of quotas. Clients that share a limit share a sample; in all families of clients there are the 1000 that were active last.",
         labels: CLIENTS,
         read: |figures, out| {
-            of_clients(figures, out, Quota::Produce, |usage| usage.rate);
-            of_clients(figures, out, Quota::Fetch, |usage| usage.rate);
+            of_clients(figures, out, QuotaType::Produce, |usage| usage.rate);
+            of_clients(figures, out, QuotaType::Fetch, |usage| usage.rate);
         },
     },
     Family {
@@ -30,7 +30,7 @@ pub(super) const FAMILIES: &[Family] = &[
         kind: Kind::Gauge,
         help: "Time of the requests of clients with a limit, in percent of one thread.",
         labels: CLIENTS,
-        read: |figures, out| of_clients(figures, out, Quota::Request, |usage| usage.rate),
+        read: |figures, out| of_clients(figures, out, QuotaType::Request, |usage| usage.rate),
     },
     Family {
         name: "kafka_server_quota_throttle_time",
@@ -38,7 +38,7 @@ pub(super) const FAMILIES: &[Family] = &[
         help: "The average pause that clients above their limit were asked to make in the last 30 to 60 seconds, in milliseconds; NaN without any.",
         labels: CLIENTS,
         read: |figures, out| {
-            for quota in crate::quotas::KINDS {
+            for quota in crate::quotas::QUOTA_TYPES {
                 of_clients(figures, out, quota, |usage| usage.pause_ms);
             }
             of_controller(figures, out, |mutations| mutations.throttle_ms);
@@ -51,7 +51,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &["resource"],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
-            for quota in crate::quotas::KINDS {
+            for quota in crate::quotas::QUOTA_TYPES {
                 out.histogram(&[&format!("{quota:?}")], &broker.quotas.pauses(quota), 1e6, &[]);
             }
         },
@@ -118,7 +118,7 @@ fn add(out: &mut Samples<'_>, resource: &str, sharers: &Sharers, value: f64) {
     out.add(&[resource, &name(&sharers.user), &name(&sharers.client_id)], value);
 }
 
-fn of_clients(figures: &Figures, out: &mut Samples<'_>, quota: Quota, read: fn(&Usage) -> f64) {
+fn of_clients(figures: &Figures, out: &mut Samples<'_>, quota: QuotaType, read: fn(&Usage) -> f64) {
     let Some(broker) = figures.broker() else { return };
     for usage in broker.quotas.usage(quota, SAMPLES_MAX) {
         add(out, &format!("{quota:?}"), &usage.sharers, read(&usage));

@@ -1,7 +1,8 @@
 //! Replicas: leaders, in-sync replicas, lag (Kafka's `ReplicaManager`, `Partition`, `FetcherLagMetrics`).
 
-use super::exposition::{Kind, Label, Number, Samples};
+use super::exposition::Samples;
 use super::figures::labels;
+use super::sample::{Kind, Label, Number};
 use super::{Family, Figures};
 use std::sync::atomic::Ordering;
 use thalweg_replica::partition::PartitionFigures;
@@ -53,7 +54,6 @@ macro_rules! of_throttle {
 /// The same time as in Kafka's brokers and `kafka-transactions.sh find-hanging`.
 const LATE_GRACE_MS: i64 = 5 * 60 * 1000;
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     of_broker!("partitioncount", Gauge, "Partitions with a replica on this broker.", |b| b.partitions.len()
         as u64),

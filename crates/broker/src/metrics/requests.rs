@@ -1,8 +1,9 @@
 //! Request metric families: counts, errors and times by API.
 
-use super::exposition::{Kind, Samples};
+use super::exposition::Samples;
+use super::sample::Kind;
 use super::{Family, Figures, stages};
-use crate::request_metrics::{ApiMetrics, BUCKETS, Counts, Purgatory, VERSIONS};
+use crate::request_metrics::{BUCKETS, Counts, Purgatory, RequestMetrics, VERSIONS};
 use std::sync::atomic::Ordering;
 use thalweg_wire::{ApiKey, ErrorCode};
 
@@ -10,7 +11,6 @@ use thalweg_wire::{ApiKey, ErrorCode};
 const QUANTILES: [(&str, f64); 6] =
     [("0.50", 0.5), ("0.75", 0.75), ("0.95", 0.95), ("0.98", 0.98), ("0.99", 0.99), ("0.999", 0.999)];
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_requestmetrics_requests_total",
@@ -57,16 +57,20 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_delayedoperationpurgatory_numdelayedoperations",
         kind: Kind::Gauge,
-        help: "Requests that wait: Produce for replicas or the disk, Fetch for more to be appended.",
+        help: "Requests that wait: Produce for replicas or the disk, Fetch for more to be appended, ShareFetch for records to acquire.",
         labels: &["delayedOperation"],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
-            for delayed in [Purgatory::Produce, Purgatory::Fetch] {
-                out.add(&[&format!("{delayed:?}")], broker.requests.waiting(delayed));
-            }
+            waiting(&broker.requests, out);
         },
     },
 ];
+
+fn waiting(requests: &RequestMetrics, out: &mut Samples<'_>) {
+    for delayed in Purgatory::ALL {
+        out.add(&[delayed.name()], requests.waiting(delayed));
+    }
+}
 
 /// Upper bound of a bucket, in microseconds.
 fn longest(bucket: usize) -> u64 {
@@ -79,9 +83,14 @@ fn longest(bucket: usize) -> u64 {
 
 /// The time below which a share of the requests lies, in milliseconds; NaN without requests.
 fn quantile(counts: &Counts, share: f64) -> f64 {
+    quantile_us(counts, share).map_or(f64::NAN, milliseconds)
+}
+
+/// The time below which a share of the requests lies, in microseconds; `None` without requests.
+pub(crate) fn quantile_us(counts: &Counts, share: f64) -> Option<u64> {
     let total: u64 = counts.iter().sum();
     if total == 0 {
-        return f64::NAN;
+        return None;
     }
     #[expect(
         clippy::cast_precision_loss,
@@ -96,7 +105,7 @@ fn quantile(counts: &Counts, share: f64) -> f64 {
         below >= rank
     };
     let found = counts.iter().position(reaches).unwrap_or(BUCKETS - 1);
-    milliseconds(longest(found))
+    Some(longest(found))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "times are far below 2^53 microseconds")]
@@ -112,15 +121,6 @@ fn difference(of: &Counts, before: &Counts) -> Counts {
     std::array::from_fn(|bucket| of[bucket].saturating_sub(before[bucket]))
 }
 
-/// Kafka counts a fetch by its sender, and again as a fetch.
-pub(super) fn name(api: &ApiMetrics) -> String {
-    match api.key {
-        None => "FetchFollower".to_owned(),
-        Some(ApiKey::Fetch) => "FetchConsumer".to_owned(),
-        Some(key) => format!("{key:?}"),
-    }
-}
-
 fn requests(figures: &Figures, out: &mut Samples<'_>) {
     let Some(broker) = figures.broker() else { return };
     let apis = &broker.requests.apis;
@@ -133,7 +133,7 @@ fn requests(figures: &Figures, out: &mut Samples<'_>) {
                 fetches[version] += count;
             }
             if count > 0 {
-                out.add(&[&name(api), &version.to_string()], count);
+                out.add(&[&api.name(), &version.to_string()], count);
             }
         }
     }
@@ -149,7 +149,7 @@ fn refusals(figures: &Figures, out: &mut Samples<'_>) {
             let count = count.load(Ordering::Relaxed);
             if count > 0 {
                 let code = i16::try_from(code).ok().and_then(|code| ErrorCode::from_i16(code - 1));
-                out.add(&[&name(api), code.map_or("UNKNOWN", ErrorCode::name)], count);
+                out.add(&[&api.name(), code.map_or("UNKNOWN", ErrorCode::name)], count);
             }
         }
     }
@@ -163,7 +163,7 @@ fn times(figures: &Figures, out: &mut Samples<'_>) {
     let fetch = metrics.label(ApiKey::Fetch).0;
     let followers = metrics.label_of_followers().0;
     for (index, api) in metrics.apis.iter().enumerate() {
-        time(out, &name(api), &begin[index], &now[index], us(index));
+        time(out, &api.name(), &begin[index], &now[index], us(index));
     }
     let (begin, now) = (sum(&begin[fetch], &begin[followers]), sum(&now[fetch], &now[followers]));
     time(out, "Fetch", &begin, &now, us(fetch) + us(followers));
@@ -182,10 +182,40 @@ fn time(out: &mut Samples<'_>, name: &str, begin: &Counts, now: &Counts, total_u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request_metrics::{AnsweredRequest, RequestMetrics, bucket};
+    use crate::metrics::exposition::Exposition;
+    use crate::request_metrics::{AnsweredRequest, bucket};
     use std::time::Duration;
     use thalweg_log::Clock;
     use tokio::time::Instant;
+
+    #[test]
+    fn all_kinds_of_waiting_requests_are_shown() {
+        // A new kind does not compile here before it has a place in the list.
+        let place = |kind| match kind {
+            Purgatory::Produce => 0,
+            Purgatory::Fetch => 1,
+            Purgatory::ShareFetch => 2,
+        };
+        for (expected, kind) in Purgatory::ALL.into_iter().enumerate() {
+            assert_eq!((place(kind), kind as usize), (expected, expected), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_requests_have_the_label_of_their_purgatory_in_kafka() {
+        let metrics = RequestMetrics::new(&[ApiKey::ShareFetch], Clock::manual(0));
+        let shown = || {
+            let mut page = Exposition::default();
+            waiting(&metrics, &mut page.family("waiting", Kind::Gauge, "", &["delayedOperation"]));
+            let text = page.into_text();
+            text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
+        };
+        let of = |kind, count| format!("waiting{{delayedOperation=\"{kind}\"}} {count}");
+        let waits = [(); 2].map(|()| metrics.waits(Purgatory::ShareFetch));
+        assert_eq!(shown(), [of("Produce", 0), of("Fetch", 0), of("ShareFetch", 2)]);
+        drop(waits);
+        assert_eq!(shown(), ["Produce", "Fetch", "ShareFetch"].map(|kind| of(kind, 0)));
+    }
 
     #[test]
     fn every_time_has_a_bucket_that_ends_at_most_a_fifth_above_it() {

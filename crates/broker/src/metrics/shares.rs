@@ -1,11 +1,11 @@
 //! Share groups, at the leaders of their partitions (Kafka's `ShareSessionCache`, `SharePartitionMetrics`,
 //! `share-group-metrics`).
 
-use super::exposition::{Kind, Label, Samples};
+use super::exposition::Samples;
+use super::sample::{Kind, Label};
 use super::{Family, Figures};
 use thalweg_share_groups::ShareFigures;
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_sharesessioncache_sharesessionscount",
@@ -14,7 +14,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.add(&[], broker.shares.sessions.counts().0);
+                out.add(&[], broker.share_partitions.sessions.counts().0);
             }
         },
     },
@@ -25,7 +25,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.add(&[], broker.shares.sessions.counts().1);
+                out.add(&[], broker.share_partitions.sessions.counts().1);
             }
         },
     },
@@ -36,7 +36,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &["ack_type"],
         read: |figures, out| {
             let Some(broker) = figures.broker() else { return };
-            for (name, records) in broker.shares.counters.acknowledged() {
+            for (name, records) in broker.share_partitions.counters.acknowledged() {
                 out.add(&[name], records);
             }
         },
@@ -48,7 +48,7 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.add(&[], broker.shares.counters.expired());
+                out.add(&[], broker.share_partitions.counters.expired());
             }
         },
     },
@@ -59,29 +59,29 @@ pub(super) const FAMILIES: &[Family] = &[
         labels: &[],
         read: |figures, out| {
             if let Some(broker) = figures.broker() {
-                out.histogram(&[], &broker.shares.counters.loads(), 1e6, &[]);
+                out.histogram(&[], &broker.share_partitions.counters.loads(), 1e6, &[]);
             }
         },
     },
     Family {
         name: "kafka_server_sharepartitionmetrics_inflightmessagecount",
         kind: Kind::Gauge,
-        help: "Records in flight of a share partition: from the first that is not settled to the last that was delivered.",
+        help: "Records in flight of a share partition: from the first whose delivery is not complete to the last that was delivered.",
         labels: &["group", "topic", "partition"],
-        read: |figures, out| each(figures, out, |of| of.records),
+        read: |figures, out| each(figures, out, |of| of.offsets),
     },
     Family {
         name: "kafka_server_sharepartitionmetrics_inflightbatchcount",
         kind: Kind::Gauge,
         help: "Batches of them that are tracked as one.",
         labels: &["group", "topic", "partition"],
-        read: |figures, out| each(figures, out, |of| i64::try_from(of.batches).unwrap_or(i64::MAX)),
+        read: |figures, out| each(figures, out, |of| i64::try_from(of.runs).unwrap_or(i64::MAX)),
     },
 ];
 
 fn each(figures: &Figures, out: &mut Samples<'_>, value: fn(&ShareFigures) -> i64) {
     let Some(broker) = figures.broker().filter(|_| figures.settings.group_partitions) else { return };
-    let mut all = broker.shares.all();
+    let mut all = broker.share_partitions.all();
     if !out.fit(all.len()) {
         return;
     }

@@ -1,8 +1,8 @@
 //! Histograms by API: times of requests by stage, and sizes.
 
-use super::exposition::{Exemplar, Samples};
+use super::exposition::Samples;
 use super::figures::Figures;
-use super::requests::name;
+use super::sample::{Exemplar, scaled};
 use crate::request_metrics::{ApiMetrics, SlowFigures};
 use thalweg_histogram::Histogram;
 use thalweg_net::ApiFlow;
@@ -19,7 +19,7 @@ pub(super) fn times(figures: &Figures, out: &mut Samples<'_>) {
     });
     let Some(broker) = figures.broker() else { return };
     for api in &broker.requests.apis {
-        let name = name(api);
+        let name = api.name();
         add(out, &[&name, "local"], &api.local, PER_SECOND);
         add(out, &[&name, "remote"], &api.remote, PER_SECOND);
         add(out, &[&name, "throttle"], &api.throttle, PER_SECOND);
@@ -35,7 +35,7 @@ fn total(out: &mut Samples<'_>, name: &str, api: &ApiMetrics) {
     }
     let exemplar = |slow: SlowFigures| Exemplar {
         client_hash: slow.client_hash,
-        value: super::exposition::scaled(slow.us, PER_SECOND),
+        value: scaled(slow.us, PER_SECOND),
         at_ms: slow.at_ms,
     };
     let exemplars: Vec<_> = api.slow().map(|slow| slow.map(exemplar)).collect();

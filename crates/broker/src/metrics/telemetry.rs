@@ -1,6 +1,6 @@
 //! Metrics that clients send to this broker (KIP-714).
 
-use super::exposition::{Kind, Label};
+use super::sample::{Kind, Label};
 use super::{Family, Figures};
 use crate::telemetry::TelemetryFigures;
 
@@ -20,7 +20,6 @@ macro_rules! counter {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_client_telemetry",

@@ -1,6 +1,6 @@
 //! Numbers and label values as text, without allocation.
 
-use super::exposition::Number;
+use super::sample::Number;
 use std::io::Write;
 
 /// A number. Prometheus writes NaN, +Inf and -Inf.

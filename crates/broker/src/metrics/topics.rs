@@ -1,7 +1,8 @@
 //! The traffic of topics (Kafka's `BrokerTopicMetrics`): a sample for each topic that has a partition here,
 //! and one without the label for all topics together.
 
-use super::exposition::{Kind, Samples};
+use super::exposition::Samples;
+use super::sample::Kind;
 use super::{Family, Figures};
 use thalweg_replica::partition::Traffic;
 
@@ -17,7 +18,6 @@ macro_rules! by_topic {
     };
 }
 
-/// The families.
 pub(super) const FAMILIES: &[Family] = by_topic! {
     "messagesin" messages_in "Records that producers sent and that were appended."
     "bytesin" bytes_in "Bytes that producers sent and that were stored."

@@ -10,7 +10,7 @@ const WINDOW: Duration = Duration::from_secs(30);
 
 /// Earlier readings, for the idle share; used only by scrapes.
 #[derive(Debug, Default)]
-pub(super) struct Workers(Mutex<[Option<(Instant, Duration)>; 2]>);
+pub(super) struct WorkerReadings(Mutex<[Option<(Instant, Duration)>; 2]>);
 
 /// The workers at one moment.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ pub(super) struct WorkerFigures {
     pub idle: Option<f64>,
 }
 
-impl Workers {
+impl WorkerReadings {
     /// The workers of this runtime; empty without a runtime.
     pub fn figures(&self, now: Instant) -> WorkerFigures {
         let Ok(runtime) = Handle::try_current() else { return WorkerFigures::default() };
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_idle_share_is_that_of_the_last_minute() {
-        let (workers, start) = (Workers::default(), Instant::now());
+        let (workers, start) = (WorkerReadings::default(), Instant::now());
         let at =
             |seconds, busy| workers.idle(start + Duration::from_secs(seconds), Duration::from_secs(busy), 2);
         assert_eq!(at(0, 0), None);

@@ -1,6 +1,6 @@
 //! The clients of quotas: their counters, and limits on their number.
 
-use super::{KINDS, Kind};
+use super::{QUOTA_TYPES, QuotaType};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -22,17 +22,17 @@ const PARTS: usize = 10;
 #[derive(Debug)]
 pub(super) struct Clients {
     window: Window,
-    limits: [Limits; KINDS.len()],
+    limits: [Limits; QUOTA_TYPES.len()],
     /// Clients by user and client id. Cleared when limits change.
-    known: HashMap<Box<str>, HashMap<Box<str>, Arc<Client>>>,
+    known: HashMap<Box<str>, HashMap<Box<str>, Arc<ClientCounters>>>,
     known_len: usize,
-    counters: [HashMap<Sharers, Arc<Counter>>; KINDS.len()],
+    counters: [HashMap<Sharers, Arc<Counter>>; QUOTA_TYPES.len()],
 }
 
 /// A client's counter of each kind; `None` without a limit.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) counters: [Option<Arc<Counter>>; KINDS.len()],
+pub(super) struct ClientCounters {
+    pub(super) counters: [Option<Arc<Counter>>; QUOTA_TYPES.len()],
 }
 
 /// The use of the clients that share a limit.
@@ -61,8 +61,8 @@ pub struct Usage {
 }
 
 impl Counter {
-    fn new(kind: Kind, limit: f64, window: Window, now_ms: i64) -> Counter {
-        let backlog = (kind != Kind::Request).then(Backlog::default);
+    fn new(kind: QuotaType, limit: f64, window: Window, now_ms: i64) -> Counter {
+        let backlog = (kind != QuotaType::Request).then(Backlog::default);
         let (rate, pauses) = (Rate::new(window), Average::new(METRICS_WINDOW));
         Counter(Mutex::new(Use { limit, rate, used_ms: now_ms, backlog, pauses }))
     }
@@ -140,31 +140,31 @@ impl Clients {
     }
 
     /// Replaces all limits. Returns the kinds with limits.
-    pub(super) fn set(&mut self, quotas: &Quotas) -> Vec<Kind> {
-        self.limits = KINDS.map(|kind| quotas.limits(kind.key()));
+    pub(super) fn set(&mut self, quotas: &Quotas) -> Vec<QuotaType> {
+        self.limits = QUOTA_TYPES.map(|kind| quotas.limits(kind.key()));
         self.forget_all();
-        for kind in KINDS {
+        for kind in QUOTA_TYPES {
             if self.limits[kind as usize].is_empty() {
                 self.counters[kind as usize].clear();
             }
         }
-        KINDS.into_iter().filter(|kind| !self.limits[*kind as usize].is_empty()).collect()
+        QUOTA_TYPES.into_iter().filter(|kind| !self.limits[*kind as usize].is_empty()).collect()
     }
 
-    pub(super) fn find(&self, user: &str, client_id: &str) -> Option<Arc<Client>> {
+    pub(super) fn find(&self, user: &str, client_id: &str) -> Option<Arc<ClientCounters>> {
         self.known.get(user)?.get(client_id).map(Arc::clone)
     }
 
     /// Finds the limits of a client that is not known yet.
-    pub(super) fn add(&mut self, user: &str, client_id: &str, now_ms: i64) -> Arc<Client> {
+    pub(super) fn add(&mut self, user: &str, client_id: &str, now_ms: i64) -> Arc<ClientCounters> {
         if self.known_len >= CLIENTS_MAX {
             self.forget_largest();
         }
-        let counters = KINDS.map(|kind| {
+        let counters = QUOTA_TYPES.map(|kind| {
             let limit = self.limits[kind as usize].resolve(user, client_id)?;
             Some(self.counter(kind, user, client_id, limit, now_ms))
         });
-        let client = Arc::new(Client { counters });
+        let client = Arc::new(ClientCounters { counters });
         let of_user = self.known.entry(user.into()).or_default();
         if of_user.insert(client_id.into(), Arc::clone(&client)).is_none() {
             self.known_len += 1;
@@ -174,7 +174,7 @@ impl Clients {
 
     fn counter(
         &mut self,
-        kind: Kind,
+        kind: QuotaType,
         user: &str,
         client_id: &str,
         limit: Limit,
@@ -216,7 +216,7 @@ impl Clients {
     }
 
     /// The use of at most `max` clients: the most recently active of each user.
-    pub(super) fn usage(&self, kind: Kind, max: usize, now_ms: i64) -> Vec<Usage> {
+    pub(super) fn usage(&self, kind: QuotaType, max: usize, now_ms: i64) -> Vec<Usage> {
         let counters = self.counters[kind as usize].iter();
         let mut counters: Vec<_> =
             counters.map(|(sharers, counter)| (counter.0.lock().used_ms, sharers, counter)).collect();

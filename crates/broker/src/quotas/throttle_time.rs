@@ -2,21 +2,17 @@
 
 use std::ops::Range;
 use std::time::Duration;
-use thalweg_wire::ApiKey;
 use thalweg_wire::frame::response_header_version;
+use thalweg_wire::{ApiKey, FieldPosition};
 
 /// Position of the throttle time in an answer of the controller without length prefix; `None` if there is no
-/// such field.
+/// such field there.
 pub(super) fn place(key: ApiKey, version: i16, answer: &[u8]) -> Option<Range<usize>> {
-    let is_flexible = usize::from(response_header_version(key, version) > 0);
-    let begin = match key {
-        ApiKey::DescribeQuorum => return None,
-        // The last field, before the empty tagged fields of a flexible message.
-        ApiKey::CreateDelegationToken | ApiKey::RenewDelegationToken | ApiKey::ExpireDelegationToken => {
-            answer.len().checked_sub(is_flexible + 4)?
-        }
-        // The first field, after the correlation id and the empty tagged fields of a flexible header.
-        _ => 4 + is_flexible,
+    let begin = match key.throttle_time(version)? {
+        // After the correlation id and the empty tagged fields of a flexible header.
+        FieldPosition::First => 4 + usize::from(response_header_version(key, version) > 0),
+        // Before the empty tagged fields of a flexible message.
+        FieldPosition::Last => answer.len().checked_sub(4 + usize::from(version >= key.flexible_from()))?,
     };
     (begin + 4 <= answer.len()).then_some(begin..begin + 4)
 }

@@ -1,8 +1,8 @@
 //! The clients with subscriptions, and the latest metrics that each client pushed.
 
-use super::Refusal;
+use super::TelemetryRefusal;
 use super::otlp::{self, Point};
-use super::subscriptions::{Client, RequestedMetrics, Subscriptions};
+use super::subscriptions::{RequestedMetrics, Subscriptions, TelemetryClient};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use thalweg_hash::HashMap;
@@ -28,7 +28,7 @@ const NAME_CHARS_MAX: usize = 128;
 
 /// A push of a client.
 #[derive(Clone, Copy, Debug)]
-pub struct Push<'a> {
+pub struct TelemetryPush<'a> {
     /// The subscription that the push belongs to.
     pub subscription_id: i32,
     /// True for the client's last push.
@@ -54,7 +54,7 @@ pub struct ClientSubscription {
 
 /// The latest value of a client's metric.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Value {
+pub struct ClientMetricValue {
     /// The client instance.
     pub instance_id: Uuid,
     /// The client's `client.id`, truncated.
@@ -63,7 +63,6 @@ pub struct Value {
     pub metric: String,
     /// The metric's attributes, as `key=value` separated by commas.
     pub attributes: String,
-    /// The value.
     pub value: f64,
 }
 
@@ -73,8 +72,8 @@ pub struct TelemetryFigures {
     /// Number of recently active clients.
     pub instances: usize,
     /// The clients' latest values.
-    pub values: Vec<Value>,
-    /// Accepted pushes.
+    pub values: Vec<ClientMetricValue>,
+    /// Pushes that were accepted.
     pub pushes: u64,
     /// Requests before the end of the interval.
     pub throttled: u64,
@@ -103,11 +102,10 @@ struct Instance {
     seen_ms: i64,
     is_terminating: bool,
     /// True if the last push failed with an error after which clients ask for their subscription immediately.
-    asks_again: bool,
+    may_get_early: bool,
     values: BTreeMap<(String, String), f64>,
 }
 
-/// All clients.
 #[derive(Debug, Default)]
 pub(super) struct Instances {
     by_id: HashMap<Uuid, Instance>,
@@ -125,7 +123,7 @@ pub(super) struct Instances {
 /// The points of a push, and the number of points left out.
 pub(super) type PushedPoints = Result<(Vec<Point>, usize), String>;
 
-impl Push<'_> {
+impl TelemetryPush<'_> {
     /// Decompresses and reads the metrics.
     pub(super) fn read(&self) -> PushedPoints {
         let codec =
@@ -136,8 +134,8 @@ impl Push<'_> {
     }
 }
 
-fn refuse<T>(code: ErrorCode, client: &Client<'_>, reason: &str) -> Result<T, Refusal> {
-    Err(Refusal { code, reason: format!("client {}: {reason}", client.instance_id) })
+fn refuse<T>(code: ErrorCode, client: &TelemetryClient<'_>, reason: &str) -> Result<T, TelemetryRefusal> {
+    Err(TelemetryRefusal { code, reason: format!("client {}: {reason}", client.instance_id) })
 }
 
 impl Instances {
@@ -146,13 +144,13 @@ impl Instances {
     pub(super) fn subscription(
         &mut self,
         subscriptions: &Subscriptions,
-        client: &Client<'_>,
+        client: &TelemetryClient<'_>,
         now_ms: i64,
-    ) -> Result<ClientSubscription, Refusal> {
+    ) -> Result<ClientSubscription, TelemetryRefusal> {
         let instance = self.instance(subscriptions, client, now_ms);
         let elapsed = now_ms - instance.last_get_ms.max(instance.last_push_ms);
         let is_early = elapsed < i64::from(instance.wanted.interval_ms);
-        if is_early && !instance.asks_again {
+        if is_early && !instance.may_get_early {
             self.figures.throttled += 1;
             return refuse(
                 ErrorCode::ThrottlingQuotaExceeded,
@@ -163,7 +161,7 @@ impl Instances {
         if !is_early {
             instance.last_get_ms = now_ms;
         }
-        instance.asks_again = false;
+        instance.may_get_early = false;
         Ok(ClientSubscription {
             subscription_id: instance.subscription_id,
             interval_ms: instance.wanted.interval_ms,
@@ -175,10 +173,10 @@ impl Instances {
     pub(super) fn check(
         &mut self,
         subscriptions: &Subscriptions,
-        push: &Push<'_>,
-        client: &Client<'_>,
+        push: &TelemetryPush<'_>,
+        client: &TelemetryClient<'_>,
         now_ms: i64,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), TelemetryRefusal> {
         let instance = self.instance(subscriptions, client, now_ms);
         let has_ended = std::mem::replace(&mut instance.is_terminating, push.is_terminating);
         if has_ended {
@@ -199,12 +197,12 @@ impl Instances {
             );
         }
         if push.subscription_id != instance.subscription_id {
-            instance.asks_again = true;
+            instance.may_get_early = true;
             self.figures.unknown_subscriptions += 1;
             return refuse(ErrorCode::UnknownSubscriptionId, client, "its subscription has changed");
         }
         if u8::try_from(push.compression).ok().and_then(Compression::from_id).is_none() {
-            instance.asks_again = true;
+            instance.may_get_early = true;
             return refuse(ErrorCode::UnsupportedCompressionType, client, "no such codec");
         }
         if push.metrics.len() > push.bytes_max {
@@ -215,10 +213,10 @@ impl Instances {
     }
 
     /// Stores the values of a push.
-    pub(super) fn store(&mut self, id: Uuid, read: PushedPoints) -> Result<(), Refusal> {
+    pub(super) fn store(&mut self, id: Uuid, read: PushedPoints) -> Result<(), TelemetryRefusal> {
         let (points, dropped) = read.map_err(|reason| {
             self.figures.malformed += 1;
-            Refusal { code: ErrorCode::InvalidRecord, reason: format!("client {id}: {reason}") }
+            TelemetryRefusal { code: ErrorCode::InvalidRecord, reason: format!("client {id}: {reason}") }
         })?;
         self.figures.pushes += 1;
         self.figures.dropped_points += dropped as u64;
@@ -250,7 +248,7 @@ impl Instances {
         ids.sort_unstable();
         let values = ids.into_iter().flat_map(|id| {
             let instance = &self.by_id[id];
-            instance.values.iter().map(|((metric, attributes), value)| Value {
+            instance.values.iter().map(|((metric, attributes), value)| ClientMetricValue {
                 instance_id: *id,
                 client_id: instance.client_id.clone(),
                 metric: metric.clone(),
@@ -263,7 +261,12 @@ impl Instances {
     }
 
     /// The client, added if it is new, with its current subscription.
-    fn instance(&mut self, subscriptions: &Subscriptions, client: &Client<'_>, now_ms: i64) -> &mut Instance {
+    fn instance(
+        &mut self,
+        subscriptions: &Subscriptions,
+        client: &TelemetryClient<'_>,
+        now_ms: i64,
+    ) -> &mut Instance {
         self.forget_silent(now_ms);
         let id = client.instance_id;
         let holder = Holder::of(client.principal, client.address.ip());
@@ -358,7 +361,7 @@ impl Instances {
 }
 
 impl Instance {
-    fn new(client: &Client<'_>, holder: Holder) -> Instance {
+    fn new(client: &TelemetryClient<'_>, holder: Holder) -> Instance {
         Instance {
             holder,
             client_id: client.client_id.chars().take(NAME_CHARS_MAX).collect(),
@@ -371,7 +374,7 @@ impl Instance {
             connection: Arc::downgrade(client.connection),
             seen_ms: 0,
             is_terminating: false,
-            asks_again: false,
+            may_get_early: false,
             values: BTreeMap::new(),
         }
     }

@@ -8,7 +8,6 @@ use std::fmt::Write;
 /// Maximum length of a metric's name, and of its attributes as text.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// Invalid protobuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the metrics are no message of OTLP")]
 pub(super) struct MalformedMetrics;

@@ -16,7 +16,7 @@ const PATTERN_BYTES_MAX: usize = 64 * 1024;
 
 /// The attributes of a client that subscriptions match.
 #[derive(Clone, Copy, Debug)]
-pub struct Client<'a> {
+pub struct TelemetryClient<'a> {
     /// The id of this client instance, assigned by the broker.
     pub instance_id: Uuid,
     /// The client's `client.id`.
@@ -33,7 +33,6 @@ pub struct Client<'a> {
     pub principal: &'a Arc<Principal>,
 }
 
-/// All subscriptions.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
     all: Vec<Subscription>,
@@ -76,7 +75,7 @@ impl Subscriptions {
     }
 
     /// The union of all subscriptions that match the client, at the shortest of their intervals.
-    pub(super) fn wanted(&self, client: &Client<'_>) -> RequestedMetrics {
+    pub(super) fn wanted(&self, client: &TelemetryClient<'_>) -> RequestedMetrics {
         let interval_ms = thalweg_config::client_metrics(&BTreeMap::new()).interval_ms;
         let mut wanted = RequestedMetrics { metrics: BTreeSet::new(), interval_ms };
         for subscription in self.all.iter().filter(|subscription| subscription.matches(client)) {
@@ -103,7 +102,7 @@ impl Subscription {
         Ok(Subscription { interval_ms, metrics, patterns })
     }
 
-    fn matches(&self, client: &Client<'_>) -> bool {
+    fn matches(&self, client: &TelemetryClient<'_>) -> bool {
         self.patterns.iter().all(|(name, pattern)| {
             let (ip, port) = (client.address.ip().to_string(), client.address.port().to_string());
             let instance_id = client.instance_id.to_string();

@@ -18,14 +18,16 @@ fn connection() -> Arc<Peer> {
         tls: None,
         mute: Default::default(),
         software: Default::default(),
+        client_id: Default::default(),
+        identified: Default::default(),
         attached: Default::default(),
     })
 }
 
-fn client(client_id: &str) -> Client<'_> {
+fn client(client_id: &str) -> TelemetryClient<'_> {
     static CONNECTION: LazyLock<Arc<Peer>> = LazyLock::new(connection);
     static PRINCIPAL: LazyLock<Arc<Principal>> = LazyLock::new(|| Arc::new(Principal::user("ann")));
-    Client {
+    TelemetryClient {
         connection: &CONNECTION,
         principal: &PRINCIPAL,
         instance_id: ID,
@@ -85,8 +87,8 @@ fn data(metrics: &[Vec<u8>]) -> Vec<u8> {
     bytes(1, &bytes(2, &scope))
 }
 
-fn push(subscription_id: i32, metrics: &[u8]) -> Push<'_> {
-    Push { subscription_id, is_terminating: false, compression: 0, metrics, bytes_max: 1 << 20 }
+fn push(subscription_id: i32, metrics: &[u8]) -> TelemetryPush<'_> {
+    TelemetryPush { subscription_id, is_terminating: false, compression: 0, metrics, bytes_max: 1 << 20 }
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn subscriptions_that_match_are_joined() {
         ("c", "200", "never", "client_id=("),
     ]);
     let of = |client_id: &str, id: u128, now_ms| {
-        let client = Client { instance_id: Uuid(id), ..client(client_id) };
+        let client = TelemetryClient { instance_id: Uuid(id), ..client(client_id) };
         telemetry.subscription(&client, now_ms).expect("the first question")
     };
     let (a, b, c) = (of("abc", 1000, 0), of("b", 1001, 0), of("c", 1002, 0));
@@ -119,7 +121,9 @@ fn without_subscriptions_nothing_is_asked_for() {
 fn requests_before_the_interval_are_refused() {
     let telemetry = telemetry(&[("all", "1000", "*", "")]);
     let client = client("a");
-    let code = |result: Result<(), Refusal>| result.map_or_else(|refusal| refusal.code, |()| ErrorCode::None);
+    let code = |result: Result<(), TelemetryRefusal>| {
+        result.map_or_else(|refusal| refusal.code, |()| ErrorCode::None)
+    };
     let subscribed = telemetry.subscription(&client, 5000).expect("the first question");
     let again = telemetry.subscription(&client, 5500).expect_err("too early");
     assert_eq!(again.code, ErrorCode::ThrottlingQuotaExceeded);
@@ -128,7 +132,7 @@ fn requests_before_the_interval_are_refused() {
     assert_eq!(code(telemetry.push(&push, &client, 5600)), ErrorCode::None, "at once after the question");
     assert_eq!(code(telemetry.push(&push, &client, 6000)), ErrorCode::ThrottlingQuotaExceeded);
     assert_eq!(code(telemetry.push(&push, &client, 6600)), ErrorCode::None);
-    let last = Push { is_terminating: true, ..push };
+    let last = TelemetryPush { is_terminating: true, ..push };
     assert_eq!(code(telemetry.push(&last, &client, 6700)), ErrorCode::None, "the last may be early");
     assert_eq!(code(telemetry.push(&push, &client, 9000)), ErrorCode::InvalidRequest);
     let figures = telemetry.figures(9000);
@@ -140,7 +144,7 @@ fn a_client_is_new_after_the_connection_that_it_was_new_on() {
     let telemetry = telemetry(&[("all", "1000", "*", "")]);
     let (first, second) = (connection(), connection());
     let on = |connection: &Arc<Peer>, now_ms| {
-        let client = Client { connection, ..client("a") };
+        let client = TelemetryClient { connection, ..client("a") };
         telemetry.subscription(&client, now_ms).map_err(|refusal| refusal.code)
     };
     assert!(on(&first, 5000).is_ok());
@@ -192,23 +196,29 @@ fn what_cannot_be_read_is_refused() {
     let client = client("a");
     let subscribed = telemetry.subscription(&client, 0).expect("the first question");
     let mut now_ms = 0;
-    let mut refused = |push: &Push<'_>| {
+    let mut refused = |push: &TelemetryPush<'_>| {
         now_ms += 1000;
         telemetry.push(push, &client, now_ms).expect_err("it cannot be read").code
     };
     let push = |metrics| push(subscribed.subscription_id, metrics);
     assert_eq!(refused(&push(b"\x0a\x7f")), ErrorCode::InvalidRecord);
-    assert_eq!(refused(&Push { compression: 4, ..push(b"no zstd") }), ErrorCode::InvalidRecord);
-    assert_eq!(refused(&Push { compression: 9, ..push(b"") }), ErrorCode::UnsupportedCompressionType);
-    assert_eq!(refused(&Push { compression: -1, ..push(b"") }), ErrorCode::UnsupportedCompressionType);
-    assert_eq!(refused(&Push { bytes_max: 3, ..push(b"long") }), ErrorCode::TelemetryTooLarge);
+    assert_eq!(refused(&TelemetryPush { compression: 4, ..push(b"no zstd") }), ErrorCode::InvalidRecord);
+    assert_eq!(
+        refused(&TelemetryPush { compression: 9, ..push(b"") }),
+        ErrorCode::UnsupportedCompressionType
+    );
+    assert_eq!(
+        refused(&TelemetryPush { compression: -1, ..push(b"") }),
+        ErrorCode::UnsupportedCompressionType
+    );
+    assert_eq!(refused(&TelemetryPush { bytes_max: 3, ..push(b"long") }), ErrorCode::TelemetryTooLarge);
 }
 
 #[test]
 fn what_clients_send_is_limited() {
     let telemetry = telemetry(&[("all", "100", "*", "")]);
     for index in 0..12u128 {
-        let client = Client { instance_id: Uuid(1000 + index), ..client("a") };
+        let client = TelemetryClient { instance_id: Uuid(1000 + index), ..client("a") };
         let subscribed = telemetry.subscription(&client, 0).expect("the first question");
         let mut metrics: Vec<_> =
             (0..1100).map(|index| metric(&format!("m{index}"), 1.0, false, "t")).collect();
@@ -223,7 +233,7 @@ fn what_clients_send_is_limited() {
 fn a_principal_with_all_clients_and_values_makes_room_for_others() {
     let telemetry = telemetry(&[("all", "100", "*", "")]);
     let (eve, ann) = (Arc::new(Principal::user("eve")), Arc::new(Principal::user("ann")));
-    let client = |id: u128, principal| Client { instance_id: Uuid(id), principal, ..client("a") };
+    let client = |id: u128, principal| TelemetryClient { instance_id: Uuid(id), principal, ..client("a") };
     let pushed = |id, principal, values: i32, now_ms| {
         let client = client(id, principal);
         let subscribed = telemetry.subscription(&client, now_ms).expect("the first question");

@@ -5,7 +5,7 @@ use crate::sasl::{Stranger, log_in, log_in_with, start};
 use std::path::Path;
 use std::time::Duration;
 use thalweg_dial::Connection;
-use thalweg_security::sasl::scram::{Client, Hash};
+use thalweg_security::sasl::scram::{Hash, ScramClient};
 use thalweg_wire::request::describe_delegation_token_request::DescribeDelegationTokenOwner;
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Request};
@@ -159,7 +159,8 @@ async fn a_session_ends_with_its_token() {
     let broker = with_tokens(dir.path(), &[]).await;
     let token = create(&plain(&broker, "ann").await, LIFETIME_MS).await;
     let log_in = async |stranger: &mut Stranger| {
-        let (mut client, first) = Client::begin(Hash::Sha256, &token.token_id, &password(&token), "n", true);
+        let (mut client, first) =
+            ScramClient::begin(Hash::Sha256, &token.token_id, &password(&token), "n", true);
         assert_eq!(stranger.handshake("SCRAM-SHA-256", 1).await.expect("an answer").error_code, 0);
         let answer = stranger.token(&first).await.expect("an answer");
         if answer.error_code != 0 {

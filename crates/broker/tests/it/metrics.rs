@@ -1,10 +1,11 @@
 //! Metrics as an operator reads them: where the time of requests goes, connections, coordinators, limits.
 
-use crate::records::{Topic, batch, fetch, fetch_partition, produce, put};
+use crate::records::{Topic, batch, batch_at, fetch, fetch_partition, produce, put};
 use crate::running::RunningBroker;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use thalweg_broker::metrics::Exposition;
+use thalweg_record::BatchOptions;
 use thalweg_wire::request::*;
 
 const COMBINED: [(&str, &str); 3] = [
@@ -140,5 +141,53 @@ async fn samples_of_partitions_stay_within_their_limit_and_can_be_left_out() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), changed).await.expect("they are left out");
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_lag_of_a_group_is_shown_in_records_and_in_seconds() {
+    use offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let broker = RunningBroker::start(dir.path(), &[]).await;
+    let topic = Topic::create(&broker, "t", 1, &[]).await;
+    let now_ms = thalweg_log::Clock::system().now_ms();
+    for age_s in [300, 200, 100] {
+        let batch = batch_at(now_ms - age_s * 1000, &[b"a", b"b"], BatchOptions::default());
+        assert_eq!(put(&broker, &topic, 1, batch).await.error_code, 0);
+    }
+    let commit = |offset| OffsetCommitRequest {
+        group_id: "g".to_owned(),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic {
+            name: "t".to_owned(),
+            partitions: vec![OffsetCommitRequestPartition {
+                committed_offset: offset,
+                committed_leader_epoch: -1,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let coordinator_keys = vec!["g".to_owned()];
+    broker.ask(&FindCoordinatorRequest { coordinator_keys, ..Default::default() }).await;
+    for (offset, age_s) in [(0, 300.0), (1, 300.0), (2, 200.0), (4, 100.0), (6, 0.0)] {
+        // The coordinator loads its partition after the first request.
+        let committed = async {
+            while broker.ask_at(&commit(offset), 9).await.topics[0].partitions[0].error_code != 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), committed).await.expect("the group has a coordinator");
+        let metrics = samples(&broker);
+        assert_eq!(metrics["thalweg_group_lag{consumergroup=\"g\"}"], (6 - offset) as f64);
+        for name in [
+            "thalweg_group_lag_seconds{consumergroup=\"g\"}",
+            "thalweg_group_partition_lag_seconds{consumergroup=\"g\",topic=\"t\",partition=\"0\"}",
+        ] {
+            let found = metrics[name];
+            assert!((age_s..age_s + 30.0).contains(&found), "{name} at {offset}: {found}");
+        }
+    }
     broker.stop().await;
 }

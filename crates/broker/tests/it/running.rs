@@ -70,6 +70,8 @@ impl RunningBroker {
             tls: None,
             mute: thalweg_net::Mute::default(),
             software: std::sync::OnceLock::new(),
+            client_id: std::sync::OnceLock::new(),
+            identified: std::sync::OnceLock::new(),
             attached: Default::default(),
         }));
         (handler, session)
@@ -106,7 +108,7 @@ impl RunningBroker {
         &self.server
     }
 
-    /// Stops cleanly.
+    /// Stops the broker cleanly.
     pub async fn stop(self) {
         self.connection.close();
         self.server.stop().await;

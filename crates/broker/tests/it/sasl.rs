@@ -258,7 +258,7 @@ async fn old_clients_send_their_messages_raw() {
     add_user(&broker, "bob", Hash::Sha256, "small").await;
     let mut client = Stranger::connect(&broker).await;
     assert_eq!(client.handshake("SCRAM-SHA-256", 0).await.expect("an answer").error_code, 0);
-    let (mut exchange, first) = scram::Client::begin(Hash::Sha256, "bob", "small", "nonce", false);
+    let (mut exchange, first) = scram::ScramClient::begin(Hash::Sha256, "bob", "small", "nonce", false);
     client.send_raw(&first).await;
     let challenge = client.frame().await.expect("a challenge");
     let proof = exchange.next(&challenge).expect("a proof").expect("a message");
@@ -293,7 +293,7 @@ async fn strangers_are_bounded_in_size_and_messages() {
     // A captured exchange is of no use, and a third message is none of SCRAM's.
     let mut client = Stranger::connect(&broker).await;
     client.handshake("SCRAM-SHA-512", 1).await.expect("an answer");
-    let (mut exchange, first) = scram::Client::begin(Hash::Sha512, "bob", "large", "nonce", false);
+    let (mut exchange, first) = scram::ScramClient::begin(Hash::Sha512, "bob", "large", "nonce", false);
     let challenge = client.token(&first).await.expect("a challenge").auth_bytes;
     let proof = exchange.next(&challenge).expect("a proof").expect("a message");
     let last = client.token(&proof).await.expect("the last message");

@@ -7,7 +7,7 @@ use crate::share_states::ONE_PARTITION;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
-use thalweg_share::{ShareKey, StateUpdate};
+use thalweg_share::{SharePartitionKey, StateUpdate};
 use thalweg_share_groups::PersistError;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
@@ -131,8 +131,11 @@ async fn members_share_partitions_and_an_empty_group_has_offsets() {
 
     // What the leader of the partition does.
     let persister = &broker.server().broker.share_persister;
-    let key =
-        |partition| ShareKey { group: GROUP.into(), topic: topic.id, partition: PartitionIndex(partition) };
+    let key = |partition| SharePartitionKey {
+        group: GROUP.into(),
+        topic: topic.id,
+        partition: PartitionIndex(partition),
+    };
     let state = persister.read(&key(0), 0).await.expect("it is initialized");
     let update = StateUpdate {
         state_epoch: state.state_epoch,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_metadata::PartitionIndex;
 use thalweg_wire::request::share_acknowledge_request::{
-    AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as Settled,
+    AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch as AcknowledgedBatch,
 };
 use thalweg_wire::request::share_fetch_request::{AcknowledgementBatch, FetchPartition, FetchTopic};
 use thalweg_wire::request::share_fetch_response::PartitionData;
@@ -47,14 +47,14 @@ impl<'a> Member<'a> {
         self.connection.send(request).await.expect("an answer")
     }
 
-    fn request(&self, said: AckBatches<'_>) -> ShareFetchRequest {
-        let batches = said.iter().map(|(first_offset, last_offset, code)| AcknowledgementBatch {
+    fn request(&self, batches: AckBatches<'_>) -> ShareFetchRequest {
+        let acknowledged = batches.iter().map(|(first_offset, last_offset, code)| AcknowledgementBatch {
             first_offset: *first_offset,
             last_offset: *last_offset,
             acknowledge_types: vec![*code],
         });
         let partition =
-            FetchPartition { acknowledgement_batches: batches.collect(), ..FetchPartition::default() };
+            FetchPartition { acknowledgement_batches: acknowledged.collect(), ..FetchPartition::default() };
         ShareFetchRequest {
             group_id: Some(GROUP.to_owned()),
             member_id: Some(self.id.clone()),
@@ -88,26 +88,27 @@ impl<'a> Member<'a> {
         self.send(request).await
     }
 
-    /// Settles records, alone; returns the error.
-    async fn settle(&mut self, said: AckBatches<'_>) -> i16 {
-        let batches = said.iter().map(|(first_offset, last_offset, code)| Settled {
+    /// Acknowledges records, alone; returns the error.
+    async fn acknowledge(&mut self, batches: AckBatches<'_>) -> i16 {
+        let acknowledged = batches.iter().map(|(first_offset, last_offset, code)| AcknowledgedBatch {
             first_offset: *first_offset,
             last_offset: *last_offset,
             acknowledge_types: vec![*code],
         });
         let partition =
-            AcknowledgePartition { partition_index: 0, acknowledgement_batches: batches.collect() };
+            AcknowledgePartition { partition_index: 0, acknowledgement_batches: acknowledged.collect() };
         let request = ShareAcknowledgeRequest {
             group_id: Some(GROUP.to_owned()),
             member_id: Some(self.id.clone()),
             share_session_epoch: self.epoch,
-            is_renew_ack: said.iter().any(|(_, _, code)| *code == 4),
+            is_renew_ack: batches.iter().any(|(_, _, code)| *code == 4),
             topics: vec![AcknowledgeTopic { topic_id: self.topic.id, partitions: vec![partition] }],
         };
         let answer = self.ask(&request).await;
         assert_eq!(answer.error_code, 0, "the request as a whole");
         self.epoch += 1;
-        answer.responses[0].partitions[0].error_code
+        // A request without batches is answered without partitions.
+        answer.responses.first().map_or(0, |topic| topic.partitions[0].error_code)
     }
 }
 
@@ -141,7 +142,7 @@ async fn initialized(broker: &RunningBroker, topic: &Topic, start_offset: i64) {
     }
 }
 
-/// Where the persisted state begins, and how many records behind that are settled.
+/// Where the persisted state begins, and how many records behind that are complete.
 async fn persisted(broker: &RunningBroker, topic: &Topic) -> (i64, i32) {
     let partition = summary::PartitionData { partition: 0, leader_epoch: -1 };
     let topic = summary::ReadStateSummaryData { topic_id: topic.id, partitions: vec![partition] };
@@ -164,7 +165,7 @@ async fn started(dir: &std::path::Path) -> (RunningBroker, Topic) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_get_different_records_and_settle_them() {
+async fn members_get_different_records_and_acknowledge_them() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = started(dir.path()).await;
     for _ in 0..3 {
@@ -179,10 +180,10 @@ async fn members_get_different_records_and_settle_them() {
     assert_eq!((runs(&data), offsets(&data)), (vec![(4, 5, 1)], vec![4, 5]));
     assert!(runs(&other.acquire_within(0).await).is_empty());
 
-    assert_eq!(other.settle(&[(0, 0, 1)]).await, ErrorCode::InvalidRecordState.code());
-    assert_eq!(other.settle(&[(5, 5, 1)]).await, 0);
-    assert_eq!(one.settle(&[(0, 1, 1), (2, 2, 2), (3, 3, 3)]).await, 0);
-    assert_eq!(one.settle(&[(0, 0, 1)]).await, 0, "what is behind the start is settled");
+    assert_eq!(other.acknowledge(&[(0, 0, 1)]).await, ErrorCode::InvalidRecordState.code());
+    assert_eq!(other.acknowledge(&[(5, 5, 1)]).await, 0);
+    assert_eq!(one.acknowledge(&[(0, 1, 1), (2, 2, 2), (3, 3, 3)]).await, 0);
+    assert_eq!(one.acknowledge(&[(0, 0, 1)]).await, 0, "what is behind the start is complete");
     let data = other.acquire().await;
     assert_eq!((runs(&data), offsets(&data)), (vec![(2, 2, 2)], vec![2, 3]));
     // With the next fetch.
@@ -191,7 +192,7 @@ async fn members_get_different_records_and_settle_them() {
     put(&broker, &topic, -1, batch(&[b"c"])).await;
     let data = other.acquire().await;
     assert_eq!(runs(&data), [(6, 6, 1)]);
-    assert_eq!(other.settle(&[(6, 6, 1)]).await, 0);
+    assert_eq!(other.acknowledge(&[(6, 6, 1)]).await, 0);
     assert_eq!(persisted(&broker, &topic).await, (6, 1));
     broker.stop().await;
 }
@@ -221,10 +222,10 @@ async fn partitions_take_turns_although_a_member_acknowledges_after_each_fetch()
         let run = found.partitions[0].acquired_records[0].first_offset;
         of_topic.push(found.topic_id == topic.id);
         if found.topic_id == topic.id {
-            assert_eq!(member.settle(&[(run, run, 1)]).await, 0);
+            assert_eq!(member.acknowledge(&[(run, run, 1)]).await, 0);
         } else {
             // Another acknowledgement, which counts as much.
-            member.settle(&[]).await;
+            member.acknowledge(&[]).await;
         }
     }
     let of_other = of_topic.iter().filter(|is_of_topic| !**is_of_topic).count();
@@ -246,14 +247,14 @@ async fn a_fetch_waits_for_records_and_for_what_others_release() {
         put(&broker, &topic, -1, batch(&[b"a", b"b"])).await
     });
     assert_eq!(runs(&data), [(0, 1, 1)]);
-    let (data, settled) = tokio::join!(other.acquire(), async {
+    let (data, error) = tokio::join!(other.acquire(), async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        one.settle(&[(0, 1, 2)]).await
+        one.acknowledge(&[(0, 1, 2)]).await
     });
-    assert_eq!((runs(&data), settled), (vec![(0, 1, 2)], 0));
+    assert_eq!((runs(&data), error), (vec![(0, 1, 2)], 0));
     assert!(began.elapsed() < Duration::from_secs(8), "not for the whole time");
     // Fewer bytes than wanted wait for the time to be over.
-    assert_eq!(other.settle(&[(0, 1, 2)]).await, 0);
+    assert_eq!(other.acknowledge(&[(0, 1, 2)]).await, 0);
     let began = Instant::now();
     let request = ShareFetchRequest { min_bytes: 10_000, max_wait_ms: 300, ..one.request(&[]) };
     assert_eq!(runs(&one.send(request).await), [(0, 1, 3)]);
@@ -272,14 +273,14 @@ async fn records_come_back_from_members_that_are_gone_or_too_slow() {
     // Its connection ends.
     leaves.connection.close();
     assert_eq!(runs(&stays.acquire().await), [(0, 1, 2)]);
-    assert_eq!(stays.settle(&[(0, 1, 2)]).await, 0);
+    assert_eq!(stays.acknowledge(&[(0, 1, 2)]).await, 0);
     // Its session ends.
     let mut leaves = Member::new(&broker, &topic, "leaves").await;
     assert_eq!(runs(&leaves.acquire().await), [(0, 1, 3)]);
     let last = ShareFetchRequest { share_session_epoch: -1, ..leaves.request(&[(0, 0, 1)]) };
     assert_eq!(leaves.send(last).await.acknowledge_error_code, 0);
     assert_eq!(runs(&stays.acquire().await), [(1, 1, 4)]);
-    assert_eq!(stays.settle(&[(1, 1, 1)]).await, 0);
+    assert_eq!(stays.acknowledge(&[(1, 1, 1)]).await, 0);
     // Its time is over.
     set(&broker, &[("share.record.lock.duration.ms", "1000")]).await;
     put(&broker, &topic, -1, batch(&[b"c"])).await;
@@ -288,9 +289,9 @@ async fn records_come_back_from_members_that_are_gone_or_too_slow() {
     let began = Instant::now();
     assert_eq!(runs(&stays.acquire().await), [(2, 2, 2)]);
     assert!(began.elapsed() >= Duration::from_millis(900) && began.elapsed() < Duration::from_secs(5));
-    assert_eq!(slow.settle(&[(2, 2, 1)]).await, ErrorCode::InvalidRecordState.code());
-    assert_eq!(stays.settle(&[(2, 2, 4)]).await, 0, "renewed");
-    assert_eq!(stays.settle(&[(2, 2, 1)]).await, 0);
+    assert_eq!(slow.acknowledge(&[(2, 2, 1)]).await, ErrorCode::InvalidRecordState.code());
+    assert_eq!(stays.acknowledge(&[(2, 2, 4)]).await, 0, "renewed");
+    assert_eq!(stays.acknowledge(&[(2, 2, 1)]).await, 0);
     broker.stop().await;
 }
 
@@ -323,8 +324,8 @@ async fn member_begins_again_once_the_records_of_its_last_session_are_released()
     let mut before = Member::new(&broker, &topic, "m").await;
     assert_eq!(runs(&before.acquire().await), [(0, 1, 1)]);
     let mut after = Member::new(&broker, &topic, "m").await;
-    let shares = Arc::clone(&broker.server().broker.shares);
-    let led = shares.find(GROUP, (topic.id, PartitionIndex(0))).expect("it is led here");
+    let share_partitions = Arc::clone(&broker.server().broker.share_partitions);
+    let led = share_partitions.find(GROUP, (topic.id, PartitionIndex(0))).expect("it is led here");
     // The release of the records waits for this lock, whose holder is a thread: the runtime may stand still
     // meanwhile.
     let (locked, is_locked) = mpsc::sync_channel(1);
@@ -340,7 +341,7 @@ async fn member_begins_again_once_the_records_of_its_last_session_are_released()
     is_locked.recv().expect("the lock is free");
     before.connection.close();
     let deadline = Instant::now() + Duration::from_secs(30);
-    while shares.sessions.counts().0 > 0 {
+    while share_partitions.sessions.counts().0 > 0 {
         assert!(Instant::now() < deadline, "the session does not end");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
@@ -352,7 +353,7 @@ async fn member_begins_again_once_the_records_of_its_last_session_are_released()
     );
     holder.join().expect("does not panic").expect("it is led here");
     assert_eq!(runs(&after.acquire().await), [(0, 1, 2)]);
-    assert_eq!(after.settle(&[(0, 1, 1)]).await, 0);
+    assert_eq!(after.acknowledge(&[(0, 1, 1)]).await, 0);
     broker.stop().await;
 }
 
@@ -380,7 +381,7 @@ async fn what_is_acknowledged_survives_a_kill_and_what_is_not_comes_again() {
     put(&broker, &topic, -1, batch(&[b"a", b"b", b"c", b"d", b"e", b"f"])).await;
     let mut member = Member::new(&broker, &topic, "member").await;
     assert_eq!(runs(&member.acquire().await), [(0, 5, 1)]);
-    assert_eq!(member.settle(&[(0, 0, 1), (2, 2, 3), (4, 4, 2)]).await, 0);
+    assert_eq!(member.acknowledge(&[(0, 0, 1), (2, 2, 3), (4, 4, 2)]).await, 0);
     // The member's end would give the others back, and count their delivery.
     broker.kill().await;
     drop(member);
@@ -423,17 +424,25 @@ async fn share_groups_end_with_their_feature_and_go_on_with_it() {
     put(&broker, &topic, -1, batch(&[b"a", b"b", b"c"])).await;
     let mut member = Member::new(&broker, &topic, "member").await;
     assert_eq!(runs(&member.acquire().await), [(0, 2, 1)]);
-    assert_eq!(member.settle(&[(0, 0, 1)]).await, 0);
+    assert_eq!(member.acknowledge(&[(0, 0, 1)]).await, 0);
     set_share_version(&broker, 0).await;
     let whole = async |request: ShareFetchRequest| member.ask(&request).await.error_code;
     let fetch = || ShareFetchRequest { max_wait_ms: 1, ..member.request(&[]) };
     assert_eq!(whole(fetch()).await, ErrorCode::UnsupportedVersion.code());
+    let refusal =
+        (ErrorCode::UnsupportedVersion.code(), Some("The version of API is not supported.".to_owned()));
+    let group_id = GROUP.to_owned();
+    let altered = AlterShareGroupOffsetsRequest { group_id: group_id.clone(), ..Default::default() };
+    let altered = broker.ask(&altered).await;
+    assert_eq!((altered.error_code, altered.error_message), refusal);
+    let deleted = broker.ask(&DeleteShareGroupOffsetsRequest { group_id, ..Default::default() }).await;
+    assert_eq!((deleted.error_code, deleted.error_message), refusal);
     set_share_version(&broker, 1).await;
     assert_eq!(whole(fetch()).await, ErrorCode::ShareSessionNotFound.code());
     // What was acknowledged stays so; the rest is not acquired any more, and its delivery was not written.
     let mut another = Member::new(&broker, &topic, "another").await;
     assert_eq!(runs(&another.acquire().await), [(1, 2, 1)]);
-    assert_eq!(another.settle(&[(1, 2, 1)]).await, 0);
+    assert_eq!(another.acknowledge(&[(1, 2, 1)]).await, 0);
     broker.stop().await;
 }
 
@@ -451,7 +460,7 @@ async fn a_group_begins_where_its_settings_say_and_stays_there() {
     assert!(runs(&member.acquire_within(500).await).is_empty());
     put(&broker, &other, -1, batch(&[b"new"])).await;
     assert_eq!(runs(&member.acquire().await), [(3, 3, 1)]);
-    // Nothing is settled: the group begins at the same record again, not at the end.
+    // Nothing is acknowledged: the group begins at the same record again, not at the end.
     broker.kill().await;
     drop(member);
     let broker = RunningBroker::start(dir.path(), PROPERTIES).await;
@@ -482,8 +491,8 @@ async fn wrong_requests_get_kafkas_errors() {
         let request = ShareFetchRequest { share_session_epoch: epoch, ..base() };
         assert_eq!(whole(request).await, error);
     }
-    let settles = ShareFetchRequest { max_wait_ms: 1, ..member.request(&[(0, 0, 1)]) };
-    assert_eq!(whole(settles).await, ErrorCode::InvalidRequest);
+    let acknowledges = ShareFetchRequest { max_wait_ms: 1, ..member.request(&[(0, 0, 1)]) };
+    assert_eq!(whole(acknowledges).await, ErrorCode::InvalidRequest);
     assert_eq!(whole(base()).await, ErrorCode::None);
     let wrong = ShareFetchRequest { share_session_epoch: 7, ..base() };
     assert_eq!(whole(wrong).await, ErrorCode::InvalidShareSessionEpoch);

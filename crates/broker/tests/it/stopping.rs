@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use thalweg_broker::api::ApiHandler;
 use thalweg_broker::authentication::Session;
-use thalweg_net::{Handler, Reply, Segment};
+use thalweg_net::{FrameSegment, Handler, Reply};
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
 use thalweg_wire::request::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
@@ -243,8 +243,8 @@ async fn serve<R: Request>(handler: &ApiHandler, session: &mut Session, request:
     let mut bytes = BytesMut::new();
     for segment in answer.0 {
         match segment {
-            Segment::Bytes(part) => bytes.extend_from_slice(&part),
-            Segment::File(slice) => {
+            FrameSegment::Bytes(part) => bytes.extend_from_slice(&part),
+            FrameSegment::File(slice) => {
                 let mut part = vec![0; slice.len];
                 assert_eq!(slice.file.read_at(&mut part, slice.position).expect("readable"), slice.len);
                 bytes.extend_from_slice(&part);

@@ -52,14 +52,14 @@ fn error(code: i16) -> ErrorCode {
 }
 
 /// Where a producer turns to: one broker, or whichever of a cluster is right at the moment.
-pub trait Place {
+pub trait Servers {
     /// The coordinator of an id.
     fn coordinator(&self, id: &str) -> impl Future<Output = &Connection>;
     /// The leader of a topic's first partition.
     fn leader(&self, topic: &Topic) -> &Connection;
 }
 
-impl Place for RunningBroker {
+impl Servers for RunningBroker {
     async fn coordinator(&self, _: &str) -> &Connection {
         self.connection()
     }
@@ -101,7 +101,7 @@ pub async fn patiently<T>(mut ask: impl AsyncFnMut() -> (ErrorCode, T)) -> (Erro
 
 impl Transactional {
     /// Finds the coordinator, which makes it ready, and begins under the id.
-    pub async fn begin(place: &impl Place, id: &str, protocol: Protocol) -> Transactional {
+    pub async fn begin(servers: &impl Servers, id: &str, protocol: Protocol) -> Transactional {
         let mut own = Transactional {
             id: id.to_owned(),
             protocol,
@@ -115,23 +115,23 @@ impl Transactional {
                 coordinator_keys: vec![id.to_owned()],
                 ..Default::default()
             };
-            let found = ask(place.coordinator(id).await, &request).await.coordinators.remove(0);
+            let found = ask(servers.coordinator(id).await, &request).await.coordinators.remove(0);
             (error(found.error_code), ())
         })
         .await;
-        assert_eq!(own.init(place, 60_000).await, ErrorCode::None);
+        assert_eq!(own.init(servers, 60_000).await, ErrorCode::None);
         own
     }
 
     /// InitProducerId, with retries.
-    pub async fn init(&mut self, place: &impl Place, timeout_ms: i32) -> ErrorCode {
+    pub async fn init(&mut self, servers: &impl Servers, timeout_ms: i32) -> ErrorCode {
         let request = InitProducerIdRequest {
             transactional_id: Some(self.id.clone()),
             transaction_timeout_ms: timeout_ms,
             ..Default::default()
         };
         let (error, answer) = patiently(async || {
-            let answer = ask(place.coordinator(&self.id).await, &request).await;
+            let answer = ask(servers.coordinator(&self.id).await, &request).await;
             (error(answer.error_code), answer)
         })
         .await;
@@ -153,8 +153,8 @@ impl Transactional {
         batch_at(1_700_000_000_000, values, options)
     }
 
-    /// AddPartitionsToTxn.
-    pub async fn add(&self, place: &impl Place, topic: &Topic, partition: i32) -> ErrorCode {
+    /// `AddPartitionsToTxn` for one partition.
+    pub async fn add(&self, servers: &impl Servers, topic: &Topic, partition: i32) -> ErrorCode {
         let request = AddPartitionsToTxnRequest {
             v3_and_below_transactional_id: self.id.clone(),
             v3_and_below_producer_id: self.producer_id,
@@ -166,7 +166,7 @@ impl Transactional {
             ..Default::default()
         };
         let (error, ()) = patiently(async || {
-            let mut answer = ask_at(place.coordinator(&self.id).await, &request, 3).await;
+            let mut answer = ask_at(servers.coordinator(&self.id).await, &request, 3).await;
             let result = answer.results_by_topic_v3_and_below.remove(0).results_by_partition.remove(0);
             (error(result.partition_error_code), ())
         })
@@ -177,7 +177,7 @@ impl Transactional {
     /// Produces one batch to partition 0 at this version.
     pub async fn send_at(
         &mut self,
-        place: &impl Place,
+        servers: &impl Servers,
         topic: &Topic,
         values: &[&[u8]],
         version: i16,
@@ -185,7 +185,7 @@ impl Transactional {
         let mut request = produce(version, topic, 0, -1, self.batch(topic, values));
         request.transactional_id = Some(self.id.clone());
         let (error, ()) = patiently(async || {
-            let mut answer = ask_at(place.leader(topic), &request, version).await;
+            let mut answer = ask_at(servers.leader(topic), &request, version).await;
             (error(answer.responses.remove(0).partition_responses.remove(0).error_code), ())
         })
         .await;
@@ -197,10 +197,10 @@ impl Transactional {
     }
 
     /// Produces one batch to partition 0 as part of the transaction, which is begun if need be.
-    pub async fn send(&mut self, place: &impl Place, topic: &Topic, values: &[&[u8]]) -> ErrorCode {
+    pub async fn send(&mut self, servers: &impl Servers, topic: &Topic, values: &[&[u8]]) -> ErrorCode {
         let version = match self.protocol {
             Protocol::Older => {
-                let added = self.add(place, topic, 0).await;
+                let added = self.add(servers, topic, 0).await;
                 if added != ErrorCode::None {
                     return added;
                 }
@@ -208,11 +208,11 @@ impl Transactional {
             }
             Protocol::Newer => 13,
         };
-        self.send_at(place, topic, values, version).await
+        self.send_at(servers, topic, values, version).await
     }
 
     /// AddOffsetsToTxn, of which the newer protocol has no need.
-    pub async fn add_group(&self, place: &impl Place, group: &str) -> ErrorCode {
+    pub async fn add_group(&self, servers: &impl Servers, group: &str) -> ErrorCode {
         let request = AddOffsetsToTxnRequest {
             transactional_id: self.id.clone(),
             producer_id: self.producer_id,
@@ -220,7 +220,7 @@ impl Transactional {
             group_id: group.to_owned(),
         };
         let (error, ()) = patiently(async || {
-            let answer = ask(place.coordinator(&self.id).await, &request).await;
+            let answer = ask(servers.coordinator(&self.id).await, &request).await;
             (error(answer.error_code), ())
         })
         .await;
@@ -251,11 +251,11 @@ impl Transactional {
     }
 
     /// EndTxn, and the wait until it has ended everywhere, so that readers see it.
-    pub async fn end(&mut self, place: &impl Place, commits: bool) -> ErrorCode {
-        let error = self.decide(place, commits).await;
+    pub async fn end(&mut self, servers: &impl Servers, commits: bool) -> ErrorCode {
+        let error = self.decide(servers, commits).await;
         if error == ErrorCode::None {
             let deadline = Instant::now() + PATIENCE;
-            while !describe(place, &self.id).await.transaction_state.starts_with("Complete") {
+            while !describe(servers, &self.id).await.transaction_state.starts_with("Complete") {
                 assert!(Instant::now() < deadline, "the transaction does not end");
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
@@ -263,8 +263,8 @@ impl Transactional {
         error
     }
 
-    /// EndTxn alone.
-    pub async fn decide(&mut self, place: &impl Place, commits: bool) -> ErrorCode {
+    /// `EndTxn` alone.
+    pub async fn decide(&mut self, servers: &impl Servers, commits: bool) -> ErrorCode {
         let request = EndTxnRequest {
             transactional_id: self.id.clone(),
             producer_id: self.producer_id,
@@ -273,7 +273,7 @@ impl Transactional {
         };
         let version = if self.protocol == Protocol::Newer { 5 } else { 4 };
         let (error, answer) = patiently(async || {
-            let answer = ask_at(place.coordinator(&self.id).await, &request, version).await;
+            let answer = ask_at(servers.coordinator(&self.id).await, &request, version).await;
             (error(answer.error_code), answer)
         })
         .await;
@@ -288,9 +288,9 @@ impl Transactional {
 }
 
 /// The coordinator's description of an id.
-pub async fn describe(place: &impl Place, id: &str) -> describe_transactions_response::TransactionState {
+pub async fn describe(servers: &impl Servers, id: &str) -> describe_transactions_response::TransactionState {
     let request = DescribeTransactionsRequest { transactional_ids: vec![id.to_owned()] };
-    ask(place.coordinator(id).await, &request).await.transaction_states.remove(0)
+    ask(servers.coordinator(id).await, &request).await.transaction_states.remove(0)
 }
 
 /// What readers of committed records are given of a topic's first partition.
@@ -302,10 +302,10 @@ pub async fn committed(leader: &Connection, topic: &Topic) -> PartitionData {
 }
 
 /// The same as records, once nothing is open any more.
-pub async fn settled(place: &impl Place, topic: &Topic) -> Vec<String> {
+pub async fn settled(servers: &impl Servers, topic: &Topic) -> Vec<String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let data = committed(place.leader(topic), topic).await;
+        let data = committed(servers.leader(topic), topic).await;
         if data.error_code == 0 && data.last_stable_offset == data.high_watermark {
             return committed_values(&data);
         }

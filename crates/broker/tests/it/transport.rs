@@ -9,8 +9,8 @@ use std::time::Duration;
 use thalweg_log::LogSlice;
 use thalweg_log::disk::{Disk, LogFile};
 use thalweg_net::{
-    AnswerMemory, ConnectionSettings, Connections, Frame, FrameMemory, Handler, Network, Peer, Reply,
-    Segment, SocketOptions,
+    AnswerMemory, ConnectionSettings, Connections, Frame, FrameMemory, FrameSegment, Handler, Network, Peer,
+    Reply, SocketOptions,
 };
 use thalweg_security::quota::{ConnectionLimits, Window};
 use thalweg_watch as watch;
@@ -146,10 +146,10 @@ impl Handler for Huge {
 
     fn handle(&self, (): &mut (), _: Bytes) -> Reply {
         let segment = match &self.0 {
-            None => Segment::Bytes(BytesMut::zeroed(HUGE_LEN).freeze()),
+            None => FrameSegment::Bytes(BytesMut::zeroed(HUGE_LEN).freeze()),
             Some(file) => {
                 let (file, end_offset) = (Arc::clone(file), thalweg_record::Offset(1));
-                Segment::File(LogSlice { file, position: 0, len: HUGE_LEN, end_offset })
+                FrameSegment::File(LogSlice { file, position: 0, len: HUGE_LEN, end_offset })
             }
         };
         Reply::Now(Frame(vec![segment]))
@@ -221,12 +221,12 @@ impl Handler for Parts {
         let mut position = 0;
         let segments = parts_of(&request).map(|(len, is_slice)| {
             if !is_slice {
-                return Segment::Bytes(BytesMut::zeroed(len).freeze());
+                return FrameSegment::Bytes(BytesMut::zeroed(len).freeze());
             }
             let (file, end_offset) = (Arc::clone(&self.0), thalweg_record::Offset(1));
             let slice = LogSlice { file, position: position as u64, len, end_offset };
             position += len;
-            Segment::File(slice)
+            FrameSegment::File(slice)
         });
         Reply::Now(Frame(segments.collect()))
     }

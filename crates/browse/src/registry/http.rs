@@ -13,7 +13,7 @@ use super::InvalidRegistry;
 
 /// Maximum bytes of a response.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// Response timeout.
+/// Maximum time for a response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum characters of an error text.
 const ERROR_CHARS_MAX: usize = 200;
@@ -61,15 +61,15 @@ impl Http {
 
     /// Fetches JSON from a path.
     pub async fn get(&self, path: &str) -> Result<Value, String> {
-        let asked = tokio::time::timeout(TIMEOUT, self.ask(path));
+        let requested = tokio::time::timeout(TIMEOUT, self.request(path));
         let failed = |why: String| format!("the schema registry {} does not answer {path}: {why}", self.base);
-        match asked.await {
+        match requested.await {
             Ok(answer) => answer.map_err(failed),
             Err(_) => Err(failed(format!("no answer within {} s", TIMEOUT.as_secs()))),
         }
     }
 
-    async fn ask(&self, path: &str) -> Result<Value, String> {
+    async fn request(&self, path: &str) -> Result<Value, String> {
         let mut request = Request::get(format!("{}{path}", self.base))
             .header(header::ACCEPT, "application/vnd.schemaregistry.v1+json, application/json");
         if let Some(authorization) = &self.authorization {

@@ -6,8 +6,8 @@ use thalweg_client::Admin;
 use thalweg_wire::ApiKey;
 
 use crate::connect::Connect;
-use crate::output::{Column, Output};
-use crate::settle::fail_with;
+use crate::outcomes::fail_with;
+use crate::output::{Column, CommandOutput};
 
 /// Show which versions of which requests brokers serve, and which one this program uses.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub struct ApiVersions {
     #[arg(value_name = "ID")]
     brokers: Vec<i32>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 6] = [
@@ -32,7 +32,7 @@ const COLUMNS: [Column<'_>; 6] = [
 
 impl ApiVersions {
     /// Prints a row per broker and API; fails if a broker does not answer.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let cluster = admin.cluster();
         let all: Vec<i32> = cluster.metadata().brokers.keys().copied().collect();

@@ -2,13 +2,13 @@
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Admin, Assignment, planned_moves, spread};
+use thalweg_client::{Admin, ReplicaAssignment, planned_moves, spread};
 
 use crate::connect::Connect;
 use crate::failure::CommandFailure;
 use crate::moving::{Execution, current};
-use crate::output::Output;
-use crate::topic::{all_partitions, places};
+use crate::output::CommandOutput;
+use crate::topic::{all_partitions, usable_brokers};
 
 /// Move all replicas of a broker to others, so that it can be stopped for good.
 ///
@@ -25,18 +25,18 @@ pub struct Decommission {
     #[command(flatten)]
     execution: Execution,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Decommission {
     /// Shows or executes the plan.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let metadata = admin.cluster().refresh_all().await?;
-        let mut now: Assignment = current(&metadata, &all_partitions(&metadata));
+        let mut now: ReplicaAssignment = current(&metadata, &all_partitions(&metadata));
         now.retain(|_, replicas| replicas.contains(&self.broker));
-        let places = places(&admin, &now, &[], &[self.broker]).await?;
-        let planned = spread(&now, &places, None)?;
+        let brokers = usable_brokers(&admin, &now, &[], &[self.broker]).await?;
+        let planned = spread(&now, &brokers, None)?;
         self.execution.run(&admin, &self.output, &planned_moves(&now, planned)).await
     }
 }
@@ -54,12 +54,12 @@ pub struct Unregister {
     #[arg(long)]
     force: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Unregister {
     /// Removes the registration.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let id = self.broker;
         if !self.force {

@@ -8,9 +8,9 @@ use serde_json::json;
 use thalweg_client::{Admin, LogDir, Replica};
 
 use crate::connect::Connect;
-use crate::output::{Column, Output};
+use crate::outcomes::{add_outcomes, fail_with};
+use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
-use crate::settle::{fail_with, settle};
 
 /// Show the log directories of brokers: size, free space, replicas.
 #[derive(Args, Debug)]
@@ -31,7 +31,7 @@ pub struct LogDirs {
     #[arg(long)]
     replicas: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const DIRS: [Column<'_>; 7] = [
@@ -55,7 +55,7 @@ const REPLICAS: [Column<'_>; 7] = [
 
 impl LogDirs {
     /// Prints a row per log directory, or per replica with `--replicas`.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = match self.topics.is_empty() {
             true => None,
@@ -134,12 +134,12 @@ pub struct MoveReplica {
     #[arg(long, value_name = "DIR")]
     to: String,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl MoveReplica {
     /// Starts the moves.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = resolve(admin.cluster(), &self.topics).await?;
         let moves: BTreeMap<Replica, String> =
@@ -147,7 +147,7 @@ impl MoveReplica {
         self.output
             .outcomes(async |done| {
                 let results = admin.alter_replica_log_dirs(&moves).await?;
-                settle(done, results, |Replica { broker, at }, ()| {
+                add_outcomes(done, results, |Replica { broker, at }, ()| {
                     let outcome = json!({
                         "broker": broker,
                         "topic": &*at.topic,

@@ -7,7 +7,7 @@ use thalweg_client::{Admin, ConfigChange, ConfigOperation, ConfigResource};
 use crate::config::alter;
 use crate::connect::Connect;
 use crate::failure::Usage;
-use crate::output::{Column, Output};
+use crate::output::{Column, CommandOutput};
 
 /// List and set the levels of a broker's loggers.
 #[derive(Subcommand, Debug)]
@@ -19,7 +19,7 @@ pub enum LogLevel {
 
 impl LogLevel {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         match self {
             LogLevel::List(list) => list.run().await,
             LogLevel::Set(set) => set.run().await,
@@ -36,7 +36,7 @@ pub struct List {
     /// The broker's id.
     broker: i32,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 2] = [("LOGGER", "logger"), ("LEVEL", "level")];
@@ -67,7 +67,7 @@ pub struct Set {
     #[arg(required = true, value_name = "LOGGER=LEVEL", value_parser = assignment)]
     levels: Vec<ConfigChange>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 fn assignment(text: &str) -> Result<ConfigChange, Usage> {
@@ -94,11 +94,11 @@ pub struct Remove {
     connect: Connect,
     /// The broker's id.
     broker: i32,
-    /// The loggers.
+    /// The loggers to put back.
     #[arg(required = true, value_name = "LOGGER")]
     loggers: Vec<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Remove {

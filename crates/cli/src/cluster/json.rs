@@ -1,8 +1,9 @@
 //! The result of `cluster status` as JSON.
 
 use serde_json::{Value, json};
+use thalweg_client::verdict::Health;
 
-use super::report::{BrokerStatus, PartitionStatus, Reach, Status};
+use super::state::{BrokerStatus, PartitionStatus, Reach, Status};
 
 impl Status {
     /// The whole status. Only partitions with a problem are listed by name.
@@ -10,8 +11,15 @@ impl Status {
         let all = |found: Vec<&PartitionStatus>| -> Vec<Value> {
             found.into_iter().map(PartitionStatus::to_json).collect()
         };
-        let problems = self.problems();
-        let problems = problems.iter().map(|one| json!({ "health": one.health.name(), "text": one.text }));
+        let verdicts = self.verdicts();
+        let problems = verdicts.iter().map(|verdict| {
+            json!({
+                "health": verdict.fault.health().name(),
+                "severity": verdict.fault.severity().name(),
+                "fault": verdict.fault.name(),
+                "text": verdict.text,
+            })
+        });
         let differing = self.differing.iter().map(|one| {
             let behind = one.behind.iter().map(|(topic, partition)| json!([topic, partition]));
             json!({
@@ -24,12 +32,13 @@ impl Status {
             self.not_reached.iter().map(|(address, why)| (address.clone(), why.as_str().into()));
         json!({
             "cluster_id": self.cluster_id,
-            "health": self.health().name(),
+            "health": Health::of(&verdicts).name(),
             "problems": problems.collect::<Vec<_>>(),
             "brokers": self.brokers.iter().map(BrokerStatus::to_json).collect::<Vec<_>>(),
             "not_reached": not_reached.collect::<serde_json::Map<_, _>>(),
             "differing": differing.collect::<Vec<_>>(),
             "topics": self.topics,
+            "hidden_topics": self.hidden_topics.as_ref().ok(),
             "partitions": self.partitions.len(),
             "offline": all(self.offline()),
             "under_min_isr": all(self.under_min_isr()),

@@ -1,218 +1,16 @@
 //! The result of `cluster status` as tables for people; `json` has the same content for programs.
 
-use super::health::{Health, SILENT_MS};
+use thalweg_client::verdict::{Absence, Cause, Health, counted};
+
+use super::health::{shown_health, shown_severity};
+use super::state::{DifferingBroker, PartitionStatus, Reach, Role, Status};
 use crate::output::Style;
 use crate::table::{align, row};
 
 /// Limit of the rows of a table; the JSON document has all partitions.
 const ROWS_MAX: usize = 20;
 
-/// The state of a cluster: brokers, partitions, reassignments, quorum.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Status {
-    /// Kafka's cluster id.
-    pub cluster_id: String,
-    /// All brokers, in the order of their ids.
-    pub brokers: Vec<BrokerStatus>,
-    /// Given addresses that belong to no known broker, with the reason for each.
-    pub not_reached: Vec<(String, String)>,
-    /// The brokers with different metadata, after a second look.
-    pub differing: Vec<DifferingBroker>,
-    /// Number of topics.
-    pub topics: usize,
-    /// All partitions of all topics.
-    pub partitions: Vec<PartitionStatus>,
-    /// The reassignments in progress, or the reason for their absence.
-    pub reassignments: Result<Vec<Reassignment>, AbsenceReason>,
-    /// The controllers' quorum, or the reason for its absence.
-    pub quorum: Result<Quorum, AbsenceReason>,
-}
-
-/// The reason for missing information.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AbsenceReason {
-    /// The effect on the health of the cluster.
-    pub cause: Cause,
-    /// The error of the request.
-    pub why: String,
-}
-
-/// The cause of missing information.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// A problem of the cluster.
-    Problem,
-    /// The login lacks the right to see the information.
-    Denied,
-    /// The cluster does not serve the request, which does not affect its health.
-    NotServed,
-}
-
-/// The result of a request to a broker's own listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// The broker answers.
-    Answers,
-    /// The broker does not answer, for the given reason.
-    NotReached(String),
-    /// The address of the broker is unknown.
-    NoAddress,
-}
-
-/// A broker whose metadata differs from that of the other brokers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DifferingBroker {
-    /// `node.id`.
-    pub broker: i32,
-    /// Partitions with a missing or outdated leader in the broker's metadata.
-    pub behind: Vec<(String, i32)>,
-    /// Brokers that are alive only by this broker's metadata, or only by that of the other brokers.
-    pub brokers: Vec<i32>,
-}
-
-/// A broker, by its own answer and the answers of the other brokers.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BrokerStatus {
-    /// `node.id`.
-    pub id: i32,
-    /// `host:port`; none if only the replicas of a partition name the broker.
-    pub address: Option<String>,
-    /// `broker.rack`.
-    pub rack: Option<String>,
-    /// True if the controller has fenced the broker: a fenced broker leads no partition, and clients do not
-    /// see it.
-    pub is_fenced: bool,
-    /// The result of a request to the broker's own listener.
-    pub reach: Reach,
-    /// Number of partitions that the broker leads.
-    pub leaders: usize,
-    /// Number of partitions with a replica on the broker.
-    pub replicas: usize,
-}
-
-impl BrokerStatus {
-    /// The state in a word. A fenced broker may still answer: its heartbeats fail, or it cannot serve, for
-    /// example with full disks.
-    pub(super) fn state(&self) -> &'static str {
-        match (&self.reach, self.is_fenced) {
-            (Reach::NoAddress, _) => "unregistered",
-            (Reach::NotReached(_), true) => "fenced, not reached",
-            (Reach::NotReached(_), false) => "not reached",
-            (Reach::Answers, true) => "fenced",
-            (Reach::Answers, false) => "up",
-        }
-    }
-}
-
-/// A partition, by the newest metadata.
-#[derive(Clone, Debug, PartialEq)]
-pub struct PartitionStatus {
-    /// The name of the topic.
-    pub topic: String,
-    /// The index of the partition in its topic.
-    pub partition: i32,
-    /// The id of the leader, if any.
-    pub leader: Option<i32>,
-    /// True if the leader answers.
-    pub leader_answers: bool,
-    /// The ids of the assigned brokers.
-    pub replicas: Vec<i32>,
-    /// Number of replicas being added, which do not count as missing.
-    pub adding: usize,
-    /// The in-sync replicas by the metadata.
-    pub isr: Vec<i32>,
-    /// The in-sync replicas whose brokers answer.
-    pub live_isr: Vec<i32>,
-    /// Number of replicas that must be in sync for acks=all.
-    pub min_isr: usize,
-}
-
-/// A reassignment in progress.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Reassignment {
-    /// The name of the topic.
-    pub topic: String,
-    /// The index of the partition in its topic.
-    pub partition: i32,
-    /// All replicas during the reassignment.
-    pub replicas: Vec<i32>,
-    /// Replicas being added.
-    pub adding: Vec<i32>,
-    /// Replicas being removed.
-    pub removing: Vec<i32>,
-}
-
-/// The controllers' quorum.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Quorum {
-    /// `node.id` of the active controller, or -1.
-    pub leader: i32,
-    /// The epoch of the active controller.
-    pub epoch: i32,
-    /// All records below this offset of the metadata log are committed.
-    pub high_watermark: i64,
-    /// The members of the quorum.
-    pub nodes: Vec<QuorumNode>,
-}
-
-/// A node of the quorum.
-#[derive(Clone, Debug, PartialEq)]
-pub struct QuorumNode {
-    /// `node.id`.
-    pub id: i32,
-    /// The part of the node in the quorum.
-    pub role: Role,
-    /// `host:port`, if the controllers report it.
-    pub address: Option<String>,
-    /// The log end offset of the node's metadata log.
-    pub log_end_offset: i64,
-    /// Time since the node's last fetch, by the leader's clock, if reported.
-    pub silent_ms: Option<i64>,
-}
-
-/// The role of a node in the quorum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// The active controller.
-    Leader,
-    /// Another controller.
-    Voter,
-    /// A broker, which follows.
-    Observer,
-}
-
-impl Role {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Role::Leader => "leader",
-            Role::Voter => "voter",
-            Role::Observer => "observer",
-        }
-    }
-}
-
-impl Quorum {
-    /// The number of records by which a node is behind the leader.
-    pub(super) fn lag(&self, node: &QuorumNode) -> i64 {
-        let leader = self.nodes.iter().find(|node| node.role == Role::Leader);
-        leader.map_or(0, |leader| (leader.log_end_offset - node.log_end_offset).max(0))
-    }
-
-    /// True if the last fetch of a node is older than any live node's.
-    pub(super) fn is_silent(&self, node: &QuorumNode) -> bool {
-        node.silent_ms.is_some_and(|silent_ms| silent_ms > SILENT_MS)
-    }
-}
-
 impl PartitionStatus {
-    fn is_under_replicated(&self) -> bool {
-        self.live_isr.len() + self.adding < self.replicas.len()
-    }
-
-    fn is_under_min_isr(&self) -> bool {
-        self.live_isr.len() < self.min_isr
-    }
-
     fn cells(&self) -> Vec<String> {
         let silent: Vec<i32> = self.isr.iter().copied().filter(|id| !self.live_isr.contains(id)).collect();
         vec![
@@ -227,7 +25,7 @@ impl PartitionStatus {
                 true => ids(&self.live_isr),
                 false => format!("{} ({} not reached)", ids(&self.live_isr), ids(&silent)),
             },
-            self.min_isr.to_string(),
+            self.min_isr.map_or_else(|| "-".to_owned(), |min| min.to_string()),
         ]
     }
 }
@@ -241,39 +39,26 @@ fn ids(list: &[i32]) -> String {
 }
 
 impl Status {
-    fn find(&self, wanted: impl Fn(&PartitionStatus) -> bool) -> Vec<&PartitionStatus> {
-        self.partitions.iter().filter(|partition| wanted(partition)).collect()
-    }
-
-    pub(super) fn offline(&self) -> Vec<&PartitionStatus> {
-        self.find(|partition| !partition.leader_answers)
-    }
-
-    pub(super) fn under_replicated(&self) -> Vec<&PartitionStatus> {
-        self.find(PartitionStatus::is_under_replicated)
-    }
-
-    pub(super) fn under_min_isr(&self) -> Vec<&PartitionStatus> {
-        self.find(PartitionStatus::is_under_min_isr)
-    }
-
     /// The status as tables for people.
     pub fn to_text(&self, style: Style) -> String {
+        let verdicts = self.verdicts();
+        let health = Health::of(&verdicts);
         let mut text = format!(
             "Cluster {}: {}, {}, {}\nHealth: {}\n",
             self.cluster_id,
             counted(self.brokers.len(), "broker"),
             counted(self.topics, "topic"),
             counted(self.partitions.len(), "partition"),
-            self.health().shown(style),
+            shown_health(health, style),
         );
-        for problem in self.problems() {
-            text.push_str(&format!("  {}: {}\n", problem.health.shown(style), problem.text));
+        for verdict in &verdicts {
+            let severity = shown_severity(verdict.fault.severity(), style);
+            text.push_str(&format!("  {severity}: {}\n", verdict.text));
         }
         text.push('\n');
         text.push_str(&style.table(&self.broker_rows()));
         text.push('\n');
-        text.push_str(&self.reach_text());
+        text.push_str(&self.reach_text(health));
         for (title, found) in [
             ("Partitions without a leader that answers", self.offline()),
             ("Partitions with fewer in sync than min.insync.replicas", self.under_min_isr()),
@@ -288,7 +73,7 @@ impl Status {
     }
 
     /// Unreachable addresses with reasons, and brokers with different metadata.
-    fn reach_text(&self) -> String {
+    fn reach_text(&self, health: Health) -> String {
         let brokers = self.brokers.iter().filter_map(|broker| match &broker.reach {
             Reach::NotReached(why) => Some(format!("  broker {}: {why}\n", broker.id)),
             _ => None,
@@ -299,7 +84,7 @@ impl Status {
         if !silent.is_empty() {
             text.push_str(&format!("Not reached:\n{silent}\n"));
         }
-        if self.health() != Health::Healthy && !self.differing.is_empty() {
+        if health != Health::Healthy && !self.differing.is_empty() {
             text.push_str("Brokers with different metadata:\n");
             text.extend(self.differing.iter().map(DifferingBroker::line));
             text.push('\n');
@@ -326,7 +111,7 @@ impl Status {
     fn reassignment_text(&self) -> String {
         let found = match &self.reassignments {
             Ok(found) => found,
-            Err(AbsenceReason { why, .. }) => return format!("Reassignments: unknown ({why})\n"),
+            Err(Absence { why, .. }) => return format!("Reassignments: unknown ({why})\n"),
         };
         if found.is_empty() {
             return "Reassignments: none\n".to_owned();
@@ -342,9 +127,9 @@ impl Status {
     fn quorum_text(&self) -> String {
         let quorum = match &self.quorum {
             Ok(quorum) => quorum,
-            Err(AbsenceReason { why, cause }) => {
+            Err(Absence { why, cause }) => {
                 let known = "Without an active controller, brokers answer with their last known state.\n";
-                let known = if *cause == Cause::Problem { known } else { "" };
+                let known = if matches!(cause, Cause::Silent | Cause::Failed) { known } else { "" };
                 return format!("Controller quorum: unknown ({why})\n{known}");
             }
         };
@@ -405,10 +190,6 @@ fn rest(count: usize) -> String {
         0 => String::new(),
         more => format!("  and {more} more; --json has them all\n"),
     }
-}
-
-fn counted(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use thalweg_client::verdict::{Absence, Cause, Health};
 use thalweg_client::{ClientError, Connection, ConnectionOptions, RefusedRequest};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::ErrorCode;
@@ -15,12 +16,13 @@ use thalweg_wire::request::{
     DescribeConfigsRequest, DescribeQuorumRequest, ListPartitionReassignmentsRequest,
 };
 
-use super::health::Health;
-use super::report::{AbsenceReason, Cause, PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
+use super::health::exit_code;
+use super::nodes::NodeAnswers;
+use super::state::{PartitionStatus, Quorum, QuorumNode, Reassignment, Role, Status};
 use super::views::Views;
 use crate::connect::Connect;
 use crate::failure::{CommandExit, CommandFailure, LoginFailure};
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::probe::{Answers, NoAnswer, probe};
 
 /// Topics per DescribeConfigs request.
@@ -39,17 +41,18 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Show the health of a cluster: brokers, partitions, quorum. The exit code is the health.
 ///
-/// Shows brokers that answer, partitions without a leader or with missing or out-of-sync replicas,
-/// reassignments, and the controller quorum.
+/// Shows brokers that answer, partitions without a leader or with missing or out-of-sync replicas, failed and
+/// full log directories, reassignments and throttles that remain of them, and the controller quorum.
 ///
 /// Asks every broker on its own listener; a broker counts only if it answers. Works with every cluster that
 /// speaks Kafka's protocol.
 ///
-/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas or controllers are
-/// missing, or brokers have different metadata; 4 unavailable: a partition has no answering leader, or too
-/// few replicas for acks=all; 5 unreachable: no broker answers; 6 the login is refused, or has no rights to
-/// see whether the cluster is healthy (it needs DESCRIBE on the cluster and on topics). 1 and 2 are errors of
-/// the command itself.
+/// Exit codes: 0 healthy; 3 degraded: all partitions are served, but brokers, replicas, log directories or
+/// controllers are missing, a disk is full, or brokers have different metadata; 4 unavailable: a partition
+/// has no answering leader, or too few replicas for acks=all; 5 unreachable: no broker answers; 6 the login
+/// is refused, or has no rights to see whether the cluster is healthy (it needs DESCRIBE on the cluster and
+/// on all topics). 1 and 2 are errors of the command itself. Nearly full disks and throttles are warnings,
+/// which do not change the exit code.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -60,7 +63,7 @@ pub struct Show {
     #[command(flatten)]
     connect: Connect,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
     /// Time limit for the answer of each broker, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=600_000))]
     timeout_ms: u64,
@@ -68,10 +71,10 @@ pub struct Show {
 
 impl Show {
     /// Gathers and prints the status; fails unless the cluster is healthy.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let (bootstrap, options) = self.connect.addresses()?;
         let within = Duration::from_millis(self.timeout_ms);
-        let status = match ask(&bootstrap, &options, within).await? {
+        let status = match request_status(&bootstrap, &options, within).await? {
             Ok(status) => status,
             Err(missing) => {
                 let health = Health::Unreachable;
@@ -82,7 +85,7 @@ impl Show {
                 if let Some((_, refused)) = missing.iter().find(|(_, missing)| missing.is_login) {
                     return Err(LoginFailure(refused.why.clone()).into());
                 }
-                return Err(CommandExit { code: health.exit_code(), why: unreachable(&missing) }.into());
+                return Err(CommandExit { code: exit_code(health), why: unreachable(&missing) }.into());
             }
         };
         self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
@@ -91,12 +94,12 @@ impl Show {
 }
 
 /// The state of a cluster as a document; fails if no broker answers.
-pub async fn state(
+pub(crate) async fn state(
     bootstrap: &[String],
     options: &ConnectionOptions,
     within: Duration,
 ) -> anyhow::Result<Value> {
-    match ask(bootstrap, options, within).await? {
+    match request_status(bootstrap, options, within).await? {
         Ok(status) => Ok(status.to_json()),
         Err(missing) => Err(CommandFailure(unreachable(&missing)).into()),
     }
@@ -119,7 +122,7 @@ fn not_reached(answers: &Answers) -> NotReached {
 }
 
 /// Gathers everything for a status; if no broker answers, returns the reason.
-async fn ask(
+async fn request_status(
     bootstrap: &[String],
     options: &ConnectionOptions,
     within: Duration,
@@ -139,8 +142,12 @@ async fn ask(
     }
     let view = views.newest();
     let min_isr = min_isr(&view.connection, view.metadata.topics.keys()).await?;
-    let (reassignments, quorum) =
-        tokio::join!(in_time(reassignments(&view.connection)), in_time(quorum(&view.connection)));
+    let (reassignments, quorum, nodes) = tokio::join!(
+        in_time(reassignments(&view.connection)),
+        in_time(quorum(&view.connection)),
+        NodeAnswers::request(&views, within)
+    );
+    let hidden_topics = nodes.hidden_topics(&view.connection, &view.metadata).await;
     let mut partitions = views.partitions(&min_isr);
     for going in reassignments.iter().flatten() {
         let is_it = |p: &&mut PartitionStatus| p.topic == going.topic && p.partition == going.partition;
@@ -148,7 +155,7 @@ async fn ask(
             partition.adding = going.adding.len();
         }
     }
-    let brokers = views.brokers(&partitions);
+    let brokers = views.brokers(&partitions, &nodes);
     let mut others = not_reached(&answers);
     others.retain(|(address, _)| brokers.iter().all(|broker| broker.address.as_ref() != Some(address)));
     Ok(Ok(Status {
@@ -158,34 +165,27 @@ async fn ask(
         differing,
         topics: view.metadata.topics.len(),
         partitions,
+        hidden_topics,
+        throttled: nodes.throttled,
         // Missing information must not hide the rest.
         reassignments,
         quorum,
     }))
 }
 
-async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, AbsenceReason> {
+async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Absence> {
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
-        Ok(Ok(answered)) => Ok(answered),
-        Ok(Err(error)) => Err(AbsenceReason { cause: cause(&error), why: error.to_string() }),
+        Ok(answered) => answered.map_err(|error| Absence::of(&error)),
         Err(_) => {
             let seconds = CONTROLLERS_WAIT.as_secs();
             let why = format!("no active controller has answered within {seconds} s");
-            Err(AbsenceReason { cause: Cause::Problem, why })
+            // The broker has answered before.
+            Err(Absence { cause: Cause::Failed, why })
         }
     }
 }
 
-fn cause(error: &ClientError) -> Cause {
-    match (error, error.error_code()) {
-        (_, Some(ErrorCode::ClusterAuthorizationFailed)) => Cause::Denied,
-        (ClientError::VersionMismatch(_), _)
-        | (_, Some(ErrorCode::UnsupportedVersion | ErrorCode::InvalidRequest)) => Cause::NotServed,
-        _ => Cause::Problem,
-    }
-}
-
-/// `min.insync.replicas` of each topic.
+/// `min.insync.replicas` of each topic; none of a topic whose configuration the login may not see.
 async fn min_isr(
     broker: &Connection,
     topics: impl Iterator<Item = &String>,

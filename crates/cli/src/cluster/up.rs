@@ -13,7 +13,7 @@ use thalweg_lab::target::{ControllerKind, LocalCluster, LocalNode, LocalOptions,
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{CommandFailure, Usage};
-use crate::output::{Column, Output};
+use crate::output::{Column, CommandOutput};
 use crate::secure::quick_start;
 use crate::secure::users::{self, Users};
 
@@ -26,10 +26,11 @@ const POLL: Duration = Duration::from_millis(500);
 
 /// Start a cluster of brokers on this machine, until Ctrl-C.
 ///
-/// Each broker is a separate process on 127.0.0.1. The data stays in --dir for the next start. With
-/// --controllers embedded the first broker is also the only controller: while it is down, leaders do not
-/// change and topics cannot be created. With --controllers apache three of Apache Kafka's controllers run
-/// beside the brokers (this needs Java 17), and the cluster survives the loss of any one of them.
+/// Each broker is a separate process on 127.0.0.1; the first one serves the console. The data stays in --dir
+/// for the next start. With --controllers embedded the first broker is also the only controller: while it is
+/// down, leaders do not change and topics cannot be created. With --controllers apache three of Apache
+/// Kafka's controllers run beside the brokers (this needs Java 17), and the cluster survives the loss of any
+/// one of them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -47,7 +48,8 @@ pub struct UpCommand {
     /// Directory for the nodes' properties files, logs and data.
     #[arg(long, value_name = "DIR", default_value = "./thalweg-cluster")]
     dir: PathBuf,
-    /// Port of the first broker; the others follow, and controllers are 100 above. 0 selects free ports.
+    /// Port of the first broker; the others follow, controllers are 100 above, and the console is 2 below if
+    /// that port is free. 0 selects free ports.
     #[arg(long, value_name = "PORT", default_value_t = 9092, value_parser = clap::value_parser!(u16).range(..=65_000))]
     port: u16,
     /// Racks, assigned to the brokers in rotation.
@@ -61,7 +63,7 @@ pub struct UpCommand {
     #[arg(long = "set", value_name = "KEY=VALUE")]
     settings: Vec<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 /// The controllers of a local cluster.
@@ -75,7 +77,7 @@ enum Controllers {
 
 impl UpCommand {
     /// Starts the cluster, waits for a signal, stops cleanly.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let mut options = self.options()?;
         let security = self.dir.join(SECURITY_DIR);
         let secured =
@@ -95,10 +97,13 @@ impl UpCommand {
             Some(secured) => secured.connect(&bootstrap, &here).await?,
             None => connect(&bootstrap),
         };
+        let console = cluster.console().map(|url| format!("The console is at {url}\n")).unwrap_or_default();
         let nodes: Vec<Value> = cluster.nodes().iter().map(|node| document(node, &here)).collect();
-        self.output.show(&json!({ "bootstrap_servers": bootstrap, "nodes": nodes }), |style| {
+        let document =
+            json!({ "bootstrap_servers": bootstrap, "console": cluster.console(), "nodes": nodes });
+        self.output.show(&document, |style| {
             let nodes = style.rows(&COLUMNS, &nodes)?;
-            Ok(format!("{nodes}\n{connect}\nCtrl-C stops all nodes cleanly.\n"))
+            Ok(format!("{nodes}\n{connect}\n{console}Ctrl-C stops all nodes cleanly.\n"))
         })?;
         let mut out = std::io::stdout();
         tokio::select! {
@@ -147,6 +152,7 @@ impl UpCommand {
             },
             first_port: (self.port != 0).then_some(self.port),
             racks: self.racks.clone(),
+            has_console: true,
             properties,
             ..LocalOptions::new(self.brokers, &self.dir)
         })

@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_client::PartitionMetadata;
 
-use super::report::{BrokerStatus, DifferingBroker, PartitionStatus, Reach};
+use super::nodes::NodeAnswers;
+use super::state::{BrokerStatus, DifferingBroker, PartitionStatus, Reach};
 use crate::probe::{Answers, RegisteredBroker, View};
 
 /// The answers of one look at a cluster.
-pub struct Views<'a> {
+pub(crate) struct Views<'a> {
     answers: &'a Answers,
     /// The views of registered brokers that answered on their own listeners.
     by_broker: BTreeMap<i32, &'a View>,
@@ -42,6 +43,11 @@ impl<'a> Views<'a> {
     /// The view with the newest metadata, best for further requests.
     pub fn newest(&self) -> &'a View {
         self.newest
+    }
+
+    /// The brokers that answered on their own listeners.
+    pub fn nodes(&self) -> impl Iterator<Item = (i32, &'a View)> + '_ {
+        self.by_broker.iter().map(|(id, view)| (*id, *view))
     }
 
     /// True if a broker answered on its own listener.
@@ -89,13 +95,13 @@ impl<'a> Views<'a> {
                 isr: partition.isr.clone(),
                 live_isr: partition.isr.iter().copied().filter(|id| self.answers(*id)).collect(),
                 // The number of replicas limits the number in sync.
-                min_isr: min_isr.get(*topic).copied().unwrap_or(1).min(partition.replicas.len()),
+                min_isr: min_isr.get(*topic).map(|min| (*min).min(partition.replicas.len())),
             })
             .collect()
     }
 
     /// All brokers that an answer or a partition names.
-    pub fn brokers(&self, partitions: &[PartitionStatus]) -> Vec<BrokerStatus> {
+    pub fn brokers(&self, partitions: &[PartitionStatus], nodes: &NodeAnswers) -> Vec<BrokerStatus> {
         let mut registered: BTreeMap<i32, &RegisteredBroker> = BTreeMap::new();
         for view in self.answers.values().flatten().chain([self.newest]) {
             registered.extend(view.brokers.iter().map(|(id, broker)| (*id, broker)));
@@ -119,6 +125,7 @@ impl<'a> Views<'a> {
                     is_fenced: broker.is_none_or(|broker| broker.is_fenced),
                     leaders: count(&|partition| partition.leader == Some(id)),
                     replicas: count(&|partition| partition.replicas.contains(&id)),
+                    directories: nodes.directories(id),
                 }
             })
             .collect()

@@ -9,7 +9,7 @@ use thalweg_client::ChunkError;
 use thalweg_record::Record;
 
 /// The decoder of a command, and the count of its failures.
-pub struct RecordDecoder {
+pub(crate) struct RecordDecoder {
     registry: Arc<Registry>,
     decoder: Decoder,
     key: DecodeBuffer,

@@ -131,8 +131,9 @@ impl Consume {
             }
             *records -= 1;
             offsets.push(record.offset);
-            written =
-                printer.print(&self.output, &chunk.at, (header, record), Some(delivery_count)).map(drop);
+            written = printer
+                .print(&self.record_format, &chunk.at, (header, record), Some(delivery_count))
+                .map(drop);
             if written.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         (offsets, walked.map_err(anyhow::Error::from).and_then(|()| Ok(written?)))

@@ -7,7 +7,7 @@ use thalweg_record::Record;
 
 /// A format string.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Template(Vec<Piece>);
+pub(crate) struct Template(Vec<Piece>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Piece {

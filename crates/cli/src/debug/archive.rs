@@ -19,7 +19,7 @@ enum Content {
 
 /// The gathered files, and the parts that are missing.
 #[derive(Default)]
-pub struct GatheredFiles {
+pub(crate) struct GatheredFiles {
     /// Secrets seen while gathering.
     pub secrets: Secrets,
     files: Vec<(String, Content)>,

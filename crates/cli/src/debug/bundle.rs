@@ -13,7 +13,7 @@ use thalweg_config::LogSettings;
 use super::archive::GatheredFiles;
 use super::{layout, parts};
 use crate::connect::{Connect, SourcedSettings};
-use crate::output::{Output, Style};
+use crate::output::{CommandOutput, Style};
 use crate::profile;
 use crate::stream::Http;
 
@@ -62,12 +62,12 @@ pub struct Bundle {
     #[arg(long, short = 'o', value_name = "FILE.tar.gz")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Bundle {
     /// Gathers all parts, and writes the archive.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let now = Utc::now();
         let name = format!("thalweg-debug-{}", now.format("%Y%m%dT%H%M%SZ"));
         let path = self.out.clone().unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
@@ -100,8 +100,8 @@ impl Bundle {
         let (state, brokers, metrics, machine) = tokio::join!(
             parts::state(&self.connect, WITHIN),
             async {
-                let asked = tokio::time::timeout(SETTINGS_WITHIN, parts::brokers(&self.connect)).await;
-                asked.with_context(|| format!("no answer within {} s", SETTINGS_WITHIN.as_secs()))?
+                let requested = tokio::time::timeout(SETTINGS_WITHIN, parts::brokers(&self.connect)).await;
+                requested.with_context(|| format!("no answer within {} s", SETTINGS_WITHIN.as_secs()))?
             },
             self.metrics(),
             parts::this_machine(&dirs),

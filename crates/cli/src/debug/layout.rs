@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 4;
 
 /// A line for each file and directory below `dir`: bytes, allocated bytes, time of change in seconds since
 /// 1970, path.
-pub fn layout(dir: &Path) -> anyhow::Result<String> {
+pub(crate) fn layout(dir: &Path) -> anyhow::Result<String> {
     let mut text = "bytes\tallocated\tmodified_s\tpath\n".to_owned();
     let mut left = FILES_MAX;
     // The directory itself must be readable; directories below may vanish meanwhile.

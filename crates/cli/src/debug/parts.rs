@@ -42,7 +42,7 @@ const KERNEL_FILES: [&str; 8] = [
 ];
 
 /// The version of this program, and the environment variables that it reads.
-pub fn about(time: &str) -> Value {
+pub(crate) fn about(time: &str) -> Value {
     let ours =
         |name: &str| name.starts_with("THALWEG_") || ["RUST_LOG", "NO_COLOR", "LANG", "TERM"].contains(&name);
     let environment = std::env::vars_os().filter_map(|(name, value)| {
@@ -59,7 +59,7 @@ pub fn about(time: &str) -> Value {
 }
 
 /// The client settings, each with its source; and the profile.
-pub fn client(sourced: &SourcedSettings) -> Value {
+pub(crate) fn client(sourced: &SourcedSettings) -> Value {
     let settings = sourced.iter().map(|(key, (value, source))| {
         // The key is the setting's own name, so that a secret is recognised by its name.
         json!({ key: value, "source": source.to_string() })
@@ -71,13 +71,13 @@ pub fn client(sourced: &SourcedSettings) -> Value {
 }
 
 /// The state of the cluster, as `cluster status` shows it.
-pub async fn state(connect: &Connect, within: Duration) -> anyhow::Result<Value> {
+pub(crate) async fn state(connect: &Connect, within: Duration) -> anyhow::Result<Value> {
     let (bootstrap, options) = connect.addresses()?;
     cluster::state(&bootstrap, &options, within).await
 }
 
 /// All settings of all brokers, with their sources; and the topics with their replicas.
-pub async fn brokers(connect: &Connect) -> anyhow::Result<(Value, Value)> {
+pub(crate) async fn brokers(connect: &Connect) -> anyhow::Result<(Value, Value)> {
     let cluster = connect.cluster().await?;
     let metadata = cluster.refresh_all().await?;
     let mut brokers = serde_json::Map::new();
@@ -141,7 +141,7 @@ fn setting(config: &DescribeConfigsResourceResult) -> Value {
 }
 
 /// The machine, its limits and its load, and the findings of `lab doctor` without disk writes.
-pub async fn this_machine(dirs: &[PathBuf]) -> Value {
+pub(crate) async fn this_machine(dirs: &[PathBuf]) -> Value {
     let place = dirs.first().map_or(Path::new("."), PathBuf::as_path);
     let files = KERNEL_FILES.iter().map(|path| (*path, std::fs::read_to_string(path).ok()));
     let disks = dirs.iter().map(|dir| (dir.display().to_string(), space(dir)));
@@ -167,7 +167,7 @@ fn space(dir: &Path) -> Value {
 
 /// The last bytes of a file, from the beginning of a line.
 #[expect(clippy::disallowed_types, reason = "a log for people, which no broker reads")]
-pub fn tail(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
+pub(crate) fn tail(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
     use std::io::{Read, Seek, SeekFrom};
     let read = || {
         let mut file = std::fs::File::open(path)?;

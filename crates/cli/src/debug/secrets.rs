@@ -16,7 +16,7 @@ const CHARS_MIN: usize = 4;
 
 /// The secrets seen so far.
 #[derive(Default)]
-pub struct Secrets {
+pub(crate) struct Secrets {
     known: BTreeSet<String>,
 }
 

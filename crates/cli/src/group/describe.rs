@@ -1,4 +1,5 @@
-//! `group describe`: a group's committed offsets by partition, its members, and its lag.
+//! `group describe`: a group's committed offsets by partition, its members, and its lag in records and in
+//! seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +14,14 @@ use thalweg_security::visible::visible;
 use super::{COORDINATOR_WAIT, ListedGroups, listed, patiently};
 use crate::connect::Connect;
 use crate::failure::Usage;
-use crate::output::{Output, Style};
-use crate::table::row;
+use crate::moment::{now_ms, seconds};
+use crate::output::{CommandOutput, Style};
+use crate::table::{row, width};
 
 /// Describe groups: members, partitions, offsets and lag.
+///
+/// LAG is in records. LAG-SECONDS is the age of the first record that the group has not read; Thalweg's
+/// brokers report it, Apache Kafka's do not.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  thalweg group describe billing\n  thalweg group describe billing --members\n  \
@@ -25,7 +30,7 @@ use crate::table::row;
 pub struct Describe {
     #[command(flatten)]
     connect: Connect,
-    /// The groups.
+    /// The groups to describe.
     #[arg(value_name = "GROUP")]
     groups: Vec<String>,
     /// Describe all groups.
@@ -39,7 +44,7 @@ pub struct Describe {
     #[arg(long)]
     state: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 /// The description of a group of any kind.
@@ -53,11 +58,17 @@ struct GroupReport {
     /// The address of the group's coordinator.
     coordinator: String,
     members: Vec<GroupMember>,
+    /// The members that read each partition, as indexes into `members`.
+    owners: BTreeMap<TopicPartition, Vec<usize>>,
     /// Committed offsets; for share groups, the share-partition start offsets.
     offsets: BTreeMap<TopicPartition, Offset>,
     ends: BTreeMap<TopicPartition, ListedOffset>,
     /// Lags of a share group, which may have acknowledged records after the start offset.
     share_lags: BTreeMap<TopicPartition, i64>,
+    /// The first records that are not read, in partitions with a lag.
+    unread: BTreeMap<TopicPartition, ListedOffset>,
+    /// The time at which these records were requested.
+    now_ms: i64,
 }
 
 /// The assignment of a member as texts: partitions, or the tasks of a streams group.
@@ -80,7 +91,7 @@ fn or_dash(value: Option<impl ToString>) -> String {
 
 impl Describe {
     /// Describes the groups.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         if self.groups.is_empty() && !self.all {
             return Err(Usage("No group: expected a name, or --all".to_owned()).into());
         }
@@ -110,8 +121,17 @@ impl Describe {
             (_, true) => group.state_rows(),
             _ => group.partition_rows(),
         };
-        format!("{}\n{}", visible(&group.head()), style.table(&rows))
+        shown(&group.head(), rows, style)
     }
+}
+
+/// A group's line and its rows, whose first column is the group's name. A narrow terminal has more important
+/// columns than this one, which repeats the line above.
+fn shown(head: &str, mut rows: Vec<Vec<String>>, style: Style) -> String {
+    if style.columns().is_some_and(|columns| width(&rows) > columns) {
+        rows.iter_mut().for_each(|row| drop(row.remove(0)));
+    }
+    format!("{}\n{}", visible(head), style.table(&rows))
 }
 
 async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<GroupReport> {
@@ -131,8 +151,15 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<GroupRepor
     }
     let partitions = described.partitions();
     let topics: BTreeSet<String> = partitions.iter().map(|at| at.topic.to_string()).collect();
-    cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
-    let wanted: Vec<_> = partitions.into_iter().map(|at| (at, OffsetSpec::Latest)).collect();
+    let metadata = cluster.refresh(&topics.into_iter().collect::<Vec<_>>(), false).await?;
+    if described.kind == GroupKind::Streams {
+        // A subtopology has as many tasks as the largest of its topics has partitions.
+        described.owners.retain(|at, _| {
+            let topic = metadata.topics.get(&*at.topic).filter(|topic| topic.error.is_none());
+            topic.is_none_or(|topic| topic.partitions.iter().any(|found| found.index == at.partition))
+        });
+    }
+    let wanted: Vec<_> = described.partitions().into_iter().map(|at| (at, OffsetSpec::Latest)).collect();
     let ends = cluster.list_offsets(&wanted, false).await;
     for (at, end) in ends {
         match end {
@@ -141,6 +168,10 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<GroupRepor
             Err(error) => tracing::warn!("Failed to get the end offset of {at}: {error}"),
         }
     }
+    let unread = described.offsets.iter().filter(|(at, _)| described.lag(at).is_some_and(|lag| lag > 0));
+    let unread: Vec<_> = unread.map(|(at, offset)| (at.clone(), *offset)).collect();
+    described.unread = cluster.first_records(unread).await;
+    described.now_ms = now_ms();
     Ok(described)
 }
 
@@ -149,6 +180,7 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<GroupReport>
     let found = admin.describe_groups(std::slice::from_ref(&group)).await.remove(&group);
     let Some(found) = found else { anyhow::bail!("No broker describes group {group}") };
     let found = found?;
+    let owners = found.owners();
     let protocol_type = match found.protocol_type.is_empty() && !found.members.is_empty() {
         true => found.kind.name(),
         false => &found.protocol_type,
@@ -161,10 +193,13 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<GroupReport>
         protocol,
         epochs: found.epochs,
         coordinator: String::new(),
+        owners,
         members: found.members,
         offsets: BTreeMap::new(),
         ends: BTreeMap::new(),
         share_lags: BTreeMap::new(),
+        unread: BTreeMap::new(),
+        now_ms: 0,
     })
 }
 
@@ -180,18 +215,27 @@ impl GroupReport {
 
     /// The partitions that are assigned or have an offset.
     fn partitions(&self) -> BTreeSet<TopicPartition> {
-        let assigned = self.members.iter().flat_map(|member| &member.assignment);
-        assigned.chain(self.offsets.keys()).cloned().collect()
+        self.owners.keys().chain(self.offsets.keys()).cloned().collect()
     }
 
-    /// The member that reads a partition; in a share group, the first of several.
-    fn reader(&self, at: &TopicPartition) -> Option<&GroupMember> {
-        self.members.iter().find(|member| member.assignment.contains(at))
+    /// The member that reads a partition, in a share group the first of several, and the number of members
+    /// that read it.
+    fn readers(&self, at: &TopicPartition) -> (Option<&GroupMember>, usize) {
+        let owners = self.owners.get(at).map_or(&[][..], Vec::as_slice);
+        (owners.first().map(|index| &self.members[*index]), owners.len())
     }
 
     fn lag(&self, at: &TopicPartition) -> Option<i64> {
         let to_end = || Some(self.ends.get(at)?.offset - *self.offsets.get(at)?);
         self.share_lags.get(at).copied().or_else(to_end)
+    }
+
+    /// The age of the first record that is not read; 0 without a lag.
+    fn lag_seconds(&self, at: &TopicPartition) -> Option<f64> {
+        match self.lag(at)? {
+            ..=0 => Some(0.0),
+            _ => self.unread.get(at)?.age_ms(self.now_ms).map(seconds),
+        }
     }
 
     fn partition_rows(&self) -> Vec<Vec<String>> {
@@ -202,12 +246,14 @@ impl GroupReport {
             "CURRENT-OFFSET",
             "LOG-END-OFFSET",
             "LAG",
+            "LAG-SECONDS",
             "CONSUMER-ID",
             "HOST",
             "CLIENT-ID",
         ])];
         for at in self.partitions() {
-            let reader = self.reader(&at);
+            let (reader, readers) = self.readers(&at);
+            let more = if readers > 1 { format!(" (+{})", readers - 1) } else { String::new() };
             rows.push(vec![
                 self.group.clone(),
                 at.topic.to_string(),
@@ -215,7 +261,8 @@ impl GroupReport {
                 or_dash(self.offsets.get(&at)),
                 or_dash(self.ends.get(&at).map(|end| end.offset)),
                 or_dash(self.lag(&at)),
-                or_dash(reader.map(|member| &member.member_id)),
+                or_dash(self.lag_seconds(&at).map(|seconds| format!("{seconds:.1}"))),
+                or_dash(reader.map(|member| format!("{}{more}", member.member_id))),
                 or_dash(reader.map(|member| &member.client_host)),
                 or_dash(reader.map(|member| &member.client_id)),
             ]);
@@ -280,13 +327,18 @@ impl GroupReport {
             .partitions()
             .into_iter()
             .map(|at| {
+                let (reader, readers) = self.readers(&at);
                 json!({
                     "topic": &*at.topic,
                     "partition": at.partition,
                     "current_offset": self.offsets.get(&at).map(|offset| offset.0),
                     "log_end_offset": self.ends.get(&at).map(|end| end.offset.0),
                     "lag": self.lag(&at),
-                    "member_id": self.reader(&at).map(|member| &member.member_id),
+                    "lag_seconds": self.lag_seconds(&at),
+                    "member_id": reader.map(|member| &member.member_id),
+                    "client_id": reader.map(|member| &member.client_id),
+                    "host": reader.map(|member| &member.client_host),
+                    "readers": readers,
                 })
             })
             .collect();
@@ -328,21 +380,93 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_without_a_protocol_has_no_dangling_comma() {
-        let mut group = GroupReport {
+    fn a_narrow_terminal_has_the_lag_on_the_first_line() {
+        let header = row([
+            "GROUP",
+            "TOPIC",
+            "PARTITION",
+            "CURRENT-OFFSET",
+            "LOG-END-OFFSET",
+            "LAG",
+            "CONSUMER-ID",
+            "HOST",
+            "CLIENT-ID",
+        ]);
+        let member = "consumer-1-3d4ce0b3-0fc1-4172-a540-636e283224bd";
+        let cells = row(["billing", "orders", "0", "7", "10", "3", member, "/127.0.0.1", "consumer-1"]);
+        let expected = "\
+Group billing
+TOPIC   PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG
+    CONSUMER-ID                                      HOST        CLIENT-ID
+orders  0          7               10              3
+    consumer-1-3d4ce0b3-0fc1-4172-a540-636e283224bd  /127.0.0.1  consumer-1
+";
+        let rows = || vec![header.clone(), cells.clone()];
+        assert_eq!(shown("Group billing", rows(), Style::NARROW), expected);
+        let piped = shown("Group billing", rows(), Style::PLAIN);
+        assert!(piped.contains("\nGROUP ") && piped.lines().count() == 3, "{piped}");
+    }
+
+    fn group(kind: GroupKind) -> GroupReport {
+        GroupReport {
             group: "g".to_owned(),
-            kind: GroupKind::Classic,
+            kind,
             state: "Empty".to_owned(),
             protocol: String::new(),
             epochs: None,
             coordinator: String::new(),
             members: Vec::new(),
+            owners: BTreeMap::new(),
             offsets: BTreeMap::new(),
             ends: BTreeMap::new(),
             share_lags: BTreeMap::new(),
-        };
+            unread: BTreeMap::new(),
+            now_ms: 10_000,
+        }
+    }
+
+    #[test]
+    fn a_group_without_a_protocol_has_no_dangling_comma() {
+        let mut group = group(GroupKind::Classic);
         assert_eq!(group.head(), "Group g: Empty, 0 members");
         group.protocol = "consumer range".to_owned();
         assert_eq!(group.head(), "Group g: Empty, 0 members, consumer range");
+    }
+
+    #[test]
+    fn partitions_have_their_owner_and_the_lag_in_records_and_seconds() {
+        let mut group = group(GroupKind::Share);
+        let member = |id: &str| GroupMember {
+            member_id: id.to_owned(),
+            client_id: format!("client-{id}"),
+            client_host: "/10.0.0.1".to_owned(),
+            ..GroupMember::default()
+        };
+        group.members = vec![member("a"), member("b")];
+        let listed = |offset, timestamp| ListedOffset {
+            offset: Offset(offset),
+            timestamp,
+            leader_epoch: thalweg_record::LeaderEpoch(0),
+        };
+        let at = |partition| TopicPartition::new("t", partition);
+        group.owners = [(at(0), vec![0]), (at(1), vec![0, 1])].into();
+        group.offsets = (0..4).map(|partition| (at(partition), Offset(5))).collect();
+        group.ends = [(at(0), listed(7, -1)), (at(1), listed(5, -1)), (at(3), listed(9, -1))].into();
+        group.unread = [(at(0), listed(5, 7_400))].into();
+        let cells = |row: &[String]| row[5..].join(" ");
+        let rows: Vec<String> = group.partition_rows().iter().map(|row| cells(row)).collect();
+        let expected = [
+            "LAG LAG-SECONDS CONSUMER-ID HOST CLIENT-ID",
+            "2 2.6 a /10.0.0.1 client-a",
+            "0 0.0 a (+1) /10.0.0.1 client-a",
+            "- - - - -",
+            "4 - - - -",
+        ];
+        assert_eq!(rows, expected);
+        let document = group.json();
+        let first = &document["partitions"][0];
+        assert_eq!((&first["lag_seconds"], &first["client_id"]), (&json!(2.6), &json!("client-a")));
+        assert_eq!((&first["readers"], &document["partitions"][1]["readers"]), (&json!(1), &json!(2)));
+        assert_eq!(document["partitions"][3]["lag_seconds"], json!(null));
     }
 }

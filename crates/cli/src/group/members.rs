@@ -6,8 +6,8 @@ use thalweg_client::{Admin, MemberToRemove};
 
 use crate::connect::Connect;
 use crate::failure::{NotFound, Usage};
-use crate::output::Output;
-use crate::settle::settle;
+use crate::outcomes::add_outcomes;
+use crate::output::CommandOutput;
 
 /// Remove members from a classic group, such as static members whose processes are gone for good.
 ///
@@ -20,7 +20,7 @@ Examples:
 pub struct RemoveMembers {
     #[command(flatten)]
     connect: Connect,
-    /// The group.
+    /// The group that the members leave.
     group: String,
     /// A member by its id; can be repeated.
     #[arg(long = "member", value_name = "ID")]
@@ -28,19 +28,19 @@ pub struct RemoveMembers {
     /// A static member by its group.instance.id; can be repeated.
     #[arg(long = "instance", value_name = "ID")]
     instances: Vec<String>,
-    /// All members.
+    /// Remove all members of the group.
     #[arg(long, conflicts_with_all = ["members", "instances"])]
     all: bool,
     /// The reason, for the log of the coordinator.
     #[arg(long, default_value = "removed by an administrator")]
     reason: String,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl RemoveMembers {
     /// Removes the members.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         if !self.all && self.members.is_empty() && self.instances.is_empty() {
             return Err(Usage("No member: expected --member, --instance or --all".to_owned()).into());
         }
@@ -56,7 +56,7 @@ impl RemoveMembers {
                     );
                 }
                 let results = admin.remove_members(group, &members, Some(&self.reason)).await?;
-                settle(done, results, |member, ()| {
+                add_outcomes(done, results, |member, ()| {
                     let (field, id) = match member {
                         MemberToRemove::Member(id) => ("member_id", id),
                         MemberToRemove::Instance(id) => ("group_instance_id", id),

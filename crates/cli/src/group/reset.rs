@@ -15,9 +15,9 @@ use thalweg_wire::ErrorCode;
 use crate::connect::Connect;
 use crate::failure::{CommandFailure, NotFound, Usage};
 use crate::moment;
-use crate::output::{Column, Output};
+use crate::outcomes::{dry_run, fail_with};
+use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
-use crate::settle::{dry_run, fail_with};
 
 /// Change where a group without active members reads on.
 ///
@@ -84,7 +84,7 @@ pub struct Reset {
     #[arg(long, conflicts_with_all = ["json", "format"])]
     csv: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 /// The offsets of a partition before and after.
@@ -109,7 +109,7 @@ type Offsets = BTreeMap<TopicPartition, i64>;
 
 impl Reset {
     /// Shows or sets the offsets.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let from_file = self.from_file.as_deref().map(read_file).transpose()?;
         let admin = Admin::new(self.connect.cluster().await?);
         let kind = self.check_group(&admin).await?;
@@ -141,14 +141,7 @@ impl Reset {
             let right = "expected --to-earliest, --to-latest, --to-datetime or --by-duration";
             return Err(Usage(format!("{} is a share group: {right}", self.group)).into());
         }
-        if !described.members.is_empty() || !matches!(&*described.state, "Empty" | "Dead") {
-            let (state, members) = (&described.state, described.members.len());
-            let why = format!(
-                "Offsets can only be reset while the group is inactive: {} is {state} with {members} members. Stop them first",
-                self.group
-            );
-            return Err(CommandFailure(why).into());
-        }
+        described.unless_active(&self.group).map_err(|active| CommandFailure(active.to_string()))?;
         Ok(described.kind)
     }
 
@@ -223,8 +216,10 @@ impl Reset {
             } else if let Some(offset) = from_file.as_ref().and_then(|offsets| offsets.get(at)) {
                 *offset
             } else {
-                // No record at or after this time: take the end.
-                at_time.get(at).copied().filter(|offset| *offset >= 0).unwrap_or(latest)
+                at_time.get(at).copied().filter(|offset| *offset >= 0).unwrap_or_else(|| {
+                    tracing::warn!("{at} has no record at or after this time: its end is taken, {latest}");
+                    latest
+                })
             };
             new.insert(at.clone(), within(at, wanted, earliest, latest));
         }
@@ -254,7 +249,7 @@ impl Reset {
         if self.csv {
             let lines = new.iter().map(|(at, offset)| format!("{},{},{offset}\n", at.topic, at.partition));
             let text: String = lines.collect();
-            return Output::text(&text);
+            return CommandOutput::text(&text);
         }
         let rows: Vec<Row> = new
             .iter()

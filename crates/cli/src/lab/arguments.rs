@@ -1,12 +1,12 @@
 //! The arguments of a run as stored in its result: enough to repeat it, without secrets.
 
-pub use thalweg_client::HIDDEN;
+pub(crate) use thalweg_client::HIDDEN;
 
 /// Arguments between processes, useless in a repeated command.
 const INTERNAL: [&str; 2] = ["--controlled", "--progress=json"];
 
 /// The arguments of this process, without secrets.
-pub fn of_process() -> Vec<String> {
+pub(crate) fn of_process() -> Vec<String> {
     without_secrets(std::env::args().skip(1))
 }
 

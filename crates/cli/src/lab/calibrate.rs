@@ -7,7 +7,7 @@ use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
 use thalweg_lab::worker::Driver;
 
 use crate::failure::CommandFailure;
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::program::binary;
 
 /// Measure the lab itself, against a server with a known service time.
@@ -28,12 +28,12 @@ pub struct Calibrate {
     #[arg(long)]
     reduced: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Calibrate {
     /// Runs the calibration.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         self.driver.check()?;
         let plan = Plan {
             binary: binary()?,

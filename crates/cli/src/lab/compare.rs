@@ -7,7 +7,7 @@ use thalweg_lab::result::Pairing;
 use thalweg_lab::{result, terminal};
 
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Compare two results: ratios with their confidence.
 ///
@@ -29,12 +29,12 @@ pub struct Compare {
     #[arg(long, value_name = "TARGET,TARGET")]
     targets: Option<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Compare {
     /// Prints the comparison of two results.
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let (a, b) = (result::read(&self.a)?, result::read(&self.b)?);
         let pairing = match &self.targets {
             None => Pairing::SameTarget,
@@ -48,6 +48,8 @@ impl Compare {
             },
         };
         let comparison = result::compare(&a, &b, &pairing)?;
-        self.output.show(&comparison, |style| Ok(terminal::comparison(&comparison, style.has_colours())))
+        self.output.show(&comparison, |style| {
+            Ok(terminal::comparison(&comparison, style.has_colours(), style.columns()))
+        })
     }
 }

@@ -14,14 +14,14 @@ const LINE_BYTES_MAX: u64 = 64 << 10;
 
 /// Client settings for the running cluster.
 #[derive(Debug)]
-pub struct Settings(BTreeMap<String, String>);
+pub(crate) struct Settings(BTreeMap<String, String>);
 
 /// Notification of the end of standard input.
 #[derive(Debug)]
-pub struct End(oneshot::Receiver<()>);
+pub(crate) struct End(oneshot::Receiver<()>);
 
 /// Reads the line of settings, and watches standard input from then on.
-pub fn take() -> anyhow::Result<(Settings, End)> {
+pub(crate) fn take() -> anyhow::Result<(Settings, End)> {
     let mut input = BufReader::new(std::io::stdin());
     let settings = read(&mut input)?;
     let (ended, end) = oneshot::channel();

@@ -7,7 +7,7 @@ use thalweg_lab::doctor::{examine, text};
 use thalweg_lab::target::TargetSpec;
 
 use super::targets::RunningCluster;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Width of the text if there is no terminal.
 const WIDTH: usize = 100;
@@ -28,12 +28,12 @@ pub struct Doctor {
     #[command(flatten)]
     cluster: RunningCluster,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Doctor {
     /// Runs the examination.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.cluster.spec()?;
         let brokers = match &cluster {
             Some(TargetSpec::Bootstrap { servers, properties }) => Some((servers.as_slice(), properties)),

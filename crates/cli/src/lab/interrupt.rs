@@ -12,7 +12,7 @@ use super::control::End;
 const EXIT_KILLED: i32 = 130;
 
 /// Listens for signals from now on, and for the end of the controlling process.
-pub fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {
+pub(crate) fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut hung_up = signal(SignalKind::hangup())?;

@@ -4,20 +4,20 @@ use clap::Args;
 use serde_json::json;
 use thalweg_lab::workload;
 
-use crate::output::{Column, Output};
+use crate::output::{Column, CommandOutput};
 
 /// List the built-in workloads.
 #[derive(Args, Debug)]
 pub struct List {
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 3] = [("NAME", "name"), ("POINTS", "points"), ("TITLE", "title")];
 
 impl List {
     /// Prints the built-in workloads.
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         let mut workloads = Vec::new();
         for name in workload::names() {
             workloads.push(workload::load(name, None)?);

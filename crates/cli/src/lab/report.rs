@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use thalweg_lab::{report, result};
 
-use super::output::write_for_omb;
+use super::result_directory::write_for_omb;
 use super::run::OmbResult;
 use crate::failure::Usage;
 
@@ -23,7 +23,7 @@ Examples:
   thalweg lab report result.json --format markdown -o -
                                                  tables for a README or a wiki")]
 pub struct Report {
-    /// The results.
+    /// The results to report on.
     #[arg(required = true, value_name = "RESULT.json")]
     results: Vec<PathBuf>,
     /// The output file, for one result [default: beside the result].
@@ -40,7 +40,7 @@ pub struct Report {
 
 impl Report {
     /// Writes the reports. Reports of readable results are written even if other results cannot be read.
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         if let (Some(output), true) = (&self.output, self.results.len() > 1) {
             let message =
                 format!("--output {} is one file for {} results", output.display(), self.results.len());

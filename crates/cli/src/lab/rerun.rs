@@ -7,7 +7,7 @@ use thalweg_lab::result;
 
 use super::Lab;
 use super::arguments::HIDDEN;
-use super::run::{MeasureOptions, Place, ProgressForm, measure};
+use super::run::{MeasureOptions, ProgressForm, RunDirectories, measure};
 use crate::failure::Usage;
 use crate::global::GlobalOptions;
 
@@ -20,14 +20,14 @@ Examples:
   thalweg lab rerun result.json
   thalweg lab rerun result.json --out again && thalweg lab compare result.json again/result.json")]
 pub struct Rerun {
-    /// The result.
+    /// The result of the run to repeat.
     #[arg(value_name = "RESULT.json")]
     result: PathBuf,
     /// A client setting that the result lacks because it is secret; can be repeated.
     #[arg(long = "property", value_name = "KEY=VALUE")]
     properties: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    directories: RunDirectories,
 }
 
 /// The command line of a result.
@@ -48,7 +48,7 @@ enum Command {
 
 impl Rerun {
     /// Repeats the run of a result.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let before = result::read(&self.result)?;
         let arguments = before.arguments.iter().map(|argument| self.with_secret(argument));
         let line = std::iter::once("thalweg".to_owned()).chain(arguments);
@@ -61,7 +61,7 @@ impl Rerun {
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Store the arguments, so that the new result can be repeated, too.
         let wanted = MeasureOptions {
-            place: &self.place,
+            directories: &self.directories,
             omb_result: run.omb_result.omb_result,
             precision: run.precision(),
             progress: ProgressForm::Text,

@@ -11,11 +11,11 @@ use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
 
-use super::output::{Output, WorkDir};
+use super::result_directory::{ResultDirectory, WorkDir};
 use super::targets::{Drivers, SecurityArguments, Targets};
 use super::{arguments, control, interrupt};
 use crate::failure::Usage;
-use crate::output;
+use crate::output::CommandOutput;
 use crate::program::binary;
 
 /// Run workloads on targets, and write a report.
@@ -42,9 +42,9 @@ pub struct Run {
     #[arg(required = true, value_name = "NAME|FILE")]
     workloads: Vec<String>,
     #[command(flatten)]
-    pub targets: Targets,
+    pub(crate) targets: Targets,
     #[command(flatten)]
-    pub drivers: Drivers,
+    pub(crate) drivers: Drivers,
     /// Multiply records, seconds and rates by this factor.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
@@ -68,7 +68,7 @@ pub struct Run {
     #[command(flatten)]
     omb: OmbDriver,
     #[command(flatten)]
-    pub omb_result: OmbResult,
+    pub(crate) omb_result: OmbResult,
     /// How progress is shown on standard error: for people, animated on a terminal; or as one JSON object a
     /// line.
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
@@ -77,22 +77,22 @@ pub struct Run {
     #[arg(long, hide = true)]
     controlled: bool,
     #[command(flatten)]
-    pub place: Place,
+    pub(crate) directories: RunDirectories,
 }
 
 /// The form of progress output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ProgressForm {
+pub(crate) enum ProgressForm {
     /// Bars on a terminal, lines elsewhere.
     #[default]
     Text,
-    /// JSON lines.
+    /// One JSON object a line.
     Json,
 }
 
 /// How long repetitions go on.
 #[derive(Args, Debug, Clone, Copy)]
-pub struct PrecisionArguments {
+pub(crate) struct PrecisionArguments {
     /// With several targets: repetitions go on until the 95 % interval of their paired ratio is within this
     /// many percent of it, or --repetitions-max is reached.
     #[arg(long, value_name = "PERCENT", default_value_t = Precision::DEFAULT.half_width * 100.0, value_parser = percent)]
@@ -119,7 +119,7 @@ fn percent(text: &str) -> Result<f64, String> {
 
 /// The driver file of the OpenMessaging Benchmark.
 #[derive(Args, Debug, Clone)]
-pub struct OmbDriver {
+pub(crate) struct OmbDriver {
     /// The Kafka driver file of the OpenMessaging Benchmark, for its workloads (.yaml): replicas, and
     /// settings of topics and clients. Its bootstrap.servers is ignored; use --bootstrap.
     #[arg(long, value_name = "FILE.yaml")]
@@ -149,16 +149,16 @@ impl OmbDriver {
 
 /// Results for the tools of the OpenMessaging Benchmark.
 #[derive(Args, Debug, Clone, Copy)]
-pub struct OmbResult {
+pub(crate) struct OmbResult {
     /// Also write a result in the OpenMessaging Benchmark's format for each point: omb-*.json beside
     /// result.json.
     #[arg(long)]
     pub omb_result: bool,
 }
 
-/// Directories of results and brokers.
+/// Directories of results and brokers, and the form of the printed summary.
 #[derive(Args, Debug, Clone)]
-pub struct Place {
+pub(crate) struct RunDirectories {
     /// The directory for result.json and report.html [default: ./thalweg-results/TIME-WORKLOADS].
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -166,12 +166,12 @@ pub struct Place {
     #[arg(long, value_name = "DIR")]
     pub work_dir: Option<PathBuf>,
     #[command(flatten)]
-    pub output: output::Output,
+    pub output: CommandOutput,
 }
 
 impl Run {
     /// Runs the workloads, and writes result and report.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         self.omb.check(&names)?;
         let mut targets = self.targets.specs()?;
@@ -191,7 +191,7 @@ impl Run {
             self.drivers.all(),
             self.seed,
             MeasureOptions {
-                place: &self.place,
+                directories: &self.directories,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
                 progress: self.progress,
@@ -203,7 +203,7 @@ impl Run {
     }
 
     /// The wanted precision of the ratios of targets.
-    pub fn precision(&self) -> Precision {
+    pub(crate) fn precision(&self) -> Precision {
         self.precision.of(self.repetitions)
     }
 
@@ -241,9 +241,9 @@ impl Run {
 
 /// The wanted output of a run, and its control.
 #[derive(Debug)]
-pub struct MeasureOptions<'a> {
+pub(crate) struct MeasureOptions<'a> {
     /// The directories of results and brokers.
-    pub place: &'a Place,
+    pub directories: &'a RunDirectories,
     /// True to also write results for the tools of the OpenMessaging Benchmark.
     pub omb_result: bool,
     /// The wanted precision of the ratios of targets.
@@ -255,7 +255,7 @@ pub struct MeasureOptions<'a> {
 }
 
 /// Runs the workloads and writes the report.
-pub async fn measure(
+pub(crate) async fn measure(
     workloads: Vec<Workload>,
     targets: Vec<TargetSpec>,
     drivers: Vec<Driver>,
@@ -269,10 +269,10 @@ pub async fn measure(
     for target in &targets {
         reach(target).await?;
     }
-    let place = wanted.place;
+    let directories = wanted.directories;
     let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
-    let output = Output::make(place.out.as_deref(), &names)?;
-    let work_dir: WorkDir = output.work_dir(place.work_dir.as_deref())?;
+    let result_dir = ResultDirectory::make(directories.out.as_deref(), &names)?;
+    let work_dir: WorkDir = result_dir.work_dir(directories.work_dir.as_deref())?;
     let heard = interrupt::listen(wanted.control.take())?;
     let options = Options {
         workloads,
@@ -282,7 +282,7 @@ pub async fn measure(
         seed,
         work_dir: work_dir.path().to_owned(),
         binary: binary()?,
-        partial: Some(output.result()),
+        partial: Some(result_dir.result()),
         arguments,
         lab_version: lab_version(),
     };
@@ -303,11 +303,11 @@ pub async fn measure(
     let result = run(&options, &heard, &progress).await;
     progress.finish();
     drop(work_dir);
-    output.finish(&result, &wanted)
+    result_dir.finish(&result, &directories.output, wanted.omb_result)
 }
 
 /// The version of this program, with the commit if known at build time.
-pub fn lab_version() -> String {
+pub(crate) fn lab_version() -> String {
     match option_env!("THALWEG_COMMIT") {
         Some(commit) => format!("thalweg {} ({commit})", env!("CARGO_PKG_VERSION")),
         None => format!("thalweg {}", env!("CARGO_PKG_VERSION")),

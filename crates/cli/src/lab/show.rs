@@ -6,7 +6,7 @@ use clap::Args;
 use thalweg_lab::workload;
 
 use super::run::OmbDriver;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// Show what a workload does: its points, settings and published figures.
 #[derive(Args, Debug)]
@@ -23,14 +23,14 @@ pub struct Show {
     #[arg(long, conflicts_with_all = ["json", "format"])]
     toml: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
     #[command(flatten)]
     omb: OmbDriver,
 }
 
 impl Show {
     /// Prints the workload, with warnings about oddities.
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         self.omb.check(&[&self.workload])?;
         let loaded = self.omb.load(&self.workload, None)?;
         if self.toml {

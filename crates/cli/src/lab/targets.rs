@@ -15,7 +15,7 @@ use crate::failure::Usage;
 
 /// A target that the lab starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TargetName {
+pub(crate) enum TargetName {
     /// Brokers of this binary, started for the run and removed after it.
     Embedded,
     /// Apache Kafka, started for the run and removed after it; needs Java and, once, Maven.
@@ -24,7 +24,7 @@ pub enum TargetName {
 
 /// The targets.
 #[derive(Args, Debug, Clone)]
-pub struct Targets {
+pub(crate) struct Targets {
     /// The target; can be repeated, then targets take turns [default: embedded, unless --bootstrap is given].
     #[arg(long = "target", value_name = "TARGET")]
     targets: Vec<TargetName>,
@@ -34,7 +34,7 @@ pub struct Targets {
 
 /// A running cluster.
 #[derive(Args, Debug, Clone)]
-pub struct RunningCluster {
+pub(crate) struct RunningCluster {
     /// The bootstrap servers of a running cluster.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap: Option<String>,
@@ -48,7 +48,7 @@ pub struct RunningCluster {
 
 /// The drivers.
 #[derive(Args, Debug, Clone)]
-pub struct Drivers {
+pub(crate) struct Drivers {
     /// The client that produces and consumes; can be repeated, then drivers take turns [default: set by the
     /// workload, or else thalweg].
     #[arg(long = "driver", value_name = "DRIVER")]
@@ -57,7 +57,7 @@ pub struct Drivers {
 
 /// How clients talk to brokers that the lab starts.
 #[derive(Args, Debug, Clone)]
-pub struct SecurityArguments {
+pub(crate) struct SecurityArguments {
     /// How clients talk to brokers that the lab starts, and these to each other; certificates and passwords
     /// are made for the run [default: set by the workload, or else PLAINTEXT].
     #[arg(long, value_name = "PROTOCOL", ignore_case = true)]

@@ -10,8 +10,8 @@ use thalweg_lab::terminal::Progress;
 use thalweg_lab::tune;
 use thalweg_lab::worker::Driver;
 
-use super::output::Output;
-use super::run::{OmbDriver, Place, lab_version};
+use super::result_directory::ResultDirectory;
+use super::run::{OmbDriver, RunDirectories, lab_version};
 use super::targets::{SecurityArguments, Targets};
 use super::{arguments, interrupt};
 use crate::failure::{CommandFailure, Usage};
@@ -54,12 +54,12 @@ pub struct Tune {
     #[command(flatten)]
     omb: OmbDriver,
     #[command(flatten)]
-    place: Place,
+    directories: RunDirectories,
 }
 
 impl Tune {
     /// Searches for the best settings.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         self.driver.check()?;
         self.omb.check(&[&self.workload])?;
         let loaded = self.omb.load(&self.workload, self.scale)?;
@@ -77,8 +77,8 @@ impl Tune {
             .into());
         };
         reach(target).await?;
-        let output = Output::make(self.place.out.as_deref(), &["tune", &loaded.name])?;
-        let work_dir = output.work_dir(self.place.work_dir.as_deref())?;
+        let result_dir = ResultDirectory::make(self.directories.out.as_deref(), &["tune", &loaded.name])?;
+        let work_dir = result_dir.work_dir(self.directories.work_dir.as_deref())?;
         let heard = interrupt::listen(None)?;
         let options = Options {
             workloads: Vec::new(),
@@ -95,7 +95,7 @@ impl Tune {
         };
         let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let progress = Progress::new(tune::repetitions(&base, cpus, target));
-        let interim = output.file("tune.json");
+        let interim = result_dir.file("tune.json");
         let keep = |study: &tune::Study| {
             let written = serde_json::to_string_pretty(study).map_err(anyhow::Error::from);
             if let Err(error) = written.and_then(|json| write(&interim, &json)) {
@@ -105,17 +105,18 @@ impl Tune {
         let study = tune::study(&options, &base, &heard, &progress, &keep).await;
         progress.finish();
         drop(work_dir);
-        self.finish(&study, &output)
+        self.finish(&study, &result_dir)
     }
 
-    fn finish(&self, study: &tune::Study, output: &Output) -> anyhow::Result<()> {
-        let result: PathBuf = output.file("tune.json");
-        let page = output.file("tune.html");
+    fn finish(&self, study: &tune::Study, result_dir: &ResultDirectory) -> anyhow::Result<()> {
+        let result: PathBuf = result_dir.file("tune.json");
+        let page = result_dir.file("tune.html");
         let json = serde_json::to_string_pretty(study)?;
         write(&result, &json)?;
         write(&page, &tune::html(study))?;
-        self.place.output.show(study, |_| {
-            let (table, page, result) = (tune::table(study), page.display(), result.display());
+        self.directories.output.show(study, |style| {
+            let table = tune::table(study, style.columns());
+            let (page, result) = (page.display(), result.display());
             Ok(format!("\n{table}\nReport: {page}\nResult: {result}\n"))
         })?;
         match &study.state {

@@ -36,7 +36,7 @@ const FIELDS: [&str; 7] =
     ["bootstrap-server", "command-config", "server", "user", "password-file", "ca", "format"];
 
 /// The file and its content.
-pub struct ConfigFile {
+pub(crate) struct ConfigFile {
     path: PathBuf,
     document: DocumentMut,
     /// True if group or others may read the file.
@@ -318,7 +318,7 @@ fn shown(path: &Path) -> String {
 }
 
 /// Letters, digits, `-`, `_` and `.`, because names are used in shells and in TOML.
-pub fn check_name(name: &str) -> Result<(), Usage> {
+pub(crate) fn check_name(name: &str) -> Result<(), Usage> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name == NONE {
         return Err(Usage(format!("the name {NONE}: --profile {NONE} selects no profile")));

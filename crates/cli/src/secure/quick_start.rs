@@ -3,11 +3,15 @@
 use std::path::Path;
 
 use thalweg_authority::{ADMIN, ClientFiles};
+use thalweg_security::shell::quoted;
 
 /// The text for a cluster whose administrator's settings are in these files, for a reader whose working
 /// directory is `here`.
 pub fn text(dir: &Path, files: &ClientFiles, bootstrap: &str, here: &Path) -> String {
-    let shown = |path: &Path| quoted(path.strip_prefix(here).unwrap_or(path));
+    let shown = |path: &Path| {
+        let path = path.strip_prefix(here).unwrap_or(path).display().to_string();
+        quoted(&path).into_owned()
+    };
     let (java, librdkafka) = (shown(&files.java), shown(&files.librdkafka));
     let first = bootstrap.split(',').next().unwrap_or(bootstrap);
     format!(
@@ -23,17 +27,6 @@ pub fn text(dir: &Path, files: &ClientFiles, bootstrap: &str, here: &Path) -> St
          \x20 kafka-topics.sh --bootstrap-server {first} --command-config {java} --list\n",
         dir = shown(dir),
     )
-}
-
-/// The path, quoted for a shell if necessary.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain =
-        |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | '+' | ',' | '=' | '@');
-    match text.chars().all(is_plain) && !text.is_empty() {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use thalweg_security::acl::{Acl, AclFilter, Operation, PatternType, Permission, 
 
 use crate::connect::Connect;
 use crate::failure::{NotFound, Usage};
-use crate::output::{Column, Output};
+use crate::output::{Column, CommandOutput};
 
 /// The name of the only resource of type CLUSTER.
 const CLUSTER: &str = "kafka-cluster";
 
-/// Access control lists: who may do what.
+/// Manage access control lists: the operations that principals may perform on resources.
 #[derive(Subcommand, Debug)]
 pub enum AclCommand {
     Add(Add),
@@ -23,7 +23,7 @@ pub enum AclCommand {
 
 impl AclCommand {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         match self {
             AclCommand::Add(add) => add.run().await,
             AclCommand::List(list) => list.run().await,
@@ -47,13 +47,13 @@ struct Resources {
     /// A delegation token, or *; can be repeated.
     #[arg(long = "delegation-token", value_name = "ID")]
     delegation_tokens: Vec<String>,
-    /// A user, for tokens in its name, or *; can be repeated.
+    /// A user, for rights on delegation tokens that this user owns, or *; can be repeated.
     #[arg(long = "user", value_name = "PRINCIPAL")]
     users: Vec<String>,
-    /// The cluster.
+    /// The cluster as a whole.
     #[arg(long)]
     cluster: bool,
-    /// The names are prefixes.
+    /// Treat the names as prefixes.
     #[arg(long)]
     prefixed: bool,
 }
@@ -81,12 +81,12 @@ impl Resources {
     }
 }
 
-/// Whether an ACL allows or denies.
+/// The effect of an ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Effect {
-    /// What it names may be done.
+    /// The ACL allows the operation.
     Allow,
-    /// It may not, whatever else allows it.
+    /// The ACL denies the operation, even if another ACL allows it.
     Deny,
 }
 
@@ -104,17 +104,17 @@ pub struct Add {
     principals: Vec<String>,
     #[command(flatten)]
     resources: Resources,
-    /// Operations that are allowed: read, write, create, delete, alter, describe, all, and others of Kafka's.
+    /// Operations to allow, by Kafka's names: read, write, create, delete, alter, describe, all and others.
     #[arg(long, value_delimiter = ',', value_name = "OPERATION,...", required_unless_present = "deny")]
     allow: Vec<String>,
-    /// Operations that are denied.
+    /// Operations to deny.
     #[arg(long, value_delimiter = ',', value_name = "OPERATION,...")]
     deny: Vec<String>,
-    /// Only for peers with this address.
+    /// The client address that the ACL applies to; * for all.
     #[arg(long, default_value = "*")]
     host: String,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Add {
@@ -163,19 +163,19 @@ fn operation(text: &str) -> Result<Operation, Usage> {
     })
 }
 
-/// Which ACLs are listed or removed.
+/// The ACLs to list or remove.
 #[derive(Args, Debug)]
 struct Filter {
-    /// Only of this principal.
+    /// Only ACLs of this principal.
     #[arg(long, value_name = "PRINCIPAL")]
     principal: Option<String>,
-    /// Only for peers with this address.
+    /// Only ACLs for this client address.
     #[arg(long)]
     host: Option<String>,
-    /// Only of this operation.
+    /// Only ACLs of this operation.
     #[arg(long)]
     operation: Option<String>,
-    /// Only those that allow, or deny.
+    /// Only ACLs with this effect.
     #[arg(long, value_enum)]
     effect: Option<Effect>,
     #[command(flatten)]
@@ -211,7 +211,7 @@ impl Filter {
     }
 }
 
-/// List ACLs: all, or those that concern a resource, prefixes and * included.
+/// List all ACLs, or the ACLs that apply to a resource, including prefixes and *.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   thalweg security acl list
@@ -222,7 +222,7 @@ pub struct List {
     #[command(flatten)]
     filter: Filter,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl List {
@@ -237,7 +237,7 @@ impl List {
     }
 }
 
-/// Remove ACLs, and list the removed.
+/// Remove ACLs, and list the removed ones.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   thalweg security acl remove --principal User:alice --topic orders
@@ -247,11 +247,11 @@ pub struct Remove {
     connect: Connect,
     #[command(flatten)]
     filter: Filter,
-    /// Remove every ACL there is. Without this, something must say which.
+    /// Remove all ACLs. Required unless a principal, a host or a resource is given.
     #[arg(long)]
     all: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Remove {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use thalweg_authority::{Authority, Directory, Founding, NODE, Purpose, STREAMS};
 
 use crate::failure::Usage;
-use crate::output::Output;
+use crate::output::CommandOutput;
 
 /// The prefix of certificate names for nodes of a secured cluster: `node-2` for `node.id=2`.
 const NODE_PREFIX: &str = "node-";
@@ -35,7 +35,7 @@ pub struct Sign {
     #[arg(long, value_name = "DIR", default_value = "thalweg-data-security")]
     dir: PathBuf,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 /// Sign a certificate for a node: it serves, and connects to other nodes.
@@ -62,7 +62,7 @@ pub struct SignNode {
 
 impl Certificate {
     /// Runs the command.
-    pub fn run(&self) -> anyhow::Result<()> {
+    pub(crate) fn run(&self) -> anyhow::Result<()> {
         match self {
             Certificate::Node(node) => node.run(),
             Certificate::Client(client) => client.run(Purpose::Client, &[]),

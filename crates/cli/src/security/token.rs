@@ -16,7 +16,7 @@ use thalweg_security::Principal;
 use super::acl::check_principal;
 use crate::connect::Connect;
 use crate::failure::{NotFound, Usage};
-use crate::output::{Column, Output};
+use crate::output::{Column, CommandOutput};
 
 const MODULE: &str = "org.apache.kafka.common.security.scram.ScramLoginModule";
 
@@ -32,7 +32,7 @@ pub enum Token {
 
 impl Token {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         match self {
             Token::Create(create) => create.run().await,
             Token::List(list) => list.run().await,
@@ -65,7 +65,7 @@ pub struct Create {
     #[arg(long, default_value = "SCRAM-SHA-512", value_parser = ["SCRAM-SHA-256", "SCRAM-SHA-512"])]
     mechanism: String,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Create {
@@ -106,7 +106,7 @@ pub struct List {
     #[arg(long = "owner", value_name = "PRINCIPAL")]
     owners: Vec<String>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl List {
@@ -143,7 +143,7 @@ pub struct Renew {
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
     hours: Option<u32>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Renew {
@@ -168,7 +168,7 @@ pub struct Expire {
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
     hours: Option<u32>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Expire {

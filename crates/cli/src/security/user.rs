@@ -13,8 +13,8 @@ use thalweg_security::sasl::scram::Hash;
 
 use crate::connect::Connect;
 use crate::failure::{NotFound, Usage};
-use crate::output::{Outcomes, Output};
-use crate::settle::fail_with;
+use crate::outcomes::fail_with;
+use crate::output::{CommandOutput, Outcomes};
 use crate::table::row;
 
 /// Users with passwords: SCRAM credentials.
@@ -28,10 +28,10 @@ pub enum User {
 /// A SCRAM mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Mechanism {
-    /// SHA-256.
+    /// SCRAM with SHA-256 (RFC 7677).
     #[value(name = "SCRAM-SHA-256", alias = "scram-sha-256")]
     Sha256,
-    /// SHA-512.
+    /// SCRAM with SHA-512.
     #[value(name = "SCRAM-SHA-512", alias = "scram-sha-512")]
     Sha512,
 }
@@ -47,7 +47,7 @@ impl From<Mechanism> for Hash {
 
 impl User {
     /// Runs the command.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         match self {
             User::Add(add) => add.run().await,
             User::List(list) => list.run().await,
@@ -78,7 +78,7 @@ pub struct Add {
     #[arg(long, value_name = "NUMBER", default_value_t = SCRAM_ITERATIONS)]
     iterations: NonZeroU32,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Add {
@@ -120,7 +120,7 @@ pub struct List {
     #[command(flatten)]
     connect: Connect,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl List {
@@ -151,14 +151,14 @@ fn name(hash: Hash) -> &'static str {
 pub struct Remove {
     #[command(flatten)]
     connect: Connect,
-    /// The users.
+    /// The users to remove.
     #[arg(required = true, value_name = "USER")]
     users: Vec<String>,
     /// Only the credential of this mechanism.
     #[arg(long, value_enum)]
     mechanism: Option<Mechanism>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Remove {

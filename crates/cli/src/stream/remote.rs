@@ -1,4 +1,4 @@
-//! The HTTP client for a broker that hosts streams.
+//! The HTTP client for a broker: for its streams, and for its clients.
 
 use std::error::Error;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 
 use crate::connect::client_settings;
 use crate::failure::{CommandFailure, LoginFailure, NotFound, Usage};
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::profile;
 
 /// The default of --server.
@@ -38,7 +38,7 @@ const WRONG: [&str; 5] =
 
 /// The host, the login, and the output format.
 #[derive(Args, Debug, Clone)]
-pub struct RemoteHost {
+pub(crate) struct RemoteHost {
     #[command(flatten)]
     http: Http,
     /// With https: a properties file with client settings, such as ssl.truststore.location and
@@ -46,12 +46,12 @@ pub struct RemoteHost {
     #[arg(long, value_name = "FILE", env = "THALWEG_COMMAND_CONFIG")]
     command_config: Option<PathBuf>,
     #[command(flatten)]
-    pub output: Output,
+    pub output: CommandOutput,
 }
 
 /// The HTTP server of a node, and the login there.
 #[derive(Args, Debug, Clone)]
-pub struct Http {
+pub(crate) struct Http {
     /// The http.listener of a node; for streams, of a broker that hosts them. With https, a trusted authority
     /// and the login may come from --command-config, as for the other tools; with http only a login by --user
     /// is sent, and only to this machine [default: server of the profile, or http://localhost:9090].
@@ -80,10 +80,17 @@ struct Server {
 
 impl RemoteHost {
     /// Sends a request, and reads the answer.
-    pub async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+    pub async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         let config = self.command_config.as_deref();
         let (uri, status, body) = self.http.exchange(method, path, body, config).await?;
-        read(&uri, status, &body)
+        read(&uri, status, &body, "is it the http.listener of a broker with streams.enabled=true?")
+    }
+
+    /// Gets a document of the console's API.
+    pub async fn of_console(&self, path: &str) -> anyhow::Result<Value> {
+        let config = self.command_config.as_deref();
+        let (uri, status, body) = self.http.exchange(Method::GET, path, None, config).await?;
+        read(&uri, status, &body, "is it the http.listener of a broker with thalweg.console.enabled=true?")
     }
 }
 
@@ -106,8 +113,8 @@ impl Http {
 
     fn not_reached(&self) -> String {
         format!(
-            "Cannot reach {} (use the http.listener of a broker with streams.enabled=true, not a listener for clients; \
-             with http.security.protocol=SSL its address begins with https://)",
+            "Cannot reach {} (use the http.listener of a broker, for streams of one with streams.enabled=true, not a \
+             listener for clients; with http.security.protocol=SSL its address begins with https://)",
             self.server()
         )
     }
@@ -144,9 +151,9 @@ impl Http {
         }
         let request =
             request.body(Full::new(Bytes::from(body))).map_err(|_| Usage(format!("{path} is not a path")))?;
-        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.send(&server, request)).await;
-        let (status, body) =
-            asked.map_err(|_| CommandFailure(format!("{uri}: no answer within {ANSWER_TIMEOUT:?}")))??;
+        let requested = tokio::time::timeout(ANSWER_TIMEOUT, self.send(&server, request)).await;
+        let (status, body) = requested
+            .map_err(|_| CommandFailure(format!("{uri}: no answer within {ANSWER_TIMEOUT:?}")))??;
         if status == StatusCode::UNAUTHORIZED && server.login.is_none() {
             let right = "log in with --user and --password-file, or with https by --command-config";
             return Err(LoginFailure(format!("{uri} asks for a login: {right}")).into());
@@ -275,7 +282,7 @@ fn fault(error: &hyper::Error) -> Option<TlsFault> {
     None
 }
 
-fn read(uri: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {
+fn read(uri: &str, status: StatusCode, body: &[u8], right: &str) -> anyhow::Result<Value> {
     let answer: Option<Value> = serde_json::from_slice(body).ok();
     if status.is_success()
         && let Some(answer) = answer
@@ -285,7 +292,6 @@ fn read(uri: &str, status: StatusCode, body: &[u8]) -> anyhow::Result<Value> {
     let error = answer.as_ref().map(|answer| &answer["error"]);
     let message = error.and_then(|error| error["message"].as_str());
     let Some(message) = message else {
-        let right = "is it the http.listener of a broker with streams.enabled=true?";
         return Err(CommandFailure(format!("{uri} answers {status}: {right}")).into());
     };
     let is_wrong = error.and_then(|error| error["kind"].as_str()).is_some_and(|kind| WRONG.contains(&kind));

@@ -9,12 +9,12 @@ use thalweg_stream::runtime::Latency;
 use crate::table::row;
 
 /// The key of a stage: stream, part, index. Sorts by stream name and stage order.
-type Place = (String, usize, usize);
+type StageKey = (String, usize, usize);
 
 /// A sample of all stages.
 #[derive(Default)]
-pub struct Sample {
-    stages: BTreeMap<Place, Counts>,
+pub(crate) struct Sample {
+    stages: BTreeMap<StageKey, Counts>,
     /// The state of each stream.
     states: BTreeMap<String, String>,
 }
@@ -35,7 +35,7 @@ struct Counts {
 
 /// The activity of a stage between two samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub(crate) struct Row {
     /// The name of the stream.
     pub stream: String,
     /// The state of the stream.
@@ -178,15 +178,15 @@ impl Row {
 
 /// The basis of the figures in a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Basis {
-    /// Per second.
+pub(crate) enum Basis {
+    /// Figures per second.
     Rates,
     /// Since the start.
     Totals,
 }
 
 /// Table rows with a header.
-pub fn cells(rows: &[Row], basis: Basis) -> Vec<Vec<String>> {
+pub(crate) fn cells(rows: &[Row], basis: Basis) -> Vec<Vec<String>> {
     let (messages, bytes) = match basis {
         Basis::Rates => ("MESSAGES/S", "BYTES/S"),
         Basis::Totals => ("MESSAGES", "BYTES"),

@@ -16,7 +16,7 @@ use crate::profile;
 
 /// The transport between stages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub enum StageTransport {
+pub(crate) enum StageTransport {
     /// Memory: stages call each other.
     Direct,
     /// Topics of a cluster: each stage is a consumer group.

@@ -49,7 +49,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Top {
     /// Prints the tables at intervals.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let mut looks = interval(Duration::from_secs_f64(self.interval));
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         looks.tick().await;
@@ -78,7 +78,7 @@ impl Top {
     }
 
     async fn look(&self) -> anyhow::Result<Sample> {
-        Ok(Sample::of(&self.remote.ask(Method::GET, "/api/v1/streams?figures=true", None).await?))
+        Ok(Sample::of(&self.remote.request(Method::GET, "/api/v1/streams?figures=true", None).await?))
     }
 }
 

@@ -41,7 +41,7 @@ Examples:
   thalweg stream deploy big --properties 'module.filter.count=3,module.*.count=0'
   thalweg stream deploy big --properties onError=skip")]
 pub struct Deploy {
-    /// The stream.
+    /// The stream to deploy.
     name: String,
     /// The number of instances per stage (module.LABEL.count=N, module.*.count=N), the handling of bad
     /// messages (onError=fail, skip, dead-letter:FILE or dead-letter:topic:NAME), and the delivery guarantee
@@ -55,7 +55,7 @@ pub struct Deploy {
 /// Arguments of commands that only name a stream.
 #[derive(Args, Debug)]
 pub struct NamedStream {
-    /// The stream.
+    /// The name of the stream.
     name: String,
     #[command(flatten)]
     remote: RemoteHost,
@@ -70,12 +70,12 @@ pub struct List {
 
 impl Create {
     /// Creates the stream.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let mut body = json!({ "name": self.name, "definition": self.definition, "deploy": self.deploy });
         if self.deploy {
             body["properties"] = self.properties.as_str().into();
         }
-        let answer = self.remote.ask(Method::POST, "/api/v1/streams", Some(&body)).await?;
+        let answer = self.remote.request(Method::POST, "/api/v1/streams", Some(&body)).await?;
         let done = if self.deploy { "Created and deployed" } else { "Created" };
         print_result(&self.remote, &answer, &format!("{done} stream {}", self.name))
     }
@@ -83,31 +83,33 @@ impl Create {
 
 impl Deploy {
     /// Deploys the stream.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let path = format!("/api/v1/streams/{}/deploy", self.name);
         let answer =
-            self.remote.ask(Method::POST, &path, Some(&json!({ "properties": self.properties }))).await?;
+            self.remote.request(Method::POST, &path, Some(&json!({ "properties": self.properties }))).await?;
         print_result(&self.remote, &answer, &format!("Deployed stream {}", self.name))
     }
 }
 
 impl NamedStream {
     /// Stops the stream cleanly.
-    pub async fn undeploy(&self) -> anyhow::Result<()> {
+    pub(crate) async fn undeploy(&self) -> anyhow::Result<()> {
         let path = format!("/api/v1/streams/{}/undeploy", self.name);
-        let answer = self.remote.ask(Method::POST, &path, None).await?;
+        let answer = self.remote.request(Method::POST, &path, None).await?;
         print_result(&self.remote, &answer, &format!("Undeployed stream {}", self.name))
     }
 
     /// Deletes the stream.
-    pub async fn destroy(&self) -> anyhow::Result<()> {
-        let answer = self.remote.ask(Method::DELETE, &format!("/api/v1/streams/{}", self.name), None).await?;
+    pub(crate) async fn destroy(&self) -> anyhow::Result<()> {
+        let answer =
+            self.remote.request(Method::DELETE, &format!("/api/v1/streams/{}", self.name), None).await?;
         print_result(&self.remote, &answer, &format!("Destroyed stream {}", self.name))
     }
 
     /// Prints the stream's status.
-    pub async fn status(&self) -> anyhow::Result<()> {
-        let answer = self.remote.ask(Method::GET, &format!("/api/v1/streams/{}", self.name), None).await?;
+    pub(crate) async fn status(&self) -> anyhow::Result<()> {
+        let answer =
+            self.remote.request(Method::GET, &format!("/api/v1/streams/{}", self.name), None).await?;
         self.remote.output.show(&answer, |style| Ok(status_text(&answer, style)))
     }
 }
@@ -183,8 +185,8 @@ fn finding((name, value): (&String, &Value)) -> Option<String> {
 
 impl List {
     /// Lists the streams.
-    pub async fn run(&self) -> anyhow::Result<()> {
-        let answer = self.remote.ask(Method::GET, "/api/v1/streams", None).await?;
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let answer = self.remote.request(Method::GET, "/api/v1/streams", None).await?;
         let mut rows = vec![row(["STREAM", "STATE", "NODE", "DEFINITION"])];
         for stream in answer["streams"].as_array().into_iter().flatten() {
             let node = if stream["node"].is_null() { "-".to_owned() } else { text(&stream["node"]) };

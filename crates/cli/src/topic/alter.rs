@@ -11,7 +11,7 @@ use super::{ADMIN_TIMEOUT_MS, assignment, pair};
 use crate::config::check_removals;
 use crate::connect::Connect;
 use crate::failure::Usage;
-use crate::output::{Outcomes, Output};
+use crate::output::{CommandOutput, Outcomes};
 
 /// Kafka's number of the resource type "topic".
 pub(super) const TOPIC_RESOURCE: i8 = 2;
@@ -27,7 +27,7 @@ Examples:
 pub struct Alter {
     #[command(flatten)]
     connect: Connect,
-    /// The topic.
+    /// The topic to change.
     topic: String,
     /// The new number of partitions. It can only grow, and later records of a key may go to another
     /// partition.
@@ -46,12 +46,12 @@ pub struct Alter {
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Alter {
     /// Changes the topic.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let configs = self.configs()?;
         if self.partitions.is_none() && configs.is_empty() {
             let nothing = "Nothing to change: expected --partitions, --config or --delete-config";

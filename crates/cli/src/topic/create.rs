@@ -11,8 +11,8 @@ use thalweg_wire::request::create_topics_request::{
 
 use super::{ADMIN_TIMEOUT_MS, assignment, pair};
 use crate::connect::Connect;
-use crate::output::{Outcomes, Output};
-use crate::settle::settle;
+use crate::outcomes::add_outcomes;
+use crate::output::{CommandOutput, Outcomes};
 
 /// Create topics.
 #[derive(Args, Debug)]
@@ -46,12 +46,12 @@ pub struct Create {
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Create {
     /// Creates the topics.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         self.output.outcomes(async |outcomes| self.create(outcomes).await).await
     }
 
@@ -77,7 +77,7 @@ impl Create {
             true => ("Could create", "could be created"),
             false => ("Created", "created"),
         };
-        settle(outcomes, results, |name, ()| {
+        add_outcomes(outcomes, results, |name, ()| {
             (json!({ "topic": name, "outcome": outcome }), format!("{done} topic {name}."))
         })
     }

@@ -1,28 +1,34 @@
-//! `topic describe`: prints partitions and settings of topics.
+//! `topic describe`: prints partitions and settings of topics, and the groups that read them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{Cluster, RefusedRequest, TopicMetadata};
+use thalweg_client::{ClientError, Cluster, RefusedRequest, TopicMetadata};
 use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 
 use super::alter::TOPIC_RESOURCE;
-use super::names;
+use super::groups::{self, Groups};
 use crate::connect::Connect;
-use crate::output::Output;
+use crate::output::CommandOutput;
 use crate::probe;
 
 /// Kafka's number of the source "set on the topic".
 const SOURCE_TOPIC: i8 = 1;
 
 /// Describe topics: settings, partitions, leaders, replicas.
+///
+/// Settings need the right DESCRIBE_CONFIGS; without it, the rest is shown, with a warning (in JSON, configs
+/// is null).
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  thalweg topic describe orders\n  thalweg topic describe --json | jq .")]
+#[command(
+    after_help = "Examples:\n  thalweg topic describe orders\n  thalweg topic describe orders --groups\n  \
+                  thalweg topic describe --json | jq ."
+)]
 pub struct Describe {
     #[command(flatten)]
     connect: Connect,
@@ -32,15 +38,35 @@ pub struct Describe {
     /// Show all settings, not only those that were set on the topic.
     #[arg(long)]
     all_configs: bool,
+    /// Show the groups that read the topics too, with their lag in records and, from Thalweg's brokers, in
+    /// seconds: groups with committed offsets, and groups with members that are assigned partitions.
+    #[arg(long)]
+    groups: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 type Configs = BTreeMap<String, Option<String>>;
 
+/// The settings of a topic; an error if an ACL hides them, since the rest can be shown.
+fn unless_hidden(
+    topic: &str,
+    configs: Result<Configs, RefusedRequest>,
+) -> Result<Option<Configs>, RefusedRequest> {
+    match configs {
+        Err(refused) if refused.error_code == ErrorCode::TopicAuthorizationFailed => {
+            tracing::warn!(
+                "The settings of topic {topic} are not shown: the login lacks DESCRIBE_CONFIGS on it"
+            );
+            Ok(None)
+        }
+        other => other.map(Some),
+    }
+}
+
 impl Describe {
     /// Describes the topics.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
         let metadata = match self.topics.is_empty() {
             true => cluster.refresh_all().await?,
@@ -50,22 +76,46 @@ impl Describe {
         let named =
             partitions.flat_map(|partition| partition.leader.into_iter().chain(partition.isr.clone()));
         probe::warn_of_silent(&cluster, named.collect()).await;
-        let (mut described, mut text) = (Vec::new(), String::new());
-        for name in names(&metadata, true) {
-            let topic = &metadata.topics[name];
+        let groups = match self.groups {
+            true => Some(Groups::of(&cluster).await?),
+            false => None,
+        };
+        let mut described = Vec::new();
+        for (name, topic) in &metadata.topics {
             if let Some(error) = topic.error {
                 RefusedRequest::check(error.code(), None, || format!("Topic {name}"))?;
             }
-            let configs = self.configs(&cluster, name).await?;
-            match self.output.is_table() {
-                true => write_topic(&mut text, topic, &configs)?,
-                false => described.push(topic_json(topic, &configs)),
-            }
+            let configs = unless_hidden(name, self.configs(&cluster, name).await?)?;
+            let reading = match &groups {
+                Some(groups) => Some(groups.reading(name).await?),
+                None => None,
+            };
+            described.push((topic, configs, reading));
         }
-        self.output.show(&described, |_| Ok(text))
+        let documents: Vec<serde_json::Value> = match self.output.is_table() {
+            true => Vec::new(),
+            false => described
+                .iter()
+                .map(|(topic, configs, reading)| topic_json(topic, configs.as_ref(), reading.as_deref()))
+                .collect(),
+        };
+        self.output.show(&documents, |style| {
+            let mut text = String::new();
+            for (topic, configs, reading) in &described {
+                write_topic(&mut text, topic, configs.as_ref())?;
+                if let Some(reading) = reading {
+                    text.push_str(&groups::table(reading, style)?);
+                }
+            }
+            Ok(text)
+        })
     }
 
-    async fn configs(&self, cluster: &Cluster, topic: &str) -> anyhow::Result<Configs> {
+    async fn configs(
+        &self,
+        cluster: &Cluster,
+        topic: &str,
+    ) -> Result<Result<Configs, RefusedRequest>, ClientError> {
         let request = DescribeConfigsRequest {
             resources: vec![DescribeConfigsResource {
                 resource_type: TOPIC_RESOURCE,
@@ -77,24 +127,29 @@ impl Describe {
         let response = cluster.send_any(&request).await?;
         let mut configs = Configs::new();
         for result in response.results {
-            RefusedRequest::check(result.error_code, result.error_message.as_deref(), || {
-                format!("Settings of topic {topic}")
-            })?;
+            let what = || format!("Settings of topic {topic}");
+            if let Err(refused) =
+                RefusedRequest::check(result.error_code, result.error_message.as_deref(), what)
+            {
+                return Ok(Err(refused));
+            }
             let shown = result
                 .configs
                 .into_iter()
                 .filter(|config| self.all_configs || config.config_source == SOURCE_TOPIC);
             configs.extend(shown.map(|config| (config.name, config.value)));
         }
-        Ok(configs)
+        Ok(Ok(configs))
     }
 }
 
-/// Writes a topic in the familiar format of kafka-topics.
-fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -> std::fmt::Result {
+/// Writes a topic in the familiar format of kafka-topics. Hidden settings are a question mark.
+fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: Option<&Configs>) -> std::fmt::Result {
     let shown = |value: &Option<String>| visible(value.as_deref().unwrap_or("")).into_owned();
-    let configs: Vec<String> =
-        configs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect();
+    let configs: Vec<String> = match configs {
+        Some(configs) => configs.iter().map(|(name, value)| format!("{name}={}", shown(value))).collect(),
+        None => vec!["?".to_owned()],
+    };
     let replication_factor = topic.partitions.first().map_or(0, |partition| partition.replicas.len());
     writeln!(
         out,
@@ -122,7 +177,11 @@ fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: &Configs) -
     Ok(())
 }
 
-fn topic_json(topic: &TopicMetadata, configs: &Configs) -> serde_json::Value {
+fn topic_json(
+    topic: &TopicMetadata,
+    configs: Option<&Configs>,
+    groups: Option<&[serde_json::Value]>,
+) -> serde_json::Value {
     let partitions: Vec<serde_json::Value> = topic
         .partitions
         .iter()
@@ -138,16 +197,35 @@ fn topic_json(topic: &TopicMetadata, configs: &Configs) -> serde_json::Value {
             })
         })
         .collect();
-    json!({
+    let mut document = json!({
         "topic": &*topic.name,
         "topic_id": topic.id.to_string(),
         "internal": topic.internal,
         "configs": configs,
         "partitions": partitions,
-    })
+    });
+    if let Some(groups) = groups {
+        document["groups"] = groups.into();
+    }
+    document
 }
 
 fn ids(list: &[i32]) -> String {
     let texts: Vec<String> = list.iter().map(ToString::to_string).collect();
     texts.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_hidden_settings_are_left_out() {
+        let refused = |error_code| Err(RefusedRequest { what: "t".to_owned(), error_code, message: None });
+        assert!(
+            unless_hidden("t", refused(ErrorCode::TopicAuthorizationFailed)).is_ok_and(|it| it.is_none())
+        );
+        assert!(unless_hidden("t", refused(ErrorCode::UnknownTopicOrPartition)).is_err());
+        assert!(unless_hidden("t", Ok(Configs::new())).is_ok_and(|it| it.is_some()));
+    }
 }

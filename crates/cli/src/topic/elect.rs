@@ -6,9 +6,9 @@ use thalweg_client::{Admin, Election, TopicPartition};
 use thalweg_wire::ErrorCode;
 
 use crate::connect::Connect;
-use crate::output::Output;
+use crate::outcomes::fail_with;
+use crate::output::CommandOutput;
 use crate::partitions::{Partitions, resolve};
-use crate::settle::fail_with;
 
 /// Elect leaders: the preferred ones, which are the first replicas, or any replica where no in-sync replica
 /// is left.
@@ -23,19 +23,19 @@ pub struct Elect {
     /// Topics, or some of their partitions as TOPIC:0,3.
     #[arg(value_name = "TOPIC[:PARTITION,...]", required_unless_present = "all_topics")]
     topics: Vec<Partitions>,
-    /// All partitions.
+    /// Elect leaders of all partitions.
     #[arg(long, conflicts_with = "topics")]
     all_topics: bool,
     /// Elect a replica that is not in sync where all in-sync ones are gone. Acknowledged records may be lost.
     #[arg(long, requires = "topics")]
     unclean: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Elect {
     /// Elects leaders, and prints an outcome for each partition.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions: Option<Vec<TopicPartition>> = match self.all_topics {
             true => None,

@@ -7,9 +7,9 @@ use serde_json::json;
 use thalweg_client::Admin;
 
 use crate::connect::Connect;
-use crate::output::Output;
+use crate::outcomes::add_outcomes;
+use crate::output::CommandOutput;
 use crate::partitions::{Partitions, resolve};
-use crate::settle::settle;
 
 /// Add partitions to topics.
 ///
@@ -24,7 +24,7 @@ use crate::settle::settle;
 pub struct Grow {
     #[command(flatten)]
     connect: Connect,
-    /// The topics.
+    /// The topics to grow.
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<String>,
     /// To this number of partitions.
@@ -34,12 +34,12 @@ pub struct Grow {
     #[arg(long, value_name = "COUNT", group = "size", value_parser = clap::value_parser!(i32).range(1..=100_000))]
     by: Option<i32>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Grow {
     /// Adds partitions to the topics.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let mut counts = BTreeMap::new();
         for topic in &self.topics {
@@ -51,7 +51,7 @@ impl Grow {
         self.output
             .outcomes(async |done| {
                 let results = admin.create_partitions(&counts).await?;
-                settle(done, results, |topic, ()| {
+                add_outcomes(done, results, |topic, ()| {
                     let count = counts.get(topic).copied().unwrap_or_default();
                     let outcome = json!({ "topic": topic, "partitions": count, "outcome": "grown" });
                     (outcome, format!("Topic {topic} has {count} partitions."))

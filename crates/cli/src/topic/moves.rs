@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{ArgGroup, Args};
 use serde_json::json;
-use thalweg_client::{Admin, Assignment, Metadata, Place, TopicPartition, planned_moves, spread};
+use thalweg_client::{
+    Admin, Metadata, ReplicaAssignment, TopicPartition, UsableBroker, planned_moves, spread,
+};
 
 use crate::connect::Connect;
 use crate::failure::{CommandFailure, NotFound, Usage};
-use crate::moving::{Execution, current};
-use crate::output::{Column, Output};
+use crate::moving::{Execution, current, end_throttles, say};
+use crate::outcomes::{add_outcomes, fail_with};
+use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
-use crate::settle::{fail_with, settle};
 
 /// Move partitions to other brokers.
 ///
@@ -39,7 +41,7 @@ pub struct Move {
     /// Topics, or some of their partitions as TOPIC:0,3.
     #[arg(value_name = "TOPIC[:PARTITION,...]", group = "what")]
     topics: Vec<Partitions>,
-    /// All topics.
+    /// The partitions of all topics.
     #[arg(long, group = "what")]
     all_topics: bool,
     /// Only brokers of these ids [default: all that run].
@@ -60,12 +62,12 @@ pub struct Move {
     #[command(flatten)]
     execution: Execution,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl Move {
     /// Shows or executes the plan.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let file = self.from_file.as_deref().map(read_file).transpose()?;
         let admin = Admin::new(self.connect.cluster().await?);
         let cluster = admin.cluster();
@@ -93,24 +95,39 @@ impl Move {
             }
         };
         if self.from_file.is_some() || !self.replicas.is_empty() {
-            check_replicas(&admin, &planned).await?;
+            check_replicas(&admin, &now, &planned).await?;
         }
         self.execution.run(&admin, &self.output, &planned_moves(&now, planned)).await
     }
 
-    async fn planned(&self, admin: &Admin, now: &Assignment) -> anyhow::Result<Assignment> {
+    async fn planned(&self, admin: &Admin, now: &ReplicaAssignment) -> anyhow::Result<ReplicaAssignment> {
         if !self.replicas.is_empty() {
             return Ok(now.keys().map(|at| (at.clone(), self.replicas.clone())).collect());
         }
-        let places = places(admin, now, &self.to_brokers, &self.without).await?;
-        Ok(spread(now, &places, self.replication_factor.map(usize::from))?)
+        let brokers = usable_brokers(admin, now, &self.to_brokers, &self.without).await?;
+        Ok(spread(now, &brokers, self.replication_factor.map(usize::from))?)
     }
 }
 
 /// Checks replicas chosen by the user like the controller does, so that a printed plan can be executed.
-async fn check_replicas(admin: &Admin, planned: &Assignment) -> anyhow::Result<()> {
-    let registered: BTreeSet<i32> =
-        admin.describe_cluster().await?.brokers.into_iter().map(|broker| broker.id).collect();
+/// Refuses new replicas on stopped brokers, too: such a move would not end.
+async fn check_replicas(
+    admin: &Admin,
+    now: &ReplicaAssignment,
+    planned: &ReplicaAssignment,
+) -> anyhow::Result<()> {
+    let cluster = admin.describe_cluster().await?;
+    let registered = cluster.brokers.iter().map(|broker| broker.id).collect();
+    let running = cluster.running().map(|broker| broker.id).collect();
+    fail_with(wrong_replicas(now, planned, &registered, &running))
+}
+
+fn wrong_replicas(
+    now: &ReplicaAssignment,
+    planned: &ReplicaAssignment,
+    registered: &BTreeSet<i32>,
+    running: &BTreeSet<i32>,
+) -> Vec<anyhow::Error> {
     let mut errors: Vec<anyhow::Error> = Vec::new();
     for (at, replicas) in planned {
         let different: BTreeSet<i32> = replicas.iter().copied().collect();
@@ -119,21 +136,25 @@ async fn check_replicas(admin: &Admin, planned: &Assignment) -> anyhow::Result<(
                 format!("{at}: replicas {replicas:?} name a broker twice: each holds one replica at most");
             errors.push(Usage(why).into());
         }
-        if let Some(id) = different.difference(&registered).next() {
+        let present: BTreeSet<i32> = now.get(at).into_iter().flatten().copied().collect();
+        if let Some(id) = different.difference(registered).next() {
             errors.push(NotFound(format!("{at}: there is no broker {id}; these are {registered:?}")).into());
+        } else if let Some(id) = different.iter().find(|id| !present.contains(id) && !running.contains(id)) {
+            let why = format!("{at}: broker {id} is not running; these are: {running:?}");
+            errors.push(CommandFailure(why).into());
         }
     }
-    fail_with(errors)
+    errors
 }
 
 /// The running brokers, or of them only `only`, except `without`. Every broker of `only` must run; every
 /// broker of `without` must be registered or hold replicas.
-pub async fn places(
+pub(crate) async fn usable_brokers(
     admin: &Admin,
-    now: &Assignment,
+    now: &ReplicaAssignment,
     only: &[i32],
     without: &[i32],
-) -> anyhow::Result<Vec<Place>> {
+) -> anyhow::Result<Vec<UsableBroker>> {
     let cluster = admin.describe_cluster().await?;
     let is_registered = |id: &i32| cluster.brokers.iter().any(|broker| broker.id == *id);
     let holds_replicas = |id: &i32| now.values().any(|replicas| replicas.contains(id));
@@ -141,9 +162,8 @@ pub async fn places(
         let why = format!("There is no broker {id}: none is registered, and none holds replicas, by that id");
         return Err(NotFound(why).into());
     }
-    let running = cluster.brokers.iter().filter(|broker| !cluster.fenced.contains(&broker.id));
     let known: BTreeMap<i32, Option<String>> =
-        running.map(|broker| (broker.id, broker.rack.clone())).collect();
+        cluster.running().map(|broker| (broker.id, broker.rack.clone())).collect();
     if let Some(missing) = only.iter().find(|id| !known.contains_key(id)) {
         let ids: Vec<String> = known.keys().map(ToString::to_string).collect();
         let why = format!("Broker {missing} is not running; these are: {}", ids.join(", "));
@@ -151,11 +171,11 @@ pub async fn places(
     }
     let chosen =
         known.into_iter().filter(|(id, _)| (only.is_empty() || only.contains(id)) && !without.contains(id));
-    Ok(chosen.map(|(id, rack)| Place { id, rack }).collect())
+    Ok(chosen.map(|(id, rack)| UsableBroker { id, rack }).collect())
 }
 
 /// All partitions of all topics.
-pub fn all(metadata: &Metadata) -> BTreeSet<TopicPartition> {
+pub(crate) fn all(metadata: &Metadata) -> BTreeSet<TopicPartition> {
     let topics = metadata.topics.iter();
     topics
         .flat_map(|(name, topic)| {
@@ -164,14 +184,14 @@ pub fn all(metadata: &Metadata) -> BTreeSet<TopicPartition> {
         .collect()
 }
 
-fn read_file(path: &Path) -> anyhow::Result<Assignment> {
+fn read_file(path: &Path) -> anyhow::Result<ReplicaAssignment> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("Cannot read --from-file {}", path.display()))?;
     Ok(read_json(&text).map_err(|why| Usage(format!("--from-file {}: {why}", path.display())))?)
 }
 
 /// A plan in Kafka's JSON.
-fn read_json(text: &str) -> Result<Assignment, String> {
+fn read_json(text: &str) -> Result<ReplicaAssignment, String> {
     const RIGHT: &str =
         r#"expected {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [1, 2]}]}"#;
     let document: serde_json::Value =
@@ -180,7 +200,7 @@ fn read_json(text: &str) -> Result<Assignment, String> {
         return Err(format!("version {version} is not known; {RIGHT}"));
     }
     let partitions = document["partitions"].as_array().ok_or(RIGHT)?;
-    let mut plan = Assignment::new();
+    let mut plan = ReplicaAssignment::new();
     for one in partitions {
         let id = |value: &serde_json::Value| value.as_i64().and_then(|id| i32::try_from(id).ok());
         let read = || {
@@ -200,7 +220,7 @@ fn read_json(text: &str) -> Result<Assignment, String> {
     Ok(plan)
 }
 
-/// Show the partitions that move, and how far they are.
+/// Show the partitions that move, and how far they are. A throttle of brokers is reported on standard error.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  thalweg topic moves --end-throttle")]
 pub struct Moves {
@@ -210,7 +230,7 @@ pub struct Moves {
     #[arg(long)]
     end_throttle: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 6] = [
@@ -224,11 +244,11 @@ const COLUMNS: [Column<'_>; 6] = [
 
 impl Moves {
     /// Prints the moves in progress.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let going = admin.list_reassignments(None).await?;
         let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
-        let bytes = admin.replica_bytes(&partitions).await.unwrap_or_default();
+        let bytes = admin.replica_bytes(Some(&partitions)).await.unwrap_or_default();
         let rows: Vec<serde_json::Value> = going
             .iter()
             .map(|(at, one)| {
@@ -244,6 +264,7 @@ impl Moves {
             .collect();
         self.output.rows(&COLUMNS, &rows)?;
         if !self.end_throttle {
+            self.report_throttles(&admin, going.is_empty()).await;
             return Ok(());
         }
         if !going.is_empty() {
@@ -252,11 +273,32 @@ impl Moves {
             return Err(CommandFailure(why).into());
         }
         let metadata = admin.cluster().refresh_all().await?;
-        Ok(admin.end_throttles(&all(&metadata)).await?)
+        Ok(end_throttles(&admin, &all(&metadata)).await?)
+    }
+
+    /// Reports throttles of brokers, if the login may see them.
+    async fn report_throttles(&self, admin: &Admin, is_over: bool) {
+        let throttles = match admin.list_throttles().await {
+            Ok(throttles) => throttles,
+            Err(error) => return tracing::debug!(%error, "Throttles of brokers are unknown"),
+        };
+        if let Some(text) = throttle_report(&throttles, is_over) {
+            say(&text);
+        }
     }
 }
 
-/// Cancel moves: the partitions stay where they were.
+/// A sentence about throttles, with advice if no partition moves.
+fn throttle_report(throttles: &BTreeMap<i32, u64>, is_over: bool) -> Option<String> {
+    let limits: Vec<String> = throttles.iter().map(|(id, rate)| format!("{rate} on broker {id}")).collect();
+    let advice = match is_over {
+        true => " Nothing moves: `thalweg topic moves --end-throttle` removes it.",
+        false => "",
+    };
+    (!limits.is_empty()).then(|| format!("A throttle is set, in bytes/s: {}.{advice}", limits.join(", ")))
+}
+
+/// Cancel moves: the partitions stay where they were. Without such a move, the command fails.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  thalweg topic cancel-moves orders\n  thalweg topic cancel-moves --all")]
 pub struct CancelMoves {
@@ -265,16 +307,16 @@ pub struct CancelMoves {
     /// Topics, or some of their partitions as TOPIC:0,3.
     #[arg(value_name = "TOPIC[:PARTITION,...]", required_unless_present = "all")]
     topics: Vec<Partitions>,
-    /// All moves.
+    /// Cancel all moves of the cluster.
     #[arg(long, conflicts_with = "topics")]
     all: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 impl CancelMoves {
     /// Cancels the moves, and prints an outcome for each partition.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let wanted = match self.all {
             true => None,
@@ -286,10 +328,15 @@ impl CancelMoves {
         self.output
             .outcomes(async |done| {
                 if targets.is_empty() {
-                    return done.add(&json!({ "outcome": "unchanged" }), "No such partition moves.");
+                    let what = match self.all {
+                        true => "No partition of the cluster moves",
+                        false => "None of these partitions moves",
+                    };
+                    let why = format!("{what}: `thalweg topic moves` lists the partitions that do");
+                    return Err(NotFound(why).into());
                 }
                 let results = admin.alter_reassignments(&targets).await?;
-                settle(done, results, |at, ()| {
+                add_outcomes(done, results, |at, ()| {
                     let outcome =
                         json!({ "topic": &*at.topic, "partition": at.partition, "outcome": "cancelled" });
                     (outcome, format!("Cancelled the move of {at}."))
@@ -304,9 +351,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn new_replicas_need_running_brokers() {
+        let at = TopicPartition::new("t", 0);
+        let wrong = |now: &[i32], planned: &[i32]| {
+            let of = |replicas: &[i32]| ReplicaAssignment::from([(at.clone(), replicas.to_vec())]);
+            let (registered, running) = (BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2]));
+            let errors = wrong_replicas(&of(now), &of(planned), &registered, &running);
+            errors.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        assert!(wrong(&[1], &[2]).is_empty());
+        assert!(wrong(&[3, 1], &[1, 3]).is_empty(), "a replica may stay on a stopped broker");
+        assert_eq!(wrong(&[1, 2], &[3, 1]), ["t-0: broker 3 is not running; these are: {1, 2}"]);
+        assert_eq!(wrong(&[1], &[9]), ["t-0: there is no broker 9; these are {1, 2, 3}"]);
+        assert!(wrong(&[1], &[2, 2])[0].contains("name a broker twice"));
+    }
+
+    #[test]
+    fn a_throttle_that_remains_is_reported() {
+        assert_eq!(throttle_report(&BTreeMap::new(), true), None);
+        let throttles = BTreeMap::from([(1, 500), (2, 500)]);
+        let going = throttle_report(&throttles, false).expect("a throttle");
+        assert_eq!(going, "A throttle is set, in bytes/s: 500 on broker 1, 500 on broker 2.");
+        assert!(throttle_report(&throttles, true).is_some_and(|text| text.contains("--end-throttle")));
+    }
+
+    #[test]
     fn kafkas_json_is_read() {
         let text = r#"{"version":1,"partitions":[{"topic":"t","partition":3,"replicas":[2,1],"log_dirs":["any","any"]}]}"#;
-        let expected = Assignment::from([(TopicPartition::new("t", 3), vec![2, 1])]);
+        let expected = ReplicaAssignment::from([(TopicPartition::new("t", 3), vec![2, 1])]);
         assert_eq!(read_json(text).expect("valid"), expected);
         for wrong in [
             "",

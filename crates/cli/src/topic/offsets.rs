@@ -7,9 +7,9 @@ use thalweg_client::{Admin, OffsetSpec, TopicPartition};
 use super::moves::all;
 use crate::connect::Connect;
 use crate::moment;
-use crate::output::{Column, Output};
+use crate::outcomes::fail_with;
+use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
-use crate::settle::fail_with;
 
 /// Show offsets of partitions: of the next record (default), the first, the newest by time, or that at a
 /// time.
@@ -37,7 +37,7 @@ pub struct Offsets {
     #[arg(long)]
     read_committed: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 5] = [
@@ -50,7 +50,7 @@ const COLUMNS: [Column<'_>; 5] = [
 
 impl Offsets {
     /// Prints a row per partition.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let cluster = admin.cluster();
         let partitions = match self.topics.is_empty() {

@@ -11,9 +11,9 @@ use thalweg_record::Offset;
 use crate::connect::Connect;
 use crate::failure::CommandFailure;
 use crate::moment;
-use crate::output::{Column, Output};
+use crate::outcomes::{dry_run, fail_with};
+use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
-use crate::settle::{dry_run, fail_with};
 
 /// Delete the records of partitions before an offset or a time.
 ///
@@ -46,7 +46,7 @@ pub struct Trim {
     #[arg(long)]
     execute: bool,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const POLICY: &str = EffectiveTopicConfig::cleanup_policy.name();
@@ -61,7 +61,7 @@ const COLUMNS: [Column<'_>; 5] = [
 
 impl Trim {
     /// Prints or deletes the records before the new start offsets.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = resolve(admin.cluster(), &self.topics).await?;
         let first = listed(&admin, &partitions, OffsetSpec::Earliest).await?;

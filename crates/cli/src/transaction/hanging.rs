@@ -9,9 +9,9 @@ use thalweg_client::{Admin, HangingTransactions, TopicPartition};
 use crate::connect::Connect;
 use crate::failure::NotFound;
 use crate::moment;
-use crate::output::{Column, Output};
+use crate::outcomes::fail_with;
+use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
-use crate::settle::fail_with;
 
 /// Find transactions that their coordinator has forgotten: they block read_committed consumers for ever.
 #[derive(Args, Debug)]
@@ -28,7 +28,7 @@ pub struct FindHanging {
     /// A topic, or some of its partitions as TOPIC:0,3; can be repeated.
     #[arg(long = "topic", value_name = "TOPIC[:PARTITION,...]", group = "scope")]
     topics: Vec<Partitions>,
-    /// All topics.
+    /// The partitions of all topics.
     #[arg(long, group = "scope", conflicts_with = "topics")]
     all_topics: bool,
     /// Only partitions that this broker leads.
@@ -38,7 +38,7 @@ pub struct FindHanging {
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = moment::duration)]
     max_transaction_timeout: Duration,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
 }
 
 const COLUMNS: [Column<'_>; 7] = [
@@ -53,7 +53,7 @@ const COLUMNS: [Column<'_>; 7] = [
 
 impl FindHanging {
     /// Finds and prints hanging transactions.
-    pub async fn run(&self) -> anyhow::Result<()> {
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let admin = Admin::new(self.connect.cluster().await?);
         let partitions = self.partitions(&admin).await?;
         let oldest = moment::ago_ms(self.max_transaction_timeout);

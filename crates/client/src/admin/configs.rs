@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::ClientError;
+use thalweg_dial::{ClientError, RequestOptions};
 use thalweg_wire::Request;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceResult;
@@ -11,15 +11,15 @@ use thalweg_wire::request::{
     DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 };
+use tokio::task::JoinSet;
 
+use super::nodes::connect_within;
 use super::{Admin, Outcomes, refused};
 
 /// A resource with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ConfigResource {
-    /// A topic.
     Topic(String),
-    /// A broker.
     Broker(i32),
     /// The defaults of all brokers.
     BrokerDefaults,
@@ -27,7 +27,6 @@ pub enum ConfigResource {
     BrokerLogger(i32),
     /// A subscription to clients' metrics (KIP-714).
     ClientMetrics(String),
-    /// A group.
     Group(String),
 }
 
@@ -97,15 +96,12 @@ impl std::fmt::Display for ConfigResource {
 /// The kinds of resources that can be listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigResourceKind {
-    /// Topics.
     Topics,
-    /// Brokers.
     Brokers,
     /// The loggers of brokers.
     BrokerLoggers,
     /// Subscriptions to clients' metrics.
     ClientMetrics,
-    /// Groups.
     Groups,
 }
 
@@ -132,7 +128,7 @@ pub enum ConfigSource {
     DynamicBrokerDefaults,
     /// Set in the broker's file.
     StaticBroker,
-    /// Kafka's default.
+    /// Set nowhere: Kafka's default applies.
     Default,
     /// Set for a logger of the broker.
     BrokerLogger,
@@ -249,36 +245,53 @@ impl Admin {
         self.describe_configs_with(resources, &DescribeConfigs::default()).await
     }
 
-    /// Describes configurations like [`Admin::describe_configs`], with a choice of properties and details. An
-    /// unreachable broker fails its own resources only.
+    /// Describes configurations like [`Admin::describe_configs`], with a choice of properties and details.
+    /// All brokers are asked at the same time. An unreachable broker fails its own resources only.
     pub async fn describe_configs_with(
         &self,
         resources: &[ConfigResource],
         wanted: &DescribeConfigs,
     ) -> Result<Outcomes<ConfigResource, BTreeMap<String, ConfigEntry>>, ClientError> {
-        let mut outcomes = Outcomes::new();
+        let mut described = JoinSet::new();
         for (broker, resources) in by_broker(resources.iter().cloned()) {
-            for resources in resources.chunks(RESOURCES_PER_REQUEST) {
-                let response = match self.describe_configs_at(broker, resources, wanted).await {
-                    Ok(response) => response,
-                    Err(error) if broker.is_some() => {
-                        outcomes.extend(resources.iter().map(|one| (one.clone(), Err(error.clone()))));
-                        continue;
-                    }
-                    Err(error) => return Err(error),
-                };
-                let mut named = by_name(resources);
-                for result in response.results {
-                    let name = (result.resource_type, result.resource_name);
-                    let Some(resource) = named.remove(&name) else { continue };
-                    let what = || format!("Describing the configuration of {resource}");
-                    let outcome = refused(result.error_code, result.error_message.as_deref(), what);
-                    let own = resource.own_source();
-                    let entries =
-                        result.configs.into_iter().map(|config| (config.name.clone(), entry(config, own)));
-                    let entries = entries.collect();
-                    outcomes.insert(resource, outcome.map(|()| entries));
+            let (admin, wanted) = (self.clone(), wanted.clone());
+            described.spawn(async move { admin.describe_configs_of(broker, &resources, &wanted).await });
+        }
+        let mut outcomes = Outcomes::new();
+        for of_broker in described.join_all().await {
+            outcomes.extend(of_broker?);
+        }
+        Ok(outcomes)
+    }
+
+    /// Describes the configurations that a broker serves, or any broker.
+    async fn describe_configs_of(
+        &self,
+        broker: Option<i32>,
+        resources: &[ConfigResource],
+        wanted: &DescribeConfigs,
+    ) -> Result<Outcomes<ConfigResource, BTreeMap<String, ConfigEntry>>, ClientError> {
+        let mut outcomes = Outcomes::new();
+        for resources in resources.chunks(RESOURCES_PER_REQUEST) {
+            let response = match self.describe_configs_at(broker, resources, wanted).await {
+                Ok(response) => response,
+                Err(error) if broker.is_some() => {
+                    outcomes.extend(resources.iter().map(|one| (one.clone(), Err(error.clone()))));
+                    continue;
                 }
+                Err(error) => return Err(error),
+            };
+            let mut named = by_name(resources);
+            for result in response.results {
+                let name = (result.resource_type, result.resource_name);
+                let Some(resource) = named.remove(&name) else { continue };
+                let what = || format!("Describing the configuration of {resource}");
+                let outcome = refused(result.error_code, result.error_message.as_deref(), what);
+                let own = resource.own_source();
+                let entries =
+                    result.configs.into_iter().map(|config| (config.name.clone(), entry(config, own)));
+                let entries = entries.collect();
+                outcomes.insert(resource, outcome.map(|()| entries));
             }
         }
         Ok(outcomes)
@@ -300,13 +313,17 @@ impl Admin {
             include_synonyms: wanted.synonyms,
             include_documentation: wanted.documentation,
         };
-        let connection = match broker {
-            Some(id) => self.cluster.broker(id).await?,
-            None => self.cluster.any().await?,
+        let connecting = async {
+            match broker {
+                Some(id) => self.cluster.broker(id).await,
+                None => self.cluster.any().await,
+            }
         };
+        let name = || broker.map_or_else(|| "a broker".to_owned(), |id| format!("broker {id}"));
+        let (connection, timeout) = connect_within(self.answer_limit, name, connecting).await?;
         request.include_documentation &=
             connection.version_of::<DescribeConfigsRequest>()? >= DOCUMENTATION_FROM;
-        connection.send(&request).await
+        connection.send_with(&request, RequestOptions { version: None, timeout }).await
     }
 
     /// The resources of these kinds that have a configuration. Before version 1 of the API, only

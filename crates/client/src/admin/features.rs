@@ -1,10 +1,12 @@
-//! Feature levels of the cluster (KIP-584).
+//! Feature levels of the cluster (KIP-584), and the Kafka releases of its brokers.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use thalweg_dial::{ApiVersions, ClientError, RefusedRequest};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{ApiVersionsRequest, UpdateFeaturesRequest};
+use tokio::task::JoinSet;
 
 use super::{Admin, Outcomes, refused};
 
@@ -50,6 +52,23 @@ pub struct FeatureUpdate {
 const CHANGES_FROM: i16 = 1;
 
 impl Admin {
+    /// The Kafka release of each of these brokers that reports one, and whose connection is there in time.
+    pub async fn broker_releases(
+        &self,
+        brokers: impl IntoIterator<Item = i32>,
+        within: Duration,
+    ) -> BTreeMap<i32, &'static str> {
+        let mut connecting = JoinSet::new();
+        for id in brokers {
+            let cluster = self.cluster.clone();
+            connecting.spawn(async move {
+                let connected = tokio::time::timeout(within, cluster.broker(id)).await;
+                Some((id, connected.ok()?.ok()?.versions().release()?))
+            });
+        }
+        connecting.join_all().await.into_iter().flatten().collect()
+    }
+
     /// The features of the cluster, as one broker reports them.
     pub async fn describe_features(&self) -> Result<Features, ClientError> {
         let connection = self.cluster.any().await?;

@@ -10,7 +10,7 @@ use thalweg_wire::request::alter_share_group_offsets_request::{
 use thalweg_wire::request::delete_share_group_offsets_request::DeleteShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::describe_share_group_offsets_request::DescribeShareGroupOffsetsRequestGroup;
 use thalweg_wire::request::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
-use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestGroup;
+use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use thalweg_wire::request::{
     AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest, DescribeShareGroupOffsetsRequest,
     OffsetCommitRequest, OffsetDeleteRequest, OffsetFetchRequest, OffsetFetchResponse,
@@ -45,31 +45,46 @@ impl Admin {
         };
         let read =
             |response: <OffsetFetchRequest as Request>::Response, _| read_committed_offsets(response, group);
-        self.coordinator(group).ask(self.retry(), make, read).await
+        self.coordinator(group).request(self.retry(), make, read).await
     }
 
-    /// All committed offsets of many groups, by one request per coordinator if the coordinator supports it.
+    /// The committed offsets of many groups, in these partitions or in all, by one request per coordinator if
+    /// the coordinator supports it.
     pub async fn list_offsets_of_groups(
         &self,
         groups: &[String],
+        partitions: Option<&[TopicPartition]>,
     ) -> Outcomes<String, BTreeMap<TopicPartition, CommittedOffset>> {
         let any = self.cluster.any().await;
         let newest = any.ok().and_then(|any| any.versions().newest(ApiKey::OffsetFetch, NAMES_UNTIL));
         if newest.is_some_and(|newest| newest < FETCH_GROUPS_FROM) {
             let mut outcomes = Outcomes::new();
             for group in groups {
-                outcomes.insert(group.clone(), self.list_group_offsets(group, None).await);
+                outcomes.insert(group.clone(), self.list_group_offsets(group, partitions).await);
             }
             return outcomes;
         }
+        let topics = partitions.map(|partitions| {
+            let topics = by_topic(partitions.iter()).into_iter();
+            let topics = topics.map(|(name, partition_indexes)| OffsetFetchRequestTopics {
+                name: name.to_owned(),
+                partition_indexes,
+                ..Default::default()
+            });
+            topics.collect::<Vec<_>>()
+        });
         let request = |groups: Vec<String>| OffsetFetchRequest {
             groups: groups
                 .into_iter()
-                .map(|group_id| OffsetFetchRequestGroup { group_id, topics: None, ..Default::default() })
+                .map(|group_id| OffsetFetchRequestGroup {
+                    group_id,
+                    topics: topics.clone(),
+                    ..Default::default()
+                })
                 .collect(),
             ..OffsetFetchRequest::default()
         };
-        self.ask_coordinators_up_to(CoordinatorKind::Group, groups, NAMES_UNTIL, request, |response| {
+        self.send_to_coordinators_up_to(CoordinatorKind::Group, groups, NAMES_UNTIL, request, |response| {
             let outcomes = response.groups.into_iter().map(|group| {
                 let name = group.group_id.clone();
                 let alone = OffsetFetchResponse { groups: vec![group], ..OffsetFetchResponse::default() };
@@ -92,7 +107,7 @@ impl Admin {
             commit_request(connection, &by, offsets)
         };
         let read = |response: <OffsetCommitRequest as Request>::Response, _| check_commit(response, group);
-        self.coordinator(group).ask(self.retry(), make, read).await
+        self.coordinator(group).request(self.retry(), make, read).await
     }
 
     /// Deletes offsets of a group for topics without subscribed members.
@@ -111,7 +126,7 @@ impl Admin {
             }
         });
         let request = OffsetDeleteRequest { group_id: group.to_owned(), topics: topics.collect() };
-        self.ask(group, &request, |response| {
+        self.request(group, &request, |response| {
             refused(response.error_code, None, || format!("Deleting offsets of group {group}"))?;
             let mut outcomes = Outcomes::new();
             for topic in response.topics {
@@ -135,7 +150,7 @@ impl Admin {
     ) -> Result<Outcomes<TopicPartition, ShareOffset>, ClientError> {
         let of_group = DescribeShareGroupOffsetsRequestGroup { group_id: group.to_owned(), topics: None };
         let request = DescribeShareGroupOffsetsRequest { groups: vec![of_group] };
-        self.ask(group, &request, |response| {
+        self.request(group, &request, |response| {
             let mut outcomes = Outcomes::new();
             for of_group in response.groups {
                 let what = || format!("Offsets of share group {group}");
@@ -177,7 +192,7 @@ impl Admin {
             partitions,
         });
         let request = AlterShareGroupOffsetsRequest { group_id: group.to_owned(), topics: topics.collect() };
-        self.ask(group, &request, |response| {
+        self.request(group, &request, |response| {
             let what = || format!("Setting offsets of share group {group}");
             refused(response.error_code, response.error_message.as_deref(), what)?;
             let mut outcomes = Outcomes::new();
@@ -203,7 +218,7 @@ impl Admin {
         let topics =
             topics.iter().map(|name| DeleteShareGroupOffsetsRequestTopic { topic_name: name.clone() });
         let request = DeleteShareGroupOffsetsRequest { group_id: group.to_owned(), topics: topics.collect() };
-        self.ask(group, &request, |response| {
+        self.request(group, &request, |response| {
             let what = || format!("Deleting offsets of share group {group}");
             refused(response.error_code, response.error_message.as_deref(), what)?;
             let outcomes = response.responses.into_iter().map(|topic| {

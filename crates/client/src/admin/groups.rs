@@ -1,5 +1,6 @@
 //! Groups of every type and their members, from their coordinators.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use thalweg_dial::{ClientError, Connection, RefusedRequest};
@@ -94,6 +95,67 @@ pub struct GroupDescription {
     pub subtopologies: Vec<Subtopology>,
 }
 
+/// A group whose offsets only its members set.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Offsets can only be reset while the group is inactive: {group} is {state} with {members}. Stop them first"
+)]
+pub struct ActiveGroup {
+    /// The group id.
+    pub group: String,
+    /// The group's state.
+    pub state: String,
+    /// The number of members, and the first of them by client id and host.
+    pub members: String,
+}
+
+impl GroupDescription {
+    /// Checks that the group has no active members. The coordinator refuses offsets of other clients for an
+    /// active group with UNKNOWN_MEMBER_ID.
+    pub fn unless_active(&self, group: &str) -> Result<(), ActiveGroup> {
+        if self.members.is_empty() && matches!(&*self.state, "Empty" | "Dead") {
+            return Ok(());
+        }
+        let named = |member: &GroupMember| format!("{} ({})", member.client_id, member.client_host);
+        let named: Vec<String> = self.members.iter().take(ACTIVE_NAMED_MAX).map(named).collect();
+        let count = match self.members.len() {
+            0 => "members that join or leave".to_owned(),
+            1 => "1 member: ".to_owned(),
+            count => format!("{count} members: "),
+        };
+        let more = if self.members.len() > named.len() { ", ..." } else { "" };
+        let members = format!("{count}{}{more}", named.join(", "));
+        Err(ActiveGroup { group: group.to_owned(), state: self.state.clone(), members })
+    }
+}
+
+impl GroupDescription {
+    /// The members that read each partition, as indexes into `members`: one, and in a share group any number.
+    /// A member of a streams group reads the topics of its active tasks.
+    pub fn owners(&self) -> BTreeMap<TopicPartition, Vec<usize>> {
+        let mut topics: BTreeMap<&str, Vec<Arc<str>>> = BTreeMap::new();
+        for part in &self.subtopologies {
+            let read = part.source_topics.iter().chain(&part.repartition_source_topics);
+            topics.entry(&part.id).or_default().extend(read.map(|topic| Arc::from(topic.as_str())));
+        }
+        let mut owners: BTreeMap<TopicPartition, Vec<usize>> = BTreeMap::new();
+        for (index, member) in self.members.iter().enumerate() {
+            let active = member.tasks.iter().filter(|task| task.role == StreamsTaskRole::Active);
+            let of_tasks = active.flat_map(|task| {
+                let topics = topics.get(task.subtopology.as_str()).into_iter().flatten();
+                topics.map(|topic| TopicPartition::new(Arc::clone(topic), task.partition))
+            });
+            for at in member.assignment.iter().cloned().chain(of_tasks) {
+                owners.entry(at).or_default().push(index);
+            }
+        }
+        owners
+    }
+}
+
+/// Members that [`ActiveGroup`] names.
+const ACTIVE_NAMED_MAX: usize = 10;
+
 /// A member of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMember {
@@ -101,7 +163,6 @@ pub struct GroupMember {
     pub member_id: String,
     /// `group.instance.id` of a static member.
     pub group_instance_id: Option<String>,
-    /// `client.id`.
     pub client_id: String,
     /// The client's address.
     pub client_host: String,
@@ -128,6 +189,8 @@ pub struct Subtopology {
     pub id: String,
     /// The topics that the subtopology reads.
     pub source_topics: Vec<String>,
+    /// The topics that it reads from other subtopologies.
+    pub repartition_source_topics: Vec<String>,
     /// The topics that it writes for other subtopologies.
     pub repartition_topics: Vec<String>,
     /// The changelog topics of its state stores.
@@ -196,7 +259,7 @@ impl Admin {
             states_filter: filter.states.clone(),
             types_filter: filter.kinds.iter().map(|kind| kind.name().to_owned()).collect(),
         };
-        self.ask_brokers(None, request, |broker, response| {
+        self.send_to_brokers(None, request, |broker, response| {
             refused(response.error_code, None, || format!("Groups of broker {broker}"))?;
             let groups = response.groups.into_iter().map(|group| GroupListing {
                 group: group.group_id,
@@ -238,19 +301,19 @@ impl Admin {
         match kind {
             GroupKind::Classic => {
                 let request = |groups| DescribeGroupsRequest { groups, ..Default::default() };
-                self.ask_coordinators(by, groups, request, classic).await
+                self.send_to_coordinators(by, groups, request, classic).await
             }
             GroupKind::Consumer => {
                 let request = |group_ids| ConsumerGroupDescribeRequest { group_ids, ..Default::default() };
-                self.ask_coordinators(by, groups, request, consumer).await
+                self.send_to_coordinators(by, groups, request, consumer).await
             }
             GroupKind::Share => {
                 let request = |group_ids| ShareGroupDescribeRequest { group_ids, ..Default::default() };
-                self.ask_coordinators(by, groups, request, share).await
+                self.send_to_coordinators(by, groups, request, share).await
             }
             GroupKind::Streams => {
                 let request = |group_ids| StreamsGroupDescribeRequest { group_ids, ..Default::default() };
-                self.ask_coordinators(by, groups, request, streams).await
+                self.send_to_coordinators(by, groups, request, streams).await
             }
         }
     }
@@ -263,7 +326,7 @@ impl Admin {
     /// Deletes groups without members, and their offsets.
     pub async fn delete_groups(&self, groups: &[String]) -> Outcomes<String> {
         let request = |groups_names| DeleteGroupsRequest { groups_names };
-        self.ask_coordinators(CoordinatorKind::Group, groups, request, |response| {
+        self.send_to_coordinators(CoordinatorKind::Group, groups, request, |response| {
             let outcomes = response.results.into_iter().map(|result| {
                 let what = || format!("Deleting group {}", result.group_id);
                 let outcome = refused(result.error_code, None, what);
@@ -320,7 +383,7 @@ impl Admin {
             });
             Ok(outcomes.collect())
         };
-        self.coordinator(group).ask(self.retry(), make, read).await
+        self.coordinator(group).request(self.retry(), make, read).await
     }
 
     pub(super) fn coordinator(&self, group: &str) -> Coordinator {
@@ -328,14 +391,14 @@ impl Admin {
     }
 
     /// Sends a request to the coordinator of a group.
-    pub(super) async fn ask<R: Request + Clone, T>(
+    pub(super) async fn request<R: Request + Clone, T>(
         &self,
         group: &str,
         request: &R,
         mut read: impl FnMut(R::Response) -> Result<T, ClientError>,
     ) -> Result<T, ClientError> {
         let make = |connection: &Connection| Ok((request.clone(), version_up_to::<R>(connection, i16::MAX)?));
-        self.coordinator(group).ask(self.retry(), make, |response, _| read(response)).await
+        self.coordinator(group).request(self.retry(), make, |response, _| read(response)).await
     }
 }
 
@@ -394,22 +457,37 @@ fn classic(response: DescribeGroupsResponse) -> Outcomes<String, GroupDescriptio
     outcomes.collect()
 }
 
-fn partitions(topics: impl Iterator<Item = (String, Vec<i32>)>) -> Vec<TopicPartition> {
-    topics
-        .flat_map(|(topic, partitions)| {
-            let topic: Arc<str> = topic.into();
-            partitions.into_iter().map(move |partition| TopicPartition::new(Arc::clone(&topic), partition))
-        })
-        .collect()
+/// A group whose coordinator assigns, without its assignor, members and subtopologies.
+fn described(kind: GroupKind, state: String, epochs: (i32, i32)) -> GroupDescription {
+    GroupDescription {
+        kind,
+        state,
+        protocol_type: kind.name().to_owned(),
+        protocol: String::new(),
+        epochs: Some(epochs),
+        members: Vec::new(),
+        subtopologies: Vec::new(),
+    }
+}
+
+/// The description of a group, or its error.
+fn outcome(
+    group_id: String,
+    error_code: i16,
+    message: Option<&str>,
+    described: GroupDescription,
+) -> (String, Result<GroupDescription, ClientError>) {
+    let checked = refused(error_code, message, || format!("Group {group_id}"));
+    (group_id, checked.map(|()| described))
 }
 
 fn consumer(response: ConsumerGroupDescribeResponse) -> Outcomes<String, GroupDescription> {
     let assigned = |assignment: consumer_group_describe_response::Assignment| {
-        partitions(assignment.topic_partitions.into_iter().map(|topic| (topic.topic_name, topic.partitions)))
+        TopicPartition::of_topics(
+            assignment.topic_partitions.into_iter().map(|topic| (topic.topic_name, topic.partitions)),
+        )
     };
     let outcomes = response.groups.into_iter().map(|group| {
-        let what = || format!("Group {}", group.group_id);
-        let outcome = refused(group.error_code, group.error_message.as_deref(), what);
         let members = group.members.into_iter().map(|member| GroupMember {
             member_id: member.member_id,
             group_instance_id: member.instance_id,
@@ -432,23 +510,17 @@ fn consumer(response: ConsumerGroupDescribeResponse) -> Outcomes<String, GroupDe
             tasks: Vec::new(),
         });
         let described = GroupDescription {
-            kind: GroupKind::Consumer,
-            state: group.group_state,
-            protocol_type: "consumer".to_owned(),
             protocol: group.assignor_name,
-            epochs: Some((group.group_epoch, group.assignment_epoch)),
             members: members.collect(),
-            subtopologies: Vec::new(),
+            ..described(GroupKind::Consumer, group.group_state, (group.group_epoch, group.assignment_epoch))
         };
-        (group.group_id, outcome.map(|()| described))
+        outcome(group.group_id, group.error_code, group.error_message.as_deref(), described)
     });
     outcomes.collect()
 }
 
 fn share(response: ShareGroupDescribeResponse) -> Outcomes<String, GroupDescription> {
     let outcomes = response.groups.into_iter().map(|group| {
-        let what = || format!("Group {}", group.group_id);
-        let outcome = refused(group.error_code, group.error_message.as_deref(), what);
         let members = group.members.into_iter().map(|member| {
             let topics = member.assignment.topic_partitions.into_iter();
             GroupMember {
@@ -458,28 +530,27 @@ fn share(response: ShareGroupDescribeResponse) -> Outcomes<String, GroupDescript
                 rack: member.rack_id,
                 epoch: Some(member.member_epoch),
                 subscribed: member.subscribed_topic_names,
-                assignment: partitions(topics.map(|topic| (topic.topic_name, topic.partitions))),
+                assignment: TopicPartition::of_topics(
+                    topics.map(|topic| (topic.topic_name, topic.partitions)),
+                ),
                 ..GroupMember::default()
             }
         });
         let described = GroupDescription {
-            kind: GroupKind::Share,
-            state: group.group_state,
-            protocol_type: "share".to_owned(),
             protocol: group.assignor_name,
-            epochs: Some((group.group_epoch, group.assignment_epoch)),
             members: members.collect(),
-            subtopologies: Vec::new(),
+            ..described(GroupKind::Share, group.group_state, (group.group_epoch, group.assignment_epoch))
         };
-        (group.group_id, outcome.map(|()| described))
+        outcome(group.group_id, group.error_code, group.error_message.as_deref(), described)
     });
     outcomes.collect()
 }
 
 fn streams(response: StreamsGroupDescribeResponse) -> Outcomes<String, GroupDescription> {
+    let names = |topics: Vec<streams_group_describe_response::TopicInfo>| {
+        topics.into_iter().map(|topic| topic.name).collect()
+    };
     let outcomes = response.groups.into_iter().map(|group| {
-        let what = || format!("Group {}", group.group_id);
-        let outcome = refused(group.error_code, group.error_message.as_deref(), what);
         let members = group.members.into_iter().map(|member| GroupMember {
             member_id: member.member_id,
             group_instance_id: member.instance_id,
@@ -494,19 +565,16 @@ fn streams(response: StreamsGroupDescribeResponse) -> Outcomes<String, GroupDesc
         let subtopologies = topology.into_iter().map(|part| Subtopology {
             id: part.subtopology_id,
             source_topics: part.source_topics,
+            repartition_source_topics: names(part.repartition_source_topics),
             repartition_topics: part.repartition_sink_topics,
-            changelog_topics: part.state_changelog_topics.into_iter().map(|topic| topic.name).collect(),
+            changelog_topics: names(part.state_changelog_topics),
         });
         let described = GroupDescription {
-            kind: GroupKind::Streams,
-            state: group.group_state,
-            protocol_type: "streams".to_owned(),
-            protocol: String::new(),
-            epochs: Some((group.group_epoch, group.assignment_epoch)),
             members: members.collect(),
             subtopologies: subtopologies.collect(),
+            ..described(GroupKind::Streams, group.group_state, (group.group_epoch, group.assignment_epoch))
         };
-        (group.group_id, outcome.map(|()| described))
+        outcome(group.group_id, group.error_code, group.error_message.as_deref(), described)
     });
     outcomes.collect()
 }
@@ -527,4 +595,70 @@ fn tasks(assignment: streams_group_describe_response::Assignment) -> Vec<Streams
         })
     });
     tasks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(state: &str, members: usize) -> GroupDescription {
+        let member = |number| GroupMember {
+            client_id: format!("c{number}"),
+            client_host: "/10.0.0.1".to_owned(),
+            ..GroupMember::default()
+        };
+        GroupDescription {
+            kind: GroupKind::Consumer,
+            state: state.to_owned(),
+            protocol_type: "consumer".to_owned(),
+            protocol: "uniform".to_owned(),
+            epochs: Some((1, 1)),
+            members: (0..members).map(member).collect(),
+            subtopologies: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_partition_is_read_by_its_owners() {
+        let mut shared = group("Stable", 3);
+        shared.members[0].assignment = vec![TopicPartition::new("t", 0), TopicPartition::new("t", 1)];
+        shared.members[2].assignment = vec![TopicPartition::new("t", 1)];
+        let expected = [(TopicPartition::new("t", 0), vec![0]), (TopicPartition::new("t", 1), vec![0, 2])];
+        assert_eq!(shared.owners(), expected.into());
+
+        let mut streams = group("Stable", 2);
+        streams.subtopologies = vec![Subtopology {
+            id: "0".to_owned(),
+            source_topics: vec!["orders".to_owned()],
+            repartition_source_topics: vec!["by-user".to_owned()],
+            repartition_topics: vec!["written".to_owned()],
+            changelog_topics: vec!["stored".to_owned()],
+        }];
+        let task = |role, partition| StreamsTask { role, subtopology: "0".to_owned(), partition };
+        streams.members[0].tasks = vec![task(StreamsTaskRole::Active, 3), task(StreamsTaskRole::Standby, 4)];
+        streams.members[1].tasks = vec![task(StreamsTaskRole::Active, 4)];
+        let owners = streams.owners();
+        let reads = |topic, partition| owners.get(&TopicPartition::new(topic, partition)).map(Vec::as_slice);
+        assert_eq!((reads("orders", 3), reads("orders", 4)), (Some(&[0][..]), Some(&[1][..])));
+        assert_eq!(
+            (reads("by-user", 3), reads("written", 3), reads("stored", 3)),
+            (Some(&[0][..]), None, None)
+        );
+    }
+
+    #[test]
+    fn an_active_group_names_its_members() {
+        assert_eq!(group("Empty", 0).unless_active("g"), Ok(()));
+        assert_eq!(group("Dead", 0).unless_active("g"), Ok(()));
+        let said = |state, members| {
+            let active = group(state, members).unless_active("g").expect_err("active");
+            active.to_string().rsplit_once("inactive: ").expect("a reason").1.to_owned()
+        };
+        assert_eq!(said("Stable", 1), "g is Stable with 1 member: c0 (/10.0.0.1). Stop them first");
+        let two = "g is Stable with 2 members: c0 (/10.0.0.1), c1 (/10.0.0.1). Stop them first";
+        assert_eq!(said("Stable", 2), two);
+        assert!(said("Stable", 11).contains("c9 (/10.0.0.1), ...") && !said("Stable", 11).contains("c10"));
+        let joining = "g is PreparingRebalance with members that join or leave. Stop them first";
+        assert_eq!(said("PreparingRebalance", 0), joining);
+    }
 }

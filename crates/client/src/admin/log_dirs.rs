@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use thalweg_dial::ClientError;
 use thalweg_wire::request::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use thalweg_wire::request::describe_log_dirs_request::DescribableLogDirTopic;
-use thalweg_wire::request::{AlterReplicaLogDirsRequest, DescribeLogDirsRequest};
+use thalweg_wire::request::{AlterReplicaLogDirsRequest, DescribeLogDirsRequest, DescribeLogDirsResponse};
 
 use super::{Admin, Outcomes, by_topic, refused};
 use crate::offsets::TopicPartition;
@@ -43,6 +43,46 @@ pub struct Replica {
     pub at: TopicPartition,
 }
 
+impl LogDir {
+    /// The log directories in a broker's response, by path.
+    pub fn from_response(
+        broker: i32,
+        response: DescribeLogDirsResponse,
+    ) -> Result<Outcomes<String, LogDir>, ClientError> {
+        refused(response.error_code, None, || format!("Log directories of broker {broker}"))?;
+        let known = |bytes: i64| (bytes >= 0).then_some(bytes);
+        let dirs = response.results.into_iter().map(|dir| {
+            let what = || format!("Log directory {} of broker {broker}", dir.log_dir);
+            let outcome = refused(dir.error_code, None, what);
+            let mut replicas = BTreeMap::new();
+            for topic in dir.topics {
+                for partition in topic.partitions {
+                    let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
+                    let replica = LogDirReplica {
+                        bytes: partition.partition_size,
+                        lag: partition.offset_lag,
+                        is_future: partition.is_future_key,
+                    };
+                    replicas.insert(at, replica);
+                }
+            }
+            let described = LogDir {
+                total_bytes: known(dir.total_bytes),
+                usable_bytes: known(dir.usable_bytes),
+                is_cordoned: dir.is_cordoned,
+                replicas,
+            };
+            (dir.log_dir, outcome.map(|()| described))
+        });
+        Ok(dirs.collect())
+    }
+
+    /// Total and usable bytes of the file system, if the broker reports them.
+    pub fn space(&self) -> Option<(u64, u64)> {
+        Some((u64::try_from(self.total_bytes?).ok()?, u64::try_from(self.usable_bytes?).ok()?))
+    }
+}
+
 impl Admin {
     /// The log directories of these brokers, or of all, by path. With partitions, only their replicas are
     /// described.
@@ -61,35 +101,7 @@ impl Admin {
                 topics.collect()
             }),
         };
-        self.ask_brokers(brokers, request, |broker, response| {
-            refused(response.error_code, None, || format!("Log directories of broker {broker}"))?;
-            let known = |bytes: i64| (bytes >= 0).then_some(bytes);
-            let dirs = response.results.into_iter().map(|dir| {
-                let what = || format!("Log directory {} of broker {broker}", dir.log_dir);
-                let outcome = refused(dir.error_code, None, what);
-                let mut replicas = BTreeMap::new();
-                for topic in dir.topics {
-                    for partition in topic.partitions {
-                        let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
-                        let replica = LogDirReplica {
-                            bytes: partition.partition_size,
-                            lag: partition.offset_lag,
-                            is_future: partition.is_future_key,
-                        };
-                        replicas.insert(at, replica);
-                    }
-                }
-                let described = LogDir {
-                    total_bytes: known(dir.total_bytes),
-                    usable_bytes: known(dir.usable_bytes),
-                    is_cordoned: dir.is_cordoned,
-                    replicas,
-                };
-                (dir.log_dir, outcome.map(|()| described))
-            });
-            Ok(dirs.collect())
-        })
-        .await
+        self.send_to_brokers(brokers, request, LogDir::from_response).await
     }
 
     /// Moves replicas to other log directories of their brokers, by absolute path.
@@ -114,7 +126,7 @@ impl Admin {
             AlterReplicaLogDirsRequest { dirs: dirs.collect() }
         };
         let answers = self
-            .ask_brokers(Some(&brokers), request, |broker, response| {
+            .send_to_brokers(Some(&brokers), request, |broker, response| {
                 let mut outcomes = Outcomes::new();
                 for topic in response.results {
                     for partition in topic.partitions {
@@ -132,8 +144,8 @@ impl Admin {
             match answer {
                 Ok(of_broker) => outcomes.extend(of_broker),
                 Err(error) => {
-                    let asked = moves.keys().filter(|replica| replica.broker == broker);
-                    outcomes.extend(asked.map(|replica| (replica.clone(), Err(error.clone()))));
+                    let requested = moves.keys().filter(|replica| replica.broker == broker);
+                    outcomes.extend(requested.map(|replica| (replica.clone(), Err(error.clone()))));
                 }
             }
         }

@@ -3,10 +3,14 @@
 //! for objects with retriable errors, within the time of a call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use thalweg_dial::{BrokerUnknown, ClientError, Connection, RefusedRequest, RequestOptions, Retry};
+use thalweg_dial::{
+    BrokerUnknown, ClientError, ConnectTimedOut, Connection, RefusedRequest, RequestOptions, Retry,
+};
 use thalweg_wire::{ErrorCode, Request};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::{Admin, GRACE, Outcomes};
 use crate::cluster::{Cluster, CoordinatorKind};
@@ -29,6 +33,15 @@ impl Node {
         match self {
             Node::Id(id) => cluster.broker(*id).await,
             Node::Address(address) => cluster.connection_to(address).await,
+        }
+    }
+}
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Node::Id(id) => write!(f, "broker {id}"),
+            Node::Address(address) => f.write_str(address),
         }
     }
 }
@@ -58,6 +71,20 @@ impl<K: Ord + Clone, T> PendingKeys<K, T> {
     }
 }
 
+/// A connection within the time limit of an answer, if there is one, and the time that is left of it.
+pub(super) async fn connect_within(
+    limit: Option<Duration>,
+    node: impl FnOnce() -> String,
+    connecting: impl Future<Output = Result<Connection, ClientError>>,
+) -> Result<(Connection, Option<Duration>), ClientError> {
+    let Some(limit) = limit else { return Ok((connecting.await?, None)) };
+    let until = Instant::now() + limit;
+    match tokio::time::timeout_at(until, connecting).await {
+        Ok(connection) => Ok((connection?, Some(until.saturating_duration_since(Instant::now())))),
+        Err(_) => Err(ConnectTimedOut { peer: node().into(), timeout: limit }.into()),
+    }
+}
+
 /// The error of an object that the answer omits.
 fn left_out(what: String) -> ClientError {
     let message = Some("the broker's answer leaves it out".to_owned());
@@ -77,14 +104,16 @@ impl Admin {
         R: Request + Send + Sync + 'static,
         R::Response: Send + 'static,
     {
-        let timeout = Some(self.timeout + GRACE);
+        let (timeout, limit) = (self.timeout + GRACE, self.answer_limit);
         let mut sent = JoinSet::new();
         for (label, node, request) in requests {
             let cluster = self.cluster.clone();
             sent.spawn(async move {
                 let answer = async {
-                    let connection = node.connection(&cluster).await?;
+                    let name = || node.to_string();
+                    let (connection, left) = connect_within(limit, name, node.connection(&cluster)).await?;
                     let version = Some(version_up_to::<R>(&connection, newest)?);
+                    let timeout = Some(left.map_or(timeout, |left| timeout.min(left)));
                     connection.send_with(&request, RequestOptions { version, timeout }).await
                 };
                 (label, answer.await)
@@ -94,7 +123,7 @@ impl Admin {
     }
 
     /// Sends one request to each coordinator, for all its groups or transactional ids.
-    pub(super) async fn ask_coordinators<R, T>(
+    pub(super) async fn send_to_coordinators<R, T>(
         &self,
         kind: CoordinatorKind,
         keys: &[String],
@@ -105,11 +134,11 @@ impl Admin {
         R: Request + Send + Sync + 'static,
         R::Response: Send + 'static,
     {
-        self.ask_coordinators_up_to(kind, keys, i16::MAX, request, read).await
+        self.send_to_coordinators_up_to(kind, keys, i16::MAX, request, read).await
     }
 
     /// Sends requests like [`Admin::ask_coordinators`], at versions up to `newest`.
-    pub(super) async fn ask_coordinators_up_to<R, T>(
+    pub(super) async fn send_to_coordinators_up_to<R, T>(
         &self,
         kind: CoordinatorKind,
         keys: &[String],
@@ -124,14 +153,14 @@ impl Admin {
         let mut pending = PendingKeys::new(self.retry(), keys.iter().cloned());
         loop {
             let left: Vec<String> = pending.left.iter().cloned().collect();
-            let outcomes = self.ask_coordinators_once((kind, newest), left, &request, &read).await;
+            let outcomes = self.send_to_coordinators_once((kind, newest), left, &request, &read).await;
             if !pending.again(outcomes).await {
                 return pending.outcomes;
             }
         }
     }
 
-    async fn ask_coordinators_once<R, T>(
+    async fn send_to_coordinators_once<R, T>(
         &self,
         (kind, newest): (CoordinatorKind, i16),
         keys: Vec<String>,
@@ -182,7 +211,7 @@ impl Admin {
     }
 
     /// Sends one request to each leader, for all its partitions. `what` begins the sentence of an error.
-    pub(super) async fn ask_leaders<V, R, T>(
+    pub(super) async fn send_to_leaders<V, R, T>(
         &self,
         items: &BTreeMap<TopicPartition, V>,
         what: &str,
@@ -197,14 +226,14 @@ impl Admin {
         let mut pending = PendingKeys::new(self.retry(), items.keys().cloned());
         loop {
             let left = pending.left.iter().map(|at| (at.clone(), items[at].clone())).collect();
-            let outcomes = self.ask_leaders_once(left, what, &request, &read).await?;
+            let outcomes = self.send_to_leaders_once(left, what, &request, &read).await?;
             if !pending.again(outcomes).await {
                 return Ok(pending.outcomes);
             }
         }
     }
 
-    async fn ask_leaders_once<V, R, T>(
+    async fn send_to_leaders_once<V, R, T>(
         &self,
         items: Vec<(TopicPartition, V)>,
         what: &str,
@@ -257,7 +286,7 @@ impl Admin {
     }
 
     /// Sends a separate request to each of these brokers, or to all.
-    pub(super) async fn ask_brokers<R, T>(
+    pub(super) async fn send_to_brokers<R, T>(
         &self,
         brokers: Option<&[i32]>,
         request: impl Fn(i32) -> R,
@@ -286,5 +315,21 @@ impl Admin {
                 return Ok(pending.outcomes);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn connecting_counts_against_the_limit_of_an_answer() {
+        let never = std::future::pending::<Result<Connection, ClientError>>();
+        let begun = Instant::now();
+        let limit = Some(Duration::from_secs(3));
+        let failed = connect_within(limit, || "broker 2".to_owned(), never).await;
+        let error = failed.expect_err("there is no connection");
+        assert_eq!(error.to_string(), "Cannot connect to broker 2 within 3000 ms");
+        assert!(begun.elapsed() < Duration::from_secs(4));
     }
 }

@@ -39,7 +39,7 @@ impl Admin {
                 .map(|(name, partitions)| DeleteRecordsTopic { name: name.to_owned(), partitions });
             DeleteRecordsRequest { topics: topics.collect(), timeout_ms }
         };
-        self.ask_leaders(before, "Deleting records of", request, deleted).await
+        self.send_to_leaders(before, "Deleting records of", request, deleted).await
     }
 
     /// Elects leaders of these partitions, or of all. A partition that needs no election results in

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 use crate::offsets::TopicPartition;
 
 /// The replicas of each partition.
-pub type Assignment = BTreeMap<TopicPartition, Vec<i32>>;
+pub type ReplicaAssignment = BTreeMap<TopicPartition, Vec<i32>>;
 
 /// A broker that may get replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct UsableBroker {
     /// The broker's id.
     pub id: i32,
     /// `broker.rack`.
@@ -21,7 +21,6 @@ pub struct Place {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at} needs {factor} brokers for its replicas, and there are {brokers}")]
 pub struct TooFewBrokers {
-    /// The partition.
     pub at: TopicPartition,
     /// Number of the partition's replicas.
     pub factor: usize,
@@ -54,7 +53,7 @@ impl PlannedMove {
 pub type PlannedMoves = BTreeMap<TopicPartition, PlannedMove>;
 
 /// The partitions whose planned replicas differ from the current ones.
-pub fn planned_moves(current: &Assignment, planned: Assignment) -> PlannedMoves {
+pub fn planned_moves(current: &ReplicaAssignment, planned: ReplicaAssignment) -> PlannedMoves {
     let moving = planned.into_iter().filter_map(|(at, to)| {
         let from = current.get(&at)?.clone();
         (from != to).then_some((at, PlannedMove { from, to }))
@@ -64,16 +63,16 @@ pub fn planned_moves(current: &Assignment, planned: Assignment) -> PlannedMoves 
 
 /// Spreads partitions over brokers, each with `factor` replicas, or with its current number.
 pub fn spread(
-    current: &Assignment,
-    places: &[Place],
+    current: &ReplicaAssignment,
+    brokers: &[UsableBroker],
     factor: Option<usize>,
-) -> Result<Assignment, TooFewBrokers> {
-    let mut plan = Plan { places, load: places.iter().map(|place| (place.id, 0)).collect() };
-    let mut planned = Assignment::new();
+) -> Result<ReplicaAssignment, TooFewBrokers> {
+    let mut plan = Plan { brokers, load: brokers.iter().map(|broker| (broker.id, 0)).collect() };
+    let mut planned = ReplicaAssignment::new();
     for (at, replicas) in current {
         let factor = factor.unwrap_or(replicas.len());
-        if factor > places.len() {
-            return Err(TooFewBrokers { at: at.clone(), factor, brokers: places.len() });
+        if factor > brokers.len() {
+            return Err(TooFewBrokers { at: at.clone(), factor, brokers: brokers.len() });
         }
         let stay: Vec<i32> =
             replicas.iter().copied().filter(|id| plan.load.contains_key(id)).take(factor).collect();
@@ -85,7 +84,7 @@ pub fn spread(
     for (at, replicas) in &mut planned {
         let factor = factor.unwrap_or_else(|| current[at].len());
         while replicas.len() < factor {
-            let id = plan.next(replicas).expect("there are at least as many places as replicas");
+            let id = plan.next(replicas).expect("there are at least as many brokers as replicas");
             *plan.load.entry(id).or_default() += 1;
             replicas.push(id);
         }
@@ -95,30 +94,30 @@ pub fn spread(
 }
 
 struct Plan<'a> {
-    places: &'a [Place],
+    brokers: &'a [UsableBroker],
     /// Number of replicas per broker, of the planned partitions.
     load: BTreeMap<i32, usize>,
 }
 
 impl Plan<'_> {
     fn rack(&self, id: i32) -> Option<&str> {
-        self.places.iter().find(|place| place.id == id)?.rack.as_deref()
+        self.brokers.iter().find(|broker| broker.id == id)?.rack.as_deref()
     }
 
     /// The best broker for another replica: in a rack without a replica, with the lowest load.
     fn next(&self, replicas: &[i32]) -> Option<i32> {
-        let free = self.places.iter().filter(|place| !replicas.contains(&place.id));
-        let best = free.min_by_key(|place| {
+        let free = self.brokers.iter().filter(|broker| !replicas.contains(&broker.id));
+        let best = free.min_by_key(|broker| {
             let shared =
-                place.rack.is_some() && replicas.iter().any(|id| self.rack(*id) == place.rack.as_deref());
-            (shared, self.load[&place.id], place.id)
+                broker.rack.is_some() && replicas.iter().any(|id| self.rack(*id) == broker.rack.as_deref());
+            (shared, self.load[&broker.id], broker.id)
         });
-        best.map(|place| place.id)
+        best.map(|broker| broker.id)
     }
 
     /// Moves single replicas from the broker with the highest load to the one with the lowest, until loads
     /// differ by at most one.
-    fn level(&mut self, planned: &mut Assignment) {
+    fn level(&mut self, planned: &mut ReplicaAssignment) {
         // Each move brings two loads closer, so the loop ends. The bound makes that evident.
         for _ in 0..planned.values().map(Vec::len).sum::<usize>() {
             let Some((&full, &most)) = self.load.iter().max_by_key(|(id, load)| (**load, -**id)) else {
@@ -162,20 +161,20 @@ impl Plan<'_> {
 mod tests {
     use super::*;
 
-    fn places(racks: &[(i32, &str)]) -> Vec<Place> {
-        racks.iter().map(|(id, rack)| Place { id: *id, rack: Some((*rack).to_owned()) }).collect()
+    fn brokers(racks: &[(i32, &str)]) -> Vec<UsableBroker> {
+        racks.iter().map(|(id, rack)| UsableBroker { id: *id, rack: Some((*rack).to_owned()) }).collect()
     }
 
-    fn anywhere(ids: &[i32]) -> Vec<Place> {
-        ids.iter().map(|id| Place { id: *id, rack: None }).collect()
+    fn anywhere(ids: &[i32]) -> Vec<UsableBroker> {
+        ids.iter().map(|id| UsableBroker { id: *id, rack: None }).collect()
     }
 
-    fn assignment(replicas: &[&[i32]]) -> Assignment {
+    fn assignment(replicas: &[&[i32]]) -> ReplicaAssignment {
         let partitions = (0..).zip(replicas);
         partitions.map(|(index, ids)| (TopicPartition::new("t", index), ids.to_vec())).collect()
     }
 
-    fn loads(planned: &Assignment) -> BTreeMap<i32, usize> {
+    fn loads(planned: &ReplicaAssignment) -> BTreeMap<i32, usize> {
         let mut loads = BTreeMap::new();
         for id in planned.values().flatten() {
             *loads.entry(*id).or_default() += 1;
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn replicas_go_to_other_racks() {
-        let brokers = places(&[(1, "a"), (2, "a"), (3, "b"), (4, "b")]);
+        let brokers = brokers(&[(1, "a"), (2, "a"), (3, "b"), (4, "b")]);
         let current = assignment(&[&[1], &[2], &[3], &[4]]);
         let planned = spread(&current, &brokers, Some(2)).expect("a plan");
         for replicas in planned.values() {

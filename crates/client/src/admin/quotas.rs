@@ -13,9 +13,7 @@ use super::{Admin, Outcomes, refused};
 /// The type of a quota entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum QuotaEntityKind {
-    /// A user.
     User,
-    /// A `client.id`.
     ClientId,
     /// A client's IP address.
     Ip,

@@ -1,11 +1,15 @@
 //! Throttles of reassignments, as set by kafka-reassign-partitions, and the progress of reassignments.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_dial::ClientError;
+use tokio::task::JoinSet;
 
 use super::placement::PlannedMoves;
-use super::{Admin, ConfigChange, ConfigOperation, ConfigResource, PartitionReassignment};
+use super::{
+    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, DescribeConfigs, Outcomes,
+    PartitionReassignment,
+};
 use crate::offsets::TopicPartition;
 
 const LEADER_RATE: &str = "leader.replication.throttled.rate";
@@ -13,52 +17,94 @@ const FOLLOWER_RATE: &str = "follower.replication.throttled.rate";
 const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
 const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
 
+/// Brokers that are changed at the same time.
+const BROKERS_AT_ONCE: usize = 16;
+
+/// The settings of a broker that limit its replication, in bytes per second.
+pub fn throttle_rates() -> Vec<String> {
+    vec![LEADER_RATE.to_owned(), FOLLOWER_RATE.to_owned()]
+}
+
 /// Size of replicas in bytes, by partition and broker.
 pub type ReplicaBytes = BTreeMap<(TopicPartition, i32), i64>;
 
 impl Admin {
-    /// Limits the copying of these replicas to `rate` bytes per second from and to each broker.
+    /// Limits the copying of these replicas to `rate` bytes per second from and to each running broker. A
+    /// stopped broker copies nothing, and takes no configuration.
     pub async fn throttle_moves(&self, moves: &PlannedMoves, rate: u64) -> Result<(), ClientError> {
-        let set = |name: &str, value: String| ConfigChange {
-            name: name.to_owned(),
-            operation: ConfigOperation::Set(value),
-        };
-        let mut changes: BTreeMap<ConfigResource, Vec<ConfigChange>> = BTreeMap::new();
-        let mut replicas: BTreeMap<&str, (Vec<String>, Vec<String>)> = BTreeMap::new();
-        for (at, one) in moves.iter().filter(|(_, one)| !one.adding().is_empty()) {
-            let (leaders, followers) = replicas.entry(&at.topic).or_default();
-            leaders.extend(one.from.iter().map(|id| format!("{}:{id}", at.partition)));
-            followers.extend(one.adding().iter().map(|id| format!("{}:{id}", at.partition)));
-            for id in one.from.iter().chain(&one.adding()) {
-                let of_broker =
-                    vec![set(LEADER_RATE, rate.to_string()), set(FOLLOWER_RATE, rate.to_string())];
-                changes.insert(ConfigResource::Broker(*id), of_broker);
-            }
-        }
-        for (topic, (leaders, followers)) in replicas {
-            let of_topic =
-                vec![set(LEADER_REPLICAS, leaders.join(",")), set(FOLLOWER_REPLICAS, followers.join(","))];
-            changes.insert(ConfigResource::Topic(topic.to_owned()), of_topic);
-        }
-        self.alter_all(&changes).await
+        let running: BTreeSet<i32> =
+            self.describe_cluster().await?.running().map(|broker| broker.id).collect();
+        self.alter_all(&throttles(moves, rate, &running)).await
     }
 
-    /// Removes the limits from all brokers, and from the topics of these partitions.
+    /// Removes the limits from all running brokers, and from the topics of these partitions. Returns the
+    /// brokers that did not answer, which keep their limit. Such a limit has no effect without throttled
+    /// replicas.
     pub async fn end_throttles<'a>(
         &self,
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
-    ) -> Result<(), ClientError> {
-        let delete = |name: &str| ConfigChange { name: name.to_owned(), operation: ConfigOperation::Delete };
-        let mut changes: BTreeMap<ConfigResource, Vec<ConfigChange>> = BTreeMap::new();
-        for broker in self.describe_cluster().await?.brokers {
-            let of_broker = vec![delete(LEADER_RATE), delete(FOLLOWER_RATE)];
-            changes.insert(ConfigResource::Broker(broker.id), of_broker);
-        }
+    ) -> Result<Vec<i32>, ClientError> {
+        let mut of_topics: BTreeMap<ConfigResource, Vec<ConfigChange>> = BTreeMap::new();
         for at in partitions {
             let of_topic = || vec![delete(LEADER_REPLICAS), delete(FOLLOWER_REPLICAS)];
-            changes.entry(ConfigResource::Topic(at.topic.to_string())).or_insert_with(of_topic);
+            of_topics.entry(ConfigResource::Topic(at.topic.to_string())).or_insert_with(of_topic);
         }
-        self.alter_all(&changes).await
+        self.alter_all(&of_topics).await?;
+        let cluster = self.describe_cluster().await?;
+        let running: Vec<i32> = cluster.running().map(|broker| broker.id).collect();
+        let ending = running.into_iter().map(|id| {
+            let admin = self.clone();
+            (id, async move { admin.end_throttle_of(id).await })
+        });
+        let mut kept: Vec<i32> = cluster.fenced.iter().copied().collect();
+        for (id, outcome) in in_parallel(BROKERS_AT_ONCE, ending).await {
+            match outcome {
+                Err(error) if is_absent(&error) => kept.push(id),
+                other => other?,
+            }
+        }
+        kept.sort_unstable();
+        Ok(kept)
+    }
+
+    async fn end_throttle_of(&self, broker: i32) -> Result<(), ClientError> {
+        let of_broker = vec![delete(LEADER_RATE), delete(FOLLOWER_RATE)];
+        self.alter_all(&BTreeMap::from([(ConfigResource::Broker(broker), of_broker)])).await
+    }
+
+    /// The limits of the brokers that answer, in bytes per second.
+    pub async fn list_throttles(&self) -> Result<BTreeMap<i32, u64>, ClientError> {
+        let described = self.describe_throttles().await?.into_iter();
+        Ok(described.filter_map(|(id, rate)| Some((id, rate.ok()??))).collect())
+    }
+
+    /// The limit of each running broker in bytes per second, if the broker has one.
+    pub async fn describe_throttles(&self) -> Result<Outcomes<i32, Option<u64>>, ClientError> {
+        let cluster = self.describe_cluster().await?;
+        let brokers: Vec<ConfigResource> =
+            cluster.running().map(|broker| ConfigResource::Broker(broker.id)).collect();
+        let names = Some(throttle_rates());
+        let wanted = DescribeConfigs { names, ..DescribeConfigs::default() };
+        let described = self.describe_configs_with(&brokers, &wanted).await?;
+        let limits = described.into_iter().filter_map(|(resource, entries)| {
+            let ConfigResource::Broker(id) = resource else { return None };
+            let rate = entries.map(|entries| {
+                let set = entries.into_values().filter(|entry| !entry.is_default);
+                set.filter_map(|entry| entry.value?.parse::<u64>().ok()).min()
+            });
+            Some((id, rate))
+        });
+        Ok(limits.collect())
+    }
+
+    /// True if replicas of a topic are throttled.
+    pub async fn is_topic_throttled(&self, topic: &str) -> Result<bool, ClientError> {
+        let topic = ConfigResource::Topic(topic.to_owned());
+        let names = Some(vec![LEADER_REPLICAS.to_owned(), FOLLOWER_REPLICAS.to_owned()]);
+        let wanted = DescribeConfigs { names, ..DescribeConfigs::default() };
+        let described = self.describe_configs_with(std::slice::from_ref(&topic), &wanted).await?;
+        let entries: Vec<_> = described.into_values().collect::<Result<_, _>>()?;
+        Ok(entries.iter().flat_map(BTreeMap::values).any(is_set))
     }
 
     async fn alter_all(
@@ -68,13 +114,17 @@ impl Admin {
         self.alter_configs(changes, false).await?.into_values().collect()
     }
 
-    /// The size of the replicas of partitions. Replicas of brokers that do not answer are missing.
-    pub async fn replica_bytes(&self, partitions: &[TopicPartition]) -> Result<ReplicaBytes, ClientError> {
+    /// The size of the replicas of these partitions, or of all. Replicas of brokers that do not answer are
+    /// missing.
+    pub async fn replica_bytes(
+        &self,
+        partitions: Option<&[TopicPartition]>,
+    ) -> Result<ReplicaBytes, ClientError> {
         let mut bytes = ReplicaBytes::new();
-        if partitions.is_empty() {
+        if partitions.is_some_and(<[TopicPartition]>::is_empty) {
             return Ok(bytes);
         }
-        for (broker, dirs) in self.describe_log_dirs(None, Some(partitions)).await? {
+        for (broker, dirs) in self.describe_log_dirs(None, partitions).await? {
             for dir in dirs.into_iter().flatten().filter_map(|(_, dir)| dir.ok()) {
                 let present = dir.replicas.into_iter().filter(|(_, replica)| !replica.is_future);
                 bytes.extend(present.map(|(at, replica)| ((at, broker), replica.bytes)));
@@ -82,6 +132,75 @@ impl Admin {
         }
         Ok(bytes)
     }
+}
+
+/// Runs tasks, at most `limit` of them at the same time. Returns the results by key.
+async fn in_parallel<K, T, F>(limit: usize, tasks: impl IntoIterator<Item = (K, F)>) -> BTreeMap<K, T>
+where
+    K: Ord + Send + 'static,
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let (mut waiting, mut running, mut results) = (tasks.into_iter(), JoinSet::new(), BTreeMap::new());
+    loop {
+        while running.len() < limit
+            && let Some((key, task)) = waiting.next()
+        {
+            running.spawn(async move { (key, task.await) });
+        }
+        match running.join_next().await {
+            Some(ended) => {
+                let (key, result) = ended.expect("a task ends without a panic");
+                results.insert(key, result);
+            }
+            None => return results,
+        }
+    }
+}
+
+/// True if a broker does not run, as far as the connection attempt shows.
+fn is_absent(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::BrokerUnknown(_) | ClientError::ConnectFailed(_) | ClientError::ConnectTimedOut(_)
+    )
+}
+
+fn is_set(entry: &ConfigEntry) -> bool {
+    !entry.is_default && entry.value.as_ref().is_some_and(|value| !value.is_empty())
+}
+
+fn delete(name: &str) -> ConfigChange {
+    ConfigChange { name: name.to_owned(), operation: ConfigOperation::Delete }
+}
+
+/// The settings that limit the copying of these replicas: rates of running brokers, and replicas of topics.
+fn throttles(
+    moves: &PlannedMoves,
+    rate: u64,
+    running: &BTreeSet<i32>,
+) -> BTreeMap<ConfigResource, Vec<ConfigChange>> {
+    let set = |name: &str, value: String| ConfigChange {
+        name: name.to_owned(),
+        operation: ConfigOperation::Set(value),
+    };
+    let mut changes: BTreeMap<ConfigResource, Vec<ConfigChange>> = BTreeMap::new();
+    let mut replicas: BTreeMap<&str, (Vec<String>, Vec<String>)> = BTreeMap::new();
+    for (at, one) in moves.iter().filter(|(_, one)| !one.adding().is_empty()) {
+        let (leaders, followers) = replicas.entry(&at.topic).or_default();
+        leaders.extend(one.from.iter().map(|id| format!("{}:{id}", at.partition)));
+        followers.extend(one.adding().iter().map(|id| format!("{}:{id}", at.partition)));
+        for id in one.from.iter().chain(&one.adding()).filter(|id| running.contains(id)) {
+            let of_broker = vec![set(LEADER_RATE, rate.to_string()), set(FOLLOWER_RATE, rate.to_string())];
+            changes.insert(ConfigResource::Broker(*id), of_broker);
+        }
+    }
+    for (topic, (leaders, followers)) in replicas {
+        let of_topic =
+            vec![set(LEADER_REPLICAS, leaders.join(",")), set(FOLLOWER_REPLICAS, followers.join(","))];
+        changes.insert(ConfigResource::Topic(topic.to_owned()), of_topic);
+    }
+    changes
 }
 
 impl PartitionReassignment {
@@ -92,5 +211,61 @@ impl PartitionReassignment {
         let whole = self.replicas.iter().filter(|id| !self.adding.contains(id)).filter_map(of).max()?;
         let least = self.adding.iter().map(|id| of(id).unwrap_or(0)).min()?;
         Some(if whole == 0 { 100 } else { (least * 100 / whole).min(100) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::admin::{ConfigSource, PlannedMove};
+
+    #[test]
+    fn a_stopped_broker_gets_no_limit() {
+        let one = PlannedMove { from: vec![3, 1], to: vec![1, 2] };
+        let moves = PlannedMoves::from([(TopicPartition::new("t", 0), one)]);
+        let changes = throttles(&moves, 5, &BTreeSet::from([1, 2]));
+        let resources: Vec<&ConfigResource> = changes.keys().collect();
+        let expected =
+            [ConfigResource::Topic("t".to_owned()), ConfigResource::Broker(1), ConfigResource::Broker(2)];
+        assert_eq!(resources, expected.iter().collect::<Vec<_>>());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_run_at_the_same_time_within_the_limit() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+        static MOST: AtomicUsize = AtomicUsize::new(0);
+        let task = |number: i32| async move {
+            MOST.fetch_max(RUNNING.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            RUNNING.fetch_sub(1, Ordering::SeqCst);
+            number * 2
+        };
+        let begun = Instant::now();
+        let results = in_parallel(16, (0..40).map(|number| (number, task(number)))).await;
+        assert_eq!(results, (0..40).map(|number| (number, number * 2)).collect());
+        assert_eq!((MOST.load(Ordering::SeqCst), begun.elapsed().as_secs()), (16, 3));
+        assert_eq!(in_parallel(16, Vec::<(i32, std::future::Ready<()>)>::new()).await, BTreeMap::new());
+    }
+
+    #[test]
+    fn default_and_empty_values_are_no_throttle() {
+        let entry = |value: Option<&str>, is_default| ConfigEntry {
+            value: value.map(str::to_owned),
+            source: ConfigSource::Topic,
+            is_default,
+            read_only: false,
+            is_sensitive: false,
+            value_type: None,
+            documentation: None,
+            synonyms: Vec::new(),
+        };
+        assert!(is_set(&entry(Some("0:1,0:2"), false)) && is_set(&entry(Some("*"), false)));
+        assert!(!is_set(&entry(Some(""), true)) && !is_set(&entry(Some(""), false)));
+        assert!(!is_set(&entry(Some("*"), true)) && !is_set(&entry(None, false)));
     }
 }

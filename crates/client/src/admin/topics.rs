@@ -63,6 +63,15 @@ pub struct ClusterDescription {
     pub brokers: Vec<BrokerAddress>,
     /// The fenced brokers among them: stopped, or not caught up. Reported from version 2 on.
     pub fenced: BTreeSet<i32>,
+    /// True if fenced brokers are reported. Otherwise, `brokers` has none of them.
+    pub reports_fenced: bool,
+}
+
+impl ClusterDescription {
+    /// The brokers that run.
+    pub fn running(&self) -> impl Iterator<Item = &BrokerAddress> {
+        self.brokers.iter().filter(|broker| !self.fenced.contains(&broker.id))
+    }
 }
 
 impl Admin {
@@ -91,7 +100,6 @@ impl Admin {
         Ok(outcomes.collect())
     }
 
-    /// Deletes topics.
     pub async fn delete_topics(&self, topics: &[String]) -> Result<Outcomes<String>, ClientError> {
         let by_name = |name: &String| DeleteTopicState { name: Some(name.clone()), ..Default::default() };
         let newest = self.cluster.any().await?.version_of::<DeleteTopicsRequest>()?;
@@ -175,6 +183,7 @@ impl Admin {
             controller_id: (response.controller_id >= 0).then_some(response.controller_id),
             brokers: brokers.collect(),
             fenced,
+            reports_fenced: include_fenced_brokers,
         })
     }
 }

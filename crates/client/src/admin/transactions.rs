@@ -33,7 +33,6 @@ pub struct TransactionFilter {
 /// A transactional id, as listed by its coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TransactionListing {
-    /// The id.
     pub transactional_id: String,
     /// The producer id.
     pub producer_id: i64,
@@ -78,7 +77,6 @@ pub struct ActiveProducer {
 /// A transaction to abort in one partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbortTransaction {
-    /// The partition.
     pub at: TopicPartition,
     /// The producer id.
     pub producer_id: i64,
@@ -110,7 +108,7 @@ impl Admin {
             duration_filter: filter.longer_than.map_or(-1, duration),
             transactional_id_pattern: filter.pattern.clone(),
         };
-        self.ask_brokers(None, request, |broker, response| {
+        self.send_to_brokers(None, request, |broker, response| {
             refused(response.error_code, None, || format!("Transactions of broker {broker}"))?;
             let listings = response.transaction_states.into_iter().map(|state| TransactionListing {
                 transactional_id: state.transactional_id,
@@ -125,7 +123,7 @@ impl Admin {
     /// Describes transactional ids.
     pub async fn describe_transactions(&self, ids: &[String]) -> Outcomes<String, TransactionDescription> {
         let request = |transactional_ids| DescribeTransactionsRequest { transactional_ids };
-        self.ask_coordinators(CoordinatorKind::Transaction, ids, request, |response| {
+        self.send_to_coordinators(CoordinatorKind::Transaction, ids, request, |response| {
             let outcomes = response.transaction_states.into_iter().map(|state| {
                 let id = state.transactional_id;
                 let outcome = refused(state.error_code, None, || format!("Transactional id {id}"));
@@ -154,7 +152,7 @@ impl Admin {
     ) -> Result<Outcomes<TopicPartition, Vec<ActiveProducer>>, ClientError> {
         let items = partitions.iter().map(|at| (at.clone(), ())).collect();
         let request = |items: &[(TopicPartition, ())]| describe_producers(items.iter().map(|(at, ())| at));
-        self.ask_leaders(&items, "Producers of", request, read_producers).await
+        self.send_to_leaders(&items, "Producers of", request, read_producers).await
     }
 
     /// The producers known to a broker, as the leader or a follower of partitions.
@@ -165,7 +163,7 @@ impl Admin {
     ) -> Result<Outcomes<TopicPartition, Vec<ActiveProducer>>, ClientError> {
         let request = |_| describe_producers(partitions.iter());
         let read = |_, response| Ok(read_producers(response));
-        let mut answers = self.ask_brokers(Some(&[broker]), request, read).await?;
+        let mut answers = self.send_to_brokers(Some(&[broker]), request, read).await?;
         answers.remove(&broker).unwrap_or_else(|| Ok(Outcomes::new()))
     }
 
@@ -187,7 +185,8 @@ impl Admin {
                 ..WritableTxnMarker::default()
             }],
         };
-        let mut outcomes = self.ask_leaders(&items, "Aborting a transaction in", request, written).await?;
+        let mut outcomes =
+            self.send_to_leaders(&items, "Aborting a transaction in", request, written).await?;
         outcomes.remove(at).unwrap_or(Ok(()))
     }
 
@@ -210,7 +209,7 @@ impl Admin {
             };
             let coordinator =
                 Coordinator::new(self.cluster.clone(), CoordinatorKind::Transaction, id.as_str());
-            let fenced = coordinator.ask(self.retry(), make, |response, _| {
+            let fenced = coordinator.request(self.retry(), make, |response, _| {
                 refused(response.error_code, None, || format!("Fencing the producers of {id}"))?;
                 Ok(FencedProducer {
                     producer_id: response.producer_id,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::StartAt;
 use super::chunk::Chunk;
 use crate::metadata::Metadata;
-use crate::offsets::{CommittedOffset, TopicPartition};
+use crate::offsets::{CommittedOffset, OffsetSpec, TopicPartition};
 
 /// The state of one partition.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl PartitionState {
     }
 
     /// True if the position is known, and the leader's log contains it.
-    fn is_settled(&self) -> bool {
+    fn has_valid_position(&self) -> bool {
         self.start.is_none() && !self.unvalidated
     }
 
@@ -188,8 +188,9 @@ impl Assignment {
 
     /// Continues at another position. If the position does not change, fetches in flight stay valid.
     pub(super) fn seek(&mut self, at: &TopicPartition, start: StartAt) {
-        let is_there =
-            |reading: &PartitionState| reading.is_settled() && start == StartAt::Offset(reading.position);
+        let is_there = |reading: &PartitionState| {
+            reading.has_valid_position() && start == StartAt::Offset(reading.position)
+        };
         if self.partitions.get(at).is_some_and(is_there) {
             return;
         }
@@ -213,6 +214,13 @@ impl Assignment {
             reading.position = offset;
             reading.position_epoch = LeaderEpoch::NONE;
             reading.fetch_from = offset;
+        }
+    }
+
+    /// Handles a group without a committed offset: the leader gives the offset by `auto.offset.reset`.
+    pub(super) fn found_uncommitted(&mut self, at: &TopicPartition, version: u64, spec: OffsetSpec) {
+        if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
+            reading.start = Some(StartAt::Spec(spec));
         }
     }
 
@@ -246,16 +254,16 @@ impl Assignment {
     }
 
     /// True if a position is unchanged and still unvalidated.
-    pub(super) fn is_unvalidated(&self, asked: &PositionCheck) -> bool {
-        let reading = self.partitions.get(&asked.at);
-        reading.is_some_and(|reading| reading.version == asked.version && reading.unvalidated)
+    pub(super) fn is_unvalidated(&self, requested: &PositionCheck) -> bool {
+        let reading = self.partitions.get(&requested.at);
+        reading.is_some_and(|reading| reading.version == requested.version && reading.unvalidated)
     }
 
     /// Applies a comparison: the leader's log contains the record before the position at this offset, or
     /// diverges there, and records from there on are read again.
-    pub(super) fn validated(&mut self, asked: &PositionCheck, offset: Offset, epoch: LeaderEpoch) {
-        let is_asked = |reading: &&mut PartitionState| reading.version == asked.version;
-        if let Some(reading) = self.partitions.get_mut(&asked.at).filter(is_asked) {
+    pub(super) fn validated(&mut self, requested: &PositionCheck, offset: Offset, epoch: LeaderEpoch) {
+        let is_same = |reading: &&mut PartitionState| reading.version == requested.version;
+        if let Some(reading) = self.partitions.get_mut(&requested.at).filter(is_same) {
             reading.unvalidated = false;
             (reading.position, reading.position_epoch, reading.fetch_from) = (offset, epoch, offset);
         }
@@ -284,12 +292,21 @@ impl Assignment {
 
     /// True if any offset must be found, or compared with the leader's log.
     pub(super) fn lacks_position(&self) -> bool {
-        self.partitions.values().any(|reading| !reading.revoked && !reading.is_settled())
+        self.partitions.values().any(|reading| !reading.revoked && !reading.has_valid_position())
     }
 
     /// True if a partition's position is known and compared with the leader's log.
-    pub(super) fn is_settled(&self, at: &TopicPartition) -> bool {
-        self.partitions.get(at).is_some_and(PartitionState::is_settled)
+    pub(super) fn has_valid_position(&self, at: &TopicPartition) -> bool {
+        self.partitions.get(at).is_some_and(PartitionState::has_valid_position)
+    }
+
+    /// True if a partition waits only for an answer of its leader: for an offset, or for a comparison of its
+    /// position.
+    pub(super) fn lacks_leader_offset(&self, at: &TopicPartition) -> bool {
+        self.partitions.get(at).is_some_and(|reading| match reading.start {
+            Some(start) => start != StartAt::Committed,
+            None => reading.unvalidated,
+        })
     }
 
     pub(super) fn position(&self, at: &TopicPartition) -> Option<Offset> {
@@ -299,7 +316,7 @@ impl Assignment {
     /// The positions not known to be committed. Unvalidated positions are excluded, since they may be beyond
     /// the leader's log end.
     pub(super) fn uncommitted(&self) -> BTreeMap<TopicPartition, CommittedOffset> {
-        let found = self.partitions.iter().filter(|(_, reading)| reading.is_settled());
+        let found = self.partitions.iter().filter(|(_, reading)| reading.has_valid_position());
         let moved = found.filter(|(_, reading)| reading.committed != Some(reading.position));
         moved
             .map(|(at, reading)| {
@@ -330,7 +347,7 @@ impl Assignment {
     /// The partitions to fetch from a broker now.
     pub(super) fn targets(&self, broker: i32, now: Instant) -> Vec<Target> {
         let readable = self.partitions.iter().filter(|(_, reading)| {
-            reading.is_settled() && reading.is_wanted() && reading.broker(now) == Some(broker)
+            reading.has_valid_position() && reading.is_wanted() && reading.broker(now) == Some(broker)
         });
         let target = |(at, reading): (&TopicPartition, &PartitionState)| Target {
             at: at.clone(),
@@ -351,6 +368,13 @@ impl Assignment {
     pub(super) fn without_leader(&self) -> Option<TopicPartition> {
         let found = self.partitions.iter().find(|(_, reading)| reading.leader.is_none());
         found.map(|(at, _)| at.clone())
+    }
+
+    /// The partitions without a known leader or offset.
+    pub(super) fn unavailable(&self) -> Vec<TopicPartition> {
+        let lacking =
+            self.partitions.iter().filter(|(_, reading)| reading.leader.is_none() || reading.start.is_some());
+        lacking.map(|(at, _)| at.clone()).collect()
     }
 
     /// Records that were fetched up to `next`; false if no longer wanted.
@@ -380,7 +404,7 @@ impl Assignment {
     /// True if a partition would be fetched from this offset next.
     pub(super) fn is_at(&self, at: &TopicPartition, offset: Offset) -> bool {
         let reading = self.partitions.get(at);
-        reading.is_some_and(|reading| reading.is_settled() && reading.fetch_from == offset)
+        reading.is_some_and(|reading| reading.has_valid_position() && reading.fetch_from == offset)
     }
 
     /// Handles a broker that does not lead the partition, or does not answer: the leader is unknown until the

@@ -20,7 +20,6 @@ pub enum AssignmentStrategy {
 }
 
 impl AssignmentStrategy {
-    /// All strategies.
     pub const ALL: [AssignmentStrategy; 3] =
         [AssignmentStrategy::Range, AssignmentStrategy::RoundRobin, AssignmentStrategy::CooperativeSticky];
 

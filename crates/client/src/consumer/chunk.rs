@@ -38,7 +38,6 @@ pub enum ChunkError {
     /// A batch has an invalid header or CRC.
     #[error("{at}, from offset {start}: {source}")]
     Batch {
-        /// The partition.
         at: TopicPartition,
         /// The start offset of the fetch.
         start: Offset,
@@ -48,7 +47,6 @@ pub enum ChunkError {
     /// The records of a batch are malformed.
     #[error("{at}, in the batch at offset {base}: {source}")]
     Records {
-        /// The partition.
         at: TopicPartition,
         /// The base offset of the batch.
         base: Offset,

@@ -15,16 +15,16 @@ use thalweg_wire::{ErrorCode, Request};
 use tokio::sync::oneshot;
 
 use super::ConsumerConfig;
-use super::fetcher::FetchState;
-use super::group::Membership;
+use super::membership::Membership;
+use super::shared_state::SharedState;
 use crate::coordinator::Coordinator;
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition, check_commit, commit_request};
 
 /// A commit in flight. Dropping it does not cancel the commit.
 #[derive(Debug)]
-pub struct Commit(oneshot::Receiver<Result<(), ClientError>>);
+pub struct CommitInFlight(oneshot::Receiver<Result<(), ClientError>>);
 
-impl Future for Commit {
+impl Future for CommitInFlight {
     type Output = Result<(), ClientError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -38,7 +38,7 @@ impl Future for Commit {
 pub(super) struct Commits {
     coordinator: Arc<Coordinator>,
     config: Arc<ConsumerConfig>,
-    shared: Arc<FetchState>,
+    shared: Arc<SharedState>,
     queue: Mutex<Queue>,
 }
 
@@ -77,7 +77,7 @@ impl Commits {
     pub(super) fn new(
         coordinator: Coordinator,
         config: Arc<ConsumerConfig>,
-        shared: Arc<FetchState>,
+        shared: Arc<SharedState>,
     ) -> Commits {
         Commits { coordinator: Arc::new(coordinator), config, shared, queue: Mutex::default() }
     }
@@ -93,11 +93,11 @@ impl Commits {
         by: GroupMetadata,
         member: Option<Arc<Membership>>,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
-    ) -> Commit {
+    ) -> CommitInFlight {
         let (ended, end) = oneshot::channel();
         if offsets.is_empty() {
             let _ = ended.send(Ok(()));
-            return Commit(end);
+            return CommitInFlight(end);
         }
         let mut queue = self.queue.lock();
         // Offsets of an earlier generation cannot be committed by a later one: the partitions may belong to
@@ -119,7 +119,7 @@ impl Commits {
         if !std::mem::replace(&mut queue.is_running, true) {
             tokio::spawn(Arc::clone(self).run());
         }
-        Commit(end)
+        CommitInFlight(end)
     }
 
     async fn run(self: Arc<Self>) {
@@ -167,7 +167,7 @@ impl Commits {
                 checked => checked,
             }
         };
-        self.coordinator.ask(retry, make, read).await
+        self.coordinator.request(retry, make, read).await
     }
 }
 

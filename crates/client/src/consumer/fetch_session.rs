@@ -10,7 +10,7 @@ use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, Forgotten
 use super::assignment::Target;
 use crate::offsets::TopicPartition;
 
-/// A session.
+/// A fetch session with one broker.
 #[derive(Debug, Default)]
 pub(super) struct FetchSession {
     /// The session id; zero until the broker has assigned one.

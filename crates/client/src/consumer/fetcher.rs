@@ -9,22 +9,21 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use thalweg_dial::{BrokerUnknown, ClientError, Connection, RefusedRequest, RequestOptions};
 use thalweg_record::Offset;
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ApiKey, ErrorCode, Records, Uuid};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::ConsumerConfig;
 use super::assignment::{Assignment, Target};
 use super::chunk::Chunk;
 use super::fetch_session::FetchSession;
+use super::shared_state::SharedState;
 use crate::cluster::Cluster;
 use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
@@ -55,44 +54,11 @@ pub(super) enum FetchResult {
     Failed(ClientError),
 }
 
-/// State shared by a consumer and its fetchers.
-#[derive(Debug, Default)]
-pub(super) struct FetchState {
-    pub(super) assignment: Mutex<Assignment>,
-    /// Notified when partitions to fetch are added or removed.
-    pub(super) changed: Notify,
-    pub(super) demand: Demand,
-}
-
-/// The consumer's demand for records. Without demand, a broker without records is not polled: with
-/// `fetch.max.wait.ms=0`, polling would be a busy loop.
-#[derive(Debug, Default)]
-pub(super) struct Demand {
-    waiting: AtomicBool,
-    changed: Notify,
-}
-
-impl Demand {
-    pub(super) fn set(&self, waiting: bool) {
-        self.waiting.store(waiting, Ordering::Relaxed);
-        if waiting {
-            self.changed.notify_waiters();
-        }
-    }
-
-    async fn wait(&self) {
-        let changed = self.changed.notified();
-        if !self.waiting.load(Ordering::Relaxed) {
-            changed.await;
-        }
-    }
-}
-
 pub(super) struct Fetcher {
     pub(super) cluster: Cluster,
     pub(super) broker: i32,
     pub(super) config: Arc<ConsumerConfig>,
-    pub(super) shared: Arc<FetchState>,
+    pub(super) shared: Arc<SharedState>,
     /// Boxed, because a channel allocates space for 32 items.
     pub(super) to: mpsc::Sender<Box<FetchResult>>,
 }

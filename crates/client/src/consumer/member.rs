@@ -11,7 +11,7 @@ use std::time::Duration;
 use thalweg_dial::ClientError;
 use tokio::task::JoinSet;
 
-use super::group::Membership;
+use super::membership::Membership;
 use super::{ConsumerConfig, GroupProtocol};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
@@ -26,10 +26,10 @@ pub(super) fn start(
 ) {
     match config.group_protocol {
         GroupProtocol::Classic => {
-            task.spawn(classic::Member::new(cluster, config, coordinator, membership).run())
+            task.spawn(classic::ClassicGroupMember::new(cluster, config, coordinator, membership).run())
         }
         GroupProtocol::Consumer => {
-            task.spawn(consumer::Member::new(cluster, config, coordinator, membership).run())
+            task.spawn(consumer::ConsumerGroupMember::new(cluster, config, coordinator, membership).run())
         }
     };
 }

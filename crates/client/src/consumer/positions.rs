@@ -30,7 +30,7 @@ impl Consumer {
         };
         let read =
             |response: <OffsetFetchRequest as Request>::Response, _| read_committed_offsets(response, &group);
-        Ok(coordinator.ask(self.retry(), make, read).await?)
+        Ok(coordinator.request(self.retry(), make, read).await?)
     }
 
     /// Requests offsets from the leaders: the start, the end (with `isolation.level=read_committed`, the last
@@ -101,6 +101,7 @@ impl Consumer {
                     Some(known) => self.shared.assignment.lock().found_committed(&at, version, known),
                     None => {
                         let spec = self.reset_spec(&at, None)?;
+                        self.shared.assignment.lock().found_uncommitted(&at, version, spec);
                         specs.push(((at, version), spec));
                     }
                 }

@@ -1,7 +1,6 @@
 //! The messages that members of a group exchange through the coordinator: subscriptions and assignments.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thalweg_wire::data::consumer_protocol_assignment::TopicPartition as AssignedTopic;
@@ -20,7 +19,7 @@ const ASSIGNMENT_VERSION: i16 = 1;
 
 /// The leader's information about a member.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Subscription<'a> {
+pub(super) struct MemberSubscription<'a> {
     pub(super) topics: &'a [String],
     pub(super) owned: &'a BTreeSet<TopicPartition>,
     /// The generation in which the owned partitions were assigned; -1 for none.
@@ -30,7 +29,10 @@ pub(super) struct Subscription<'a> {
 
 /// A subscription as one of the protocols of JoinGroup. Members of the eager protocol have released all
 /// partitions.
-pub(super) fn write_subscription(subscription: &Subscription<'_>, strategy: AssignmentStrategy) -> Bytes {
+pub(super) fn write_subscription(
+    subscription: &MemberSubscription<'_>,
+    strategy: AssignmentStrategy,
+) -> Bytes {
     let sticky = strategy.is_cooperative();
     let owned = by_topic(subscription.owned.iter().filter(|_| sticky));
     let message = ConsumerProtocolSubscription {
@@ -54,7 +56,7 @@ pub(super) fn read_subscriber(id: String, instance_id: Option<String>, metadata:
     };
     let owned = message.owned_partitions.into_iter().map(|topic| (topic.topic, topic.partitions));
     let topics = message.topics.into_iter().collect();
-    Subscriber { id, instance_id, topics, owned: partitions(owned), generation }
+    Subscriber { id, instance_id, topics, owned: TopicPartition::of_topics(owned), generation }
 }
 
 /// The generation in the user data of `cooperative-sticky`: Java's data is the generation alone, librdkafka's
@@ -79,7 +81,7 @@ pub fn read_assignment(bytes: Bytes) -> Result<Vec<TopicPartition>, DecodeError>
     }
     let assignment: ConsumerProtocolAssignment = read_with_version(bytes)?;
     let topics = assignment.assigned_partitions.into_iter();
-    Ok(partitions(topics.map(|topic| (topic.topic, topic.partitions))))
+    Ok(TopicPartition::of_topics(topics.map(|topic| (topic.topic, topic.partitions))))
 }
 
 fn by_topic<'a>(
@@ -92,15 +94,6 @@ fn by_topic<'a>(
     let owned: Vec<(String, Vec<i32>)> =
         topics.into_iter().map(|(topic, partitions)| (topic.to_owned(), partitions)).collect();
     owned.into_iter()
-}
-
-fn partitions(topics: impl Iterator<Item = (String, Vec<i32>)>) -> Vec<TopicPartition> {
-    topics
-        .flat_map(|(topic, partitions)| {
-            let topic: Arc<str> = topic.into();
-            partitions.into_iter().map(move |partition| TopicPartition::new(Arc::clone(&topic), partition))
-        })
-        .collect()
 }
 
 /// A message of the consumer protocol, behind its version.
@@ -143,7 +136,8 @@ mod tests {
     #[test]
     fn a_subscription_tells_what_is_owned_only_where_that_is_kept() {
         let (topics, owned) = (["a".to_owned(), "b".to_owned()], owned());
-        let subscription = Subscription { topics: &topics, owned: &owned, generation: 7, rack: Some("r") };
+        let subscription =
+            MemberSubscription { topics: &topics, owned: &owned, generation: 7, rack: Some("r") };
         let read =
             |strategy| read_subscriber("m".to_owned(), None, write_subscription(&subscription, strategy));
         let sticky = read(AssignmentStrategy::CooperativeSticky);

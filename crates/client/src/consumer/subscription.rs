@@ -11,7 +11,8 @@ use tokio::time::Instant;
 use super::{Consumer, ConsumerError, sorted};
 use crate::metadata::Metadata;
 
-use super::group::{Group, SubscribedTopics};
+use super::group::Group;
+use super::membership::SubscribedTopics;
 
 /// Pause before the next lookup of a missing topic.
 const UNKNOWN_TOPIC_BACKOFF: Duration = Duration::from_secs(1);
@@ -21,7 +22,6 @@ const UNKNOWN_TOPIC_BACKOFF: Duration = Duration::from_secs(1);
 pub(super) enum Subscription {
     /// No subscription: the caller assigns partitions.
     None,
-    /// These topics.
     Topics(Vec<String>),
     /// All topics whose names match.
     Pattern(Regex),
@@ -35,7 +35,6 @@ pub(super) enum Subscription {
 pub struct InvalidPattern {
     /// The pattern's text.
     pub pattern: String,
-    /// The fault.
     pub reason: String,
 }
 

@@ -47,25 +47,27 @@ impl Consumer {
             by_leader.entry(position.leader).or_default().push(position);
         }
         // Concurrently, so that a leader that does not answer cannot delay the others.
-        let mut asking = JoinSet::new();
-        for (leader, asked) in by_leader {
+        let mut requests = JoinSet::new();
+        for (leader, requested) in by_leader {
             let cluster = self.cluster.clone();
-            asking.spawn(async move {
-                let ends = ends_of_epochs(&cluster, leader, &asked).await;
-                (asked, ends)
+            requests.spawn(async move {
+                let ends = ends_of_epochs(&cluster, leader, &requested).await;
+                (requested, ends)
             });
         }
-        while let Some(answered) = asking.join_next().await {
-            let (asked, ends) = answered.expect("the task neither panics nor is cancelled");
+        while let Some(answered) = requests.join_next().await {
+            let (requested, ends) = answered.expect("the task neither panics nor is cancelled");
             match ends {
                 Ok(Some(ends)) => {
-                    for position in &asked {
+                    for position in &requested {
                         self.read_end(position, ends.get(&position.at))?;
                     }
                 }
                 Ok(None) => {
                     let mut assignment = self.shared.assignment.lock();
-                    asked.iter().for_each(|asked| assignment.validated(asked, asked.offset, asked.epoch));
+                    requested.iter().for_each(|requested| {
+                        assignment.validated(requested, requested.offset, requested.epoch)
+                    });
                 }
                 Err(error) if error.is_retriable() => self.unvalidated_because(&error),
                 Err(error) => return Err(error.into()),
@@ -74,11 +76,15 @@ impl Consumer {
         Ok(())
     }
 
-    fn read_end(&mut self, asked: &PositionCheck, end: Option<&EpochEndOffset>) -> Result<(), ConsumerError> {
-        let what = || format!("End of leader epoch {} in {}", asked.epoch.0, asked.at);
+    fn read_end(
+        &mut self,
+        requested: &PositionCheck,
+        end: Option<&EpochEndOffset>,
+    ) -> Result<(), ConsumerError> {
+        let what = || format!("End of leader epoch {} in {}", requested.epoch.0, requested.at);
         let code = end.map_or(ErrorCode::LeaderNotAvailable.code(), |end| end.error_code);
         match (RefusedRequest::check(code, None, what), end) {
-            (Ok(()), Some(end)) => self.compare(asked, end),
+            (Ok(()), Some(end)) => self.compare(requested, end),
             (Err(refused), _) if refused.error_code == ErrorCode::TopicAuthorizationFailed => {
                 Err(ClientError::from(refused).into())
             }
@@ -91,16 +97,16 @@ impl Consumer {
         }
     }
 
-    fn compare(&mut self, asked: &PositionCheck, end: &EpochEndOffset) -> Result<(), ConsumerError> {
+    fn compare(&mut self, requested: &PositionCheck, end: &EpochEndOffset) -> Result<(), ConsumerError> {
         let known = end.leader_epoch >= 0 && end.end_offset >= 0;
         let end = known.then_some((Offset(end.end_offset), LeaderEpoch(end.leader_epoch)));
-        let PositionCheck { at, offset, .. } = asked;
-        if !self.shared.assignment.lock().is_unvalidated(asked) {
+        let PositionCheck { at, offset, .. } = requested;
+        if !self.shared.assignment.lock().is_unvalidated(requested) {
             return Ok(());
         }
         match end {
             Some((end, _)) if end >= *offset => {
-                self.shared.assignment.lock().validated(asked, *offset, asked.epoch);
+                self.shared.assignment.lock().validated(requested, *offset, requested.epoch);
             }
             end if self.config.offset_reset == OffsetReset::None => {
                 let divergent = end.map(|(offset, _)| offset);
@@ -108,7 +114,7 @@ impl Consumer {
             }
             Some((end, epoch)) => {
                 tracing::warn!(partition = %at, %offset, divergent = %end, "Log was truncated, reading from where it diverges");
-                self.shared.assignment.lock().validated(asked, end, epoch);
+                self.shared.assignment.lock().validated(requested, end, epoch);
             }
             None => {
                 tracing::warn!(partition = %at, %offset, "Log was truncated, resetting the position");
@@ -130,13 +136,13 @@ impl Consumer {
 async fn ends_of_epochs(
     cluster: &Cluster,
     leader: i32,
-    asked: &[PositionCheck],
+    requested: &[PositionCheck],
 ) -> Result<Option<Ends>, ClientError> {
     let connection = cluster.broker(leader).await?;
     let newest = connection.versions().newest(ApiKey::OffsetForLeaderEpoch, i16::MAX);
     let Some(version) = newest.filter(|version| *version >= FOR_CONSUMERS_FROM) else { return Ok(None) };
     let mut topics: BTreeMap<&str, Vec<OffsetForLeaderPartition>> = BTreeMap::new();
-    for position in asked {
+    for position in requested {
         topics.entry(&position.at.topic).or_default().push(OffsetForLeaderPartition {
             partition: position.at.partition,
             current_leader_epoch: position.leader_epoch.0,

@@ -150,14 +150,14 @@ impl ProducerConfig {
             let (key, value) = ("enable.idempotence".to_owned(), "false".to_owned());
             return Err(InvalidSetting { key, value, expected: "true, with transactional.id,".to_owned() });
         }
-        config.settle_idempotence(wants_idempotence || config.transactional_id.is_some())?;
+        config.resolve_idempotence(wants_idempotence || config.transactional_id.is_some())?;
         Ok(config)
     }
 
     /// Applies Kafka's rules: idempotence, and with it transactions, need `acks=all`, retries, and at most
     /// five requests in flight. Otherwise idempotence is disabled if it was not set explicitly; if it was,
     /// the conflicting setting is an error.
-    fn settle_idempotence(&mut self, wanted: bool) -> Result<(), InvalidSetting> {
+    fn resolve_idempotence(&mut self, wanted: bool) -> Result<(), InvalidSetting> {
         if !self.idempotence {
             return Ok(());
         }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn idempotence_gives_way_unless_it_was_asked_for() {
+    fn idempotence_gives_way_unless_it_was_requested() {
         assert!(take(&[]).expect("defaults").idempotence);
         assert!(!take(&["acks=1"]).expect("it gives way").idempotence);
         assert!(!take(&["max.in.flight.requests.per.connection=6"]).expect("it gives way").idempotence);

@@ -19,9 +19,11 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Request};
 
-use super::delivery::drop_waiting;
 use super::partition::Identity;
-use super::transaction::{End, IMPLICIT_FROM, InvalidTransactionState, Transaction, TransactionError};
+use super::report::drop_waiting;
+use super::transaction::{
+    IMPLICIT_FROM, InvalidTransactionState, Transaction, TransactionError, TransactionResult,
+};
 use super::{FlushGuard, Producer, ProducerState};
 use crate::cluster::CoordinatorKind;
 use crate::coordinator::{Coordinator, version_up_to};
@@ -73,20 +75,20 @@ impl Producer {
     /// Sends waiting records, waits until all are stored, and commits the transaction. If a record was not
     /// stored, the transaction can only be aborted, and the error has the reason.
     pub async fn commit_transaction(&mut self) -> Result<(), TransactionError> {
-        self.end_transaction(End::Commit).await
+        self.end_transaction(TransactionResult::Commit).await
     }
 
     /// Drops waiting records and aborts the transaction: read_committed consumers see none of its records.
     pub async fn abort_transaction(&mut self) -> Result<(), TransactionError> {
-        self.end_transaction(End::Abort).await
+        self.end_transaction(TransactionResult::Abort).await
     }
 
-    async fn end_transaction(&mut self, end: End) -> Result<(), TransactionError> {
+    async fn end_transaction(&mut self, end: TransactionResult) -> Result<(), TransactionError> {
         let transactions = self.transactions("Ending a transaction")?;
         transactions.with(|transaction| transaction.end(end))?;
         self.shared.accumulator.lock().seal();
         drop_waiting(&self.shared);
-        transactions.settle().await?;
+        transactions.await_completion().await?;
         let ending = transactions.with(|transaction| transaction.flushed())?;
         if ending.tells_coordinator {
             let next = transactions.end_txn(end).await?;
@@ -146,16 +148,16 @@ impl Transactions {
     }
 
     /// Waits until all batches have completed and no partition is being registered.
-    async fn settle(&self) -> Result<(), TransactionError> {
+    async fn await_completion(&self) -> Result<(), TransactionError> {
         let _flushing = FlushGuard::begin(&self.shared);
         loop {
             let progress = self.shared.progress.notified();
-            let settled = {
+            let is_complete = {
                 let mut accumulator = self.shared.accumulator.lock();
                 let registering = transaction_of(&mut accumulator.transaction).is_registering();
                 accumulator.incomplete == 0 && !registering
             };
-            if settled {
+            if is_complete {
                 return Ok(());
             }
             if tokio::time::timeout_at(self.retry.until, progress).await.is_err() {
@@ -170,13 +172,13 @@ impl Transactions {
     }
 
     /// Sends a request to a coordinator, and lets the state judge a failure.
-    async fn ask<R: Request, T>(
+    async fn request<R: Request, T>(
         &self,
         coordinator: &Coordinator,
         request: impl FnMut(&Connection) -> Result<(R, i16), ClientError>,
         read: impl FnMut(R::Response, i16) -> Result<T, ClientError>,
     ) -> Result<T, TransactionError> {
-        let answer = coordinator.ask(self.retry, request, read).await;
+        let answer = coordinator.request(self.retry, request, read).await;
         answer.map_err(|error| {
             let failure = self.with(|transaction| transaction.refused(error));
             drop_waiting(&self.shared);
@@ -211,7 +213,7 @@ impl Transactions {
                 connection.versions().pick_from::<InitProducerIdRequest>(connection.peer(), from)?;
             Ok((request.clone(), version))
         };
-        self.ask(self.coordinator(), make, |response, _| {
+        self.request(self.coordinator(), make, |response, _| {
             RefusedRequest::check(response.error_code, None, || {
                 format!("Producer of transactional id {}", self.id())
             })?;
@@ -222,7 +224,7 @@ impl Transactions {
     }
 
     /// Ends the transaction. With the newer protocol, the answer has the identity of the next transaction.
-    async fn end_txn(&self, end: End) -> Result<Option<Identity>, TransactionError> {
+    async fn end_txn(&self, end: TransactionResult) -> Result<Option<Identity>, TransactionError> {
         let Identity { id, epoch } = self.identity().expect("a transaction has begun");
         let limit = match self.with(|transaction| transaction.is_implicit()) {
             true => i16::MAX,
@@ -232,12 +234,12 @@ impl Transactions {
             transactional_id: self.id(),
             producer_id: id.0,
             producer_epoch: epoch.0,
-            committed: end == End::Commit,
+            committed: end == TransactionResult::Commit,
         };
         let make = |connection: &Connection| {
             Ok((request.clone(), version_up_to::<EndTxnRequest>(connection, limit)?))
         };
-        self.ask(self.coordinator(), make, |response, version| {
+        self.request(self.coordinator(), make, |response, version| {
             let what = || format!("{end:?} of a transaction of transactional id {}", self.id());
             RefusedRequest::check(response.error_code, None, what)?;
             let (id, epoch) = (ProducerId(response.producer_id), ProducerEpoch(response.producer_epoch));
@@ -275,7 +277,7 @@ impl Transactions {
             };
             Ok((request, version))
         };
-        self.ask(&coordinator, make, |response, _| {
+        self.request(&coordinator, make, |response, _| {
             for topic in &response.topics {
                 for partition in &topic.partitions {
                     RefusedRequest::check(partition.error_code, None, || {
@@ -300,7 +302,7 @@ impl Transactions {
         let make = |connection: &Connection| {
             Ok((request.clone(), version_up_to::<AddOffsetsToTxnRequest>(connection, i16::MAX)?))
         };
-        self.ask(self.coordinator(), make, |response, _| {
+        self.request(self.coordinator(), make, |response, _| {
             let what = || format!("Adding offsets of group {group} to a transaction");
             Ok(RefusedRequest::check(response.error_code, None, what)?)
         })
@@ -335,7 +337,7 @@ impl Transactions {
         };
         let coordinator = self.coordinator();
         coordinator
-            .ask(self.retry, make, |response, _| {
+            .request(self.retry, make, |response, _| {
                 let results = response.results_by_topic_v3_and_below.iter().flat_map(|topic| {
                     topic.results_by_partition.iter().map(move |partition| (&topic.name, partition))
                 });

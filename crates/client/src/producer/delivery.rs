@@ -1,22 +1,20 @@
-//! The completion of a batch, and its report to the caller.
+//! The outcome of a batch, and the reasons for failed records.
 
 use std::sync::Arc;
 
+use thalweg_dial::ClientError;
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 use tokio::time::Instant;
 
-use super::accumulator::InFlightBatch;
+use super::ProducerConfig;
 use super::batch::{Batch, SentRun};
 use super::partition::PartitionQueue;
-use super::{ProducerConfig, ProducerState};
 
 /// The outcome of a batch.
 #[derive(Debug)]
 pub struct Delivery<'a> {
-    /// The topic.
     pub topic: &'a str,
-    /// The partition.
     pub partition: i32,
     /// Number of records.
     pub records: u32,
@@ -51,13 +49,22 @@ pub enum DeliveryError {
     NoProducerId(#[from] NoProducerId),
 }
 
+impl DeliveryError {
+    /// The broker's error code, if there was one.
+    pub fn error_code(&self) -> Option<ErrorCode> {
+        match self {
+            DeliveryError::Refused(refused) => Some(refused.error_code),
+            DeliveryError::NoProducerId(refused) => refused.reason.error_code(),
+            DeliveryError::TimedOut(_) | DeliveryError::Closed(_) | DeliveryError::Aborted(_) => None,
+        }
+    }
+}
+
 /// The broker refused a batch.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{topic}-{partition}: {error_code}{}", message.as_ref().map(|m| format!(" ({m})")).unwrap_or_default())]
 pub struct BatchRefused {
-    /// The topic.
     pub topic: Arc<str>,
-    /// The partition.
     pub partition: i32,
     /// The broker's error code.
     pub error_code: ErrorCode,
@@ -70,9 +77,7 @@ pub struct BatchRefused {
 #[error("{topic}-{partition}: not stored within delivery.timeout.ms={timeout_ms}, sent {attempts} times{}",
     last.as_ref().map(|last| format!(", last: {last}")).unwrap_or_default())]
 pub struct DeliveryTimedOut {
-    /// The topic.
     pub topic: Arc<str>,
-    /// The partition.
     pub partition: i32,
     /// `delivery.timeout.ms`.
     pub timeout_ms: u128,
@@ -88,58 +93,17 @@ pub struct DeliveryTimedOut {
 pub struct ProducerClosed;
 
 /// The cluster refuses this producer an id, without which no record can be sent.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct NoProducerId {
     /// The cluster's error.
-    pub reason: String,
+    pub reason: ClientError,
 }
 
 /// Records were dropped before they were sent, because their transaction must be aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The transaction was aborted before the records were sent")]
 pub struct TransactionAborted;
-
-/// Reports the outcome of a batch. Call without the accumulator's lock.
-pub(super) fn report(
-    shared: &ProducerState,
-    taken: &InFlightBatch,
-    ended_at: Instant,
-    result: Result<Offset, &DeliveryError>,
-) {
-    let (topic, partition) = {
-        let accumulator = shared.accumulator.lock();
-        let queue = &accumulator.partitions[taken.partition];
-        (Arc::clone(&queue.topic), queue.partition)
-    };
-    let batch = &taken.batch;
-    let delivery = Delivery {
-        topic: &topic,
-        partition,
-        records: batch.record_count().unsigned_abs(),
-        value_bytes: batch.value_bytes,
-        sent: &batch.sent,
-        ended_at,
-        result,
-    };
-    (shared.report.lock())(&delivery);
-}
-
-/// Reports batches as failed with one error, and releases their memory.
-pub(super) fn fail(shared: &ProducerState, batches: Vec<InFlightBatch>, error: &DeliveryError) {
-    let now = Instant::now();
-    for taken in batches {
-        report(shared, &taken, now, Err(error));
-        shared.accumulator.lock().release(taken.batch);
-    }
-    shared.progress.notify_waiters();
-}
-
-/// Drops waiting batches whose transaction cannot be committed.
-pub(super) fn drop_waiting(shared: &ProducerState) {
-    let dropped = shared.accumulator.lock().drop_waiting();
-    fail(shared, dropped, &DeliveryError::Aborted(TransactionAborted));
-}
 
 /// The error of a batch that was not stored in time.
 pub(super) fn timed_out(

@@ -12,8 +12,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::accumulator::Accumulator;
-use super::delivery::{NoProducerId, drop_waiting, fail};
+use super::delivery::NoProducerId;
 use super::partition::Identity;
+use super::report::{drop_waiting, fail};
 use super::{ProducerState, sender};
 use crate::metadata::Metadata;
 
@@ -59,7 +60,7 @@ pub(super) async fn run(shared: Arc<ProducerState>) {
                 // Waiting batches will never get an id; later ones may.
                 Err(error) => {
                     let waiting = shared.accumulator.lock().give_up_waiting();
-                    fail(&shared, waiting, &NoProducerId { reason: error.to_string() }.into());
+                    fail(&shared, waiting, &NoProducerId { reason: error }.into());
                 }
             }
         }

@@ -87,12 +87,12 @@ struct Sequences {
 struct OutstandingBatch {
     base_sequence: i32,
     /// The outcome, if the batch completed before an older one.
-    end: Option<End>,
+    end: Option<BatchEnd>,
 }
 
 /// The outcome of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum BatchEnd {
     Stored,
     /// Reported as failed. The records may be stored, if an answer was lost.
     GivenUp,
@@ -191,7 +191,7 @@ impl PartitionQueue {
     /// Takes the first batch for sending. [`PartitionQueue::readiness`] has just allowed it.
     pub(super) fn take(&mut self, identity: Option<Identity>) -> Box<Batch> {
         if let Some(identity) = identity {
-            self.settle_sequences(identity);
+            self.update_sequences(identity);
         }
         let mut batch = self.queue.pop_front().expect("a ready partition has a batch");
         if identity.is_some() && batch.sequence.is_none() {
@@ -208,7 +208,7 @@ impl PartitionQueue {
     }
 
     /// Restarts sequences if due, or applies a new producer id.
-    fn settle_sequences(&mut self, identity: Identity) {
+    fn update_sequences(&mut self, identity: Identity) {
         let sequences = &mut self.sequences;
         let is_new = sequences.identity != identity;
         let takes_up = is_new && sequences.outstanding.is_empty();
@@ -244,24 +244,24 @@ impl PartitionQueue {
     }
 
     /// Notes the outcome of a batch in flight.
-    pub(super) fn ended(&mut self, batch: &Batch, end: End) {
+    pub(super) fn ended(&mut self, batch: &Batch, end: BatchEnd) {
         self.in_flight -= 1;
         self.note_end(batch, end);
     }
 
     /// Notes the failure of a waiting batch.
     pub(super) fn gave_up(&mut self, batch: &Batch) {
-        self.note_end(batch, End::GivenUp);
+        self.note_end(batch, BatchEnd::GivenUp);
     }
 
-    fn note_end(&mut self, batch: &Batch, end: End) {
+    fn note_end(&mut self, batch: &Batch, end: BatchEnd) {
         let Some(sequence) = batch.sequence else { return };
         let sequences = &mut self.sequences;
         if let Some(known) = sequences.outstanding.iter_mut().find(|known| known.base_sequence == sequence) {
             known.end = Some(end);
         }
-        sequences.known |= end == End::Stored;
-        sequences.unresolved |= end == End::GivenUp;
+        sequences.known |= end == BatchEnd::Stored;
+        sequences.unresolved |= end == BatchEnd::GivenUp;
         let mut last = None;
         while let Some(end) = sequences.outstanding.front().and_then(|oldest| oldest.end) {
             last = Some(end);
@@ -270,7 +270,7 @@ impl PartitionQueue {
         if sequences.unresolved && sequences.outstanding.is_empty() {
             // A broker that stored the last batch has stored all earlier ones.
             sequences.unresolved = false;
-            sequences.restart |= last != Some(End::Stored);
+            sequences.restart |= last != Some(BatchEnd::Stored);
         }
     }
 
@@ -327,11 +327,11 @@ mod tests {
         assert_eq!(readiness(&queue), Readiness::Nothing, "no broker knows the producer yet");
         queue.retry(first, now);
         let first = queue.take(Some(IDENTITY));
-        queue.ended(&first, End::Stored);
+        queue.ended(&first, BatchEnd::Stored);
         let (second, third) = (queue.take(Some(IDENTITY)), queue.take(Some(IDENTITY)));
         assert_eq!((second.sequence, third.sequence), (Some(1), Some(2)));
         // No batch overtakes the first batch of the next epoch.
-        queue.ended(&second, End::GivenUp);
+        queue.ended(&second, BatchEnd::GivenUp);
         queue.retry(third, now);
         let third = queue.take(Some(IDENTITY));
         assert_eq!(
@@ -351,16 +351,16 @@ mod tests {
         let mut queue = queue(9, &config, now);
         let readiness = |queue: &PartitionQueue| queue.readiness(&config, Some(IDENTITY), false, now);
         let first = queue.take(Some(IDENTITY));
-        queue.ended(&first, End::Stored);
+        queue.ended(&first, BatchEnd::Stored);
         let mut taken: VecDeque<_> = (0..5).map(|_| queue.take(Some(IDENTITY))).collect();
         assert_eq!(readiness(&queue), Readiness::Nothing);
         // Although all later batches are stored, perhaps by another broker, the oldest may have to be resent.
         let oldest = taken.pop_front().expect("there are five");
         for later in taken {
-            queue.ended(&later, End::Stored);
+            queue.ended(&later, BatchEnd::Stored);
         }
         assert_eq!(readiness(&queue), Readiness::Nothing);
-        queue.ended(&oldest, End::Stored);
+        queue.ended(&oldest, BatchEnd::Stored);
         assert_eq!(readiness(&queue), Readiness::Ready);
     }
 }

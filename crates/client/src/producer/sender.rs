@@ -25,8 +25,9 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
 use super::accumulator::InFlightBatch;
-use super::delivery::{BatchRefused, DeliveryError, drop_waiting, report, timed_out};
-use super::partition::End;
+use super::delivery::{BatchRefused, DeliveryError, timed_out};
+use super::partition::BatchEnd;
+use super::report::{drop_waiting, report};
 use super::{Acks, ProducerState};
 
 const RECONNECT_MIN: Duration = Duration::from_millis(50);
@@ -82,7 +83,7 @@ pub(super) async fn run(shared: Arc<ProducerState>, broker: i32, wake: Arc<Notif
                 Outcome::Failed { error_code: ErrorCode::NetworkException, message: Some(message.clone()) };
             (taken, outcome)
         });
-        settle(&shared, outcomes.collect());
+        apply_outcomes(&shared, outcomes.collect());
         shared.housekeeper.notify_one();
         if started.elapsed() > RECONNECT_MAX {
             backoff = RECONNECT_MIN;
@@ -308,7 +309,7 @@ impl Link<'_> {
         if self.shared.config.acks == Acks::None {
             let flight = flights.pop_back().expect("the written request is the last flight");
             let stored = flight.batches.into_iter().map(|taken| (taken, Outcome::Stored(Offset::NONE)));
-            settle(self.shared, stored.collect());
+            apply_outcomes(self.shared, stored.collect());
         }
     }
 
@@ -330,7 +331,7 @@ impl Link<'_> {
         })?;
         self.throttle.note(&response, version);
         let flight = flights.pop_front().expect("the answered request is the first flight");
-        settle(self.shared, self.outcomes(flight.batches, version, response));
+        apply_outcomes(self.shared, self.outcomes(flight.batches, version, response));
         Ok(())
     }
 
@@ -464,7 +465,7 @@ fn advance(outgoing: &mut Option<OutgoingRequest>, written: usize) -> bool {
 }
 
 /// Completes batches, or returns them to their queues.
-fn settle(shared: &ProducerState, outcomes: Vec<(InFlightBatch, Outcome)>) {
+fn apply_outcomes(shared: &ProducerState, outcomes: Vec<(InFlightBatch, Outcome)>) {
     if outcomes.is_empty() {
         return;
     }
@@ -475,7 +476,7 @@ fn settle(shared: &ProducerState, outcomes: Vec<(InFlightBatch, Outcome)>) {
             Outcome::Stored(offset) => {
                 let mut accumulator = shared.accumulator.lock();
                 accumulator.trouble = None;
-                accumulator.partitions[taken.partition].ended(&taken.batch, End::Stored);
+                accumulator.partitions[taken.partition].ended(&taken.batch, BatchEnd::Stored);
                 drop(accumulator);
                 ended.push((taken, Ok(offset)));
             }
@@ -547,7 +548,7 @@ fn failed(
         shared.housekeeper.notify_one();
         return None;
     }
-    queue.ended(&taken.batch, End::GivenUp);
+    queue.ended(&taken.batch, BatchEnd::GivenUp);
     let error = if in_time || !error_code.is_retriable() {
         let (topic, partition) = (Arc::clone(&queue.topic), queue.partition);
         DeliveryError::Refused(BatchRefused { topic, partition, error_code, message })

@@ -76,13 +76,7 @@ impl TransactionCause {
     pub fn error_code(&self) -> Option<ErrorCode> {
         match self {
             TransactionCause::Client(error) => error.error_code(),
-            TransactionCause::Delivery(error) => match &**error {
-                DeliveryError::Refused(refused) => Some(refused.error_code),
-                DeliveryError::TimedOut(_)
-                | DeliveryError::Closed(_)
-                | DeliveryError::Aborted(_)
-                | DeliveryError::NoProducerId(_) => None,
-            },
+            TransactionCause::Delivery(error) => error.error_code(),
         }
     }
 }
@@ -122,7 +116,7 @@ impl TransactionError {
 
 /// How a transaction ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(super) enum TransactionResult {
     Commit,
     Abort,
 }
@@ -131,10 +125,10 @@ pub(super) enum End {
 enum Phase {
     /// Not registered with the coordinator yet.
     New,
-    /// Between transactions.
+    /// Registered, without an open transaction.
     Ready,
     Open,
-    Ending(End),
+    Ending(TransactionResult),
 }
 
 impl Phase {
@@ -143,8 +137,12 @@ impl Phase {
             Phase::New => "init_transactions has not succeeded yet",
             Phase::Ready => "no transaction is open",
             Phase::Open => "a transaction is open",
-            Phase::Ending(End::Commit) => "commit_transaction has to be repeated until it is decided",
-            Phase::Ending(End::Abort) => "abort_transaction has to be repeated until it is decided",
+            Phase::Ending(TransactionResult::Commit) => {
+                "commit_transaction has to be repeated until it is decided"
+            }
+            Phase::Ending(TransactionResult::Abort) => {
+                "abort_transaction has to be repeated until it is decided"
+            }
         }
     }
 }
@@ -238,7 +236,7 @@ impl Transaction {
     /// True if batches may be sent: to a registered partition, or without registration.
     pub(super) fn may_produce(&self, registered: bool) -> bool {
         self.failure.is_none()
-            && matches!(self.phase, Phase::Open | Phase::Ending(End::Commit))
+            && matches!(self.phase, Phase::Open | Phase::Ending(TransactionResult::Commit))
             && (self.implicit || registered)
     }
 
@@ -278,20 +276,20 @@ impl Transaction {
     }
 
     /// Starts ending the transaction, or continues to end it.
-    pub(super) fn end(&mut self, end: End) -> Result<(), TransactionError> {
+    pub(super) fn end(&mut self, end: TransactionResult) -> Result<(), TransactionError> {
         self.check_alive()?;
         let call = match end {
-            End::Commit => "commit_transaction",
-            End::Abort => "abort_transaction",
+            TransactionResult::Commit => "commit_transaction",
+            TransactionResult::Abort => "abort_transaction",
         };
         match self.phase {
-            Phase::Open if end == End::Commit => self.check_no_failure()?,
+            Phase::Open if end == TransactionResult::Commit => self.check_no_failure()?,
             Phase::Open => {}
             Phase::Ending(under_way) if under_way == end => {}
             _ => return Err(self.invalid(call)),
         }
         self.phase = Phase::Ending(end);
-        if end == End::Abort {
+        if end == TransactionResult::Abort {
             self.unregistered.clear();
         }
         Ok(())
@@ -301,7 +299,7 @@ impl Transaction {
     /// cannot be committed.
     pub(super) fn flushed(&mut self) -> Result<EndSteps, TransactionError> {
         self.check_alive()?;
-        if self.phase == Phase::Ending(End::Commit)
+        if self.phase == Phase::Ending(TransactionResult::Commit)
             && let Err(failure) = self.check_no_failure()
         {
             self.phase = Phase::Open;
@@ -416,7 +414,7 @@ impl Transaction {
 
     /// True if waiting batches must be dropped, because the transaction cannot be committed.
     pub(super) fn drops_batches(&self) -> bool {
-        self.failure.is_some() || self.phase == Phase::Ending(End::Abort)
+        self.failure.is_some() || self.phase == Phase::Ending(TransactionResult::Abort)
     }
 
     fn check_alive(&self) -> Result<(), TransactionError> {

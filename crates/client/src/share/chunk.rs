@@ -8,9 +8,8 @@ use thalweg_record::{Batch, BatchError, BatchHeader, DecompressBuffer, Offset, R
 use thalweg_wire::Uuid;
 
 use super::ranges::Ranges;
-use super::session::Place;
 use crate::consumer::ChunkError;
-use crate::offsets::TopicPartition;
+use crate::offsets::{TopicIdPartition, TopicPartition};
 
 /// Adjacent records that were acquired together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +113,7 @@ impl ShareChunk {
     }
 
     /// The partition by topic id.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn topic_id_partition(&self) -> TopicIdPartition {
         (self.topic_id, self.at.partition)
     }
 

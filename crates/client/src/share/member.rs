@@ -12,9 +12,9 @@ use thalweg_wire::{ErrorCode, Uuid};
 use tokio::time::Instant;
 
 use super::ShareConfig;
-use super::session::Place;
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
+use crate::offsets::TopicIdPartition;
 
 /// The epoch of a heartbeat that joins.
 const JOINS: i32 = 0;
@@ -34,7 +34,7 @@ pub(super) struct Wish {
 /// The coordinator's assignment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShareAssignment {
-    pub(super) places: Arc<BTreeSet<Place>>,
+    pub(super) partitions: Arc<BTreeSet<TopicIdPartition>>,
     /// The number of refusals so far, and the last transient one.
     pub(super) refused: Option<(u64, ClientError)>,
     /// Why the member cannot continue.
@@ -42,7 +42,7 @@ pub(super) struct ShareAssignment {
 }
 
 /// A member of a share group.
-pub(super) struct Member {
+pub(super) struct ShareGroupMember {
     cluster: Cluster,
     config: Arc<ShareConfig>,
     coordinator: Coordinator,
@@ -59,7 +59,7 @@ pub(super) struct Member {
     backoff: Backoff,
 }
 
-impl Member {
+impl ShareGroupMember {
     pub(super) fn new(
         cluster: Cluster,
         config: Arc<ShareConfig>,
@@ -67,9 +67,9 @@ impl Member {
         id: String,
         wish: watch::Receiver<Wish>,
         assigned: watch::Sender<ShareAssignment>,
-    ) -> Member {
+    ) -> ShareGroupMember {
         let backoff = Backoff::new(config.retry_backoff);
-        Member {
+        ShareGroupMember {
             cluster,
             config,
             coordinator,
@@ -132,9 +132,9 @@ impl Member {
         }
     }
 
-    fn assign(&self, places: Arc<BTreeSet<Place>>) {
+    fn assign(&self, partitions: Arc<BTreeSet<TopicIdPartition>>) {
         self.assigned.send_if_modified(|assigned| {
-            assigned.places = places;
+            assigned.partitions = partitions;
             true
         });
     }
@@ -172,11 +172,11 @@ impl Member {
         self.epoch = response.member_epoch;
         self.beat_at = self.cluster.next_beat(response.heartbeat_interval_ms, self.config.retry_backoff);
         if let Some(assignment) = response.assignment {
-            let places = assignment.topic_partitions.into_iter().flat_map(|topic| {
+            let partitions = assignment.topic_partitions.into_iter().flat_map(|topic| {
                 let id = topic.topic_id;
                 topic.partitions.into_iter().map(move |partition| (id, partition))
             });
-            self.assign(Arc::new(places.collect()));
+            self.assign(Arc::new(partitions.collect()));
         }
         Ok(())
     }
@@ -209,6 +209,6 @@ impl Member {
 }
 
 /// The topic ids in a list of partitions.
-pub(super) fn ids(places: &BTreeSet<Place>) -> BTreeSet<Uuid> {
-    places.iter().map(|(id, _)| *id).collect()
+pub(super) fn ids(partitions: &BTreeSet<TopicIdPartition>) -> BTreeSet<Uuid> {
+    partitions.iter().map(|(id, _)| *id).collect()
 }

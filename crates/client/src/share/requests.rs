@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use super::chunk::{AcquiredRange, ShareChunk};
 use super::member::NEEDS;
 use super::ranges::Ranges;
-use super::session::{Acknowledgements, ENDS, Place, Session, named};
+use super::session::{Acknowledgements, ENDS, Session, named};
 use super::{AcknowledgeType, AcquireMode, GAP, ShareConsumer};
 use crate::cluster::Cluster;
 use crate::metadata::BrokerAddress;
-use crate::offsets::TopicPartition;
+use crate::offsets::{TopicIdPartition, TopicPartition};
 
 /// The first version with renewals and acquire modes.
 const RENEWALS_FROM: i16 = 2;
@@ -35,14 +35,14 @@ const LOCK_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A broker that partitions are read from.
 #[derive(Debug)]
-pub(super) struct Broker {
+pub(super) struct BrokerSession {
     session: Session,
     /// The session's number among all sessions of the consumer.
     pub(super) number: u64,
     connection: Option<Connection>,
     /// Delivered records without a final acknowledgement, each with the time from which the broker has
     /// certainly released it.
-    held: BTreeMap<Place, Ranges<Instant>>,
+    held: BTreeMap<TopicIdPartition, Ranges<Instant>>,
     /// Acknowledgements not sent yet.
     pending: Acknowledgements,
     in_flight: bool,
@@ -52,12 +52,12 @@ pub(super) struct Broker {
     not_before: Instant,
     /// Partitions refused by the broker, each with the time of the next try. Fetches leave them out until
     /// then, since the broker would refuse at once; other partitions are read meanwhile.
-    held_back: BTreeMap<Place, Instant>,
+    held_back: BTreeMap<TopicIdPartition, Instant>,
 }
 
-impl Broker {
-    fn new(number: u64) -> Broker {
-        Broker {
+impl BrokerSession {
+    fn new(number: u64) -> BrokerSession {
+        BrokerSession {
             session: Session::default(),
             number,
             connection: None,
@@ -71,31 +71,31 @@ impl Broker {
     }
 
     /// Removes held-back partitions from `wanted`. Returns the time when the first of them is due.
-    fn leave_out_held_back(&mut self, wanted: &mut BTreeSet<Place>) -> Option<Instant> {
+    fn leave_out_held_back(&mut self, wanted: &mut BTreeSet<TopicIdPartition>) -> Option<Instant> {
         let now = Instant::now();
         self.held_back.retain(|_, until| *until > now);
         let mut due: Option<Instant> = None;
-        for (place, until) in &self.held_back {
-            if wanted.remove(place) {
+        for (key, until) in &self.held_back {
+            if wanted.remove(key) {
                 due = Some(due.map_or(*until, |due| due.min(*until)));
             }
         }
         due
     }
 
-    pub(super) fn holds(&self, place: Place) -> bool {
-        self.held.get(&place).is_some_and(|held| !held.is_empty())
+    pub(super) fn holds(&self, key: TopicIdPartition) -> bool {
+        self.held.get(&key).is_some_and(|held| !held.is_empty())
     }
 
     /// True if acknowledgements wait for a request or its answer.
-    pub(super) fn has_unsettled(&self) -> bool {
+    pub(super) fn has_unanswered(&self) -> bool {
         self.is_acknowledging || !self.pending.is_empty()
     }
 
     /// Holds these offsets, and forgets offsets of the partition whose locks have certainly expired.
-    fn hold(&mut self, place: Place, acquired: &[AcquiredRange], lock: Duration) {
+    fn hold(&mut self, key: TopicIdPartition, acquired: &[AcquiredRange], lock: Duration) {
         let now = Instant::now();
-        let held = self.held.entry(place).or_default();
+        let held = self.held.entry(key).or_default();
         let over: Vec<(i64, i64)> =
             held.iter().filter(|(_, _, until)| *until <= now).map(|(first, last, _)| (first, last)).collect();
         for (first, last) in over {
@@ -107,28 +107,28 @@ impl Broker {
     }
 
     /// Acknowledges these offsets, if all are held.
-    pub(super) fn acknowledge(&mut self, place: Place, first: i64, last: i64, kind: i8) -> bool {
-        let Some(held) = self.held.get_mut(&place).filter(|held| first <= last && held.covers(first, last))
+    pub(super) fn acknowledge(&mut self, key: TopicIdPartition, first: i64, last: i64, kind: i8) -> bool {
+        let Some(held) = self.held.get_mut(&key).filter(|held| first <= last && held.covers(first, last))
         else {
             return false;
         };
         if kind != AcknowledgeType::Renew.code() {
             held.remove(first, last);
         }
-        self.pending.entry(place).or_default().insert(first, last, kind);
+        self.pending.entry(key).or_default().insert(first, last, kind);
         true
     }
 
     /// Acknowledges the held offsets in this range.
-    pub(super) fn acknowledge_held(&mut self, place: Place, first: i64, last: i64, kind: i8) {
-        let Some(held) = self.held.get(&place) else { return };
+    pub(super) fn acknowledge_held(&mut self, key: TopicIdPartition, first: i64, last: i64, kind: i8) {
+        let Some(held) = self.held.get(&key) else { return };
         let within: Vec<(i64, i64)> = held
             .iter()
             .filter(|(start, end, _)| *start <= last && *end >= first)
             .map(|(start, end, _)| (start.max(first), end.min(last)))
             .collect();
         for (first, last) in within {
-            self.acknowledge(place, first, last, kind);
+            self.acknowledge(key, first, last, kind);
         }
     }
 
@@ -160,7 +160,7 @@ pub(super) struct AnsweredRequest {
 
 #[derive(Debug)]
 enum Answer {
-    Fetched(BTreeSet<Place>, ShareFetchResponse),
+    Fetched(BTreeSet<TopicIdPartition>, ShareFetchResponse),
     Acknowledged(ShareAcknowledgeResponse),
 }
 
@@ -180,7 +180,7 @@ impl ShareConsumer {
             let sessions = &mut self.sessions;
             let of_broker = self.brokers.entry(broker).or_insert_with(|| {
                 *sessions += 1;
-                Broker::new(*sessions)
+                BrokerSession::new(*sessions)
             });
             if !of_broker.is_idle() {
                 if !of_broker.in_flight {
@@ -209,7 +209,7 @@ impl ShareConsumer {
     /// Sends waiting acknowledgements without a fetch. Acknowledgements of gaps alone wait for the next
     /// fetch, unless `all` is set.
     pub(super) fn acknowledge_alone(&mut self, all: bool) {
-        let waits = |broker: &Broker| broker.has_answers() || (all && !broker.pending.is_empty());
+        let waits = |broker: &BrokerSession| broker.has_answers() || (all && !broker.pending.is_empty());
         let waiting = self.brokers.iter().filter(|(_, broker)| broker.is_idle() && waits(broker));
         let waiting: Vec<i32> = waiting.map(|(id, _)| *id).collect();
         for broker in waiting {
@@ -234,7 +234,7 @@ impl ShareConsumer {
         }
     }
 
-    fn send_fetch(&mut self, broker: i32, wanted: BTreeSet<Place>) {
+    fn send_fetch(&mut self, broker: i32, wanted: BTreeSet<TopicIdPartition>) {
         let config = Arc::clone(&self.config);
         let of_broker = self.brokers.get_mut(&broker).expect("the caller has looked it up");
         // A request that opens a session has no acknowledgements.
@@ -295,7 +295,11 @@ impl ShareConsumer {
         if ends {
             // The next fetch opens another session.
             self.sessions += 1;
-            *of_broker = Broker { in_flight: true, is_acknowledging: true, ..Broker::new(self.sessions) };
+            *of_broker = BrokerSession {
+                in_flight: true,
+                is_acknowledging: true,
+                ..BrokerSession::new(self.sessions)
+            };
             of_broker.connection.clone_from(&connection);
         }
         let cluster = self.cluster.clone();
@@ -354,21 +358,21 @@ impl ShareConsumer {
 
     /// Handles a failed request: its session has ended, or is assumed to have ended.
     fn failed(&mut self, broker: i32, is_current: bool, acknowledged: &Acknowledgements, error: ClientError) {
-        for place in acknowledged.keys() {
-            self.settle(*place, Err(error.clone()));
+        for key in acknowledged.keys() {
+            self.record_outcome(*key, Err(error.clone()));
         }
         if !is_current {
             return;
         }
         let Some(before) = self.brokers.remove(&broker) else { return };
-        for place in before.pending.keys() {
-            self.settle(*place, Err(error.clone()));
+        for key in before.pending.keys() {
+            self.record_outcome(*key, Err(error.clone()));
         }
         self.sessions += 1;
-        let again = Broker {
+        let again = BrokerSession {
             connection: before.connection.filter(|connection| !connection.is_closed()),
             not_before: Instant::now() + self.backoff.next_pause(),
-            ..Broker::new(self.sessions)
+            ..BrokerSession::new(self.sessions)
         };
         self.brokers.insert(broker, again);
         let is_of_session = matches!(
@@ -387,39 +391,39 @@ impl ShareConsumer {
 
     fn fetched(&mut self, broker: i32, acknowledged: Acknowledgements, response: ShareFetchResponse) {
         self.lock(response.acquisition_lock_timeout_ms);
-        let mut not_acknowledged: BTreeMap<Place, ClientError> = BTreeMap::new();
-        let mut refused: Vec<(Place, ClientError)> = Vec::new();
+        let mut not_acknowledged: BTreeMap<TopicIdPartition, ClientError> = BTreeMap::new();
+        let mut refused: Vec<(TopicIdPartition, ClientError)> = Vec::new();
         for topic in response.responses {
             for partition in topic.partitions {
-                let place = (topic.topic_id, partition.partition_index);
-                let Some(at) = self.name(place) else { continue };
+                let key = (topic.topic_id, partition.partition_index);
+                let Some(at) = self.name(key) else { continue };
                 let what = || format!("Acknowledgement of {at}");
                 let message = partition.acknowledge_error_message.as_deref();
                 if let Err(error) = RefusedRequest::check(partition.acknowledge_error_code, message, what) {
-                    not_acknowledged.insert(place, error.into());
+                    not_acknowledged.insert(key, error.into());
                 }
                 let what = || format!("Share fetch of {at}");
                 match RefusedRequest::check(partition.error_code, partition.error_message.as_deref(), what) {
-                    Ok(()) => self.take_partition(broker, place, &at, partition),
-                    Err(error) => refused.push((place, error.into())),
+                    Ok(()) => self.take_partition(broker, key, &at, partition),
+                    Err(error) => refused.push((key, error.into())),
                 }
             }
         }
         if !refused.is_empty() {
             self.hold_back(broker, refused);
         }
-        for place in acknowledged.keys() {
-            self.settle(*place, not_acknowledged.remove(place).map_or(Ok(()), Err));
+        for key in acknowledged.keys() {
+            self.record_outcome(*key, not_acknowledged.remove(key).map_or(Ok(()), Err));
         }
     }
 
     /// Handles partitions refused by a broker. As in Java, a refusal does not end the consumer
     /// (`ShareFetchCollector`), since the right may be granted, and the broker's other partitions are still
     /// read.
-    fn hold_back(&mut self, broker: i32, refused: Vec<(Place, ClientError)>) {
+    fn hold_back(&mut self, broker: i32, refused: Vec<(TopicIdPartition, ClientError)>) {
         let until = Instant::now() + self.backoff.next_pause();
         if let Some(of_broker) = self.brokers.get_mut(&broker) {
-            of_broker.held_back.extend(refused.iter().map(|(place, _)| (*place, until)));
+            of_broker.held_back.extend(refused.iter().map(|(key, _)| (*key, until)));
         }
         let mut is_passing = false;
         for (_, error) in refused {
@@ -435,7 +439,13 @@ impl ShareConsumer {
         }
     }
 
-    fn take_partition(&mut self, broker: i32, place: Place, at: &TopicPartition, data: PartitionData) {
+    fn take_partition(
+        &mut self,
+        broker: i32,
+        key: TopicIdPartition,
+        at: &TopicPartition,
+        data: PartitionData,
+    ) {
         let Some(of_broker) = self.brokers.get_mut(&broker) else { return };
         let acquired = data.acquired_records.iter().map(|range| AcquiredRange {
             first: Offset(range.first_offset),
@@ -450,53 +460,53 @@ impl ShareConsumer {
             Some(Records::Inline(bytes)) => bytes,
             _ => bytes::Bytes::new(),
         };
-        of_broker.hold(place, &acquired, self.lock_timeout.unwrap_or(LOCK_DEFAULT));
+        of_broker.hold(key, &acquired, self.lock_timeout.unwrap_or(LOCK_DEFAULT));
         let chunk = ShareChunk {
             at: at.clone(),
             bytes,
             acquired,
             check_crcs: self.config.check_crcs,
-            topic_id: place.0,
+            topic_id: key.0,
             broker,
             session: of_broker.number,
         };
         // The caller sees an unreadable chunk, and can reject it.
         let gaps = chunk.gaps(&mut self.buffer).unwrap_or_default();
         for (first, last) in gaps {
-            of_broker.acknowledge_held(place, first, last, GAP);
+            of_broker.acknowledge_held(key, first, last, GAP);
         }
-        if of_broker.holds(place) {
+        if of_broker.holds(key) {
             self.ready.push_back(chunk);
         }
     }
 
     fn acknowledged(&mut self, acknowledged: Acknowledgements, response: ShareAcknowledgeResponse) {
         self.lock(response.acquisition_lock_timeout_ms);
-        let mut refused: BTreeMap<Place, ClientError> = BTreeMap::new();
+        let mut refused: BTreeMap<TopicIdPartition, ClientError> = BTreeMap::new();
         for topic in response.responses {
             for partition in topic.partitions {
-                let place = (topic.topic_id, partition.partition_index);
-                let what = || match self.name(place) {
+                let key = (topic.topic_id, partition.partition_index);
+                let what = || match self.name(key) {
                     Some(at) => format!("Acknowledgement of {at}"),
                     None => "Acknowledgement".to_owned(),
                 };
                 let message = partition.error_message.as_deref();
                 if let Err(error) = RefusedRequest::check(partition.error_code, message, what) {
-                    refused.insert(place, error.into());
+                    refused.insert(key, error.into());
                 }
             }
         }
-        for place in acknowledged.keys() {
-            self.settle(*place, refused.remove(place).map_or(Ok(()), Err));
+        for key in acknowledged.keys() {
+            self.record_outcome(*key, refused.remove(key).map_or(Ok(()), Err));
         }
     }
 
-    fn settle(&mut self, place: Place, settled: Result<(), ClientError>) {
-        if settled.is_err() {
+    fn record_outcome(&mut self, key: TopicIdPartition, outcome: Result<(), ClientError>) {
+        if outcome.is_err() {
             self.refresh_soon();
         }
-        if let Some(at) = self.name(place) {
-            self.settled.push_back((at, settled));
+        if let Some(at) = self.name(key) {
+            self.outcomes.push_back((at, outcome));
         }
     }
 

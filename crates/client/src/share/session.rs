@@ -7,30 +7,27 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_wire::Uuid;
 use thalweg_wire::request::share_acknowledge_request::{
     AcknowledgePartition, AcknowledgeTopic, AcknowledgementBatch,
 };
 use thalweg_wire::request::share_fetch_request::{self, FetchPartition, FetchTopic, ForgottenTopic};
 
 use super::ranges::Ranges;
-
-/// A partition by topic id.
-pub(super) type Place = (Uuid, i32);
+use crate::offsets::TopicIdPartition;
 
 /// Acknowledgement types by offset.
-pub(super) type Acknowledgements = BTreeMap<Place, Ranges<i8>>;
+pub(super) type Acknowledgements = BTreeMap<TopicIdPartition, Ranges<i8>>;
 
 /// The epoch of the request that opens a session.
 pub(super) const OPENS: i32 = 0;
 /// The epoch of the request that ends a session.
 pub(super) const ENDS: i32 = -1;
 
-/// A session.
+/// A share session with one broker.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     pub(super) epoch: i32,
-    known: BTreeSet<Place>,
+    known: BTreeSet<TopicIdPartition>,
 }
 
 impl Session {
@@ -42,11 +39,11 @@ impl Session {
     /// The partitions listed in a fetch, with their acknowledgements, which an opening request cannot have.
     pub(super) fn fetched(
         &self,
-        wanted: &BTreeSet<Place>,
+        wanted: &BTreeSet<TopicIdPartition>,
         acknowledged: &Acknowledgements,
     ) -> Vec<FetchTopic> {
-        let new = wanted.iter().filter(|place| !self.known.contains(place));
-        let named: BTreeSet<Place> = new.chain(acknowledged.keys()).copied().collect();
+        let new = wanted.iter().filter(|key| !self.known.contains(key));
+        let named: BTreeSet<TopicIdPartition> = new.chain(acknowledged.keys()).copied().collect();
         let mut topics: Vec<FetchTopic> = Vec::new();
         for (topic_id, partition_index) in named {
             if topics.last().is_none_or(|last| last.topic_id != topic_id) {
@@ -71,11 +68,12 @@ impl Session {
     /// The session's partitions, including those added by acknowledgements, that are no longer wanted.
     pub(super) fn forgotten(
         &self,
-        wanted: &BTreeSet<Place>,
+        wanted: &BTreeSet<TopicIdPartition>,
         acknowledged: &Acknowledgements,
     ) -> Vec<ForgottenTopic> {
         let named = self.known.iter().chain(acknowledged.keys());
-        let unwanted: BTreeSet<Place> = named.filter(|place| !wanted.contains(place)).copied().collect();
+        let unwanted: BTreeSet<TopicIdPartition> =
+            named.filter(|key| !wanted.contains(key)).copied().collect();
         let mut topics: Vec<ForgottenTopic> = Vec::new();
         for (topic_id, partition) in unwanted {
             match topics.last_mut().filter(|last| last.topic_id == topic_id) {
@@ -87,7 +85,7 @@ impl Session {
     }
 
     /// Notes the broker's answer to a fetch of these partitions.
-    pub(super) fn fetch_answered(&mut self, wanted: BTreeSet<Place>) {
+    pub(super) fn fetch_answered(&mut self, wanted: BTreeSet<TopicIdPartition>) {
         self.known = wanted;
         self.answered();
     }
@@ -122,8 +120,9 @@ pub(super) fn named(acknowledged: &Acknowledgements) -> Vec<AcknowledgeTopic> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_wire::Uuid;
 
-    fn places(partitions: &[i32]) -> BTreeSet<Place> {
+    fn of_one_topic(partitions: &[i32]) -> BTreeSet<TopicIdPartition> {
         partitions.iter().map(|&partition| (Uuid(1), partition)).collect()
     }
 
@@ -132,22 +131,22 @@ mod tests {
         let mut session = Session::default();
         let named =
             |session: &Session, wanted: &[i32], acknowledged: &Acknowledgements| -> Vec<(i32, usize)> {
-                let topics = session.fetched(&places(wanted), acknowledged).into_iter();
+                let topics = session.fetched(&of_one_topic(wanted), acknowledged).into_iter();
                 let partitions = topics.flat_map(|topic| topic.partitions);
                 partitions.map(|one| (one.partition_index, one.acknowledgement_batches.len())).collect()
             };
         let none = Acknowledgements::new();
         assert_eq!(named(&session, &[0, 1], &none), [(0, 0), (1, 0)]);
-        session.fetch_answered(places(&[0, 1]));
+        session.fetch_answered(of_one_topic(&[0, 1]));
         assert_eq!((session.epoch, named(&session, &[0, 1], &none).len()), (1, 0));
         let mut ranges = Ranges::default();
         ranges.insert(0, 4, 1);
         ranges.insert(5, 5, 2);
         let acknowledged = Acknowledgements::from([((Uuid(1), 1), ranges)]);
         assert_eq!(named(&session, &[0, 2], &acknowledged), [(1, 2), (2, 0)]);
-        assert_eq!(session.forgotten(&places(&[0, 2]), &none)[0].partitions, [1]);
-        session.fetch_answered(places(&[0, 2]));
-        let unwanted = session.forgotten(&places(&[2]), &acknowledged);
+        assert_eq!(session.forgotten(&of_one_topic(&[0, 2]), &none)[0].partitions, [1]);
+        session.fetch_answered(of_one_topic(&[0, 2]));
+        let unwanted = session.forgotten(&of_one_topic(&[2]), &acknowledged);
         assert_eq!(unwanted[0].partitions, [0, 1], "an acknowledgement would put 1 into the session again");
         session.epoch = 1;
         session.answered();

@@ -91,7 +91,7 @@ async fn groups_are_asked_for_together(admin: &Admin, kafka: &Kafka) {
     assert_eq!(described.len(), 31);
     assert_eq!(error_of(&described, &"nobody".to_owned()), Some(ErrorCode::GroupIdNotFound));
     assert_eq!(described[&groups[3]].as_ref().expect("described").kind, GroupKind::Classic);
-    let offsets = admin.list_offsets_of_groups(&groups).await;
+    let offsets = admin.list_offsets_of_groups(&groups, None).await;
     assert_eq!(offsets[&groups[29]].as_ref().expect("offsets")[&at].offset, Offset(7));
     let filter = GroupFilter { states: vec!["Empty".to_owned()], kinds: vec![GroupKind::Classic] };
     let listed = admin.list_groups_by_broker(&filter).await.expect("an answer");

@@ -9,7 +9,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 /// What every password of a test is.
 pub const PASSWORD: &str = "changeit";
 
-/// Signs certificates.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     der: Vec<u8>,

@@ -31,7 +31,6 @@ pub const TOPIC_ID: Uuid = Uuid(77);
 pub enum Act {
     /// Store it, if its sequence is right.
     Store,
-    /// Refuse it.
     Refuse(ErrorCode),
     /// End the connection before anything of the request is stored.
     CloseBefore,

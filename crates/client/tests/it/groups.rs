@@ -17,6 +17,7 @@ use thalweg_wire::data::{ConsumerProtocolAssignment, ConsumerProtocolSubscriptio
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
 use thalweg_wire::request::find_coordinator_response::Coordinator;
+use thalweg_wire::request::join_group_response::JoinGroupResponseMember;
 use thalweg_wire::request::metadata_response::{
     MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -69,6 +70,12 @@ pub struct Brokers {
     refused_commits: Arc<Mutex<VecDeque<ErrorCode>>>,
     /// Whether the first broker, which leads, sends consumers to the second.
     sends_on: Arc<AtomicBool>,
+    /// Whether the member leads the group again, whose members have their partitions.
+    leads_again: Arc<AtomicBool>,
+    /// Whether the topic has a third partition.
+    has_grown: Arc<AtomicBool>,
+    /// Whether the member has partition 1 too, which has neither a leader nor a committed offset.
+    has_leaderless: Arc<AtomicBool>,
     connections: Arc<AtomicI32>,
     /// When heartbeats arrived.
     beats: Arc<Mutex<BTreeSet<Instant>>>,
@@ -156,6 +163,10 @@ impl Brokers {
         self.heartbeats.lock().expect("nobody panicked").push_back(error);
     }
 
+    fn has_leaderless(&self) -> bool {
+        self.has_leaderless.load(Ordering::SeqCst)
+    }
+
     fn coordinator(&self) -> i32 {
         if self.moved.load(Ordering::SeqCst) { 2 } else { 1 }
     }
@@ -168,7 +179,16 @@ impl Brokers {
             ApiKey::ApiVersions => encode(&versions(), key, version, id),
             ApiKey::Metadata => {
                 self.note(key, -1);
-                encode(&metadata(version), key, version, id)
+                let mut metadata = metadata(version);
+                if self.has_grown.load(Ordering::SeqCst) {
+                    let partitions = &mut metadata.topics[0].partitions;
+                    let third = MetadataResponsePartition { partition_index: 2, ..partitions[0].clone() };
+                    partitions.push(third);
+                }
+                if self.has_leaderless() {
+                    metadata.topics[0].partitions[1].leader_id = -1;
+                }
+                encode(&metadata, key, version, id)
             }
             ApiKey::FindCoordinator => {
                 let (key_, node_id) = (GROUP.to_owned(), self.coordinator());
@@ -182,6 +202,10 @@ impl Brokers {
                 self.note(key, generation_id);
                 let request = JoinGroupRequest::decode(&mut d, version).expect("a request");
                 let owned = request.protocols.iter().map(|protocol| owned(&protocol.metadata)).sum();
+                let leads_again = self.leads_again.load(Ordering::SeqCst);
+                let metadata = request.protocols[0].metadata.clone();
+                let member_id = "member".to_owned();
+                let itself = JoinGroupResponseMember { member_id, metadata, ..Default::default() };
                 self.joined.lock().expect("nobody panicked").push((request.member_id, owned));
                 let refused = self.refused_joins.lock().expect("nobody panicked").pop_front();
                 let response = JoinGroupResponse {
@@ -189,15 +213,19 @@ impl Brokers {
                     generation_id,
                     protocol_type: Some("consumer".to_owned()),
                     protocol_name: Some("range".to_owned()),
-                    leader: "another".to_owned(),
+                    leader: if leads_again { "member" } else { "another" }.to_owned(),
+                    skip_assignment: leads_again,
                     member_id: "member".to_owned(),
+                    members: if leads_again { vec![itself] } else { Vec::new() },
                     ..JoinGroupResponse::default()
                 };
                 encode(&response, key, version, id)
             }
             ApiKey::SyncGroup => {
-                let response =
-                    SyncGroupResponse { error_code: here, assignment: assignment(), ..Default::default() };
+                let request = SyncGroupRequest::decode(&mut d, version).expect("a request");
+                assert_eq!(request.assignments, [], "it does not lead, or has nothing to assign");
+                let assignment = assignment(if self.has_leaderless() { &[0, 1] } else { &[0] });
+                let response = SyncGroupResponse { error_code: here, assignment, ..Default::default() };
                 encode(&response, key, version, id)
             }
             ApiKey::Heartbeat => {
@@ -223,7 +251,12 @@ impl Brokers {
                     self.moved.store(true, Ordering::SeqCst);
                 }
                 let here = if self.coordinator() == node { 0 } else { ErrorCode::NotCoordinator.code() };
-                encode(&offsets(here), key, version, id)
+                let mut offsets = offsets(here);
+                if self.has_leaderless() {
+                    offsets.groups[0].topics[0].partitions[1].committed_offset = -1;
+                }
+                self.note(key, -1);
+                encode(&offsets, key, version, id)
             }
             ApiKey::Fetch => {
                 let request = FetchRequest::decode(&mut d, version).expect("a request");
@@ -274,8 +307,9 @@ pub fn metadata(version: i16) -> MetadataResponse {
     MetadataResponse { brokers: [1, 2].map(broker).to_vec(), topics: vec![topic], ..Default::default() }
 }
 
-fn assignment() -> Bytes {
-    let assigned_partitions = vec![AssignedPartitions { topic: TOPIC.to_owned(), partitions: vec![0] }];
+fn assignment(partitions: &[i32]) -> Bytes {
+    let partitions = AssignedPartitions { topic: TOPIC.to_owned(), partitions: partitions.to_vec() };
+    let assigned_partitions = vec![partitions];
     let assignment = ConsumerProtocolAssignment { assigned_partitions, user_data: None };
     let mut framed = BytesMut::new();
     framed.put_i16(1);
@@ -507,6 +541,25 @@ async fn a_consumer_that_does_not_poll_leaves_until_it_does() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_partition_without_a_leader_does_not_hold_back_the_others() {
+    let brokers = Brokers::default();
+    brokers.has_leaderless.store(true, Ordering::SeqCst);
+    let began = Instant::now();
+    let mut consumer = member_of(&brokers, ConsumerConfig::default()).await;
+    let PollEvent::Assigned(partitions) = next(&mut consumer).await else { panic!("it has joined") };
+    let [led, leaderless] = [0, 1].map(|partition| TopicPartition::new(TOPIC, partition));
+    assert_eq!(partitions, [led.clone(), leaderless.clone()]);
+    assert!(began.elapsed() < Duration::from_secs(3), "it took {:?}", began.elapsed());
+    assert_eq!((consumer.position(&led), consumer.position(&leaderless)), (Some(Offset(COMMITTED)), None));
+    assert_eq!(consumer.unavailable(), [leaderless]);
+    for _ in 0..3 {
+        consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+    }
+    assert!(brokers.count(ApiKey::Fetch) > 0, "the other partition is read");
+    assert_eq!(brokers.count(ApiKey::OffsetFetch), 1, "the committed offsets are known");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_follower_in_the_same_rack_is_read_from() {
     let brokers = Brokers::default();
     brokers.sends_on.store(true, Ordering::SeqCst);
@@ -519,6 +572,23 @@ async fn a_follower_in_the_same_rack_is_read_from() {
     let of = |node| requests.iter().filter(|request| **request == (ApiKey::Fetch, node)).count();
     assert_eq!(of(1), 1, "the leader is asked once");
     assert!(of(2) > 50, "then the follower: {} fetches", of(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_leader_that_returns_watches_the_topics() {
+    let brokers = Brokers::default();
+    brokers.leads_again.store(true, Ordering::SeqCst);
+    let config = ConsumerConfig { metadata_max_age: Duration::from_secs(60), ..ConsumerConfig::default() };
+    let mut consumer = member(&brokers, config).await;
+    for _ in 0..120 {
+        consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+    }
+    assert_eq!(brokers.count(ApiKey::JoinGroup), 1, "nothing has changed");
+    brokers.has_grown.store(true, Ordering::SeqCst);
+    for _ in 0..120 {
+        consumer.poll(Duration::from_secs(1)).await.expect("a poll");
+    }
+    assert_eq!(brokers.count(ApiKey::JoinGroup), 2, "the topic has a partition more");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use crate::fake::{Act, Fake, StoredRecord, TOPIC};
 use crate::random::{record, seeded};
 
-/// The reports.
+/// The outcomes that deliveries report.
 #[derive(Debug, Default)]
 struct Reports {
     stored: u64,

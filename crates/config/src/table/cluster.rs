@@ -143,7 +143,7 @@ settings! {
     "replica.fetch.backoff.ms": Int[Ms] = "1000", at_least(0), Medium, ReadOnly, Served => fetch_backoff: Duration,
         "How long a follower pauses after a failed fetch.";
     "num.replica.fetchers": Int = "1", at_least(1), High, ClusterWide, Served => fetchers: usize,
-        "The number of a follower's fetch connections per leader.";
+        "The number of a follower's fetch connections per leader. A new number holds for a partition from its next change of leader or replicas on.";
     "replica.high.watermark.checkpoint.interval.ms": Long[Ms] = "5000", ANY, High, ReadOnly, Served => high_watermark_checkpoint_interval: Duration,
         "How often the high watermarks are written to disk.";
     "replica.selector.class": String = null, ANY, Medium, ReadOnly, Served => reads_by_rack: bool = is_rack_aware,

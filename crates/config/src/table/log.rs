@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::super::check::{
     ANY, FILLED_LIST, FILLED_LIST_OR_NULL, LIST_OR_NULL, at_least, list_of, one_of, ratio,
 };
-use super::super::key::Support::{Accepted, Served, Unserved};
+use super::super::key::Support::{Accepted, FromFile, Served, Unserved};
 use super::super::setting::millis_unless_max;
 use super::declare::settings;
-use super::reason::{CLEANER_BUFFERS, CLEANER_LOAD, CORDON, DIRS};
+use super::reason::{BEFORE_IMAGE, CLEANER_BUFFERS, CLEANER_LOAD, CORDON, DIRS};
 
 settings! {
     /// Data directories, and broker-wide work on logs.
@@ -75,8 +75,8 @@ settings! {
         "How far a record's timestamp may be behind the broker's clock before it is refused.";
     "log.message.timestamp.after.max.ms": Long[Ms] = "3600000", at_least(0), Medium, ClusterWide, Served => message_timestamp_after_max_ms,
         "How far a record's timestamp may be ahead of the broker's clock before it is refused.";
-    "num.recovery.threads.per.data.dir": Int = "2", at_least(1), High, ClusterWide, Served => recovery_threads_per_dir: usize,
-        "How many threads per data directory check the logs at start and flush them at shutdown.";
+    "num.recovery.threads.per.data.dir": Int = "2", at_least(1), High, ClusterWide, FromFile(BEFORE_IMAGE) => recovery_threads_per_dir: usize,
+        "How many threads per data directory open and check the logs at start.";
     "num.replica.alter.log.dirs.threads": Int = null, ANY, High, ReadOnly, Served => move_threads: Option<usize> = move_threads,
         "How many partitions are copied between data directories at a time; by default the number of directories.";
     "producer.id.expiration.ms": Int[Ms] = "86400000", at_least(1), Low, ClusterWide, Served => producer_id_expiration: Duration,

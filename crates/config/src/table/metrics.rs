@@ -10,7 +10,6 @@ use super::super::setting::{SecretText, unless_empty};
 use super::declare::settings;
 
 settings! {
-    /// Metrics.
     MetricsSettings, METRICS "Metrics";
 
     "thalweg.metrics.series.max": Int = "20000", at_least(0), Medium, ClusterWide, Served => series_max: usize,

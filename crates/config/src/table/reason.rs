@@ -16,6 +16,7 @@ pub(super) const ELECTIONS: &str = "Thalweg does not vote in a quorum, so it hol
 pub(super) const CHANNEL: &str = "requests to controllers follow controller.quorum.request.timeout.ms";
 pub(super) const SAMPLES: &str = "the controller keeps no timing samples";
 pub(super) const STARTUP: &str = "a start has no time limit";
+pub(super) const BEFORE_IMAGE: &str = "logs are opened before the node knows values set at run time";
 pub(super) const TESTING: &str = "it is for Kafka's own tests";
 pub(super) const SOCKET_BUFFERS: &str = "the system sizes the buffers of a follower's connection";
 pub(super) const TIERED: &str = "tiered storage is not served";

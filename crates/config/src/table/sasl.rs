@@ -30,7 +30,7 @@ names! {
     "sasl.client.callback.handler.class": Class = null, ANY, Medium, ReadOnly, Unserved(NO_JAVA),
         "The Java class that answers a SASL client's questions.";
     "sasl.server.callback.handler.class": Class = null, ANY, Medium, ReadOnly, Startup => server_callback_handler: Option<String>,
-        "The Java class that answers a SASL server's questions. Only Kafka's `OAuthBearerValidatorCallbackHandler` for `OAUTHBEARER` is known, which is what it does anyway.";
+        "The Java class that answers a SASL server's questions. Only Kafka's `OAuthBearerValidatorCallbackHandler` for `OAUTHBEARER` is known, which is what it does anyway. `OAuthBearerUnsecuredValidatorCallbackHandler`, Kafka's default, is refused: see `docs/security.md`, \"OAUTHBEARER in a test\".";
     "sasl.server.max.receive.size": Int[Bytes] = "524288", ANY, Medium, ReadOnly, Served => receive_max_bytes: usize = positive,
         "The largest frame accepted before a client is authenticated.";
     "connections.max.reauth.ms": Long[Ms] = "0", ANY, Medium, ReadOnly, Served => max_reauth_ms: i64,

@@ -144,10 +144,21 @@ fn the_unit_is_the_one_that_the_name_says() {
 
 #[test]
 fn bounds_are_keys_of_the_broker() {
-    for key in group_keys().iter().chain(broker_keys()) {
+    for key in broker_keys() {
         for name in [key.within.0, key.within.1].into_iter().flatten() {
             assert!(broker_key(name).is_some(), "{name}");
         }
+    }
+}
+
+#[test]
+fn keys_of_groups_have_the_bounds_of_the_brokers_keys() {
+    let session = EffectiveGroupConfig::share_session_timeout_ms.name();
+    let bounds = bounds(group_key(session).expect("a group key"));
+    let (min, max) = (ShareGroupKeys::min_session_timeout_ms, ShareGroupKeys::max_session_timeout_ms);
+    assert_eq!(bounds, (Some(min.name()), Some(max.name())));
+    for key in group_keys().iter().chain(topic_keys()) {
+        assert_eq!(key.within, (None, None), "{}: only the broker's key has bounds", key.name);
     }
 }
 

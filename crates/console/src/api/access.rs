@@ -54,7 +54,7 @@ pub async fn create_acl(RequestView(view): RequestView, Body(acl): Body<AclLine>
     responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn delete_acl(RequestView(view): RequestView, Body(acl): Body<AclLine>) -> Response {
-    done(access::delete(&view, &acl).await, "The ACL was deleted")
+    done(access::delete(&view, &acl).await.map(drop), "The ACL was deleted")
 }
 
 /// Evaluates the ACLs for one principal and one resource.

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{Body, ChangeAnswer, RequestView, answer, done};
+use crate::cluster::brokers::{self, BrokerQuery, BrokerRow};
 use crate::cluster::configs::{self, ConfigChanges, ConfigLine, ConfiguredResource};
 use crate::cluster::overview::{self, Overview};
 use crate::cluster::quorum::{self, Feature, LevelChange, Quorum};
@@ -22,6 +23,18 @@ use crate::problem::ErrorAnswer;
 )]
 pub async fn overview(RequestView(view): RequestView) -> Response {
     answer(StatusCode::OK, overview::read(&view).await)
+}
+
+/// Lists the brokers.
+#[utoipa::path(
+    get,
+    path = "/api/v1/brokers",
+    tag = "cluster",
+    params(BrokerQuery),
+    responses((status = 200, body = Vec<BrokerRow>), (status = "default", body = ErrorAnswer))
+)]
+pub async fn brokers(RequestView(view): RequestView, Query(query): Query<BrokerQuery>) -> Response {
+    answer(StatusCode::OK, brokers::list(&view, &query).await)
 }
 
 /// Describes the quorum of controllers.

@@ -21,13 +21,14 @@ pub struct Reset {
     /// The topic. Default: all topics with a committed offset.
     #[serde(default)]
     topic: Option<String>,
-    /// The partition. Default: all partitions of the topic.
+    /// The partition, which needs `topic`. Default: all partitions of the topic.
     #[serde(default)]
     partition: Option<i32>,
-    /// `earliest`, `latest`, `offset`, `time` (milliseconds since 1970, or 2026-01-31 12:00 in UTC) or `by`
+    /// `earliest`, `latest`, `offset`, `time` (milliseconds since 1970, or 2026-01-31T12:00:00Z) or `by`
     /// (records forward or back).
     to: String,
-    /// The offset, time or number.
+    /// The offset, time or number. An offset outside a partition becomes the nearest one, which the step
+    /// notes. Negative offsets and times are refused.
     #[serde(default)]
     value: String,
     /// True for a dry run: the answer lists the steps, and no offset changes.
@@ -90,7 +91,7 @@ pub async fn delete(RequestView(view): RequestView, Path(group): Path<String>) -
     done(group::delete(&view, &group).await, format!("The group {group} was deleted"))
 }
 
-/// Resets offsets of a group without members, or shows the changes in a dry run.
+/// Resets offsets of a group without active members, or shows the changes in a dry run.
 #[utoipa::path(
     post,
     path = "/api/v1/groups/{group}/reset",
@@ -105,7 +106,7 @@ pub async fn reset(
     Body(reset): Body<Reset>,
 ) -> Response {
     let outcome = async {
-        let scope = Scope { topic: reset.topic, partition: reset.partition };
+        let scope = Scope::new(reset.topic.as_deref(), reset.partition)?;
         let steps = group::plan(&view, &group, &scope, ResetTarget::read(&reset.to, &reset.value)?).await?;
         if !reset.dry_run {
             let offsets: BTreeMap<TopicPartition, i64> = steps
@@ -119,7 +120,7 @@ pub async fn reset(
     answer(StatusCode::OK, outcome.await)
 }
 
-/// Deletes offsets of a group.
+/// Deletes offsets of a group, which must exist.
 #[utoipa::path(
     delete,
     path = "/api/v1/groups/{group}/offsets",
@@ -136,5 +137,5 @@ pub async fn delete_offsets(
     let partitions = offsets.partitions.iter();
     let partitions: Vec<_> =
         partitions.map(|partition| TopicPartition::new(offsets.topic.as_str(), *partition)).collect();
-    done(group::delete_offsets(&view, &group, &partitions).await, "The offsets were deleted")
+    done(group::delete_offsets(&view, &group, &partitions).await.map(drop), "The offsets were deleted")
 }

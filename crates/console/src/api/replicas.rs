@@ -4,7 +4,7 @@ use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use axum::response::Response;
 
-use super::{Body, ChangeAnswer, RequestView, answer, done};
+use super::{Body, ChangeAnswer, RequestView, answer};
 use crate::cluster::moves::{self, MoveOrder, MovePlan, MoveProgress, MoveQuery};
 use crate::cluster::topic::{self, LeaderElection};
 use crate::problem::ErrorAnswer;
@@ -80,10 +80,11 @@ pub async fn cancel(RequestView(view): RequestView, Path(name): Path<String>) ->
     responses((status = 200, body = ChangeAnswer), (status = "default", body = ErrorAnswer))
 )]
 pub async fn end_throttle(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
-    done(moves::end_throttle(&view, &name).await, "The throttle was removed")
+    let ended = moves::end_throttle(&view, &name).await;
+    answer(StatusCode::OK, ended.map(|kept| ChangeAnswer { done: moves::throttle_ended(&kept) }))
 }
 
-/// Elects leaders.
+/// Elects leaders of partitions of a topic.
 #[utoipa::path(
     post,
     path = "/api/v1/topics/{name}/elections",

@@ -11,10 +11,14 @@ use utoipa::ToSchema;
 
 use super::{Body, ChangeAnswer, RequestView, answer, done};
 use crate::cluster::configs::{self, ConfigChanges, ConfigLine, ConfiguredResource};
-use crate::cluster::messages::{self, MessageQuery, MessageToSend, TailQuery};
+use crate::cluster::message_to_send::{self, MessageToSend};
+use crate::cluster::messages::{self, Keeping, MessageQuery, TailQuery};
+use crate::cluster::search_result::SearchResult;
 use crate::cluster::topic::{self, Topic, TopicCreation};
+use crate::cluster::topic_groups::{self, TopicReaders};
 use crate::cluster::topics::{self, TopicList, TopicQuery};
-use crate::problem::ErrorAnswer;
+use crate::download::{self, DownloadParameters, DownloadQuery};
+use crate::problem::{ErrorAnswer, Problem};
 use crate::state::Console;
 use crate::tail;
 
@@ -87,6 +91,19 @@ pub async fn configuration(RequestView(view): RequestView, Path(name): Path<Stri
     answer(StatusCode::OK, configs::read(&view, &ConfiguredResource::Topic(name)).await)
 }
 
+/// Lists the groups that read a topic, with their lag.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/groups",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic")),
+    responses((status = 200, body = TopicReaders), (status = "default", body = ErrorAnswer))
+)]
+pub async fn groups(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
+    let readers = topic_groups::read(&view, &name).await;
+    answer(StatusCode::OK, readers.as_deref().map_err(Problem::clone))
+}
+
 /// Changes the configuration of a topic.
 #[utoipa::path(
     patch,
@@ -138,15 +155,89 @@ pub struct Messages {
     /// Messages with key, value, headers and the facts of the batch.
     #[schema(value_type = Vec<Object>)]
     messages: Vec<serde_json::Value>,
-    /// Number of records read.
+    /// `newest_first` or `oldest_first`: by offset within a partition, by timestamp across partitions.
+    order: &'static str,
+    /// Number of records looked at.
     records: u64,
+    /// Bytes of the keys and values of those records.
+    bytes: u64,
     /// Number of records for which the expression has no value.
     without_value: u64,
     /// An example of the reason why the expression has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_value_reason: Option<String>,
-    /// The reason why the search ended.
-    ended: &'static str,
+    /// True if there may be more messages.
+    more: bool,
+    /// The reason why the search ended: `complete`, `limit` (the number of messages asked for),
+    /// `answer_bytes` (4 MiB), `read_bytes` (64 MiB without a filter), or `time` (10 seconds).
+    end: &'static str,
+    /// A sentence: whether there may be more, and why the search ended.
+    ended: String,
+    /// The extent of the search in each partition.
+    partitions: Vec<SearchedPartition>,
+    /// The parameter `before` for the next older messages; null if there are none.
+    older: Option<String>,
+    /// The parameter `after` for the next newer messages; null if there are none.
+    newer: Option<String>,
+    /// The partitions that cannot be read.
+    unreadable: Vec<UnreadablePartition>,
+}
+
+/// The extent of a search in a partition.
+#[derive(Serialize, ToSchema)]
+pub struct SearchedPartition {
+    /// The partition index.
+    partition: i32,
+    /// The first offset looked at.
+    from: i64,
+    /// The offset after the last one looked at; equal to `from` if none was.
+    to: i64,
+    /// The first offset of the range.
+    start: i64,
+    /// The offset after the range.
+    end: i64,
+}
+
+/// A partition that cannot be read.
+#[derive(Serialize, ToSchema)]
+pub struct UnreadablePartition {
+    /// The partition index.
+    partition: i32,
+    /// The reason.
+    reason: String,
+}
+
+impl Messages {
+    fn of(found: SearchResult) -> Messages {
+        let (more, ended) = (found.has_more(), found.ended());
+        let partitions = found.progress.partitions.iter().map(|progress| SearchedPartition {
+            partition: progress.partition,
+            from: progress.from.0,
+            to: progress.position.0,
+            start: progress.start.0,
+            end: progress.end.unwrap_or(progress.latest).0,
+        });
+        let partitions = partitions.collect();
+        let (older, newer) = (found.older(), found.newer());
+        let unreadable = found.progress.unreadable.into_iter();
+        let unreadable =
+            unreadable.map(|one| UnreadablePartition { partition: one.partition, reason: one.reason });
+        Messages {
+            messages: found.messages.iter().map(thalweg_browse::show::to_json).collect(),
+            order: if found.is_newest_first { "newest_first" } else { "oldest_first" },
+            records: found.progress.records,
+            bytes: found.progress.bytes,
+            without_value: found.progress.without_value,
+            without_value_reason: found.progress.without_value_reason,
+            more,
+            end: found.end.name(),
+            ended,
+            partitions,
+            older: older.map(|positions| positions.text()),
+            newer: newer.map(|positions| positions.text()),
+            unreadable: unreadable.collect(),
+        }
+    }
 }
 
 /// Searches the messages of a topic, for at most 10 seconds.
@@ -162,20 +253,44 @@ pub async fn messages(
     Path(name): Path<String>,
     Query(query): Query<MessageQuery>,
 ) -> Response {
-    let found = messages::search(&view, &name, &query).await;
+    let found = messages::search(&view, &name, &query, Keeping::First).await;
     // The client knows the expression.
     let without_expression = |reason: String| {
         let rest = reason.strip_prefix(query.expression.trim()).map(|rest| rest.trim_start().to_owned());
         rest.unwrap_or(reason)
     };
-    let found = found.map(|found| Messages {
-        messages: found.messages.iter().map(thalweg_browse::show::to_json).collect(),
-        records: found.progress.records,
-        without_value: found.progress.without_value,
-        without_value_reason: found.progress.without_value_reason.map(without_expression),
-        ended: found.ended,
+    let found = found.map(|found| {
+        let found = Messages::of(found);
+        Messages { without_value_reason: found.without_value_reason.map(without_expression), ..found }
     });
     answer(StatusCode::OK, found)
+}
+
+/// Downloads what a search finds: up to `limit` messages, or 100,000; 256 MiB; for 5 minutes. The last line
+/// of a file that is not whole says why: `{"cut": ...}` in JSON lines, else a line that begins with `#
+/// cut:`.
+#[utoipa::path(
+    get,
+    path = "/api/v1/topics/{name}/messages/download",
+    tag = "topics",
+    params(("name" = String, Path, description = "The topic"), MessageQuery, DownloadParameters),
+    responses(
+        (status = 200, content_type = "application/jsonl", body = String),
+        (status = "default", body = ErrorAnswer)
+    )
+)]
+pub async fn download(
+    State(console): State<Console>,
+    RequestView(view): RequestView,
+    headers: HeaderMap,
+    Path(name): Path<String>,
+    Query(pairs): Query<Vec<(String, String)>>,
+) -> Response {
+    let opened = match DownloadQuery::read(pairs) {
+        Ok(query) => download::open(&console, &view, &headers, &name, query).await,
+        Err(problem) => Err(problem),
+    };
+    opened.unwrap_or_else(|problem| answer::<(), _>(problem.status, Err(problem)))
 }
 
 /// Streams new messages of a topic as events: `message` with a message as JSON, `omitted` with the number of
@@ -216,6 +331,6 @@ pub async fn send(
     Path(name): Path<String>,
     Body(message): Body<MessageToSend>,
 ) -> Response {
-    let sent = messages::send(&view, &name, message).await;
+    let sent = message_to_send::send(&view, &name, message).await;
     answer(StatusCode::OK, sent.map(|at| StoredMessage { partition: at.partition, offset: at.offset.0 }))
 }

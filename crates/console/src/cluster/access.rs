@@ -165,10 +165,22 @@ pub async fn create(view: &View, line: &AclLine) -> Result<(), Problem> {
     Ok(view.admin().create_acls(&[line.read()?]).await?)
 }
 
-/// Deletes an ACL.
-pub async fn delete(view: &View, line: &AclLine) -> Result<(), Problem> {
+/// Finds an ACL that equals this line.
+pub async fn find(view: &View, line: &AclLine) -> Result<AclLine, Problem> {
     let acl = line.read()?;
-    let filter = AclFilter {
+    let found = view.admin().describe_acls(&exactly(&acl)).await?;
+    found.first().map(AclLine::of).ok_or_else(|| missing(&acl))
+}
+
+/// Deletes an ACL, and returns it.
+pub async fn delete(view: &View, line: &AclLine) -> Result<AclLine, Problem> {
+    let acl = line.read()?;
+    let deleted = view.admin().delete_acls(&exactly(&acl)).await?;
+    deleted.first().map(AclLine::of).ok_or_else(|| missing(&acl))
+}
+
+fn exactly(acl: &Acl) -> AclFilter {
+    AclFilter {
         resource_type: acl.resource_type,
         resource_name: Some(acl.resource_name.clone()),
         pattern_type: acl.pattern_type,
@@ -176,11 +188,11 @@ pub async fn delete(view: &View, line: &AclLine) -> Result<(), Problem> {
         host: Some(acl.host.clone()),
         operation: acl.operation,
         permission: acl.permission,
-    };
-    match view.admin().delete_acls(&filter).await?.is_empty() {
-        true => Err(Problem::missing(format!("There is no such ACL: {acl}"))),
-        false => Ok(()),
     }
+}
+
+fn missing(acl: &Acl) -> Problem {
+    Problem::missing(format!("There is no such ACL: {acl}"))
 }
 
 /// A query for the rights of a principal.

@@ -1,11 +1,14 @@
 //! All topics of a cluster in compact form: the data for lists and sums.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use thalweg_client::verdict::PartitionState;
 use thalweg_client::{BrokerAddress, ClientError, Cluster, RefusedRequest};
 use thalweg_wire::request::MetadataRequest;
-use thalweg_wire::request::metadata_response::{MetadataResponse, MetadataResponseTopic};
+use thalweg_wire::request::metadata_response::{
+    MetadataResponse, MetadataResponsePartition, MetadataResponseTopic,
+};
 
 /// The brokers, and all topics that the login may see, sorted by name.
 pub struct Catalog {
@@ -14,6 +17,31 @@ pub struct Catalog {
     pub topics: Vec<TopicLine>,
     /// Replica counts by broker, including brokers that are offline.
     pub held: BTreeMap<i32, ReplicaCounts>,
+    /// The different placements of partitions, of which a cluster has few.
+    pub placements: Vec<Placement>,
+}
+
+/// The brokers of a partition.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Placement {
+    /// The leader; -1 for none.
+    pub leader: i32,
+    pub replicas: Box<[i32]>,
+    pub in_sync: Box<[i32]>,
+}
+
+impl Placement {
+    /// The state of a partition with this placement, if only these brokers answer. `min.insync.replicas` and
+    /// reassignments are not known here.
+    pub fn state(&self, answers: impl Fn(i32) -> bool) -> PartitionState {
+        PartitionState {
+            has_leader: self.leader >= 0 && answers(self.leader),
+            replicas: self.replicas.len(),
+            adding: 0,
+            in_sync: self.in_sync.iter().filter(|id| answers(**id)).count(),
+            min_isr: None,
+        }
+    }
 }
 
 /// A topic in compact form.
@@ -28,6 +56,8 @@ pub struct TopicLine {
     pub leaderless: u32,
     /// The leader of each partition; -1 for none.
     pub leaders: Box<[i32]>,
+    /// The index of each partition in [`Catalog::placements`].
+    pub placements: Box<[u32]>,
 }
 
 /// Replica counts of a broker.
@@ -52,12 +82,17 @@ impl Catalog {
         Ok(Catalog::of(response, brokers))
     }
 
-    fn of(response: MetadataResponse, brokers: BTreeMap<i32, BrokerAddress>) -> Catalog {
-        let mut held = BTreeMap::<i32, ReplicaCounts>::new();
+    pub(super) fn of(response: MetadataResponse, brokers: BTreeMap<i32, BrokerAddress>) -> Catalog {
+        let mut counting = Counting::default();
         let mut topics: Vec<TopicLine> =
-            response.topics.into_iter().map(|topic| line(topic, &mut held)).collect();
+            response.topics.into_iter().map(|topic| counting.line(topic)).collect();
         topics.sort_by(|a, b| a.name.cmp(&b.name));
-        Catalog { cluster_id: response.cluster_id, brokers, topics, held }
+        let Counting { held, indexes } = counting;
+        let mut placements: Vec<(u32, Placement)> =
+            indexes.into_iter().map(|(placement, index)| (index, placement)).collect();
+        placements.sort_unstable_by_key(|(index, _)| *index);
+        let placements = placements.into_iter().map(|(_, placement)| placement).collect();
+        Catalog { cluster_id: response.cluster_id, brokers, topics, held, placements }
     }
 
     /// Finds a topic by name.
@@ -65,54 +100,57 @@ impl Catalog {
         let at = self.topics.binary_search_by(|topic| (*topic.name).cmp(name)).ok()?;
         self.topics.get(at)
     }
-
-    /// Computes the sums over all topics.
-    pub fn sums(&self) -> Sums {
-        let mut sums = Sums::default();
-        for topic in &self.topics {
-            sums.topics += usize::from(!topic.is_internal);
-            sums.internal_topics += usize::from(topic.is_internal);
-            sums.partitions += topic.leaders.len();
-            sums.under_replicated += topic.under_replicated as usize;
-            sums.leaderless += topic.leaderless as usize;
-        }
-        sums
-    }
 }
 
-/// Counts over all topics of a cluster.
+/// The counts over all topics while they are read.
 #[derive(Default)]
-pub struct Sums {
-    pub topics: usize,
-    pub internal_topics: usize,
-    pub partitions: usize,
-    pub under_replicated: usize,
-    pub leaderless: usize,
+struct Counting {
+    held: BTreeMap<i32, ReplicaCounts>,
+    indexes: HashMap<Placement, u32>,
 }
 
-fn line(mut topic: MetadataResponseTopic, held: &mut BTreeMap<i32, ReplicaCounts>) -> TopicLine {
-    topic.partitions.sort_by_key(|partition| partition.partition_index);
-    let mut line = TopicLine {
-        name: topic.name.unwrap_or_default().into(),
-        is_internal: topic.is_internal,
-        replicas: topic.partitions.first().map_or(0, |first| count(first.replica_nodes.len())),
-        under_replicated: 0,
-        leaderless: 0,
-        leaders: topic.partitions.iter().map(|partition| partition.leader_id).collect(),
-    };
-    for partition in &topic.partitions {
-        line.under_replicated += u32::from(partition.isr_nodes.len() < partition.replica_nodes.len());
-        line.leaderless += u32::from(partition.leader_id < 0);
+impl Counting {
+    fn line(&mut self, mut topic: MetadataResponseTopic) -> TopicLine {
+        topic.partitions.sort_by_key(|partition| partition.partition_index);
+        let replicas = topic.partitions.first().map_or(0, |first| count(first.replica_nodes.len()));
+        let mut line = TopicLine {
+            name: topic.name.unwrap_or_default().into(),
+            is_internal: topic.is_internal,
+            replicas,
+            under_replicated: 0,
+            leaderless: 0,
+            leaders: topic.partitions.iter().map(|partition| partition.leader_id).collect(),
+            placements: Box::default(),
+        };
+        let mut placements = Vec::with_capacity(topic.partitions.len());
+        for partition in topic.partitions {
+            let placement = self.hold(partition);
+            let state = placement.state(|_| true);
+            line.under_replicated += u32::from(state.is_under_replicated());
+            line.leaderless += u32::from(!state.has_leader);
+            let next = count(self.indexes.len());
+            placements.push(*self.indexes.entry(placement).or_insert(next));
+        }
+        line.placements = placements.into();
+        line
+    }
+
+    /// Counts the replicas of a partition by broker.
+    fn hold(&mut self, partition: MetadataResponsePartition) -> Placement {
         if partition.leader_id >= 0 {
-            held.entry(partition.leader_id).or_default().leaders += 1;
+            self.held.entry(partition.leader_id).or_default().leaders += 1;
         }
         for replica in &partition.replica_nodes {
-            let held = held.entry(*replica).or_default();
+            let held = self.held.entry(*replica).or_default();
             held.replicas += 1;
             held.lagging += usize::from(!partition.isr_nodes.contains(replica));
         }
+        Placement {
+            leader: partition.leader_id,
+            replicas: partition.replica_nodes.into(),
+            in_sync: partition.isr_nodes.into(),
+        }
     }
-    line
 }
 
 fn count(number: usize) -> u32 {

@@ -1,18 +1,30 @@
 //! The log directories of all brokers, and the size of each topic.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
 
 use serde::Serialize;
+use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence};
 use thalweg_client::{Admin, ClientError, LogDir};
+use tokio::time::Instant;
 use utoipa::ToSchema;
+
+use crate::format;
+
+/// Time for further attempts at a broker that refuses connections. People wait for the page.
+const RETRY: Duration = Duration::from_secs(1);
+/// Time limit for the answer of each broker.
+const WAIT: Duration = Duration::from_secs(3);
 
 /// The log directories of all brokers.
 pub struct Disks {
     pub directories: Vec<LogDirectory>,
     /// Brokers that did not report their directories, with the reason.
-    pub unknown: Vec<String>,
+    pub unknown: BTreeMap<i32, Absence>,
     /// Bytes of each topic, over all its replicas.
     pub sizes: HashMap<String, u64>,
+    /// The time of the answers.
+    pub at: Instant,
 }
 
 /// A log directory of a broker.
@@ -37,14 +49,62 @@ pub struct LogDirectory {
 impl Disks {
     /// Reads the log directories of these brokers.
     pub async fn read(admin: &Admin, brokers: &[i32]) -> Result<Disks, ClientError> {
-        let mut disks = Disks { directories: Vec::new(), unknown: Vec::new(), sizes: HashMap::new() };
-        for (broker, answer) in admin.describe_log_dirs(Some(brokers), None).await? {
+        let admin = admin.clone().with_timeout(RETRY).with_answer_limit(WAIT);
+        let answers = admin.describe_log_dirs(Some(brokers), None).await?;
+        let mut disks = Disks {
+            directories: Vec::new(),
+            unknown: BTreeMap::new(),
+            sizes: HashMap::new(),
+            at: Instant::now(),
+        };
+        for (broker, answer) in answers {
             match answer {
                 Ok(found) => found.into_iter().for_each(|(path, found)| disks.add(broker, path, found)),
-                Err(error) => disks.unknown.push(error.to_string()),
+                Err(error) => drop(disks.unknown.insert(broker, Absence::of(&error))),
             }
         }
         Ok(disks)
+    }
+
+    /// The directories of a broker as evidence, or the reason for their absence.
+    pub fn evidence(&self, broker: i32) -> Result<Vec<DirectoryEvidence>, Absence> {
+        if let Some(absence) = self.unknown.get(&broker) {
+            return Err(absence.clone());
+        }
+        let own = self.directories.iter().filter(|directory| directory.broker == broker);
+        let evidence = own.map(|directory| DirectoryEvidence {
+            path: directory.path.clone(),
+            has_failed: directory.error.is_some(),
+            space: directory.total_bytes.zip(directory.usable_bytes),
+        });
+        Ok(evidence.collect())
+    }
+
+    /// Growth of the logs since an earlier reading, in bytes per second. Topics that retention shortens, and
+    /// new and deleted topics, do not count. None if the readings are not of the same brokers.
+    pub fn growth_since(&self, before: &Disks) -> Option<f64> {
+        let brokers = |disks: &Disks| -> BTreeSet<i32> {
+            disks.directories.iter().map(|directory| directory.broker).collect()
+        };
+        let seconds = self.at.checked_duration_since(before.at)?.as_secs_f64();
+        if seconds <= 0.0 || self.directories.is_empty() || brokers(self) != brokers(before) {
+            return None;
+        }
+        let grown = |(name, bytes): (&String, &u64)| bytes.checked_sub(*before.sizes.get(name)?);
+        let bytes: u64 = self.sizes.iter().filter_map(grown).sum();
+        Some(bytes as f64 / seconds)
+    }
+
+    /// The reason why sizes are missing or not those of all brokers, if so.
+    pub fn gap(&self) -> Option<String> {
+        let silent = |absence: &Absence| absence.cause == Cause::Silent;
+        let ids: Vec<i32> =
+            self.unknown.iter().filter(|(_, absence)| silent(absence)).map(|(id, _)| *id).collect();
+        match &ids[..] {
+            [] => self.unknown.values().next().map(|absence| absence.reason().to_owned()),
+            [id] => Some(format!("broker {id} does not answer")),
+            ids => Some(format!("brokers {} do not answer", format::ids(ids))),
+        }
     }
 
     fn add(&mut self, broker: i32, path: String, found: Result<LogDir, ClientError>) {

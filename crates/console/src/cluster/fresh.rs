@@ -32,9 +32,27 @@ impl<T> CachedReading<T> {
         age: Duration,
         read: impl FnOnce() -> F,
     ) -> Result<Arc<T>, E> {
+        self.refresh(|took| age.max(took * COST), read).await
+    }
+
+    /// Returns the reading, refreshed if older than `age`, however long it took: of a reading whose time is
+    /// spent waiting.
+    pub async fn get_within<E, F: Future<Output = Result<T, E>>>(
+        &self,
+        age: Duration,
+        read: impl FnOnce() -> F,
+    ) -> Result<Arc<T>, E> {
+        self.refresh(|_| age, read).await
+    }
+
+    async fn refresh<E, F: Future<Output = Result<T, E>>>(
+        &self,
+        age: impl Fn(Duration) -> Duration,
+        read: impl FnOnce() -> F,
+    ) -> Result<Arc<T>, E> {
         let mut kept = self.0.lock().await;
         if let Some(reading) = &*kept
-            && reading.at.elapsed() < age.max(reading.took * COST)
+            && reading.at.elapsed() < age(reading.took)
         {
             return Ok(Arc::clone(&reading.value));
         }

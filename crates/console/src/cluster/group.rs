@@ -1,16 +1,19 @@
 //! One group of any type: members, assignment, lag; and changes to the group.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::Serialize;
 use thalweg_client::{
-    ClientError, CommittedOffset, GroupKind, GroupMember, OffsetSpec, StreamsTaskRole, TopicPartition,
+    ClientError, CommittedOffset, GroupDescription, GroupKind, GroupMember, OffsetSpec, StreamsTaskRole,
+    TopicPartition,
 };
 use thalweg_record::Offset;
+use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
 
-use super::groups::{ends, listed};
+use super::groups::{ends, first_records, listed};
 use super::lags::LagPoint;
 use super::{View, now_ms};
 use crate::format;
@@ -34,7 +37,7 @@ pub struct Group {
     pub epoch: Option<i32>,
     /// The members of the group.
     pub members: Vec<Member>,
-    /// The committed offsets, or the start offsets of a share group.
+    /// The partitions with a committed offset, in a share group with a start offset, or with a reader.
     pub offsets: Vec<GroupOffset>,
     /// The reason why the offsets are unknown.
     pub offsets_problem: Option<String>,
@@ -73,21 +76,56 @@ pub struct AssignmentPart {
     pub partitions: Vec<i32>,
 }
 
-/// An offset of a group.
+/// A partition of a group, with its offset and its reader.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupOffset {
     /// The topic name.
     pub topic: String,
     /// The partition index.
     pub partition: i32,
-    /// The committed offset, or the share group's start offset.
-    pub offset: i64,
+    /// The committed offset, or the share group's start offset; none in a partition that is read without.
+    pub offset: Option<i64>,
     /// The end offset of the partition; none if unknown.
     pub end: Option<i64>,
     /// Records between the offset and the end.
     pub lag: Option<i64>,
+    /// The age of the first record that the group has not read, in milliseconds; 0 without a lag, and none if
+    /// unknown. Only Thalweg's brokers report it.
+    pub lag_ms: Option<i64>,
+    /// The member that reads the partition, if any; in a share group the first of them.
+    pub reader: Option<PartitionReader>,
+    /// Number of members that read the partition.
+    pub readers: usize,
     /// Metadata that the member committed with the offset.
     pub metadata: String,
+}
+
+/// The member that reads a partition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct PartitionReader {
+    /// The member id.
+    pub member: String,
+    /// `client.id`.
+    pub client: String,
+    /// The client host.
+    pub host: String,
+}
+
+impl PartitionReader {
+    /// The reader as described by the group's coordinator.
+    pub fn of(member: &GroupMember) -> PartitionReader {
+        let GroupMember { member_id, client_id, client_host, .. } = member;
+        PartitionReader { member: member_id.clone(), client: client_id.clone(), host: client_host.clone() }
+    }
+}
+
+/// Offsets of a group by partition, before their ends and readers are known.
+#[derive(Default)]
+struct FoundOffset {
+    offset: Option<i64>,
+    /// The lag as reported for a share group.
+    lag: Option<i64>,
+    metadata: String,
 }
 
 /// Reads the details of a group, and adds its lag to the history.
@@ -103,16 +141,17 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
     if described.state == "Dead" && line.is_none() {
         return Err(Problem::missing(format!("There is no group {group}")));
     }
-    let offsets = match described.kind {
+    let found = match described.kind {
         GroupKind::Share => share_offsets(view, group).await,
         _ => committed(view, group).await,
     };
-    let (offsets, offsets_problem) = match offsets {
-        Ok(offsets) => (offsets, None),
+    let (offsets, offsets_problem) = match found {
+        Ok(found) => (partitions(view, &described, found).await, None),
         Err(error) => (Vec::new(), Some(error.to_string())),
     };
-    if offsets_problem.is_none() {
-        let lag = offsets.iter().filter_map(|offset| offset.lag).sum();
+    if offsets_problem.is_none()
+        && let Some(lag) = lag(&offsets)
+    {
         view.lags().note(group, LagPoint { at_ms: now_ms(), lag });
     }
     Ok(Group {
@@ -129,6 +168,11 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
         offsets,
         offsets_problem,
     })
+}
+
+/// The lag over all partitions with an offset; `None` if the lag of one is unknown.
+pub fn lag(offsets: &[GroupOffset]) -> Option<i64> {
+    offsets.iter().filter(|one| one.offset.is_some()).map(|one| one.lag).sum()
 }
 
 fn member(kind: GroupKind, member: GroupMember) -> Member {
@@ -173,35 +217,73 @@ fn assigned(parts: BTreeMap<String, Vec<i32>>) -> Vec<AssignmentPart> {
     parts.collect()
 }
 
-async fn committed(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
+async fn committed(view: &View, group: &str) -> Result<BTreeMap<TopicPartition, FoundOffset>, ClientError> {
     let offsets = view.admin().list_group_offsets(group, None).await?;
-    let ends = ends(view, offsets.keys().cloned().collect()).await;
-    let lines = offsets.into_iter().map(|(at, committed)| {
-        let end = ends.get(&at).copied();
-        GroupOffset {
-            topic: at.topic.to_string(),
-            partition: at.partition,
-            offset: committed.offset.0,
-            end,
-            lag: end.map(|end| (end - committed.offset.0).max(0)),
-            metadata: committed.metadata,
-        }
+    let found = offsets.into_iter().map(|(at, committed)| {
+        let offset = Some(committed.offset.0);
+        (at, FoundOffset { offset, lag: None, metadata: committed.metadata })
     });
-    Ok(lines.collect())
+    Ok(found.collect())
 }
 
-async fn share_offsets(view: &View, group: &str) -> Result<Vec<GroupOffset>, ClientError> {
+async fn share_offsets(
+    view: &View,
+    group: &str,
+) -> Result<BTreeMap<TopicPartition, FoundOffset>, ClientError> {
     let offsets = view.admin().list_share_group_offsets(group).await?;
     let known = offsets.into_iter().filter_map(|(at, offset)| Some((at, offset.ok()?)));
-    let lines = known.map(|(at, offset)| GroupOffset {
-        topic: at.topic.to_string(),
-        partition: at.partition,
-        offset: offset.start.0,
-        end: None,
-        lag: offset.lag,
-        metadata: String::new(),
+    let found = known.map(|(at, offset)| {
+        let found = FoundOffset { offset: Some(offset.start.0), lag: offset.lag, ..FoundOffset::default() };
+        (at, found)
     });
-    Ok(lines.collect())
+    Ok(found.collect())
+}
+
+/// The partitions of a group, with ends, lag and readers.
+async fn partitions(
+    view: &View,
+    group: &GroupDescription,
+    mut found: BTreeMap<TopicPartition, FoundOffset>,
+) -> Vec<GroupOffset> {
+    let owners = group.owners();
+    for at in owners.keys() {
+        if !found.contains_key(at) {
+            found.insert(at.clone(), FoundOffset::default());
+        }
+    }
+    let ends = ends(view, found.keys().cloned().collect()).await;
+    let lag = |at: &TopicPartition, found: &FoundOffset| match group.kind {
+        GroupKind::Share => found.lag,
+        _ => Some((ends.get(at)? - found.offset?).max(0)),
+    };
+    let behind = found.iter().filter(|(at, found)| lag(at, found).is_some_and(|lag| lag > 0));
+    let behind = behind.filter_map(|(at, found)| Some((at.clone(), Offset(found.offset?))));
+    let unread = first_records(view, behind.collect()).await;
+    let now_ms = now_ms();
+    let reader = |index: &usize| PartitionReader::of(&group.members[*index]);
+    let lines = found.into_iter().filter_map(|(at, found)| {
+        let (end, lag) = (ends.get(&at).copied(), lag(&at, &found));
+        // A subtopology of a streams group has as many tasks as the largest of its topics has partitions.
+        if group.kind == GroupKind::Streams && end.is_none() && found.offset.is_none() {
+            return None;
+        }
+        let readers = owners.get(&at).map_or(&[][..], Vec::as_slice);
+        Some(GroupOffset {
+            topic: at.topic.to_string(),
+            partition: at.partition,
+            offset: found.offset,
+            end,
+            lag,
+            lag_ms: lag.and_then(|lag| match lag {
+                0 => Some(0),
+                _ => unread.get(&at)?.age_ms(now_ms),
+            }),
+            reader: readers.first().map(reader),
+            readers: readers.len(),
+            metadata: found.metadata,
+        })
+    });
+    lines.collect()
 }
 
 /// The target of an offset reset.
@@ -218,29 +300,25 @@ pub enum ResetTarget {
 }
 
 impl ResetTarget {
-    /// Parses a target and its value: an offset, a time or a number.
+    /// Parses a target and its value: an offset, a time or a number. Refuses negative offsets and times,
+    /// which have special meanings in Kafka's requests, such as -1 for the end.
     pub fn read(to: &str, value: &str) -> Result<ResetTarget, Problem> {
         let number = || {
             let parsed = value.trim().replace(',', "").parse::<i64>();
-            parsed.map_err(|_| Problem::wrong(format!("{value:?} is not a number")))
+            parsed.map_err(|_| Problem::wrong(format!("value: {value:?} is not a number")))
         };
         Ok(match to {
             "earliest" => ResetTarget::Earliest,
             "latest" => ResetTarget::Latest,
-            "offset" => ResetTarget::Offset(number()?),
+            "offset" => match number()? {
+                offset @ 0.. => ResetTarget::Offset(offset),
+                _ => return Err(Problem::wrong(format!("value: {value:?} is not an offset: use 0 or more"))),
+            },
             "by" => ResetTarget::By(number()?),
-            "time" => {
-                let wrong = || {
-                    Problem::wrong(format!(
-                        "{value:?} is not a time: use 2026-01-31 12:00, in UTC, or milliseconds since 1970"
-                    ))
-                };
-                let ms = value.trim().parse::<i64>().ok().or_else(|| format::parse_time(value));
-                ResetTarget::Time(ms.ok_or_else(wrong)?)
-            }
+            "time" => ResetTarget::Time(format::time_ms("value", value)?),
             other => {
                 return Err(Problem::wrong(format!(
-                    "Offsets cannot be reset to {other:?}: use earliest, latest, offset, time or by"
+                    "to: offsets cannot be reset to {other:?}: use earliest, latest, offset, time or by"
                 )));
             }
         })
@@ -260,32 +338,80 @@ pub struct Step {
     pub to: i64,
     /// Records between the new offset and the end.
     pub lag: i64,
+    /// The reason why the new offset differs from the requested one, such as an offset beyond the end.
+    pub note: Option<String>,
 }
 
 /// The partitions of a reset: all with a committed offset, all of a topic, or one.
-#[derive(Clone, Debug, Default)]
-pub struct Scope {
-    pub topic: Option<String>,
-    pub partition: Option<i32>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    All,
+    Topic(String),
+    Partition(TopicPartition),
 }
 
-/// Plans a reset. Changes nothing.
+impl Scope {
+    /// Builds a scope of optional fields. A partition needs its topic.
+    pub fn new(topic: Option<&str>, partition: Option<i32>) -> Result<Scope, Problem> {
+        match (topic.map(str::trim).filter(|topic| !topic.is_empty()), partition) {
+            (None, None) => Ok(Scope::All),
+            (Some(topic), None) => Ok(Scope::Topic(topic.to_owned())),
+            (Some(topic), Some(partition)) => Ok(Scope::Partition(TopicPartition::new(topic, partition))),
+            (None, Some(partition)) => Err(Problem::wrong(format!(
+                "partition: {partition} needs its topic: name the topic, or leave the partition out"
+            ))),
+        }
+    }
+}
+
+/// Limits an offset to the range of its partition. Returns a note if the offset changed.
+fn within(wanted: i64, start: i64, end: i64) -> (i64, Option<String>) {
+    let to = wanted.clamp(start, end);
+    let shown = (format::count(wanted), format::count(to));
+    let note = match wanted.cmp(&to) {
+        Ordering::Equal => None,
+        Ordering::Greater => Some(format!("{} is beyond the end: it becomes {}", shown.0, shown.1)),
+        Ordering::Less => Some(format!("{} is before the first record: it becomes {}", shown.0, shown.1)),
+    };
+    (to, note)
+}
+
+/// The reason why offsets of a group cannot be set: members are active, or the group is a share group.
+fn unless_resettable(group: &str, described: &GroupDescription) -> Result<(), Problem> {
+    if described.kind == GroupKind::Share {
+        let message = format!("{group} is a share group: reset it with `thalweg group reset`");
+        return Err(Problem::wrong(message));
+    }
+    let active = described.unless_active(group);
+    active.map_err(|active| Problem::refused(ErrorCode::NonEmptyGroup, active.to_string()))
+}
+
+async fn check_resettable(view: &View, group: &str) -> Result<(), Problem> {
+    match view.admin().describe_groups(&[group.to_owned()]).await.remove(group) {
+        Some(Ok(described)) => unless_resettable(group, &described),
+        // A group comes into being by its offsets.
+        Some(Err(error)) if error.error_code() == Some(ErrorCode::GroupIdNotFound) => Ok(()),
+        Some(Err(error)) => Err(error.into()),
+        None => Ok(()),
+    }
+}
+
+/// Plans a reset. Changes nothing. Refused for a group with active members, whose offsets cannot be set.
 pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> Result<Vec<Step>, Problem> {
+    check_resettable(view, group).await?;
     let committed = view.admin().list_group_offsets(group, None).await?;
-    let partitions: Vec<TopicPartition> = match (&scope.topic, scope.partition) {
-        (Some(topic), Some(partition)) => vec![TopicPartition::new(topic.as_str(), partition)],
-        (Some(topic), None) => {
+    let partitions: Vec<TopicPartition> = match scope {
+        Scope::Partition(at) => vec![at.clone()],
+        Scope::Topic(topic) => {
             // Includes partitions without a committed offset.
-            let metadata = view.cluster().refresh(std::slice::from_ref(topic), false).await?;
-            let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
-            let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
+            let found = view.topic_metadata(topic).await?;
             found
                 .partitions
                 .iter()
                 .map(|partition| TopicPartition::new(topic.as_str(), partition.index))
                 .collect()
         }
-        (None, _) => committed.keys().cloned().collect(),
+        Scope::All => committed.keys().cloned().collect(),
     };
     if partitions.is_empty() {
         return Err(Problem::wrong(format!("The group {group} has no offsets: name a topic")));
@@ -306,37 +432,64 @@ pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> R
             )));
         };
         let from = committed.get(&at).map(|committed| committed.offset.0);
-        let wanted = match to {
-            ResetTarget::Earliest => start,
-            ResetTarget::Latest => end,
-            ResetTarget::Offset(offset) => offset,
-            ResetTarget::Time(_) => at_time.get(&at).copied().unwrap_or(end),
-            ResetTarget::By(records) => from.unwrap_or(end).saturating_add(records),
+        let (to, note) = match to {
+            ResetTarget::Earliest => (start, None),
+            ResetTarget::Latest => (end, None),
+            ResetTarget::Offset(offset) => within(offset, start, end),
+            ResetTarget::Time(_) => match at_time.get(&at) {
+                Some(offset) => within(*offset, start, end),
+                None => (end, Some("No record is that recent: the end".to_owned())),
+            },
+            ResetTarget::By(records) => match from {
+                Some(from) => within(from.saturating_add(records), start, end),
+                None => {
+                    let message = format!("by: there is no committed offset in {at} to count from");
+                    return Err(Problem::wrong(message));
+                }
+            },
         };
-        let to = wanted.clamp(start, end);
-        steps.push(Step { topic: at.topic.to_string(), partition: at.partition, from, to, lag: end - to });
+        let lag = end - to;
+        steps.push(Step { topic: at.topic.to_string(), partition: at.partition, from, to, lag, note });
     }
     Ok(steps)
 }
 
 /// Sets committed offsets of a group without members.
-pub async fn set(
-    view: &View,
-    group: &str,
-    offsets: &BTreeMap<TopicPartition, i64>,
-) -> Result<(), ClientError> {
+pub async fn set(view: &View, group: &str, offsets: &BTreeMap<TopicPartition, i64>) -> Result<(), Problem> {
     let offsets = offsets.iter().map(|(at, offset)| (at.clone(), CommittedOffset::new(Offset(*offset))));
-    view.admin().alter_group_offsets(group, &offsets.collect()).await
+    let set = view.admin().alter_group_offsets(group, &offsets.collect()).await;
+    if set.as_ref().is_err_and(|error| error.error_code() == Some(ErrorCode::UnknownMemberId)) {
+        // The group has become active since the plan.
+        check_resettable(view, group).await?;
+    }
+    Ok(set?)
 }
 
-/// Deletes committed offsets of a group.
+/// The committed offset of a group in a partition.
+pub async fn committed_offset(view: &View, group: &str, at: &TopicPartition) -> Result<Offset, Problem> {
+    let committed = view.admin().list_group_offsets(group, Some(std::slice::from_ref(at))).await?;
+    let offset = committed.get(at).map(|committed| committed.offset);
+    offset.ok_or_else(|| no_offset(group, at))
+}
+
+fn no_offset(group: &str, at: &TopicPartition) -> Problem {
+    Problem::missing(format!("The group {group} has no offset in {at}"))
+}
+
+/// Deletes committed offsets of a group, and returns them. Refused if one of them does not exist: brokers
+/// report its deletion as a success.
 pub async fn delete_offsets(
     view: &View,
     group: &str,
     partitions: &[TopicPartition],
-) -> Result<(), ClientError> {
+) -> Result<BTreeMap<TopicPartition, Offset>, Problem> {
+    let committed = view.admin().list_group_offsets(group, Some(partitions)).await?;
+    if let Some(absent) = partitions.iter().find(|at| !committed.contains_key(at)) {
+        return Err(no_offset(group, absent));
+    }
     let outcomes = view.admin().delete_group_offsets(group, partitions).await?;
-    outcomes.into_values().collect()
+    outcomes.into_values().collect::<Result<(), ClientError>>()?;
+    Ok(committed.into_iter().map(|(at, committed)| (at, committed.offset)).collect())
 }
 
 /// Deletes a group without members.
@@ -351,4 +504,63 @@ pub async fn delete(view: &View, group: &str) -> Result<(), ClientError> {
 pub fn first_partitions(partitions: &[i32]) -> (&[i32], usize) {
     let shown = partitions.len().min(NAMED_MAX);
     (&partitions[..shown], partitions.len() - shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
+        refused.expect_err("refused").message
+    }
+
+    #[test]
+    fn special_offsets_and_times_of_kafkas_requests_are_refused() {
+        assert_eq!(ResetTarget::read("offset", "1,000").expect("an offset"), ResetTarget::Offset(1000));
+        assert_eq!(ResetTarget::read("by", "-3").expect("a number"), ResetTarget::By(-3));
+        assert_eq!(ResetTarget::read("time", "0").expect("a time"), ResetTarget::Time(0));
+        for value in ["-1", "-2", "-3"] {
+            let refused = message(ResetTarget::read("time", value));
+            assert!(refused.contains(value) && refused.contains("before 1970"), "{refused}");
+        }
+        assert!(message(ResetTarget::read("offset", "-1")).contains("use 0 or more"));
+        assert!(message(ResetTarget::read("end", "")).contains("use earliest, latest"));
+    }
+
+    #[test]
+    fn a_lag_is_unknown_without_that_of_a_partition() {
+        let at = |partition, offset, lag| GroupOffset {
+            topic: "orders".to_owned(),
+            partition,
+            offset,
+            end: None,
+            lag,
+            lag_ms: None,
+            reader: None,
+            readers: 0,
+            metadata: String::new(),
+        };
+        let mut offsets = vec![at(0, Some(100), Some(30)), at(1, None, None)];
+        assert_eq!(lag(&offsets), Some(30), "a partition without an offset has no lag");
+        offsets.push(at(2, Some(100), None));
+        assert_eq!(lag(&offsets), None);
+    }
+
+    #[test]
+    fn a_partition_needs_its_topic() {
+        assert!(message(Scope::new(None, Some(0))).contains("name the topic"));
+        assert!(message(Scope::new(Some(" "), Some(0))).contains("name the topic"));
+        let at = TopicPartition::new("t", 3);
+        assert_eq!(Scope::new(Some("t"), Some(3)).expect("a scope"), Scope::Partition(at));
+        assert_eq!(Scope::new(None, None).expect("a scope"), Scope::All);
+    }
+
+    #[test]
+    fn an_offset_outside_the_partition_is_noted() {
+        assert_eq!(within(7, 5, 9), (7, None));
+        let (to, note) = within(99_999, 5, 9);
+        assert_eq!((to, note.as_deref()), (9, Some("99,999 is beyond the end: it becomes 9")));
+        let (to, note) = within(2, 5, 9);
+        assert_eq!((to, note.as_deref()), (5, Some("2 is before the first record: it becomes 5")));
+    }
 }

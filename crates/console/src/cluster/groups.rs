@@ -1,20 +1,33 @@
-//! The groups of all types, with the lag of the listed ones.
+//! The groups of all types, with members and lag of the listed ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, Cluster, CommittedOffset, OffsetSpec, RefusedRequest, TopicPartition};
+use thalweg_client::{ClientError, Cluster, ListedOffset, OffsetSpec, RefusedRequest, TopicPartition};
+use thalweg_record::Offset;
 use thalweg_wire::request::ListGroupsRequest;
 use utoipa::{IntoParams, ToSchema};
 
 use super::lags::LagPoint;
 use super::topics::page_of;
-use super::{View, ask_each, now_ms};
+use super::{View, now_ms, send_to_each};
 use crate::problem::Problem;
+use crate::sorting::{SortColumn, Sorting};
 
-/// Groups per request for offsets. The limit bounds the memory of a page.
-const LAGS_AT_ONCE: usize = 100;
+/// The columns of the list.
+pub const COLUMNS: [SortColumn; 6] = [
+    SortColumn::text("group", "Group"),
+    SortColumn::text("kind", "Type"),
+    SortColumn::text("state", "State"),
+    SortColumn::text("protocol", "Protocol"),
+    SortColumn::number("members", "Members"),
+    SortColumn::number("lag", "Lag"),
+];
+/// Columns whose values are read group by group.
+pub const READ_COLUMNS: [&str; 2] = ["members", "lag"];
+/// Matching groups that can be sorted by such a column.
+pub const READ_MAX: usize = 256;
 
 /// All groups that the login may see.
 pub struct GroupCatalog {
@@ -45,6 +58,13 @@ pub struct GroupQuery {
     /// A group state, such as `Stable` or `Empty`; all if empty.
     #[param(required = false)]
     pub state: String,
+    /// The column that sorts the list: `group`, `kind`, `state`, `protocol`, `members` or `lag`. At most 256
+    /// matching groups are sorted by `members` or `lag`.
+    #[param(required = false)]
+    pub sort: String,
+    /// `ascending` or `descending`. Default: texts ascending, figures descending.
+    #[param(required = false)]
+    pub order: String,
     /// Page number, from 1.
     #[param(required = false)]
     pub page: usize,
@@ -81,6 +101,8 @@ pub struct GroupRow {
     pub state: String,
     /// The protocol type of the members, such as `consumer` or `connect`.
     pub protocol: String,
+    /// Number of members; none if the group cannot be described.
+    pub members: Option<usize>,
     /// Lag in records over all partitions with a committed offset; none for a share group, or if unknown.
     pub lag: Option<i64>,
 }
@@ -91,7 +113,7 @@ impl GroupCatalog {
         let metadata = cluster.refresh(&[], false).await?;
         let requests = metadata.brokers.keys().map(|id| (*id, ListGroupsRequest::default()));
         let (mut groups, mut missing) = (Vec::new(), Vec::new());
-        for (id, answer) in ask_each(cluster, requests).await {
+        for (id, answer) in send_to_each(cluster, requests).await {
             let answer = answer.and_then(|answer| {
                 RefusedRequest::check(answer.error_code, None, || format!("Groups of broker {id}"))?;
                 Ok(answer.groups)
@@ -119,6 +141,7 @@ pub fn kind(name: &str) -> String {
 /// Lists one page of groups.
 pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Problem> {
     Problem::unless_known("kind", &query.kind, &["classic", "consumer", "share", "streams"])?;
+    let sorting = Sorting::of(&COLUMNS, &query.sort, &query.order)?;
     let catalog = view.groups().await?;
     let filter = query.filter.trim().to_lowercase();
     let matches = |group: &&GroupLine| {
@@ -126,11 +149,50 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
             && (query.state.is_empty() || group.state == query.state)
             && (filter.is_empty() || group.group.to_lowercase().contains(&filter))
     };
-    let found: Vec<&GroupLine> = catalog.groups.iter().filter(matches).collect();
+    let mut found: Vec<&GroupLine> = catalog.groups.iter().filter(matches).collect();
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
-    let shown = &found[range];
+    // The catalog is sorted by group, and the sort is stable.
+    let rows = if READ_COLUMNS.contains(&sorting.column) {
+        if found.len() > READ_MAX {
+            return Err(Problem::wrong(format!(
+                "{} groups match: at most {READ_MAX} are sorted by {}, which is read group by group. Filter them \
+                 by name, type or state",
+                found.len(),
+                sorting.column
+            )));
+        }
+        let mut rows = rows(view, &found).await;
+        rows.sort_by(|a, b| match sorting.column {
+            "members" => sorting.direction.compare(a.members, b.members, Ord::cmp),
+            _ => sorting.direction.compare(a.lag, b.lag, Ord::cmp),
+        });
+        rows.drain(range).collect()
+    } else {
+        let key: fn(&GroupLine) -> &str = match sorting.column {
+            "kind" => |group| &group.kind,
+            "state" => |group| &group.state,
+            "protocol" => |group| &group.protocol,
+            _ => |group| &group.group,
+        };
+        found.sort_by(|a, b| sorting.direction.compare(Some(key(a)), Some(key(b)), Ord::cmp));
+        rows(view, &found[range]).await
+    };
+    Ok(GroupList {
+        groups: rows,
+        matched: found.len(),
+        total: catalog.groups.len(),
+        page,
+        pages,
+        missing: catalog.missing.clone(),
+    })
+}
+
+/// The rows of these groups, with lags and members.
+async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> Vec<GroupRow> {
     let with_offsets = shown.iter().filter(|group| group.kind != "share").map(|group| group.group.clone());
-    let lags = lags(view, &with_offsets.collect::<Vec<_>>()).await;
+    let with_offsets: Vec<String> = with_offsets.collect();
+    let (lags, members) =
+        tokio::join!(view.admin().group_lags(&with_offsets), view.group_members().of(view, shown));
     let at_ms = now_ms();
     for (group, lag) in &lags {
         view.lags().note(group, LagPoint { at_ms, lag: *lag });
@@ -140,42 +202,27 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
         kind: group.kind.clone(),
         state: group.state.clone(),
         protocol: group.protocol.clone(),
+        members: members.get(&group.group).copied(),
         lag: lags.get(&group.group).copied(),
     });
-    Ok(GroupList {
-        groups: rows.collect(),
-        matched: found.len(),
-        total: catalog.groups.len(),
-        page,
-        pages,
-        missing: catalog.missing.clone(),
-    })
-}
-
-/// Committed offsets by partition.
-pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
-
-/// The lag of each group whose offsets the login may read.
-async fn lags(view: &View, groups: &[String]) -> BTreeMap<String, i64> {
-    let mut lags = BTreeMap::new();
-    for groups in groups.chunks(LAGS_AT_ONCE) {
-        let read = view.admin().list_offsets_of_groups(groups).await;
-        let offsets: Vec<(String, Offsets)> =
-            read.into_iter().filter_map(|(group, found)| Some((group, found.ok()?))).collect();
-        let partitions: BTreeSet<&TopicPartition> =
-            offsets.iter().flat_map(|(_, found)| found.keys()).collect();
-        let ends = ends(view, partitions.into_iter().cloned().collect()).await;
-        let lag = |found: &Offsets| {
-            found.iter().filter_map(|(at, committed)| Some((ends.get(at)? - committed.offset.0).max(0))).sum()
-        };
-        lags.extend(offsets.iter().map(|(group, found)| (group.clone(), lag(found))));
-    }
-    lags
+    rows.collect()
 }
 
 /// The end offsets of existing partitions.
 pub async fn ends(view: &View, partitions: Vec<TopicPartition>) -> BTreeMap<TopicPartition, i64> {
     listed(view, partitions, OffsetSpec::Latest).await
+}
+
+/// The first records at or after these offsets, for the lag in time. Without partitions whose broker does not
+/// report it. The metadata must contain the partitions.
+pub async fn first_records(
+    view: &View,
+    offsets: Vec<(TopicPartition, Offset)>,
+) -> BTreeMap<TopicPartition, ListedOffset> {
+    match offsets.is_empty() {
+        true => BTreeMap::new(),
+        false => view.cluster().first_records(offsets).await,
+    }
 }
 
 /// Offsets of existing partitions, without partitions that have no such offset.

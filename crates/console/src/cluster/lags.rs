@@ -1,14 +1,21 @@
-//! The lag of groups over time, from the reads of pages while the console is in use.
+//! The lag of groups over time, while the console is in use: from the reads of pages, and from readings in
+//! the background for the overview.
 //!
-//! No request serves the history alone, because the list of groups and the page of a group read the lag
-//! anyway. The history of a group has at most [`POINTS_MAX`] points, and at most [`GROUPS_MAX`] groups have
-//! one.
+//! The history of a group has at most [`POINTS_MAX`] points, and at most [`GROUPS_MAX`] groups have one.
+//! Readings in the background take at most 1/20 of the time.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use thalweg_client::ClientError;
+use thalweg_client::verdict::{Absence, GrowingLag, LagEvidence};
+use tokio::time::Instant;
 use utoipa::ToSchema;
+
+use super::{View, now_ms};
 
 /// Groups with a history. The history with the oldest last point gives way to a new group.
 const GROUPS_MAX: usize = 256;
@@ -16,6 +23,12 @@ const GROUPS_MAX: usize = 256;
 const POINTS_MAX: usize = 240;
 /// The shortest time between two points.
 const INTERVAL_MS: i64 = 2000;
+/// The shortest time between two readings in the background, and their share of the time.
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+const WATCH_COST: u32 = 20;
+/// Time limit of a reading in the background, and for further attempts at a coordinator.
+const WATCH_WAIT: Duration = Duration::from_secs(15);
+const COORDINATOR_RETRY: Duration = Duration::from_secs(1);
 
 /// The lag of a group at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -26,14 +39,83 @@ pub struct LagPoint {
     pub lag: i64,
 }
 
-/// Histories by group.
+/// Histories by group, and the readings in the background.
 #[derive(Default)]
-pub struct Lags(Mutex<HashMap<String, VecDeque<LagPoint>>>);
+pub struct Lags {
+    histories: Mutex<HashMap<String, VecDeque<LagPoint>>>,
+    watch: Mutex<Watch>,
+}
+
+#[derive(Default)]
+struct Watch {
+    is_reading: bool,
+    due: Option<Instant>,
+    watched: Option<Result<WatchedGroups, Absence>>,
+}
+
+/// The outcome of a reading in the background.
+#[derive(Clone, Default)]
+struct WatchedGroups {
+    /// Watched groups with a known lag.
+    groups: Vec<String>,
+    /// Watched groups without a known lag.
+    unknown: usize,
+}
+
+impl WatchedGroups {
+    /// The histories of groups whose lag has become unknown are no evidence.
+    fn of(watched: &[String], lags: BTreeMap<String, i64>) -> WatchedGroups {
+        WatchedGroups {
+            unknown: watched.len().saturating_sub(lags.len()),
+            groups: lags.into_keys().collect(),
+        }
+    }
+}
 
 impl Lags {
+    /// Starts a reading of the lags of the first groups, if one is due and none is running.
+    pub fn watch_if_due(&self, view: &Arc<View>) {
+        let mut watch = self.watch.lock();
+        if watch.is_reading || watch.due.is_some_and(|due| Instant::now() < due) {
+            return;
+        }
+        watch.is_reading = true;
+        let view = Arc::clone(view);
+        tokio::spawn(async move {
+            let began = Instant::now();
+            let read = match tokio::time::timeout(WATCH_WAIT, read(&view)).await {
+                Ok(read) => read.map_err(|error| Absence::of(&error)),
+                Err(_) => Err(Absence::silent(format!("no answer within {} s", WATCH_WAIT.as_secs()))),
+            };
+            view.lags().end(began, read);
+        });
+    }
+
+    fn end(&self, began: Instant, read: Result<WatchedGroups, Absence>) {
+        let now = Instant::now();
+        let mut watch = self.watch.lock();
+        watch.is_reading = false;
+        watch.due = Some(now + WATCH_INTERVAL.max((now - began) * WATCH_COST));
+        watch.watched = Some(read);
+    }
+
+    /// The lags of the watched groups, or the reason for their absence; none before the first reading.
+    pub fn evidence(&self) -> Option<Result<LagEvidence, Absence>> {
+        let watched = match self.watch.lock().watched.clone()? {
+            Ok(watched) => watched,
+            Err(absence) => return Some(Err(absence)),
+        };
+        let histories = self.histories.lock();
+        let growing = watched.groups.iter().filter_map(|group| {
+            let points = histories.get(group)?.iter().map(|point| (point.at_ms, point.lag));
+            GrowingLag::find(group, &points.collect::<Vec<_>>())
+        });
+        Some(Ok(LagEvidence { growing: growing.collect(), unknown: watched.unknown }))
+    }
+
     /// Adds a point for a group.
     pub fn note(&self, group: &str, now: LagPoint) {
-        let mut lags = self.0.lock();
+        let mut lags = self.histories.lock();
         if !lags.contains_key(group) && lags.len() >= GROUPS_MAX {
             let newest = |history: &VecDeque<LagPoint>| history.back().map(|point| point.at_ms);
             let stale =
@@ -56,13 +138,29 @@ impl Lags {
 
     /// The history of a group, oldest first.
     pub fn history(&self, group: &str) -> Vec<LagPoint> {
-        self.0.lock().get(group).into_iter().flatten().copied().collect()
+        self.histories.lock().get(group).into_iter().flatten().copied().collect()
     }
 
     /// Drops all histories.
     pub fn clear(&self) {
-        self.0.lock().clear();
+        self.histories.lock().clear();
+        self.watch.lock().watched = None;
     }
+}
+
+/// Notes the lags of the first groups. Share groups have none.
+async fn read(view: &View) -> Result<WatchedGroups, ClientError> {
+    let catalog = view.groups().await?;
+    let with_lag = catalog.groups.iter().filter(|group| group.kind != "share").take(GROUPS_MAX);
+    let groups: Vec<String> = with_lag.map(|group| group.group.clone()).collect();
+    // A coordinator that does not answer must not use up the time of the others.
+    let admin = view.admin().clone().with_timeout(COORDINATOR_RETRY);
+    let lags = admin.group_lags(&groups).await;
+    let at_ms = now_ms();
+    for (group, lag) in &lags {
+        view.lags().note(group, LagPoint { at_ms, lag: *lag });
+    }
+    Ok(WatchedGroups::of(&groups, lags))
 }
 
 #[cfg(test)]
@@ -82,9 +180,30 @@ mod tests {
         for number in 0..1000 {
             lags.note(&format!("group-{number}"), LagPoint { at_ms: number + 10, lag: 1 });
         }
-        assert_eq!(lags.0.lock().len(), GROUPS_MAX);
+        assert_eq!(lags.histories.lock().len(), GROUPS_MAX);
         assert!(lags.history("billing").is_empty() && !lags.history("group-999").is_empty());
         lags.clear();
         assert!(lags.history("group-999").is_empty());
+    }
+
+    #[test]
+    fn a_lag_that_grows_is_evidence_and_a_failed_reading_is_none() {
+        let lags = Lags::default();
+        assert_eq!(lags.evidence(), None, "nothing has been read");
+        for number in 0..60 {
+            lags.note("billing", LagPoint { at_ms: number * 5000, lag: 11_000 + number * 2000 });
+            lags.note("idle", LagPoint { at_ms: number * 5000, lag: 0 });
+        }
+        let groups = vec!["billing".to_owned(), "idle".to_owned()];
+        let known = BTreeMap::from([("billing".to_owned(), 129_000), ("idle".to_owned(), 0)]);
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, known)));
+        let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
+        let [billing] = &evidence.growing[..] else { panic!("{evidence:?}") };
+        assert_eq!((&*billing.group, billing.from, billing.to), ("billing", 11_000, 129_000));
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, BTreeMap::from([("idle".to_owned(), 0)]))));
+        let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
+        assert_eq!((evidence.growing, evidence.unknown), (Vec::new(), 1), "the lag has become unknown");
+        lags.end(Instant::now(), Err(Absence::silent("no answer")));
+        assert!(lags.evidence().is_some_and(|evidence| evidence.is_err()));
     }
 }

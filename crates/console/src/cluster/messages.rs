@@ -1,51 +1,59 @@
-//! Messages of a topic: bounded searches, and sending one message.
+//! Messages of a topic: bounded searches and live tails.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use axum::http::StatusCode;
 use serde::de::Error;
+use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
-    End, EndReason, Event, Filter, Limits, Message, MessagePosition, NewMessage, PlaceError, ProduceError,
-    Progress, Query, Search, SearchError, Share, Start, TextTest, produce,
+    End, Event, Filter, Limits, Message, Order, Query, RangeError, Search, SearchError, Share, Start,
+    TextTest,
 };
-use thalweg_client::{ConsumerError, DeliveryError, ProducerConfig};
+use thalweg_client::ConsumerError;
 use thalweg_places::Place;
 use thalweg_record::Offset;
 use tokio::time::Instant;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 
 use super::View;
+use super::positions::Positions;
+use super::search_result::{BYTES_MAX, READ_BYTES_MAX, SEARCH_MAX, SearchEndKind, SearchResult};
 use crate::format;
 use crate::problem::Problem;
 
 /// Maximum and default number of messages per answer.
-const MESSAGES_MAX: usize = 500;
+pub const MESSAGES_MAX: usize = 500;
 pub const MESSAGES_DEFAULT: usize = 50;
-/// Bytes kept of each key or value.
+/// Bytes kept of each key or value for a page.
 const MESSAGE_BYTES: usize = 32 << 10;
-/// Maximum bytes per answer.
-const BYTES_MAX: u64 = 4 << 20;
+/// Bytes kept of each key or value of a download, or of a message that is shown alone.
+pub const WHOLE_MESSAGE_BYTES: usize = 4 << 20;
 /// Messages per partition that a live tail repeats from before its start, so that none is lost between a page
 /// and its tail.
 const TAIL_BEFORE: u64 = 50;
 /// Threads of a search. The node has other work, and a user gets one turn at a time.
 const THREADS: usize = 1;
-/// Time limit of a search, including the wait for a place.
-pub const SEARCH_MAX: Duration = Duration::from_secs(10);
 
 /// A search for messages.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MessageQuery {
-    /// Start of the search: empty for the newest messages, `earliest`, `offset` or `time`.
+    /// Start of the search: empty for the newest messages, newest first; or `earliest`, `offset` or `time`,
+    /// oldest first. Partitions are merged by timestamp.
     #[param(required = false)]
     pub from: String,
-    /// The offset or the time (UTC).
+    /// The offset, or the time: 2026-01-31T12:00:00Z, or milliseconds since 1970.
     #[param(required = false)]
     pub at: String,
+    /// Positions of partitions, from `older` of another answer: the next older messages. Their order in the
+    /// answer is that of `from`.
+    #[param(required = false)]
+    pub before: String,
+    /// Positions of partitions, from `newer` of another answer: the next newer messages. With `before`, the
+    /// messages between the positions.
+    #[param(required = false)]
+    pub after: String,
     /// A partition index; all partitions if empty.
     #[param(required = false)]
     pub partition: String,
@@ -114,38 +122,71 @@ fn number_or_none<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D
     }
 }
 
-/// The result of a search.
-pub struct SearchResult {
-    pub messages: Vec<Message>,
-    pub progress: Progress,
-    /// The reason for the end, in words.
-    pub ended: &'static str,
-}
-
 impl MessageQuery {
+    /// Reads the parameters of an address. Unknown and repeated ones are refused.
+    pub fn of_pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Result<MessageQuery, Problem> {
+        let pairs = MapDeserializer::<_, ValueError>::new(pairs.into_iter());
+        MessageQuery::deserialize(pairs).map_err(|wrong| Problem::wrong(format!("The address: {wrong}")))
+    }
+
+    /// The parameters that are not empty.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let limit = if self.limit == 0 { String::new() } else { self.limit.to_string() };
+        let texts = [
+            ("from", &self.from),
+            ("at", &self.at),
+            ("before", &self.before),
+            ("after", &self.after),
+            ("partition", &self.partition),
+            ("limit", &limit),
+            ("key", &self.key),
+            ("text", &self.text),
+            ("expression", &self.expression),
+            ("committed", &self.committed),
+            ("control", &self.control),
+            ("shape", &self.shape),
+        ];
+        texts.map(|(name, text)| (name, text.clone())).into_iter().filter(|(_, text)| !text.is_empty())
+    }
+
+    /// True if messages are shown from the newest to the oldest.
+    pub fn is_newest_first(&self) -> bool {
+        matches!(self.from.as_str(), "" | "newest")
+    }
+
     async fn read(&self, topic: &str, time: Duration, share: &Share) -> Result<Query, Problem> {
-        let number = |name: &str, text: &str| {
-            text.trim()
-                .replace(',', "")
-                .parse::<i64>()
-                .map_err(|_| Problem::wrong(format!("{name}: {text:?} is not a number")))
+        let number = |name: &str, text: &str| match text.trim().replace(',', "").parse::<i64>() {
+            Ok(number @ 0..) => Ok(number),
+            Ok(_) => Err(Problem::wrong(format!("{name}: {text:?} is negative: use 0 or more"))),
+            Err(_) => Err(Problem::wrong(format!("{name}: {text:?} is not a number"))),
         };
         let limit = if self.limit == 0 { MESSAGES_DEFAULT } else { self.limit.min(MESSAGES_MAX) };
         let mut query = Query::new(topic);
-        query.start = match self.from.as_str() {
-            "earliest" => Start::Earliest,
-            "offset" => Start::At(Offset(number("Offset", &self.at)?)),
-            "time" => {
-                let ms = self.at.trim().parse::<i64>().ok().or_else(|| format::parse_time(&self.at));
-                Start::Time(ms.ok_or_else(|| {
-                    Problem::wrong(format!("{:?} is not a time: use 2026-01-31 12:00, in UTC", self.at))
-                })?)
-            }
+        let (start, order) = match self.from.as_str() {
+            "earliest" => (Start::Earliest, Order::OldestFirst),
+            "offset" => (Start::At(Offset(number("Offset", &self.at)?)), Order::OldestFirst),
+            "time" => (Start::Time(format::time_ms("at", &self.at)?), Order::OldestFirst),
             other => {
                 Problem::unless_known("from", other, &["newest", "earliest", "offset", "time"])?;
-                Start::Last(limit as u64)
+                (Start::Earliest, Order::NewestFirst)
             }
         };
+        (query.start, query.order) = (start, order);
+        match (self.before.as_str(), self.after.as_str()) {
+            ("", "") => {}
+            (before, "") => {
+                (query.start, query.order) = (Start::Earliest, Order::NewestFirst);
+                query.ends = Positions::parse("before", before)?.0;
+            }
+            ("", after) => {
+                query.order = Order::OldestFirst;
+                query.starts = Positions::parse("after", after)?.0;
+            }
+            (before, after) => {
+                query.ends = Positions::parse("before", before)?.0;
+                query.starts = Positions::parse("after", after)?.0;
+            }
+        }
         Problem::unless_known("shape", &self.shape, &["auto", "json", "text", "hex"])?;
         if !self.partition.trim().is_empty() {
             let partition = number("Partition", &self.partition)?;
@@ -158,14 +199,11 @@ impl MessageQuery {
         query.filter.key = Some(&self.key).filter(|key| !key.is_empty()).map(|key| TextTest::equals(key));
         query.filter.value =
             Some(&self.text).filter(|text| !text.is_empty()).map(|text| TextTest::contains(text));
-        if !query.filter.is_empty() && matches!(query.start, Start::Last(_)) {
-            // The newest messages may contain no match.
-            query.start = Start::Earliest;
-        }
         query.read_committed = is_on("committed", &self.committed)?;
         query.control = is_on("control", &self.control)?;
         query.limits.matches = Some(limit);
         query.limits.bytes = Some(BYTES_MAX);
+        query.limits.read_bytes = query.filter.is_empty().then_some(READ_BYTES_MAX);
         query.limits.message_bytes = MESSAGE_BYTES;
         query.limits.time = Some(time);
         query.limits.threads = query.limits.threads.min(THREADS);
@@ -173,83 +211,97 @@ impl MessageQuery {
     }
 }
 
+/// The way in which a search keeps messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeping {
+    /// The first bytes of large keys and values, for a list.
+    First,
+    /// Keys and values up to [`WHOLE_MESSAGE_BYTES`].
+    Whole,
+    /// The same as they are stored, without a schema registry.
+    Stored,
+}
+
 /// Searches for at most [`SEARCH_MAX`].
-pub async fn search(view: &View, topic: &str, asked: &MessageQuery) -> Result<SearchResult, Problem> {
+pub async fn search(
+    view: &View,
+    topic: &str,
+    requested: &MessageQuery,
+    keeping: Keeping,
+) -> Result<SearchResult, Problem> {
     let (reader, began) = (view.reader(), Instant::now());
     let place = Box::new(reader.search(SEARCH_MAX).await?);
     let left = SEARCH_MAX.saturating_sub(began.elapsed());
     let share = reader.share();
-    let query = asked.read(topic, left, &share).await?;
-    // The limit applies to the newest of all partitions together, not of each.
-    let is_newest = matches!(query.start, Start::Last(_));
-    let limit = query.limits.matches.unwrap_or(MESSAGES_MAX);
-    let mut query = query;
-    if is_newest {
-        // Partitions are read in ascending order, so the newest messages are known only at the end.
-        (query.limits.matches, query.limits.bytes) = (None, None);
+    let mut query = requested.read(topic, left, &share).await?;
+    if keeping != Keeping::First {
+        query.limits.message_bytes = WHOLE_MESSAGE_BYTES;
     }
-    let mut search = start(view, query, share, place)?;
+    let is_backward = query.order == Order::NewestFirst;
+    let positions = Positions(if is_backward { query.ends.clone() } else { query.starts.clone() });
+    let is_whole = query.start == Start::Earliest && positions.0.is_empty();
+    let is_newest_first = requested.is_newest_first();
+    let mut search = start(view, query, share, place, keeping != Keeping::Stored)?;
     let mut messages: Vec<Message> = Vec::new();
-    let mut newest = NewestMessages::new(limit, BYTES_MAX);
     while let Some(event) = search.next().await {
         match event {
-            Event::Matches(found) if is_newest => found.into_iter().for_each(|message| newest.take(message)),
             Event::Matches(found) => messages.extend(found),
             Event::Progress(_) | Event::Waiting(_) => {}
             Event::Ended(ended) => {
-                let words = match ended.why {
-                    EndReason::Complete if newest.is_full => "There may be more: the answer is full.",
-                    EndReason::Complete => "Everything was read.",
-                    EndReason::Matches => "There may be more.",
-                    EndReason::Bytes => "There may be more: the answer is full.",
-                    EndReason::Time => "There may be more: the time is over.",
-                    EndReason::Failed(error) => return Err(failed(error)),
-                };
-                if is_newest {
-                    messages = newest.into_messages();
+                let end = SearchEndKind::of(ended.why).map_err(failed)?;
+                let progress = ended.progress;
+                if is_backward != is_newest_first {
+                    messages.reverse();
                 }
-                return Ok(SearchResult { messages, progress: ended.progress, ended: words });
+                return Ok(SearchResult {
+                    messages,
+                    progress,
+                    is_newest_first,
+                    is_backward,
+                    is_whole,
+                    positions,
+                    end,
+                });
             }
         }
     }
     Err(Problem::wrong("The search ended without an end"))
 }
 
-/// The newest messages of all partitions, limited in number and bytes. The oldest messages give way.
-struct NewestMessages {
-    limit: usize,
-    bytes_max: u64,
-    bytes: u64,
-    /// True if the byte limit dropped messages.
-    is_full: bool,
-    messages: BTreeMap<(i64, i64, i32), Message>,
-}
-
-impl NewestMessages {
-    fn new(limit: usize, bytes_max: u64) -> NewestMessages {
-        NewestMessages { limit, bytes_max, bytes: 0, is_full: false, messages: BTreeMap::new() }
-    }
-
-    fn take(&mut self, message: Message) {
-        self.bytes += message.size_bytes();
-        self.messages.insert((message.timestamp, message.offset.0, message.partition), message);
-        while self.messages.len() > self.limit || (self.bytes > self.bytes_max && self.messages.len() > 1) {
-            self.is_full |= self.messages.len() <= self.limit;
-            let Some((_, oldest)) = self.messages.pop_first() else { return };
-            self.bytes -= oldest.size_bytes();
-        }
-    }
-
-    /// Returns the messages, newest first.
-    fn into_messages(self) -> Vec<Message> {
-        self.messages.into_values().rev().collect()
-    }
+/// Reads the message at an offset.
+pub async fn one(
+    view: &View,
+    topic: &str,
+    partition: i32,
+    offset: i64,
+    keeping: Keeping,
+) -> Result<Message, Problem> {
+    let query = MessageQuery {
+        from: "offset".to_owned(),
+        at: offset.to_string(),
+        partition: partition.to_string(),
+        limit: 1,
+        control: "on".to_owned(),
+        ..MessageQuery::default()
+    };
+    let found = search(view, topic, &query, keeping).await?.messages.into_iter().next();
+    found.filter(|message| message.offset.0 == offset).ok_or_else(|| {
+        let gone = format!("Partition {partition} of {topic} has no message at offset {offset}");
+        Problem::missing(format!("{gone}: it was deleted, compacted, or never there"))
+    })
 }
 
 /// Starts a search that keeps its place until the end.
-fn start(view: &View, query: Query, share: Share, place: Box<Place>) -> Result<Search, Problem> {
+fn start(
+    view: &View,
+    query: Query,
+    share: Share,
+    place: Box<Place>,
+    is_decoded: bool,
+) -> Result<Search, Problem> {
     let (cluster, reading) = (view.cluster().clone(), view.reader().reading());
-    Search::start_sharing(cluster, query, &reading.masking, reading.registry.clone(), share, place)
+    let registry = reading.registry.clone().filter(|_| is_decoded);
+    Search::start_sharing(cluster, query, &reading.masking, registry, share, place)
         .map_err(|wrong| Problem::wrong(wrong.to_string()))
 }
 
@@ -257,79 +309,26 @@ fn start(view: &View, query: Query, share: Share, place: Box<Place>) -> Result<S
 pub async fn tail(
     view: &View,
     topic: &str,
-    asked: &MessageQuery,
+    requested: &MessageQuery,
     from_before: bool,
     time: Duration,
 ) -> Result<Search, Problem> {
-    let newest = MessageQuery { from: String::new(), ..asked.clone() };
+    let newest = MessageQuery {
+        from: String::new(),
+        before: String::new(),
+        after: String::new(),
+        ..requested.clone()
+    };
     let (place, share) = (Box::new(view.reader().tail()?), view.reader().share());
     let mut query = newest.read(topic, time, &share).await?;
     query.start = if from_before { Start::Last(TAIL_BEFORE) } else { Start::Latest };
-    query.end = End::Never;
+    (query.end, query.order) = (End::Never, Order::Unordered);
     query.limits = Limits { matches: None, bytes: None, threads: 1, ..query.limits };
-    start(view, query, share, place)
-}
-
-/// A message to send.
-#[derive(Clone, Debug, Default, Deserialize, ToSchema)]
-#[serde(default, deny_unknown_fields)]
-pub struct MessageToSend {
-    /// The key; no key if empty.
-    pub key: String,
-    /// The partition index. If empty, the key determines the partition.
-    pub partition: String,
-    /// The value as text, possibly empty. Required unless `tombstone` is `on`.
-    #[schema(nullable = false)]
-    pub value: Option<String>,
-    /// Headers, one NAME=VALUE per line.
-    pub headers: String,
-    /// `on` sends a null value.
-    pub tombstone: String,
-}
-
-/// Sends a message and waits for the acknowledgement.
-pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<MessagePosition, Problem> {
-    let partition = match message.partition.trim() {
-        "" => None,
-        text => {
-            Some(text.parse().map_err(|_| Problem::wrong(format!("Partition: {text:?} is not a number")))?)
-        }
-    };
-    let value = match (is_on("tombstone", &message.tombstone)?, message.value) {
-        (true, Some(value)) if !value.is_empty() => {
-            return Err(Problem::wrong(
-                "value: a message with tombstone has none: leave it out, or leave tombstone out",
-            ));
-        }
-        (true, _) => None,
-        (false, Some(value)) => Some(value.into_bytes()),
-        (false, None) => {
-            return Err(Problem::wrong(
-                "value is missing: a text is needed, or tombstone: \"on\" for a message without a value",
-            ));
-        }
-    };
-    let mut headers = Vec::new();
-    for line in message.headers.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        let (name, value) = line
-            .split_once('=')
-            .ok_or_else(|| Problem::wrong(format!("Headers: {line:?} is not NAME=VALUE")))?;
-        headers.push((name.trim().to_owned(), Some(value.trim().as_bytes().to_vec())));
-    }
-    let new = NewMessage {
-        topic: topic.to_owned(),
-        partition,
-        key: Some(message.key.into_bytes()).filter(|key| !key.is_empty()),
-        value,
-        headers,
-        timestamp: now_ms(),
-    };
-    let config = ProducerConfig { connection: view.cluster().options().clone(), ..ProducerConfig::default() };
-    produce(view.cluster().clone(), config, &new).await.map_err(not_stored)
+    start(view, query, share, place, true)
 }
 
 /// Parses a parameter that is `on`, `off` or empty.
-fn is_on(name: &str, text: &str) -> Result<bool, Problem> {
+pub(super) fn is_on(name: &str, text: &str) -> Result<bool, Problem> {
     Problem::unless_known(name, text, &["on", "off"])?;
     Ok(text == "on")
 }
@@ -337,86 +336,8 @@ fn is_on(name: &str, text: &str) -> Result<bool, Problem> {
 /// Maps a failed search to a problem.
 fn failed(error: SearchError) -> Problem {
     match error {
-        SearchError::Place(PlaceError::Client(error))
+        SearchError::Range(RangeError::Client(error))
         | SearchError::Consumer(ConsumerError::Client(error)) => error.into(),
         error => Problem::wrong(error.to_string()),
-    }
-}
-
-/// Maps a failed send to a problem.
-fn not_stored(error: ProduceError) -> Problem {
-    match error {
-        ProduceError::Client(error) => error.into(),
-        ProduceError::Delivery(DeliveryError::Refused(refused)) => {
-            Problem::refused(refused.error_code, refused.to_string())
-        }
-        ProduceError::Delivery(error) => Problem {
-            status: StatusCode::GATEWAY_TIMEOUT,
-            kind: "timed out".to_owned(),
-            message: error.to_string(),
-        },
-        error => Problem::wrong(error.to_string()),
-    }
-}
-
-/// Milliseconds since 1970, for the timestamp of a new message and the age of old ones.
-#[allow(clippy::disallowed_methods, reason = "a person looks and sends now, by the clock of this machine")]
-pub fn now_ms() -> i64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use thalweg_browse::{BatchFacts, Content};
-    use thalweg_record::{LeaderEpoch, TimestampType};
-
-    fn message(partition: i32, offset: i64, timestamp: i64, bytes: usize) -> Message {
-        let batch = BatchFacts {
-            base_offset: Offset(offset),
-            records: 1,
-            size_bytes: bytes,
-            compression: None,
-            timestamp_type: TimestampType::CreateTime,
-            leader_epoch: LeaderEpoch(0),
-            producer: None,
-            sequence: None,
-            is_transactional: false,
-            control: None,
-        };
-        Message {
-            topic: Arc::from("t"),
-            partition,
-            offset: Offset(offset),
-            timestamp,
-            key: None,
-            value: Some(Content { bytes: vec![0; bytes].into(), whole_bytes: bytes, schema: None }),
-            headers: Vec::new(),
-            headers_omitted: 0,
-            is_masked: false,
-            batch,
-        }
-    }
-
-    #[test]
-    fn the_oldest_messages_make_room_for_the_newest() {
-        let mut newest = NewestMessages::new(50, 4 << 20);
-        for partition in 0..100 {
-            (0..60).for_each(|offset| {
-                newest.take(message(partition, offset, offset * 1000 + i64::from(partition), 10))
-            });
-        }
-        assert!(!newest.is_full);
-        let found = newest.into_messages();
-        let places: Vec<_> = found.iter().map(|message| (message.partition, message.offset.0)).collect();
-        assert_eq!(places, (50..100).rev().map(|partition| (partition, 59)).collect::<Vec<_>>());
-
-        let mut newest = NewestMessages::new(300, 4 << 20);
-        (0..300).for_each(|offset| newest.take(message(0, offset, offset, 32 << 10)));
-        assert!(newest.is_full);
-        let found = newest.into_messages();
-        assert_eq!((found.len(), found[0].offset.0, found[127].offset.0), (128, 299, 172));
     }
 }

@@ -4,11 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thalweg_client::{
-    Assignment, ClientError, Place, PlannedMove, PlannedMoves, TopicPartition, planned_moves, spread,
+    ClientError, PlannedMove, PlannedMoves, ReplicaAssignment, TopicPartition, UsableBroker, planned_moves,
+    spread,
 };
 use utoipa::{IntoParams, ToSchema};
 
 use super::View;
+use crate::format;
 use crate::problem::Problem;
 
 /// A request for a move plan.
@@ -22,7 +24,7 @@ pub struct MoveQuery {
     /// Allowed brokers such as `1,2,3`; all running brokers if empty.
     #[param(required = false)]
     pub brokers: String,
-    /// Excluded brokers.
+    /// Excluded brokers such as `1,2,3`; none if empty.
     #[param(required = false)]
     pub without: String,
     /// Replicas per partition; unchanged if empty.
@@ -48,7 +50,7 @@ pub struct MovePlan {
 pub struct MoveLine {
     /// Partition index.
     pub partition: i32,
-    /// Current replicas.
+    /// The replicas before the move.
     pub from: Vec<i32>,
     /// New replicas, preferred leader first.
     pub to: Vec<i32>,
@@ -104,10 +106,8 @@ pub fn ids(name: &str, text: &str) -> Result<Vec<i32>, Problem> {
     parsed.collect()
 }
 
-async fn current(view: &View, topic: &str) -> Result<Assignment, Problem> {
-    let metadata = view.cluster().refresh(&[topic.to_owned()], false).await?;
-    let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
-    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
+async fn current(view: &View, topic: &str) -> Result<ReplicaAssignment, Problem> {
+    let found = view.topic_metadata(topic).await?;
     let partitions = found.partitions.iter();
     Ok(partitions
         .map(|partition| (TopicPartition::new(topic, partition.index), partition.replicas.clone()))
@@ -125,8 +125,9 @@ pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePla
     let exactly = ids("Exactly these brokers", &query.exactly)?;
     let planned = match exactly.is_empty() {
         true => {
-            let places =
-                places(view, &ids("Brokers", &query.brokers)?, &ids("Without", &query.without)?).await?;
+            let brokers =
+                usable_brokers(view, &ids("Brokers", &query.brokers)?, &ids("Without", &query.without)?)
+                    .await?;
             let factor = match query.replicas.trim() {
                 "" => None,
                 text => match text.parse::<usize>() {
@@ -134,13 +135,14 @@ pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePla
                     _ => return Err(Problem::wrong(format!("Replicas: {text:?} is not a number from 1 up"))),
                 },
             };
-            spread(&current, &places, factor).map_err(|few| Problem::wrong(few.to_string()))?
+            spread(&current, &brokers, factor).map_err(|few| Problem::wrong(few.to_string()))?
         }
         false => current.keys().map(|at| (at.clone(), exactly.clone())).collect(),
     };
     let moves = planned_moves(&current, planned);
+    unless_running(view, &moves).await?;
     let partitions: Vec<TopicPartition> = moves.keys().cloned().collect();
-    let sizes = view.admin().replica_bytes(&partitions).await.unwrap_or_default();
+    let sizes = view.admin().replica_bytes(Some(&partitions)).await.unwrap_or_default();
     let bytes = |at: &TopicPartition, one: &PlannedMove| {
         let sizes = one.from.iter().filter_map(|id| sizes.get(&(at.clone(), *id)));
         Some(sizes.max()?.unsigned_abs().saturating_mul(one.adding().len() as u64))
@@ -159,11 +161,10 @@ pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePla
 }
 
 /// The running brokers, restricted to `only` if not empty, except `without`.
-async fn places(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<Place>, Problem> {
+async fn usable_brokers(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<UsableBroker>, Problem> {
     let cluster = view.admin().describe_cluster().await?;
-    let running = cluster.brokers.iter().filter(|broker| !cluster.fenced.contains(&broker.id));
     let known: BTreeMap<i32, Option<String>> =
-        running.map(|broker| (broker.id, broker.rack.clone())).collect();
+        cluster.running().map(|broker| (broker.id, broker.rack.clone())).collect();
     if let Some(missing) = only.iter().find(|id| !known.contains_key(id)) {
         let ids: Vec<String> = known.keys().map(ToString::to_string).collect();
         let message = format!("Broker {missing} does not run; these do: {}", ids.join(", "));
@@ -171,7 +172,20 @@ async fn places(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<Place>
     }
     let chosen =
         known.into_iter().filter(|(id, _)| (only.is_empty() || only.contains(id)) && !without.contains(id));
-    Ok(chosen.map(|(id, rack)| Place { id, rack }).collect())
+    Ok(chosen.map(|(id, rack)| UsableBroker { id, rack }).collect())
+}
+
+/// Refuses new replicas on stopped brokers: such a move would not end.
+async fn unless_running(view: &View, moves: &PlannedMoves) -> Result<(), Problem> {
+    let cluster = view.admin().describe_cluster().await?;
+    let running: Vec<i32> = cluster.running().map(|broker| broker.id).collect();
+    for (at, one) in moves {
+        if let Some(id) = one.adding().into_iter().find(|id| !running.contains(id)) {
+            let message = format!("{at}: broker {id} does not run; these do: {}", format::ids(&running));
+            return Err(Problem::wrong(message));
+        }
+    }
+    Ok(())
 }
 
 /// Starts moves if every partition still has the replicas of the plan.
@@ -195,6 +209,7 @@ pub async fn begin(view: &View, topic: &str, order: &MoveOrder) -> Result<usize,
     if order.throttle == Some(0) {
         return Err(Problem::wrong("The throttle is a number of bytes per second, above zero"));
     }
+    unless_running(view, &moves).await?;
     if let Some(rate) = order.throttle {
         view.admin().throttle_moves(&moves, rate).await?;
     }
@@ -221,7 +236,7 @@ async fn going(
 pub async fn progress(view: &View, topic: &str) -> Result<Vec<MoveProgress>, Problem> {
     let going = going(view, topic).await?;
     let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
-    let sizes = view.admin().replica_bytes(&partitions).await.unwrap_or_default();
+    let sizes = view.admin().replica_bytes(Some(&partitions)).await.unwrap_or_default();
     let lines = going.into_iter().map(|(at, one)| MoveProgress {
         partition: at.partition,
         replicas: one.target(),
@@ -245,13 +260,38 @@ pub async fn cancel(view: &View, topic: &str) -> Result<usize, Problem> {
     Ok(cancelled)
 }
 
-/// Removes the throttles of the topic and of all brokers. Refused while partitions of any topic move.
-pub async fn end_throttle(view: &View, topic: &str) -> Result<(), Problem> {
+/// True if a throttle of the topic or of a running broker is left, by the readings of the overview. False if
+/// the login may not read it, and thus may not remove it.
+pub async fn is_throttled(view: &View, topic: &str) -> bool {
+    let is_set = view.admin().is_topic_throttled(topic).await;
+    if is_set.unwrap_or_default() {
+        return true;
+    }
+    let controllers = view.controllers().await;
+    controllers.throttled.as_ref().is_ok_and(|throttled| !throttled.is_empty())
+}
+
+/// Removes the throttles of the topic and of all brokers. Refused while partitions of any topic move. Returns
+/// the brokers that do not run and keep their throttle.
+pub async fn end_throttle(view: &View, topic: &str) -> Result<Vec<i32>, Problem> {
     let going = view.admin().list_reassignments(None).await?;
     if !going.is_empty() {
         let message =
             format!("{} partitions still move: the throttle stays until they are done", going.len());
         return Err(Problem::wrong(message));
     }
-    Ok(view.admin().end_throttles(current(view, topic).await?.keys()).await?)
+    let kept = view.admin().end_throttles(current(view, topic).await?.keys()).await?;
+    view.forget().await;
+    Ok(kept)
+}
+
+/// The result of a removal, with the brokers that keep their throttle.
+pub fn throttle_ended(kept: &[i32]) -> String {
+    match kept.is_empty() {
+        true => "The throttle was removed.".to_owned(),
+        false => format!(
+            "The throttle was removed, except on brokers that do not run: {}. Remove it again when they are back.",
+            format::ids(kept)
+        ),
+    }
 }

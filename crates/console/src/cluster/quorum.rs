@@ -18,7 +18,7 @@ pub struct Quorum {
     pub epoch: i32,
     /// The high watermark of the metadata log.
     pub high_watermark: i64,
-    /// Voting nodes.
+    /// The voting nodes: controllers.
     pub voters: Vec<QuorumNode>,
     /// Observers: brokers, and controllers without a vote.
     pub observers: Vec<QuorumNode>,

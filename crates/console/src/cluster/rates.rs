@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::Serialize;
 use thalweg_client::ClientError;
+use thalweg_wire::list_offsets::LATEST_TIMESTAMP;
 use thalweg_wire::request::ListOffsetsRequest;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use tokio::time::Instant;
@@ -17,7 +18,7 @@ use utoipa::ToSchema;
 
 use super::catalog::Catalog;
 use super::disks::Disks;
-use super::{View, ask_each, now_ms};
+use super::{View, now_ms, send_to_each};
 
 /// The shortest time between two measurements.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -66,8 +67,9 @@ pub struct Point {
     pub at_ms: i64,
     /// Records produced per second.
     pub records_per_second: f64,
-    /// Growth of all logs in bytes per second, over all replicas.
-    pub bytes_per_second: f64,
+    /// Growth of all logs in bytes per second, over all replicas. None before the second reading of the log
+    /// directories, or if the login may not see them.
+    pub bytes_per_second: Option<f64>,
 }
 
 impl Rates {
@@ -122,20 +124,17 @@ impl MeasuredRates {
                 topics.insert(Arc::clone(name), rate);
             }
         }
-        let (now, before) = (&ends.disks.sizes, &last.disks.sizes);
-        let grown = now
-            .iter()
-            .filter_map(|(name, bytes)| bytes.checked_sub(*before.get(name)?).map(|grown| grown as f64));
-        let bytes: f64 = grown.sum();
+        // Sizes are read less often than ends. Without a new reading the last rate counts, and a new one is
+        // compared with the one before at the times of both.
+        let bytes_per_second = match Arc::ptr_eq(&last.disks, &ends.disks) {
+            true => history.back().and_then(|point| point.bytes_per_second),
+            false => ends.disks.growth_since(&last.disks),
+        };
         let mut history = history.clone();
         if history.len() >= HISTORY_MAX {
             history.pop_front();
         }
-        history.push_back(Point {
-            at_ms: now_ms(),
-            records_per_second: records,
-            bytes_per_second: bytes / seconds,
-        });
+        history.push_back(Point { at_ms: now_ms(), records_per_second: records, bytes_per_second });
         MeasuredRates { topics, history }
     }
 }
@@ -154,8 +153,10 @@ async fn read(view: &Arc<View>) -> Result<Ends, ClientError> {
     let disks = view.disks().await?;
     let at = Instant::now();
     let mut topics: HashMap<Arc<str>, (i64, usize)> = HashMap::new();
-    for (_, answer) in ask_each(view.cluster(), requests(&catalog)).await {
-        for topic in answer?.topics {
+    for (_, answer) in send_to_each(view.cluster(), requests(&catalog)).await {
+        // The partitions of a broker that does not answer are left out.
+        let Ok(answer) = answer else { continue };
+        for topic in answer.topics {
             let Some(line) = catalog.topic(&topic.name) else { continue };
             let sum = topics.entry(Arc::clone(&line.name)).or_default();
             for partition in topic.partitions.iter().filter(|partition| partition.error_code == 0) {
@@ -185,7 +186,7 @@ fn requests(catalog: &Catalog) -> Vec<(i32, ListOffsetsRequest)> {
             *count += 1;
             let latest = ListOffsetsPartition {
                 partition_index: index,
-                timestamp: -1,
+                timestamp: LATEST_TIMESTAMP,
                 ..ListOffsetsPartition::default()
             };
             match topics.last_mut().filter(|last| last.name == *topic.name) {
@@ -198,4 +199,61 @@ fn requests(catalog: &Catalog) -> Vec<(i32, ListOffsetsRequest)> {
     }
     requests.extend(open.into_iter().map(|(leader, (_, topics))| (leader, request(topics))));
     requests
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::cluster::disks::LogDirectory;
+
+    fn disks(at: Instant, broker: i32, bytes: u64) -> Arc<Disks> {
+        let directory = LogDirectory {
+            broker,
+            path: "/data".to_owned(),
+            log_bytes: bytes,
+            replicas: 1,
+            total_bytes: None,
+            usable_bytes: None,
+            error: None,
+        };
+        let sizes = HashMap::from([("orders".to_owned(), bytes)]);
+        Arc::new(Disks { directories: vec![directory], unknown: BTreeMap::new(), sizes, at })
+    }
+
+    fn ends(at: Instant, disks: &Arc<Disks>) -> Ends {
+        Ends { at, topics: HashMap::new(), disks: Arc::clone(disks) }
+    }
+
+    #[test]
+    fn growth_at_a_steady_rate_is_steady_although_sizes_are_read_less_often() {
+        let start = Instant::now();
+        let mut measured = MeasuredRates::default();
+        let mut sizes = disks(start, 1, 0);
+        let mut last = ends(start, &sizes);
+        for round in 1..=20_u64 {
+            let at = start + Duration::from_secs(3 * round);
+            // Sizes are read in every other round, some time before the ends.
+            if round % 2 == 0 {
+                sizes = disks(at - Duration::from_millis(100 * round), 1, 1000 * 30 * round - 1000 * round);
+            }
+            let now = ends(at, &sizes);
+            measured = MeasuredRates::between(&last, &now, &measured.history);
+            last = now;
+        }
+        let rates: Vec<Option<f64>> = measured.history.iter().map(|point| point.bytes_per_second).collect();
+        assert_eq!(rates[0], None, "there is one reading");
+        for rate in &rates[1..] {
+            assert!(rate.is_some_and(|rate| (rate - 10_000.0).abs() < 1.0), "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn growth_of_other_brokers_is_unknown() {
+        let start = Instant::now();
+        let (before, now) = (disks(start, 1, 10), disks(start + Duration::from_secs(5), 2, 90));
+        assert_eq!(now.growth_since(&before), None);
+        assert_eq!(before.growth_since(&before), None, "no time has passed");
+    }
 }

@@ -122,7 +122,7 @@ async fn sizes(view: &View, name: &str, partitions: usize) -> ReplicaBytes {
     let topic: Arc<str> = name.into();
     let partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
     let partitions: Vec<_> = partitions.map(|index| TopicPartition::new(Arc::clone(&topic), index)).collect();
-    view.admin().replica_bytes(&partitions).await.unwrap_or_default()
+    view.admin().replica_bytes(Some(&partitions)).await.unwrap_or_default()
 }
 
 /// A leader election.
@@ -137,9 +137,7 @@ pub struct LeaderElection {
 
 /// Elects leaders. Returns the number of partitions with a new leader; other partitions needed no election.
 pub async fn elect(view: &View, name: &str, election: &LeaderElection) -> Result<usize, Problem> {
-    let metadata = view.cluster().refresh(&[name.to_owned()], false).await?;
-    let found = metadata.topics.get(name).filter(|found| found.error.is_none());
-    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {name}")))?;
+    let found = view.topic_metadata(name).await?;
     let wanted = |index: &i32| election.partitions.is_empty() || election.partitions.contains(index);
     let partitions: Vec<TopicPartition> = found
         .partitions

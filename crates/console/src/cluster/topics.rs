@@ -1,19 +1,29 @@
 //! The topic list: filtered, sorted and paged.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
-use crate::problem::Problem;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::View;
 use super::catalog::TopicLine;
+use crate::problem::Problem;
+use crate::sorting::{SortColumn, Sorting};
 
 /// Default number of topics per page.
 pub const PER_PAGE: usize = 50;
 /// Maximum number of topics per page of the API.
 const PER_PAGE_MAX: usize = 1000;
+
+/// The columns of the list.
+pub const COLUMNS: [SortColumn; 6] = [
+    SortColumn::text("name", "Name"),
+    SortColumn::number("partitions", "Partitions"),
+    SortColumn::number("replicas", "Replicas"),
+    SortColumn::state("state", "State"),
+    SortColumn::number("size", "Data"),
+    SortColumn::number("rate", "Records in"),
+];
 
 /// A filter, order and page of topics.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
@@ -29,9 +39,12 @@ pub struct TopicQuery {
     /// `on` includes internal topics.
     #[param(required = false)]
     pub internal: String,
-    /// The order: `name`, or `partitions`, `size` or `rate` in descending order.
+    /// The column that sorts the list: `name`, `partitions`, `replicas`, `state`, `size` or `rate`.
     #[param(required = false)]
     pub sort: String,
+    /// `ascending` or `descending`. Default: names ascending, figures and states descending.
+    #[param(required = false)]
+    pub order: String,
     /// Page number, from 1.
     #[param(required = false)]
     pub page: usize,
@@ -80,7 +93,7 @@ pub struct TopicRow {
 pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Problem> {
     Problem::unless_known("state", &query.state, &["under-replicated", "leaderless"])?;
     Problem::unless_known("internal", &query.internal, &["on", "off"])?;
-    Problem::unless_known("sort", &query.sort, &["name", "partitions", "size", "rate"])?;
+    let sorting = Sorting::of(&COLUMNS, &query.sort, &query.order)?;
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;
     let measured = view.rates();
@@ -98,11 +111,19 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     let rate = |topic: &TopicLine| measured.topics.get(&topic.name).copied().unwrap_or(0.0);
     let size = |topic: &TopicLine| disks.sizes.get(&*topic.name).copied();
     // The catalog is sorted by name, and the sort is stable.
-    match query.sort.as_str() {
-        "partitions" => found.sort_by_key(|topic| Reverse(topic.leaders.len())),
-        "size" => found.sort_by_key(|topic| Reverse(size(topic))),
-        "rate" => found.sort_by(|a, b| rate(b).total_cmp(&rate(a))),
-        _ => {}
+    let direction = sorting.direction;
+    let by_key = |key: fn(&TopicLine) -> (u32, u32)| {
+        move |a: &&TopicLine, b: &&TopicLine| direction.compare(Some(key(a)), Some(key(b)), Ord::cmp)
+    };
+    match sorting.column {
+        "partitions" => {
+            found.sort_by(|a, b| direction.compare(Some(a.leaders.len()), Some(b.leaders.len()), Ord::cmp))
+        }
+        "replicas" => found.sort_by(by_key(|topic| (topic.replicas, 0))),
+        "state" => found.sort_by(by_key(|topic| (topic.leaderless, topic.under_replicated))),
+        "size" => found.sort_by(|a, b| direction.compare(size(a), size(b), Ord::cmp)),
+        "rate" => found.sort_by(|a, b| direction.compare(Some(rate(a)), Some(rate(b)), f64::total_cmp)),
+        _ => found.sort_by(|a, b| direction.compare(Some(&a.name), Some(&b.name), |a, b| a.cmp(b))),
     }
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
     let has_rates = !measured.history.is_empty();

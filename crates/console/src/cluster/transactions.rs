@@ -8,9 +8,8 @@ use serde::{Deserialize, Serialize};
 use thalweg_client::{AbortTransaction, ActiveProducer, ClientError, TopicPartition, TransactionFilter};
 use utoipa::{IntoParams, ToSchema};
 
-use super::View;
-use super::messages::now_ms;
 use super::topics::page_of;
+use super::{View, now_ms};
 use crate::problem::Problem;
 
 /// A filter and page of transactional ids.
@@ -244,9 +243,7 @@ pub async fn producers(view: &View, topic: &str) -> Result<Vec<ProducerLine>, Pr
 
 /// The partitions of a topic that have leaders.
 async fn partitions(view: &View, topic: &str) -> Result<Vec<TopicPartition>, Problem> {
-    let metadata = view.cluster().refresh(&[topic.to_owned()], false).await?;
-    let found = metadata.topics.get(topic).filter(|found| found.error.is_none());
-    let found = found.ok_or_else(|| Problem::missing(format!("There is no topic {topic}")))?;
+    let found = view.topic_metadata(topic).await?;
     let led = found.partitions.iter().filter(|partition| partition.leader.is_some());
     Ok(led.map(|partition| TopicPartition::new(topic, partition.index)).collect())
 }

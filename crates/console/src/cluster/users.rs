@@ -59,6 +59,14 @@ pub async fn list(view: &View) -> Result<Vec<User>, ClientError> {
     Ok(users.collect())
 }
 
+/// Finds a user with a credential for this mechanism.
+pub async fn find(view: &View, user: &str, mechanism: &str) -> Result<User, Problem> {
+    let mechanism = name(hash(mechanism)?);
+    let mut users = list(view).await?.into_iter();
+    let found = users.find(|found| found.name == user && found.mechanisms.contains_key(&mechanism));
+    found.ok_or_else(|| Problem::missing(format!("{user} has no password for {mechanism}")))
+}
+
 /// Sets the password of a new or existing user.
 pub async fn set_password(view: &View, new: &NewPassword) -> Result<(), Problem> {
     if new.name.trim().is_empty() || new.password.is_empty() {

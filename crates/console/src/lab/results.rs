@@ -65,7 +65,7 @@ pub fn delete(directory: &Path, name: &str) -> Result<(), Problem> {
 
 /// The name of a run that starts at `now_ms` (milliseconds since 1970). Names sort by time.
 pub fn name(now_ms: i64, workload: &str, target: &str) -> String {
-    let time = crate::format::time(now_ms).replace(' ', "T").replace([':', '.'], "-");
+    let time = crate::format::time(now_ms).trim_end_matches('Z').replace([':', '.'], "-");
     let plain = |text: &str| {
         let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '-' };
         text.chars().map(plain).take(40).collect::<String>()

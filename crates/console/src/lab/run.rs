@@ -208,13 +208,13 @@ async fn follow(run: Arc<Run>, mut child: Child) {
         let _ = tokio::io::copy(&mut stdout, &mut tokio::io::sink()).await;
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    let said = async {
+    let progress = async {
         while let Some(line) = next_line(&mut stderr).await {
             run.state.lock().take(&line, now_ms());
         }
     };
     let ended = async {
-        let (summary, ()) = tokio::join!(summary, said);
+        let (summary, ()) = tokio::join!(summary, progress);
         summary
     };
     tokio::pin!(ended);

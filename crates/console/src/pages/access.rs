@@ -1,4 +1,4 @@
-//! ACLs: the list, a form for a new ACL, and the rights of a principal.
+//! ACLs: the list, a form for a new ACL, the deletion of one, and the rights of a principal.
 
 use axum::Form;
 use axum::extract::{Query, State};
@@ -6,16 +6,25 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 use thalweg_security::acl::{Operation, ResourceType};
+use thalweg_wire::ErrorCode;
 
 use crate::cluster::access::{self, AclLine, AclList, AclQuery, Right, RightsQuery};
+use crate::confirm::{Confirmation, Removal};
 use crate::format;
-use crate::page::{Section, Shell, pager, see_other};
+use crate::page::{Section, Shell, encode, keeping, pager, see_other};
 use crate::problem::Problem;
+use crate::restoration;
 use crate::state::{Console, Note};
+
+/// The title of a page that deletes an ACL.
+const DELETION: &str = "Delete an ACL";
 
 /// Shows the ACLs.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<AclQuery>) -> Response {
     let list = access::list(shell.view(), &query).await;
+    if list.as_ref().is_err_and(|error| error.error_code() == Some(ErrorCode::SecurityDisabled)) {
+        return shell.answer::<Problem>(Section::Access, "ACLs", Ok(without_authorizer("acls")));
+    }
     let body = list.map(|list| {
         html! {
             (tabs("acls"))
@@ -35,16 +44,64 @@ pub async fn create(State(console): State<Console>, shell: Shell, Form(line): Fo
     see_other(&console, "/acls", Note::of(done, format!("{} now: {}.", line.principal, words(&line))))
 }
 
-/// Deletes an ACL.
-pub async fn delete(State(console): State<Console>, shell: Shell, Form(line): Form<AclLine>) -> Response {
-    let done = access::delete(shell.view(), &line).await;
-    see_other(&console, "/acls", Note::of(done, format!("No more for {}: {}.", line.principal, words(&line))))
+/// Shows an ACL, and asks for confirmation to delete it.
+pub async fn deletion_page(shell: Shell, Query(line): Query<AclLine>) -> Response {
+    let acl = access::find(shell.view(), &line).await;
+    shell.answer(Section::Access, DELETION, acl.map(|acl| deletion(&shell, &acl, None)))
+}
+
+/// Deletes an ACL if the typed principal matches.
+pub async fn delete(
+    State(console): State<Console>,
+    shell: Shell,
+    Query(line): Query<AclLine>,
+    Form(given): Form<Confirmation>,
+) -> Response {
+    if let Err(problem) = given.check(&line.principal) {
+        let page = deletion(&shell, &line, Some(&problem.message));
+        return shell.answer_again(Section::Access, DELETION, &problem, &page);
+    }
+    let note = match access::delete(shell.view(), &line).await {
+        Ok(acl) => {
+            let text = format!("No more for {}: {}.", acl.principal, words(&acl));
+            Note::removed(text, restoration::of_acl(&acl))
+        }
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, "/acls", note)
+}
+
+fn deletion(shell: &Shell, acl: &AclLine, problem: Option<&str>) -> Markup {
+    let consequence = match acl.permission.as_str() {
+        "DENY" => "Another ACL may allow the operation from then on.",
+        _ => "The principal may lose access at once.",
+    };
+    let own = shell.user().map(|user| format!("User:{user}"));
+    html! {
+        p class="note warn" { (words(acl)) " for " bdi { (acl.principal) } ". " (consequence)
+            @if own.as_ref() == Some(&acl.principal) { " It is an ACL of your own login." } }
+        (keeping(&restoration::of_acl(acl)))
+        @if !shell.is_read_only() {
+            (Removal {
+                action: &deletion_path(acl),
+                expected: &acl.principal,
+                hint: "The principal, as above.",
+                verb: "Delete this ACL",
+                back: "/acls",
+            }.form(problem))
+        }
+    }
+}
+
+fn deletion_path(acl: &AclLine) -> String {
+    let pairs = fields(acl).map(|(name, value)| format!("{name}={}", encode(value)));
+    format!("/acls/delete?{}", pairs.join("&"))
 }
 
 /// Shows the rights of a principal.
 pub async fn rights(shell: Shell, Query(query): Query<RightsQuery>) -> Response {
-    let is_asked = !query.principal.trim().is_empty();
-    let found = match is_asked {
+    let is_requested = !query.principal.trim().is_empty();
+    let found = match is_requested {
         true => access::rights(shell.view(), &query).await.map(Some),
         false => Ok(None),
     };
@@ -58,6 +115,9 @@ pub async fn rights(shell: Shell, Query(query): Query<RightsQuery>) -> Response 
     };
     let shown = match found {
         Ok(found) => Ok(body(found, None)),
+        Err(problem) if problem.kind == ErrorCode::SecurityDisabled.to_string() => {
+            Ok(without_authorizer("rights"))
+        }
         Err(problem) if problem.status.as_u16() == 400 => Ok(body(None, Some(&problem.message))),
         Err(problem) => Err(problem),
     };
@@ -74,8 +134,20 @@ fn tabs(shown: &str) -> Markup {
     }
 }
 
+/// The pages of a cluster that has no ACLs.
+fn without_authorizer(tab: &str) -> Markup {
+    html! {
+        (tabs(tab))
+        p class="note warn" { "No authorizer is configured: everyone who can connect may do everything, and there are no ACLs." }
+        p { "To have ACLs, set these properties on every broker and controller, and restart them:" }
+        pre class="card mono" { "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer\nsuper.users=User:admin" }
+        p { "Principals in " code { "super.users" } " may do everything. Those of the brokers and controllers must be among them. A client that does not log in is "
+            code { "User:ANONYMOUS" } ". On a new Thalweg node, " code { "thalweg serve --secure" } " sets all of this (docs/security.md)." }
+    }
+}
+
 /// An ACL without its principal, as in: ALLOW READ on TOPIC orders.
-fn words(line: &AclLine) -> String {
+pub fn words(line: &AclLine) -> String {
     let of = if line.pattern_type == "PREFIXED" { "names that begin with " } else { "" };
     let from =
         if line.host == "*" || line.host.is_empty() { String::new() } else { format!(" from {}", line.host) };
@@ -125,10 +197,7 @@ fn table(shell: &Shell, list: &AclList) -> Markup {
                             td { (acl.host) }
                             @if !shell.is_read_only() {
                                 td class="actions" {
-                                    form method="post" action="/acls/delete" {
-                                        @for (name, value) in fields(acl) { input type="hidden" name=(name) value=(value); }
-                                        button class="small" aria-label=(format!("Delete: {} for {}", words(acl), acl.principal)) { "Delete" }
-                                    }
+                                    a class="button small" href=(deletion_path(acl)) aria-label=(format!("Delete: {} for {}", words(acl), acl.principal)) { "Delete…" }
                                 }
                             }
                         }
@@ -213,5 +282,75 @@ fn answer(query: &RightsQuery, rights: &[Right]) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ConsoleSettings;
+    use axum::body::Body;
+    use axum::handler::Handler;
+    use axum::http::header::CONTENT_TYPE;
+    use axum::http::{Request, StatusCode};
+
+    fn acl() -> AclLine {
+        AclLine {
+            resource_type: "TOPIC".to_owned(),
+            resource_name: "orders".to_owned(),
+            pattern_type: "LITERAL".to_owned(),
+            principal: "User:ann".to_owned(),
+            host: "*".to_owned(),
+            operation: "READ".to_owned(),
+            permission: "ALLOW".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn an_acl_is_not_deleted_without_its_principal() {
+        for confirm in ["", "confirm=", "confirm=ann"] {
+            let request = Request::post(deletion_path(&acl()))
+                .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                .body(Body::from(confirm))
+                .expect("a request");
+            // Without a cluster, a deletion would fail otherwise.
+            let answer = Handler::call(delete, request, Console::new(ConsoleSettings::without_login())).await;
+            assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "{confirm}");
+            let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.expect("a body");
+            let page = String::from_utf8(body.to_vec()).expect("text");
+            for part in ["is not User:ann.</p>", "data-expect=\"User:ann\"", "name=\"confirm\""] {
+                assert!(page.contains(part), "{part}: {page}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_deletion_shows_its_consequences_and_its_undo() {
+        let shell = Shell::new(&Console::new(ConsoleSettings::without_login()), None, None);
+        let page = deletion(&shell, &acl(), None).0;
+        let command = "<code>thalweg security acl add --topic orders --allow read User:ann</code>";
+        for part in
+            [command, "may lose access", "action=\"/acls/delete?resource_type=TOPIC&amp;", "User%3Aann"]
+        {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        let read_only = ConsoleSettings { read_only: true, ..ConsoleSettings::without_login() };
+        let shell = Shell::new(&Console::new(read_only), None, None);
+        assert!(!deletion(&shell, &acl(), None).0.contains("<form"));
+        let list = AclList { acls: vec![acl()], matched: 1, page: 1, pages: 1 };
+        assert!(!table(&shell, &list).0.contains("/acls/delete"));
+    }
+
+    #[test]
+    fn a_cluster_without_an_authorizer_is_explained() {
+        let page = without_authorizer("acls").0;
+        for part in [
+            "No authorizer is configured",
+            "everyone who can connect may do everything",
+            "authorizer.class.name=org",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
+        assert!(!page.contains("note bad"), "{page}");
     }
 }

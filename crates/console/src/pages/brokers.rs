@@ -7,30 +7,13 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::configuration::{self, Change, ConfigTableQuery};
-use super::overview::{brokers, directories};
+use super::history;
 use crate::cluster::configs::{self, ConfiguredResource};
-use crate::cluster::overview;
 use crate::cluster::quorum::{self, Direction, Feature, LevelChange, Quorum, QuorumNode};
 use crate::format;
 use crate::page::{Section, Shell, figure, or_dash, see_other};
 use crate::problem::Problem;
 use crate::state::{Console, Note};
-
-/// Shows the brokers.
-pub async fn list(shell: Shell) -> Response {
-    let overview = overview::read(shell.view()).await;
-    let body = overview.map(|overview| {
-        html! {
-            div id="brokers" data-live {
-                (brokers(&overview.brokers))
-                h2 { "Log directories" }
-                (directories(&overview.directories))
-            }
-            p { a href="/brokers/all" { "Configuration of all brokers" } }
-        }
-    });
-    shell.answer(Section::Brokers, "Brokers", body)
-}
 
 fn resource(id: &str) -> Result<ConfiguredResource, Problem> {
     match id {
@@ -49,8 +32,10 @@ fn title(id: &str) -> String {
 /// Shows the configuration of one broker, or the defaults of all brokers.
 pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<ConfigTableQuery>) -> Response {
     let lines = async { configs::read(shell.view(), &resource(&id)?).await.map_err(configs::problem) };
+    let hour = history::of_broker_with_id(&shell, &id).await;
     let body = lines.await.map(|lines| {
         html! {
+            (hour)
             @if id == "all" { p class="quiet" { "What is set here counts for every broker that does not set it itself. Only what is set is listed." } }
             (configuration::table(&format!("/brokers/{id}"), &lines, &shown, !shell.is_read_only()))
             @if id == "all" && !shell.is_read_only() { (set_for_all()) }
@@ -186,7 +171,7 @@ fn nodes(name: &str, nodes: &[QuorumNode], leader: i32) -> Markup {
         @if nodes.is_empty() { p class="quiet" { "None." } } @else {
             div class="table" tabindex="0" role="region" aria-label=(name) {
                 table {
-                    thead { tr { th scope="col" { "Node" } th scope="col" class="number" { "Log end" } th scope="col" class="number" { "Behind" } th scope="col" { "Last fetch (UTC)" } } }
+                    thead { tr { th scope="col" { "Node" } th scope="col" class="number" { "Log end" } th scope="col" class="number" { "Behind" } th scope="col" { "Last fetch" } } }
                     tbody {
                         @for node in nodes {
                             tr {

@@ -13,14 +13,19 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use thalweg_client::TopicPartition;
 
-use super::groups::{shown, state};
+use super::history;
 use crate::chart::{Sample, chart};
 use crate::cluster::group::{self, AssignmentPart, Group, GroupOffset, ResetTarget, Scope, Step};
 use crate::cluster::lags::LagPoint;
+use crate::confirm::{Confirmation, Removal, is_name, visible_form};
 use crate::format;
-use crate::page::{Section, Shell, encode, figure, or_dash, see_other};
+use crate::page::{Section, Shell, encode, figure, keeping, or_dash, see_other};
 use crate::problem::Problem;
+use crate::restoration;
 use crate::state::{Console, Note};
+
+/// The title of a page that deletes a committed offset.
+const FORGETTING: &str = "Forget an offset";
 
 /// The group in the query.
 #[derive(Deserialize)]
@@ -33,22 +38,34 @@ pub fn path(group: &str) -> String {
     format!("/group?id={}", encode(group))
 }
 
+/// A badge for the state of a group.
+pub fn state(state: &str) -> Markup {
+    let class = match state {
+        "Stable" => "badge good",
+        "Empty" | "Dead" | "" => "badge",
+        _ => "badge warn",
+    };
+    html! { span class=(class) { (if state.is_empty() { "not known" } else { state }) } }
+}
+
 /// Shows the group.
 pub async fn show(shell: Shell, Query(named): Query<GroupIdQuery>) -> Response {
     let group = group::read(shell.view(), &named.id).await;
-    shell.answer(Section::Groups, shown(&named.id), group.map(|group| body(&shell, &group)))
+    let hour = history::of_group(&shell, &named.id).await;
+    shell.answer(Section::Groups, format::id(&named.id), group.map(|group| body(&shell, &group, &hour)))
 }
 
-fn body(shell: &Shell, group: &Group) -> Markup {
-    let lag: Option<i64> =
-        group.offsets_problem.is_none().then(|| group.offsets.iter().filter_map(|offset| offset.lag).sum());
+fn body(shell: &Shell, group: &Group, hour: &Markup) -> Markup {
+    let lag = group::lag(&group.offsets);
     html! {
         div id="group" data-live {
             dl class="figures" {
                 div class="figure" { dt { "State" } dd { (state(&group.state)) } }
                 (figure("Type", &group.kind, None))
                 (figure("Members", &format::count(group.members.len()), None))
-                @if let Some(lag) = lag { (figure("Lag", &format::count(lag), None)) }
+                @if group.offsets_problem.is_none() {
+                    (figure("Lag", &lag.map_or_else(|| "–".to_owned(), format::count), lag_time(group).as_deref()))
+                }
                 @if !group.assignor.is_empty() { (figure("Assignor", &group.assignor, None)) }
                 @if let Some(epoch) = group.epoch { (figure("Epoch", &epoch.to_string(), None)) }
             }
@@ -56,10 +73,11 @@ fn body(shell: &Shell, group: &Group) -> Markup {
         @if group.offsets_problem.is_none() {
             div id="lag" data-live { (chart("Lag", &lag_samples(group), |lag| format::counted(lag as u64, "record"))) }
         }
+        (hour)
         div id="members" data-live {
             h2 { "Members" }
-            (members(group))
-            h2 { "Offsets" }
+            (members(shell, group))
+            h2 { "Partitions" }
             @if let Some(problem) = &group.offsets_problem { p class="note warn" { (problem) } }
             (offsets(shell, group))
         }
@@ -67,12 +85,32 @@ fn body(shell: &Shell, group: &Group) -> Markup {
     }
 }
 
+/// The age of the oldest record that the group has not read, in words; none without a lag.
+fn lag_time(group: &Group) -> Option<String> {
+    let age_ms =
+        group.offsets.iter().filter_map(|offset| offset.lag_ms).max().filter(|age_ms| *age_ms > 0)?;
+    Some(format!("{} behind", format::millis(age_ms)))
+}
+
+/// The lag of a partition in time, in words.
+pub fn age(age_ms: i64) -> String {
+    if age_ms == 0 { "0".to_owned() } else { format::millis(age_ms) }
+}
+
 fn lag_samples(group: &Group) -> Vec<Sample> {
     let sample = |point: &LagPoint| Sample { at_ms: point.at_ms, value: point.lag as f64 };
     group.lag_history.iter().map(sample).collect()
 }
 
-fn members(group: &Group) -> Markup {
+/// A client id, with a link to its connections if they are known.
+fn client(shell: &Shell, client: &str) -> Markup {
+    let is_linked = shell.has_clients() && !client.is_empty();
+    html! {
+        @if is_linked { a href=(super::clients::path(client)) { bdi { (client) } } } @else { bdi { (format::id(client)) } }
+    }
+}
+
+fn members(shell: &Shell, group: &Group) -> Markup {
     html! {
         @if group.members.is_empty() {
             p class="quiet" { "The group has no members at the moment." }
@@ -87,7 +125,7 @@ fn members(group: &Group) -> Markup {
                     tbody {
                         @for member in &group.members {
                             tr {
-                                th scope="row" { bdi { (shown(&member.client)) } }
+                                th scope="row" { (client(shell, &member.client)) }
                                 td { (member.host) }
                                 td class="value" {
                                     (member.member)
@@ -127,40 +165,45 @@ fn offsets(shell: &Shell, group: &Group) -> Markup {
     let may_delete = !shell.is_read_only() && group.kind != "share";
     html! {
         @if group.offsets.is_empty() {
-            @if group.offsets_problem.is_none() { p class="quiet" { "The group has no offsets." } }
+            @if group.offsets_problem.is_none() { p class="quiet" { "The group has no offsets, and reads nothing." } }
         } @else {
-            div class="table" tabindex="0" role="region" aria-label="Offsets" {
+            div class="table" tabindex="0" role="region" aria-label="Partitions" {
                 table {
                     thead { tr {
                         th scope="col" { "Topic" } th scope="col" class="number" { "Partition" } th scope="col" class="number" { "Offset" }
-                        th scope="col" class="number" { "End" } th scope="col" class="number" { "Lag" } th scope="col" { "Metadata" }
+                        th scope="col" class="number" { "End" } th scope="col" class="number" { "Lag" } th scope="col" class="number" { "Lag in time" }
+                        th scope="col" { "Read by" } th scope="col" { "Host" } th scope="col" { "Metadata" }
                         @if may_delete { th scope="col" class="actions" { "Change" } }
                     } }
-                    tbody { @for offset in &group.offsets { (offset_row(group, offset, may_delete)) } }
+                    tbody { @for offset in &group.offsets { (offset_row(shell, group, offset, may_delete)) } }
                 }
             }
         }
     }
 }
 
-fn offset_row(group: &Group, offset: &GroupOffset, may_delete: bool) -> Markup {
+fn offset_row(shell: &Shell, group: &Group, offset: &GroupOffset, may_delete: bool) -> Markup {
     html! {
         tr {
             th scope="row" { a href=(super::topic::path(&offset.topic)) { (offset.topic) } }
             td class="number" { (offset.partition) }
-            td class="number" { (format::count(offset.offset)) }
+            td class="number" { (or_dash(offset.offset.map(format::count))) }
             td class="number" { (or_dash(offset.end.map(format::count))) }
             td class="number" { (or_dash(offset.lag.map(format::count))) }
+            td class="number" { (or_dash(offset.lag_ms.map(age))) }
+            td class="value" {
+                @if let Some(reader) = &offset.reader {
+                    span title=(reader.member) { (client(shell, &reader.client)) }
+                    @if offset.readers > 1 { " and " (offset.readers - 1) " more" }
+                }
+            }
+            td { @if let Some(reader) = &offset.reader { (reader.host) } }
             td class="value" { (offset.metadata) }
             @if may_delete {
-                td class="actions" {
-                    form method="post" action="/group/delete-offset" {
-                        input type="hidden" name="id" value=(group.group);
-                        input type="hidden" name="topic" value=(offset.topic);
-                        input type="hidden" name="partition" value=(offset.partition);
-                        button class="small" aria-label=(format!("Forget the offset of {}, partition {}", offset.topic, offset.partition)) { "Forget" }
-                    }
-                }
+                td class="actions" { @if offset.offset.is_some() {
+                    a class="button small" href=(deletion_path(&group.group, &offset.topic, offset.partition))
+                        aria-label=(format!("Forget the offset of {}, partition {}", offset.topic, offset.partition)) { "Forget…" }
+                } }
             }
         }
     }
@@ -185,9 +228,9 @@ fn changes(group: &Group) -> Markup {
                         div class="row" {
                             label { "To" select name="to" {
                                 option value="earliest" { "the earliest record" } option value="latest" { "the end" }
-                                option value="offset" { "an offset" } option value="time" { "a time (UTC)" } option value="by" { "records forward or back" }
+                                option value="offset" { "an offset" } option value="time" { "a time" } option value="by" { "records forward or back" }
                             } }
-                            label { "Offset, time or number" input name="value" placeholder="2026-01-31 12:00"; }
+                            label { "Offset, time or number" input name="value" placeholder=(format::EXAMPLE_TIME); }
                         }
                         button { "Show what would change" }
                     }
@@ -197,7 +240,7 @@ fn changes(group: &Group) -> Markup {
                 summary { "Delete this group" }
                 form class="stack" method="post" action="/group/delete" {
                     input type="hidden" name="id" value=(group.group);
-                    label { "Type the group's name" input name="confirm" autocomplete="off" spellcheck="false" data-expect=(group.group);
+                    label { "Type the group's name" input name="confirm" autocomplete="off" spellcheck="false" data-expect=(group.group) data-visible=[visible_form(&group.group)];
                         span class="hint" { "Its offsets are lost. It must have no members." } }
                     button class="danger" { "Delete" }
                 }
@@ -221,32 +264,29 @@ pub struct ResetQuery {
 
 impl ResetQuery {
     fn scope(&self) -> Result<Scope, Problem> {
-        let topic = Some(self.topic.trim().to_owned()).filter(|topic| !topic.is_empty());
         let partition = match self.partition.trim() {
             "" => None,
             text => Some(
                 text.parse().map_err(|_| Problem::wrong(format!("Partition: {text:?} is not a number")))?,
             ),
         };
-        if partition.is_some() && topic.is_none() {
-            return Err(Problem::wrong("A partition needs its topic"));
-        }
-        Ok(Scope { topic, partition })
+        Scope::new(Some(&self.topic), partition)
     }
 }
 
 /// Shows the plan of a reset.
-pub async fn ask_reset(shell: Shell, Query(query): Query<ResetQuery>) -> Response {
+pub async fn reset_page(shell: Shell, Query(query): Query<ResetQuery>) -> Response {
     let plan = async {
         group::plan(shell.view(), &query.id, &query.scope()?, ResetTarget::read(&query.to, &query.value)?)
             .await
     };
     let plan = plan.await.map(|steps| plan_page(&query.id, &steps));
-    shell.answer(Section::Groups, &format!("Reset offsets of {}", shown(&query.id)), plan)
+    shell.answer(Section::Groups, &format!("Reset offsets of {}", format::id(&query.id)), plan)
 }
 
 fn plan_page(group: &str, steps: &[Step]) -> Markup {
     let changed = steps.iter().filter(|step| step.from != Some(step.to)).count();
+    let has_notes = steps.iter().any(|step| step.note.is_some());
     let lines: Vec<String> =
         steps.iter().map(|step| format!("{} {} {}", step.topic, step.partition, step.to)).collect();
     html! {
@@ -256,6 +296,7 @@ fn plan_page(group: &str, steps: &[Step]) -> Markup {
                 thead { tr {
                     th scope="col" { "Topic" } th scope="col" class="number" { "Partition" } th scope="col" class="number" { "Now" }
                     th scope="col" class="number" { "Then" } th scope="col" class="number" { "Change" } th scope="col" class="number" { "Lag then" }
+                    @if has_notes { th scope="col" { "Note" } }
                 } }
                 tbody {
                     @for step in steps {
@@ -265,6 +306,7 @@ fn plan_page(group: &str, steps: &[Step]) -> Markup {
                             td class="number" { (format::count(step.to)) }
                             td class="number" { (or_dash(step.from.map(|from| format::count(step.to - from)))) }
                             td class="number" { (format::count(step.lag)) }
+                            @if has_notes { td { (step.note.as_deref().unwrap_or_default()) } }
                         }
                     }
                 }
@@ -304,24 +346,74 @@ pub async fn reset(State(console): State<Console>, shell: Shell, Form(reset): Fo
     see_other(&console, &path(&reset.id), Note::of(done.await, "The offsets were reset."))
 }
 
-/// A committed offset to delete.
+/// The committed offset in the query.
 #[derive(Deserialize)]
-pub struct OffsetDeletion {
+pub struct OffsetQuery {
     id: String,
     topic: String,
     partition: i32,
 }
 
-/// Deletes a committed offset.
+impl OffsetQuery {
+    fn at(&self) -> TopicPartition {
+        TopicPartition::new(self.topic.as_str(), self.partition)
+    }
+}
+
+fn deletion_path(group: &str, topic: &str, partition: i32) -> String {
+    format!("/group/delete-offset?id={}&topic={}&partition={partition}", encode(group), encode(topic))
+}
+
+/// Shows a committed offset, and asks for confirmation to delete it.
+pub async fn deletion_page(shell: Shell, Query(of): Query<OffsetQuery>) -> Response {
+    let committed = group::committed_offset(shell.view(), &of.id, &of.at()).await;
+    let body = committed.map(|offset| {
+        html! {
+            p class="note warn" { "The group " bdi { (format::id(&of.id)) } " is at offset " (format::count(offset.0)) " of " (of.at())
+                ". Without it, a member begins where its auto.offset.reset says: it may skip records, or read all of them again." }
+            (keeping(&restoration::of_offset(&of.id, &of.topic, of.partition, offset.0)))
+            @if !shell.is_read_only() { (offset_form(&of, None)) }
+        }
+    });
+    shell.answer(Section::Groups, FORGETTING, body)
+}
+
+fn offset_form(of: &OffsetQuery, problem: Option<&str>) -> Markup {
+    Removal {
+        action: &deletion_path(&of.id, &of.topic, of.partition),
+        expected: &of.at().to_string(),
+        hint: "The topic and the partition. No member of the group may read the topic.",
+        verb: "Forget this offset",
+        back: &path(&of.id),
+    }
+    .form(problem)
+}
+
+/// Deletes a committed offset if the typed partition matches.
 pub async fn delete_offset(
     State(console): State<Console>,
     shell: Shell,
-    Form(of): Form<OffsetDeletion>,
+    Query(of): Query<OffsetQuery>,
+    Form(given): Form<Confirmation>,
 ) -> Response {
-    let at = TopicPartition::new(of.topic.as_str(), of.partition);
-    let words = format!("The group has no offset in {at} any more.");
-    let done = group::delete_offsets(shell.view(), &of.id, &[at]).await;
-    see_other(&console, &path(&of.id), Note::of(done, words))
+    let at = of.at();
+    if let Err(problem) = given.check(&at.to_string()) {
+        let page = offset_form(&of, Some(&problem.message));
+        return shell.answer_again(Section::Groups, FORGETTING, &problem, &page);
+    }
+    let note = match group::delete_offsets(shell.view(), &of.id, std::slice::from_ref(&at)).await {
+        Ok(deleted) => {
+            let text = format!("The group has no offset in {at} any more.");
+            match deleted.get(&at) {
+                Some(offset) => {
+                    Note::removed(text, restoration::of_offset(&of.id, &of.topic, of.partition, offset.0))
+                }
+                None => Note::done(text),
+            }
+        }
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, &path(&of.id), note)
 }
 
 /// The form for a deletion, with the typed confirmation.
@@ -337,7 +429,7 @@ pub async fn delete(
     shell: Shell,
     Form(deletion): Form<Deletion>,
 ) -> Response {
-    if deletion.confirm != deletion.id {
+    if !is_name(&deletion.confirm, &deletion.id) {
         let note = Note::error(format!("The group was not deleted: {:?} is not its name.", deletion.confirm));
         return see_other(&console, &path(&deletion.id), note);
     }
@@ -346,5 +438,24 @@ pub async fn delete(
             see_other(&console, "/groups", Note::done(format!("The group {} was deleted.", deletion.id)))
         }
         Err(error) => see_other(&console, &path(&deletion.id), Note::error(Problem::from(error).message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offset_is_forgotten_by_the_name_of_its_partition() {
+        let of = OffsetQuery { id: "a b".to_owned(), topic: "orders".to_owned(), partition: 3 };
+        let page = offset_form(&of, Some("Nothing was removed: \"\" is not orders-3.")).0;
+        for part in [
+            "action=\"/group/delete-offset?id=a%20b&amp;topic=orders&amp;partition=3\"",
+            "data-expect=\"orders-3\"",
+            "href=\"/group?id=a%20b\"",
+            "role=\"alert\">Nothing was removed",
+        ] {
+            assert!(page.contains(part), "{part}: {page}");
+        }
     }
 }

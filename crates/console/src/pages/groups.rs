@@ -5,10 +5,11 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::group::path;
-use crate::cluster::groups::{self, GroupList, GroupQuery};
+use super::group::{path, state};
+use crate::cluster::groups::{self, COLUMNS, GroupList, GroupQuery, READ_COLUMNS, READ_MAX};
 use crate::format;
 use crate::page::{Section, Shell, or_dash, pager};
+use crate::sorting::{Sorting, kept};
 
 /// Shows the groups.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<GroupQuery>) -> Response {
@@ -27,17 +28,15 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
             }
             div class="table" tabindex="0" role="region" aria-label="Groups" {
                 table {
-                    thead { tr {
-                        th scope="col" { "Group" } th scope="col" { "Type" } th scope="col" { "State" } th scope="col" { "Protocol" }
-                        th scope="col" class="number" { "Lag" }
-                    } }
+                    thead { tr { (heads(uri, query, list.matched)) } }
                     tbody {
                         @for group in &list.groups {
                             tr {
-                                th scope="row" { a href=(path(&group.group)) { bdi { (shown(&group.group)) } } }
+                                th scope="row" { a href=(path(&group.group)) { bdi { (format::id(&group.group)) } } }
                                 td { (group.kind) }
                                 td { (state(&group.state)) }
                                 td { (group.protocol) }
+                                td class="number" { (or_dash(group.members.map(format::count))) }
                                 td class="number" { (or_dash(group.lag.map(format::count))) }
                             }
                         }
@@ -49,19 +48,16 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
     }
 }
 
-/// A group id, or a substitute if empty.
-pub fn shown(name: &str) -> &str {
-    if name.is_empty() { "(empty name)" } else { name }
-}
-
-/// A badge for the state of a group.
-pub fn state(state: &str) -> Markup {
-    let class = match state {
-        "Stable" => "badge good",
-        "Empty" | "Dead" | "" => "badge",
-        _ => "badge warn",
-    };
-    html! { span class=(class) { (if state.is_empty() { "not known" } else { state }) } }
+/// The heads. Those of figures that are read group by group are no links while too many groups match.
+fn heads(uri: &Uri, query: &GroupQuery, matched: usize) -> Markup {
+    let Ok(sorting) = Sorting::of(&COLUMNS, &query.sort, &query.order) else { return html! {} };
+    html! {
+        @for column in &COLUMNS {
+            @if matched > READ_MAX && READ_COLUMNS.contains(&column.name) {
+                th scope="col" class="number" title=(format!("At most {READ_MAX} groups are sorted by this column: filter them")) { (column.title) }
+            } @else { (sorting.head(uri, column)) }
+        }
+    }
 }
 
 fn filter(query: &GroupQuery) -> Markup {
@@ -70,6 +66,7 @@ fn filter(query: &GroupQuery) -> Markup {
     };
     html! {
         form class="filter" method="get" action="/groups" role="search" {
+            (kept(&query.sort, &query.order))
             label { "Name" input type="search" name="filter" value=(query.filter) placeholder="a part of it"; }
             label { "Type" select name="kind" {
                 (option("any", "", &query.kind))
@@ -83,5 +80,20 @@ fn filter(query: &GroupQuery) -> Markup {
             } }
             button { "Show" }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_groups_are_not_sorted_by_what_is_read_group_by_group() {
+        let uri: Uri = "/groups".parse().expect("an address");
+        let links = |matched| {
+            let heads = heads(&uri, &GroupQuery::default(), matched).0;
+            (heads.matches("class=\"sort\"").count(), heads.contains("At most 256 groups"))
+        };
+        assert_eq!((links(READ_MAX), links(READ_MAX + 1)), ((6, false), (4, true)));
     }
 }

@@ -67,7 +67,7 @@ fn run_now(shell: &Shell, run: &RunState) -> Markup {
                 }
             }
             p class="quiet" {
-                "Target: " (run.target) ". Began " (format::time(run.began_ms)) " UTC" @if let Some(by) = &run.by { ", by " bdi { (by) } } "."
+                "Target: " (run.target) ". Began " (format::time(run.began_ms)) @if let Some(by) = &run.by { ", by " bdi { (by) } } "."
             }
             @if !run.summary.is_empty() { pre class="card mono" tabindex="0" { (run.summary) } }
         }

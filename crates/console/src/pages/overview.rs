@@ -2,10 +2,12 @@
 
 use axum::response::Response;
 use maud::{Markup, html};
+use thalweg_client::verdict::Severity;
 
+use super::history;
 use crate::chart::{Sample, chart};
 use crate::cluster::disks::LogDirectory;
-use crate::cluster::overview::{self, Alert, BrokerLine, Overview, Severity};
+use crate::cluster::overview::{self, Alert, BrokerLine, Overview};
 use crate::cluster::rates::Point;
 use crate::format;
 use crate::page::{Section, Shell, figure, or_dash};
@@ -13,34 +15,22 @@ use crate::page::{Section, Shell, figure, or_dash};
 /// Shows the overview.
 pub async fn show(shell: Shell) -> Response {
     let overview = overview::read(shell.view()).await;
-    shell.answer(Section::Overview, "Overview", overview.map(|overview| body(&overview)))
+    let hour = history::of_broker(&shell).await;
+    shell.answer(Section::Overview, "Overview", overview.map(|overview| body(&overview, &hour)))
 }
 
-fn body(overview: &Overview) -> Markup {
-    let now = overview.history.last();
-    let topics = format::count(overview.topics);
-    let internal = format!("and {} internal", overview.internal_topics);
-    let alive = overview.brokers.iter().filter(|broker| broker.address.is_some()).count();
+fn body(overview: &Overview, hour: &Markup) -> Markup {
     html! {
         div id="overview" data-live {
-            (alerts(&overview.alerts))
-            dl class="figures" {
-                (figure("Records in", &now.map_or("–".to_owned(), |now| format::rate(now.records_per_second)), None))
-                (figure("Log growth", &now.map_or("–".to_owned(), |now| format::bytes_rate(now.bytes_per_second)), None))
-                (figure("Topics", &topics, Some(&internal)))
-                (figure("Partitions", &format::count(overview.partitions), None))
-                (figure("Under-replicated", &format::count(overview.under_replicated), None))
-                (figure("Data", &format::bytes(overview.log_bytes), Some("over all replicas")))
-                (figure("Brokers", &format::count(alive), None))
-                @if let Some(controller) = overview.controller {
-                    (figure("Controller", &controller.id.to_string(), Some(&format!("epoch {}", controller.epoch))))
-                }
-            }
+            (alerts(overview))
+            (figures(overview))
         }
-        div id="throughput" class="charts" data-live { (throughput(&overview.history)) }
+        div id="throughput" class="charts" data-live { (throughput(overview)) }
+        (hour)
         div id="brokers" data-live {
             h2 { "Brokers" }
             (brokers(&overview.brokers))
+            @if overview.is_partial { p class="quiet" { "Leaders and replicas are those of topics that this login may see." } }
             h2 { "Disks" }
             @for unknown in &overview.directories_unknown { p class="quiet" { (unknown) } }
             (directories(&overview.directories))
@@ -49,26 +39,81 @@ fn body(overview: &Overview) -> Markup {
     }
 }
 
-fn throughput(history: &[Point]) -> Markup {
-    let samples = |value: fn(&Point) -> f64| {
-        history.iter().map(|point| Sample { at_ms: point.at_ms, value: value(point) }).collect::<Vec<_>>()
+/// The reason for a dash where a login sees no topic.
+const NOT_VISIBLE: &str = "not visible to this login";
+
+fn figures(overview: &Overview) -> Markup {
+    let now = overview.history.last();
+    let number = |count: Option<usize>| count.map_or("–".to_owned(), format::count);
+    // What a count covers.
+    let part = match (overview.topics, overview.is_partial) {
+        (None, _) => Some(NOT_VISIBLE),
+        (Some(_), true) => Some("visible to this login"),
+        (Some(_), false) => None,
     };
+    let internal = overview.internal_topics.map(|internal| format!("and {internal} internal"));
+    let topics = match (&internal, part) {
+        (Some(internal), Some(part)) => Some(format!("{internal}, {part}")),
+        (internal, part) => internal.clone().or(part.map(str::to_owned)),
+    };
+    let records = now.filter(|_| overview.topics.is_some());
+    let records = records.map_or("–".to_owned(), |now| format::rate(now.records_per_second));
+    let growth = now.and_then(|now| now.bytes_per_second).map_or("–".to_owned(), format::bytes_rate);
+    let gap = overview.log_bytes_unknown.as_deref();
+    let bytes = overview.log_bytes.map_or("–".to_owned(), format::bytes);
+    let up = overview.brokers.iter().filter(|broker| broker.state == "up").count();
+    let away = (up < overview.brokers.len()).then(|| format!("of {}", overview.brokers.len()));
     html! {
-        (chart("Records in", &samples(|point| point.records_per_second), format::rate))
-        (chart("Log growth", &samples(|point| point.bytes_per_second), format::bytes_rate))
+        dl class="figures" {
+            (figure("Records in", &records, part))
+            (figure("Log growth", &growth, gap))
+            (figure("Topics", &number(overview.topics), topics.as_deref()))
+            (figure("Partitions", &number(overview.partitions), part))
+            (figure("Under-replicated", &number(overview.under_replicated), part))
+            (figure("Data", &bytes, Some(gap.unwrap_or("over all replicas"))))
+            (figure("Brokers", &format::count(up), away.as_deref()))
+            @match overview.controller {
+                Some(controller) => (figure("Controller", &controller.id.to_string(), Some(&format!("epoch {}", controller.epoch)))),
+                None => (figure("Controller", "–", overview.controller_unknown.as_deref())),
+            }
+        }
     }
 }
 
-fn alerts(alerts: &[Alert]) -> Markup {
+fn throughput(overview: &Overview) -> Markup {
+    let samples = |value: fn(&Point) -> Option<f64>| {
+        let points = overview.history.iter();
+        points
+            .filter_map(|point| Some(Sample { at_ms: point.at_ms, value: value(point)? }))
+            .collect::<Vec<_>>()
+    };
+    html! {
+        @if overview.topics.is_some() {
+            (chart("Records in", &samples(|point| Some(point.records_per_second)), format::rate))
+        } @else {
+            p class="quiet" { "Records in: " (NOT_VISIBLE) }
+        }
+        @match (&overview.log_bytes, &overview.log_bytes_unknown) {
+            (None, Some(reason)) => p class="quiet" { "Log growth: " (reason) },
+            _ => (chart("Log growth", &samples(|point| point.bytes_per_second), format::bytes_rate)),
+        }
+    }
+}
+
+fn alerts(overview: &Overview) -> Markup {
+    let is_gap = |alert: &Alert| alert.severity == Severity::Unknown;
     html! {
         section aria-label="Alerts" class="alerts" {
-            @if alerts.is_empty() {
-                p class="note good" { "Everything is in order: every partition has a leader and all its replicas in sync." }
+            @if overview.alerts.is_empty() {
+                p class="note good" { (in_order(overview)) }
+            } @else if overview.alerts.iter().all(is_gap) {
+                p class="note" { "No fault is visible, but this login does not see everything that is checked." }
             }
-            @for alert in alerts {
+            @for alert in &overview.alerts {
                 @let (class, word) = match alert.severity {
                     Severity::Critical => ("note bad", "Critical: "),
                     Severity::Warning => ("note warn", "Warning: "),
+                    Severity::Unknown => ("note", "Unknown: "),
                 };
                 p class=(class) {
                     strong { (word) } (alert.text)
@@ -76,6 +121,24 @@ fn alerts(alerts: &[Alert]) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The sentence about a cluster without a verdict, with its extent.
+fn in_order(overview: &Overview) -> String {
+    let brokers = match overview.brokers.len() {
+        1 => "the broker answers".to_owned(),
+        all => format!("all {} brokers answer", format::count(all)),
+    };
+    match overview.partitions.unwrap_or_default() {
+        0 => format!("Everything is in order: {brokers}. There are no partitions yet."),
+        1 => format!(
+            "Everything is in order: {brokers}, and the only partition has a leader and all its replicas in sync."
+        ),
+        all => format!(
+            "Everything is in order: {brokers}, and all {} partitions have a leader and all their replicas in sync.",
+            format::count(all)
+        ),
     }
 }
 
@@ -93,15 +156,15 @@ pub fn brokers(brokers: &[BrokerLine]) -> Markup {
                     @for broker in brokers {
                         tr {
                             th scope="row" { (broker.id) }
-                            td { @match &broker.address {
-                                Some(address) => (address),
-                                None => span class="badge bad" { "away" },
-                            } }
+                            td {
+                                @if let Some(address) = &broker.address { (address) " " }
+                                @if broker.state != "up" { span class="badge bad" { (broker.state) } }
+                            }
                             td { (or_dash(broker.rack.clone())) }
-                            td class="number" { (format::count(broker.leaders)) }
-                            td class="number" { (format::count(broker.replicas)) }
-                            td class="number" { (format::count(broker.lagging)) }
-                            td class="number" { (format::bytes(broker.log_bytes)) }
+                            td class="number" { (or_dash(broker.leaders.map(format::count))) }
+                            td class="number" { (or_dash(broker.replicas.map(format::count))) }
+                            td class="number" { (or_dash(broker.lagging.map(format::count))) }
+                            td class="number" { (or_dash(broker.log_bytes.map(format::bytes))) }
                         }
                     }
                 }
@@ -157,3 +220,6 @@ fn in_use(directory: &LogDirectory) -> Markup {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,20 +25,24 @@ pub struct MovePlanQuery {
 }
 
 /// Shows the current moves, the requested plan, and the forms.
-pub async fn show(shell: Shell, Path(name): Path<String>, Query(asked): Query<MovePlanQuery>) -> Response {
+pub async fn show(
+    shell: Shell,
+    Path(name): Path<String>,
+    Query(requested): Query<MovePlanQuery>,
+) -> Response {
     let body = async {
         let moving = moves::progress(shell.view(), &name).await?;
-        let plan = match asked.plan.as_str() {
-            "on" if !shell.is_read_only() => Some(moves::plan(shell.view(), &name, &asked.query).await),
+        let plan = match requested.plan.as_str() {
+            "on" if !shell.is_read_only() => Some(moves::plan(shell.view(), &name, &requested.query).await),
             _ => None,
         };
         Ok::<_, Problem>(html! {
             (tabs(&name, "replicas"))
             (progress(&moving))
             @if !shell.is_read_only() {
-                (ends(&name, moving.len()))
+                (ends(&name, moving.len(), moves::is_throttled(shell.view(), &name).await))
                 h2 { "Move" }
-                (plan_form(&name, &asked.query))
+                (plan_form(&name, &requested.query))
                 @match &plan {
                     Some(Ok(plan)) => (planned(&name, plan)),
                     Some(Err(problem)) => p class="note bad" role="alert" { (problem.message) },
@@ -80,14 +84,20 @@ fn progress(moving: &[MoveProgress]) -> Markup {
     }
 }
 
-fn ends(name: &str, moving: usize) -> Markup {
+/// Ways to end what is going on; empty if nothing is.
+fn ends(name: &str, moving: usize, is_throttled: bool) -> Markup {
+    if moving == 0 && !is_throttled {
+        return html! {};
+    }
     html! {
         div class="actions" {
             @if moving > 0 {
                 form method="post" action=(format!("{}/replicas/cancel", path(name))) { button class="danger" { "Cancel these moves" } }
             }
-            form method="post" action=(format!("{}/replicas/end-throttle", path(name))) {
-                button title="Removes the rates of all brokers and the throttled replicas of this topic" { "Remove the throttle" }
+            @if is_throttled {
+                form method="post" action=(format!("{}/replicas/end-throttle", path(name))) {
+                    button title="Removes the rates of all brokers and the throttled replicas of this topic" { "Remove the throttle" }
+                }
             }
         }
     }
@@ -213,8 +223,11 @@ pub async fn end_throttle(
     shell: Shell,
     Path(name): Path<String>,
 ) -> Response {
-    let done = moves::end_throttle(shell.view(), &name).await;
-    see_other(&console, &format!("{}/replicas", path(&name)), Note::of(done, "The throttle was removed."))
+    let note = match moves::end_throttle(shell.view(), &name).await {
+        Ok(kept) => Note::done(moves::throttle_ended(&kept)),
+        Err(problem) => Note::error(problem.message),
+    };
+    see_other(&console, &format!("{}/replicas", path(&name)), note)
 }
 
 fn elections(name: &str) -> Markup {
@@ -249,7 +262,6 @@ pub struct ElectionForm {
     confirm: String,
 }
 
-/// Elects leaders.
 pub async fn elect(
     State(console): State<Console>,
     shell: Shell,
@@ -271,4 +283,19 @@ pub async fn elect(
         Err(problem) => Note::error(problem.message),
     };
     see_other(&console, &format!("{}/replicas", path(&name)), note)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_can_be_ended() {
+        let has = |moving, is_throttled| {
+            let page = ends("orders", moving, is_throttled).0;
+            (page.contains("Cancel these moves"), page.contains("Remove the throttle"))
+        };
+        assert_eq!(ends("orders", 0, false).0, "");
+        assert_eq!((has(0, true), has(2, false), has(2, true)), ((false, true), (true, false), (true, true)));
+    }
 }

@@ -13,7 +13,6 @@ use thalweg_stream::host::rest;
 use thalweg_stream::host::{Host, HostError, State as StreamState, StreamStatus};
 use thalweg_stream::language;
 
-use super::taps;
 use crate::format;
 use crate::page::{self, Section, Shell, encode, figure, see_other};
 
@@ -102,6 +101,11 @@ pub fn path(name: &str) -> String {
     format!("/streams/{}", encode(name))
 }
 
+/// The page of a stage.
+fn stage_path(stream: &str, stage: &str) -> String {
+    format!("{}/taps/{}", path(stream), encode(stage))
+}
+
 /// The form for a new stream.
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -112,7 +116,7 @@ pub struct Creation {
 }
 
 /// Shows the form for a new stream.
-pub async fn ask_creation(State(console): State<Console>, shell: Shell) -> Response {
+pub async fn creation_page(State(console): State<Console>, shell: Shell) -> Response {
     let form = host(&console)
         .map(|_| creation_form(&Creation { deploy: "on".to_owned(), ..Creation::default() }, None));
     shell.answer(Section::Streams, "Write a stream", form)
@@ -145,7 +149,7 @@ pub async fn create(
 ) -> Response {
     let created = async {
         let host = host(&console)?;
-        let (deploy, by) = ((creation.deploy == "on").then(BTreeMap::new), recorder.asker());
+        let (deploy, by) = ((creation.deploy == "on").then(BTreeMap::new), recorder.requester());
         let (name, text) = (creation.name.trim().to_owned(), creation.definition.clone());
         let change = Change::of_stream("CreateStream", Action::Create, &name);
         let change = Change { detail: Some(text.clone()), ..change };
@@ -259,7 +263,7 @@ fn stages(status: &StreamStatus, rates: &[StageRate], tappable: &[String]) -> Ma
                             tr {
                                 th scope="row" {
                                     @if tappable.iter().any(|label| **label == *stage.label) {
-                                        a href=(taps::path(&status.name, &stage.label)) title="See what flows out of it" { (stage.label) }
+                                        a href=(stage_path(&status.name, &stage.label)) title="See what flows out of it" { (stage.label) }
                                     } @else { (stage.label) }
                                     @if *stage.label != *stage.module { span class="quiet" { " (" (stage.module) ")" }
                                 } }
@@ -355,7 +359,7 @@ pub async fn change(
         match verb.as_str() {
             "deploy" => {
                 let change = Change::of_stream("DeployStream", Action::Update, &name);
-                let by = recorder.asker();
+                let by = recorder.requester();
                 let verb = async move { on.deploy(&named, BTreeMap::new(), by).await };
                 complete(&host, recorder, change, verb).await
             }

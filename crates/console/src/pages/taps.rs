@@ -9,15 +9,11 @@ use thalweg_stream::host::onlooking::{Cut, TappedMessage};
 
 use super::streams;
 use crate::format;
-use crate::page::{Section, Shell, encode};
+use crate::json_text;
+use crate::page::{Section, Shell};
 use crate::problem::Problem;
 use crate::state::Console;
 use crate::taps::{TapProblem, hide};
-
-/// The page of a stage.
-pub fn path(stream: &str, stage: &str) -> String {
-    format!("{}/taps/{}", streams::path(stream), encode(stage))
-}
 
 /// Shows the newest messages.
 pub async fn look_at(
@@ -58,7 +54,7 @@ fn body(name: &str, passed: &[TappedMessage]) -> Markup {
 fn one(message: &TappedMessage) -> Markup {
     html! {
         article class="card message" aria-label=(format!("Message {}", message.sequence)) {
-            p class="quiet" { "message " (format::count(message.sequence)) " · " (format::time(message.time_ms)) " UTC" }
+            p class="quiet" { "message " (format::count(message.sequence)) " · " (format::time(message.time_ms)) }
             @if let Some(key) = &message.key { (part("Key", key)) }
             @match &message.value {
                 Some(value) => (part("Value", value)),
@@ -68,7 +64,7 @@ fn one(message: &TappedMessage) -> Markup {
                 dl class="facts" {
                     @for (name, value) in &message.headers {
                         dt { bdi { (name) } }
-                        dd { @match value { Some(value) => pre { (text(value).text) }, None => span class="quiet" { "none" } } }
+                        dd { @match value { Some(value) => (json_text::text(&text(value))), None => span class="quiet" { "none" } } }
                     }
                 }
             }
@@ -81,7 +77,7 @@ fn part(name: &str, cut: &Cut) -> Markup {
     html! {
         div class="part" {
             span class="quiet" { (name) ", " (format::bytes(cut.whole_bytes as u64)) }
-            pre { (shown.text) }
+            (json_text::text(&shown))
             @if shown.omitted_bytes > 0 { span class="quiet" { "and " (format::bytes(shown.omitted_bytes as u64)) " more" } }
         }
     }

@@ -8,8 +8,9 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::configuration::{self, Change, ConfigTableQuery};
+use super::history;
 use crate::cluster::configs::{self, ConfiguredResource};
-use crate::cluster::topic::{self, Partition, Topic, TopicCreation};
+use crate::cluster::topic::{self, Partition, Topic};
 use crate::cluster::topics;
 use crate::format;
 use crate::page::{Section, Shell, encode, figure, or_dash, pager, see_other};
@@ -34,10 +35,12 @@ pub async fn show(
     Query(paged): Query<PageQuery>,
 ) -> Response {
     let topic = topic::read(shell.view(), &name).await;
+    let hour = history::of_topic(&shell, &name).await;
     let body = topic.map(|topic| {
         html! {
             (tabs(&name, "partitions"))
             (partitions(&uri, &topic, paged.page))
+            (hour)
             @if !shell.is_read_only() { (changes(&topic)) }
         }
     });
@@ -78,7 +81,6 @@ pub struct Growth {
     partitions: i32,
 }
 
-/// Adds partitions.
 pub async fn grow(
     State(console): State<Console>,
     shell: Shell,
@@ -112,89 +114,6 @@ pub async fn delete(
     }
 }
 
-/// The form for a new topic.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-pub struct Creation {
-    name: String,
-    partitions: String,
-    replicas: String,
-    configuration: String,
-}
-
-/// Shows the form for a new topic.
-pub async fn ask_creation(shell: Shell) -> Response {
-    shell.answer::<Problem>(Section::Topics, "Create a topic", Ok(creation_form(&Creation::default(), None)))
-}
-
-/// Creates a topic.
-pub async fn create(
-    State(console): State<Console>,
-    shell: Shell,
-    Form(creation): Form<Creation>,
-) -> Response {
-    let created = async {
-        topic::create(shell.view(), creation.read()?).await?;
-        Ok::<(), Problem>(())
-    };
-    match created.await {
-        Ok(()) => {
-            let note = Note::done(format!("{} was created.", creation.name));
-            see_other(&console, &path(creation.name.trim()), note)
-        }
-        Err(problem) => {
-            let form = creation_form(&creation, Some(&problem.message));
-            let mut response = shell.answer::<Problem>(Section::Topics, "Create a topic", Ok(form));
-            *response.status_mut() = problem.status;
-            response
-        }
-    }
-}
-
-impl Creation {
-    fn read(&self) -> Result<TopicCreation, Problem> {
-        let number = |name: &str, text: &str| match text.trim() {
-            "" => Ok(None),
-            text => {
-                let parsed = text.parse::<i32>();
-                parsed.map(Some).map_err(|_| Problem::wrong(format!("{name}: {text:?} is not a number")))
-            }
-        };
-        let replicas = number("Replicas", &self.replicas)?;
-        let replicas = replicas.map(|replicas| i16::try_from(replicas).unwrap_or(i16::MAX));
-        let mut configuration = std::collections::BTreeMap::new();
-        for line in self.configuration.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            let Some((key, value)) = line.split_once('=') else {
-                return Err(Problem::wrong(format!("Configuration: {line:?} is not PROPERTY=VALUE")));
-            };
-            configuration.insert(key.trim().to_owned(), value.trim().to_owned());
-        }
-        Ok(TopicCreation {
-            name: self.name.trim().to_owned(),
-            partitions: number("Partitions", &self.partitions)?,
-            replicas,
-            configuration,
-        })
-    }
-}
-
-fn creation_form(creation: &Creation, problem: Option<&str>) -> Markup {
-    html! {
-        @if let Some(problem) = problem { p class="note bad" role="alert" { (problem) } }
-        form class="card narrow stack" method="post" action="/create-topic" {
-            label { "Name" input name="name" value=(creation.name) required maxlength="249" pattern="[A-Za-z0-9._\\-]+" autocapitalize="none" spellcheck="false" autofocus;
-                span class="hint" { "Letters, digits, dots, underscores and hyphens." } }
-            div class="row" {
-                label { "Partitions" input name="partitions" value=(creation.partitions) inputmode="numeric" placeholder="the cluster's default"; }
-                label { "Replicas" input name="replicas" value=(creation.replicas) inputmode="numeric" placeholder="the cluster's default"; }
-            }
-            label { "Configuration" textarea name="configuration" placeholder="retention.ms=86400000" spellcheck="false" { (creation.configuration) }
-                span class="hint" { "A property on each line, as PROPERTY=VALUE. What is not here has the cluster's default." } }
-            div class="actions" { button class="primary" { "Create" } a class="button" href="/topics" { "Cancel" } }
-        }
-    }
-}
-
 /// The path of a topic.
 pub fn path(name: &str) -> String {
     format!("/topics/{}", encode(name))
@@ -206,6 +125,7 @@ pub fn tabs(name: &str, shown: &str) -> Markup {
     let tabs = [
         ("partitions", "Partitions", path.clone()),
         ("messages", "Messages", format!("{path}/messages")),
+        ("groups", "Groups", format!("{path}/groups")),
         ("configuration", "Configuration", format!("{path}/configuration")),
         ("replicas", "Moves and elections", format!("{path}/replicas")),
         ("producers", "Producers", format!("{path}/producers")),
@@ -270,6 +190,10 @@ fn changes(topic: &Topic) -> Markup {
     let path = path(&topic.name);
     html! {
         h2 { "Change" }
+        p class="actions" {
+            a class="button" href=(format!("/create-topic?like={}", encode(&topic.name))) { "Create a topic like this…" }
+            a class="button" href=(format!("{path}/purge")) { "Delete all messages…" }
+        }
         div class="row" {
             details class="card" {
                 summary { "Add partitions" }

@@ -5,9 +5,10 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use crate::cluster::topics::{self, TopicList, TopicQuery, TopicRow};
+use crate::cluster::topics::{self, COLUMNS, TopicList, TopicQuery, TopicRow};
 use crate::format;
 use crate::page::{Section, Shell, encode, or_dash, pager};
+use crate::sorting::{Sorting, kept};
 
 /// Shows the topics.
 pub async fn list(shell: Shell, uri: Uri, Query(query): Query<TopicQuery>) -> Response {
@@ -26,11 +27,7 @@ fn body(shell: &Shell, uri: &Uri, query: &TopicQuery, list: &TopicList) -> Marku
             }
             div class="table" tabindex="0" role="region" aria-label="Topics" {
                 table {
-                    thead { tr {
-                        th scope="col" { "Name" } th scope="col" class="number" { "Partitions" }
-                        th scope="col" class="number" { "Replicas" } th scope="col" { "State" }
-                        th scope="col" class="number" { "Data" } th scope="col" class="number" { "Records in" }
-                    } }
+                    thead { tr { @if let Ok(sorting) = Sorting::of(&COLUMNS, &query.sort, &query.order) { (sorting.heads(uri, &COLUMNS)) } } }
                     tbody { @for topic in &list.topics { (row(topic)) } }
                 }
             }
@@ -73,17 +70,12 @@ fn filter(query: &TopicQuery) -> Markup {
     };
     html! {
         form class="filter" method="get" action="/topics" role="search" {
+            (kept(&query.sort, &query.order))
             label { "Name" input type="search" name="filter" value=(query.filter) placeholder="a part of it"; }
             label { "State" select name="state" {
                 (option("any", "", &query.state))
                 (option("under-replicated", "under-replicated", &query.state))
                 (option("without a leader", "leaderless", &query.state))
-            } }
-            label { "Order" select name="sort" {
-                (option("name", "", &query.sort))
-                (option("most partitions", "partitions", &query.sort))
-                (option("most data", "size", &query.sort))
-                (option("most records in", "rate", &query.sort))
             } }
             label class="check" { input type="checkbox" name="internal" value="on" checked[query.internal == "on"]; "Internal topics" }
             button { "Show" }

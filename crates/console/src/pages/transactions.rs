@@ -7,11 +7,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::groups::shown;
 use crate::cluster::transactions::{
     self, Abortion, HangingList, HangingQuery, OpenTransaction, ProducerLine, Transaction, TransactionList,
     TransactionQuery,
 };
+use crate::confirm::{is_name, visible_form};
 use crate::format;
 use crate::page::{Section, Shell, encode, figure, or_dash, pager, see_other};
 use crate::problem::Problem;
@@ -48,7 +48,7 @@ fn body(uri: &Uri, query: &TransactionQuery, list: &TransactionList) -> Markup {
                         tbody {
                             @for line in &list.transactions {
                                 tr {
-                                    th scope="row" { a href=(format!("/transaction?id={}", encode(&line.transactional_id))) { bdi { (shown(&line.transactional_id)) } } }
+                                    th scope="row" { a href=(format!("/transaction?id={}", encode(&line.transactional_id))) { bdi { (format::id(&line.transactional_id)) } } }
                                     td { (state(&line.state)) }
                                     td class="number" { (line.producer_id) }
                                 }
@@ -86,7 +86,7 @@ pub async fn show(shell: Shell, Query(named): Query<TransactionalIdQuery>) -> Re
             @if !shell.is_read_only() { (end(&transaction)) }
         }
     });
-    shell.answer(Section::Transactions, shown(&named.id), body)
+    shell.answer(Section::Transactions, format::id(&named.id), body)
 }
 
 fn end(transaction: &Transaction) -> Markup {
@@ -95,7 +95,7 @@ fn end(transaction: &Transaction) -> Markup {
             summary { "End its transaction and fence its producer" }
             form class="stack" method="post" action="/transaction/fence" {
                 input type="hidden" name="id" value=(transaction.transactional_id);
-                label { "Type the transactional id" input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(transaction.transactional_id);
+                label { "Type the transactional id" input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(transaction.transactional_id) data-visible=[visible_form(&transaction.transactional_id)];
                     span class="hint" { "An open transaction is aborted. A producer that is alive fails." } }
                 button class="danger" { "End and fence" }
             }
@@ -113,12 +113,16 @@ pub struct FenceForm {
 /// Ends the transaction of a transactional id if the typed id matches.
 pub async fn fence(State(console): State<Console>, shell: Shell, Form(form): Form<FenceForm>) -> Response {
     let page = format!("/transaction?id={}", encode(&form.id));
-    if form.confirm != form.id {
+    if !is_name(&form.confirm, &form.id) {
         let note = Note::error(format!("Nothing was ended: {:?} is not the transactional id.", form.confirm));
         return see_other(&console, &page, note);
     }
     let done = transactions::fence(shell.view(), &form.id).await;
-    see_other(&console, &page, Note::of(done, format!("The producers of {} were fenced.", shown(&form.id))))
+    see_other(
+        &console,
+        &page,
+        Note::of(done, format!("The producers of {} were fenced.", format::id(&form.id))),
+    )
 }
 
 /// Finds hanging transactions.
@@ -159,7 +163,7 @@ fn hanging_list(shell: &Shell, found: &HangingList) -> Markup {
                 table {
                     thead { tr {
                         th scope="col" { "Topic" } th scope="col" class="number" { "Partition" } th scope="col" class="number" { "From offset" }
-                        th scope="col" class="number" { "Producer" } th scope="col" { "Last record (UTC)" }
+                        th scope="col" class="number" { "Producer" } th scope="col" { "Last record" }
                         @if !shell.is_read_only() { th scope="col" { "Change" } }
                     } }
                     tbody {
@@ -192,7 +196,7 @@ pub struct OpenTransactionQuery {
 }
 
 /// Shows an open transaction, and asks for confirmation to abort it.
-pub async fn ask_abort(
+pub async fn abort_page(
     shell: Shell,
     Path(name): Path<String>,
     Query(open): Query<OpenTransactionQuery>,
@@ -205,11 +209,11 @@ pub async fn ask_abort(
                 (figure("Partition", &format!("{name}-{}", open.partition), None))
                 (figure("From offset", &format::count(open.start), None))
                 (figure("Producer", &open.producer_id.to_string(), Some(&format!("epoch {}", open.producer_epoch))))
-                (figure("Last record", &format::time(open.last_timestamp_ms), Some("UTC")))
+                (figure("Last record", &format::time(open.last_timestamp_ms), None))
             }
             @match &open.transactional_id {
                 Some(id) => p class="note warn" {
-                    "A coordinator knows this producer, as " bdi { (shown(id)) } ", and may end the transaction itself. An abort here can break a transaction that is going on: "
+                    "A coordinator knows this producer, as " bdi { (format::id(id)) } ", and may end the transaction itself. An abort here can break a transaction that is going on: "
                     a href=(format!("/transaction?id={}", encode(id))) { "look at it first" } "."
                 },
                 None => p class="note" { "No coordinator knows this producer: the transaction will not end without an abort." },
@@ -266,7 +270,7 @@ fn one(transaction: &Transaction) -> Markup {
                 div class="figure" { dt { "State" } dd { (state(&transaction.state)) } }
                 (figure("Producer", &transaction.producer_id.to_string(), Some(&format!("epoch {}", transaction.producer_epoch))))
                 (figure("Timeout", &format::millis(transaction.timeout_ms.into()), None))
-                (figure("Began", &transaction.started_ms.map_or("–".to_owned(), format::time), transaction.started_ms.map(|_| "UTC")))
+                (figure("Began", &transaction.started_ms.map_or("–".to_owned(), format::time), None))
             }
             h2 { "Partitions" }
             @if transaction.partitions.is_empty() { p class="quiet" { "No transaction is open." } }
@@ -299,7 +303,7 @@ fn producer_table(name: &str, producers: &[ProducerLine]) -> Markup {
                     table {
                         thead { tr {
                             th scope="col" class="number" { "Partition" } th scope="col" class="number" { "Producer" } th scope="col" class="number" { "Epoch" }
-                            th scope="col" class="number" { "Last sequence" } th scope="col" { "Last record (UTC)" } th scope="col" class="number" { "Open transaction from" }
+                            th scope="col" class="number" { "Last sequence" } th scope="col" { "Last record" } th scope="col" class="number" { "Open transaction from" }
                         } }
                         tbody {
                             @for producer in producers {

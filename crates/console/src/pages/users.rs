@@ -1,32 +1,25 @@
-//! Users with passwords, and quotas.
-
-use std::collections::BTreeMap;
+//! Users with passwords.
 
 use axum::Form;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use crate::cluster::users::{self, NewPassword, QuotaChange, QuotaLine, User};
-use crate::page::{Section, Shell, see_other};
-use crate::problem::Problem;
+use crate::cluster::users::{self, NewPassword, User};
+use crate::confirm::{Confirmation, Removal};
+use crate::page::{Section, Shell, encode, see_other};
 use crate::state::{Console, Note};
 
-/// Kafka's quota names, with descriptions.
-const LIMITS: [(&str, &str); 5] = [
-    ("producer_byte_rate", "bytes produced per second"),
-    ("consumer_byte_rate", "bytes consumed per second"),
-    ("request_percentage", "percent of a broker's time for requests"),
-    ("controller_mutation_rate", "partitions created or deleted per second"),
-    ("connection_creation_rate", "connections per second, of an address"),
-];
+/// The title of a page that removes a credential.
+const REMOVAL: &str = "Remove a password";
 
 /// Shows the users.
 pub async fn list(shell: Shell) -> Response {
     let users = users::list(shell.view()).await;
     let body = users.map(|users| {
         html! {
+            @if !shell.is_read_only() { p class="actions" { a class="button primary" href="/create-user" { "Create a user with rights" } } }
             (table(&shell, &users))
             @if !shell.is_read_only() { (new()) }
         }
@@ -48,15 +41,71 @@ pub async fn set_password(
     )
 }
 
-/// The form for removing a credential.
+/// The credential in the query.
 #[derive(Deserialize)]
-pub struct Credential {
+pub struct CredentialQuery {
     name: String,
     mechanism: String,
 }
 
-/// Removes a credential.
-pub async fn remove(State(console): State<Console>, shell: Shell, Form(of): Form<Credential>) -> Response {
+/// Shows a credential, and asks for confirmation to remove it.
+pub async fn removal_page(shell: Shell, Query(of): Query<CredentialQuery>) -> Response {
+    let user = users::find(shell.view(), &of.name, &of.mechanism).await;
+    let body = user.map(|user| {
+        html! {
+            (consequences(&user, &of.mechanism, shell.user()))
+            @if !shell.is_read_only() { (removal_form(&of, None)) }
+        }
+    });
+    shell.answer(Section::Users, REMOVAL, body)
+}
+
+/// What the removal of a credential means. `own` is the user of this session.
+fn consequences(user: &User, mechanism: &str, own: Option<&str>) -> Markup {
+    let others = user.mechanisms.keys().map(String::as_str);
+    let others: Vec<&str> = others.filter(|other| !other.eq_ignore_ascii_case(mechanism)).collect();
+    html! {
+        @if own == Some(user.name.as_str()) {
+            p class="note bad" role="alert" {
+                "This is your own login: you are logged in as " bdi { (user.name) } ". "
+                @if others.is_empty() { "It is your only password for SCRAM: without it, this session may end at once, and you may be unable to log in again." }
+                @else { "Without this password, this session may end at once." }
+            }
+        }
+        p class="note warn" {
+            "The " (mechanism) " password of " bdi { (user.name) } " is removed, and cannot be restored: the cluster keeps only its hash. Set a new one to let the user in again. "
+            @if others.is_empty() { "The user then has no password for SCRAM." }
+            @else { "The user keeps " (others.join(", ")) "." }
+        }
+    }
+}
+
+fn removal_form(of: &CredentialQuery, problem: Option<&str>) -> Markup {
+    Removal {
+        action: &removal_path(&of.name, &of.mechanism),
+        expected: &of.name,
+        hint: "The name of the user. Clients that log in by this mechanism cannot connect any more.",
+        verb: "Remove this password",
+        back: "/users",
+    }
+    .form(problem)
+}
+
+fn removal_path(name: &str, mechanism: &str) -> String {
+    format!("/users/remove?name={}&mechanism={}", encode(name), encode(mechanism))
+}
+
+/// Removes a credential if the typed user name matches.
+pub async fn remove(
+    State(console): State<Console>,
+    shell: Shell,
+    Query(of): Query<CredentialQuery>,
+    Form(given): Form<Confirmation>,
+) -> Response {
+    if let Err(problem) = given.check(&of.name) {
+        let page = removal_form(&of, Some(&problem.message));
+        return shell.answer_again(Section::Users, REMOVAL, &problem, &page);
+    }
     let done = users::remove(shell.view(), &of.name, &of.mechanism).await;
     see_other(
         &console,
@@ -79,11 +128,7 @@ fn table(shell: &Shell, users: &[User]) -> Markup {
                             @if !shell.is_read_only() {
                                 td class="actions" {
                                     @for mechanism in user.mechanisms.keys() {
-                                        form method="post" action="/users/remove" {
-                                            input type="hidden" name="name" value=(user.name);
-                                            input type="hidden" name="mechanism" value=(mechanism);
-                                            button class="small" aria-label=(format!("Remove the {mechanism} password of {}", user.name)) { "Remove " (mechanism) }
-                                        } " "
+                                        a class="button small" href=(removal_path(&user.name, mechanism)) aria-label=(format!("Remove the {mechanism} password of {}", user.name)) { "Remove " (mechanism) "…" } " "
                                     }
                                 }
                             }
@@ -99,7 +144,7 @@ fn table(shell: &Shell, users: &[User]) -> Markup {
 fn new() -> Markup {
     html! {
         details class="card narrow" {
-            summary { "Add a user, or set a password" }
+            summary { "Set a password, also of a user without rights" }
             form class="stack" method="post" action="/users" {
                 label { "User" input name="name" required autocapitalize="none" spellcheck="false" autocomplete="off"; }
                 label { "Password" input name="password" type="password" required autocomplete="new-password"; }
@@ -110,136 +155,35 @@ fn new() -> Markup {
     }
 }
 
-/// Shows the quotas.
-pub async fn quotas(shell: Shell) -> Response {
-    let quotas = users::quotas(shell.view()).await;
-    let body = quotas.map(|quotas| {
-        html! {
-            (quota_table(&shell, &quotas))
-            @if !shell.is_read_only() { (new_quota()) }
-        }
-    });
-    shell.answer(Section::Quotas, "Quotas", body)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The form for a quota.
-#[derive(Deserialize)]
-pub struct QuotaForm {
-    #[serde(default)]
-    user: String,
-    #[serde(default)]
-    client: String,
-    #[serde(default)]
-    ip: String,
-    /// The entity of a listed quota, as JSON.
-    #[serde(default)]
-    entity: String,
-    limit: String,
-    #[serde(default)]
-    value: String,
-}
-
-impl QuotaForm {
-    fn read(&self) -> Result<QuotaChange, Problem> {
-        let mut entity: BTreeMap<String, Option<String>> = BTreeMap::new();
-        if self.entity.is_empty() {
-            // A star selects the default entity; an empty field is not part of the entity.
-            for (kind, name) in [("user", &self.user), ("client-id", &self.client), ("ip", &self.ip)] {
-                match name.trim() {
-                    "" => {}
-                    "*" => drop(entity.insert(kind.to_owned(), None)),
-                    name => drop(entity.insert(kind.to_owned(), Some(name.to_owned()))),
-                }
-            }
-        } else {
-            entity = serde_json::from_str(&self.entity)
-                .map_err(|error| Problem::wrong(format!("The entity cannot be read: {error}")))?;
-        }
-        let value = match self.value.trim() {
-            "" => None,
-            text => {
-                let parsed = text.replace(',', "").parse::<f64>();
-                Some(parsed.map_err(|_| Problem::wrong(format!("{text:?} is not a number")))?)
-            }
-        };
-        Ok(QuotaChange { entity, limit: self.limit.clone(), value })
+    fn user(mechanisms: &[&str]) -> User {
+        let mechanisms = mechanisms.iter().map(|name| ((*name).to_owned(), 4096)).collect();
+        User { name: "ann".to_owned(), mechanisms }
     }
-}
 
-/// Sets or removes a quota.
-pub async fn set_quota(
-    State(console): State<Console>,
-    shell: Shell,
-    Form(form): Form<QuotaForm>,
-) -> Response {
-    let done = async { users::set_quota(shell.view(), &form.read()?).await };
-    let words = if form.value.trim().is_empty() { "was removed" } else { "was set" };
-    see_other(&console, "/quotas", Note::of(done.await, format!("{} {words}.", form.limit)))
-}
-
-/// An entity in words.
-fn entity(quota: &QuotaLine) -> Markup {
-    html! {
-        @for (at, (kind, name)) in quota.entity.iter().enumerate() {
-            @if at > 0 { ", " }
-            span class="quiet" { (kind) " " }
-            @match name { Some(name) => bdi { (name) }, None => em { "default" } }
+    #[test]
+    fn the_removal_of_an_own_login_says_so() {
+        let page = |user: &User, own| consequences(user, "SCRAM-SHA-512", own).0;
+        let both = user(&["SCRAM-SHA-256", "SCRAM-SHA-512"]);
+        let own = page(&both, Some("ann"));
+        assert!(own.contains("This is your own login") && !own.contains("only password"), "{own}");
+        assert!(own.contains("The user keeps SCRAM-SHA-256."), "{own}");
+        let last = page(&user(&["SCRAM-SHA-512"]), Some("ann"));
+        assert!(last.contains("It is your only password for SCRAM:"), "{last}");
+        for other in [None, Some("bob")] {
+            let page = page(&both, other);
+            assert!(!page.contains("your own") && page.contains("cannot be restored"), "{page}");
         }
     }
-}
 
-fn quota_table(shell: &Shell, quotas: &[QuotaLine]) -> Markup {
-    html! {
-        @if quotas.is_empty() { p class="quiet" { "There are no quotas: clients are not limited." } }
-        @else {
-            div class="table" tabindex="0" role="region" aria-label="Quotas" {
-                table {
-                    thead { tr { th scope="col" { "Whose" } th scope="col" { "Limit" } th scope="col" class="number" { "Value" } @if !shell.is_read_only() { th scope="col" class="actions" { "Change" } } } }
-                    tbody {
-                        @for quota in quotas {
-                            @for (limit, value) in &quota.limits {
-                                tr {
-                                    th scope="row" { (entity(quota)) }
-                                    td { code { (limit) } }
-                                    td class="number" { (value) }
-                                    @if !shell.is_read_only() {
-                                        td class="actions" {
-                                            form method="post" action="/quotas" {
-                                                input type="hidden" name="entity" value=(serde_json::to_string(&quota.entity).unwrap_or_default());
-                                                input type="hidden" name="limit" value=(limit);
-                                                button class="small" aria-label=(format!("Remove {limit}")) { "Remove" }
-                                            }
-                                        }
-                                    }
-                                }
-                            }
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-fn new_quota() -> Markup {
-    html! {
-        details class="card" {
-            summary { "Set a quota" }
-            form class="stack" method="post" action="/quotas" {
-                p class="quiet" { "Fill in whom it is for: a user, a client id, both, or an address. A star (*) is the default of all." }
-                div class="row" {
-                    label { "User" input name="user" spellcheck="false"; }
-                    label { "Client id" input name="client" spellcheck="false"; }
-                    label { "Address" input name="ip" spellcheck="false"; }
-                }
-                div class="row" {
-                    label { "Limit" select name="limit" {
-                        @for (name, about) in LIMITS { option value=(name) { (name) " (" (about) ")" } }
-                    } }
-                    label { "Value" input name="value" required inputmode="decimal"; }
-                }
-                button class="primary" { "Set" }
-            }
-        }
+    #[test]
+    fn a_credential_is_removed_by_the_name_of_its_user() {
+        let of = CredentialQuery { name: "a&b".to_owned(), mechanism: "SCRAM-SHA-256".to_owned() };
+        let page = removal_form(&of, None).0;
+        assert!(page.contains("action=\"/users/remove?name=a%26b&amp;mechanism=SCRAM-SHA-256\""), "{page}");
+        assert!(page.contains("data-expect=\"a&amp;b\""), "{page}");
     }
 }

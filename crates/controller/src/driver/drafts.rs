@@ -84,7 +84,7 @@ impl Driver {
         match (decide, decision.answer) {
             // The decision is valid for the copied state, which is newer than the request.
             (None, answer) => {
-                self.publish(decision.rulings.take());
+                self.log_rulings(decision.rulings.take());
                 self.note_fault(decision.unwritable.as_ref());
                 match answer {
                     Ok(frame) => {

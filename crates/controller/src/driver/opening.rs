@@ -20,22 +20,25 @@ use super::Driver;
 use super::session_clock::SessionClock;
 use crate::options::{ConfigRules, ControllerOptions};
 use crate::quorum::{
-    AppendFailure, Leader, MetadataLog, Observers, QuorumState, QuorumStateError, RecoveredMetadata,
-    StartError, encode_control_batch, formatted_with,
+    AppendFailure, ControllerStartError, Leader, MetadataLog, Observers, QuorumState, QuorumStateError,
+    RecoveredMetadata, encode_control_batch, formatted_with,
 };
 use crate::state::{Claim, Extent, Moment, State};
 
 impl Driver {
     /// Opens the log and starts to lead. Blocks.
-    pub fn open(options: ControllerOptions, rules: Arc<dyn ConfigRules>) -> Result<Driver, StartError> {
+    pub fn open(
+        options: ControllerOptions,
+        rules: Arc<dyn ConfigRules>,
+    ) -> Result<Driver, ControllerStartError> {
         let (mut log, recovered) = MetadataLog::open(&options)?;
         if log.end_offset() == 0 && !options.may_format {
-            return Err(StartError::NoMetadataLog { dir: options.metadata_log_dir });
+            return Err(ControllerStartError::NoMetadataLog { dir: options.metadata_log_dir });
         }
         check_features(&options, &recovered.image)?;
         if recovered.voters.iter().any(|id| *id != options.node_id) {
             let (dir, voters) = (options.metadata_log_dir, recovered.voters);
-            return Err(StartError::OtherVoters { dir, voters });
+            return Err(ControllerStartError::OtherVoters { dir, voters });
         }
         // The next start relies on this epoch's start as proof that all earlier records are synced.
         let is_full = |error: &LogError| matches!(error, LogError::Io(error) if is_disk_full(error));
@@ -85,7 +88,11 @@ impl Driver {
 
     /// Writes and syncs the first records of an epoch, and in a new log also the first records of the
     /// cluster.
-    fn lead(&mut self, options: &ControllerOptions, recovered: RecoveredMetadata) -> Result<(), StartError> {
+    fn lead(
+        &mut self,
+        options: &ControllerOptions,
+        recovered: RecoveredMetadata,
+    ) -> Result<(), ControllerStartError> {
         let now = self.now();
         let is_new = self.log.end_offset() == 0;
         let formatted = match recovered.image.features().metadata_version() {
@@ -133,21 +140,26 @@ impl Driver {
         Ok(())
     }
 
-    fn write_first(&mut self, records: Vec<VersionedRecord>, now: Moment) -> Result<(), StartError> {
+    fn write_first(
+        &mut self,
+        records: Vec<VersionedRecord>,
+        now: Moment,
+    ) -> Result<(), ControllerStartError> {
         let batch = self
             .state
             .prepare(records, Extent::One)
-            .map_err(|unwritable| StartError::FirstRecords { reason: unwritable.to_string() })?;
+            .map_err(|unwritable| ControllerStartError::FirstRecords { reason: unwritable.to_string() })?;
         self.write(batch, now, Claim::Urgent).map_err(start_error)
     }
 
     /// Starts the cluster with the records of its formatted directory, if any.
-    fn begin_as_formatted(&mut self, options: &ControllerOptions) -> Result<bool, StartError> {
+    fn begin_as_formatted(&mut self, options: &ControllerOptions) -> Result<bool, ControllerStartError> {
         let Some(records) = formatted_with(options)? else { return Ok(false) };
-        let left_off = self.state.begin_with(records).map_err(|level| StartError::FormattedVersion {
-            path: options.metadata_log_dir.join("bootstrap.checkpoint"),
-            level,
-        })?;
+        let left_off =
+            self.state.begin_with(records).map_err(|level| ControllerStartError::FormattedVersion {
+                path: options.metadata_log_dir.join("bootstrap.checkpoint"),
+                level,
+            })?;
         if !left_off.is_empty() {
             let features =
                 left_off.iter().map(|(name, level)| format!("{name}={level}")).collect::<Vec<_>>().join(",");
@@ -173,20 +185,20 @@ impl Driver {
     }
 }
 
-fn start_error(failure: AppendFailure) -> StartError {
+fn start_error(failure: AppendFailure) -> ControllerStartError {
     match failure {
-        AppendFailure::Full(error) => StartError::Io(error),
-        AppendFailure::Dead(error) => StartError::Append(error),
+        AppendFailure::Full(error) => ControllerStartError::Io(error),
+        AppendFailure::Dead(error) => ControllerStartError::Append(error),
     }
 }
 
 /// Refuses to lead a cluster with features that this node does not serve.
-fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), StartError> {
+fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), ControllerStartError> {
     for (feature, level) in image.features().iter() {
         let served = options.supported_features.get(feature).copied().unwrap_or(VersionRange::DISABLED);
         if !served.contains(level) && level != 0 {
             let feature = feature.to_owned();
-            return Err(StartError::UnservedFeature { feature, level, served: served.max });
+            return Err(ControllerStartError::UnservedFeature { feature, level, served: served.max });
         }
     }
     Ok(())
@@ -195,7 +207,7 @@ fn check_features(options: &ControllerOptions, image: &Image) -> Result<(), Star
 /// The next epoch, made durable before the first record of the epoch is written. On a full disk, only the log
 /// records the epoch: this node is the only voter, votes for no other node, and serves nothing before the
 /// first batch of the epoch is synced. An epoch whose first batch is lost was never visible.
-fn begin_epoch(options: &ControllerOptions, log: &mut MetadataLog) -> Result<i32, StartError> {
+fn begin_epoch(options: &ControllerOptions, log: &mut MetadataLog) -> Result<i32, ControllerStartError> {
     let (disk, dir) = log.snapshot_place();
     let before = QuorumState::read(&disk, &dir)?.map_or(0, |state| state.leader_epoch);
     let epoch = before.max(log.last_epoch()) + 1;

@@ -10,7 +10,6 @@ use super::MetadataLog;
 use super::fetch::{Leader, Observers};
 use crate::state::CLUSTER_METADATA_TOPIC;
 
-/// Answers DescribeQuorum.
 pub(crate) fn describe_quorum(
     request: &DescribeQuorumRequest,
     log: &MetadataLog,
@@ -19,13 +18,13 @@ pub(crate) fn describe_quorum(
     version: i16,
     now_ms: i64,
 ) -> DescribeQuorumResponse {
-    let asked_for_the_log = match request.topics.as_slice() {
+    let is_of_the_log = match request.topics.as_slice() {
         [topic] if topic.topic_name == CLUSTER_METADATA_TOPIC => {
             matches!(topic.partitions.as_slice(), [partition] if partition.partition_index == 0)
         }
         _ => false,
     };
-    if !asked_for_the_log {
+    if !is_of_the_log {
         return unknown(request);
     }
     let directory = |id: Uuid| if version >= 2 { id } else { Uuid::ZERO };

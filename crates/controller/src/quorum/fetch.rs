@@ -74,7 +74,7 @@ impl Observers {
 
 /// A well-formed Fetch.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct FetchAsk {
+pub(crate) struct ParsedFetch {
     replica: i32,
     directory_id: Uuid,
     pub offset: i64,
@@ -101,13 +101,13 @@ pub(crate) enum Ready {
     MayWait,
 }
 
-impl FetchAsk {
+impl ParsedFetch {
     /// The parameters of a request, or the answer to a malformed one.
     pub fn read(
         request: &FetchRequest,
         leader: &Leader,
         version: i16,
-    ) -> Result<FetchAsk, Box<FetchResponse>> {
+    ) -> Result<ParsedFetch, Box<FetchResponse>> {
         let top_level = |code: ErrorCode| {
             Err(Box::new(FetchResponse { error_code: code.code(), ..FetchResponse::default() }))
         };
@@ -126,7 +126,7 @@ impl FetchAsk {
         {
             return Err(Box::new(empty(leader, ErrorCode::InvalidRequest, -1, version)));
         }
-        Ok(FetchAsk {
+        Ok(ParsedFetch {
             replica: if version >= 15 { request.replica_state.replica_id } else { request.replica_id },
             directory_id: partition.replica_directory_id,
             offset: partition.fetch_offset,
@@ -240,7 +240,6 @@ fn empty(leader: &Leader, code: ErrorCode, high_watermark: i64, version: i16) ->
     FetchResponse { responses: vec![topic], node_endpoints, ..FetchResponse::default() }
 }
 
-/// Answers FetchSnapshot.
 pub(crate) fn fetch_snapshot(
     request: &FetchSnapshotRequest,
     log: &MetadataLog,
@@ -255,18 +254,19 @@ pub(crate) fn fetch_snapshot(
         return top_level(ErrorCode::InconsistentClusterId);
     }
     let [topic] = request.topics.as_slice() else { return top_level(ErrorCode::InvalidRequest) };
-    let [asked] = topic.partitions.as_slice() else { return top_level(ErrorCode::InvalidRequest) };
-    let mut answer = PartitionSnapshot { index: asked.partition, ..PartitionSnapshot::default() };
+    let [partition] = topic.partitions.as_slice() else { return top_level(ErrorCode::InvalidRequest) };
+    let mut answer = PartitionSnapshot { index: partition.partition, ..PartitionSnapshot::default() };
     answer.current_leader =
         fetch_snapshot_response::LeaderIdAndEpoch { leader_id: leader.node_id, leader_epoch: leader.epoch };
-    let code = if topic.name != CLUSTER_METADATA_TOPIC || asked.partition != 0 {
+    let code = if topic.name != CLUSTER_METADATA_TOPIC || partition.partition != 0 {
         ErrorCode::UnknownTopicOrPartition
-    } else if let Some(code) = epoch_error(asked.current_leader_epoch, leader.epoch) {
+    } else if let Some(code) = epoch_error(partition.current_leader_epoch, leader.epoch) {
         code
     } else {
-        let id = SnapshotId { end_offset: asked.snapshot_id.end_offset, epoch: asked.snapshot_id.epoch };
+        let id =
+            SnapshotId { end_offset: partition.snapshot_id.end_offset, epoch: partition.snapshot_id.epoch };
         let max_bytes = usize::try_from(request.max_bytes.clamp(0, RESPONSE_BYTES_MAX)).unwrap_or(0);
-        let piece = u64::try_from(asked.position).ok().map(|at| log.read_snapshot(id, at, max_bytes));
+        let piece = u64::try_from(partition.position).ok().map(|at| log.read_snapshot(id, at, max_bytes));
         match piece {
             None => ErrorCode::PositionOutOfRange,
             Some(Err(error)) => {
@@ -274,14 +274,14 @@ pub(crate) fn fetch_snapshot(
                 ErrorCode::UnknownServerError
             }
             Some(Ok(None)) => ErrorCode::SnapshotNotFound,
-            Some(Ok(Some((_, size)))) if u64::try_from(asked.position).is_ok_and(|at| at >= size) => {
+            Some(Ok(Some((_, size)))) if u64::try_from(partition.position).is_ok_and(|at| at >= size) => {
                 ErrorCode::PositionOutOfRange
             }
             Some(Ok(Some((bytes, size)))) => {
                 answer.snapshot_id =
                     fetch_snapshot_response::SnapshotId { end_offset: id.end_offset, epoch: id.epoch };
                 answer.size = i64::try_from(size).unwrap_or(i64::MAX);
-                answer.position = asked.position;
+                answer.position = partition.position;
                 answer.unaligned_records = Records::Inline(Bytes::clone(&bytes));
                 ErrorCode::None
             }

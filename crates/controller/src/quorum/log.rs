@@ -14,17 +14,16 @@ use thalweg_log::{
 use thalweg_metadata::batches::{self as metadata_batches, ControlRecord};
 use thalweg_metadata::{BrokerId, Image, Loader};
 use thalweg_record::{
-    BatchBuilder, BatchOptions, ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer,
-    LeaderEpoch, Offset, batches,
+    ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, DecompressBuffer, LeaderEpoch, Offset, batches,
 };
 use thalweg_wire::{MetadataRecord, Uuid};
 
 use super::recovery_point::RecoveryPoint;
 use super::reserve::Reserve;
 use super::snapshot::{self, LoadedSnapshot};
-use super::{LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId, StartError};
+use super::{ControllerStartError, LOG_DIR, Remedy, SnapshotContent, SnapshotError, SnapshotId};
 use crate::options::ControllerOptions;
-use crate::state::{BATCH_OVERHEAD, Claim, RECORD_OVERHEAD};
+use crate::state::Claim;
 
 /// Number of bytes per read during replay.
 const REPLAY_BYTES: usize = 1024 * 1024;
@@ -32,43 +31,6 @@ const REPLAY_BYTES: usize = 1024 * 1024;
 const LONG_REPLAY_BYTES: u64 = 256 * 1024;
 /// Preallocation of the log's file, in bytes. The log grows slowly.
 const PREALLOCATE_BYTES: u32 = 1024 * 1024;
-
-/// A batch of metadata records. The caller has bounded its size.
-pub(crate) fn encode_batch(base_offset: i64, epoch: i32, now_ms: i64, values: &[Bytes]) -> Bytes {
-    let options = BatchOptions {
-        base_offset: Offset(base_offset),
-        leader_epoch: LeaderEpoch(epoch),
-        ..BatchOptions::default()
-    };
-    let size = values.iter().map(|value| value.len() + RECORD_OVERHEAD).sum::<usize>() + BATCH_OVERHEAD;
-    let mut builder = BatchBuilder::with_capacity(options, size);
-    for value in values {
-        builder
-            .append(now_ms, None, Some(value), &[])
-            .expect("a metadata batch is far below a batch's limit");
-    }
-    builder.build()
-}
-
-/// A batch of control records.
-pub(crate) fn encode_control_batch(
-    base_offset: i64,
-    epoch: i32,
-    now_ms: i64,
-    records: &[(ControlRecordType, Bytes)],
-) -> Bytes {
-    let options = BatchOptions {
-        base_offset: Offset(base_offset),
-        leader_epoch: LeaderEpoch(epoch),
-        control: true,
-        ..BatchOptions::default()
-    };
-    let mut builder = BatchBuilder::with_capacity(options, 512);
-    for (kind, value) in records {
-        builder.append_control(now_ms, *kind, value).expect("a control batch is far below a batch's limit");
-    }
-    builder.build()
-}
 
 /// The reason why a batch was not appended.
 #[derive(Debug)]
@@ -125,10 +87,12 @@ struct SnapshotFile {
 impl MetadataLog {
     /// Opens the log, creating it if there is none, and replays it. The files contain verifiers of passwords
     /// and HMACs of delegation tokens, so only the process's user may read them.
-    pub fn open(options: &ControllerOptions) -> Result<(MetadataLog, RecoveredMetadata), StartError> {
+    pub fn open(
+        options: &ControllerOptions,
+    ) -> Result<(MetadataLog, RecoveredMetadata), ControllerStartError> {
         let disk = options.disk.private();
         let dir = options.metadata_log_dir.join(LOG_DIR);
-        disk.create_dir(&dir).map_err(|error| StartError::Directory { dir: dir.clone(), error })?;
+        disk.create_dir(&dir).map_err(|error| ControllerStartError::Directory { dir: dir.clone(), error })?;
         for path in [&dir, &bootstrap_file(options)] {
             close_to_others(&disk, path);
         }
@@ -154,7 +118,7 @@ impl MetadataLog {
 
     /// The image of the newest readable snapshot, or the empty image. A log that ends before a snapshot is
     /// dropped.
-    fn load_snapshot(&mut self) -> Result<Base, StartError> {
+    fn load_snapshot(&mut self) -> Result<Base, ControllerStartError> {
         let log_start = self.log.log_start_offset().0;
         let mut failure: Option<SnapshotError> = None;
         for id in self.snapshots.keys().rev().copied().collect::<Vec<_>>() {
@@ -181,11 +145,11 @@ impl MetadataLog {
                 Ok(Base { image: Arc::new(Image::empty()), kraft_version: None, voters })
             }
             Some(error) => Err(error.into()),
-            None => Err(StartError::NoSnapshot { log_start }),
+            None => Err(ControllerStartError::NoSnapshot { log_start }),
         }
     }
 
-    fn replay(&mut self, base: Base) -> Result<RecoveredMetadata, StartError> {
+    fn replay(&mut self, base: Base) -> Result<RecoveredMetadata, ControllerStartError> {
         let Base { image, mut kraft_version, mut voters } = base;
         let log_end = self.log.log_end_offset().0;
         let mut next = image.offset() + 1;
@@ -195,19 +159,19 @@ impl MetadataLog {
         while next < log_end {
             let bytes = self.read(next, REPLAY_BYTES, log_end)?;
             if bytes.is_empty() {
-                return Err(StartError::ShortRead { log_end: next, wanted: log_end });
+                return Err(ControllerStartError::ShortRead { log_end: next, wanted: log_end });
             }
             self.bytes_since_snapshot += bytes.len() as u64;
             for batch in batches(&bytes) {
                 let batch = batch.map_err(|error| {
-                    StartError::Batch(metadata_batches::MetadataBatchError::Batch {
+                    ControllerStartError::Batch(metadata_batches::MetadataBatchError::Batch {
                         base_offset: next,
                         error,
                     })
                 })?;
                 let decoded = metadata_batches::decode(&batch, &mut buffer)?;
                 if decoded.base_offset > next {
-                    return Err(StartError::Gap {
+                    return Err(ControllerStartError::Gap {
                         from: next,
                         to: decoded.base_offset,
                         dir: self.dir.clone(),
@@ -226,7 +190,7 @@ impl MetadataLog {
                 }
                 loader.load(decoded.last, [])?;
                 for (offset, record) in (decoded.base_offset..).zip(&decoded.records) {
-                    loader.load(decoded.last, [record]).map_err(|error| StartError::Replay {
+                    loader.load(decoded.last, [record]).map_err(|error| ControllerStartError::Replay {
                         offset,
                         error,
                         remedy: self.remedy(decoded.base_offset),
@@ -486,7 +450,7 @@ impl MetadataLog {
         options: &ControllerOptions,
         quorum: Vec<(ControlRecordType, Bytes)>,
         records: Option<Vec<thalweg_metadata::VersionedRecord>>,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), ControllerStartError> {
         let now_ms = options.clock.now_ms();
         if let Some(records) = records {
             let bootstrap = SnapshotContent {
@@ -542,16 +506,18 @@ pub(crate) fn formatted_with(
 }
 
 /// Adds the position and the remedy to an error about a damaged log.
-fn start_error(dir: &Path, error: LogError) -> StartError {
+fn start_error(dir: &Path, error: LogError) -> ControllerStartError {
     match error {
         LogError::Damaged { segment, offset, fault } => {
             let position = fault.position;
             let remedy = Remedy { dir: dir.to_owned(), segment: segment.0, position };
-            StartError::Damaged { offset: offset.0, reason: fault.reason.to_string(), remedy }
+            ControllerStartError::Damaged { offset: offset.0, reason: fault.reason.to_string(), remedy }
         }
-        LogError::EndsEarly { log_end, synced_to } => {
-            StartError::EndsEarly { log_end: log_end.0, synced_to: synced_to.0, dir: dir.to_owned() }
-        }
+        LogError::EndsEarly { log_end, synced_to } => ControllerStartError::EndsEarly {
+            log_end: log_end.0,
+            synced_to: synced_to.0,
+            dir: dir.to_owned(),
+        },
         other => other.into(),
     }
 }
@@ -581,7 +547,7 @@ fn open_log(
     options: &ControllerOptions,
     dir: &Path,
     recovery_point: &RecoveryPoint,
-) -> Result<PartitionLog, StartError> {
+) -> Result<PartitionLog, ControllerStartError> {
     let config = Arc::new(LogConfig {
         segment_bytes: options.segment_bytes,
         segment_ms: options.segment_ms,
@@ -610,7 +576,11 @@ fn open_log(
     // strays.
     let synced_to = recovery_point.read()?;
     if synced_to > Offset::ZERO {
-        return Err(StartError::EndsEarly { log_end: 0, synced_to: synced_to.0, dir: dir.to_owned() });
+        return Err(ControllerStartError::EndsEarly {
+            log_end: 0,
+            synced_to: synced_to.0,
+            dir: dir.to_owned(),
+        });
     }
     let topic_id = Uuid::METADATA_TOPIC;
     Ok(PartitionLog::create(home, name, Some(topic_id), config, clock)?)

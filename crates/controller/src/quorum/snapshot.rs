@@ -22,7 +22,7 @@ use thalweg_record::{ControlRecordType, DECOMPRESSED_BYTES_MAX_DEFAULT, Decompre
 use thalweg_wire::data::{SnapshotFooterRecord, SnapshotHeaderRecord};
 use thalweg_wire::{EncodeError, Message, MetadataRecord};
 
-use super::log::{encode_batch, encode_control_batch};
+use super::batch::{encode_batch, encode_control_batch};
 
 const SUFFIX: &str = ".checkpoint";
 /// Maximum number of bytes of values in one batch.

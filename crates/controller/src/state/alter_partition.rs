@@ -31,7 +31,6 @@ impl Decide for AlterPartitionRequest {
 }
 
 impl State {
-    /// AlterPartition.
     pub fn alter_partition(
         &self,
         request: &AlterPartitionRequest,

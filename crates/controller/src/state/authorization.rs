@@ -5,18 +5,18 @@ use thalweg_hash::HashMap;
 use thalweg_security::acl::{CLUSTER_NAME, LoggedOutcomes, Operation, ResourceType};
 
 use super::State;
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 use crate::requester::Requester;
 
 impl State {
     /// Returns true if the requester may do an operation on the cluster.
-    pub fn may_on_cluster(&self, by: &Asker, operation: Operation) -> bool {
+    pub fn may_on_cluster(&self, by: &RequestContext, operation: Operation) -> bool {
         self.may(by, LoggedOutcomes::Both, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
     pub(super) fn may(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         logged: LoggedOutcomes,
         operation: Operation,
         kind: ResourceType,
@@ -29,16 +29,16 @@ impl State {
     }
 
     /// True if nothing needs to be checked.
-    pub(super) fn is_open_to(&self, by: &Asker) -> bool {
+    pub(super) fn is_open_to(&self, by: &RequestContext) -> bool {
         self.authorizer.is_none() || *by.requester() == Requester::ThisProcess
     }
 
     /// As [`State::may_on_cluster`], if a right on the topics suffices as well.
-    pub(super) fn may_on_all_topics(&self, by: &Asker, operation: Operation) -> bool {
+    pub(super) fn may_on_all_topics(&self, by: &RequestContext, operation: Operation) -> bool {
         self.may(by, LoggedOutcomes::IfAllowed, operation, ResourceType::Cluster, CLUSTER_NAME)
     }
 
-    pub(super) fn may_on_topic(&self, by: &Asker, operation: Operation, name: &str) -> bool {
+    pub(super) fn may_on_topic(&self, by: &RequestContext, operation: Operation, name: &str) -> bool {
         self.may(by, LoggedOutcomes::Both, operation, ResourceType::Topic, name)
     }
 }

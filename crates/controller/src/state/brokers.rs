@@ -56,7 +56,6 @@ pub(crate) struct Fencing {
 }
 
 impl State {
-    /// BrokerRegistration.
     pub fn register_broker(
         &mut self,
         request: &BrokerRegistrationRequest,
@@ -238,7 +237,6 @@ impl State {
         }
     }
 
-    /// BrokerHeartbeat.
     pub fn broker_heartbeat(
         &mut self,
         request: &BrokerHeartbeatRequest,
@@ -367,7 +365,6 @@ impl State {
         (!stale.is_empty()).then(|| Fencing { records, brokers: stale.len() })
     }
 
-    /// UnregisterBroker.
     pub fn unregister_broker(
         &self,
         request: &UnregisterBrokerRequest,

@@ -18,7 +18,7 @@ use super::authorization::counted;
 use super::entry::Access::ByResource;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::{ApiError, Claim, MIN_INSYNC_REPLICAS, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, names};
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<AlterConfigsRequest>(ByResource).anywhere(ELEMENTS_MAX).claiming(Claim::Limited).forwarded(),
@@ -64,7 +64,7 @@ impl State {
     /// IncrementalAlterConfigs, with the right of [`State::may_alter`] on each resource.
     fn incremental_alter_configs_for(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         request: &IncrementalAlterConfigsRequest,
     ) -> Result<Outcome<IncrementalAlterConfigsResponse>, ApiError> {
         if self.is_open_to(by) {
@@ -89,7 +89,7 @@ impl State {
     /// AlterConfigs, with the right of [`State::may_alter`] on each resource.
     fn alter_configs_for(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         request: &AlterConfigsRequest,
     ) -> Result<Outcome<AlterConfigsResponse>, ApiError> {
         if self.is_open_to(by) {
@@ -112,7 +112,7 @@ impl State {
     /// with the refusals. Repeated resources are decided, which refuses them.
     fn divide<'a, R: Clone>(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         resources: &'a [R],
         key: fn(&R) -> (i8, &str),
     ) -> (Vec<R>, Vec<(&'a R, ApiError)>) {
@@ -120,8 +120,8 @@ impl State {
         let (mut decided, mut refused) = (Vec::new(), Vec::new());
         for resource in resources {
             let (kind, name) = key(resource);
-            let is_asked = seen[&(kind, name)] == 1;
-            match is_asked.then(|| self.may_alter(by, kind, name)).and_then(Result::err) {
+            let is_unique = seen[&(kind, name)] == 1;
+            match is_unique.then(|| self.may_alter(by, kind, name)).and_then(Result::err) {
                 Some(error) => refused.push((resource, error)),
                 None => decided.push(resource.clone()),
             }
@@ -130,7 +130,7 @@ impl State {
     }
 
     /// Checks the right to alter the settings of a resource. The decision refuses unknown kinds.
-    fn may_alter(&self, by: &Asker, kind: i8, name: &str) -> Result<(), ApiError> {
+    fn may_alter(&self, by: &RequestContext, kind: i8, name: &str) -> Result<(), ApiError> {
         const BROKER: i8 = 4;
         const BROKER_LOGGER: i8 = 8;
         const CLIENT_METRICS: i8 = 16;
@@ -165,7 +165,6 @@ impl State {
         }
     }
 
-    /// IncrementalAlterConfigs.
     pub fn incremental_alter_configs(
         &self,
         request: &IncrementalAlterConfigsRequest,
@@ -235,27 +234,18 @@ impl State {
         }
         let mut records = Vec::new();
         let mut altered = Vec::new();
-        for asked in resources {
-            let (kind, name) = name(asked);
+        for requested in resources {
+            let (kind, name) = name(requested);
             let outcome = match left.remove(&(kind, name)) {
                 // The first occurrence of the resource was refused.
                 None => continue,
                 Some(1) => resource(kind, name).and_then(|resource| {
-                    let operations = operations(&self.config_map(&resource), asked)?;
+                    let operations = operations(&self.config_map(&resource), requested)?;
                     self.alter_resource(&resource, &operations, false)
                 }),
                 Some(_) => Err(ApiError::new(ErrorCode::InvalidRequest, "Duplicate resource.")),
             };
-            let (code, message) = match outcome {
-                Ok(new) => {
-                    records.extend(new);
-                    if records.len() > RECORDS_PER_REQUEST_MAX {
-                        return Err(super::too_many_records());
-                    }
-                    (0, None)
-                }
-                Err(error) => (error.code.code(), error.message),
-            };
+            let (code, message) = super::add_records(&mut records, outcome)?;
             altered.push(ResourceOutcome { kind, name, code, message });
         }
         self.clear_eligible(&mut records);

@@ -13,7 +13,7 @@ use super::authorization::counted;
 use super::entry::Access::ByResource;
 use super::entry::{Api, Call, ELEMENTS_MAX, Mutate};
 use super::{ApiError, Outcome, RECORDS_PER_REQUEST_MAX, State};
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 
 pub(super) const APIS: &[Api] =
     &[Api::mutating::<CreatePartitionsRequest>(ByResource).anywhere(ELEMENTS_MAX).forwarded()];
@@ -33,7 +33,7 @@ impl State {
     /// CreatePartitions: ALTER on each topic.
     fn create_partitions_for(
         &mut self,
-        by: &Asker,
+        by: &RequestContext,
         request: &CreatePartitionsRequest,
         quota: &mut MutationQuota,
     ) -> Result<Outcome<CreatePartitionsResponse>, ApiError> {
@@ -59,7 +59,6 @@ impl State {
         Ok(outcome)
     }
 
-    /// CreatePartitions.
     pub fn create_partitions(
         &mut self,
         request: &CreatePartitionsRequest,

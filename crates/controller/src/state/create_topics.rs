@@ -23,7 +23,7 @@ use super::entry::{Api, Call, ELEMENTS_MAX, Mutate};
 use super::names;
 use super::partition_change::default_directory;
 use super::{ApiError, CLUSTER_METADATA_TOPIC, Outcome, RECORDS_PER_REQUEST_MAX, State};
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 
 pub(super) const APIS: &[Api] =
     &[Api::mutating::<CreateTopicsRequest>(ByResource).anywhere(ELEMENTS_MAX).forwarded()];
@@ -50,7 +50,7 @@ impl State {
     /// settings.
     fn create_topics_for(
         &mut self,
-        by: &Asker,
+        by: &RequestContext,
         request: &CreateTopicsRequest,
         quota: &mut MutationQuota,
     ) -> Result<Outcome<CreateTopicsResponse>, ApiError> {
@@ -59,17 +59,18 @@ impl State {
         }
         let seen = counted(request.topics.iter().map(|topic| topic.name.as_str()));
         // Repeated names and the metadata topic are refused by the decision, with or without a right.
-        let is_asked = |name: &str| name != CLUSTER_METADATA_TOPIC && seen[name] == 1;
+        let is_requested = |name: &str| name != CLUSTER_METADATA_TOPIC && seen[name] == 1;
         let mut allowed = request.clone();
         if !self.may_on_all_topics(by, Operation::Create) {
             allowed.topics.retain(|topic| {
-                !is_asked(&topic.name) || self.may_on_topic(by, Operation::Create, &topic.name)
+                !is_requested(&topic.name) || self.may_on_topic(by, Operation::Create, &topic.name)
             });
         }
         let (topics, describe) = (ResourceType::Topic, Operation::DescribeConfigs);
         let may_describe = |name: &str| self.may(by, LoggedOutcomes::IfAllowed, describe, topics, name);
-        let asked = request.topics.iter().map(|topic| topic.name.as_str()).filter(|name| is_asked(name));
-        let describable: BTreeSet<&str> = asked.filter(|name| may_describe(name)).collect();
+        let requested =
+            request.topics.iter().map(|topic| topic.name.as_str()).filter(|name| is_requested(name));
+        let describable: BTreeSet<&str> = requested.filter(|name| may_describe(name)).collect();
         let kept: BTreeSet<&str> = allowed.topics.iter().map(|topic| topic.name.as_str()).collect();
         let refused: Vec<_> = request.topics.iter().filter(|t| !kept.contains(t.name.as_str())).collect();
         let mut outcome = self.create_topics(&allowed, quota)?;
@@ -90,7 +91,6 @@ impl State {
         Ok(outcome)
     }
 
-    /// CreateTopics.
     pub fn create_topics(
         &mut self,
         request: &CreateTopicsRequest,

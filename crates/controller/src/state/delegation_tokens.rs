@@ -24,7 +24,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord, Uuid};
 use super::entry::Access::ByResource;
 use super::entry::{Api, Call, Decide};
 use super::{ApiError, Moment, Outcome, State};
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 use crate::requester::Requester;
 
 pub(super) const APIS: &[Api] = &[
@@ -124,7 +124,7 @@ impl State {
     /// CreateDelegationToken: for the requester, or for another user by CREATE_TOKENS on that user.
     pub fn create_delegation_token(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         request: &CreateDelegationTokenRequest,
         version: i16,
         now: Moment,
@@ -232,7 +232,7 @@ impl State {
     /// RenewDelegationToken, by the owner and the renewers.
     pub fn renew_delegation_token(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         request: &RenewDelegationTokenRequest,
         now: Moment,
     ) -> Outcome<RenewDelegationTokenResponse> {
@@ -258,7 +258,7 @@ impl State {
     /// negative.
     pub fn expire_delegation_token(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         request: &ExpireDelegationTokenRequest,
         now: Moment,
     ) -> Outcome<ExpireDelegationTokenResponse> {
@@ -336,8 +336,8 @@ fn principal_of(requester: &Requester) -> Principal {
 }
 
 /// The configured period, or a shorter requested one.
-fn shorter(set_ms: i64, asked_ms: i64) -> i64 {
-    if asked_ms > 0 { set_ms.min(asked_ms) } else { set_ms }
+fn shorter(set_ms: i64, requested_ms: i64) -> i64 {
+    if requested_ms > 0 { set_ms.min(requested_ms) } else { set_ms }
 }
 
 fn check_unexpired(token: &DelegationToken, now: Moment) -> Result<(), ErrorCode> {

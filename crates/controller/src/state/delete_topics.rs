@@ -14,7 +14,7 @@ use super::authorization::counted;
 use super::entry::Access::ByResource;
 use super::entry::{Api, Call, ELEMENTS_MAX, Mutate};
 use super::{ApiError, Claim, Outcome, RECORDS_PER_REQUEST_MAX, State};
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 
 pub(super) const APIS: &[Api] = &[Api::mutating::<DeleteTopicsRequest>(ByResource)
     .anywhere(ELEMENTS_MAX)
@@ -56,7 +56,7 @@ impl State {
     /// a topic exists.
     pub fn delete_topics_for(
         &self,
-        by: &Asker,
+        by: &RequestContext,
         request: &DeleteTopicsRequest,
         version: i16,
         quota: &mut MutationQuota,
@@ -72,10 +72,10 @@ impl State {
         let once = names.iter().filter(|(_, count)| **count == 1).map(|(name, _)| *name);
         let by_id = ids.iter().filter(|(_, count)| **count == 1);
         let by_id = by_id.filter_map(|(id, _)| self.image.topic_by_id(*id)).map(|topic| &*topic.name);
-        let asked: BTreeSet<&str> = once.chain(by_id).collect();
+        let requested: BTreeSet<&str> = once.chain(by_id).collect();
         let those = |operation| {
             let may = |name: &&str| self.may_on_topic(by, operation, name);
-            asked.iter().copied().filter(may).collect::<BTreeSet<&str>>()
+            requested.iter().copied().filter(may).collect::<BTreeSet<&str>>()
         };
         let (describable, deletable) = (those(Operation::Describe), those(Operation::Delete));
         let may_describe = |name: &str| describable.contains(name);
@@ -111,7 +111,6 @@ impl State {
         Ok(outcome)
     }
 
-    /// DeleteTopics.
     pub fn delete_topics(
         &self,
         request: &DeleteTopicsRequest,

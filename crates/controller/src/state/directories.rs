@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_metadata::{
     BrokerId, BrokerRegistration, DIRECTORY_FULL, DIRECTORY_LOST, PartitionIndex, PartitionRegistration,
-    Topic, VersionedRecord,
+    Topic, TopicIdPartition, VersionedRecord,
 };
 use thalweg_security::acl::Operation::ClusterAction;
 use thalweg_wire::request::assign_replicas_to_dirs_response::{
@@ -30,7 +30,6 @@ impl Decide for AssignReplicasToDirsRequest {
 }
 
 impl State {
-    /// AssignReplicasToDirs.
     pub fn assign_replicas_to_dirs(
         &mut self,
         request: &AssignReplicasToDirsRequest,
@@ -41,18 +40,18 @@ impl State {
         }
         let broker = self.check_broker_epoch(BrokerId(request.broker_id), request.broker_epoch)?;
         let mut records = Vec::new();
-        let mut offline: BTreeSet<(Uuid, PartitionIndex)> = BTreeSet::new();
-        let mut assigned: BTreeSet<(Uuid, PartitionIndex)> = BTreeSet::new();
+        let mut offline: BTreeSet<TopicIdPartition> = BTreeSet::new();
+        let mut assigned: BTreeSet<TopicIdPartition> = BTreeSet::new();
         let mut directories = Vec::with_capacity(request.directories.len());
         let mut online: BTreeMap<Uuid, bool> = BTreeMap::new();
         for directory in &request.directories {
             let is_online =
                 *online.entry(directory.id).or_insert_with(|| broker.has_online_directory(directory.id));
             let mut topics = Vec::with_capacity(directory.topics.len());
-            for asked in &directory.topics {
-                let topic = self.image.topic_by_id(asked.topic_id);
-                let mut partitions = Vec::with_capacity(asked.partitions.len());
-                for partition in &asked.partitions {
+            for requested in &directory.topics {
+                let topic = self.image.topic_by_id(requested.topic_id);
+                let mut partitions = Vec::with_capacity(requested.partitions.len());
+                for partition in &requested.partitions {
                     let index = PartitionIndex(partition.partition_index);
                     let code = match topic.map(|topic| (topic, topic.partition(index))) {
                         None => ErrorCode::UnknownTopicId,
@@ -61,18 +60,18 @@ impl State {
                             ErrorCode::NotLeaderOrFollower
                         }
                         // A replica cannot be in two directories.
-                        Some(_) if !assigned.insert((asked.topic_id, index)) => ErrorCode::InvalidRequest,
+                        Some(_) if !assigned.insert((requested.topic_id, index)) => ErrorCode::InvalidRequest,
                         Some((topic, Some(registration))) => {
                             records.extend(self.assign(&broker, topic, index, registration, directory.id));
                             if !is_online {
-                                offline.insert((asked.topic_id, index));
+                                offline.insert((requested.topic_id, index));
                             }
                             ErrorCode::None
                         }
                     };
                     partitions.push(PartitionData { partition_index: index.0, error_code: code.code() });
                 }
-                topics.push(TopicResult { topic_id: asked.topic_id, partitions });
+                topics.push(TopicResult { topic_id: requested.topic_id, partitions });
             }
             directories.push(DirectoryData { id: directory.id, topics });
         }
@@ -103,11 +102,7 @@ impl State {
     }
 
     /// The records for partitions whose replica the broker has put into an offline directory.
-    fn leave_offline(
-        &self,
-        broker: BrokerId,
-        offline: &BTreeSet<(Uuid, PartitionIndex)>,
-    ) -> Vec<VersionedRecord> {
+    fn leave_offline(&self, broker: BrokerId, offline: &BTreeSet<TopicIdPartition>) -> Vec<VersionedRecord> {
         let placed = offline.iter().filter_map(|(topic, index)| {
             let topic = self.image.topic_by_id(*topic)?;
             Some((topic.clone(), *index, topic.partition(*index)?.clone()))
@@ -125,12 +120,12 @@ impl State {
 /// broker also reports one of these two first if the known directory is missing and its log never moved
 /// there.
 fn log_of(broker: &BrokerRegistration, partition: &PartitionRegistration, reported: Uuid) -> ReplicaLog {
-    let is_told_later = reported == DIRECTORY_FULL || reported == DIRECTORY_LOST;
+    let is_reported_later = reported == DIRECTORY_FULL || reported == DIRECTORY_LOST;
     match partition.directory(broker.id) {
         _ if partition.replicas.len() == 1 => ReplicaLog::Kept,
         // An earlier report of a full directory may arrive after the report of the loss.
         Some(known) if known == DIRECTORY_LOST && reported != DIRECTORY_LOST => ReplicaLog::Damaged,
-        _ if is_told_later => ReplicaLog::Kept,
+        _ if is_reported_later => ReplicaLog::Kept,
         Some(known) if known == DIRECTORY_FULL => ReplicaLog::Kept,
         Some(known) if !broker.has_online_directory(known) => ReplicaLog::Gone,
         _ => ReplicaLog::Kept,

@@ -15,7 +15,7 @@ use thalweg_wire::{ErrorCode, Uuid};
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::partition_change::{Election, PartitionChange, ReplicaLog};
-use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+use super::{ApiError, MessageBudget, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 pub(super) const APIS: &[Api] =
     &[Api::new::<ElectLeadersRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded()];
@@ -221,7 +221,6 @@ impl State {
         }
     }
 
-    /// ElectLeaders.
     pub fn elect_leaders(
         &self,
         request: &ElectLeadersRequest,
@@ -240,7 +239,7 @@ impl State {
         };
         let mut records = Vec::new();
         let mut results = Vec::new();
-        let mut words = Words::default();
+        let mut messages = MessageBudget::default();
         let mut elected: BTreeSet<(&str, PartitionIndex)> = BTreeSet::new();
         match &request.topic_partitions {
             // All partitions. Partitions that already have that leader are left out of the answer.
@@ -248,7 +247,7 @@ impl State {
                 for topic in self.image.topics().sorted() {
                     let partitions = topic.partitions.keys().copied();
                     let mut result =
-                        self.elect_in(&topic.name, partitions, unclean, &mut records, &mut words)?;
+                        self.elect_in(&topic.name, partitions, unclean, &mut records, &mut messages)?;
                     result.partition_result.retain(|r| r.error_code != ErrorCode::ElectionNotNeeded.code());
                     results.push(result);
                 }
@@ -260,7 +259,7 @@ impl State {
                     let partitions =
                         partitions.filter(|index| elected.insert((topic.topic.as_str(), *index)));
                     let result =
-                        self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut words)?;
+                        self.elect_in(&topic.topic, partitions, unclean, &mut records, &mut messages)?;
                     results.push(result);
                 }
             }
@@ -275,7 +274,7 @@ impl State {
         partitions: impl Iterator<Item = PartitionIndex>,
         unclean: bool,
         records: &mut Vec<VersionedRecord>,
-        words: &mut Words,
+        messages: &mut MessageBudget,
     ) -> Result<ReplicaElectionResult, ApiError> {
         let mut partition_result = Vec::new();
         for index in partitions {
@@ -287,7 +286,7 @@ impl State {
                     }
                     (0, None)
                 }
-                Err(error) => (error.code.code(), words.keep(error.message)),
+                Err(error) => (error.code.code(), messages.keep(error.message)),
             };
             partition_result.push(PartitionResult { partition_id: index.0, error_code, error_message });
         }

@@ -12,7 +12,7 @@ use thalweg_wire::request::{DescribeQuorumRequest, FetchRequest, FetchSnapshotRe
 use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Refuse, Response};
 
 use super::{ApiError, Batch, Claim, Extent, Moment, MutationCall, Outcome, QuotaUse, State, Unwritable};
-use crate::asker::{Asker, Rulings};
+use crate::request_context::{RequestContext, Rulings};
 
 /// Maximum total number of array elements in a request. Clients' requests lead to a bounded number of
 /// records.
@@ -27,7 +27,7 @@ const ELEMENTS_ON_TASK_MAX: usize = 10_000;
 pub(crate) struct Api {
     pub key: ApiKey,
     access: Access,
-    place: Place,
+    place: DecisionPlace,
     /// Maximum number of array elements in a request.
     pub elements_max: usize,
     extent: Extent,
@@ -38,7 +38,7 @@ pub(crate) struct Api {
     pub read: Option<RequestReader>,
 }
 
-type RequestReader = fn(&mut Decoder, Call) -> Result<Ask, DecodeError>;
+type RequestReader = fn(&mut Decoder, Call) -> Result<TaskRequest, DecodeError>;
 
 /// The right that an API requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) enum Access {
 
 /// The place where requests can be decided.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum DecisionPlace {
     /// Any copy of the state.
     Anywhere,
     /// Only the controller's task, for requests about the log or about sessions, which exist once.
@@ -95,7 +95,7 @@ impl Api {
         Api {
             key,
             access,
-            place: Place::Task,
+            place: DecisionPlace::Task,
             elements_max: ELEMENTS_ON_TASK_MAX,
             extent: Extent::One,
             claim: Claim::Ordinary,
@@ -106,7 +106,7 @@ impl Api {
 
     /// Decided on any copy of the state, with at most `elements_max` elements in a request.
     pub const fn anywhere(mut self, elements_max: usize) -> Api {
-        self.place = Place::Anywhere;
+        self.place = DecisionPlace::Anywhere;
         self.elements_max = elements_max;
         self
     }
@@ -130,7 +130,7 @@ impl Api {
     }
 
     /// Checks the right on the cluster that the API requires.
-    pub fn authorize(&self, state: &State, by: &Asker) -> Result<(), ApiError> {
+    pub fn authorize(&self, state: &State, by: &RequestContext) -> Result<(), ApiError> {
         match self.access {
             Access::Everybody | Access::ByResource => Ok(()),
             Access::Cluster(operation) if state.may_on_cluster(by, operation) => Ok(()),
@@ -140,12 +140,12 @@ impl Api {
 
     /// True if a request of this length may be decided outside the controller's task.
     pub fn is_large(&self, frame_len: usize) -> bool {
-        frame_len >= LARGE && self.place == Place::Anywhere
+        frame_len >= LARGE_FRAME_BYTES && self.place == DecisionPlace::Anywhere
     }
 }
 
 /// Length from which on frames are decoded on a thread, and decided outside the controller's task, in bytes.
-pub(crate) const LARGE: usize = 16 * 1024;
+pub(crate) const LARGE_FRAME_BYTES: usize = 16 * 1024;
 
 /// A request's header and sender.
 #[derive(Clone)]
@@ -154,11 +154,11 @@ pub(crate) struct Call {
     pub version: i16,
     pub correlation_id: i32,
     pub is_large: bool,
-    pub by: Arc<Asker>,
+    pub by: Arc<RequestContext>,
 }
 
 /// A request to the controller's task.
-pub(crate) enum Ask {
+pub(crate) enum TaskRequest {
     /// Decided by the state.
     Decide {
         decide: Decider,
@@ -186,13 +186,13 @@ impl std::fmt::Debug for Api {
     }
 }
 
-impl std::fmt::Debug for Ask {
+impl std::fmt::Debug for TaskRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Ask::Decide { .. } => "Decide",
-            Ask::Fetch { .. } => "Fetch",
-            Ask::FetchSnapshot { .. } => "FetchSnapshot",
-            Ask::DescribeQuorum { .. } => "DescribeQuorum",
+            TaskRequest::Decide { .. } => "Decide",
+            TaskRequest::Fetch { .. } => "Fetch",
+            TaskRequest::FetchSnapshot { .. } => "FetchSnapshot",
+            TaskRequest::DescribeQuorum { .. } => "DescribeQuorum",
         })
     }
 }
@@ -260,17 +260,20 @@ struct UnencodedDecision<M> {
     response: M,
 }
 
-fn read<R: Decide + Send + 'static>(d: &mut Decoder, call: Call) -> Result<Ask, DecodeError> {
+fn read<R: Decide + Send + 'static>(d: &mut Decoder, call: Call) -> Result<TaskRequest, DecodeError> {
     let request = R::decode(d, call.version)?;
     let is_large = call.is_large;
     let decide: Decider = Box::new(move |state, now| {
         let decided = call.decide(state, &request, |state| request.decide(state, &call, now));
         call.complete(decided, None)
     });
-    Ok(Ask::Decide { decide, is_large })
+    Ok(TaskRequest::Decide { decide, is_large })
 }
 
-fn read_mutating<R: Mutate + Send + 'static>(d: &mut Decoder, call: Call) -> Result<Ask, DecodeError> {
+fn read_mutating<R: Mutate + Send + 'static>(
+    d: &mut Decoder,
+    call: Call,
+) -> Result<TaskRequest, DecodeError> {
     let request = R::decode(d, call.version)?;
     let is_large = call.is_large;
     let decide: Decider = Box::new(move |state, now| {
@@ -288,7 +291,7 @@ fn read_mutating<R: Mutate + Send + 'static>(d: &mut Decoder, call: Call) -> Res
         let spent = limited.map(|(sharers, limit)| QuotaUse { sharers, limit, quota });
         call.complete(decided, spent)
     });
-    Ok(Ask::Decide { decide, is_large })
+    Ok(TaskRequest::Decide { decide, is_large })
 }
 
 /// The bytes of a response without a length prefix.

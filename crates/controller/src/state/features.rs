@@ -116,7 +116,6 @@ impl State {
         records
     }
 
-    /// UpdateFeatures.
     pub fn update_features(
         &self,
         request: &UpdateFeaturesRequest,
@@ -126,8 +125,8 @@ impl State {
         // The last of several updates of a feature counts, as in Kafka.
         let updates: BTreeMap<&str, &FeatureUpdateKey> =
             request.feature_updates.iter().map(|update| (&*update.feature, update)).collect();
-        let asked = updates.get(feature::METADATA_VERSION);
-        let proposed = asked.map_or(self.metadata_version().level(), |u| u.max_version_level);
+        let requested = updates.get(feature::METADATA_VERSION);
+        let proposed = requested.map_or(self.metadata_version().level(), |u| u.max_version_level);
         for update in updates.values() {
             let updated = self.update_feature(update, proposed, version).map_err(|error| ApiError {
                 message: error.message.map(|why| format!("{ALL_OR_NONE}{why}")),

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use thalweg_metadata::{
-    BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration, Topic, VersionedRecord,
+    BrokerId, PartitionEpoch, PartitionIndex, PartitionRegistration, Topic, TopicIdPartition, VersionedRecord,
 };
 use thalweg_wire::Uuid;
 
@@ -71,7 +71,7 @@ impl State {
     }
 
     /// The partitions that need an election by log ends.
-    pub fn undecided(&self, leaderless: &[(Uuid, PartitionIndex)], now: Moment) -> Vec<UndecidedPartition> {
+    pub fn undecided(&self, leaderless: &[TopicIdPartition], now: Moment) -> Vec<UndecidedPartition> {
         let placed = leaderless.iter().filter_map(|(id, index)| {
             let topic = self.image.topic_by_id(*id)?;
             let partition = topic.partition(*index)?;

@@ -21,7 +21,6 @@ impl Decide for AllocateProducerIdsRequest {
 const BLOCK_SIZE: i32 = 1000;
 
 impl State {
-    /// AllocateProducerIds.
     pub fn allocate_producer_ids(
         &self,
         request: &AllocateProducerIdsRequest,

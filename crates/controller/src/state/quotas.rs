@@ -16,7 +16,7 @@ use thalweg_wire::{ErrorCode, MetadataRecord};
 
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
-use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State};
+use super::{ApiError, Moment, Outcome, State};
 
 pub(super) const APIS: &[Api] =
     &[Api::new::<AlterClientQuotasRequest>(Cluster(AlterConfigs)).anywhere(ELEMENTS_MAX).forwarded()];
@@ -59,16 +59,7 @@ impl State {
                 done.insert(entity);
                 Ok(records)
             });
-            let (error_code, error_message) = match altered {
-                Ok(new) => {
-                    records.extend(new);
-                    if records.len() > RECORDS_PER_REQUEST_MAX {
-                        return Err(super::too_many_records());
-                    }
-                    (0, None)
-                }
-                Err(error) => (error.code.code(), error.message),
-            };
+            let (error_code, error_message) = super::add_records(&mut records, altered)?;
             let entity = entry.entity.iter().map(|part| EntityData {
                 entity_type: part.entity_type.clone(),
                 entity_name: part.entity_name.clone(),
@@ -203,7 +194,7 @@ mod tests {
 
     #[test]
     fn quotas_are_refused_in_kafkas_words() {
-        let told = |text: &str| Some(text.to_owned());
+        let message = |text: &str| Some(text.to_owned());
         let (user, ip): (&[_], &[_]) =
             (&[("user", Some("u")), ("client-id", None)], &[("ip", Some("1.2.3.4"))]);
         assert_eq!(refusal(user, "producer_byte_rate", 10.0), None);
@@ -212,28 +203,31 @@ mod tests {
         assert_eq!(refusal(&[("ip", None)], "connection_creation_rate", 10.0), None);
         assert_eq!(
             refusal(user, "producer_byte_rate", 10.5),
-            told("producer_byte_rate cannot be a fractional value.")
+            message("producer_byte_rate cannot be a fractional value.")
         );
         assert_eq!(
             refusal(user, "producer_byte_rate", 0.0),
-            told("Quota producer_byte_rate must be greater than 0")
+            message("Quota producer_byte_rate must be greater than 0")
         );
-        assert_eq!(refusal(user, "nope", 1.0), told("Invalid configuration key nope"));
+        assert_eq!(refusal(user, "nope", 1.0), message("Invalid configuration key nope"));
         assert_eq!(
             refusal(ip, "producer_byte_rate", 1.0),
-            told("Invalid configuration key producer_byte_rate")
+            message("Invalid configuration key producer_byte_rate")
         );
         assert_eq!(
             refusal(ip, "connection_creation_rate", 3e9),
-            told("Proposed value for connection_creation_rate is too large for an INT.")
+            message("Proposed value for connection_creation_rate is too large for an INT.")
         );
-        assert_eq!(refusal(&[], "producer_byte_rate", 1.0), told("Invalid empty client quota entity"));
+        assert_eq!(refusal(&[], "producer_byte_rate", 1.0), message("Invalid empty client quota entity"));
         assert_eq!(
             refusal(&[("ip", Some("x"))], "connection_creation_rate", 1.0),
-            told("x is not a valid IP or resolvable host.")
+            message("x is not a valid IP or resolvable host.")
         );
-        assert_eq!(refusal(&[("foo", None)], "nope", 1.0), told("Unhandled client quota entity type: foo"));
-        assert_eq!(refusal(&[("user", Some(""))], "nope", 1.0), told("Empty user not supported"));
+        assert_eq!(
+            refusal(&[("foo", None)], "nope", 1.0),
+            message("Unhandled client quota entity type: foo")
+        );
+        assert_eq!(refusal(&[("user", Some(""))], "nope", 1.0), message("Empty user not supported"));
         assert!(
             refusal(&[("user", None), ("ip", None)], "nope", 1.0).expect("refused").contains("combination")
         );

@@ -21,7 +21,7 @@ use thalweg_wire::request::{
 use super::entry::Access::Cluster;
 use super::entry::{Api, Call, Decide, ELEMENTS_MAX};
 use super::partition_change::{Election, PartitionChange};
-use super::{ApiError, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State, Words};
+use super::{ApiError, MessageBudget, Moment, Outcome, RECORDS_PER_REQUEST_MAX, State};
 
 pub(super) const APIS: &[Api] = &[
     Api::new::<AlterPartitionReassignmentsRequest>(Cluster(Alter)).anywhere(ELEMENTS_MAX).forwarded(),
@@ -41,14 +41,13 @@ impl Decide for ListPartitionReassignmentsRequest {
 }
 
 impl State {
-    /// AlterPartitionReassignments.
     pub fn alter_partition_reassignments(
         &self,
         request: &AlterPartitionReassignmentsRequest,
     ) -> Result<Outcome<AlterPartitionReassignmentsResponse>, ApiError> {
         let mut records = Vec::new();
         let mut responses = Vec::with_capacity(request.topics.len());
-        let mut words = Words::default();
+        let mut messages = MessageBudget::default();
         let repeated = repeated(request);
         for topic in &request.topics {
             let mut partitions = Vec::with_capacity(topic.partitions.len());
@@ -65,7 +64,7 @@ impl State {
                         }
                         (0, None)
                     }
-                    Err(error) => (error.code.code(), words.keep(error.message)),
+                    Err(error) => (error.code.code(), messages.keep(error.message)),
                 };
                 let partition_index = target.partition_index;
                 partitions.push(ReassignablePartitionResponse { partition_index, error_code, error_message });
@@ -180,7 +179,6 @@ impl State {
         Ok(change.build())
     }
 
-    /// ListPartitionReassignments.
     pub fn list_partition_reassignments(
         &self,
         request: &ListPartitionReassignmentsRequest,
@@ -192,12 +190,12 @@ impl State {
                     topics.extend(ongoing(topic, topic.partitions.keys().copied()));
                 }
             }
-            Some(asked) => {
-                for asked in asked {
-                    if let Some(topic) = self.image.topic(&asked.name) {
+            Some(requested_topics) => {
+                for requested in requested_topics {
+                    if let Some(topic) = self.image.topic(&requested.name) {
                         topics.extend(ongoing(
                             topic,
-                            asked.partition_indexes.iter().copied().map(PartitionIndex),
+                            requested.partition_indexes.iter().copied().map(PartitionIndex),
                         ));
                     }
                 }

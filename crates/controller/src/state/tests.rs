@@ -350,7 +350,7 @@ impl Cluster for Bench {
         let frame = frame::encode_request(&request, version, 7, None).expect("a request can be written");
         let parsed = dispatch::parse(frame.slice(frame::LENGTH_LEN..), &crate::Requester::ThisProcess, false)
             .expect("a request can be read");
-        let dispatch::ParsedFrame::Asked(Ask::Decide { decide, .. }) = parsed else {
+        let dispatch::ParsedFrame::Request(TaskRequest::Decide { decide, .. }) = parsed else {
             panic!("{:?} is not decided by the state", R::KEY)
         };
         let decision = decide(&mut self.state, self.now);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use thalweg_controller::{Controller, StartError};
+use thalweg_controller::{Controller, ControllerStartError};
 use thalweg_metadata::{VersionedRecord, feature};
 use thalweg_record::{BatchBuilder, BatchOptions};
 use thalweg_wire::MetadataRecord;
@@ -28,7 +28,7 @@ fn format(dir: &Path, records: Vec<MetadataRecord>) {
     std::fs::write(dir.join("bootstrap.checkpoint"), builder.build()).expect("a file");
 }
 
-async fn start(dir: &Path) -> Result<Controller, StartError> {
+async fn start(dir: &Path) -> Result<Controller, ControllerStartError> {
     let mut options = options(dir);
     let range = thalweg_metadata::VersionRange { min: 0, max: 2 };
     options.supported_features.insert(feature::TRANSACTION_VERSION.to_owned(), range);

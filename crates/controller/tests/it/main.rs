@@ -8,7 +8,7 @@ mod formatted;
 mod full_disk;
 mod golden;
 mod kafka;
-mod large;
+mod large_requests;
 mod log;
 mod recovery;
 mod support;

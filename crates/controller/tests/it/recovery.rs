@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_controller::{Controller, ControllerOptions, StartError};
+use thalweg_controller::{Controller, ControllerOptions, ControllerStartError};
 use thalweg_log::disk::{CallError, Disk, Faults, FaultyCall};
 
 use crate::support::*;
@@ -95,7 +95,7 @@ fn damaged(bench: &Bench, bytes: &[u8], forgets_it: bool) -> tempfile::TempDir {
 /// The damage that a start refuses.
 async fn refused(dir: &std::path::Path) -> (i64, thalweg_controller::Remedy) {
     match Controller::start(options(dir), Arc::new(Rules)).await.map(drop) {
-        Err(StartError::Damaged { offset, remedy, .. }) => (offset, remedy),
+        Err(ControllerStartError::Damaged { offset, remedy, .. }) => (offset, remedy),
         other => panic!("{other:?}"),
     }
 }
@@ -142,7 +142,7 @@ async fn a_log_whose_file_is_gone_refuses_the_start() {
     let dir = damaged(&bench, &bytes, false);
     std::fs::remove_file(dir.path().join(LOG)).unwrap();
     match Controller::start(options(dir.path()), Arc::new(Rules)).await.map(drop) {
-        Err(StartError::EndsEarly { log_end: 0, synced_to, .. }) => assert!(synced_to > 0),
+        Err(ControllerStartError::EndsEarly { log_end: 0, synced_to, .. }) => assert!(synced_to > 0),
         other => panic!("{other:?}"),
     }
     assert!(!dir.path().join(LOG).exists(), "nothing was begun");
@@ -215,7 +215,7 @@ async fn a_record_that_cannot_be_applied_is_named_with_the_way_on() {
     assert!(end >= batches.last().unwrap().0 && whole[..batches[1].0] == bytes[..batches[1].0]);
     let dir = damaged(&bench, &[&whole[..end], &builder.build()[..]].concat(), false);
     match Controller::start(options(dir.path()), Arc::new(Rules)).await.map(drop) {
-        Err(StartError::Replay { offset, remedy, .. }) => {
+        Err(ControllerStartError::Replay { offset, remedy, .. }) => {
             assert_eq!((offset, remedy.position, remedy.segment), (next, end as u64, 0));
         }
         other => panic!("{other:?}"),
@@ -262,7 +262,7 @@ async fn damage_to_what_an_earlier_start_has_read_is_no_torn_tail() {
                 let image = Bench { dir, controller: Arc::new(controller) }.image().await;
                 assert!(image.topic("a").is_some() && image.topic("b").is_some());
             }
-            Err(error @ (StartError::Damaged { .. } | StartError::EndsEarly { .. })) => {
+            Err(error @ (ControllerStartError::Damaged { .. } | ControllerStartError::EndsEarly { .. })) => {
                 refused += 1;
                 assert!(std::fs::read(&log).unwrap() == bytes, "nothing is cut: {error}");
             }
@@ -277,7 +277,7 @@ async fn no_cluster_is_begun_where_data_of_one_lies() {
     let dir = tempfile::tempdir().unwrap();
     let beside_data = |may_format| ControllerOptions { may_format, ..options(dir.path()) };
     let refused = Controller::start(beside_data(false), Arc::new(Rules)).await;
-    assert!(matches!(refused, Err(StartError::NoMetadataLog { .. })), "{:?}", refused.err());
+    assert!(matches!(refused, Err(ControllerStartError::NoMetadataLog { .. })), "{:?}", refused.err());
     Controller::start(beside_data(true), Arc::new(Rules)).await.unwrap().shutdown().await;
     Controller::start(beside_data(false), Arc::new(Rules)).await.unwrap().shutdown().await;
 }
@@ -344,7 +344,7 @@ async fn a_damaged_snapshot_is_passed_over_while_the_log_reaches_back() {
             assert_eq!(bench.image().await.topics().len(), 4);
         }
         // Where the log has been cut by the snapshot already, there is nothing to go back to.
-        Err(error) => assert!(matches!(error, StartError::Snapshot(_)), "{error}"),
+        Err(error) => assert!(matches!(error, ControllerStartError::Snapshot(_)), "{error}"),
     }
 }
 

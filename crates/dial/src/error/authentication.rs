@@ -16,7 +16,6 @@ pub struct AuthenticationFailed {
     pub peer: Arc<str>,
     /// `sasl.mechanism`.
     pub mechanism: &'static str,
-    /// The cause.
     pub fault: AuthenticationFault,
 }
 

@@ -11,7 +11,6 @@ use rustls::{AlertDescription, CertificateError};
 pub struct TlsFailed {
     /// Address of the peer.
     pub peer: Arc<str>,
-    /// The cause.
     pub fault: TlsFault,
 }
 
@@ -69,7 +68,6 @@ pub enum TlsFault {
     /// The host in the address is no valid name for a certificate.
     #[error("{0:?} is not a host name")]
     HostName(String),
-    /// Another error.
     #[error("{0}")]
     Other(String),
 }

@@ -119,7 +119,7 @@ impl Credentials {
     }
 
     /// The first message, and the state for further messages.
-    fn begin(&self) -> Result<(Option<scram::Client>, Vec<u8>), AuthenticationFault> {
+    fn begin(&self) -> Result<(Option<scram::ScramClient>, Vec<u8>), AuthenticationFault> {
         if let Some(file) = &self.token_file {
             let token = read_token(file)?;
             return Ok((None, oauth::FirstMessage::encode(&token, &BTreeMap::new())));
@@ -130,7 +130,8 @@ impl Credentials {
         let mut random = [0; NONCE_LEN];
         getrandom::fill(&mut random).expect("the system gives randomness");
         let nonce = URL_SAFE_NO_PAD.encode(random);
-        let (client, message) = scram::Client::begin(hash, &self.user, &self.password, &nonce, self.by_token);
+        let (client, message) =
+            scram::ScramClient::begin(hash, &self.user, &self.password, &nonce, self.by_token);
         Ok((Some(client), message))
     }
 }

@@ -16,7 +16,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, ProtocolVersion, SignatureScheme};
 use thalweg_security::InvalidSetting;
 use thalweg_security::stores;
-use thalweg_security::tls::{self as shared, Holder, Trust};
+use thalweg_security::tls::{self as shared, CertificateHolder, Trust};
 use tokio_rustls::TlsConnector;
 
 use crate::byte_stream::ByteStream;
@@ -161,7 +161,7 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        self.trust.check(Holder::Server, end_entity, intermediates, now)?;
+        self.trust.check(CertificateHolder::Server, end_entity, intermediates, now)?;
         if self.check_host {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
         }

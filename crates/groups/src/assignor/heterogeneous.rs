@@ -6,7 +6,7 @@
 //! have a partition of that topic to give. Ties are decided by the order of member ids, and may differ from
 //! Kafka's.
 
-use super::owners::{NOBODY, Owners};
+use super::owners::{NOBODY, PartitionOwners};
 use super::{Assignment, GroupSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,7 +33,8 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
         }
     }
     let counts = topics.iter().map(|(id, topic)| (*id, topic.partitions));
-    let mut sharing = Distribution { owners: Owners::new(counts), sizes: vec![0; spec.members.len()] };
+    let mut sharing =
+        Distribution { owners: PartitionOwners::new(counts), sizes: vec![0; spec.members.len()] };
     for (index, member) in spec.members.values().enumerate() {
         let subscribed = member.assigned.iter().filter(|(topic, _)| member.topics.contains(topic));
         let subscribed = subscribed.map(|(topic, partitions)| (*topic, partitions.clone())).collect();
@@ -56,7 +57,7 @@ pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
 }
 
 struct Distribution {
-    owners: Owners,
+    owners: PartitionOwners,
     /// Number of partitions of each member.
     sizes: Vec<usize>,
 }

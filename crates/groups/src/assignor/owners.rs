@@ -9,16 +9,16 @@ use thalweg_wire::Uuid;
 pub(super) const NOBODY: usize = usize::MAX;
 
 /// The owners of all partitions of some topics.
-pub(super) struct Owners {
+pub(super) struct PartitionOwners {
     /// The topics in the order of their ids, each with the owner of each partition.
     topics: Vec<(Uuid, Vec<usize>)>,
 }
 
-impl Owners {
+impl PartitionOwners {
     /// Owners of these topics, sorted by id; no partition has an owner yet.
-    pub(super) fn new(topics: impl Iterator<Item = (Uuid, i32)>) -> Owners {
+    pub(super) fn new(topics: impl Iterator<Item = (Uuid, i32)>) -> PartitionOwners {
         let unowned = |count: i32| vec![NOBODY; usize::try_from(count).unwrap_or(0)];
-        Owners { topics: topics.map(|(id, count)| (id, unowned(count))).collect() }
+        PartitionOwners { topics: topics.map(|(id, count)| (id, unowned(count))).collect() }
     }
 
     /// The number of partitions.

@@ -2,7 +2,7 @@
 //! `UniformHomogeneousAssignmentBuilder`): the sizes of any two assignments differ by one at most, and as
 //! many partitions as possible stay.
 
-use super::owners::{NOBODY, Owners};
+use super::owners::{NOBODY, PartitionOwners};
 use super::{Assignment, GroupSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ struct Quotas {
 
 pub(super) fn assign(spec: &GroupSpec<'_>) -> BTreeMap<Arc<str>, Assignment> {
     let Some(first) = spec.members.values().next() else { return BTreeMap::new() };
-    let mut owners = Owners::new(spec.existing(&first.topics));
+    let mut owners = PartitionOwners::new(spec.existing(&first.topics));
     let claimed: Vec<_> = spec
         .members
         .values()

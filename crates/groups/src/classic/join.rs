@@ -2,10 +2,10 @@
 
 use super::super::client::ClientInfo;
 use super::super::config::GroupConfig;
-use super::super::effects::{Completion, Context, StaticMember};
 use super::super::error::MembershipError;
-use super::super::member::{Member, Terms};
 use super::super::timers::{Deadline, Timer};
+use super::effects::{ClassicContext, Completion, StaticMember};
+use super::member::{ClassicGroupMember, Terms};
 use super::{ClassicGroup, GroupState, PENDING_MEMBERS_MAX};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ impl PendingJoin<'_> {
 
 impl ClassicGroup {
     /// Handles a JoinGroup request.
-    pub(in super::super) fn join(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>) {
+    pub(in super::super) fn join(&mut self, cx: &mut ClassicContext<'_>, joining: &PendingJoin<'_>) {
         let member_id = joining.request.member_id.as_str();
         if !self.accepts(member_id, cx.config) {
             self.remove(cx, member_id);
@@ -79,7 +79,7 @@ impl ClassicGroup {
             })
     }
 
-    fn join_new(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>) {
+    fn join_new(&mut self, cx: &mut ClassicContext<'_>, joining: &PendingJoin<'_>) {
         let id: Arc<str> = joining.new_member_id().into();
         if let Some(instance_id) = &joining.request.group_instance_id {
             match self.static_members.get(instance_id).cloned() {
@@ -93,13 +93,13 @@ impl ClassicGroup {
         } else {
             let mut deadline = Deadline::default();
             let at_ms = cx.after(joining.request.session_timeout_ms);
-            cx.timers.set(&mut deadline, at_ms, || Timer::Session(self.id.clone(), id.clone()));
+            cx.timers.set(&mut deadline, at_ms, || Timer::ClassicSession(self.id.clone(), id.clone()));
             cx.refuse_join(joining.ticket, &id, MembershipError::MemberIdRequired);
             self.pending_members.insert(id, deadline);
         }
     }
 
-    fn join_known(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>) {
+    fn join_known(&mut self, cx: &mut ClassicContext<'_>, joining: &PendingJoin<'_>) {
         let PendingJoin { request, ticket, .. } = *joining;
         let id = request.member_id.as_str();
         if let Some((pending, _)) = self.pending_members.get_key_value(id) {
@@ -134,18 +134,18 @@ impl ClassicGroup {
     }
 
     /// Adds a new member, which waits for the rebalance.
-    fn add(&mut self, cx: &mut Context<'_>, joining: &PendingJoin<'_>, id: Arc<str>) {
+    fn add(&mut self, cx: &mut ClassicContext<'_>, joining: &PendingJoin<'_>, id: Arc<str>) {
         let PendingJoin { request, client, ticket, .. } = *joining;
         let mut session = self.pending_members.remove(&id).unwrap_or_default();
         let at_ms = cx.after(cx.config.new_member_join_timeout_ms);
-        cx.timers.set(&mut session, at_ms, || Timer::Session(self.id.clone(), id.clone()));
+        cx.timers.set(&mut session, at_ms, || Timer::ClassicSession(self.id.clone(), id.clone()));
         if self.state == GroupState::PreparingRebalance && self.was_empty {
             self.new_member_added = true;
         }
         if self.members.is_empty() {
             self.protocol_type = Some(request.protocol_type.clone());
         }
-        self.insert(Member {
+        self.insert(ClassicGroupMember {
             id,
             instance_id: request.group_instance_id.clone(),
             client: client.clone(),
@@ -162,7 +162,7 @@ impl ClassicGroup {
 
     /// Handles a rejoin. If an earlier request of the member still waits, its connection was lost: it gets a
     /// retriable error.
-    fn update(&mut self, cx: &mut Context<'_>, id: &str, terms: Terms, ticket: Ticket) {
+    fn update(&mut self, cx: &mut ClassicContext<'_>, id: &str, terms: Terms, ticket: Ticket) {
         if let Some(earlier) = self.take_join_ticket(id) {
             cx.refuse_join(earlier, id, MembershipError::RebalanceInProgress);
         }
@@ -184,7 +184,7 @@ impl ClassicGroup {
     /// fenced. A stable group whose protocol does not change stays stable (KIP-345).
     fn return_static(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         joining: &PendingJoin<'_>,
         instance_id: &str,
         old_id: Arc<str>,
@@ -193,7 +193,7 @@ impl ClassicGroup {
         let PendingJoin { request, ticket, version, .. } = *joining;
         let leader = self.leader.clone();
         self.rename_static(cx, instance_id, &old_id, &new_id);
-        self.touch(cx.timers, cx.now.monotonic_ms, &new_id);
+        self.restart_session(cx.timers, cx.now.monotonic_ms, &new_id);
         let before = self.members[&new_id].terms.clone();
         self.update(cx, &new_id, Terms::of(request), ticket);
         match self.state {
@@ -220,7 +220,7 @@ impl ClassicGroup {
     /// Completes the return of a static member after the write of its new id, or its failure.
     pub(in super::super) fn static_member_returned(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         returned: StaticMember,
         result: Result<(), WriteError>,
     ) {
@@ -234,7 +234,7 @@ impl ClassicGroup {
                 self.take_join_ticket(&new_id);
                 self.set_terms(&new_id, terms);
                 self.rename_static(cx, &instance_id, &new_id, &old_id);
-                self.touch(cx.timers, cx.now.monotonic_ms, &old_id);
+                self.restart_session(cx.timers, cx.now.monotonic_ms, &old_id);
                 cx.refuse_join(ticket, "", error.into());
             }
             // If a rebalance started meanwhile, the member waits like the others.
@@ -259,7 +259,7 @@ impl ClassicGroup {
     /// Renames a static member. Requests that wait under the old id are fenced.
     fn rename_static(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         instance_id: &str,
         old_id: &Arc<str>,
         new_id: &Arc<str>,
@@ -284,7 +284,12 @@ impl ClassicGroup {
     }
 
     /// Fails a join because the group could not be written.
-    pub(in super::super) fn fail_join(&mut self, cx: &mut Context<'_>, ticket: Ticket, error: WriteError) {
+    pub(in super::super) fn fail_join(
+        &mut self,
+        cx: &mut ClassicContext<'_>,
+        ticket: Ticket,
+        error: WriteError,
+    ) {
         let waiting = self.members.values().find(|m| m.awaiting_join == Some(ticket)).map(|m| m.id.clone());
         if let Some(id) = waiting {
             self.take_join_ticket(&id);
@@ -303,7 +308,7 @@ impl ClassicGroup {
     pub(super) fn join_response(&self, id: &str, with_members: bool) -> JoinGroupResponse {
         let protocol = self.protocol_name.as_deref();
         let members = if with_members {
-            let describe = |m: &Member| JoinGroupResponseMember {
+            let describe = |m: &ClassicGroupMember| JoinGroupResponseMember {
                 member_id: m.id.to_string(),
                 group_instance_id: m.instance_id.clone(),
                 metadata: m.metadata(protocol),

@@ -1,8 +1,8 @@
 //! Leaving: by request, or by session expiry.
 
-use super::super::effects::Context;
 use super::super::error::MembershipError;
 use super::super::timers::Timer;
+use super::effects::ClassicContext;
 use super::{ClassicGroup, GroupState};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
@@ -12,7 +12,7 @@ impl ClassicGroup {
     /// Handles a LeaveGroup request: each member gets its own result, and the group rebalances once.
     pub(in super::super) fn leave(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         members: &[MemberIdentity],
     ) -> Vec<MemberResponse> {
         let mut has_left = false;
@@ -36,7 +36,11 @@ impl ClassicGroup {
         responses
     }
 
-    fn leave_one(&mut self, cx: &mut Context<'_>, member: &MemberIdentity) -> Result<(), MembershipError> {
+    fn leave_one(
+        &mut self,
+        cx: &mut ClassicContext<'_>,
+        member: &MemberIdentity,
+    ) -> Result<(), MembershipError> {
         let instance_id = member.group_instance_id.as_deref();
         let reason = member.reason.as_deref().unwrap_or("not provided");
         let id = if member.member_id.is_empty() {
@@ -55,7 +59,7 @@ impl ClassicGroup {
     }
 
     /// Handles the expiry of a member's session or of a generated id.
-    pub(in super::super) fn session_over(&mut self, cx: &mut Context<'_>, id: &str, timer: Timer) {
+    pub(in super::super) fn session_over(&mut self, cx: &mut ClassicContext<'_>, id: &str, timer: Timer) {
         let now_ms = cx.now.monotonic_ms;
         if let Some(deadline) = self.pending_members.get_mut(id) {
             if cx.timers.is_due(deadline, timer, now_ms) {

@@ -1,15 +1,15 @@
 //! Rebalances: start, end, and result.
 
-use super::super::effects::{Completion, Context};
 use super::super::error::MembershipError;
 use super::super::timers::Timer;
+use super::effects::{ClassicContext, Completion};
 use super::{ClassicGroup, GroupState, JoinPhase};
 use std::sync::Arc;
 
 impl ClassicGroup {
     /// Starts a rebalance after a member joined, changed or left, or checks whether the current one is
     /// complete.
-    pub(super) fn rebalance_or_complete_join(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn rebalance_or_complete_join(&mut self, cx: &mut ClassicContext<'_>) {
         match self.state {
             GroupState::PreparingRebalance => self.complete_join_if_all_joined(cx),
             GroupState::Empty | GroupState::CompletingRebalance | GroupState::Stable => {
@@ -20,7 +20,7 @@ impl ClassicGroup {
 
     /// Starts a rebalance. An empty group waits a while for more members, so that a starting fleet does not
     /// rebalance once per member; a group with members waits until all have rejoined.
-    pub(in super::super) fn prepare_rebalance(&mut self, cx: &mut Context<'_>) {
+    pub(in super::super) fn prepare_rebalance(&mut self, cx: &mut ClassicContext<'_>) {
         if self.state == GroupState::CompletingRebalance {
             self.reset_assignment(cx, MembershipError::RebalanceInProgress);
         }
@@ -41,21 +41,21 @@ impl ClassicGroup {
     }
 
     /// Ends the join phase if all members have joined. The initial phase ends only by its deadline.
-    pub(super) fn complete_join_if_all_joined(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn complete_join_if_all_joined(&mut self, cx: &mut ClassicContext<'_>) {
         if self.state == GroupState::PreparingRebalance && !self.was_empty && self.all_joined() {
             self.complete_join(cx);
         }
     }
 
     /// Ends the join phase if all members have joined, including the initial phase.
-    pub(super) fn complete_join_after_removal(&mut self, cx: &mut Context<'_>) {
+    pub(super) fn complete_join_after_removal(&mut self, cx: &mut ClassicContext<'_>) {
         if self.state == GroupState::PreparingRebalance && self.all_joined() {
             self.complete_join(cx);
         }
     }
 
     /// Handles the deadline of the join phase.
-    pub(in super::super) fn join_phase_over(&mut self, cx: &mut Context<'_>, timer: Timer) {
+    pub(in super::super) fn join_phase_over(&mut self, cx: &mut ClassicContext<'_>, timer: Timer) {
         if !cx.timers.is_due(&mut self.join_deadline, timer, cx.now.monotonic_ms)
             || self.state != GroupState::PreparingRebalance
         {
@@ -73,7 +73,7 @@ impl ClassicGroup {
     }
 
     /// Ends the join phase: members that did not join are removed, the others form the next generation.
-    fn complete_join(&mut self, cx: &mut Context<'_>) {
+    fn complete_join(&mut self, cx: &mut ClassicContext<'_>) {
         cx.timers.cancel(&mut self.join_deadline);
         let missing: Vec<Arc<str>> = self
             .in_order()
@@ -103,11 +103,11 @@ impl ClassicGroup {
                 cx.answer_join(ticket, self.join_response(&id, self.is_leader(&id)));
             }
             self.members.get_mut(&id).expect("it was just listed").is_new = false;
-            self.touch(cx.timers, cx.now.monotonic_ms, &id);
+            self.restart_session(cx.timers, cx.now.monotonic_ms, &id);
             self.pending_sync.insert(id);
         }
         let at_ms = cx.after(self.rebalance_timeout_ms());
-        cx.timers.set(&mut self.sync_deadline, at_ms, || Timer::Sync(self.id.clone()));
+        cx.timers.set(&mut self.sync_deadline, at_ms, || Timer::ClassicSync(self.id.clone()));
     }
 
     /// True if the leader has joined. Otherwise the first joined member becomes the leader; without a joined
@@ -128,7 +128,7 @@ impl ClassicGroup {
         }
     }
 
-    fn start_generation(&mut self, cx: &Context<'_>) {
+    fn start_generation(&mut self, cx: &ClassicContext<'_>) {
         // Generations wrap to 0 after the largest one: clients reject negative generations.
         self.generation = self.generation.checked_add(1).unwrap_or(0);
         self.protocol_name = if self.members.is_empty() { None } else { self.select_protocol() };
@@ -148,9 +148,9 @@ impl ClassicGroup {
         self.members.values().map(|member| member.terms.rebalance_timeout_ms).max().unwrap_or(0).max(0)
     }
 
-    fn wait_for_joins(&mut self, cx: &mut Context<'_>, timeout_ms: i32, phase: JoinPhase) {
+    fn wait_for_joins(&mut self, cx: &mut ClassicContext<'_>, timeout_ms: i32, phase: JoinPhase) {
         self.join_phase = phase;
         let at_ms = cx.after(timeout_ms);
-        cx.timers.set(&mut self.join_deadline, at_ms, || Timer::Join(self.id.clone()));
+        cx.timers.set(&mut self.join_deadline, at_ms, || Timer::ClassicJoin(self.id.clone()));
     }
 }

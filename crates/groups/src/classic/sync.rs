@@ -1,9 +1,9 @@
 //! SyncGroup and Heartbeat: the leader sends the assignment of a generation, and the other members wait for
 //! their parts.
 
-use super::super::effects::{Completion, Context};
 use super::super::error::MembershipError;
 use super::super::timers::Timer;
+use super::effects::{ClassicContext, Completion};
 use super::{ClassicGroup, GroupState};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ impl ClassicGroup {
     /// Handles a SyncGroup request.
     pub(in super::super) fn sync(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         request: &SyncGroupRequest,
         given: &HashMap<String, Bytes>,
         ticket: Ticket,
@@ -65,7 +65,7 @@ impl ClassicGroup {
 
     /// Writes the leader's assignment; members get it when it is acknowledged. Members without an entry get
     /// an empty assignment; entries of non-members are ignored.
-    fn write_assignment(&mut self, cx: &mut Context<'_>, given: &HashMap<String, Bytes>) {
+    fn write_assignment(&mut self, cx: &mut ClassicContext<'_>, given: &HashMap<String, Bytes>) {
         let mut assignment = HashMap::default();
         for id in self.members.keys() {
             if let Some(given) = given.get(&**id) {
@@ -84,7 +84,7 @@ impl ClassicGroup {
     /// has begun.
     pub(in super::super) fn assignment_written(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         generation: i32,
         leader: &str,
         mut assignment: HashMap<String, Bytes>,
@@ -110,7 +110,7 @@ impl ClassicGroup {
     }
 
     /// Clears all assignments, and answers waiting syncs with the error.
-    pub(super) fn reset_assignment(&mut self, cx: &mut Context<'_>, error: MembershipError) {
+    pub(super) fn reset_assignment(&mut self, cx: &mut ClassicContext<'_>, error: MembershipError) {
         for member in self.members.values_mut() {
             member.assignment = Bytes::new();
         }
@@ -118,7 +118,7 @@ impl ClassicGroup {
     }
 
     /// Answers all waiting syncs. Their members sent no heartbeats while waiting, so their sessions restart.
-    fn propagate(&mut self, cx: &mut Context<'_>, result: Result<(), MembershipError>) {
+    fn propagate(&mut self, cx: &mut ClassicContext<'_>, result: Result<(), MembershipError>) {
         for id in self.ids_in_order() {
             let member = self.members.get_mut(&id).expect("it was just listed");
             let Some(ticket) = member.awaiting_sync.take() else { continue };
@@ -127,7 +127,7 @@ impl ClassicGroup {
                 Ok(()) => cx.answer_sync(ticket, self.sync_response(assignment)),
                 Err(error) => cx.refuse_sync(ticket, error),
             }
-            self.touch(cx.timers, cx.now.monotonic_ms, &id);
+            self.restart_session(cx.timers, cx.now.monotonic_ms, &id);
         }
     }
 
@@ -140,7 +140,7 @@ impl ClassicGroup {
         }
     }
 
-    fn has_synced(&mut self, cx: &mut Context<'_>, id: &str) {
+    fn has_synced(&mut self, cx: &mut ClassicContext<'_>, id: &str) {
         self.pending_sync.remove(id);
         if self.pending_sync.is_empty() {
             cx.timers.cancel(&mut self.sync_deadline);
@@ -148,7 +148,7 @@ impl ClassicGroup {
     }
 
     /// Ends the sync phase: members that did not sync are removed, and the others rebalance.
-    pub(in super::super) fn sync_phase_over(&mut self, cx: &mut Context<'_>, timer: Timer) {
+    pub(in super::super) fn sync_phase_over(&mut self, cx: &mut ClassicContext<'_>, timer: Timer) {
         if !cx.timers.is_due(&mut self.sync_deadline, timer, cx.now.monotonic_ms) {
             return;
         }
@@ -168,14 +168,14 @@ impl ClassicGroup {
     /// Handles a Heartbeat request.
     pub(in super::super) fn heartbeat(
         &mut self,
-        cx: &mut Context<'_>,
+        cx: &mut ClassicContext<'_>,
         request: &HeartbeatRequest,
     ) -> Result<(), MembershipError> {
         self.validate_member(&request.member_id, request.group_instance_id.as_deref())?;
         if request.generation_id != self.generation {
             return Err(MembershipError::IllegalGeneration);
         }
-        self.touch(cx.timers, cx.now.monotonic_ms, &request.member_id);
+        self.restart_session(cx.timers, cx.now.monotonic_ms, &request.member_id);
         match self.state {
             GroupState::Empty => Err(MembershipError::UnknownMember),
             GroupState::PreparingRebalance => Err(MembershipError::RebalanceInProgress),

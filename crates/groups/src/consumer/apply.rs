@@ -7,11 +7,9 @@ use super::super::member_epoch::LEAVING;
 use super::super::record::ConsumerRecord;
 use super::super::timers::Timers;
 use super::ConsumerGroup;
-use super::member::{Member, PartitionEpochs};
+use super::member::{ConsumerGroupMember, PartitionEpochs, target_of};
 use super::subscription::{ResolvedRegex, count};
-use std::collections::BTreeSet;
 use std::sync::Arc;
-use thalweg_wire::group::consumer_group_target_assignment_member_value::TopicPartition;
 
 impl ConsumerGroup {
     /// Applies one of the group's records. Returns false if the group is deleted.
@@ -23,7 +21,7 @@ impl ConsumerGroup {
             }
             ConsumerRecord::PartitionMetadata(_, value) => self.has_partition_metadata = value.is_some(),
             ConsumerRecord::Member(key, Some(value)) => {
-                let mut member = self.modern.member_or_new(key.member_id, Member::new);
+                let mut member = self.modern.member_or_new(key.member_id, ConsumerGroupMember::new);
                 member.say(value);
                 self.put(member);
             }
@@ -32,19 +30,11 @@ impl ConsumerGroup {
                 self.modern
                     .follow_target(value.map(|value| (value.assignment_epoch, value.assignment_timestamp)));
             }
-            ConsumerRecord::TargetMember(key, Some(value)) => {
-                let topic = |topic: TopicPartition| {
-                    let partitions: BTreeSet<i32> = topic.partitions.into_iter().collect();
-                    (topic.topic_id, partitions)
-                };
-                let target = value.topic_partitions.into_iter().map(topic).collect();
-                self.modern.set_target(key.member_id, target);
-            }
-            ConsumerRecord::TargetMember(key, None) => {
-                drop(self.modern.targets.remove(key.member_id.as_str()))
+            ConsumerRecord::TargetMember(key, value) => {
+                self.modern.set_target(key.member_id, value.map(target_of));
             }
             ConsumerRecord::Current(key, Some(value)) => {
-                let mut member = self.modern.member_or_new(key.member_id, Member::new);
+                let mut member = self.modern.member_or_new(key.member_id, ConsumerGroupMember::new);
                 member.own(value);
                 self.put(member);
             }
@@ -69,7 +59,7 @@ impl ConsumerGroup {
     }
 
     /// Inserts a member, or replaces the member with its id.
-    pub(super) fn put(&mut self, member: Member) {
+    pub(super) fn put(&mut self, member: ConsumerGroupMember) {
         let id = member.id.clone();
         self.deadlines.add(&id);
         let before = self.modern.members.insert(id.clone(), member.clone());
@@ -106,7 +96,7 @@ impl ConsumerGroup {
     }
 
     /// Removes a member from all counts.
-    fn discount(&mut self, member: &Member) {
+    fn discount(&mut self, member: &ConsumerGroupMember) {
         self.count_subscription(member, false);
         if let Some(assignor) = &member.assignor {
             count(&mut self.assignors, assignor, false);

@@ -8,22 +8,20 @@
 //! ```
 
 use super::super::classic::PendingJoin;
-use super::super::deadlines::Change;
+use super::super::deadlines::DeadlineChange;
 use super::super::error::MembershipError;
-use super::super::heartbeat_error::HeartbeatError;
 use super::super::record::CoordinatorRecord;
 use super::super::subscription::{consumer_subscription, encode_assignment};
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
+use super::error::ConsumerGroupError;
 use super::leave::Removal;
-use super::member::{ClassicMember, Member, MemberState, PartitionEpochs};
+use super::member::{ClassicMember, ConsumerGroupMember, MemberState, PartitionEpochs};
 use super::migration::Downgrade;
-use super::{ConsumerGroup, Scene};
+use super::{ConsumerContext, ConsumerGroup};
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_wire::ErrorCode;
-use thalweg_wire::data::ConsumerProtocolAssignment;
-use thalweg_wire::data::consumer_protocol_assignment::TopicPartition;
 use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::leave_group_response::MemberResponse;
@@ -38,31 +36,29 @@ const CONSUMER: &str = "consumer";
 pub(in super::super) struct JoinOutcome {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: JoinGroupResponse,
-    pub(in super::super) changes: Vec<(Arc<str>, Change)>,
+    pub(in super::super) changes: Vec<(Arc<str>, DeadlineChange)>,
     /// The classic group that remains if the joining member replaced the last member of the consumer
     /// protocol.
     pub(in super::super) downgrade: Option<Downgrade>,
 }
 
 /// An answer, and the changes of the member's deadlines.
-pub(in super::super) type ClassicOutcome<R> = (Result<R, MembershipError>, Vec<(Arc<str>, Change)>);
+pub(in super::super) type ClassicOutcome<R> = (Result<R, MembershipError>, Vec<(Arc<str>, DeadlineChange)>);
 
 impl ConsumerGroup {
     /// Handles a JoinGroup request. `new_id` is for a member without an id.
     pub(in super::super) fn join_classic(
         &self,
-        scene: &mut Scene<'_>,
+        cx: &mut ConsumerContext<'_>,
         joining: &PendingJoin<'_>,
         new_id: &str,
     ) -> Result<JoinOutcome, MembershipError> {
         let request = joining.request;
         let id = if request.member_id.is_empty() { new_id } else { request.member_id.as_str() };
-        if scene.config.consumer.migration.is_off() {
+        if cx.config.consumer.migration.is_off() {
             return Err(MembershipError::InconsistentProtocol);
         }
-        if self.modern.members.len() >= scene.config.consumer.group_size_max
-            && !self.modern.members.contains_key(id)
-        {
+        if !self.modern.has_room_for(id, cx.config.consumer.group_size_max) {
             return Err(MembershipError::GroupFull);
         }
         if !self.supports(request) {
@@ -79,22 +75,22 @@ impl ConsumerGroup {
         }
         let mut records = Vec::new();
         let (before, replaces) = self.joining_member(request, id, &mut records)?;
-        let after = said_by_join(&before, joining).ok_or(MembershipError::InconsistentProtocol)?;
+        let after = described_by_join(&before, joining).ok_or(MembershipError::InconsistentProtocol)?;
         let first = request.protocols.first().ok_or(MembershipError::InconsistentProtocol)?;
-        let reported = reported(&first.metadata, scene.topics);
+        let reported = reported(&first.metadata, cx.topics);
         let existing = request.group_instance_id.as_deref().and_then(|instance| self.static_member(instance));
-        let replaced = existing.filter(|existing| self.is_classic_with_another(scene, existing));
+        let replaced = existing.filter(|existing| self.is_classic_with_another(cx, existing));
         let (member, downgrade) = match replaced {
             Some(replaced) => {
                 let (member, downgrade) = self
-                    .join_and_downgrade(scene, &before, after, replaced, replaces, &reported, &mut records)
+                    .join_and_downgrade(cx, &before, after, replaced, replaces, &reported, &mut records)
                     .map_err(refusal)?;
                 (member, Some(downgrade))
             }
             None => {
                 let after = Cow::Owned(after);
                 let step = self
-                    .advance(scene, &before, after, replaces, Some(&reported), &mut records)
+                    .advance(cx, &before, after, replaces, Some(&reported), &mut records)
                     .map_err(refusal)?;
                 (step.member.into_owned(), None)
             }
@@ -106,8 +102,10 @@ impl ConsumerGroup {
             protocol_name: Some(first.name.clone()),
             ..JoinGroupResponse::default()
         };
-        let deadlines =
-            [Change::Joined(request.rebalance_timeout_ms), Change::Session(request.session_timeout_ms)];
+        let deadlines = [
+            DeadlineChange::Joined(request.rebalance_timeout_ms),
+            DeadlineChange::Session(request.session_timeout_ms),
+        ];
         let changes = deadlines.into_iter().map(|change| (member.id.clone(), change)).collect();
         Ok(JoinOutcome { records, response, changes, downgrade })
     }
@@ -125,10 +123,10 @@ impl ConsumerGroup {
         request: &JoinGroupRequest,
         id: &str,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<(Cow<'a, Member>, Option<&'a str>), MembershipError> {
+    ) -> Result<(Cow<'a, ConsumerGroupMember>, Option<&'a str>), MembershipError> {
         let known = || match self.modern.members.get(id) {
             Some(member) => Cow::Borrowed(member),
-            None => Cow::Owned(Member::new(id.into())),
+            None => Cow::Owned(ConsumerGroupMember::new(id.into())),
         };
         let Some(instance_id) = request.group_instance_id.as_deref() else {
             return Ok((known(), None));
@@ -143,7 +141,11 @@ impl ConsumerGroup {
     }
 
     /// The member that a request of the classic protocol names.
-    fn classic_sender(&self, id: &str, instance_id: Option<&str>) -> Result<&Member, MembershipError> {
+    fn classic_sender(
+        &self,
+        id: &str,
+        instance_id: Option<&str>,
+    ) -> Result<&ConsumerGroupMember, MembershipError> {
         let member = match instance_id {
             None => self.modern.members.get(id),
             Some(instance_id) => self.static_member(instance_id),
@@ -156,7 +158,7 @@ impl ConsumerGroup {
     pub(in super::super) fn sync_classic(
         &self,
         request: &SyncGroupRequest,
-        topics: &dyn Topics,
+        topics: &dyn TopicsView,
     ) -> ClassicOutcome<SyncGroupResponse> {
         let sender = self.classic_sender(&request.member_id, request.group_instance_id.as_deref());
         let (member, classic) = match sender.and_then(|member| Ok((member, protocols_of(member)?))) {
@@ -174,7 +176,7 @@ impl ConsumerGroup {
             return (Err(MembershipError::InconsistentProtocol), Vec::new());
         }
         if self.modern.target_epoch > member.epoch && member.state != MemberState::UnrevokedPartitions {
-            let join = Change::Join(member.rebalance_timeout_ms);
+            let join = DeadlineChange::Join(member.rebalance_timeout_ms);
             return (Err(MembershipError::RebalanceInProgress), vec![(member.id.clone(), join)]);
         }
         let response = SyncGroupResponse {
@@ -183,7 +185,7 @@ impl ConsumerGroup {
             assignment: assignment(&member.assigned, metadata, topics),
             ..SyncGroupResponse::default()
         };
-        let changes = [Change::Synced, Change::Session(classic.session_timeout_ms)];
+        let changes = [DeadlineChange::Synced, DeadlineChange::Session(classic.session_timeout_ms)];
         (Ok(response), changes.into_iter().map(|change| (member.id.clone(), change)).collect())
     }
 
@@ -197,7 +199,7 @@ impl ConsumerGroup {
         if member.epoch != request.generation_id {
             return (Err(MembershipError::IllegalGeneration), Vec::new());
         }
-        let session = (member.id.clone(), Change::Session(classic.session_timeout_ms));
+        let session = (member.id.clone(), DeadlineChange::Session(classic.session_timeout_ms));
         let must_join = match member.state {
             _ if member.epoch < self.modern.target_epoch => true,
             MemberState::UnrevokedPartitions => true,
@@ -205,14 +207,14 @@ impl ConsumerGroup {
             MemberState::Stable | MemberState::Unknown => false,
         };
         if must_join {
-            let join = (member.id.clone(), Change::Join(member.rebalance_timeout_ms));
+            let join = (member.id.clone(), DeadlineChange::Join(member.rebalance_timeout_ms));
             return (Err(MembershipError::RebalanceInProgress), vec![session, join]);
         }
         (Ok(()), vec![session])
     }
 
     /// True if another member still owns a partition of the member's target.
-    fn waits_for_others(&self, member: &Member) -> bool {
+    fn waits_for_others(&self, member: &ConsumerGroupMember) -> bool {
         let target = self.modern.target_of(&member.id);
         target.iter().any(|(topic, partitions)| {
             let assigned = member.assigned.get(topic);
@@ -227,10 +229,10 @@ impl ConsumerGroup {
     /// protocol.
     pub(in super::super) fn leave_classic(
         &self,
-        scene: &mut Scene<'_>,
+        cx: &mut ConsumerContext<'_>,
         identities: &[MemberIdentity],
     ) -> (Removal, Vec<MemberResponse>) {
-        let mut leaving: Vec<&Member> = Vec::new();
+        let mut leaving: Vec<&ConsumerGroupMember> = Vec::new();
         let mut responses = Vec::with_capacity(identities.len());
         for identity in identities {
             let instance_id = identity.group_instance_id.as_deref();
@@ -253,16 +255,16 @@ impl ConsumerGroup {
                 error_code: found.err().map_or(ErrorCode::None, MembershipError::code).code(),
             });
         }
-        (self.remove_members(scene, &leaving), responses)
+        (self.remove_members(cx, &leaving), responses)
     }
 }
 
-fn protocols_of(member: &Member) -> Result<&ClassicMember, MembershipError> {
+fn protocols_of(member: &ConsumerGroupMember) -> Result<&ClassicMember, MembershipError> {
     member.classic.as_deref().ok_or(MembershipError::UnknownMember)
 }
 
 /// The member as described by its join. The metadata is copied: a slice would keep the whole frame in memory.
-fn said_by_join(before: &Member, joining: &PendingJoin<'_>) -> Option<Member> {
+fn described_by_join(before: &ConsumerGroupMember, joining: &PendingJoin<'_>) -> Option<ConsumerGroupMember> {
     let request = joining.request;
     let subscription = consumer_subscription(&request.protocols.first()?.metadata)?;
     let protocols = request.protocols.iter();
@@ -289,7 +291,7 @@ fn said_by_join(before: &Member, joining: &PendingJoin<'_>) -> Option<Member> {
 }
 
 /// The owned partitions in a member's metadata.
-fn reported(metadata: &Bytes, topics: &dyn Topics) -> Vec<TopicPartitions> {
+fn reported(metadata: &Bytes, topics: &dyn TopicsView) -> Vec<TopicPartitions> {
     let subscription = consumer_subscription(metadata).unwrap_or_default();
     let owned = subscription.owned_partitions.into_iter();
     owned
@@ -301,30 +303,19 @@ fn reported(metadata: &Bytes, topics: &dyn Topics) -> Vec<TopicPartitions> {
 }
 
 /// An assignment in the format of the classic protocol.
-fn assignment(assigned: &PartitionEpochs, metadata: &Bytes, topics: &dyn Topics) -> Bytes {
+fn assignment(assigned: &PartitionEpochs, metadata: &Bytes, topics: &dyn TopicsView) -> Bytes {
     let named = assigned.iter().map(|(topic, partitions)| (*topic, partitions.keys().copied().collect()));
-    consumer_assignment_of(named, metadata, topics)
-}
-
-/// The same format for any partitions.
-pub(super) fn consumer_assignment_of(
-    assigned: impl Iterator<Item = (thalweg_wire::Uuid, Vec<i32>)>,
-    metadata: &Bytes,
-    topics: &dyn Topics,
-) -> Bytes {
-    let topic = |(id, partitions)| Some(TopicPartition { topic: topics.name(id)?, partitions });
-    let assigned_partitions = assigned.filter_map(topic).collect();
-    encode_assignment(&ConsumerProtocolAssignment { assigned_partitions, user_data: None }, metadata)
+    encode_assignment(named, metadata, topics)
 }
 
 /// Maps a heartbeat error to the error of a join.
-fn refusal(error: HeartbeatError) -> MembershipError {
+fn refusal(error: ConsumerGroupError) -> MembershipError {
     match error {
-        HeartbeatError::Full { .. } => MembershipError::GroupFull,
-        HeartbeatError::FencedInstance { .. } | HeartbeatError::UnreleasedInstance { .. } => {
+        ConsumerGroupError::Full { .. } => MembershipError::GroupFull,
+        ConsumerGroupError::FencedInstance { .. } | ConsumerGroupError::UnreleasedInstance { .. } => {
             MembershipError::FencedInstance
         }
-        HeartbeatError::Request(error) => MembershipError::Request(error),
+        ConsumerGroupError::Request(error) => MembershipError::Request(error),
         _ => MembershipError::UnknownMember,
     }
 }

@@ -1,9 +1,9 @@
 //! The details of a consumer group, for ConsumerGroupDescribe.
 
 use super::super::assignor::ServerAssignor;
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use super::ConsumerGroup;
-use super::member::{Member, PartitionEpochs};
+use super::member::{ConsumerGroupMember, PartitionEpochs};
 use std::collections::BTreeMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::consumer_group_describe_response::{
@@ -16,11 +16,15 @@ const CONSUMER: i8 = 1;
 
 impl ConsumerGroup {
     /// The group's entry. `assignor` is the broker's default; deleted topics are left out.
-    pub(in super::super) fn describe(&self, assignor: ServerAssignor, topics: &dyn Topics) -> DescribedGroup {
+    pub(in super::super) fn describe(
+        &self,
+        assignor: ServerAssignor,
+        topics: &dyn TopicsView,
+    ) -> DescribedGroup {
         let wanted = self.assignors.iter().max_by_key(|(_, count)| **count);
         DescribedGroup {
             group_id: self.modern.id.to_string(),
-            group_state: self.state().name().to_owned(),
+            group_state: self.state_name().to_owned(),
             group_epoch: self.modern.epoch,
             assignment_epoch: self.modern.target_epoch,
             assignor_name: wanted.map_or(assignor.name().to_owned(), |(name, _)| name.clone()),
@@ -34,7 +38,7 @@ impl ConsumerGroup {
         }
     }
 
-    fn describe_member(&self, member: &Member, topics: &dyn Topics) -> DescribedMember {
+    fn describe_member(&self, member: &ConsumerGroupMember, topics: &dyn TopicsView) -> DescribedMember {
         let mut owned: BTreeMap<Uuid, Vec<i32>> = BTreeMap::new();
         let mut add = |partitions: &PartitionEpochs| {
             for (topic, partitions) in partitions {
@@ -61,7 +65,7 @@ impl ConsumerGroup {
     }
 }
 
-fn named(partitions: impl Iterator<Item = (Uuid, Vec<i32>)>, topics: &dyn Topics) -> Assignment {
+fn named(partitions: impl Iterator<Item = (Uuid, Vec<i32>)>, topics: &dyn TopicsView) -> Assignment {
     let topic = |(topic_id, partitions)| {
         let topic_name = topics.name(topic_id)?;
         Some(TopicPartitions { topic_id, topic_name, partitions })

@@ -2,17 +2,16 @@
 
 use super::super::assignor::Assignment;
 use super::super::client::ClientInfo;
-use super::super::deadlines::Change;
-use super::super::heartbeat_error::HeartbeatError;
-use super::super::member_epoch::LEAVING_FOR_A_WHILE;
-use super::super::modern::Target;
+use super::super::deadlines::DeadlineChange;
+use super::super::member_epoch::{self, LEAVING_FOR_A_WHILE};
+use super::super::modern::{Target, changed_topics};
 use super::super::record::CoordinatorRecord;
 use super::super::regex::validate;
-use super::member::{Member, MemberState, PartitionEpochs, member_tombstones, target_record};
+use super::error::ConsumerGroupError;
+use super::member::{ConsumerGroupMember, PartitionEpochs, target_record};
 use super::reconcile::Reconciliation;
-use super::{ConsumerGroup, Scene};
+use super::{ConsumerContext, ConsumerGroup};
 use std::borrow::Cow;
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::consumer_group_heartbeat_request::TopicPartitions;
@@ -22,17 +21,17 @@ use thalweg_wire::request::consumer_group_heartbeat_response::{
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
 
 /// A heartbeat of a member that is not leaving.
-pub(in super::super) struct Beat<'a> {
+pub(in super::super) struct ConsumerHeartbeat<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a ConsumerGroupHeartbeatRequest,
 }
 
 /// The outcome of a request.
-pub(in super::super) struct Decision<R> {
+pub(in super::super) struct ConsumerDecision<R> {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: R,
     /// The changes of deadlines, once the records are written.
-    pub(in super::super) changes: Vec<(Arc<str>, Change)>,
+    pub(in super::super) changes: Vec<(Arc<str>, DeadlineChange)>,
 }
 
 /// The owned partitions in a request.
@@ -40,8 +39,8 @@ pub(super) type ReportedPartitions<'a> = &'a [TopicPartitions];
 
 /// A member after its step.
 pub(super) struct Step<'a> {
-    pub(super) member: Cow<'a, Member>,
-    pub(super) change: Option<Change>,
+    pub(super) member: Cow<'a, ConsumerGroupMember>,
+    pub(super) change: Option<DeadlineChange>,
 }
 
 /// The change of a member's regular expression.
@@ -57,15 +56,13 @@ impl ConsumerGroup {
     /// Handles a heartbeat of a member or of a joining member.
     pub(in super::super) fn heartbeat(
         &self,
-        scene: &mut Scene<'_>,
-        beat: &Beat<'_>,
-    ) -> Result<Decision<ConsumerGroupHeartbeatResponse>, HeartbeatError> {
+        cx: &mut ConsumerContext<'_>,
+        beat: &ConsumerHeartbeat<'_>,
+    ) -> Result<ConsumerDecision<ConsumerGroupHeartbeatResponse>, ConsumerGroupError> {
         let request = beat.request;
-        let max = scene.config.consumer.group_size_max;
-        if self.modern.members.len() >= max
-            && !self.modern.members.contains_key(beat.request.member_id.as_str())
-        {
-            return Err(HeartbeatError::Full { max });
+        let max = cx.config.consumer.group_size_max;
+        if !self.modern.has_room_for(&request.member_id, max) {
+            return Err(ConsumerGroupError::Full { max });
         }
         let mut records = Vec::new();
         let (before, replaces) = match request.instance_id.as_deref() {
@@ -75,7 +72,7 @@ impl ConsumerGroup {
         let updated = updated(&before, beat);
         let after = updated.map_or(Cow::Borrowed(&*before), Cow::Owned);
         let reported = request.topic_partitions.as_deref();
-        let step = self.advance(scene, &before, after, replaces, reported, &mut records)?;
+        let step = self.advance(cx, &before, after, replaces, reported, &mut records)?;
         let member = &step.member;
         let is_full = request.rebalance_timeout_ms != -1
             && (request.subscribed_topic_names.is_some() || request.subscribed_topic_regex.is_some())
@@ -84,24 +81,27 @@ impl ConsumerGroup {
         let response = ConsumerGroupHeartbeatResponse {
             member_id: Some(member.id.to_string()),
             member_epoch: member.epoch,
-            heartbeat_interval_ms: scene.times.heartbeat_interval_ms,
+            heartbeat_interval_ms: cx.times.heartbeat_interval_ms,
             assignment: shows.then(|| answer(&member.assigned)),
             ..ConsumerGroupHeartbeatResponse::default()
         };
-        let session = Change::Session(scene.times.session_timeout_ms);
+        let session = DeadlineChange::Session(cx.times.session_timeout_ms);
         let changes = step.change.into_iter().chain([session]).map(|change| (member.id.clone(), change));
-        Ok(Decision { records, response, changes: changes.collect() })
+        Ok(ConsumerDecision { records, response, changes: changes.collect() })
     }
 
     /// The dynamic member of a heartbeat, or a new one.
-    fn dynamic_member<'a>(&'a self, beat: &Beat<'_>) -> Result<Cow<'a, Member>, HeartbeatError> {
+    fn dynamic_member<'a>(
+        &'a self,
+        beat: &ConsumerHeartbeat<'_>,
+    ) -> Result<Cow<'a, ConsumerGroupMember>, ConsumerGroupError> {
         let epoch = beat.request.member_epoch;
         let Ok(member) = self.member(&beat.request.member_id) else {
             if epoch == 0 {
                 tracing::info!(group = %self.modern.id, member = beat.request.member_id, "Member joins the consumer group");
-                return Ok(Cow::Owned(Member::new(beat.request.member_id.as_str().into())));
+                return Ok(Cow::Owned(ConsumerGroupMember::new(beat.request.member_id.as_str().into())));
             }
-            return Err(HeartbeatError::UnknownMember(beat.request.member_id.clone()));
+            return Err(ConsumerGroupError::UnknownMember(beat.request.member_id.clone()));
         };
         validate_epoch(member, beat.request)?;
         Ok(Cow::Borrowed(member))
@@ -110,16 +110,16 @@ impl ConsumerGroup {
     /// The static member of a heartbeat, or a new one, and the id of the member that it replaces.
     fn static_member_of<'a>(
         &'a self,
-        beat: &Beat<'_>,
+        beat: &ConsumerHeartbeat<'_>,
         instance_id: &str,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<(Cow<'a, Member>, Option<&'a str>), HeartbeatError> {
+    ) -> Result<(Cow<'a, ConsumerGroupMember>, Option<&'a str>), ConsumerGroupError> {
         let (instance, id) = (instance_id.to_owned(), beat.request.member_id.as_str());
         let existing = self.static_member(instance_id);
         if beat.request.member_epoch != 0 {
-            let member = existing.ok_or(HeartbeatError::UnknownInstance(instance.clone()))?;
+            let member = existing.ok_or(ConsumerGroupError::UnknownInstance(instance.clone()))?;
             if *member.id != *id {
-                return Err(HeartbeatError::FencedInstance { instance, owner: member.id.to_string() });
+                return Err(ConsumerGroupError::FencedInstance { instance, owner: member.id.to_string() });
             }
             validate_epoch(member, beat.request)?;
             return Ok((Cow::Borrowed(member), None));
@@ -127,22 +127,27 @@ impl ConsumerGroup {
         let Some(existing) = existing else {
             tracing::info!(group = %self.modern.id, member = id, instance, "Static member joins the consumer group");
             let known = self.modern.members.get(id).map(Cow::Borrowed);
-            return Ok((known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))), None));
+            return Ok((known.unwrap_or_else(|| Cow::Owned(ConsumerGroupMember::new(id.into()))), None));
         };
         if existing.classic.is_none() && existing.epoch != LEAVING_FOR_A_WHILE {
-            return Err(HeartbeatError::UnreleasedInstance { instance, owner: existing.id.to_string() });
+            return Err(ConsumerGroupError::UnreleasedInstance { instance, owner: existing.id.to_string() });
         }
         let member = self.replace(existing, id, records);
         Ok((Cow::Owned(member), Some(&existing.id)))
     }
 
     /// Replaces a static member that returns under another id.
-    pub(super) fn replace(&self, old: &Member, id: &str, records: &mut Vec<CoordinatorRecord>) -> Member {
+    pub(super) fn replace(
+        &self,
+        old: &ConsumerGroupMember,
+        id: &str,
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> ConsumerGroupMember {
         tracing::info!(group = %self.modern.id, old = %old.id, new = id, "Static member returns");
-        let member = Member { id: id.into(), epoch: 0, previous_epoch: 0, ..old.clone() };
-        member_tombstones(&self.modern.id, &old.id, records);
+        let member = ConsumerGroupMember { id: id.into(), epoch: 0, previous_epoch: 0, ..old.clone() };
+        self.member_tombstones(&old.id, records);
         records.push(member.to_record(&self.modern.id));
-        records.push(target_record(&self.modern.id, id, &self.modern.target_of(&old.id)));
+        records.push(target_record(&self.modern.id, id, &self.modern.target_of(&old.id)).into());
         records.push(member.to_current_record(&self.modern.id));
         member
     }
@@ -150,35 +155,35 @@ impl ConsumerGroup {
     /// Advances a member, now described by `after`, by one step.
     pub(super) fn advance<'a>(
         &self,
-        scene: &mut Scene<'_>,
-        before: &Member,
-        after: Cow<'a, Member>,
+        cx: &mut ConsumerContext<'_>,
+        before: &ConsumerGroupMember,
+        after: Cow<'a, ConsumerGroupMember>,
         replaces: Option<&str>,
         reported: Option<ReportedPartitions<'_>>,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<Step<'a>, HeartbeatError> {
-        let (epoch, subscription_changed) = self.subscribe(scene, before, &after, replaces, records)?;
-        let target = self.target(scene, epoch, &after, replaces, records);
-        self.reconcile(scene, after, &target, replaces, reported, subscription_changed, records)
+    ) -> Result<Step<'a>, ConsumerGroupError> {
+        let (epoch, subscription_changed) = self.subscribe(cx, before, &after, replaces, records)?;
+        let target = self.target(cx, epoch, &after, replaces, records);
+        self.reconcile(cx, after, &target, replaces, reported, subscription_changed, records)
     }
 
     /// The member's next step towards a target.
     #[expect(clippy::too_many_arguments, reason = "a member, and all that it depends on")]
     pub(super) fn reconcile<'a>(
         &self,
-        scene: &Scene<'_>,
-        after: Cow<'a, Member>,
+        cx: &ConsumerContext<'_>,
+        after: Cow<'a, ConsumerGroupMember>,
         target: &Target<Assignment>,
         replaces: Option<&str>,
         reported: Option<ReportedPartitions<'_>>,
         subscription_changed: bool,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<Step<'a>, HeartbeatError> {
+    ) -> Result<Step<'a>, ConsumerGroupError> {
         if !subscription_changed && after.is_reconciled_to(target.epoch) {
             return Ok(Step { member: after, change: None });
         }
         let subscribes =
-            |topic: Uuid| scene.topics.name(topic).is_some_and(|name| self.subscribes(&after, &name));
+            |topic: Uuid| cx.topics.name(topic).is_some_and(|name| self.subscribes(&after, &name));
         let reconciliation = Reconciliation {
             target_epoch: target.epoch,
             target: &target.of_member,
@@ -191,13 +196,7 @@ impl ConsumerGroup {
             return Ok(Step { member: after, change: None });
         };
         records.push(member.to_current_record(&self.modern.id));
-        let change = match member.state {
-            _ if member.classic.is_some() => None,
-            MemberState::UnrevokedPartitions => {
-                Some(Change::Revocation { epoch: member.epoch, timeout_ms: member.rebalance_timeout_ms })
-            }
-            _ => Some(Change::Revoked),
-        };
+        let change = member.classic.is_none().then(|| DeadlineChange::of_revocation(&member));
         Ok(Step { member: Cow::Owned(member), change })
     }
 
@@ -211,12 +210,12 @@ impl ConsumerGroup {
     /// another assignment. Returns the epoch, and true if the member's subscription changed.
     pub(super) fn subscribe(
         &self,
-        scene: &mut Scene<'_>,
-        before: &Member,
-        after: &Member,
+        cx: &mut ConsumerContext<'_>,
+        before: &ConsumerGroupMember,
+        after: &ConsumerGroupMember,
         replaces: Option<&str>,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<(i32, bool), HeartbeatError> {
+    ) -> Result<(i32, bool), ConsumerGroupError> {
         let is_new = replaces.is_none() && !self.modern.members.contains_key(&after.id);
         let is_same = std::ptr::eq(before, after) || after.says_the_same(before);
         let mut topics_changed = false;
@@ -228,11 +227,11 @@ impl ConsumerGroup {
         let bumps = topics_changed || regex == RegexChange::Resolved;
         let mut epoch = self.modern.epoch;
         if bumps || self.are_topics_stale() {
-            let old: &[&Member] = match self.modern.members.get(replaces.unwrap_or(&before.id)) {
+            let old: &[&ConsumerGroupMember] = match self.modern.members.get(replaces.unwrap_or(&before.id)) {
                 Some(_) => &[before],
                 None => &[],
             };
-            let hash = scene.hashes.of_group(self.topics_with(old, Some(after)).into_iter(), scene.topics);
+            let hash = cx.hashes.of_group(self.topics_with(old, Some(after)).into_iter(), cx.topics);
             if bumps || hash != self.modern.metadata_hash {
                 epoch = self.raise_epoch(hash, records);
             }
@@ -252,10 +251,10 @@ impl ConsumerGroup {
     /// Deletes the topics of a regular expression without subscribers, and checks a new expression.
     fn change_regex(
         &self,
-        before: &Member,
-        after: &Member,
+        before: &ConsumerGroupMember,
+        after: &ConsumerGroupMember,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<RegexChange, HeartbeatError> {
+    ) -> Result<RegexChange, ConsumerGroupError> {
         let (old, new) = (before.regex(), after.regex());
         if old == new {
             return Ok(RegexChange::Same);
@@ -275,13 +274,10 @@ impl ConsumerGroup {
 }
 
 /// The member as described by the request; `None` if nothing changed.
-fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
+fn updated(member: &ConsumerGroupMember, beat: &ConsumerHeartbeat<'_>) -> Option<ConsumerGroupMember> {
     let request = beat.request;
     let differs = |new: &Option<String>, old: Option<&str>| new.is_some() && new.as_deref() != old;
-    let topics = request.subscribed_topic_names.as_ref().filter(|names| {
-        let distinct: BTreeSet<&str> = names.iter().map(String::as_str).collect();
-        !distinct.iter().copied().eq(member.topics.iter().map(String::as_str))
-    });
+    let topics = changed_topics(request.subscribed_topic_names.as_ref(), &member.topics);
     let timeout_ms = Some(request.rebalance_timeout_ms).filter(|&ms| ms != -1);
     let is_same = !differs(&request.instance_id, member.instance_id.as_deref())
         && !differs(&request.rack_id, member.rack_id.as_deref())
@@ -308,7 +304,7 @@ fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
         member.regex = Some(regex.as_str().into());
     }
     if let Some(topics) = topics {
-        member.topics = Arc::new(topics.iter().cloned().collect());
+        member.topics = topics;
     }
     member.rebalance_timeout_ms = timeout_ms.unwrap_or(member.rebalance_timeout_ms);
     member.client = beat.client.clone();
@@ -318,20 +314,21 @@ fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
 
 /// Checks the epoch of a request. The previous epoch is also valid if the request names only assigned
 /// partitions, because the answer with the new epoch may be lost.
-fn validate_epoch(member: &Member, request: &ConsumerGroupHeartbeatRequest) -> Result<(), HeartbeatError> {
+fn validate_epoch(
+    member: &ConsumerGroupMember,
+    request: &ConsumerGroupHeartbeatRequest,
+) -> Result<(), ConsumerGroupError> {
     let (received, actual) = (request.member_epoch, member.epoch);
     let is_assigned = |topic: &TopicPartitions| {
         let assigned = member.assigned.get(&topic.topic_id);
         assigned.is_some_and(|assigned| topic.partitions.iter().all(|p| assigned.contains_key(p)))
     };
-    let is_one_back = || {
-        received == member.previous_epoch
-            && request.topic_partitions.as_ref().is_some_and(|topics| topics.iter().all(is_assigned))
-    };
-    if received == 0 || received == actual || (received < actual && is_one_back()) {
+    let names_assigned =
+        || request.topic_partitions.as_ref().is_some_and(|topics| topics.iter().all(is_assigned));
+    if member_epoch::is_valid(received, actual, member.previous_epoch, names_assigned) {
         Ok(())
     } else {
-        Err(HeartbeatError::FencedEpoch { received, actual })
+        Err(ConsumerGroupError::FencedEpoch { received, actual })
     }
 }
 

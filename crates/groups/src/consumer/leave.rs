@@ -1,14 +1,11 @@
-//! Members that leave or expire.
+//! Members that leave, and the removal of members that leave or have missed a deadline.
 
-use super::super::deadlines::Change;
-use super::super::heartbeat_error::HeartbeatError;
 use super::super::member_epoch::LEAVING_FOR_A_WHILE;
 use super::super::record::CoordinatorRecord;
-use super::super::timers::Watch;
-use super::super::timers::{Timer, Timers};
-use super::member::{Member, MemberState, PartitionEpochs, member_tombstones};
+use super::error::ConsumerGroupError;
+use super::member::{ConsumerGroupMember, PartitionEpochs};
 use super::migration::Downgrade;
-use super::{ConsumerGroup, Scene};
+use super::{ConsumerContext, ConsumerGroup};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
@@ -24,17 +21,20 @@ impl ConsumerGroup {
     /// Handles the heartbeat of a leaving member: for good, or as a static member for a while.
     pub(in super::super) fn leave(
         &self,
-        scene: &mut Scene<'_>,
+        cx: &mut ConsumerContext<'_>,
         request: &ConsumerGroupHeartbeatRequest,
-    ) -> Result<(Removal, ConsumerGroupHeartbeatResponse), HeartbeatError> {
+    ) -> Result<(Removal, ConsumerGroupHeartbeatResponse), ConsumerGroupError> {
         let member = match request.instance_id.as_deref() {
             None => self.member(&request.member_id)?,
             Some(instance_id) => {
                 let instance = instance_id.to_owned();
                 let member = self.static_member(instance_id);
-                let member = member.ok_or_else(|| HeartbeatError::UnknownInstance(instance.clone()))?;
+                let member = member.ok_or_else(|| ConsumerGroupError::UnknownInstance(instance.clone()))?;
                 if *member.id != *request.member_id {
-                    return Err(HeartbeatError::FencedInstance { instance, owner: member.id.to_string() });
+                    return Err(ConsumerGroupError::FencedInstance {
+                        instance,
+                        owner: member.id.to_string(),
+                    });
                 }
                 member
             }
@@ -50,60 +50,27 @@ impl ConsumerGroup {
             let record = away(member).to_current_record(&self.modern.id);
             return Ok((Removal { records: vec![record], downgrade: None }, response));
         }
-        Ok((self.remove_members(scene, &[member]), response))
-    }
-
-    /// Handles a member's deadline: the member is removed unless the deadline has moved.
-    pub(in super::super) fn deadline_over(
-        &mut self,
-        scene: &mut Scene<'_>,
-        timers: &mut Timers,
-        timer: Timer,
-    ) -> Option<Removal> {
-        let Timer::Member(_, id, watch) = &timer else { return None };
-        let (id, watch) = (id.clone(), *watch);
-        let epoch = self.modern.members.get(&id).map_or(0, |member| member.epoch);
-        if !self.deadlines.is_over(timers, timer, scene.now.monotonic_ms, epoch) {
-            return None;
-        }
-        let member = self.modern.members.get(&id)?;
-        self.deadlines.retry(timers, scene.now.monotonic_ms, &id, watch);
-        let failed_to = match watch {
-            Watch::Session => "send a heartbeat",
-            Watch::Revocation => "revoke partitions",
-            Watch::Join => "join again",
-            Watch::Sync => "sync",
-        };
-        tracing::info!(group = %self.modern.id, member = %id, epoch, failed_to, "Member failed");
-        Some(self.remove_members(scene, &[member]))
-    }
-
-    /// Deadlines of the members of a newly loaded group, as if all had just sent a heartbeat.
-    pub(in super::super) fn deadlines_at_start(&self, session_timeout_ms: i32) -> Vec<(Arc<str>, Change)> {
-        let mut changes = Vec::new();
-        for member in self.modern.members.values() {
-            changes.push((member.id.clone(), Change::Session(session_timeout_ms)));
-            if member.state == MemberState::UnrevokedPartitions && member.classic.is_none() {
-                let timeout_ms = member.rebalance_timeout_ms;
-                changes.push((member.id.clone(), Change::Revocation { epoch: member.epoch, timeout_ms }));
-            }
-        }
-        changes
+        Ok((self.remove_members(cx, &[member]), response))
     }
 
     /// Removes members. The other members get their partitions, and the group may become a classic one if all
     /// remaining members use the classic protocol.
-    pub(super) fn remove_members(&self, scene: &mut Scene<'_>, members: &[&Member]) -> Removal {
+    pub(super) fn remove_members(
+        &self,
+        cx: &mut ConsumerContext<'_>,
+        members: &[&ConsumerGroupMember],
+    ) -> Removal {
         if members.is_empty() {
             return Removal { records: Vec::new(), downgrade: None };
         }
-        if self.is_classic_without(scene, members) {
-            return self.downgrade_without(scene, members);
-        }
         let mut records = Vec::new();
+        if self.is_classic_without(cx, members) {
+            let downgrade = self.downgrade_without(cx, members, &mut records);
+            return Removal { records, downgrade: Some(downgrade) };
+        }
         let mut regexes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in members {
-            member_tombstones(&self.modern.id, &member.id, &mut records);
+            self.member_tombstones(&member.id, &mut records);
             if let Some(regex) = member.regex() {
                 *regexes.entry(regex).or_default() += 1;
             }
@@ -113,19 +80,19 @@ impl ConsumerGroup {
                 records.push(self.regex_record(regex, None));
             }
         }
-        let hash = scene.hashes.of_group(self.topics_with(members, None).into_iter(), scene.topics);
+        let hash = cx.hashes.of_group(self.topics_with(members, None).into_iter(), cx.topics);
         self.raise_epoch(hash, &mut records);
         Removal { records, downgrade: None }
     }
 }
 
 /// An absent static member. It keeps its partitions, and may commit them with any epoch.
-fn away(member: &Member) -> Member {
+fn away(member: &ConsumerGroupMember) -> ConsumerGroupMember {
     let mut assigned = PartitionEpochs::clone(&member.assigned);
     for epoch in assigned.values_mut().flat_map(|partitions| partitions.values_mut()) {
         *epoch = 0;
     }
-    Member {
+    ConsumerGroupMember {
         epoch: LEAVING_FOR_A_WHILE,
         assigned: Arc::new(assigned),
         revoking: Arc::default(),

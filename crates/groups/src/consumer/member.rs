@@ -1,9 +1,8 @@
 //! A member of a consumer group (`ConsumerGroupMember`), and its records.
 
-use super::super::assignor::Assignment;
+use super::super::assignor::{Assignment, by_topic};
 use super::super::client::ClientInfo;
-use super::super::record::ConsumerRecord;
-use super::super::record::CoordinatorRecord;
+use super::super::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -59,7 +58,7 @@ pub(in super::super) struct ClassicMember {
 
 /// A member. Every change makes a new value that shares the large, unchanged parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) struct Member {
+pub(in super::super) struct ConsumerGroupMember {
     pub(super) id: Arc<str>,
     pub(super) epoch: i32,
     pub(super) previous_epoch: i32,
@@ -79,10 +78,10 @@ pub(in super::super) struct Member {
     pub(super) classic: Option<Arc<ClassicMember>>,
 }
 
-impl Member {
+impl ConsumerGroupMember {
     /// A member without a description.
-    pub(super) fn new(id: Arc<str>) -> Member {
-        Member {
+    pub(super) fn new(id: Arc<str>) -> ConsumerGroupMember {
+        ConsumerGroupMember {
             id,
             epoch: 0,
             previous_epoch: -1,
@@ -117,7 +116,7 @@ impl Member {
     }
 
     /// True if both members have the same description.
-    pub(super) fn says_the_same(&self, other: &Member) -> bool {
+    pub(super) fn says_the_same(&self, other: &ConsumerGroupMember) -> bool {
         self.instance_id == other.instance_id
             && self.rack_id == other.rack_id
             && self.rebalance_timeout_ms == other.rebalance_timeout_ms
@@ -150,7 +149,7 @@ impl Member {
             server_assignor: self.assignor.clone(),
             classic_member_metadata: classic,
         };
-        ConsumerRecord::Member(member_key(group, &self.id), Some(value)).into()
+        ConsumerRecord::description(group, &self.id, Some(value)).into()
     }
 
     /// Takes over the description in a record.
@@ -177,7 +176,7 @@ impl Member {
             assigned_partitions: to_owned_partitions(&self.assigned),
             partitions_pending_revocation: to_owned_partitions(&self.revoking),
         };
-        ConsumerRecord::Current(current_key(group, &self.id), Some(value)).into()
+        ConsumerRecord::current(group, &self.id, Some(value)).into()
     }
 
     /// Takes over epoch, state and partitions of a record.
@@ -219,35 +218,15 @@ fn from_owned_partitions(topics: Vec<OwnedPartitions>, member_epoch: i32) -> Par
     topics.into_iter().map(topic).collect()
 }
 
-/// The key of a member's description.
-pub(super) fn member_key(group: &str, member: &str) -> ConsumerGroupMemberMetadataKey {
-    ConsumerGroupMemberMetadataKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
-/// The key of a member's owned partitions.
-pub(super) fn current_key(group: &str, member: &str) -> ConsumerGroupCurrentMemberAssignmentKey {
-    ConsumerGroupCurrentMemberAssignmentKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
-/// The key of a member's target.
-pub(super) fn target_key(group: &str, member: &str) -> ConsumerGroupTargetAssignmentMemberKey {
-    ConsumerGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
 /// The record of a member's target.
-pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> CoordinatorRecord {
-    let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartition {
-        topic_id: *topic_id,
-        partitions: partitions.iter().copied().collect(),
-    };
-    let topic_partitions = target.iter().map(topic).collect();
+pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> ConsumerRecord {
+    let topic_partitions = by_topic(target, |topic_id, partitions| TopicPartition { topic_id, partitions });
     let value = ConsumerGroupTargetAssignmentMemberValue { topic_partitions };
-    ConsumerRecord::TargetMember(target_key(group, member), Some(value)).into()
+    ConsumerRecord::member_target(group, member, Some(value))
 }
 
-/// The tombstones of a member, in Kafka's order: Kafka rejects any other order on replay.
-pub(super) fn member_tombstones(group: &str, member: &str, records: &mut Vec<CoordinatorRecord>) {
-    records.push(ConsumerRecord::Current(current_key(group, member), None).into());
-    records.push(ConsumerRecord::TargetMember(target_key(group, member), None).into());
-    records.push(ConsumerRecord::Member(member_key(group, member), None).into());
+/// The target in a record.
+pub(super) fn target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment {
+    let topic = |topic: TopicPartition| (topic.topic_id, topic.partitions.into_iter().collect());
+    value.topic_partitions.into_iter().map(topic).collect()
 }

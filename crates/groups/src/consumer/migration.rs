@@ -2,18 +2,15 @@
 //! consumers becomes a consumer group when a member of the consumer protocol joins, and a consumer group
 //! becomes a classic one when its last member of the consumer protocol leaves.
 
-use super::super::classic::ClassicGroup;
-use super::super::deadlines::Change;
-use super::super::heartbeat_error::HeartbeatError;
-use super::super::member::{Member as ClassicGroupMember, Protocol, Terms};
-use super::super::record::CoordinatorRecord;
-use super::super::subscription::{consumer_assignment, consumer_subscription};
+use super::super::classic::{ClassicGroup, ClassicGroupMember, Protocol, Terms};
+use super::super::deadlines::DeadlineChange;
+use super::super::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
+use super::super::subscription::{consumer_assignment, consumer_subscription, encode_assignment};
 use super::super::timers::Deadline;
-use super::classic::consumer_assignment_of;
+use super::error::ConsumerGroupError;
 use super::heartbeat::ReportedPartitions;
-use super::leave::Removal;
-use super::member::{ClassicMember, Member, PartitionEpochs, target_record};
-use super::{ConsumerGroup, Scene};
+use super::member::{ClassicMember, ConsumerGroupMember, PartitionEpochs, target_record};
+use super::{ConsumerContext, ConsumerGroup};
 use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_shard::WriteError;
@@ -28,26 +25,34 @@ pub(in super::super) struct Downgrade {
 
 impl ConsumerGroup {
     /// True if the group becomes a classic one without these members.
-    pub(super) fn is_classic_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> bool {
+    pub(super) fn is_classic_without(
+        &self,
+        cx: &ConsumerContext<'_>,
+        leaving: &[&ConsumerGroupMember],
+    ) -> bool {
         let left = self.modern.members.len() - leaving.len();
         let classic = leaving.iter().filter(|member| member.classic.is_some()).count();
         left > 0
             && self.classic_members - classic == left
-            && left <= scene.config.group_size_max
-            && self.may_downgrade(scene)
+            && left <= cx.config.group_size_max
+            && self.may_downgrade(cx)
     }
 
     /// True if the group becomes a classic one when a classic member replaces this member.
-    pub(super) fn is_classic_with_another(&self, scene: &Scene<'_>, replaced: &Member) -> bool {
+    pub(super) fn is_classic_with_another(
+        &self,
+        cx: &ConsumerContext<'_>,
+        replaced: &ConsumerGroupMember,
+    ) -> bool {
         replaced.classic.is_none()
             && self.classic_members == self.modern.members.len() - 1
-            && self.modern.members.len() <= scene.config.group_size_max
-            && self.may_downgrade(scene)
+            && self.modern.members.len() <= cx.config.group_size_max
+            && self.may_downgrade(cx)
     }
 
-    fn may_downgrade(&self, scene: &Scene<'_>) -> bool {
-        let is_refused = self.downgrade_refused_until_ms.is_some_and(|ms| scene.now.monotonic_ms < ms);
-        scene.config.consumer.migration.downgrades && !is_refused
+    fn may_downgrade(&self, cx: &ConsumerContext<'_>) -> bool {
+        let is_refused = self.downgrade_refused_until_ms.is_some_and(|ms| cx.now.monotonic_ms < ms);
+        cx.config.consumer.migration.downgrades && !is_refused
     }
 
     /// Delays the downgrade, whose records were larger than a batch. Until this time, the group stays a
@@ -57,42 +62,46 @@ impl ConsumerGroup {
     }
 
     /// The remaining members form a classic group, which starts with a rebalance.
-    pub(super) fn downgrade_without(&self, scene: &Scene<'_>, leaving: &[&Member]) -> Removal {
-        let mut records = Vec::new();
-        self.tombstones(&mut records);
-        let is_leaving = |member: &Member| leaving.iter().any(|other| other.id == member.id);
+    pub(super) fn downgrade_without(
+        &self,
+        cx: &ConsumerContext<'_>,
+        leaving: &[&ConsumerGroupMember],
+        records: &mut Vec<CoordinatorRecord>,
+    ) -> Downgrade {
+        self.tombstones(records);
+        let is_leaving = |member: &ConsumerGroupMember| leaving.iter().any(|other| other.id == member.id);
         let left = self.modern.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
-        let group = self.to_classic(scene, left);
+        let group = self.to_classic(cx, left);
         records.push(group.snapshot());
-        Removal { records, downgrade: Some(Downgrade { group: Box::new(group), rebalances: true }) }
+        Downgrade { group: Box::new(group), rebalances: true }
     }
 
     /// A classic member replaces the last member of the consumer protocol.
     #[expect(clippy::too_many_arguments, reason = "a join, and all that it has found out so far")]
     pub(super) fn join_and_downgrade(
         &self,
-        scene: &mut Scene<'_>,
-        before: &Member,
-        joining: Member,
-        replaced: &Member,
+        cx: &mut ConsumerContext<'_>,
+        before: &ConsumerGroupMember,
+        joining: ConsumerGroupMember,
+        replaced: &ConsumerGroupMember,
         replaces: Option<&str>,
         reported: ReportedPartitions<'_>,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> Result<(Member, Downgrade), HeartbeatError> {
-        let (epoch, changed) = self.subscribe(scene, before, &joining, replaces, records)?;
+    ) -> Result<(ConsumerGroupMember, Downgrade), ConsumerGroupError> {
+        let (epoch, changed) = self.subscribe(cx, before, &joining, replaces, records)?;
         let rebalances = self.modern.target_epoch < epoch;
         let mut member = joining;
         if !rebalances {
-            let target = self.last_target(&member, replaces);
+            let target = self.modern.last_target(replaces.unwrap_or(&member.id));
             let after = Cow::Owned(member);
-            let step = self.reconcile(scene, after, &target, replaces, Some(reported), changed, records)?;
+            let step = self.reconcile(cx, after, &target, replaces, Some(reported), changed, records)?;
             member = step.member.into_owned();
         }
         self.tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
         let others =
             self.modern.members.values().filter(|other| other.id != replaced.id && other.id != member.id);
         let all = others.map(|other| (other, &*other.id)).chain([(&member, &*replaced.id)]);
-        let group = self.to_classic(scene, all);
+        let group = self.to_classic(cx, all);
         records.push(group.snapshot());
         Ok((member.clone(), Downgrade { group: Box::new(group), rebalances }))
     }
@@ -100,8 +109,8 @@ impl ConsumerGroup {
     /// A classic group of members that all use the classic protocol, each with the id of its target.
     fn to_classic<'a>(
         &self,
-        scene: &Scene<'_>,
-        members: impl Iterator<Item = (&'a Member, &'a str)>,
+        cx: &ConsumerContext<'_>,
+        members: impl Iterator<Item = (&'a ConsumerGroupMember, &'a str)>,
     ) -> ClassicGroup {
         let mut targets = thalweg_hash::HashMap::default();
         let mut converted = Vec::new();
@@ -112,12 +121,12 @@ impl ConsumerGroup {
         ClassicGroup::of_consumers(
             self.modern.id.clone(),
             self.modern.epoch,
-            scene.now.wall_ms,
+            cx.now.wall_ms,
             converted,
             |member, metadata| {
                 let target = targets[&member.id].iter();
                 let target = target.map(|(topic, partitions)| (*topic, partitions.iter().copied().collect()));
-                consumer_assignment_of(target, metadata, scene.topics)
+                encode_assignment(target, metadata, cx.topics)
             },
         )
     }
@@ -128,25 +137,25 @@ impl ConsumerGroup {
         classic: &ClassicGroup,
         id: &Arc<str>,
         joining: &str,
-        scene: &mut Scene<'_>,
-    ) -> Result<ConsumerGroup, HeartbeatError> {
-        let refused = |reason| Err(HeartbeatError::NotUpgraded { group: id.to_string(), reason });
-        if !scene.config.consumer.migration.upgrades {
+        cx: &mut ConsumerContext<'_>,
+    ) -> Result<ConsumerGroup, ConsumerGroupError> {
+        let refused = |reason| Err(ConsumerGroupError::NotUpgraded { group: id.to_string(), reason });
+        if !cx.config.consumer.migration.upgrades {
             return refused("group.consumer.migration.policy does not allow upgrades");
         }
         if !classic.is_of_consumers() {
             return refused("its members are not consumers");
         }
-        if classic.size() > scene.config.consumer.group_size_max {
+        if classic.size() > cx.config.consumer.group_size_max {
             return refused("it has more members than group.consumer.max.size");
         }
-        if classic.refused_upgrades().has(joining, scene.now.monotonic_ms) {
+        if classic.refused_upgrades().has(joining, cx.now.monotonic_ms) {
             return Err(WriteError::TooLarge.into());
         }
         let mut group = ConsumerGroup::new(id.clone());
         (group.modern.epoch, group.modern.target_epoch) = (classic.generation(), classic.generation());
         for member in classic.in_order() {
-            match of_classic(member, classic, scene) {
+            match of_classic(member, classic, cx) {
                 Ok(member) => {
                     let ids = |(topic, partitions): (&_, &std::collections::BTreeMap<i32, i32>)| {
                         (*topic, partitions.keys().copied().collect())
@@ -161,7 +170,7 @@ impl ConsumerGroup {
             }
         }
         group.modern.metadata_hash =
-            scene.hashes.of_group(group.subscribers.keys().map(String::as_str), scene.topics);
+            cx.hashes.of_group(group.subscribers.keys().map(String::as_str), cx.topics);
         Ok(group)
     }
 
@@ -173,23 +182,24 @@ impl ConsumerGroup {
             self.modern
                 .members
                 .keys()
-                .map(|id| target_record(&self.modern.id, id, &self.modern.target_of(id))),
+                .map(|id| target_record(&self.modern.id, id, &self.modern.target_of(id)).into()),
         );
-        records.push(self.target_record(self.modern.target_epoch, self.modern.target_made_ms));
+        let made = (self.modern.target_epoch, self.modern.target_made_ms);
+        records.push(ConsumerRecord::target(&self.modern.id, Some(made)).into());
         records.extend(self.modern.members.values().map(|member| member.to_current_record(&self.modern.id)));
     }
 
     /// The initial sessions of the group's classic members.
-    pub(in super::super) fn classic_sessions(&self) -> Vec<(Arc<str>, Change)> {
-        let session = |member: &Member| {
+    pub(in super::super) fn classic_sessions(&self) -> Vec<(Arc<str>, DeadlineChange)> {
+        let session = |member: &ConsumerGroupMember| {
             let classic = member.classic.as_ref()?;
-            Some((member.id.clone(), Change::Session(classic.session_timeout_ms)))
+            Some((member.id.clone(), DeadlineChange::Session(classic.session_timeout_ms)))
         };
         self.modern.members.values().filter_map(session).collect()
     }
 }
 
-fn to_classic(member: &Member, place: u64) -> ClassicGroupMember {
+fn to_classic(member: &ConsumerGroupMember, place: u64) -> ClassicGroupMember {
     let (session_timeout_ms, protocols) = match &member.classic {
         Some(classic) => (classic.session_timeout_ms, classic.protocols.as_slice()),
         None => unreachable!("only members of the classic protocol are left"),
@@ -219,8 +229,8 @@ fn to_classic(member: &Member, place: u64) -> ClassicGroupMember {
 fn of_classic(
     member: &ClassicGroupMember,
     group: &ClassicGroup,
-    scene: &Scene<'_>,
-) -> Result<Member, &'static str> {
+    cx: &ConsumerContext<'_>,
+) -> Result<ConsumerGroupMember, &'static str> {
     const MALFORMED: &str = "the metadata of a member is not a consumer's";
     let protocols: Vec<(String, bytes::Bytes)> =
         member.terms.protocols.iter().map(|p| (p.name.clone(), p.metadata.clone())).collect();
@@ -237,12 +247,12 @@ fn of_classic(
             return Err("a member's own assignor has put data into the assignment, which would be lost");
         }
         for topic in assignment.assigned_partitions {
-            let Some(id) = scene.topics.id(&topic.topic) else { continue };
+            let Some(id) = cx.topics.id(&topic.topic) else { continue };
             let partitions = topic.partitions.into_iter().map(|partition| (partition, group.generation()));
             assigned.insert(id, partitions.collect());
         }
     }
-    Ok(Member {
+    Ok(ConsumerGroupMember {
         epoch: group.generation(),
         previous_epoch: group.generation(),
         instance_id: member.instance_id.as_deref().map(Arc::from),
@@ -255,6 +265,6 @@ fn of_classic(
             session_timeout_ms: member.terms.session_timeout_ms,
             protocols,
         })),
-        ..Member::new(member.id.clone())
+        ..ConsumerGroupMember::new(member.id.clone())
     })
 }

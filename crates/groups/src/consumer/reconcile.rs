@@ -11,8 +11,8 @@
 //! A partition has one owner: the member that has it assigned, or has not revoked it yet.
 
 use super::super::assignor::Assignment;
-use super::super::heartbeat_error::HeartbeatError;
-use super::member::{Member, MemberState, PartitionEpochs};
+use super::error::ConsumerGroupError;
+use super::member::{ConsumerGroupMember, MemberState, PartitionEpochs};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -34,7 +34,10 @@ pub(super) struct Reconciliation<'a> {
 
 impl Reconciliation<'_> {
     /// The member after its step; `None` if nothing changes.
-    pub(super) fn step(&self, member: &Member) -> Result<Option<Member>, HeartbeatError> {
+    pub(super) fn step(
+        &self,
+        member: &ConsumerGroupMember,
+    ) -> Result<Option<ConsumerGroupMember>, ConsumerGroupError> {
         Ok(match member.state {
             MemberState::Stable if member.epoch != self.target_epoch => self.next(member, member.epoch),
             MemberState::Stable if self.subscription_changed => self.without_unsubscribed(member),
@@ -46,7 +49,7 @@ impl Reconciliation<'_> {
                 self.next(member, member.epoch)
             }
             MemberState::Unknown if self.reported.is_none_or(|reported| !reported.is_empty()) => {
-                return Err(HeartbeatError::UnknownState);
+                return Err(ConsumerGroupError::UnknownState);
             }
             MemberState::Unknown => self.next(member, self.target_epoch),
         })
@@ -62,7 +65,7 @@ impl Reconciliation<'_> {
     }
 
     /// Takes away the partitions of topics to which the member no longer subscribes.
-    fn without_unsubscribed(&self, member: &Member) -> Option<Member> {
+    fn without_unsubscribed(&self, member: &ConsumerGroupMember) -> Option<ConsumerGroupMember> {
         let (kept, dropped): (PartitionEpochs, PartitionEpochs) = member
             .assigned
             .iter()
@@ -86,7 +89,7 @@ impl Reconciliation<'_> {
     }
 
     /// The next step towards the target. A member that has to revoke first stays at `epoch`.
-    fn next(&self, member: &Member, epoch: i32) -> Option<Member> {
+    fn next(&self, member: &ConsumerGroupMember, epoch: i32) -> Option<ConsumerGroupMember> {
         let (mut assigned, mut revoking, mut added) =
             (PartitionEpochs::new(), PartitionEpochs::new(), Assignment::new());
         let mut waits = false;

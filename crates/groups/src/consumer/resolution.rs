@@ -2,14 +2,35 @@
 //! effects.
 
 use super::super::record::CoordinatorRecord;
-use super::super::regex::Refresh;
-use super::{ConsumerGroup, Scene};
+use super::super::regex::{Refresh, resolve};
+use super::super::topic_filter::TopicFilter;
+use super::super::topics::TopicsView;
+use super::{ConsumerContext, ConsumerGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::group::ConsumerGroupRegularExpressionValue;
 
 /// The topics of each expression.
 pub(in super::super) type Matches = BTreeMap<Arc<str>, BTreeSet<Arc<str>>>;
+
+/// Regular expressions of a group to resolve, with the permissions of one of its members.
+#[derive(Debug)]
+pub(in super::super) struct Resolution {
+    pub(in super::super) group: Arc<str>,
+    pub(in super::super) patterns: BTreeSet<Arc<str>>,
+    pub(in super::super) filter: TopicFilter,
+}
+
+impl Resolution {
+    /// Matches every topic name, so it must not run under the shard's lock. Returns the version of the
+    /// metadata, too.
+    pub(in super::super) fn look_up(&self, topics: &dyn TopicsView) -> (Matches, i64) {
+        let version = topics.version();
+        let names = topics.names();
+        let names = names.iter().map(String::as_str);
+        (resolve(&self.patterns, names, |topic, count| self.filter.may_describe(topic, count)), version)
+    }
+}
 
 impl ConsumerGroup {
     /// The expressions to resolve now, if a resolution is due. `topics_added_at` is the version of the newest
@@ -40,7 +61,7 @@ impl ConsumerGroup {
     /// Ends a resolution against the metadata of this version: the group rebalances if the topics changed.
     pub(in super::super) fn end_resolution(
         &self,
-        scene: &mut Scene<'_>,
+        cx: &mut ConsumerContext<'_>,
         matches: Matches,
         version: i64,
     ) -> Vec<CoordinatorRecord> {
@@ -56,7 +77,7 @@ impl ConsumerGroup {
             let topics: BTreeSet<String> = topics.iter().map(|topic| topic.to_string()).collect();
             let before = self.resolved.get(&regex);
             differs |= before.map_or(!topics.is_empty(), |before| before.topics != topics);
-            let timestamp = scene.now.wall_ms;
+            let timestamp = cx.now.wall_ms;
             let value = ConsumerGroupRegularExpressionValue {
                 topics: topics.iter().cloned().collect(),
                 version,
@@ -71,7 +92,7 @@ impl ConsumerGroup {
         let named = self.subscribers.iter().filter(|(_, of)| of.by_name > 0).map(|(name, _)| name.as_str());
         let matched = after.values().flat_map(|resolved| &resolved.topics).map(String::as_str);
         let names: BTreeSet<&str> = named.chain(matched).collect();
-        let hash = scene.hashes.of_group(names.into_iter(), scene.topics);
+        let hash = cx.hashes.of_group(names.into_iter(), cx.topics);
         if differs || hash != self.modern.metadata_hash {
             self.hashed_at.set(Some(self.raise_epoch(hash, &mut records)));
         }

@@ -1,24 +1,24 @@
 //! The topics to which a group's members subscribe, by name and by regular expression.
 
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use super::ConsumerGroup;
-use super::member::Member;
+use super::member::ConsumerGroupMember;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
 
-/// Number of subscribers of a topic.
+/// Numbers of a topic's subscribers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Subscribers {
+pub(super) struct SubscriberCounts {
     /// Members that name the topic.
     pub(super) by_name: usize,
     /// Regular expressions that match the topic.
     pub(super) by_regex: usize,
 }
 
-impl Subscribers {
-    pub(super) fn is_nobody(self) -> bool {
-        self == Subscribers::default()
+impl SubscriberCounts {
+    pub(super) fn are_zero(self) -> bool {
+        self == SubscriberCounts::default()
     }
 }
 
@@ -36,11 +36,11 @@ impl ConsumerGroup {
     /// Sorted names of the subscribed topics, without the members `without` and including the member `with`.
     pub(super) fn topics_with<'a>(
         &'a self,
-        without: &[&'a Member],
-        with: Option<&'a Member>,
+        without: &[&'a ConsumerGroupMember],
+        with: Option<&'a ConsumerGroupMember>,
     ) -> BTreeSet<&'a str> {
         let mut names: BTreeSet<&str> = self.subscribers.keys().map(String::as_str).collect();
-        let mut fewer: BTreeMap<&str, Subscribers> = BTreeMap::new();
+        let mut fewer: BTreeMap<&str, SubscriberCounts> = BTreeMap::new();
         let mut fewer_regexes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in without {
             for topic in &*member.topics {
@@ -69,21 +69,21 @@ impl ConsumerGroup {
     }
 
     /// True if a member subscribes to a topic.
-    pub(super) fn subscribes(&self, member: &Member, topic: &str) -> bool {
+    pub(super) fn subscribes(&self, member: &ConsumerGroupMember, topic: &str) -> bool {
         let is_matched =
             |regex| self.resolved.get(regex).is_some_and(|r: &ResolvedRegex| r.topics.contains(topic));
         member.topics.contains(topic) || member.regex().is_some_and(is_matched)
     }
 
     /// Ids of the existing topics to which a member subscribes.
-    pub(super) fn topic_ids(&self, member: &Member, topics: &dyn Topics) -> BTreeSet<Uuid> {
+    pub(super) fn topic_ids(&self, member: &ConsumerGroupMember, topics: &dyn TopicsView) -> BTreeSet<Uuid> {
         let resolved = member.regex().and_then(|regex| self.resolved.get(regex));
         let names = member.topics.iter().chain(resolved.iter().flat_map(|resolved| &resolved.topics));
         names.filter_map(|name| topics.id(name)).collect()
     }
 
     /// Adds a member's subscription to the counts, or removes it.
-    pub(super) fn count_subscription(&mut self, member: &Member, add: bool) {
+    pub(super) fn count_subscription(&mut self, member: &ConsumerGroupMember, add: bool) {
         for topic in &*member.topics {
             self.count_topic(topic, add, |subscribers| &mut subscribers.by_name);
         }
@@ -106,17 +106,17 @@ impl ConsumerGroup {
         }
     }
 
-    fn count_topic(&mut self, topic: &str, add: bool, which: impl Fn(&mut Subscribers) -> &mut usize) {
+    fn count_topic(&mut self, topic: &str, add: bool, which: impl Fn(&mut SubscriberCounts) -> &mut usize) {
         if !self.subscribers.contains_key(topic) {
             if !add {
                 return;
             }
-            self.subscribers.insert(topic.to_owned(), Subscribers::default());
+            self.subscribers.insert(topic.to_owned(), SubscriberCounts::default());
         }
         let subscribers = self.subscribers.get_mut(topic).expect("it is there, or was just put there");
         let count = which(subscribers);
         *count = if add { *count + 1 } else { count.saturating_sub(1) };
-        if subscribers.is_nobody() {
+        if subscribers.are_zero() {
             self.subscribers.remove(topic);
         }
     }

@@ -4,8 +4,8 @@
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, ServerAssignor, TopicSpec};
 use super::super::modern::Target;
 use super::super::record::CoordinatorRecord;
-use super::member::{Member, target_record};
-use super::{ConsumerGroup, Scene};
+use super::member::{ConsumerGroupMember, target_record};
+use super::{ConsumerContext, ConsumerGroup};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -17,38 +17,30 @@ impl ConsumerGroup {
     /// its instance id.
     pub(super) fn target(
         &self,
-        scene: &Scene<'_>,
+        cx: &ConsumerContext<'_>,
         epoch: i32,
-        member: &Member,
+        member: &ConsumerGroupMember,
         replaces: Option<&str>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Target<Assignment> {
-        let interval_ms = scene.times.assignment_interval_ms;
-        let is_due = self.modern.is_target_due(interval_ms, scene.now.wall_ms);
+        let interval_ms = cx.times.assignment_interval_ms;
+        let is_due = self.modern.is_target_due(interval_ms, cx.now.wall_ms);
         if self.modern.target_epoch >= epoch || !is_due {
-            return self.last_target(member, replaces);
+            return self.modern.last_target(replaces.unwrap_or(&member.id));
         }
-        let of_member = self.compute(scene, epoch, member, replaces, records);
+        let of_member = self.compute(cx, epoch, member, replaces, records);
         Target { epoch, of_member }
-    }
-
-    /// The member's part of the last assignment.
-    pub(super) fn last_target(&self, member: &Member, replaces: Option<&str>) -> Target<Assignment> {
-        Target {
-            epoch: self.modern.target_epoch,
-            of_member: self.modern.target_of(replaces.unwrap_or(&member.id)),
-        }
     }
 
     fn compute(
         &self,
-        scene: &Scene<'_>,
+        cx: &ConsumerContext<'_>,
         epoch: i32,
-        member: &Member,
+        member: &ConsumerGroupMember,
         replaces: Option<&str>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Arc<Assignment> {
-        let mut subscriptions = Subscriptions { group: self, scene, known: BTreeMap::new() };
+        let mut subscriptions = Subscriptions { group: self, cx, known: BTreeMap::new() };
         let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
         let others = self
             .modern
@@ -62,12 +54,7 @@ impl ConsumerGroup {
                 MemberSpec {
                     instance_id: each.instance_id.clone(),
                     topics: subscriptions.of(each),
-                    assigned: self
-                        .modern
-                        .targets
-                        .get(had)
-                        .map(|target| Assignment::clone(target))
-                        .unwrap_or_default(),
+                    assigned: Assignment::clone(&self.modern.target_of(had)),
                 },
             );
         }
@@ -75,23 +62,18 @@ impl ConsumerGroup {
         let homogeneous =
             members.values().all(|spec| Arc::ptr_eq(&spec.topics, first) || spec.topics == *first);
         let ids: BTreeSet<Uuid> = subscriptions.known.values().flat_map(|ids| ids.iter().copied()).collect();
-        let partitions = |id| Some((id, TopicSpec { partitions: scene.topics.partition_count(id)? }));
+        let partitions = |id| Some((id, TopicSpec { partitions: cx.topics.partition_count(id)? }));
         let topics: BTreeMap<Uuid, TopicSpec> = ids.into_iter().filter_map(partitions).collect();
         let spec = GroupSpec { members: &members, homogeneous, topics: &topics };
-        let assignor = self.assignor(scene, member);
+        let assignor = self.assignor(cx, member);
         let mut assigned = assignor.assign(&spec);
         tracing::info!(group = %self.modern.id, epoch, assignor = assignor.name(), members = members.len(), "Computed a target assignment");
-        for (id, target) in &assigned {
-            if self.modern.targets.get(id).is_none_or(|before| **before != *target) {
-                records.push(target_record(&self.modern.id, id, target));
-            }
-        }
-        records.push(self.target_record(epoch, scene.now.wall_ms));
+        self.modern.write_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
     /// The assignor that most members request, or the broker's first.
-    fn assignor(&self, scene: &Scene<'_>, member: &Member) -> ServerAssignor {
+    fn assignor(&self, cx: &ConsumerContext<'_>, member: &ConsumerGroupMember) -> ServerAssignor {
         let mut counts: BTreeMap<&str, usize> =
             self.assignors.iter().map(|(name, count)| (name.as_str(), *count)).collect();
         if let Some(before) =
@@ -103,7 +85,7 @@ impl ConsumerGroup {
         if let Some(name) = member.assignor.as_deref() {
             *counts.entry(name).or_default() += 1;
         }
-        let offered = &scene.config.consumer.assignors;
+        let offered = &cx.config.consumer.assignors;
         let wanted = counts.into_iter().filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count);
         let wanted = wanted.and_then(|(name, _)| offered.iter().find(|assignor| assignor.name() == name));
         wanted.or(offered.first()).copied().unwrap_or(ServerAssignor::Uniform)
@@ -116,14 +98,14 @@ type Names<'a> = (Arc<BTreeSet<String>>, Option<&'a str>);
 /// Subscribed topic ids of members. Most members of a group have the same subscription and share one set.
 struct Subscriptions<'a> {
     group: &'a ConsumerGroup,
-    scene: &'a Scene<'a>,
+    cx: &'a ConsumerContext<'a>,
     known: BTreeMap<Names<'a>, Arc<BTreeSet<Uuid>>>,
 }
 
 impl<'a> Subscriptions<'a> {
-    fn of(&mut self, member: &'a Member) -> Arc<BTreeSet<Uuid>> {
+    fn of(&mut self, member: &'a ConsumerGroupMember) -> Arc<BTreeSet<Uuid>> {
         let key = (member.topics.clone(), member.regex());
-        let (group, topics) = (self.group, self.scene.topics);
+        let (group, topics) = (self.group, self.cx.topics);
         let ids = self.known.entry(key).or_insert_with(|| Arc::new(group.topic_ids(member, topics)));
         ids.clone()
     }

@@ -1,6 +1,6 @@
 //! ListGroups, DescribeGroups and DeleteGroups, across the shards of this broker.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::error::ViewError;
 use super::GroupCoordinator;
 use std::collections::BTreeMap;
@@ -75,9 +75,9 @@ impl GroupCoordinator {
                 let failed = |id: &String| DeletableGroupResult { group_id: id.clone(), error_code };
                 ids.iter().map(failed).collect()
             };
-            let asked = self.ask(&ids[0], |shard, ticket, _| shard.delete_groups(ids, ticket));
-            response.results.extend(match asked.await {
-                Ok(Answer::DeleteGroups(results)) => results,
+            let answer = self.request(&ids[0], |shard, ticket, _| shard.delete_groups(ids, ticket));
+            response.results.extend(match answer.await {
+                Ok(GroupAnswer::DeleteGroups(results)) => results,
                 Ok(_) => failed(RequestError::WrongAnswer),
                 Err(error) => failed(error.into()),
             });

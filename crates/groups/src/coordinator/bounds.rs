@@ -177,10 +177,10 @@ mod tests {
             join_pieces(&mut joined, piece.into_iter().map(answer).collect());
         }
         assert_eq!(joined.len(), topics.len());
-        for (answered, asked) in joined.iter().zip(&topics) {
-            assert_eq!(answered.name, asked.name);
+        for (answered, requested) in joined.iter().zip(&topics) {
+            assert_eq!(answered.name, requested.name);
             let indexes: Vec<i32> = answered.partitions.iter().map(|p| p.partition_index).collect();
-            assert_eq!(indexes, asked.partition_indexes, "{}", asked.name);
+            assert_eq!(indexes, requested.partition_indexes, "{}", requested.name);
         }
     }
 

@@ -1,11 +1,12 @@
 //! ConsumerGroupHeartbeat and ConsumerGroupDescribe: validates the form of a request before passing it to the
 //! group.
 
-use super::super::answer::Answer;
-use super::super::client::{ClientInfo, TopicFilter};
-use super::super::heartbeat_error::HeartbeatError;
+use super::super::answer::GroupAnswer;
+use super::super::client::ClientInfo;
+use super::super::consumer::ConsumerGroupError;
 use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
-use super::super::shard::Shard;
+use super::super::shard::GroupShard;
+use super::super::topic_filter::TopicFilter;
 use super::GroupCoordinator;
 use super::describing::GroupDescription;
 use thalweg_shard::RequestError;
@@ -36,20 +37,24 @@ impl GroupCoordinator {
         if request.member_id.is_empty() && request.member_epoch == 0 {
             request.member_id = Uuid::random().to_string();
         }
-        let asked = self.ask(&request.group_id, |shard, ticket, now| {
+        let answer = self.request(&request.group_id, |shard, ticket, now| {
             shard.consumer_heartbeat(client, &request, filter, ticket, now);
         });
-        match asked.await {
-            Ok(Answer::ConsumerHeartbeat(response)) => response,
-            Ok(_) => HeartbeatError::from(RequestError::WrongAnswer).response(),
-            Err(error) => HeartbeatError::from(error).response(),
+        match answer.await {
+            Ok(GroupAnswer::ConsumerHeartbeat(response)) => response,
+            Ok(_) => ConsumerGroupError::from(RequestError::WrongAnswer).response(),
+            Err(error) => ConsumerGroupError::from(error).response(),
         }
     }
 
-    fn validate(&self, request: &ConsumerGroupHeartbeatRequest, version: i16) -> Result<(), HeartbeatError> {
+    fn validate(
+        &self,
+        request: &ConsumerGroupHeartbeatRequest,
+        version: i16,
+    ) -> Result<(), ConsumerGroupError> {
         let is_blank = |text: &str| text.trim().is_empty();
         let is_blank_option = |text: &Option<String>| text.as_deref().is_some_and(is_blank);
-        let invalid = |reason| Err(HeartbeatError::Invalid(reason));
+        let invalid = |reason| Err(ConsumerGroupError::Invalid(reason));
         let epoch = request.member_epoch;
         if (version >= 1 || epoch > 0 || epoch == LEAVING) && is_blank(&request.member_id) {
             return invalid("MemberId is empty");
@@ -87,9 +92,12 @@ impl GroupCoordinator {
         }
         let offered = &self.config().consumer.assignors;
         match &request.server_assignor {
-            Some(asked) if !offered.iter().any(|assignor| assignor.name() == asked) => {
+            Some(requested) if !offered.iter().any(|assignor| assignor.name() == requested) => {
                 let names: Vec<&str> = offered.iter().map(|assignor| assignor.name()).collect();
-                Err(HeartbeatError::UnsupportedAssignor { asked: asked.clone(), offered: names.join(", ") })
+                Err(ConsumerGroupError::UnsupportedAssignor {
+                    requested: requested.clone(),
+                    offered: names.join(", "),
+                })
             }
             _ => Ok(()),
         }
@@ -101,7 +109,7 @@ impl GroupCoordinator {
         request: ConsumerGroupDescribeRequest,
         _version: i16,
     ) -> ConsumerGroupDescribeResponse {
-        let groups = self.describe_each(request.group_ids, Shard::describe_consumer_groups).await;
+        let groups = self.describe_each(request.group_ids, GroupShard::describe_consumer_groups).await;
         ConsumerGroupDescribeResponse { groups, ..Default::default() }
     }
 }
@@ -111,9 +119,9 @@ impl GroupDescription for DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }
 
-    fn of(answer: Answer) -> Option<Vec<DescribedGroup>> {
+    fn of(answer: GroupAnswer) -> Option<Vec<DescribedGroup>> {
         match answer {
-            Answer::ConsumerDescribe(groups) => Some(groups),
+            GroupAnswer::ConsumerDescribe(groups) => Some(groups),
             _ => None,
         }
     }

@@ -1,8 +1,8 @@
 //! Describes groups one after the other, for group types with a describe API of their own.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::error::ViewError;
-use super::super::shard::Shard;
+use super::super::shard::GroupShard;
 use super::GroupCoordinator;
 use thalweg_hash::HashSet;
 use thalweg_net::answer_parts::AnswerRoom;
@@ -15,7 +15,7 @@ pub(super) trait GroupDescription: Sized {
     fn refused(group_id: String, error: ErrorCode) -> Self;
 
     /// The groups of a shard's answer.
-    fn of(answer: Answer) -> Option<Vec<Self>>;
+    fn of(answer: GroupAnswer) -> Option<Vec<Self>>;
 
     /// Size of the group in an answer, including members.
     fn bytes(&self) -> usize;
@@ -26,7 +26,7 @@ impl GroupCoordinator {
     pub(super) async fn describe_each<G: GroupDescription>(
         &self,
         ids: Vec<String>,
-        request: impl Fn(&mut Shard, &[String], Ticket),
+        request: impl Fn(&mut GroupShard, &[String], Ticket),
     ) -> Vec<G> {
         let (mut groups, mut room, mut seen) = (Vec::new(), AnswerRoom::default(), HashSet::default());
         for id in ids {
@@ -38,8 +38,8 @@ impl GroupCoordinator {
                 groups.push(G::refused(id, ErrorCode::InvalidGroupId));
                 continue;
             }
-            let asked = [id.clone()];
-            let answer = self.ask(&id, |shard, ticket, _| request(shard, &asked, ticket)).await;
+            let ids = [id.clone()];
+            let answer = self.request(&id, |shard, ticket, _| request(shard, &ids, ticket)).await;
             let described = match answer.map(G::of) {
                 Ok(described) => {
                     described.and_then(|mut groups| groups.pop()).ok_or(RequestError::WrongAnswer)

@@ -1,7 +1,7 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers
 //! for missing topics without the group.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::client::ClientInfo;
 use super::super::error::{MembershipError, ViewError};
 use super::GroupCoordinator;
@@ -55,11 +55,11 @@ impl GroupCoordinator {
         let committed = if self.is_beyond_a_batch(&request.group_id, &request.topics) {
             all_failed(&request, WriteError::TooLarge.into())
         } else {
-            let asked = self.ask(&request.group_id, |shard, ticket, now| {
+            let answer = self.request(&request.group_id, |shard, ticket, now| {
                 shard.commit_offsets(&request, version, ticket, now);
             });
-            match asked.await {
-                Ok(Answer::OffsetCommit(committed)) => committed.topics,
+            match answer.await {
+                Ok(GroupAnswer::OffsetCommit(committed)) => committed.topics,
                 Ok(_) => all_failed(&request, RequestError::WrongAnswer),
                 Err(error) => all_failed(&request, error.into()),
             }
@@ -149,11 +149,11 @@ impl GroupCoordinator {
         } else if self.is_beyond_a_transactional_batch(&request.group_id, &request.topics) {
             WriteError::TooLarge.into()
         } else {
-            let asked = self.ask(&request.group_id, |shard, ticket, now| {
+            let answer = self.request(&request.group_id, |shard, ticket, now| {
                 shard.commit_transactional_offsets(&request, guard, ticket, now);
             });
-            match asked.await {
-                Ok(Answer::TxnOffsetCommit(committed)) => {
+            match answer.await {
+                Ok(GroupAnswer::TxnOffsetCommit(committed)) => {
                     let key = |topic: &TxnOffsetCommitResponseTopic| topic.name.clone();
                     merge(&mut response.topics, committed.topics, key, |topic, more| {
                         topic.partitions.extend(more.partitions);
@@ -212,7 +212,7 @@ impl GroupCoordinator {
         if let Some(topics) = &mut request.topics {
             bounds::merge_repeated(topics);
         }
-        let asked = if version < 2 { request.topics.clone() } else { None };
+        let topics = if version < 2 { request.topics.clone() } else { None };
         let mut unknown = Vec::new();
         if version >= FETCH_BY_TOPIC_ID
             && let Some(topics) = &mut request.topics
@@ -230,7 +230,7 @@ impl GroupCoordinator {
         let fetched = self.fetch_in_pieces(request, require_stable, room).await;
         let failed = |error: ErrorCode| OffsetFetchResponseGroup {
             group_id,
-            topics: asked.unwrap_or_default().iter().map(|topic| failed_topic(topic, error)).collect(),
+            topics: topics.unwrap_or_default().iter().map(|topic| failed_topic(topic, error)).collect(),
             error_code: error.code(),
         };
         let mut group = match fetched {
@@ -278,7 +278,7 @@ impl GroupCoordinator {
             };
             let piece = match shown {
                 Some(piece) => piece,
-                None => self.ask_for_offsets(&request, require_stable).await?,
+                None => self.request_offsets(&request, require_stable).await?,
             };
             if piece.error_code != ErrorCode::None.code() {
                 return Ok(piece);
@@ -291,16 +291,16 @@ impl GroupCoordinator {
         Ok(fetched)
     }
 
-    async fn ask_for_offsets(
+    async fn request_offsets(
         &self,
         request: &OffsetFetchRequestGroup,
         require_stable: bool,
     ) -> Result<OffsetFetchResponseGroup, ViewError> {
-        let asked = self.ask(&request.group_id, |shard, ticket, _| {
+        let answer = self.request(&request.group_id, |shard, ticket, _| {
             shard.fetch_offsets_after_writes(request, require_stable, ticket);
         });
-        match asked.await? {
-            Answer::OffsetFetch(group) => Ok(group),
+        match answer.await? {
+            GroupAnswer::OffsetFetch(group) => Ok(group),
             _ => Err(RequestError::WrongAnswer.into()),
         }
     }
@@ -336,9 +336,10 @@ impl GroupCoordinator {
             }
         }
         request.topics.retain(|topic| !topic.partitions.is_empty());
-        let asked = self.ask(&request.group_id, |shard, ticket, _| shard.delete_offsets(&request, ticket));
-        let mut response = match asked.await {
-            Ok(Answer::OffsetDelete(response)) => response,
+        let answer =
+            self.request(&request.group_id, |shard, ticket, _| shard.delete_offsets(&request, ticket));
+        let mut response = match answer.await {
+            Ok(GroupAnswer::OffsetDelete(response)) => response,
             Ok(_) => return failed(RequestError::WrongAnswer.code()),
             Err(error) => return failed(error.code()),
         };

@@ -1,11 +1,11 @@
 //! The group coordinator's part of share groups; the share coordinator's part is in `thalweg_share_groups`.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::client::ClientInfo;
 use super::super::member_epoch::LEAVING;
-use super::super::shard::Shard;
+use super::super::shard::GroupShard;
 use super::super::share::{
-    AlteredOffsets, DeletedOffsets, Initialization, Partitions, ShareAnswer, ShareGroupError,
+    AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, ShareGroupError, SharePartitions,
 };
 use super::GroupCoordinator;
 use super::describing::GroupDescription;
@@ -33,10 +33,10 @@ impl GroupCoordinator {
         if let Err(error) = validate(request) {
             return (error.response(), None);
         }
-        let asked = self.ask_share(&request.group_id, |shard, ticket, now| {
+        let answer = self.request_share(&request.group_id, |shard, ticket, now| {
             shard.share_heartbeat(client, request, ticket, now);
         });
-        match asked.await {
+        match answer.await {
             Ok(ShareAnswer::Heartbeat(response, initialization)) => (response, initialization),
             Ok(_) => (ShareGroupError::from(RequestError::WrongAnswer).response(), None),
             Err(error) => (ShareGroupError::from(error).response(), None),
@@ -48,7 +48,7 @@ impl GroupCoordinator {
         &self,
         request: ShareGroupDescribeRequest,
     ) -> ShareGroupDescribeResponse {
-        let groups = self.describe_each(request.group_ids, Shard::describe_share_groups).await;
+        let groups = self.describe_each(request.group_ids, GroupShard::describe_share_groups).await;
         ShareGroupDescribeResponse { groups, ..Default::default() }
     }
 
@@ -58,9 +58,9 @@ impl GroupCoordinator {
     }
 
     /// The initialized share partitions of a group.
-    pub async fn initialized_share_partitions(&self, id: &str) -> Result<Partitions, RequestError> {
-        let asked = self.ask_share(id, |shard, ticket, _| shard.show_initialized(id, ticket));
-        match asked.await? {
+    pub async fn initialized_share_partitions(&self, id: &str) -> Result<SharePartitions, RequestError> {
+        let answer = self.request_share(id, |shard, ticket, _| shard.show_initialized(id, ticket));
+        match answer.await? {
             ShareAnswer::Initialized(result) => Ok(result?),
             _ => Err(RequestError::WrongAnswer),
         }
@@ -72,10 +72,10 @@ impl GroupCoordinator {
         id: &str,
         topics: &[AlterShareGroupOffsetsRequestTopic],
     ) -> Result<AlteredOffsets, ShareGroupError> {
-        let asked = self.ask_share(id, |shard, ticket, now| {
+        let answer = self.request_share(id, |shard, ticket, now| {
             shard.alter_share_offsets(id, topics, ticket, now);
         });
-        match asked.await? {
+        match answer.await? {
             ShareAnswer::Altered(altered) => altered,
             _ => Err(RequestError::WrongAnswer.into()),
         }
@@ -87,10 +87,10 @@ impl GroupCoordinator {
         id: &str,
         names: &[String],
     ) -> Result<DeletedOffsets, ShareGroupError> {
-        let asked = self.ask_share(id, |shard, ticket, now| {
+        let answer = self.request_share(id, |shard, ticket, now| {
             shard.delete_share_offsets(id, names, ticket, now);
         });
-        match asked.await? {
+        match answer.await? {
             ShareAnswer::DeletedOffsets(deleted) => deleted,
             _ => Err(RequestError::WrongAnswer.into()),
         }
@@ -98,16 +98,16 @@ impl GroupCoordinator {
 
     /// Records that the share coordinator has deleted the states of topics.
     pub async fn share_offsets_deleted(&self, id: &str, topics: &BTreeSet<Uuid>) -> Result<(), RequestError> {
-        let asked = self.ask_share(id, |shard, ticket, now| {
+        let answer = self.request_share(id, |shard, ticket, now| {
             shard.share_offsets_deleted(id, topics, ticket, now);
         });
-        noted(asked.await?)
+        noted(answer.await?)
     }
 
     /// Prepares the deletion of a share group: the states that have to be deleted first.
-    pub async fn delete_share_states(&self, id: &str) -> Result<Partitions, ShareGroupError> {
-        let asked = self.ask_share(id, |shard, ticket, now| shard.delete_share_states(id, ticket, now));
-        match asked.await? {
+    pub async fn delete_share_states(&self, id: &str) -> Result<SharePartitions, ShareGroupError> {
+        let answer = self.request_share(id, |shard, ticket, now| shard.delete_share_states(id, ticket, now));
+        match answer.await? {
             ShareAnswer::DeletedStates(states) => states,
             _ => Err(RequestError::WrongAnswer.into()),
         }
@@ -117,22 +117,22 @@ impl GroupCoordinator {
     pub async fn share_states_answered(
         &self,
         id: &str,
-        partitions: &Partitions,
+        partitions: &SharePartitions,
         succeeded: bool,
     ) -> Result<(), RequestError> {
-        let asked = self.ask_share(id, |shard, ticket, now| {
+        let answer = self.request_share(id, |shard, ticket, now| {
             shard.share_states_answered(id, partitions, succeeded, ticket, now);
         });
-        noted(asked.await?)
+        noted(answer.await?)
     }
 
-    async fn ask_share(
+    async fn request_share(
         &self,
         id: &str,
-        request: impl FnOnce(&mut Shard, Ticket, Moment),
+        request: impl FnOnce(&mut GroupShard, Ticket, Moment),
     ) -> Result<ShareAnswer, RequestError> {
-        match self.ask(id, request).await? {
-            Answer::Share(answer) => Ok(answer),
+        match self.request(id, request).await? {
+            GroupAnswer::Share(answer) => Ok(answer),
             _ => Err(RequestError::WrongAnswer),
         }
     }
@@ -175,9 +175,9 @@ impl GroupDescription for DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }
 
-    fn of(answer: Answer) -> Option<Vec<DescribedGroup>> {
+    fn of(answer: GroupAnswer) -> Option<Vec<DescribedGroup>> {
         match answer {
-            Answer::Share(ShareAnswer::Described(groups)) => Some(groups),
+            GroupAnswer::Share(ShareAnswer::Described(groups)) => Some(groups),
             _ => None,
         }
     }

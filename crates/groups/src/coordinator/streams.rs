@@ -1,10 +1,10 @@
 //! StreamsGroupHeartbeat and StreamsGroupDescribe: validates the form of a request before passing it to the
 //! group.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::client::ClientInfo;
 use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
-use super::super::shard::Shard;
+use super::super::shard::GroupShard;
 use super::super::streams::{StreamsAnswer, StreamsGroupError};
 use super::GroupCoordinator;
 use super::describing::GroupDescription;
@@ -32,11 +32,13 @@ impl GroupCoordinator {
         if let Err(error) = validate(request) {
             return (error.response(), Vec::new());
         }
-        let asked = self.ask(&request.group_id, |shard, ticket, now| {
+        let answer = self.request(&request.group_id, |shard, ticket, now| {
             shard.streams_heartbeat(client, request, ticket, now);
         });
-        let error = match asked.await {
-            Ok(Answer::Streams(StreamsAnswer::Heartbeat(response, topics))) => return (*response, topics),
+        let error = match answer.await {
+            Ok(GroupAnswer::Streams(StreamsAnswer::Heartbeat(response, topics))) => {
+                return (*response, topics);
+            }
             Ok(_) => StreamsGroupError::from(RequestError::WrongAnswer),
             Err(error) => StreamsGroupError::from(error),
         };
@@ -48,7 +50,7 @@ impl GroupCoordinator {
         &self,
         request: StreamsGroupDescribeRequest,
     ) -> StreamsGroupDescribeResponse {
-        let groups = self.describe_each(request.group_ids, Shard::describe_streams_groups).await;
+        let groups = self.describe_each(request.group_ids, GroupShard::describe_streams_groups).await;
         StreamsGroupDescribeResponse { groups, ..Default::default() }
     }
 }
@@ -157,9 +159,9 @@ impl GroupDescription for DescribedGroup {
         DescribedGroup { group_id, error_code: error.code(), ..DescribedGroup::default() }
     }
 
-    fn of(answer: Answer) -> Option<Vec<DescribedGroup>> {
+    fn of(answer: GroupAnswer) -> Option<Vec<DescribedGroup>> {
         match answer {
-            Answer::Streams(StreamsAnswer::Described(groups)) => Some(groups),
+            GroupAnswer::Streams(StreamsAnswer::Described(groups)) => Some(groups),
             _ => None,
         }
     }

@@ -1,6 +1,6 @@
 //! The records of consumer groups in `__consumer_offsets`, as Kafka 4.3 writes them.
 
-use super::{decode_value, encoded, group_records};
+use super::{ModernRecord, decode_value, encoded, group_records, modern_records};
 use bytes::Bytes;
 use thalweg_shard::RecordDecodeError;
 use thalweg_wire::group::*;
@@ -23,6 +23,15 @@ group_records! {
         Current = 8 (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
         /// The topics that match a regular expression.
         RegularExpression = 16 (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    }
+}
+
+modern_records! {
+    ConsumerRecord {
+        Member = (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        Target = (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        TargetMember = (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        Current = (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The records of share groups in `__consumer_offsets`, as Kafka 4.3 writes them.
 
-use super::{decode_value, encoded, group_records};
+use super::{ModernRecord, decode_value, encoded, group_records, modern_records};
 use bytes::Bytes;
 use thalweg_shard::RecordDecodeError;
 use thalweg_wire::group::*;
@@ -21,5 +21,14 @@ group_records! {
         Current = 14 (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
         /// The share partitions whose state is initialized, initializing or being deleted.
         States = 15 (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+    }
+}
+
+modern_records! {
+    ShareGroupRecord {
+        Member = (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        Target = (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+        TargetMember = (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        Current = (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
     }
 }

@@ -1,6 +1,6 @@
 //! The records of streams groups in `__consumer_offsets`, as Kafka 4.3 writes them.
 
-use super::{decode_value, encoded, group_records};
+use super::{ModernRecord, decode_value, encoded, group_records, modern_records};
 use bytes::Bytes;
 use thalweg_shard::RecordDecodeError;
 use thalweg_wire::group::*;
@@ -22,5 +22,14 @@ group_records! {
         Current = 22 (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
         /// The application's topology.
         Topology = 23 (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+    }
+}
+
+modern_records! {
+    StreamsGroupRecord {
+        Member = (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+        Target = (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+        TargetMember = (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+        Current = (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum SyntaxError {
 }
 
 impl SyntaxError {
-    /// RE2/J's description.
+    /// The description, in the words of RE2/J.
     pub(super) fn description(self) -> &'static str {
         match self {
             SyntaxError::CharacterRange => "invalid character class range",

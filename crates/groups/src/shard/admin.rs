@@ -1,11 +1,11 @@
 //! ListGroups, DescribeGroups, DeleteGroups, and the effects of deleted topics.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::kind::Group;
 use super::super::record::CoordinatorRecord;
 use super::super::timed::TimelineObject;
 use super::super::topics::DeletedTopic;
-use super::Shard;
+use super::GroupShard;
 use thalweg_hash::HashSet;
 use thalweg_shard::Ticket;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -24,7 +24,7 @@ const STATES: [&str; 7] =
 /// Group type names, for filters.
 const KINDS: [&str; 4] = ["classic", "consumer", "share", "streams"];
 
-impl Shard {
+impl GroupShard {
     /// The groups in one of these states and of one of these types. An empty list matches all.
     pub fn list_groups(&self, states: &[String], types: &[String]) -> Vec<ListedGroup> {
         // The number of known names is small; a request may have any number of names.
@@ -76,7 +76,7 @@ impl Shard {
             };
             results.push(DeletableGroupResult { group_id: id.clone(), error_code: error.code() });
         }
-        self.write(records, None, vec![(ticket, Answer::DeleteGroups(results))]);
+        self.write(records, None, vec![(ticket, GroupAnswer::DeleteGroups(results))]);
     }
 
     /// Deletes the committed offsets of deleted topics.

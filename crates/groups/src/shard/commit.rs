@@ -1,13 +1,13 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::classic::GroupState;
-use super::super::commits::Commit;
+use super::super::commits::{Commit, CommitPermission};
 use super::super::error::{CommitError, MembershipError};
 use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
 use super::super::record::CoordinatorRecord;
-use super::{EndOfTransaction, Shard, TransactionalProducer, Write};
+use super::{EndOfTransaction, GroupShard, TransactionalProducer, Write};
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
@@ -33,7 +33,7 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
-impl Shard {
+impl GroupShard {
     /// Handles an OffsetCommit request. All topics have names, and ids where known.
     pub fn commit_offsets(
         &mut self,
@@ -65,7 +65,7 @@ impl Shard {
             let (name, topic_id) = (topic.name.clone(), topic.topic_id);
             response.topics.push(OffsetCommitResponseTopic { name, topic_id, partitions });
         }
-        self.write(records, None, vec![(ticket, Answer::OffsetCommit(response))]);
+        self.write(records, None, vec![(ticket, GroupAnswer::OffsetCommit(response))]);
     }
 
     fn validate_commit(
@@ -86,7 +86,10 @@ impl Shard {
             let may = may?;
             for topic in &request.topics {
                 for partition in &topic.partitions {
-                    may.check(&topic.name, topic.topic_id, partition.partition_index)?;
+                    // A partition with refused metadata is not committed, so its epoch does not matter.
+                    if self.refuse_metadata(partition.committed_metadata.as_deref()).is_none() {
+                        may.check(&topic.name, topic.topic_id, partition.partition_index)?;
+                    }
                 }
             }
             return Ok(());
@@ -94,11 +97,11 @@ impl Shard {
         if self.is_share_group(&request.group_id) {
             return Err(CommitError::UnknownGroup);
         }
-        let validated = self.with_group(&request.group_id, now, |group, cx| {
+        let validated = self.with_classic_group(&request.group_id, now, |group, cx| {
             let (id, instance_id) = (request.member_id.as_str(), request.group_instance_id.as_deref());
             group.validate_commit(id, instance_id, generation, false)?;
             if matches!(group.state(), GroupState::Stable | GroupState::PreparingRebalance) {
-                group.touch(cx.timers, cx.now.monotonic_ms, id);
+                group.restart_session(cx.timers, cx.now.monotonic_ms, id);
             }
             Ok(())
         });
@@ -137,7 +140,7 @@ impl Shard {
         let mut records = Vec::new();
         let mut response = TxnOffsetCommitResponse::default();
         for topic in &request.topics {
-            let topic_id = self.context.topics.id(&topic.name).unwrap_or_default();
+            let topic_id = self.shared.topics.id(&topic.name).unwrap_or_default();
             let mut partitions = Vec::with_capacity(topic.partitions.len());
             for partition in &topic.partitions {
                 let error = refused.or_else(|| self.refuse_metadata(partition.committed_metadata.as_deref()));
@@ -154,7 +157,7 @@ impl Shard {
         }
         let (id, epoch) = (ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch));
         let producer = TransactionalProducer { id, epoch, guard };
-        self.write(records, Some(producer), vec![(ticket, Answer::TxnOffsetCommit(response))]);
+        self.write(records, Some(producer), vec![(ticket, GroupAnswer::TxnOffsetCommit(response))]);
     }
 
     fn validate_transactional_commit(
@@ -177,9 +180,14 @@ impl Shard {
         let Some(may) = group.commits(&commit) else { return Ok(()) };
         let may = may.map_err(of_producer)?;
         for topic in &request.topics {
-            let id = self.context.topics.id(&topic.name).unwrap_or_default();
+            let id = self.shared.topics.id(&topic.name).unwrap_or_default();
+            if id.is_zero() && !matches!(may, CommitPermission::Any) {
+                return Err(MembershipError::IllegalGeneration);
+            }
             for partition in &topic.partitions {
-                may.check(&topic.name, id, partition.partition_index).map_err(of_producer)?;
+                if self.refuse_metadata(partition.committed_metadata.as_deref()).is_none() {
+                    may.check(&topic.name, id, partition.partition_index).map_err(of_producer)?;
+                }
             }
         }
         Ok(())
@@ -208,7 +216,7 @@ impl Shard {
             records: Vec::new(),
             producer: Some(TransactionalProducer { id: producer_id, epoch: producer_epoch, guard: None }),
             marker: Some(end),
-            answers: vec![(ticket, Answer::TransactionEnded(Ok(())))],
+            answers: vec![(ticket, GroupAnswer::TransactionEnded(Ok(())))],
             completion: None,
             replaced: None,
             after: None,
@@ -218,7 +226,7 @@ impl Shard {
     }
 
     fn refuse_metadata(&self, metadata: Option<&str>) -> Option<CommitError> {
-        let max = self.context.config.offset_metadata_len_max;
+        let max = self.shared.config.offset_metadata_len_max;
         let is_too_long = |text: &str| text.len() > max && text.encode_utf16().count() > max;
         metadata.is_some_and(is_too_long).then_some(CommitError::MetadataTooLarge)
     }
@@ -251,7 +259,7 @@ impl Shard {
     ) {
         let view = if is_stable { View::Latest } else { View::Acknowledged };
         let group = self.offsets_of(request, view);
-        self.release_after_writes(vec![(ticket, Answer::OffsetFetch(group))]);
+        self.release_after_writes(vec![(ticket, GroupAnswer::OffsetFetch(group))]);
     }
 
     fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
@@ -274,7 +282,7 @@ impl Shard {
         if let Some(wanted) = &request.topics {
             for topic in wanted {
                 let id = match topic.topic_id.is_zero() {
-                    true => self.context.topics.id(&topic.name).unwrap_or_default(),
+                    true => self.shared.topics.id(&topic.name).unwrap_or_default(),
                     false => topic.topic_id,
                 };
                 let value_of = |&index: &i32| {
@@ -293,7 +301,7 @@ impl Shard {
             let mut current = ("", Uuid::ZERO);
             for (topic, partition, value) in self.offsets.of_group(view, group) {
                 if current.0 != topic {
-                    current = (topic, self.context.topics.id(topic).unwrap_or_default());
+                    current = (topic, self.shared.topics.id(topic).unwrap_or_default());
                 }
                 if !is_same_topic(value.topic_id, current.1) {
                     continue;
@@ -339,7 +347,7 @@ impl Shard {
                 }
             }
         }
-        self.write(records, None, vec![(ticket, Answer::OffsetDelete(response))]);
+        self.write(records, None, vec![(ticket, GroupAnswer::OffsetDelete(response))]);
     }
 }
 

@@ -1,25 +1,23 @@
 //! Consumer groups: heartbeats, requests of classic members, deadlines, and records.
 
-use super::super::answer::{Answer, join_error, sync_error};
+use super::super::answer::{GroupAnswer, join_error, sync_error};
 use super::super::assignor::ServerAssignor;
 use super::super::classic::{GroupState, PendingJoin};
-use super::super::client::{ClientInfo, TopicFilter};
-use super::super::consumer::{Beat, ConsumerGroup, Matches, Removal, Scene};
-use super::super::deadlines::Change;
+use super::super::client::ClientInfo;
+use super::super::consumer::{
+    ConsumerContext, ConsumerGroup, ConsumerGroupError, ConsumerHeartbeat, Matches, Removal, Resolution,
+};
 use super::super::error::MembershipError;
-use super::super::heartbeat_error::HeartbeatError;
 use super::super::kind::Group;
 use super::super::member_epoch::LEAVING;
 use super::super::record::{ConsumerRecord, CoordinatorRecord};
-use super::super::regex::resolve;
 use super::super::timed::TimelineObject;
 use super::super::timers::Timer;
-use super::super::topics::Topics;
-use super::Shard;
-use super::write::{FollowUp, Write};
-use std::collections::BTreeSet;
+use super::super::topic_filter::TopicFilter;
+use super::GroupShard;
+use super::follow_up::FollowUp;
 use std::sync::Arc;
-use thalweg_shard::{Moment, Ticket, WriteError};
+use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -27,10 +25,7 @@ use thalweg_wire::request::{
     LeaveGroupRequest, LeaveGroupResponse, SyncGroupRequest,
 };
 
-/// Delay before a group whose conversion exceeded a batch is converted again.
-const CONVERSION_RETRY_MS: i64 = 60_000;
-
-impl Shard {
+impl GroupShard {
     /// Handles a ConsumerGroupHeartbeat request, in which a joining member has an id.
     pub fn consumer_heartbeat(
         &mut self,
@@ -40,7 +35,8 @@ impl Shard {
         ticket: Ticket,
         now: Moment,
     ) {
-        let decided = if request.member_epoch <= LEAVING {
+        let leaves = request.member_epoch <= LEAVING;
+        let decided = if leaves {
             self.consumer_leaves(request, now)
         } else {
             self.consumer_beats(client, request, filter, now)
@@ -48,14 +44,16 @@ impl Shard {
         match decided {
             Ok((records, after, response)) => {
                 let after = match after {
-                    FollowUp::Changes(id, changes) => FollowUp::Beat(id, changes, filter.clone()),
+                    FollowUp::DeadlineChanges(id, changes) if !leaves => {
+                        FollowUp::Heartbeat(id, changes, filter.clone())
+                    }
                     after => after,
                 };
-                let answers = vec![(ticket, Answer::ConsumerHeartbeat(response))];
+                let answers = vec![(ticket, GroupAnswer::ConsumerHeartbeat(response))];
                 self.write_group(records, after, answers, now);
             }
             Err(error) => {
-                let answers = vec![(ticket, Answer::ConsumerHeartbeat(error.response()))];
+                let answers = vec![(ticket, GroupAnswer::ConsumerHeartbeat(error.response()))];
                 self.release_after_writes(answers);
             }
         }
@@ -67,36 +65,36 @@ impl Shard {
         request: &ConsumerGroupHeartbeatRequest,
         filter: &TopicFilter,
         now: Moment,
-    ) -> Result<HeartbeatDecision, HeartbeatError> {
-        let beat = Beat { client, request };
-        let context = Arc::clone(&self.context);
-        let scene = &mut Scene {
+    ) -> Result<HeartbeatDecision, ConsumerGroupError> {
+        let beat = ConsumerHeartbeat { client, request };
+        let shared = Arc::clone(&self.shared);
+        let cx = &mut ConsumerContext {
             now,
-            config: &context.config,
-            times: context.times(&request.group_id),
-            topics: &*context.topics,
+            config: &shared.config,
+            times: shared.consumer_times(&request.group_id),
+            topics: &*shared.topics,
             hashes: &mut self.hashes,
         };
         let id = request.group_id.as_str();
         let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
         if let Some((id, Group::Consumer(group))) = slot {
-            let decision = group.heartbeat(scene, &beat)?;
+            let decision = group.heartbeat(cx, &beat)?;
             return Ok((
                 decision.records,
-                FollowUp::Changes(id.clone(), decision.changes),
+                FollowUp::DeadlineChanges(id.clone(), decision.changes),
                 decision.response,
             ));
         }
-        let not_found = || HeartbeatError::NoGroup(id.to_owned());
+        let not_found = || ConsumerGroupError::NoGroup(id.to_owned());
         if request.member_epoch != 0 {
             return Err(not_found());
         }
         let mut records = Vec::new();
         let (mut changes, mut upgrades) = (Vec::new(), false);
-        let shared: Arc<str> = slot.map_or_else(|| id.into(), |(id, _)| id.clone());
+        let group_id: Arc<str> = slot.map_or_else(|| id.into(), |(id, _)| id.clone());
         let group = match slot {
             Some((_, Group::Classic(classic))) if classic.state() != GroupState::Empty => {
-                let group = ConsumerGroup::of_classic(classic, &shared, &request.member_id, scene)?;
+                let group = ConsumerGroup::of_classic(classic, &group_id, &request.member_id, cx)?;
                 records.push(CoordinatorRecord::group_tombstone(id));
                 group.to_records(&mut records);
                 (changes, upgrades) = (group.classic_sessions(), true);
@@ -105,16 +103,16 @@ impl Shard {
             Some((_, Group::Share(_) | Group::Streams(_))) => return Err(not_found()),
             Some(_) => {
                 records.push(CoordinatorRecord::group_tombstone(id));
-                ConsumerGroup::new(shared.clone())
+                ConsumerGroup::new(group_id.clone())
             }
-            None => ConsumerGroup::new(shared.clone()),
+            None => ConsumerGroup::new(group_id.clone()),
         };
-        let decision = group.heartbeat(scene, &beat)?;
+        let decision = group.heartbeat(cx, &beat)?;
         records.extend(decision.records);
         changes.extend(decision.changes);
         let after = match upgrades {
-            true => FollowUp::Upgrade(shared, changes, filter.clone(), request.member_id.clone()),
-            false => FollowUp::Changes(shared, changes),
+            true => FollowUp::Upgrade(group_id, changes, filter.clone(), request.member_id.clone()),
+            false => FollowUp::DeadlineChanges(group_id, changes),
         };
         Ok((records, after, decision.response))
     }
@@ -123,11 +121,11 @@ impl Shard {
         &mut self,
         request: &ConsumerGroupHeartbeatRequest,
         now: Moment,
-    ) -> Result<HeartbeatDecision, HeartbeatError> {
+    ) -> Result<HeartbeatDecision, ConsumerGroupError> {
         let id = request.group_id.as_str();
-        let not_found = || HeartbeatError::NoGroup(id.to_owned());
-        let (id, group, mut scene) = self.consumer_group(id, now).ok_or_else(not_found)?;
-        let (removal, response) = group.leave(&mut scene, request)?;
+        let not_found = || ConsumerGroupError::NoGroup(id.to_owned());
+        let (id, group, mut cx) = self.consumer_group(id, now).ok_or_else(not_found)?;
+        let (removal, response) = group.leave(&mut cx, request)?;
         let (records, after) = removed(id, removal);
         Ok((records, after, response))
     }
@@ -144,131 +142,16 @@ impl Shard {
     }
 
     /// A consumer group and the inputs of its decisions.
-    fn consumer_group(&mut self, id: &str, now: Moment) -> Option<(Arc<str>, &ConsumerGroup, Scene<'_>)> {
+    fn consumer_group(
+        &mut self,
+        id: &str,
+        now: Moment,
+    ) -> Option<(Arc<str>, &ConsumerGroup, ConsumerContext<'_>)> {
         let (id, slot) = self.groups.get_key_value(id)?;
         let group = slot.latest()?.consumer()?;
-        let (config, topics) = (&self.context.config, &*self.context.topics);
-        let (times, hashes) = (self.context.times(id), &mut self.hashes);
-        Some((id.clone(), group, Scene { now, config, times, topics, hashes }))
-    }
-
-    /// Runs the effects of a group's records once the log and the group have them.
-    pub(super) fn after_write(&mut self, after: FollowUp, now: Moment) {
-        match after {
-            FollowUp::Changes(id, changes) => {
-                let group = self.groups.get_mut(&id).and_then(TimelineObject::latest_mut);
-                let Some(deadlines) = group.and_then(Group::deadlines) else { return };
-                for (member, change) in changes {
-                    deadlines.change(&mut self.timers, now.monotonic_ms, &member, change);
-                }
-            }
-            FollowUp::Beat(id, changes, filter) => {
-                self.after_write(FollowUp::Changes(id.clone(), changes), now);
-                let interval_ms = self.context.config.consumer.regex_refresh_interval_ms;
-                let Some(Group::Consumer(group)) = self.group(&id) else { return };
-                let patterns = group.start_resolution(now.wall_ms, interval_ms, self.topics_added_at);
-                if let Some(patterns) = patterns {
-                    self.resolutions.push(Resolution { group: id, patterns, filter });
-                }
-            }
-            FollowUp::Upgrade(id, changes, filter, _) => {
-                tracing::info!(group = %id, "Converted the classic group to a consumer group");
-                self.after_write(FollowUp::Beat(id, changes, filter), now);
-            }
-            FollowUp::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
-            FollowUp::Delay(id, changes, delay_ms) => {
-                self.after_write(FollowUp::Changes(id.clone(), changes), now);
-                self.begin_delay(&id, delay_ms, now);
-            }
-            FollowUp::Downgrade(id, downgrade) => {
-                tracing::info!(group = %id, "Converted the consumer group to a classic group");
-                // The record has the metadata of one protocol only; the group in memory has all.
-                self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
-                let decided = self.with_group(&id, now, |group, cx| {
-                    group.start_sessions(cx.timers, cx.now.monotonic_ms);
-                    if downgrade.rebalances {
-                        group.prepare_rebalance(cx);
-                    }
-                });
-                if let Some(((), effects)) = decided {
-                    self.settle(effects);
-                }
-            }
-        }
-    }
-
-    /// Runs the effects of records that could not be written. The member did send a heartbeat, so its session
-    /// continues.
-    pub(super) fn after_refusal(
-        &mut self,
-        after: FollowUp,
-        write: &mut Write,
-        error: WriteError,
-        batch_bytes_max: usize,
-        now: Moment,
-    ) {
-        let compression = self.context.config.offsets_topic_compression;
-        match after {
-            FollowUp::Upgrade(id, _, _, member) if error == WriteError::TooLarge => {
-                // The size of one member's subscription must not keep other members from converting the
-                // group.
-                if write.is_too_large_without(&member, batch_bytes_max, compression, now) {
-                    self.put_off_conversion(&id, now);
-                } else {
-                    self.put_off_conversion_by(&member, &id, now);
-                }
-            }
-            FollowUp::Downgrade(id, _) if error == WriteError::TooLarge => self.put_off_conversion(&id, now),
-            FollowUp::Changes(id, changes)
-            | FollowUp::Beat(id, changes, _)
-            | FollowUp::Delay(id, changes, _) => {
-                let is_session = |(_, change): &(_, Change)| matches!(change, Change::Session(_));
-                let sessions = changes.into_iter().filter(is_session).collect();
-                self.after_write(FollowUp::Changes(id, sessions), now);
-            }
-            FollowUp::ShareSession(id, member) => self.begin_share_session(&id, &member, now),
-            FollowUp::Upgrade(..) | FollowUp::Downgrade(..) => {}
-        }
-    }
-
-    /// Delays the conversion of a group whose records exceeded a batch. Clients cannot know the cause and
-    /// retry at once; until the delay ends, these records are not built again.
-    fn put_off_conversion(&mut self, id: &str, now: Moment) {
-        let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
-        let (stays, members) = match self.groups.get_mut(id).and_then(TimelineObject::latest_mut) {
-            Some(Group::Classic(group)) => {
-                group.refused_upgrades_mut().put_off(until_ms);
-                ("classic", group.size())
-            }
-            Some(Group::Consumer(group)) => {
-                group.refuse_downgrade_until(until_ms);
-                ("consumer", group.size())
-            }
-            _ => return,
-        };
-        tracing::warn!(
-            group = %id, members, stays, retry_after_ms = CONVERSION_RETRY_MS,
-            "The group is too large to be converted: its records exceed max.message.bytes of __consumer_offsets. \
-             Raise that, or move all members to one protocol while the group is empty"
-        );
-    }
-
-    /// Delays the conversion by one member whose own records made the write exceed a batch. The member
-    /// retries at once; until the delay ends, its joins do not convert the group.
-    fn put_off_conversion_by(&mut self, member: &str, id: &str, now: Moment) {
-        let until_ms = now.monotonic_ms.saturating_add(CONVERSION_RETRY_MS);
-        let Some(Group::Classic(group)) = self.groups.get_mut(id).and_then(TimelineObject::latest_mut) else {
-            return;
-        };
-        if !group.refused_upgrades_mut().put_off_by(member, until_ms, now.monotonic_ms) {
-            self.put_off_conversion(id, now);
-            return;
-        }
-        tracing::warn!(
-            group = %id, member, retry_after_ms = CONVERSION_RETRY_MS,
-            "The member does not convert its group: with its subscription, the records exceed max.message.bytes of \
-             __consumer_offsets. Raise that, or subscribe the member to fewer topics"
-        );
+        let (config, topics) = (&self.shared.config, &*self.shared.topics);
+        let (times, hashes) = (self.shared.consumer_times(id), &mut self.hashes);
+        Some((id.clone(), group, ConsumerContext { now, config, times, topics, hashes }))
     }
 
     /// Applies a record of a consumer group. `at` is the offset whose acknowledgement readers must wait for,
@@ -299,27 +182,27 @@ impl Shard {
 
     /// Starts deadlines after the replay of the log: members have a whole session and the whole time to
     /// revoke partitions.
-    pub(super) fn start_consumer_sessions(&mut self, id: &str, now: Moment) {
+    pub(super) fn start_consumer_deadlines(&mut self, id: &str, now: Moment) {
         let has_lost_records = self.has_lost_records;
-        let Some((id, group, scene)) = self.consumer_group(id, now) else { return };
-        let timeout_ms = if has_lost_records { 0 } else { scene.times.session_timeout_ms };
+        let Some((id, group, cx)) = self.consumer_group(id, now) else { return };
+        let timeout_ms = if has_lost_records { 0 } else { cx.times.session_timeout_ms };
         let changes = group.deadlines_at_start(timeout_ms);
-        self.after_write(FollowUp::Changes(id, changes), now);
+        self.change_deadlines(&id, changes, now);
     }
 
     /// Handles the deadline of a member.
     pub(super) fn consumer_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
-        let context = Arc::clone(&self.context);
-        let scene = &mut Scene {
+        let shared = Arc::clone(&self.shared);
+        let cx = &mut ConsumerContext {
             now,
-            config: &context.config,
-            times: context.times(id),
-            topics: &*context.topics,
+            config: &shared.config,
+            times: shared.consumer_times(id),
+            topics: &*shared.topics,
             hashes: &mut self.hashes,
         };
         let group =
             self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::consumer_mut);
-        let removal = group.and_then(|group| group.deadline_over(scene, &mut self.timers, timer));
+        let removal = group.and_then(|group| group.deadline_over(cx, &mut self.timers, timer));
         if let Some(removal) = removal {
             let (records, after) = removed(id.into(), removal);
             self.write_group(records, after, Vec::new(), now);
@@ -329,7 +212,7 @@ impl Shard {
     /// Handles changed topics: subscribed groups read them again on their next heartbeat.
     pub fn topics_changed(&mut self, topics: &[String], are_some_new: bool) {
         if are_some_new {
-            self.topics_added_at = self.context.topics.version();
+            self.topics_added_at = self.shared.topics.version();
         }
         for topic in topics {
             self.hashes.forget(topic);
@@ -349,9 +232,9 @@ impl Shard {
         version: i64,
         now: Moment,
     ) {
-        let Some((id, group, mut scene)) = self.consumer_group(id, now) else { return };
-        let records = group.end_resolution(&mut scene, matches, version);
-        self.write_group(records, FollowUp::Changes(id, Vec::new()), Vec::new(), now);
+        let Some((id, group, mut cx)) = self.consumer_group(id, now) else { return };
+        let records = group.end_resolution(&mut cx, matches, version);
+        self.write_group(records, FollowUp::DeadlineChanges(id, Vec::new()), Vec::new(), now);
     }
 
     /// The regular expressions to resolve.
@@ -361,7 +244,7 @@ impl Shard {
 
     /// Describes consumer groups after the acknowledgement of all decisions so far.
     pub fn describe_consumer_groups(&mut self, ids: &[String], ticket: Ticket) {
-        let (config, topics) = (&self.context.config.consumer, &*self.context.topics);
+        let (config, topics) = (&self.shared.config.consumer, &*self.shared.topics);
         let assignor = config.assignors.first().copied().unwrap_or(ServerAssignor::Uniform);
         let not_found = |id: &String, what| DescribedGroup {
             group_id: id.clone(),
@@ -375,25 +258,25 @@ impl Shard {
             None => not_found(id, "not found"),
         };
         let described = ids.iter().map(describe).collect();
-        self.release_after_writes(vec![(ticket, Answer::ConsumerDescribe(described))]);
+        self.release_after_writes(vec![(ticket, GroupAnswer::ConsumerDescribe(described))]);
     }
 
     /// Handles JoinGroup to a consumer group.
     pub(super) fn join_consumer_group(&mut self, joining: &PendingJoin<'_>, now: Moment) {
         let request = joining.request;
-        let (id, group, mut scene) =
+        let (id, group, mut cx) =
             self.consumer_group(&request.group_id, now).expect("it is a consumer group");
-        match group.join_classic(&mut scene, joining, &joining.unique.to_string()) {
+        match group.join_classic(&mut cx, joining, &joining.unique.to_string()) {
             Ok(joined) => {
                 let after = match joined.downgrade {
                     Some(downgrade) => FollowUp::Downgrade(id, downgrade),
-                    None => FollowUp::Changes(id, joined.changes),
+                    None => FollowUp::DeadlineChanges(id, joined.changes),
                 };
-                let answers = vec![(joining.ticket, Answer::JoinGroup(joined.response))];
+                let answers = vec![(joining.ticket, GroupAnswer::JoinGroup(joined.response))];
                 self.write_group(joined.records, after, answers, now);
             }
             Err(error) => {
-                let refusal = Answer::JoinGroup(join_error(&request.member_id, error));
+                let refusal = GroupAnswer::JoinGroup(join_error("", error));
                 self.release_after_writes(vec![(joining.ticket, refusal)]);
             }
         }
@@ -401,10 +284,10 @@ impl Shard {
 
     /// Handles SyncGroup to a consumer group.
     pub(super) fn sync_consumer_group(&mut self, request: &SyncGroupRequest, ticket: Ticket, now: Moment) {
-        let (id, group, scene) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
-        let (result, changes) = group.sync_classic(request, scene.topics);
-        self.after_write(FollowUp::Changes(id, changes), now);
-        let answer = Answer::SyncGroup(result.unwrap_or_else(sync_error));
+        let (id, group, cx) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
+        let (result, changes) = group.sync_classic(request, cx.topics);
+        self.change_deadlines(&id, changes, now);
+        let answer = GroupAnswer::SyncGroup(result.unwrap_or_else(sync_error));
         self.release_after_writes(vec![(ticket, answer)]);
     }
 
@@ -417,39 +300,20 @@ impl Shard {
     ) {
         let (id, group, _) = self.consumer_group(&request.group_id, now).expect("it is a consumer group");
         let (result, changes) = group.heartbeat_classic(request);
-        self.after_write(FollowUp::Changes(id, changes), now);
+        self.change_deadlines(&id, changes, now);
         let error_code = result.err().map_or(ErrorCode::None, MembershipError::code).code();
         let response = HeartbeatResponse { error_code, ..HeartbeatResponse::default() };
-        self.release_after_writes(vec![(ticket, Answer::Heartbeat(response))]);
+        self.release_after_writes(vec![(ticket, GroupAnswer::Heartbeat(response))]);
     }
 
     /// Handles LeaveGroup to a consumer group.
     pub(super) fn leave_consumer_group(&mut self, request: &LeaveGroupRequest, ticket: Ticket, now: Moment) {
-        let (id, group, mut scene) =
+        let (id, group, mut cx) =
             self.consumer_group(&request.group_id, now).expect("it is a consumer group");
-        let (removal, members) = group.leave_classic(&mut scene, &request.members);
+        let (removal, members) = group.leave_classic(&mut cx, &request.members);
         let (records, after) = removed(id, removal);
         let response = LeaveGroupResponse { members, ..LeaveGroupResponse::default() };
-        self.write_group(records, after, vec![(ticket, Answer::LeaveGroup(response))], now);
-    }
-}
-
-/// Regular expressions of a group to resolve, with the permissions of one of its members.
-#[derive(Debug)]
-pub(in super::super) struct Resolution {
-    pub(in super::super) group: Arc<str>,
-    patterns: BTreeSet<Arc<str>>,
-    filter: TopicFilter,
-}
-
-impl Resolution {
-    /// Matches every topic name, so it must not run under the shard's lock. Returns the version of the
-    /// metadata, too.
-    pub(in super::super) fn look_up(&self, topics: &dyn Topics) -> (Matches, i64) {
-        let version = topics.version();
-        let names = topics.names();
-        let names = names.iter().map(String::as_str);
-        (resolve(&self.patterns, names, |topic, count| self.filter.may_describe(topic, count)), version)
+        self.write_group(records, after, vec![(ticket, GroupAnswer::LeaveGroup(response))], now);
     }
 }
 
@@ -458,7 +322,7 @@ type HeartbeatDecision = (Vec<CoordinatorRecord>, FollowUp, ConsumerGroupHeartbe
 fn removed(id: Arc<str>, removal: Removal) -> (Vec<CoordinatorRecord>, FollowUp) {
     let after = match removal.downgrade {
         Some(downgrade) => FollowUp::Downgrade(id, downgrade),
-        None => FollowUp::Changes(id, Vec::new()),
+        None => FollowUp::DeadlineChanges(id, Vec::new()),
     };
     (removal.records, after)
 }

@@ -1,13 +1,14 @@
 //! Deadlines: sessions and phases end, writes time out, offsets expire.
 
+use super::super::classic::{ClassicContext, ClassicGroup};
 use super::super::offsets::OffsetAndMetadata;
 use super::super::timers::Timer;
-use super::{Shard, UnacknowledgedWrite};
+use super::{GroupShard, UnacknowledgedWrite};
 use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 
-impl Shard {
-    /// The monotonic time of the next work for [`Shard::expire_one`].
+impl GroupShard {
+    /// The monotonic time of the next work for [`GroupShard::expire_one`].
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let write_ms = self.pending.front().map(|pending| pending.expires_ms);
         let timer_ms = self.timers.next_ms();
@@ -35,7 +36,7 @@ impl Shard {
         if self.next_cleanup_ms <= now.monotonic_ms {
             self.next_cleanup_ms = now
                 .monotonic_ms
-                .saturating_add(self.context.config.offsets_retention_check_interval_ms.max(1));
+                .saturating_add(self.shared.config.offsets_retention_check_interval_ms.max(1));
             self.expire_offsets(now);
             self.removes_groups = true;
             return true;
@@ -48,40 +49,40 @@ impl Shard {
     }
 
     fn timer_due(&mut self, timer: Timer, now: Moment) {
-        if let Timer::Member(group, ..) = &timer {
-            let group = group.clone();
-            return match self.is_streams_group(&group) {
-                true => self.streams_deadline_over(&group, timer, now),
-                false => self.consumer_deadline_over(&group, timer, now),
-            };
-        }
-        if let Timer::Delay(group) = &timer {
-            let group = group.clone();
-            return self.streams_delay_over(&group, timer, now);
-        }
-        if let Timer::Share(group, _) = &timer {
-            let group = group.clone();
-            return self.share_session_over(&group, timer, now);
-        }
-        let decided = match timer.clone() {
-            Timer::Join(group) => self.with_group(&group, now, |group, cx| group.join_phase_over(cx, timer)),
-            Timer::Sync(group) => self.with_group(&group, now, |group, cx| group.sync_phase_over(cx, timer)),
-            Timer::Session(group, member) => {
-                self.with_group(&group, now, |group, cx| group.session_over(cx, &member, timer))
+        match timer.clone() {
+            Timer::ClassicJoin(id) => {
+                self.classic_due(&id, now, |group, cx| group.join_phase_over(cx, timer))
             }
-            Timer::Member(..) | Timer::Share(..) | Timer::Delay(_) => {
-                unreachable!("they were just looked for")
+            Timer::ClassicSync(id) => {
+                self.classic_due(&id, now, |group, cx| group.sync_phase_over(cx, timer))
             }
-        };
-        if let Some(((), effects)) = decided {
-            self.settle(effects);
+            Timer::ClassicSession(id, member) => {
+                self.classic_due(&id, now, |group, cx| group.session_over(cx, &member, timer));
+            }
+            Timer::MemberDeadline(id, ..) if self.is_streams_group(&id) => {
+                self.streams_deadline_over(&id, timer, now);
+            }
+            Timer::MemberDeadline(id, ..) => self.consumer_deadline_over(&id, timer, now),
+            Timer::ShareSession(id, _) => self.share_session_over(&id, timer, now),
+            Timer::StreamsDelay(id) => self.streams_delay_over(&id, timer, now),
+        }
+    }
+
+    fn classic_due(
+        &mut self,
+        id: &str,
+        now: Moment,
+        decide: impl FnOnce(&mut ClassicGroup, &mut ClassicContext<'_>),
+    ) {
+        if let Some(((), effects)) = self.with_classic_group(id, now, decide) {
+            self.apply_effects(effects);
         }
     }
 
     /// Removes offsets that are expired or whose topic is deleted, and the share group states of deleted
     /// topics. This includes earlier removals that failed or were missed while the shard was loading.
     fn expire_offsets(&mut self, now: Moment) {
-        let topics = &self.context.topics;
+        let topics = &self.shared.topics;
         let mut records = Vec::new();
         for id in self.group_ids() {
             let Some(group) = self.group(&id) else { continue };
@@ -95,7 +96,7 @@ impl Shard {
             self.offsets.expire(
                 &id,
                 now.wall_ms,
-                self.context.config.offsets_retention_ms,
+                self.shared.config.offsets_retention_ms,
                 starts_ms,
                 |topic| topics.id(topic),
                 &mut records,

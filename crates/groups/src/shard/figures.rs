@@ -2,13 +2,12 @@
 
 use super::super::kind::Group;
 use super::super::offsets::View;
-use super::Shard;
+use super::GroupShard;
 use thalweg_metadata::PartitionIndex;
 
 /// A snapshot of a group.
 #[derive(Clone, Debug)]
 pub struct GroupFigures {
-    /// Group id.
     pub id: String,
     /// Kafka's name of the group's state.
     pub state: &'static str,
@@ -18,7 +17,16 @@ pub struct GroupFigures {
     pub committed: Vec<(String, PartitionIndex, i64)>,
 }
 
-impl Shard {
+impl GroupShard {
+    /// Passes each committed offset on, with its group, topic and partition, group by group.
+    pub fn each_committed(&self, each: &mut dyn FnMut(&str, &str, PartitionIndex, i64)) {
+        for (id, _) in self.acknowledged_groups() {
+            for (topic, partition, at) in self.offsets.of_group(View::Acknowledged, id) {
+                each(id, topic, partition, at.offset);
+            }
+        }
+    }
+
     /// All groups, with their committed offsets.
     pub fn figures(&self) -> Vec<GroupFigures> {
         let figures = |(id, group): (&str, &Group)| {

@@ -1,25 +1,24 @@
 //! Replays the log: the whole log when the shard is loaded, one record at a time as it is written.
 
-use super::super::classic::ClassicGroup;
-use super::super::effects::Effects;
+use super::super::classic::{ClassicGroup, Effects};
 use super::super::error::MembershipError;
 use super::super::kind::Group;
 use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
 use super::super::record::CoordinatorRecord;
-use super::{Shard, refuse_waiting};
+use super::{GroupShard, refuse_waiting};
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};
-use thalweg_shard::{Basis, Moment, Piece, ReplayError};
+use thalweg_shard::{Basis, Moment, Piece, ShardLoadError};
 
-impl Shard {
+impl GroupShard {
     /// Replays a piece of the log.
     pub(super) fn replay_batches(
         &mut self,
         piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         now: Moment,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), ShardLoadError> {
         for batch in batches(piece.bytes) {
             self.replay_batch(&batch?, piece, buffer, now)?;
         }
@@ -32,9 +31,9 @@ impl Shard {
         piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         now: Moment,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), ShardLoadError> {
         let header = &batch.header;
-        let unreadable = |error| ReplayError::Records { offset: header.base_offset.0, error };
+        let unreadable = |error| ShardLoadError::Records { offset: header.base_offset.0, error };
         let is_control = header.attributes.is_control();
         let is_transactional = header.attributes.is_transactional();
         let producer_id = if is_transactional { header.producer_id } else { ProducerId::NONE };
@@ -55,7 +54,7 @@ impl Shard {
             }
             let offset = record.offset.0;
             let decoded = CoordinatorRecord::decode(record.key, record.value)
-                .map_err(|error| ReplayError::Record { offset, error })?;
+                .map_err(|error| ShardLoadError::Record { offset, error })?;
             match decoded {
                 Some(decoded) => self.apply(decoded, offset, producer_id, at, now.wall_ms),
                 None => {
@@ -66,18 +65,18 @@ impl Shard {
         Ok(())
     }
 
-    /// Starts sessions after the replay: members have a whole session timeout to send a heartbeat. Groups
-    /// that exceed a reduced maximum size rebalance, so that their consumers can commit before some are
-    /// rejected.
+    /// Starts the deadlines of members after the replay: members have a whole session timeout to send a
+    /// heartbeat. Groups that exceed a reduced maximum size rebalance, so that their consumers can commit
+    /// before some are rejected.
     ///
     /// If records were lost, no member's state is trusted: its subscription or assignment may be an older one
     /// that the member would never send again. All sessions then end, and the members join again.
-    pub(super) fn start_sessions(&mut self, now: Moment) {
+    pub(super) fn start_deadlines(&mut self, now: Moment) {
         let are_over = self.has_lost_records;
         let mut ids: Vec<Arc<str>> = self.groups.keys().cloned().collect();
         ids.sort_unstable();
         for id in ids {
-            let decided = self.with_group(&id, now, |group, cx| {
+            let decided = self.with_classic_group(&id, now, |group, cx| {
                 if are_over {
                     group.end_sessions(cx.timers, cx.now.monotonic_ms);
                     return;
@@ -88,11 +87,11 @@ impl Shard {
                 }
             });
             let ((), effects) = decided.unwrap_or(((), Effects::default()));
-            self.settle(effects);
+            self.apply_effects(effects);
             if are_over && let Some(group) = self.group(&id) {
                 self.write(group.stray_target_tombstones(), None, Vec::new());
             }
-            self.start_consumer_sessions(&id, now);
+            self.start_consumer_deadlines(&id, now);
             self.start_share_sessions(&id, now);
             self.start_streams_deadlines(&id, now);
         }

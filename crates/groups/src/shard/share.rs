@@ -1,15 +1,17 @@
 //! Share groups: heartbeats, sessions, offsets, and records.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::client::ClientInfo;
 use super::super::kind::Group;
 use super::super::member_epoch::LEAVING;
 use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-use super::super::share::{Beat, Partitions, ShareAnswer, ShareGroup, ShareGroupError, ShareScene};
+use super::super::share::{
+    ShareAnswer, ShareContext, ShareGroup, ShareGroupError, ShareHeartbeat, SharePartitions,
+};
 use super::super::timed::TimelineObject;
 use super::super::timers::Timer;
-use super::Shard;
-use super::write::FollowUp;
+use super::GroupShard;
+use super::follow_up::FollowUp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
@@ -18,7 +20,7 @@ use thalweg_wire::request::share_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse};
 use thalweg_wire::{ErrorCode, Uuid};
 
-impl Shard {
+impl GroupShard {
     /// Handles a ShareGroupHeartbeat request.
     pub(in super::super) fn share_heartbeat(
         &mut self,
@@ -35,7 +37,7 @@ impl Shard {
         match decided {
             Ok((records, after, response, initialization)) => {
                 let answer = ShareAnswer::Heartbeat(response, initialization);
-                let answers = vec![(ticket, Answer::Share(answer))];
+                let answers = vec![(ticket, GroupAnswer::Share(answer))];
                 match after {
                     Some(after) => self.write_group(records, after, answers, now),
                     None => self.write(records, None, answers),
@@ -51,16 +53,16 @@ impl Shard {
         request: &ShareGroupHeartbeatRequest,
         now: Moment,
     ) -> Result<HeartbeatDecision, ShareGroupError> {
-        let beat = Beat { client, request };
+        let beat = ShareHeartbeat { client, request };
         let id = request.group_id.as_str();
         if self.group(id).is_none() && request.member_epoch == 0 {
             let group = ShareGroup::new(id.into());
-            let decision = group.heartbeat(&mut self.share_scene(id, now), &beat)?;
+            let decision = group.heartbeat(&mut self.share_context(id, now), &beat)?;
             let after = FollowUp::ShareSession(id.into(), decision.member);
             return Ok((decision.records, Some(after), decision.response, decision.initialization));
         }
-        let (id, group, mut scene) = self.share_group(id, now)?;
-        let decision = group.heartbeat(&mut scene, &beat)?;
+        let (id, group, mut cx) = self.share_group(id, now)?;
+        let decision = group.heartbeat(&mut cx, &beat)?;
         let after = FollowUp::ShareSession(id, decision.member);
         Ok((decision.records, Some(after), decision.response, decision.initialization))
     }
@@ -70,13 +72,13 @@ impl Shard {
         request: &ShareGroupHeartbeatRequest,
         now: Moment,
     ) -> Result<(Vec<CoordinatorRecord>, ShareGroupHeartbeatResponse), ShareGroupError> {
-        let (_, group, mut scene) = self.share_group(&request.group_id, now)?;
-        group.leave(&mut scene, &request.member_id)
+        let (_, group, mut cx) = self.share_group(&request.group_id, now)?;
+        group.leave(&mut cx, &request.member_id)
     }
 
-    fn share_scene(&mut self, id: &str, now: Moment) -> ShareScene<'_> {
-        let (config, topics) = (&self.context.config, &*self.context.topics);
-        ShareScene { now, config, times: self.context.share_times(id), topics, hashes: &mut self.hashes }
+    fn share_context(&mut self, id: &str, now: Moment) -> ShareContext<'_> {
+        let (config, topics) = (&self.shared.config, &*self.shared.topics);
+        ShareContext { now, config, times: self.shared.share_times(id), topics, hashes: &mut self.hashes }
     }
 
     /// A share group and the inputs of its decisions.
@@ -84,14 +86,14 @@ impl Shard {
         &mut self,
         id: &str,
         now: Moment,
-    ) -> Result<(Arc<str>, &ShareGroup, ShareScene<'_>), ShareGroupError> {
+    ) -> Result<(Arc<str>, &ShareGroup, ShareContext<'_>), ShareGroupError> {
         let slot = self.groups.get_key_value(id);
         let slot = slot.and_then(|(id, slot)| Some((id, slot.latest()?)));
         let (id, group) = slot.ok_or_else(|| ShareGroupError::NoGroup(id.to_owned()))?;
         let group = group.share().ok_or_else(|| ShareGroupError::OtherKind(id.to_string()))?;
-        let (config, topics) = (&self.context.config, &*self.context.topics);
-        let (times, hashes) = (self.context.share_times(id), &mut self.hashes);
-        Ok((id.clone(), group, ShareScene { now, config, times, topics, hashes }))
+        let (config, topics) = (&self.shared.config, &*self.shared.topics);
+        let (times, hashes) = (self.shared.share_times(id), &mut self.hashes);
+        Ok((id.clone(), group, ShareContext { now, config, times, topics, hashes }))
     }
 
     /// True if the name belongs to a share group.
@@ -106,7 +108,7 @@ impl Shard {
     }
 
     /// The initialized share partitions of a group; none for other group types.
-    pub(in super::super) fn initialized_share_partitions(&self, id: &str) -> Partitions {
+    pub(in super::super) fn initialized_share_partitions(&self, id: &str) -> SharePartitions {
         self.group(id).and_then(Group::share).map(ShareGroup::initialized).unwrap_or_default()
     }
 
@@ -117,19 +119,19 @@ impl Shard {
     }
 
     fn answer_share(&mut self, answer: ShareAnswer, ticket: Ticket) {
-        self.release_after_writes(vec![(ticket, Answer::Share(answer))]);
+        self.release_after_writes(vec![(ticket, GroupAnswer::Share(answer))]);
     }
 
     fn write_share(&mut self, records: Vec<CoordinatorRecord>, answer: ShareAnswer, ticket: Ticket) {
-        self.write(records, None, vec![(ticket, Answer::Share(answer))]);
+        self.write(records, None, vec![(ticket, GroupAnswer::Share(answer))]);
     }
 
     /// Restarts the session of a share group's member.
-    pub(super) fn begin_share_session(&mut self, id: &str, member: &Arc<str>, now: Moment) {
+    pub(super) fn restart_share_session(&mut self, id: &str, member: &Arc<str>, now: Moment) {
         let at_ms = self.share_session_end(id, now);
         let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
-            group.touch(&mut self.timers, member, at_ms);
+            group.restart_session(&mut self.timers, member, at_ms);
         }
     }
 
@@ -138,28 +140,28 @@ impl Shard {
         let at_ms = if self.has_lost_records { now.monotonic_ms } else { self.share_session_end(id, now) };
         let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);
         if let Some(group) = group {
-            group.touch_all(&mut self.timers, at_ms);
+            group.start_sessions(&mut self.timers, at_ms);
         }
     }
 
     /// The end of a session that begins now.
     fn share_session_end(&self, id: &str, now: Moment) -> i64 {
-        let timeout_ms = self.context.share_times(id).session_timeout_ms;
+        let timeout_ms = self.shared.share_times(id).session_timeout_ms;
         now.monotonic_ms.saturating_add(i64::from(timeout_ms.max(0)))
     }
 
     /// Handles the end of a member's session.
     pub(super) fn share_session_over(&mut self, id: &str, timer: Timer, now: Moment) {
-        let context = Arc::clone(&self.context);
-        let scene = &mut ShareScene {
+        let shared = Arc::clone(&self.shared);
+        let cx = &mut ShareContext {
             now,
-            config: &context.config,
-            times: context.share_times(id),
-            topics: &*context.topics,
+            config: &shared.config,
+            times: shared.share_times(id),
+            topics: &*shared.topics,
             hashes: &mut self.hashes,
         };
         let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);
-        let records = group.and_then(|group| group.session_over(scene, &mut self.timers, timer));
+        let records = group.and_then(|group| group.session_over(cx, &mut self.timers, timer));
         self.write(records.unwrap_or_default(), None, Vec::new());
     }
 
@@ -190,7 +192,7 @@ impl Shard {
 
     /// Describes share groups after the acknowledgement of all decisions so far.
     pub(in super::super) fn describe_share_groups(&mut self, ids: &[String], ticket: Ticket) {
-        let topics = &*self.context.topics;
+        let topics = &*self.shared.topics;
         let describe = |id: &String| match self.group(id) {
             Some(Group::Share(group)) => group.describe(topics),
             other => {
@@ -220,9 +222,9 @@ impl Shard {
     ) {
         let altered = if self.group(id).is_none() {
             let group = ShareGroup::new(id.into());
-            group.alter_offsets(&self.share_scene(id, now), topics)
+            group.alter_offsets(&self.share_context(id, now), topics)
         } else {
-            self.share_group(id, now).and_then(|(_, group, scene)| group.alter_offsets(&scene, topics))
+            self.share_group(id, now).and_then(|(_, group, cx)| group.alter_offsets(&cx, topics))
         };
         let (records, altered) = split(altered);
         self.write_share(records, ShareAnswer::Altered(altered), ticket);
@@ -236,8 +238,7 @@ impl Shard {
         ticket: Ticket,
         now: Moment,
     ) {
-        let deleted =
-            self.share_group(id, now).and_then(|(_, group, scene)| group.delete_offsets(&scene, names));
+        let deleted = self.share_group(id, now).and_then(|(_, group, cx)| group.delete_offsets(&cx, names));
         let (records, deleted) = split(deleted);
         self.write_share(records, ShareAnswer::DeletedOffsets(deleted), ticket);
     }
@@ -251,7 +252,7 @@ impl Shard {
         now: Moment,
     ) {
         let records = match self.share_group(id, now) {
-            Ok((_, group, scene)) => group.offsets_deleted(topics, scene.topics),
+            Ok((_, group, cx)) => group.offsets_deleted(topics, cx.topics),
             Err(_) => Vec::new(),
         };
         self.write_share(records, ShareAnswer::Noted(Ok(())), ticket);
@@ -259,8 +260,7 @@ impl Shard {
 
     /// Prepares the deletion of a share group.
     pub(in super::super) fn delete_share_states(&mut self, id: &str, ticket: Ticket, now: Moment) {
-        let deleted =
-            self.share_group(id, now).and_then(|(_, group, scene)| group.delete_states(scene.topics));
+        let deleted = self.share_group(id, now).and_then(|(_, group, cx)| group.delete_states(cx.topics));
         let (records, states) = split(deleted);
         self.write_share(records, ShareAnswer::DeletedStates(states), ticket);
     }
@@ -269,13 +269,13 @@ impl Shard {
     pub(in super::super) fn share_states_answered(
         &mut self,
         id: &str,
-        partitions: &Partitions,
+        partitions: &SharePartitions,
         succeeded: bool,
         ticket: Ticket,
         now: Moment,
     ) {
         let records = match self.share_group(id, now) {
-            Ok((_, group, scene)) => group.states_answered(partitions, succeeded, scene.topics, now.wall_ms),
+            Ok((_, group, cx)) => group.states_answered(partitions, succeeded, cx.topics, now.wall_ms),
             // The group was deleted meanwhile.
             Err(_) => Vec::new(),
         };
@@ -288,7 +288,7 @@ impl Shard {
             self.groups.iter().filter(|(_, slot)| is_share(slot)).map(|(id, _)| id).collect();
         ids.sort_unstable();
         let groups = ids.into_iter().filter_map(|id| self.group(id)?.share());
-        groups.filter_map(|group| group.topics_deleted(&is_gone, &*self.context.topics)).collect()
+        groups.filter_map(|group| group.topics_deleted(&is_gone, &*self.shared.topics)).collect()
     }
 }
 

@@ -1,23 +1,25 @@
 //! Streams groups: heartbeats, deadlines, and records.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::classic::GroupState;
 use super::super::client::ClientInfo;
 use super::super::kind::Group;
 use super::super::member_epoch::LEAVING;
 use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
-use super::super::streams::{Beat, Decision, StreamsAnswer, StreamsGroup, StreamsGroupError, StreamsScene};
+use super::super::streams::{
+    StreamsAnswer, StreamsContext, StreamsDecision, StreamsGroup, StreamsGroupError, StreamsHeartbeat,
+};
 use super::super::timed::TimelineObject;
 use super::super::timers::{Timer, Timers};
-use super::Shard;
-use super::write::FollowUp;
+use super::GroupShard;
+use super::follow_up::FollowUp;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::StreamsGroupHeartbeatRequest;
 use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
 
-impl Shard {
+impl GroupShard {
     /// Handles a StreamsGroupHeartbeat request.
     pub(in super::super) fn streams_heartbeat(
         &mut self,
@@ -33,10 +35,10 @@ impl Shard {
         };
         match decided {
             Ok((records, after, answer)) => {
-                self.write_group(records, after, vec![(ticket, Answer::Streams(answer))], now);
+                self.write_group(records, after, vec![(ticket, GroupAnswer::Streams(answer))], now);
             }
             Err(error) => {
-                let answers = vec![(ticket, Answer::Streams(StreamsAnswer::refused(&error)))];
+                let answers = vec![(ticket, GroupAnswer::Streams(StreamsAnswer::refused(&error)))];
                 self.release_after_writes(answers);
             }
         }
@@ -49,38 +51,38 @@ impl Shard {
         now: Moment,
     ) -> Result<HeartbeatDecision, StreamsGroupError> {
         let id = request.group_id.as_str();
-        let context = Arc::clone(&self.context);
-        let scene = &mut StreamsScene {
+        let shared = Arc::clone(&self.shared);
+        let cx = &mut StreamsContext {
             now,
-            config: &context.config,
-            times: context.streams_times(id),
-            topics: &*context.topics,
+            config: &shared.config,
+            times: shared.streams_times(id),
+            topics: &*shared.topics,
             hashes: &mut self.hashes,
         };
         let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
         let is_there = matches!(slot, Some((_, Group::Streams(_))));
-        let beat = Beat { client, request, is_there };
+        let beat = StreamsHeartbeat { client, request, is_there };
         let (id, records, decision) = match slot {
-            Some((id, Group::Streams(group))) => (id.clone(), Vec::new(), group.heartbeat(scene, &beat)?),
+            Some((id, Group::Streams(group))) => (id.clone(), Vec::new(), group.heartbeat(cx, &beat)?),
             None if request.member_epoch == 0 => {
                 let id: Arc<str> = id.into();
-                let decision = StreamsGroup::new(id.clone()).heartbeat(scene, &beat)?;
+                let decision = StreamsGroup::new(id.clone()).heartbeat(cx, &beat)?;
                 (id, Vec::new(), decision)
             }
             // A classic group without members is replaced by the new group.
             Some((id, Group::Classic(classic)))
                 if request.member_epoch == 0 && classic.state() == GroupState::Empty =>
             {
-                let decision = StreamsGroup::new(id.clone()).heartbeat(scene, &beat)?;
+                let decision = StreamsGroup::new(id.clone()).heartbeat(cx, &beat)?;
                 (id.clone(), vec![CoordinatorRecord::group_tombstone(id)], decision)
             }
             None => return Err(StreamsGroupError::NoGroup(id.to_owned())),
             Some(_) => return Err(StreamsGroupError::OtherKind(id.to_owned())),
         };
-        let Decision { records: decided, response, changes, delay_ms, topics } = decision;
+        let StreamsDecision { records: decided, response, changes, delay_ms, topics } = decision;
         let after = match delay_ms {
             Some(delay_ms) => FollowUp::Delay(id, changes, delay_ms),
-            None => FollowUp::Changes(id, changes),
+            None => FollowUp::DeadlineChanges(id, changes),
         };
         let records = records.into_iter().chain(decided).collect();
         Ok((records, after, StreamsAnswer::Heartbeat(Box::new(response), topics)))
@@ -95,7 +97,7 @@ impl Shard {
         let group = group.streams().ok_or_else(|| StreamsGroupError::OtherKind(id.to_owned()))?;
         let (records, response) = group.leave(request)?;
         let answer = StreamsAnswer::Heartbeat(Box::new(response), Vec::new());
-        Ok((records, FollowUp::Changes(id.into(), Vec::new()), answer))
+        Ok((records, FollowUp::DeadlineChanges(id.into(), Vec::new()), answer))
     }
 
     /// True if the name belongs to a streams group.
@@ -120,41 +122,41 @@ impl Shard {
 
     /// Handles the deadline of a member.
     pub(super) fn streams_deadline_over(&mut self, id: &str, timer: Timer, now: Moment) {
-        self.streams_due(id, now, |group, scene, timers| group.deadline_over(scene, timers, timer));
+        self.streams_due(id, now, |group, cx, timers| group.deadline_over(cx, timers, timer));
     }
 
     /// Ends the initial delay of a new group.
     pub(super) fn streams_delay_over(&mut self, id: &str, timer: Timer, now: Moment) {
-        self.streams_due(id, now, |group, scene, timers| Some(group.delay_over(scene, timers, timer)));
+        self.streams_due(id, now, |group, cx, timers| Some(group.delay_over(cx, timers, timer)));
     }
 
     fn streams_due(
         &mut self,
         id: &str,
         now: Moment,
-        decide: impl FnOnce(&mut StreamsGroup, &StreamsScene<'_>, &mut Timers) -> Option<Vec<CoordinatorRecord>>,
+        decide: impl FnOnce(&mut StreamsGroup, &StreamsContext<'_>, &mut Timers) -> Option<Vec<CoordinatorRecord>>,
     ) {
-        let context = Arc::clone(&self.context);
-        let scene = StreamsScene {
+        let shared = Arc::clone(&self.shared);
+        let cx = StreamsContext {
             now,
-            config: &context.config,
-            times: context.streams_times(id),
-            topics: &*context.topics,
+            config: &shared.config,
+            times: shared.streams_times(id),
+            topics: &*shared.topics,
             hashes: &mut self.hashes,
         };
         let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::streams_mut);
-        let records = group.and_then(|group| decide(group, &scene, &mut self.timers));
+        let records = group.and_then(|group| decide(group, &cx, &mut self.timers));
         self.write(records.unwrap_or_default(), None, Vec::new());
     }
 
     /// Starts deadlines after the replay of the log: members have a whole session and the whole time to
     /// revoke tasks.
     pub(super) fn start_streams_deadlines(&mut self, id: &str, now: Moment) {
-        let session_timeout_ms = self.context.streams_times(id).session_timeout_ms;
+        let session_timeout_ms = self.shared.streams_times(id).session_timeout_ms;
         let timeout_ms = if self.has_lost_records { 0 } else { session_timeout_ms };
         if let Some(group) = self.group(id).and_then(Group::streams) {
             let changes = group.deadlines_at_start(timeout_ms);
-            self.after_write(FollowUp::Changes(id.into(), changes), now);
+            self.change_deadlines(id, changes, now);
         }
     }
 
@@ -193,7 +195,7 @@ impl Shard {
             None => not_found(id, "not found"),
         };
         let described = StreamsAnswer::Described(ids.iter().map(describe).collect());
-        self.release_after_writes(vec![(ticket, Answer::Streams(described))]);
+        self.release_after_writes(vec![(ticket, GroupAnswer::Streams(described))]);
     }
 }
 

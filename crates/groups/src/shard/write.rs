@@ -1,19 +1,16 @@
 //! A shard's writes, and their batches.
 
-use super::super::answer::Answer;
-use super::super::client::TopicFilter;
-use super::super::consumer::Downgrade;
-use super::super::deadlines::Change;
-use super::super::effects::Completion;
+use super::super::answer::GroupAnswer;
+use super::super::classic::Completion;
 use super::super::kind::Group;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
+use super::follow_up::FollowUp;
 use bytes::Bytes;
-use std::sync::Arc;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};
 use thalweg_replica::partition::{EndMarker, marker_batch};
-use thalweg_shard::{AppendAs, BATCH_BYTES, Moment, Ticket, WriteError};
+use thalweg_shard::{BATCH_BYTES, Moment, Ticket, TransactionalAppendOptions, WriteError};
 
 /// The producer of a transactional write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,24 +34,6 @@ pub struct EndOfTransaction {
     pub transaction_version: i16,
 }
 
-/// Work to do once a group's records are in the log.
-#[derive(Debug)]
-pub(super) enum FollowUp {
-    /// Changes deadlines of members.
-    Changes(Arc<str>, Vec<(Arc<str>, Change)>),
-    /// Changes deadlines after a heartbeat, and resolves the group's regular expressions if due, with the
-    /// sender's permissions.
-    Beat(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter),
-    /// The same after a heartbeat of this member, which converts a classic group to a consumer group.
-    Upgrade(Arc<str>, Vec<(Arc<str>, Change)>, TopicFilter, String),
-    /// Changes deadlines of members, and starts the initial delay of a new streams group.
-    Delay(Arc<str>, Vec<(Arc<str>, Change)>, i32),
-    /// Restarts the session of a share group's member.
-    ShareSession(Arc<str>, Arc<str>),
-    /// Replaces the group by a classic group.
-    Downgrade(Arc<str>, Downgrade),
-}
-
 /// Records to append as one batch.
 #[derive(Debug)]
 pub struct Write {
@@ -64,7 +43,7 @@ pub struct Write {
     pub producer: Option<TransactionalProducer>,
     /// Written instead of records: the marker that ends the producer's transaction.
     pub marker: Option<EndOfTransaction>,
-    pub(super) answers: Vec<(Ticket, Answer)>,
+    pub(super) answers: Vec<(Ticket, GroupAnswer)>,
     pub(super) completion: Option<Completion>,
     /// The group without members, of another type, that the new group replaces.
     pub(super) replaced: Option<Group>,
@@ -116,9 +95,9 @@ impl Write {
         &self,
         compression: Compression,
         now: Moment,
-    ) -> Result<(Bytes, AppendAs), WriteError> {
+    ) -> Result<(Bytes, TransactionalAppendOptions), WriteError> {
         let mut options = BatchOptions { compression, ..BatchOptions::default() };
-        let mut append_as = AppendAs::default();
+        let mut append_as = TransactionalAppendOptions::default();
         if let Some(producer) = self.producer {
             let (producer_id, producer_epoch) = (producer.id, producer.epoch);
             // Like Kafka's coordinators, every batch has sequence 0; their sequences are not compared.

@@ -1,7 +1,7 @@
 //! A shard's answers about share groups.
 
 use super::error::ShareGroupError;
-use super::{AlteredOffsets, DeletedOffsets, Initialization, Partitions};
+use super::{AlteredOffsets, DeletedOffsets, Initialization, SharePartitions};
 use thalweg_shard::WriteError;
 use thalweg_wire::request::ShareGroupHeartbeatResponse;
 use thalweg_wire::request::share_group_describe_response::DescribedGroup;
@@ -12,15 +12,14 @@ pub enum ShareAnswer {
     /// The answer to a heartbeat, and the work of the share coordinator.
     Heartbeat(ShareGroupHeartbeatResponse, Option<Initialization>),
     /// The initialized share partitions.
-    Initialized(Result<Partitions, WriteError>),
-    /// Group descriptions.
+    Initialized(Result<SharePartitions, WriteError>),
     Described(Vec<DescribedGroup>),
     /// The offsets to set.
     Altered(Result<AlteredOffsets, ShareGroupError>),
     /// The offsets to delete.
     DeletedOffsets(Result<DeletedOffsets, ShareGroupError>),
     /// The states to delete before the group.
-    DeletedStates(Result<Partitions, ShareGroupError>),
+    DeletedStates(Result<SharePartitions, ShareGroupError>),
     /// An outcome was recorded.
     Noted(Result<(), WriteError>),
 }

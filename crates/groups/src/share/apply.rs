@@ -5,7 +5,7 @@
 
 use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
-use super::member::{Member, target_of};
+use super::member::{ShareGroupMember, target_of};
 use super::states::States;
 use super::{ShareGroup, ShareGroupRecord};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl ShareGroup {
                 (self.modern.epoch, self.modern.metadata_hash) = (value.epoch, value.metadata_hash);
             }
             ShareGroupRecord::Member(key, Some(value)) => {
-                let mut member = self.modern.member_or_new(key.member_id, Member::new);
+                let mut member = self.modern.member_or_new(key.member_id, ShareGroupMember::new);
                 member.say(value);
                 self.put(member);
             }
@@ -35,14 +35,11 @@ impl ShareGroup {
                 self.modern
                     .follow_target(value.map(|value| (value.assignment_epoch, value.assignment_timestamp)));
             }
-            ShareGroupRecord::TargetMember(key, Some(value)) => {
-                self.modern.set_target(key.member_id, target_of(value));
-            }
-            ShareGroupRecord::TargetMember(key, None) => {
-                drop(self.modern.targets.remove(key.member_id.as_str()))
+            ShareGroupRecord::TargetMember(key, value) => {
+                self.modern.set_target(key.member_id, value.map(target_of));
             }
             ShareGroupRecord::Current(key, Some(value)) => {
-                let mut member = self.modern.member_or_new(key.member_id, Member::new);
+                let mut member = self.modern.member_or_new(key.member_id, ShareGroupMember::new);
                 member.own(value);
                 self.put(member);
             }
@@ -59,7 +56,7 @@ impl ShareGroup {
         true
     }
 
-    fn put(&mut self, member: Member) {
+    fn put(&mut self, member: ShareGroupMember) {
         let id = member.id.clone();
         let topics = member.topics.clone();
         if let Some(before) = self.modern.members.insert(id.clone(), member) {
@@ -83,7 +80,7 @@ impl ShareGroup {
         }
     }
 
-    fn discount(&mut self, member: &Member) {
+    fn discount(&mut self, member: &ShareGroupMember) {
         for topic in &*member.topics {
             match self.subscribers.get_mut(topic) {
                 Some(count) if *count > 1 => *count -= 1,

@@ -1,9 +1,9 @@
 //! The details of a share group, for ShareGroupDescribe.
 
 use super::super::assignor::SIMPLE;
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use super::ShareGroup;
-use super::member::Member;
+use super::member::ShareGroupMember;
 use std::collections::BTreeSet;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::share_group_describe_response::{
@@ -12,7 +12,7 @@ use thalweg_wire::request::share_group_describe_response::{
 
 impl ShareGroup {
     /// The group's entry. Deleted topics are left out.
-    pub(in super::super) fn describe(&self, topics: &dyn Topics) -> DescribedGroup {
+    pub(in super::super) fn describe(&self, topics: &dyn TopicsView) -> DescribedGroup {
         DescribedGroup {
             group_id: self.modern.id.to_string(),
             group_state: self.state_name().to_owned(),
@@ -25,7 +25,7 @@ impl ShareGroup {
     }
 }
 
-fn describe_member(member: &Member, topics: &dyn Topics) -> DescribedMember {
+fn describe_member(member: &ShareGroupMember, topics: &dyn TopicsView) -> DescribedMember {
     let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| {
         let topic_name = topics.name(*topic_id)?;
         Some(TopicPartitions {

@@ -1,9 +1,8 @@
 //! A member of a share group (`ShareGroupMember`), and its records.
 
-use super::super::assignor::Assignment;
+use super::super::assignor::{Assignment, by_topic};
 use super::super::client::ClientInfo;
-use super::super::record::CoordinatorRecord;
-use super::super::record::ShareGroupRecord;
+use super::super::record::{CoordinatorRecord, ModernRecord, ShareGroupRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -16,7 +15,7 @@ const STABLE: i8 = 0;
 
 /// A member. Every change makes a new value that shares the large, unchanged parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Member {
+pub(super) struct ShareGroupMember {
     pub(super) id: Arc<str>,
     pub(super) epoch: i32,
     pub(super) previous_epoch: i32,
@@ -29,10 +28,10 @@ pub(super) struct Member {
     pub(super) assigned: Arc<Assignment>,
 }
 
-impl Member {
+impl ShareGroupMember {
     /// A member without a description.
-    pub(super) fn new(id: Arc<str>) -> Member {
-        Member {
+    pub(super) fn new(id: Arc<str>) -> ShareGroupMember {
+        ShareGroupMember {
             id,
             epoch: 0,
             previous_epoch: -1,
@@ -50,11 +49,11 @@ impl Member {
     }
 
     /// The member at the epoch of a target, with the target's partitions.
-    pub(super) fn at_target(&self, epoch: i32, assigned: Arc<Assignment>) -> Member {
+    pub(super) fn at_target(&self, epoch: i32, assigned: Arc<Assignment>) -> ShareGroupMember {
         if epoch == self.epoch {
-            return Member { assigned, ..self.clone() };
+            return ShareGroupMember { assigned, ..self.clone() };
         }
-        Member { epoch, previous_epoch: self.epoch, state: STABLE, assigned, ..self.clone() }
+        ShareGroupMember { epoch, previous_epoch: self.epoch, state: STABLE, assigned, ..self.clone() }
     }
 
     /// The record of the member's description.
@@ -65,7 +64,7 @@ impl Member {
             client_host: self.client.client_host.clone(),
             subscribed_topic_names: self.topics.iter().cloned().collect(),
         };
-        ShareGroupRecord::Member(member_key(group, &self.id), Some(value)).into()
+        ShareGroupRecord::description(group, &self.id, Some(value)).into()
     }
 
     /// Takes over the description in a record.
@@ -77,17 +76,14 @@ impl Member {
 
     /// The record of the member's epoch and partitions.
     pub(super) fn to_current_record(&self, group: &str) -> CoordinatorRecord {
-        let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartitions {
-            topic_id: *topic_id,
-            partitions: partitions.iter().copied().collect(),
-        };
+        let make = |topic_id, partitions| TopicPartitions { topic_id, partitions };
         let value = ShareGroupCurrentMemberAssignmentValue {
             member_epoch: self.epoch,
             previous_member_epoch: self.previous_epoch,
             state: self.state,
-            assigned_partitions: self.assigned.iter().map(topic).collect(),
+            assigned_partitions: by_topic(&self.assigned, make),
         };
-        ShareGroupRecord::Current(current_key(group, &self.id), Some(value)).into()
+        ShareGroupRecord::current(group, &self.id, Some(value)).into()
     }
 
     /// Takes over epoch and partitions of a record.
@@ -100,50 +96,17 @@ impl Member {
     }
 }
 
-fn member_key(group: &str, member: &str) -> ShareGroupMemberMetadataKey {
-    ShareGroupMemberMetadataKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
-fn current_key(group: &str, member: &str) -> ShareGroupCurrentMemberAssignmentKey {
-    ShareGroupCurrentMemberAssignmentKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
-fn target_key(group: &str, member: &str) -> ShareGroupTargetAssignmentMemberKey {
-    ShareGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
 /// The record of a member's target.
-pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> CoordinatorRecord {
-    let topic = |(topic_id, partitions): (&Uuid, &BTreeSet<i32>)| TopicPartition {
-        topic_id: *topic_id,
-        partitions: partitions.iter().copied().collect(),
-    };
-    let value =
-        ShareGroupTargetAssignmentMemberValue { topic_partitions: target.iter().map(topic).collect() };
-    ShareGroupRecord::TargetMember(target_key(group, member), Some(value)).into()
+pub(super) fn target_record(group: &str, member: &str, target: &Assignment) -> ShareGroupRecord {
+    let topic_partitions = by_topic(target, |topic_id, partitions| TopicPartition { topic_id, partitions });
+    let value = ShareGroupTargetAssignmentMemberValue { topic_partitions };
+    ShareGroupRecord::member_target(group, member, Some(value))
 }
 
 /// The target in a record.
 pub(super) fn target_of(value: ShareGroupTargetAssignmentMemberValue) -> Assignment {
     let topic = |topic: TopicPartition| (topic.topic_id, topic.partitions.into_iter().collect());
     value.topic_partitions.into_iter().map(topic).collect()
-}
-
-/// The tombstones of members, in Kafka's order: Kafka rejects any other order on replay. `between` precedes
-/// the tombstones of the members' descriptions.
-pub(super) fn member_tombstones<'a>(
-    group: &str,
-    members: impl Iterator<Item = &'a str> + Clone,
-    between: Option<CoordinatorRecord>,
-    records: &mut Vec<CoordinatorRecord>,
-) {
-    let current = |id| ShareGroupRecord::Current(current_key(group, id), None).into();
-    let target = |id| ShareGroupRecord::TargetMember(target_key(group, id), None).into();
-    let member = |id| ShareGroupRecord::Member(member_key(group, id), None).into();
-    records.extend(members.clone().map(current));
-    records.extend(members.clone().map(target));
-    records.extend(between);
-    records.extend(members.map(member));
 }
 
 /// Partitions by topic, without topics that `keeps` rejects. Shares the allocation if no topic is removed.

@@ -2,10 +2,10 @@
 //! the share coordinator has to change, and the records before and after.
 
 use super::super::record::CoordinatorRecord;
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use super::error::ShareGroupError;
 use super::states::{States, StatesByTopic, TopicStates};
-use super::{Initialization, Partitions, ShareGroup, ShareScene};
+use super::{Initialization, ShareContext, ShareGroup, SharePartitions};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::alter_share_group_offsets_response::{
@@ -29,7 +29,7 @@ pub struct DeletedOffsets {
     /// Topics without offsets.
     pub refused: Vec<DeleteShareGroupOffsetsResponseTopic>,
     /// The states to delete.
-    pub states: Partitions,
+    pub states: SharePartitions,
 }
 
 const UNKNOWN: ErrorCode = ErrorCode::UnknownTopicOrPartition;
@@ -41,7 +41,7 @@ impl ShareGroup {
     }
 
     /// The states that the group has or may have.
-    fn known_states(&self, topics: &dyn Topics) -> Partitions {
+    fn known_states(&self, topics: &dyn TopicsView) -> SharePartitions {
         let mut known = self.initialized();
         for (id, topic) in &self.states.initializing {
             known.entry(*id).or_default().extend(&topic.partitions);
@@ -58,7 +58,7 @@ impl ShareGroup {
     /// Sets offsets, at which the states start again.
     pub(in super::super) fn alter_offsets(
         &self,
-        scene: &ShareScene<'_>,
+        cx: &ShareContext<'_>,
         topics: &[AlterShareGroupOffsetsRequestTopic],
     ) -> Result<(Vec<CoordinatorRecord>, AlteredOffsets), ShareGroupError> {
         self.check_empty()?;
@@ -66,17 +66,17 @@ impl ShareGroup {
         let mut offsets: BTreeMap<Uuid, BTreeMap<i32, i64>> = BTreeMap::new();
         let mut initializing = StatesByTopic::new();
         for topic in topics {
-            let id = scene.topics.id(&topic.topic_name);
-            let count = id.and_then(|id| scene.topics.partition_count(id)).unwrap_or(0);
+            let id = cx.topics.id(&topic.topic_name);
+            let count = id.and_then(|id| cx.topics.partition_count(id)).unwrap_or(0);
             let mut partitions = Vec::with_capacity(topic.partitions.len());
-            for asked in &topic.partitions {
-                let partition_index = asked.partition_index;
+            for requested in &topic.partitions {
+                let partition_index = requested.partition_index;
                 let mut answer =
                     AlterShareGroupOffsetsResponsePartition { partition_index, ..Default::default() };
                 match id {
                     // Like Kafka, which forwards a negative index to the share coordinator for refusal.
                     Some(id) if partition_index < count => {
-                        offsets.entry(id).or_default().insert(partition_index, asked.start_offset);
+                        offsets.entry(id).or_default().insert(partition_index, requested.start_offset);
                     }
                     _ => {
                         answer.error_code = UNKNOWN.code();
@@ -88,7 +88,7 @@ impl ShareGroup {
             if let Some(id) = id {
                 let partitions = offsets.get(&id).map(|some| some.keys().copied().collect());
                 let (name, partitions) = (topic.topic_name.clone(), partitions.unwrap_or_default());
-                initializing.insert(id, TopicStates { name, partitions, at_ms: scene.now.wall_ms });
+                initializing.insert(id, TopicStates { name, partitions, at_ms: cx.now.wall_ms });
             }
             answered.push(AlterShareGroupOffsetsResponseTopic {
                 topic_name: topic.topic_name.clone(),
@@ -98,7 +98,7 @@ impl ShareGroup {
         }
         let mut records = Vec::new();
         if !initializing.is_empty() {
-            records.push(self.states.initializing(&initializing).to_record(&self.modern.id, scene.topics));
+            records.push(self.states.initializing(&initializing).to_record(&self.modern.id, cx.topics));
         }
         let initialization =
             Initialization { group: self.modern.id.clone(), state_epoch: self.modern.epoch, offsets };
@@ -108,12 +108,12 @@ impl ShareGroup {
     /// Deletes the offsets of topics by deleting their states.
     pub(in super::super) fn delete_offsets(
         &self,
-        scene: &ShareScene<'_>,
+        cx: &ShareContext<'_>,
         names: &[String],
     ) -> Result<(Vec<CoordinatorRecord>, DeletedOffsets), ShareGroupError> {
         self.check_empty()?;
         let mut next = self.states.clone();
-        let (mut refused, mut states) = (Vec::new(), Partitions::new());
+        let (mut refused, mut states) = (Vec::new(), SharePartitions::new());
         for name in names {
             let refusal = |message: &str| DeleteShareGroupOffsetsResponseTopic {
                 topic_name: name.clone(),
@@ -121,7 +121,7 @@ impl ShareGroup {
                 error_message: Some(message.to_owned()),
                 ..Default::default()
             };
-            let Some(id) = scene.topics.id(name) else {
+            let Some(id) = cx.topics.id(name) else {
                 refused.push(refusal("The topic does not exist"));
                 continue;
             };
@@ -129,7 +129,7 @@ impl ShareGroup {
                 states.insert(id, topic.partitions);
                 next.deleting.insert(id);
             } else if next.deleting.contains(&id) {
-                let count = scene.topics.partition_count(id).unwrap_or(0);
+                let count = cx.topics.partition_count(id).unwrap_or(0);
                 states.insert(id, (0..count).collect());
             } else {
                 refused.push(refusal("There is no offset information to delete."));
@@ -138,7 +138,7 @@ impl ShareGroup {
         let records = match self.states == States::default() {
             // The group never had a state.
             true => Vec::new(),
-            false => vec![next.to_record(&self.modern.id, scene.topics)],
+            false => vec![next.to_record(&self.modern.id, cx.topics)],
         };
         Ok((records, DeletedOffsets { refused, states }))
     }
@@ -147,7 +147,7 @@ impl ShareGroup {
     pub(in super::super) fn offsets_deleted(
         &self,
         topics: &BTreeSet<Uuid>,
-        all: &dyn Topics,
+        all: &dyn TopicsView,
     ) -> Vec<CoordinatorRecord> {
         let mut next = self.states.clone();
         next.deleting.retain(|topic| !topics.contains(topic));
@@ -157,11 +157,11 @@ impl ShareGroup {
     /// Prepares the deletion of the group, before which all states are deleted.
     pub(in super::super) fn delete_states(
         &self,
-        topics: &dyn Topics,
-    ) -> Result<(Vec<CoordinatorRecord>, Partitions), ShareGroupError> {
+        topics: &dyn TopicsView,
+    ) -> Result<(Vec<CoordinatorRecord>, SharePartitions), ShareGroupError> {
         self.check_empty()?;
         if self.states == States::default() {
-            return Ok((Vec::new(), Partitions::new()));
+            return Ok((Vec::new(), SharePartitions::new()));
         }
         let states = self.known_states(topics);
         let deleting = States { deleting: states.keys().copied().collect(), ..States::default() };
@@ -171,9 +171,9 @@ impl ShareGroup {
     /// Records that partitions were initialized, or failed to be.
     pub(in super::super) fn states_answered(
         &self,
-        partitions: &Partitions,
+        partitions: &SharePartitions,
         succeeded: bool,
-        topics: &dyn Topics,
+        topics: &dyn TopicsView,
         now_ms: i64,
     ) -> Vec<CoordinatorRecord> {
         let topic = |(id, partitions): (&Uuid, &BTreeSet<i32>)| {
@@ -192,7 +192,7 @@ impl ShareGroup {
     pub(in super::super) fn topics_deleted(
         &self,
         gone: impl Fn(Uuid) -> bool,
-        topics: &dyn Topics,
+        topics: &dyn TopicsView,
     ) -> Option<CoordinatorRecord> {
         let next = self.states.without_topics(gone)?;
         Some(next.to_record(&self.modern.id, topics))

@@ -8,7 +8,7 @@
 
 use super::super::record::CoordinatorRecord;
 use super::super::record::ShareGroupRecord;
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::Uuid;
 use thalweg_wire::group::share_group_state_partition_metadata_value::{TopicInfo, TopicPartitionsInfo};
@@ -68,7 +68,7 @@ impl States {
     }
 
     /// The record of a group's states.
-    pub(super) fn to_record(&self, group: &str, topics: &dyn Topics) -> CoordinatorRecord {
+    pub(super) fn to_record(&self, group: &str, topics: &dyn TopicsView) -> CoordinatorRecord {
         let partitions = |(topic_id, topic): (&Uuid, &TopicStates)| TopicPartitionsInfo {
             topic_id: *topic_id,
             topic_name: topic.name.clone(),
@@ -95,7 +95,7 @@ impl States {
     pub(super) fn missing<'a>(
         &self,
         names: impl Iterator<Item = &'a str>,
-        topics: &dyn Topics,
+        topics: &dyn TopicsView,
         now_ms: i64,
         retry_ms: i64,
     ) -> StatesByTopic {

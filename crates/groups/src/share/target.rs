@@ -3,13 +3,12 @@
 use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
 use super::super::modern::Target;
 use super::super::record::CoordinatorRecord;
-use super::super::topics::Topics;
-use super::member::{Member, target_record};
-use super::{Partitions, ShareGroup, ShareGroupRecord, ShareScene};
+use super::super::topics::TopicsView;
+use super::member::{ShareGroupMember, target_record};
+use super::{ShareContext, ShareGroup, SharePartitions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
-use thalweg_wire::group::{ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue};
 
 impl ShareGroup {
     /// The target of a member at this group epoch. A new assignment is computed if the last one is for an
@@ -17,24 +16,24 @@ impl ShareGroup {
     /// towards the last one. `member` is the member after the change.
     pub(super) fn target(
         &self,
-        scene: &ShareScene<'_>,
+        cx: &ShareContext<'_>,
         epoch: i32,
-        member: &Member,
+        member: &ShareGroupMember,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Target<Assignment> {
-        let interval_ms = scene.times.assignment_interval_ms;
-        let is_due = self.modern.is_target_due(interval_ms, scene.now.wall_ms);
+        let interval_ms = cx.times.assignment_interval_ms;
+        let is_due = self.modern.is_target_due(interval_ms, cx.now.wall_ms);
         if self.modern.target_epoch >= epoch || !is_due {
-            return Target { epoch: self.modern.target_epoch, of_member: self.modern.target_of(&member.id) };
+            return self.modern.last_target(&member.id);
         }
-        Target { epoch, of_member: self.compute(scene, epoch, member, records) }
+        Target { epoch, of_member: self.compute(cx, epoch, member, records) }
     }
 
     fn compute(
         &self,
-        scene: &ShareScene<'_>,
+        cx: &ShareContext<'_>,
         epoch: i32,
-        member: &Member,
+        member: &ShareGroupMember,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Arc<Assignment> {
         // Most members of a group have the same subscription and share one set.
@@ -42,7 +41,7 @@ impl ShareGroup {
         let mut members: BTreeMap<Arc<str>, MemberSpec> = BTreeMap::new();
         let others = self.modern.members.values().filter(|other| other.id != member.id);
         for each in others.chain([member]) {
-            let ids = || each.topics.iter().filter_map(|name| scene.topics.id(name)).collect();
+            let ids = || each.topics.iter().filter_map(|name| cx.topics.id(name)).collect();
             let topics = known.entry(each.topics.clone()).or_insert_with(|| Arc::new(ids())).clone();
             let assigned = Assignment::clone(&self.modern.target_of(&each.id));
             members.insert(each.id.clone(), MemberSpec { instance_id: None, topics, assigned });
@@ -52,31 +51,21 @@ impl ShareGroup {
             members.values().all(|spec| spec.topics == *first)
         };
         let ids: BTreeSet<Uuid> = known.values().flat_map(|ids| ids.iter().copied()).collect();
-        let partitions = |id| Some((id, TopicSpec { partitions: scene.topics.partition_count(id)? }));
+        let partitions = |id| Some((id, TopicSpec { partitions: cx.topics.partition_count(id)? }));
         let topics: BTreeMap<Uuid, TopicSpec> = ids.into_iter().filter_map(partitions).collect();
         let spec = GroupSpec { members: &members, homogeneous, topics: &topics };
         let mut assigned =
             assign_shared(&spec, |topic, partition| self.states.is_initialized(topic, partition));
         tracing::info!(group = %self.modern.id, epoch, members = members.len(), "Computed a target assignment");
-        for (id, target) in &assigned {
-            if self.modern.targets.get(id).is_none_or(|before| **before != *target) {
-                records.push(target_record(&self.modern.id, id, target));
-            }
-        }
-        let key = ShareGroupTargetAssignmentMetadataKey { group_id: self.modern.id.to_string() };
-        let value = ShareGroupTargetAssignmentMetadataValue {
-            assignment_epoch: epoch,
-            assignment_timestamp: scene.now.wall_ms,
-        };
-        records.push(ShareGroupRecord::Target(key, Some(value)).into());
+        self.modern.write_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
     /// True if a subscribed topic has an initialized partition without a member, or an assigned one that is
     /// not initialized. A deleted topic may still have partitions recorded as initialized; these are ignored.
-    pub(super) fn lacks_assignment(&self, topics: &dyn Topics) -> bool {
+    pub(super) fn lacks_assignment(&self, topics: &dyn TopicsView) -> bool {
         let is_assigned = self.is_assigned.get().unwrap_or_else(|| {
-            let mut assigned = Partitions::new();
+            let mut assigned = SharePartitions::new();
             for (topic, partitions) in self.modern.targets.values().flat_map(|target| target.iter()) {
                 assigned.entry(*topic).or_default().extend(partitions);
             }

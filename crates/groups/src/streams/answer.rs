@@ -11,7 +11,6 @@ use thalweg_wire::request::streams_group_describe_response::DescribedGroup;
 pub enum StreamsAnswer {
     /// The answer to a heartbeat, and the internal topics to create.
     Heartbeat(Box<StreamsGroupHeartbeatResponse>, Vec<CreatableTopic>),
-    /// Group descriptions.
     Described(Vec<DescribedGroup>),
 }
 

@@ -5,7 +5,7 @@
 
 use super::super::member_epoch::LEAVING;
 use super::super::timers::Timers;
-use super::member::{Member, target_of};
+use super::member::{StreamsGroupMember, target_of};
 use super::topology::Topology;
 use super::{StreamsGroup, StreamsGroupRecord};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl StreamsGroup {
                 self.topology = value.map(|value| Arc::new(Topology::of(value)));
             }
             StreamsGroupRecord::Member(key, Some(value)) => {
-                let mut member = self.modern.member_or_new(key.member_id, Member::new);
+                let mut member = self.modern.member_or_new(key.member_id, StreamsGroupMember::new);
                 member.say(value);
                 self.put(member);
             }
@@ -35,14 +35,11 @@ impl StreamsGroup {
                 self.modern
                     .follow_target(value.map(|value| (value.assignment_epoch, value.assignment_timestamp)));
             }
-            StreamsGroupRecord::TargetMember(key, Some(value)) => {
-                self.modern.set_target(key.member_id, target_of(value));
-            }
-            StreamsGroupRecord::TargetMember(key, None) => {
-                drop(self.modern.targets.remove(key.member_id.as_str()))
+            StreamsGroupRecord::TargetMember(key, value) => {
+                self.modern.set_target(key.member_id, value.map(target_of));
             }
             StreamsGroupRecord::Current(key, Some(value)) => {
-                let mut member = self.modern.member_or_new(key.member_id, Member::new);
+                let mut member = self.modern.member_or_new(key.member_id, StreamsGroupMember::new);
                 member.own(value);
                 self.put(member);
             }
@@ -58,7 +55,7 @@ impl StreamsGroup {
         true
     }
 
-    fn put(&mut self, member: Member) {
+    fn put(&mut self, member: StreamsGroupMember) {
         self.deadlines.add(&member.id);
         if let Some(before) = self.modern.members.get(&member.id) {
             self.owners.remove(before);

@@ -8,10 +8,12 @@
 //! ```
 
 use super::super::assignor::SubtopologySpec;
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use super::error::StreamsGroupError;
+use super::hash_order::HashOrder;
 use super::topology::{Topology, sources};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_wire::group::streams_group_topology_value::{CopartitionGroup, Subtopology, TopicInfo};
@@ -78,7 +80,7 @@ fn unexpected(reason: String) -> Misfit {
 /// Fits a topology to the topics.
 pub(super) fn configure(
     topology: &Topology,
-    topics: &dyn Topics,
+    topics: &dyn TopicsView,
 ) -> Result<ConfiguredTopology, StreamsGroupError> {
     match fit(topology, topics) {
         Ok(configured) => Ok(configured),
@@ -89,7 +91,7 @@ pub(super) fn configure(
     }
 }
 
-fn fit(topology: &Topology, topics: &dyn Topics) -> Result<ConfiguredTopology, Misfit> {
+fn fit(topology: &Topology, topics: &dyn TopicsView) -> Result<ConfiguredTopology, Misfit> {
     let all = topology.subtopologies.values();
     let external: BTreeSet<&str> = all.flat_map(|each| &each.source_topics).map(String::as_str).collect();
     let missing: Vec<&str> = external.into_iter().filter(|topic| topics.id(topic).is_none()).collect();
@@ -102,7 +104,7 @@ fn fit(topology: &Topology, topics: &dyn Topics) -> Result<ConfiguredTopology, M
     copartition(topology, &mut counts)?;
     let mut subtopologies = BTreeMap::new();
     let (mut changelogs, mut tasks_of_all) = (HashMap::default(), 0);
-    for (id, subtopology) in &topology.subtopologies {
+    for (id, subtopology) in topology.in_visiting_order() {
         let mut tasks = None;
         for topic in sources(subtopology) {
             tasks = tasks.max(Some(counts.known(topic)?));
@@ -131,7 +133,7 @@ fn fit(topology: &Topology, topics: &dyn Topics) -> Result<ConfiguredTopology, M
 
 /// Partition counts of topics, existing or decided.
 struct Counts<'a> {
-    topics: &'a dyn Topics,
+    topics: &'a dyn TopicsView,
     decided: HashMap<String, i32>,
 }
 
@@ -146,45 +148,59 @@ impl Counts<'_> {
     }
 }
 
-/// Partition counts of the repartition topics, derived from the topics that their writers read. A chain of
-/// subtopologies is followed as far as counts become known.
+/// Partition counts of the repartition topics, derived from the topics that their writers read.
+///
+/// Kafka visits all subtopologies in rounds. A visit gives the sinks without a count the largest count of
+/// the sources that are known by then, even if other sources are not. Here each subtopology has one visit,
+/// the one at which its first source is known, so that a long chain costs no more than its length.
 fn repartition_counts(topology: &Topology, counts: &Counts<'_>) -> Result<HashMap<String, i32>, Misfit> {
-    let all = topology.subtopologies.values();
-    let mut decided: HashMap<&str, i32> = HashMap::default();
-    let mut readers: HashMap<&str, Vec<&Subtopology>> = HashMap::default();
-    for subtopology in all.clone() {
+    let all: Vec<&Subtopology> = topology.in_visiting_order().map(|(_, subtopology)| subtopology).collect();
+    let repartition_sources = || all.iter().flat_map(|each| &each.repartition_source_topics);
+    let fixed = repartition_sources().filter(|topic| topic.partitions != 0);
+    let mut decided: HashMap<&str, i32> =
+        fixed.map(|topic| (topic.name.as_str(), topic.partitions)).collect();
+    let mut readers: HashMap<&str, Vec<usize>> = HashMap::default();
+    for (place, subtopology) in all.iter().enumerate() {
         for topic in &subtopology.repartition_source_topics {
-            if topic.partitions != 0 {
-                decided.insert(&topic.name, topic.partitions);
-            }
-            readers.entry(&topic.name).or_default().push(subtopology);
+            readers.entry(&topic.name).or_default().push(place);
         }
     }
-    let mut queue: VecDeque<&Subtopology> = all.clone().collect();
-    let mut done: BTreeSet<&str> = BTreeSet::new();
-    while let Some(subtopology) = queue.pop_front() {
-        if done.contains(subtopology.subtopology_id.as_str()) {
+    let known_count = |place: usize, decided: &HashMap<&str, i32>| {
+        let repartitioned = all[place].repartition_source_topics.iter();
+        let repartitioned = repartitioned.filter_map(|topic| decided.get(topic.name.as_str()).copied());
+        let external = all[place].source_topics.iter().filter_map(|topic| counts.existing(topic));
+        repartitioned.chain(external).max()
+    };
+    // Visits by round and place, the earliest first.
+    let mut visits: BinaryHeap<Reverse<(usize, usize)>> = (0..all.len())
+        .filter(|place| known_count(*place, &decided).is_some())
+        .map(|place| Reverse((0, place)))
+        .collect();
+    let mut done = vec![false; all.len()];
+    while let Some(Reverse((round, place))) = visits.pop() {
+        if std::mem::replace(&mut done[place], true) {
             continue;
         }
-        let repartitioned = subtopology.repartition_source_topics.iter();
-        let repartitioned = repartitioned.filter_map(|topic| decided.get(topic.name.as_str()).copied());
-        let external = subtopology.source_topics.iter().filter_map(|topic| counts.existing(topic));
-        let Some(count) = repartitioned.chain(external).max() else { continue };
-        done.insert(&subtopology.subtopology_id);
-        for sink in &subtopology.repartition_sink_topics {
-            if !decided.contains_key(sink.as_str()) {
-                decided.insert(sink, count);
-                queue.extend(readers.get(sink.as_str()).into_iter().flatten());
+        let Some(count) = known_count(place, &decided) else { continue };
+        for sink in &all[place].repartition_sink_topics {
+            if decided.contains_key(sink.as_str()) {
+                continue;
+            }
+            decided.insert(sink, count);
+            for &reader in readers.get(sink.as_str()).into_iter().flatten() {
+                // A reader at an earlier place has had its visit of this round.
+                visits.push(Reverse((round + usize::from(reader <= place), reader)));
             }
         }
     }
-    let sinks = all.clone().flat_map(|each| &each.repartition_sink_topics);
-    if let Some(sink) = sinks.into_iter().find(|sink| !decided.contains_key(sink.as_str())) {
+    let mut sinks = all.iter().flat_map(|each| &each.repartition_sink_topics);
+    if let Some(sink) = sinks.find(|sink| !decided.contains_key(sink.as_str())) {
         return Err(invalid(format!(
             "The number of partitions of repartition topic {sink} is not known: there may be loops in the topology"
         )));
     }
-    if let Some(topic) = readers.keys().find(|topic| !decided.contains_key(**topic)) {
+    if let Some(topic) = repartition_sources().find(|topic| !decided.contains_key(topic.name.as_str())) {
+        let topic = &topic.name;
         return Err(invalid(format!("Repartition topic {topic} is read, and no subtopology writes it")));
     }
     Ok(decided.into_iter().map(|(topic, count)| (topic.to_owned(), count)).collect())
@@ -192,7 +208,7 @@ fn repartition_counts(topology: &Topology, counts: &Counts<'_>) -> Result<HashMa
 
 /// Gives copartitioned topics the same number of partitions.
 fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfit> {
-    let all = topology.subtopologies.values();
+    let all = topology.in_visiting_order().map(|(_, subtopology)| subtopology);
     let repartition = all.clone().flat_map(|each| &each.repartition_source_topics);
     let names = |is_fixed: bool| -> BTreeSet<&str> {
         let topics = repartition.clone().filter(|topic| (topic.partitions != 0) == is_fixed);
@@ -209,7 +225,7 @@ fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfi
             let topics = copartitioned(subtopology, group)?;
             let is_repartition = |topic: &str| fixed.contains(topic) || flexible.contains(topic);
             let (own, others): (Vec<&str>, Vec<&str>) =
-                topics.iter().copied().partition(|topic| is_repartition(topic));
+                topics.into_iter().partition(|topic| is_repartition(topic));
             let count = match (others.is_empty(), of_fixed.first()) {
                 (false, _) => same_count(&others, counts)?,
                 (true, _) if own.is_empty() => continue,
@@ -217,7 +233,7 @@ fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfi
                 (true, Some(_)) => return Err(different(&own, counts)?),
                 (true, None) => largest_count(&own, counts)?,
             };
-            for topic in own {
+            for topic in own.into_iter().collect::<HashOrder<&str>>() {
                 let actual = counts.known(topic)?;
                 if fixed.contains(topic) && actual != count {
                     let detail = format!(
@@ -236,13 +252,13 @@ fn copartition(topology: &Topology, counts: &mut Counts<'_>) -> Result<(), Misfi
 fn copartitioned<'a>(
     subtopology: &'a Subtopology,
     group: &CopartitionGroup,
-) -> Result<BTreeSet<&'a str>, Misfit> {
+) -> Result<HashOrder<&'a str>, Misfit> {
     let at = |index: &i16| usize::try_from(*index).ok();
     let external = group.source_topics.iter().map(|index| subtopology.source_topics.get(at(index)?));
     let repartition = group.repartition_source_topics.iter();
     let repartition = repartition
         .map(|index| subtopology.repartition_source_topics.get(at(index)?).map(|topic| &topic.name));
-    let names: Option<BTreeSet<&str>> =
+    let names: Option<HashOrder<&str>> =
         external.chain(repartition).map(|name| name.map(String::as_str)).collect();
     names.ok_or_else(|| {
         let id = &subtopology.subtopology_id;
@@ -272,8 +288,9 @@ fn largest_count(topics: &[&str], counts: &Counts<'_>) -> Result<i32, Misfit> {
 }
 
 fn different(topics: &[&str], counts: &Counts<'_>) -> Result<Misfit, Misfit> {
-    let mut each = Vec::with_capacity(topics.len());
-    for topic in topics {
+    let sorted: BTreeSet<&str> = topics.iter().copied().collect();
+    let mut each = Vec::with_capacity(sorted.len());
+    for topic in sorted {
         each.push(format!("{topic}={}", counts.known(topic)?));
     }
     let detail =
@@ -281,42 +298,46 @@ fn different(topics: &[&str], counts: &Counts<'_>) -> Result<Misfit, Misfit> {
     Ok(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail))
 }
 
-/// Partition counts of the internal topics, and the internal topics that do not exist.
+/// Partition counts of the internal topics, and the internal topics that do not exist, in the order in which
+/// Kafka names them.
 fn internal_topics(
     topology: &Topology,
     counts: &Counts<'_>,
 ) -> Result<(HashMap<String, i32>, Vec<CreatableTopic>), Misfit> {
     let mut partitions = HashMap::default();
-    let mut missing: BTreeMap<&str, CreatableTopic> = BTreeMap::new();
+    let mut expected: HashMap<&str, CreatableTopic> = HashMap::default();
+    let mut names = Vec::new();
     for subtopology in topology.subtopologies.values() {
-        let internal = subtopology.repartition_source_topics.iter();
-        for topic in internal.chain(&subtopology.state_changelog_topics) {
-            let count = match topic.partitions {
-                0 => counts.decided.get(&topic.name).copied().unwrap_or(0),
-                fixed => fixed,
-            };
-            if count < 1 {
-                return Err(unexpected(format!("Topic {} is to have {count} partitions", topic.name)));
+        for topics in [&subtopology.repartition_source_topics, &subtopology.state_changelog_topics] {
+            for topic in topics {
+                let count = match topic.partitions {
+                    0 => counts.decided.get(&topic.name).copied().unwrap_or(0),
+                    fixed => fixed,
+                };
+                if count < 1 {
+                    return Err(unexpected(format!("Topic {} is to have {count} partitions", topic.name)));
+                }
+                partitions.insert(topic.name.clone(), count);
+                expected.insert(&topic.name, creatable(topic, count));
             }
-            partitions.insert(topic.name.clone(), count);
-            missing.insert(&topic.name, creatable(topic, count));
+            names.extend(topics.iter().map(|topic| topic.name.as_str()).collect::<HashOrder<&str>>());
         }
     }
-    let mut wrong = None;
-    missing.retain(|topic, expected| {
-        let Some(actual) = counts.existing(topic) else { return true };
-        if actual != expected.num_partitions && wrong.is_none() {
-            wrong = Some(format!(
+    for topic in topology.required_in_visiting_order() {
+        if let (Some(actual), Some(expected)) = (counts.existing(topic), expected.get(topic))
+            && actual != expected.num_partitions
+        {
+            let detail = format!(
                 "Existing topic {topic} has different number of partitions: expected {}, found {actual}",
                 expected.num_partitions
-            ));
+            );
+            return Err(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail));
         }
-        false
-    });
-    match wrong {
-        Some(detail) => Err(Misfit::Topics(Status::IncorrectlyPartitionedTopics, detail)),
-        None => Ok((partitions, missing.into_values().collect())),
     }
+    let names = names.into_iter().collect::<HashOrder<&str>>().into_iter();
+    let missing = names.filter(|topic| counts.existing(topic).is_none());
+    let missing = missing.filter_map(|topic| expected.remove(topic)).collect();
+    Ok((partitions, missing))
 }
 
 fn creatable(topic: &TopicInfo, num_partitions: i32) -> CreatableTopic {

@@ -2,8 +2,8 @@
 
 use super::StreamsGroup;
 use super::configure::ConfiguredTopology;
-use super::member::Member;
-use super::tasks::{Target, active_ids, ids};
+use super::member::StreamsGroupMember;
+use super::tasks::{TargetTasks, active_ids, ids};
 use super::topology::Topology;
 use std::collections::BTreeMap;
 use thalweg_wire::group::streams_group_topology_value as stored;
@@ -78,7 +78,7 @@ fn describe_topic(topic: &stored::TopicInfo, configured: Option<&ConfiguredTopol
     }
 }
 
-fn describe_member(member: &Member, target: Option<&Target>) -> DescribedMember {
+fn describe_member(member: &StreamsGroupMember, target: Option<&TargetTasks>) -> DescribedMember {
     let tag = |(key, value): (&String, &String)| KeyValue { key: key.clone(), value: value.clone() };
     let make = |subtopology_id, partitions| TaskIds { subtopology_id, partitions };
     let target_assignment = target.map(|target| Assignment {

@@ -1,9 +1,9 @@
 //! The partitions that can be queried at each endpoint (interactive queries): for each member with an
 //! endpoint, the partitions of its tasks.
 
-use super::super::topics::Topics;
+use super::super::topics::TopicsView;
 use super::StreamsGroup;
-use super::member::Member;
+use super::member::StreamsGroupMember;
 use super::topology::{Topology, sources};
 use std::collections::BTreeSet;
 use thalweg_wire::request::streams_group_heartbeat_response::{
@@ -14,16 +14,20 @@ impl StreamsGroup {
     /// The endpoints of all members, including `member` after its change.
     pub(super) fn endpoints(
         &self,
-        member: &Member,
+        member: &StreamsGroupMember,
         topology: &Topology,
-        topics: &dyn Topics,
+        topics: &dyn TopicsView,
     ) -> Vec<EndpointToPartitions> {
         let others = self.modern.members.values().filter(|other| other.id != member.id);
         others.chain([member]).filter_map(|each| of_member(each, topology, topics)).collect()
     }
 }
 
-fn of_member(member: &Member, topology: &Topology, topics: &dyn Topics) -> Option<EndpointToPartitions> {
+fn of_member(
+    member: &StreamsGroupMember,
+    topology: &Topology,
+    topics: &dyn TopicsView,
+) -> Option<EndpointToPartitions> {
     let endpoint = member.endpoint.as_ref()?;
     let mut answer = EndpointToPartitions {
         user_endpoint: Endpoint { host: endpoint.host.clone(), port: endpoint.port },
@@ -46,7 +50,7 @@ fn put_partitions(
     topology: &Topology,
     subtopology: &str,
     tasks: &[i32],
-    topics: &dyn Topics,
+    topics: &dyn TopicsView,
     put: &mut Vec<TopicPartition>,
 ) {
     let known = topology.subtopologies.get(subtopology);

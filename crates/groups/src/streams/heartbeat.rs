@@ -1,15 +1,16 @@
 //! A heartbeat of a streams group's member: the member joins, changes, or moves towards its target.
 
 use super::super::client::ClientInfo;
-use super::super::deadlines::Change;
+use super::super::deadlines::DeadlineChange;
+use super::super::member_epoch;
 use super::super::record::CoordinatorRecord;
 use super::configure::{ConfiguredTopology, Status, configure};
 use super::error::StreamsGroupError;
-use super::member::{Member, MemberState};
+use super::member::StreamsGroupMember;
 use super::reconcile::Reconciliation;
-use super::tasks::{ReportedTasks, Target, active_ids, ids};
+use super::tasks::{ReportedTasks, TargetTasks, active_ids, ids};
 use super::topology::{Topology, value};
-use super::{STANDBY_REPLICAS, StreamsGroup, StreamsGroupRecord, StreamsScene};
+use super::{STANDBY_REPLICAS, StreamsContext, StreamsGroup, StreamsGroupRecord};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use thalweg_wire::request::streams_group_heartbeat_response::{Status as StatusAn
 use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 
 /// A heartbeat of a member that is not leaving.
-pub(in super::super) struct Beat<'a> {
+pub(in super::super) struct StreamsHeartbeat<'a> {
     pub(in super::super) client: &'a ClientInfo,
     pub(in super::super) request: &'a StreamsGroupHeartbeatRequest,
     /// True if the group exists, so that its endpoint epoch is kept.
@@ -28,11 +29,11 @@ pub(in super::super) struct Beat<'a> {
 }
 
 /// The outcome of a heartbeat.
-pub(in super::super) struct Decision {
+pub(in super::super) struct StreamsDecision {
     pub(in super::super) records: Vec<CoordinatorRecord>,
     pub(in super::super) response: StreamsGroupHeartbeatResponse,
     /// The changes of deadlines, once the records are written.
-    pub(in super::super) changes: Vec<(Arc<str>, Change)>,
+    pub(in super::super) changes: Vec<(Arc<str>, DeadlineChange)>,
     /// Initial delay of a new group, counted from the write of the records.
     pub(in super::super) delay_ms: Option<i32>,
     /// Internal topics to create.
@@ -50,7 +51,7 @@ impl Statuses {
 }
 
 /// The topology fitted to the topics, and the hash of the topics.
-struct Topics<'a> {
+struct FittedTopology<'a> {
     topology: Cow<'a, Arc<Topology>>,
     configured: Arc<ConfiguredTopology>,
     hash: i64,
@@ -60,11 +61,11 @@ impl StreamsGroup {
     /// Handles a heartbeat of a member or of a joining member.
     pub(in super::super) fn heartbeat(
         &self,
-        scene: &mut StreamsScene<'_>,
-        beat: &Beat<'_>,
-    ) -> Result<Decision, StreamsGroupError> {
+        cx: &mut StreamsContext<'_>,
+        beat: &StreamsHeartbeat<'_>,
+    ) -> Result<StreamsDecision, StreamsGroupError> {
         let request = beat.request;
-        let max = scene.config.streams.group_size_max;
+        let max = cx.config.streams.group_size_max;
         if request.member_epoch == 0 && self.modern.members.len() >= max {
             return Err(StreamsGroupError::Full { max });
         }
@@ -86,32 +87,32 @@ impl StreamsGroup {
                 format!("The member's topology epoch {sent} is behind the group's topology epoch {epoch}."),
             );
         }
-        let topics = self.fit(scene, topology, &mut bumps)?;
+        let topics = self.fit(cx, topology, &mut bumps)?;
         let configured = &*topics.configured;
         if configured.is_ready() {
             validate_tasks(configured, reported)?;
         }
-        let epoch = self.raise_epoch_if(scene, &topics, bumps, &mut records);
-        let delay_ms = scene.times.initial_rebalance_delay_ms;
+        let epoch = self.raise_epoch_if(cx, &topics, bumps, &mut records);
+        let delay_ms = cx.times.initial_rebalance_delay_ms;
         let begins_delay = self.modern.members.is_empty() && delay_ms > 0 && !self.delay.is_set();
         let delay_ms = begins_delay.then_some(delay_ms);
         let (target_epoch, target) =
-            self.target(scene, epoch, configured, &after, delay_ms.is_some(), &mut statuses, &mut records);
-        let mut changes = vec![(after.id.clone(), Change::Session(scene.times.session_timeout_ms))];
+            self.target(cx, epoch, configured, &after, delay_ms.is_some(), &mut statuses, &mut records);
+        let mut changes = vec![(after.id.clone(), DeadlineChange::Session(cx.times.session_timeout_ms))];
         let mut member = after;
         if !member.is_reconciled_to(target_epoch) {
             let owners = &self.owners;
             let step = Reconciliation { target_epoch, target: &target, owners, reported }.step(&member)?;
             if let Some(next) = step {
                 records.push(next.to_current_record(&self.modern.id));
-                changes.push((next.id.clone(), revocation(&next)));
+                changes.push((next.id.clone(), DeadlineChange::of_revocation(&next)));
                 member = Cow::Owned(next);
             }
         }
         if request.shutdown_application {
             self.shutdown.borrow_mut().get_or_insert_with(|| member.id.clone());
         }
-        let mut response = self.answer(scene, beat, &topics.topology, &before, &member);
+        let mut response = self.answer(cx, beat, &topics.topology, &before, &member);
         if let Some((status, detail)) = &configured.problem {
             statuses.add(*status, detail.as_str());
         }
@@ -123,28 +124,23 @@ impl StreamsGroup {
         }
         response.status = Some(statuses.0);
         let topics = configured.missing.clone();
-        Ok(Decision { records, response, changes, delay_ms, topics })
+        Ok(StreamsDecision { records, response, changes, delay_ms, topics })
     }
 
     fn known_or_new(
         &self,
         request: &StreamsGroupHeartbeatRequest,
         reported: Option<ReportedTasks<'_>>,
-    ) -> Result<Cow<'_, Member>, StreamsGroupError> {
+    ) -> Result<Cow<'_, StreamsGroupMember>, StreamsGroupError> {
         let (id, received) = (request.member_id.as_str(), request.member_epoch);
         if received == 0 {
             tracing::info!(group = %self.modern.id, member = id, "Member joins the streams group");
             let known = self.modern.members.get(id).map(Cow::Borrowed);
-            return Ok(known.unwrap_or_else(|| Cow::Owned(Member::new(id.into()))));
+            return Ok(known.unwrap_or_else(|| Cow::Owned(StreamsGroupMember::new(id.into()))));
         }
         let member = self.member(id)?;
-        // The previous epoch is also valid if the request reports only assigned tasks, because the answer
-        // with the new epoch may be lost.
-        let is_one_back = || {
-            received == member.previous_epoch
-                && reported.is_some_and(|reported| reported.are_all_in(&member.assigned))
-        };
-        if received == member.epoch || (received < member.epoch && is_one_back()) {
+        let reports_assigned = || reported.is_some_and(|reported| reported.are_all_in(&member.assigned));
+        if member_epoch::is_valid(received, member.epoch, member.previous_epoch, reports_assigned) {
             Ok(Cow::Borrowed(member))
         } else {
             Err(StreamsGroupError::FencedEpoch { received, actual: member.epoch })
@@ -179,15 +175,15 @@ impl StreamsGroup {
     /// Fits the topology to the topics again, if the topics may have changed.
     fn fit<'a>(
         &'a self,
-        scene: &mut StreamsScene<'_>,
+        cx: &mut StreamsContext<'_>,
         topology: Cow<'a, Arc<Topology>>,
         bumps: &mut bool,
-    ) -> Result<Topics<'a>, StreamsGroupError> {
+    ) -> Result<FittedTopology<'a>, StreamsGroupError> {
         let known = self.configured.borrow().clone().filter(|_| self.topology.is_some());
         let mut hash = self.modern.metadata_hash;
         let are_stale = self.hashed.get() != Some(self.modern.metadata_hash);
         if known.is_none() || are_stale {
-            hash = scene.hashes.of_group(topology.required().into_iter(), scene.topics);
+            hash = cx.hashes.of_group(topology.required().into_iter(), cx.topics);
             self.hashed.set(Some(hash));
         }
         *bumps |= hash != self.modern.metadata_hash;
@@ -195,77 +191,74 @@ impl StreamsGroup {
         let configured = match known {
             Some((at, known)) if at == hash => known,
             _ => {
-                let configured = Arc::new(configure(&topology, scene.topics)?);
+                let configured = Arc::new(configure(&topology, cx.topics)?);
                 *self.configured.borrow_mut() = Some((hash, configured.clone()));
                 configured
             }
         };
-        Ok(Topics { topology, configured, hash })
+        Ok(FittedTopology { topology, configured, hash })
     }
 
     /// Raises the group epoch if something changed. Returns the effective epoch.
     fn raise_epoch_if(
         &self,
-        scene: &StreamsScene<'_>,
-        topics: &Topics<'_>,
+        cx: &StreamsContext<'_>,
+        topics: &FittedTopology<'_>,
         mut bumps: bool,
         records: &mut Vec<CoordinatorRecord>,
     ) -> i32 {
         let validated = if topics.configured.is_ready() { topics.topology.epoch } else { NOT_VALIDATED };
-        let standbys = scene.times.standby_replicas;
+        let standbys = cx.times.standby_replicas;
         bumps |= validated != self.validated_epoch || !self.has_followed(standbys);
         if !bumps {
             return self.modern.epoch;
         }
-        let epoch = self.modern.next_epoch();
         let configs = [(STANDBY_REPLICAS.to_owned(), standbys.to_string())].into();
-        records.push(self.epoch_record(epoch, topics.hash, validated, &configs));
-        epoch
+        self.raise_epoch(topics.hash, validated, &configs, records)
     }
 
     /// The member's target, and its epoch.
     #[expect(clippy::too_many_arguments, reason = "the parts of one decision")]
     fn target(
         &self,
-        scene: &StreamsScene<'_>,
+        cx: &StreamsContext<'_>,
         epoch: i32,
         configured: &ConfiguredTopology,
-        member: &Member,
+        member: &StreamsGroupMember,
         begins_delay: bool,
         statuses: &mut Statuses,
         records: &mut Vec<CoordinatorRecord>,
-    ) -> (i32, Arc<Target>) {
+    ) -> (i32, Arc<TargetTasks>) {
         if begins_delay || self.delay.is_set() {
             let detail = "Assignment delayed due to the configured initial rebalance delay.";
             statuses.add(Status::AssignmentDelayed, detail);
             return (self.modern.target_epoch, Arc::default());
         }
-        let last = || self.modern.targets.get(&member.id).cloned().unwrap_or_default();
         if self.modern.target_epoch >= epoch {
-            return (self.modern.target_epoch, last());
+            return (self.modern.target_epoch, self.modern.target_of(&member.id));
         }
-        if !self.is_target_due(scene) {
+        if !self.is_target_due(cx) {
             let detail = "Assignment delayed due to the configured assignment interval.";
             statuses.add(Status::AssignmentDelayed, detail);
-            return (self.modern.target_epoch, last());
+            return (self.modern.target_epoch, self.modern.target_of(&member.id));
         }
-        let standbys = scene.times.standby_replicas;
-        let mut targets = self.compute(scene, epoch, configured, standbys, Some(member), records);
-        (epoch, targets.remove(&member.id).unwrap_or_default())
+        let standbys = cx.times.standby_replicas;
+        let mut targets = self.compute(cx, epoch, configured, standbys, Some(member), records);
+        (epoch, Arc::new(targets.remove(&member.id).unwrap_or_default()))
     }
 
     fn answer(
         &self,
-        scene: &StreamsScene<'_>,
-        beat: &Beat<'_>,
+        cx: &StreamsContext<'_>,
+        beat: &StreamsHeartbeat<'_>,
         topology: &Topology,
-        before: &Member,
-        member: &Member,
+        before: &StreamsGroupMember,
+        member: &StreamsGroupMember,
     ) -> StreamsGroupHeartbeatResponse {
         let mut response = StreamsGroupHeartbeatResponse {
             member_id: member.id.to_string(),
             member_epoch: member.epoch,
-            heartbeat_interval_ms: scene.times.heartbeat_interval_ms,
+            heartbeat_interval_ms: cx.times.heartbeat_interval_ms,
             ..StreamsGroupHeartbeatResponse::default()
         };
         let is_news = beat.request.member_epoch == 0 || member.assigned != before.assigned;
@@ -282,7 +275,7 @@ impl StreamsGroup {
         }
         let endpoint_epoch = self.endpoint_epoch.get();
         if endpoint_epoch != beat.request.endpoint_information_epoch {
-            response.partitions_by_user_endpoint = Some(self.endpoints(member, topology, scene.topics));
+            response.partitions_by_user_endpoint = Some(self.endpoints(member, topology, cx.topics));
         }
         if beat.is_there {
             response.endpoint_information_epoch = endpoint_epoch;
@@ -294,17 +287,8 @@ impl StreamsGroup {
 /// Validated epoch of a topology that does not fit its topics.
 const NOT_VALIDATED: i32 = -1;
 
-/// The revocation deadline after a member's step.
-fn revocation(member: &Member) -> Change {
-    if member.state == MemberState::UnrevokedTasks {
-        Change::Revocation { epoch: member.epoch, timeout_ms: member.rebalance_timeout_ms }
-    } else {
-        Change::Revoked
-    }
-}
-
 /// The member as described by the request; `None` if nothing changed.
-fn updated(member: &Member, beat: &Beat<'_>) -> Option<Member> {
+fn updated(member: &StreamsGroupMember, beat: &StreamsHeartbeat<'_>) -> Option<StreamsGroupMember> {
     let request = beat.request;
     let timeout_ms = Some(request.rebalance_timeout_ms).filter(|&ms| ms != -1);
     let topology_epoch = request.topology.as_ref().map(|topology| topology.epoch);

@@ -1,9 +1,8 @@
 //! A member of a streams group (`StreamsGroupMember`), and its records.
 
 use super::super::client::ClientInfo;
-use super::super::record::CoordinatorRecord;
-use super::super::record::StreamsGroupRecord;
-use super::tasks::{ActiveTasks, OwnedTasks, Target, ids, tasks};
+use super::super::record::{CoordinatorRecord, ModernRecord, StreamsGroupRecord};
+use super::tasks::{ActiveTasks, OwnedTasks, TargetTasks, ids, tasks};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::group::streams_group_current_member_assignment_value::TaskIds;
@@ -46,7 +45,7 @@ impl MemberState {
 
 /// A member. Every change makes a new value that shares the large, unchanged parts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Member {
+pub(super) struct StreamsGroupMember {
     pub(super) id: Arc<str>,
     pub(super) epoch: i32,
     pub(super) previous_epoch: i32,
@@ -68,10 +67,10 @@ pub(super) struct Member {
     pub(super) revoking: Arc<OwnedTasks>,
 }
 
-impl Member {
+impl StreamsGroupMember {
     /// A member without a description.
-    pub(super) fn new(id: Arc<str>) -> Member {
-        Member {
+    pub(super) fn new(id: Arc<str>) -> StreamsGroupMember {
+        StreamsGroupMember {
             id,
             epoch: 0,
             previous_epoch: 0,
@@ -114,7 +113,7 @@ impl Member {
             user_endpoint: self.endpoint.clone(),
             client_tags: self.client_tags.iter().map(tag).collect(),
         };
-        StreamsGroupRecord::Member(member_key(group, &self.id), Some(value)).into()
+        StreamsGroupRecord::description(group, &self.id, Some(value)).into()
     }
 
     /// Takes over the description in a record.
@@ -143,7 +142,7 @@ impl Member {
             standby_tasks_pending_revocation: ids(&revoking.standby, without_epochs),
             warmup_tasks_pending_revocation: ids(&revoking.warmup, without_epochs),
         };
-        StreamsGroupRecord::Current(current_key(group, &self.id), Some(value)).into()
+        StreamsGroupRecord::current(group, &self.id, Some(value)).into()
     }
 
     /// Takes over epoch and tasks of a record.
@@ -190,52 +189,23 @@ fn of_ids(ids: Vec<TaskIds>) -> super::super::assignor::Tasks {
     tasks(ids.into_iter().map(|ids| (ids.subtopology_id, ids.partitions)))
 }
 
-fn member_key(group: &str, member: &str) -> StreamsGroupMemberMetadataKey {
-    StreamsGroupMemberMetadataKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
-fn current_key(group: &str, member: &str) -> StreamsGroupCurrentMemberAssignmentKey {
-    StreamsGroupCurrentMemberAssignmentKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
-fn target_key(group: &str, member: &str) -> StreamsGroupTargetAssignmentMemberKey {
-    StreamsGroupTargetAssignmentMemberKey { group_id: group.to_owned(), member_id: member.to_owned() }
-}
-
 /// The record of a member's target.
-pub(super) fn target_record(group: &str, member: &str, target: &Target) -> CoordinatorRecord {
+pub(super) fn target_record(group: &str, member: &str, target: &TargetTasks) -> StreamsGroupRecord {
     let make = |subtopology_id, partitions| TargetIds { subtopology_id, partitions };
     let value = StreamsGroupTargetAssignmentMemberValue {
         active_tasks: ids(&target.active, make),
         standby_tasks: ids(&target.standby, make),
         warmup_tasks: ids(&target.warmup, make),
     };
-    StreamsGroupRecord::TargetMember(target_key(group, member), Some(value)).into()
+    StreamsGroupRecord::member_target(group, member, Some(value))
 }
 
 /// The target in a record.
-pub(super) fn target_of(value: StreamsGroupTargetAssignmentMemberValue) -> Target {
+pub(super) fn target_of(value: StreamsGroupTargetAssignmentMemberValue) -> TargetTasks {
     let of = |ids: Vec<TargetIds>| tasks(ids.into_iter().map(|ids| (ids.subtopology_id, ids.partitions)));
-    Target {
+    TargetTasks {
         active: of(value.active_tasks),
         standby: of(value.standby_tasks),
         warmup: of(value.warmup_tasks),
     }
-}
-
-/// The tombstones of members, in Kafka's order: Kafka rejects any other order on replay. `between` precedes
-/// the tombstones of the members' descriptions.
-pub(super) fn member_tombstones<'a>(
-    group: &str,
-    members: impl Iterator<Item = &'a str> + Clone,
-    between: Option<CoordinatorRecord>,
-    records: &mut Vec<CoordinatorRecord>,
-) {
-    let current = |id| StreamsGroupRecord::Current(current_key(group, id), None).into();
-    let target = |id| StreamsGroupRecord::TargetMember(target_key(group, id), None).into();
-    let member = |id| StreamsGroupRecord::Member(member_key(group, id), None).into();
-    records.extend(members.clone().map(current));
-    records.extend(members.clone().map(target));
-    records.extend(between);
-    records.extend(members.map(member));
 }

@@ -1,7 +1,7 @@
 //! The processes that have a task or have yet to revoke it.
 
 use super::super::assignor::Tasks;
-use super::member::Member;
+use super::member::StreamsGroupMember;
 use super::tasks::ActiveTasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ type Copies = BTreeMap<Arc<str>, BTreeMap<i32, BTreeSet<Arc<str>>>>;
 
 /// The processes by task, in each role.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Owners {
+pub(super) struct TaskOwners {
     active: BTreeMap<Arc<str>, BTreeMap<i32, Arc<str>>>,
     standby: Copies,
     warmup: Copies,
 }
 
-impl Owners {
+impl TaskOwners {
     /// True if a task is active in any process.
     pub(super) fn is_active(&self, subtopology: &str, partition: i32) -> bool {
         self.process(subtopology, partition).is_some()
@@ -42,7 +42,7 @@ impl Owners {
     }
 
     /// Adds a member's tasks, including the tasks to revoke.
-    pub(super) fn add(&mut self, member: &Member) {
+    pub(super) fn add(&mut self, member: &StreamsGroupMember) {
         for tasks in [&member.assigned, &member.revoking] {
             for (id, partitions) in &tasks.active {
                 let own = self.active.entry(id.clone()).or_default();
@@ -55,7 +55,7 @@ impl Owners {
 
     /// Removes a member's tasks. Tasks of another process are kept: in a compacted log, the record of the new
     /// owner may come before the record by which this member gave up the task.
-    pub(super) fn remove(&mut self, member: &Member) {
+    pub(super) fn remove(&mut self, member: &StreamsGroupMember) {
         for tasks in [&member.assigned, &member.revoking] {
             self.remove_active(&tasks.active, &member.process_id);
             remove_copies(&mut self.standby, &tasks.standby, &member.process_id);

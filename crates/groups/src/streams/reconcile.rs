@@ -13,24 +13,27 @@
 
 use super::super::assignor::Tasks;
 use super::error::StreamsGroupError;
-use super::member::{Member, MemberState};
-use super::owners::Owners;
-use super::tasks::{ActiveTasks, OwnedTasks, ReportedTasks, Target};
+use super::member::{MemberState, StreamsGroupMember};
+use super::owners::TaskOwners;
+use super::tasks::{ActiveTasks, OwnedTasks, ReportedTasks, TargetTasks};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Inputs of a member's step.
 pub(super) struct Reconciliation<'a> {
     pub(super) target_epoch: i32,
-    pub(super) target: &'a Target,
-    pub(super) owners: &'a Owners,
+    pub(super) target: &'a TargetTasks,
+    pub(super) owners: &'a TaskOwners,
     /// The tasks that the member reports, if the request has them.
     pub(super) reported: Option<ReportedTasks<'a>>,
 }
 
 impl Reconciliation<'_> {
     /// The member after its step; `None` if nothing changes.
-    pub(super) fn step(&self, member: &Member) -> Result<Option<Member>, StreamsGroupError> {
+    pub(super) fn step(
+        &self,
+        member: &StreamsGroupMember,
+    ) -> Result<Option<StreamsGroupMember>, StreamsGroupError> {
         let next = match member.state {
             MemberState::Stable if member.epoch == self.target_epoch => return Ok(None),
             MemberState::Stable | MemberState::UnreleasedTasks => self.next(member, member.epoch),
@@ -51,7 +54,7 @@ impl Reconciliation<'_> {
     }
 
     /// The next step towards the target. A member that has to revoke tasks first stays at `epoch`.
-    fn next(&self, member: &Member, epoch: i32) -> Member {
+    fn next(&self, member: &StreamsGroupMember, epoch: i32) -> StreamsGroupMember {
         let process = &*member.process_id;
         let active = self.active(&member.assigned.active, process);
         let is_free = |id: &str, partition| !self.owners.has(id, partition, process);

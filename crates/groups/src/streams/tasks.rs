@@ -11,7 +11,7 @@ pub(super) type ActiveTasks = BTreeMap<Arc<str>, BTreeMap<i32, i32>>;
 
 /// The target tasks of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct Target {
+pub(super) struct TargetTasks {
     pub(super) active: Tasks,
     pub(super) standby: Tasks,
     /// Always empty in Kafka 4.3.

@@ -3,6 +3,7 @@
 //! another topology is refused, or gets the status STALE_TOPOLOGY.
 
 use super::error::StreamsGroupError;
+use super::hash_order::HashOrder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};
@@ -12,11 +13,12 @@ use thalweg_wire::group::streams_group_topology_value::{
 };
 use thalweg_wire::request::streams_group_heartbeat_request as sent;
 
-/// A topology.
 #[derive(Debug)]
 pub(super) struct Topology {
     pub(super) epoch: i32,
     pub(super) subtopologies: BTreeMap<Arc<str>, Subtopology>,
+    /// The ids of the subtopologies, in the order in which Kafka visits them.
+    visiting_order: HashOrder<Arc<str>>,
     /// The subtopology that reads a topic.
     readers: HashMap<String, Arc<str>>,
     /// The topics that keep the topology's state.
@@ -32,20 +34,24 @@ impl PartialEq for Topology {
 impl Topology {
     /// The topology of a record. Of several subtopologies with one id the last counts.
     pub(super) fn of(value: StreamsGroupTopologyValue) -> Topology {
-        let subtopologies: BTreeMap<Arc<str>, Subtopology> = value
+        let ids: Vec<Arc<str>> = value
             .subtopologies
-            .into_iter()
-            .map(|subtopology| (subtopology.subtopology_id.as_str().into(), subtopology))
+            .iter()
+            .map(|subtopology| subtopology.subtopology_id.as_str().into())
             .collect();
+        let subtopologies: BTreeMap<Arc<str>, Subtopology> =
+            ids.iter().cloned().zip(value.subtopologies).collect();
+        let visiting_order: HashOrder<Arc<str>> = ids.into_iter().collect();
         let mut readers = HashMap::default();
-        for (id, subtopology) in &subtopologies {
-            for topic in sources(subtopology) {
+        // Of several subtopologies that read a topic, the last one in Kafka's order is its reader.
+        for id in visiting_order.as_slice() {
+            for topic in sources(&subtopologies[id]) {
                 readers.insert(topic.to_owned(), id.clone());
             }
         }
         let changelogs = subtopologies.values().flat_map(|each| &each.state_changelog_topics);
         let changelogs = changelogs.map(|topic| topic.name.clone()).collect();
-        Topology { epoch: value.epoch, subtopologies, readers, changelogs }
+        Topology { epoch: value.epoch, subtopologies, visiting_order, readers, changelogs }
     }
 
     /// The topology of a request.
@@ -62,6 +68,11 @@ impl Topology {
         Ok(Topology::of(value(topology)))
     }
 
+    /// The subtopologies in the order in which Kafka visits them.
+    pub(super) fn in_visiting_order(&self) -> impl Iterator<Item = (&Arc<str>, &Subtopology)> + Clone {
+        self.visiting_order.as_slice().iter().map(|id| (id, &self.subtopologies[id]))
+    }
+
     /// The subtopology that reads a topic.
     pub(super) fn reader(&self, topic: &str) -> Option<&str> {
         self.readers.get(topic).map(|id| &**id)
@@ -69,8 +80,12 @@ impl Topology {
 
     /// All topics that must exist: the topics that the topology reads, and the topics that keep its state.
     pub(super) fn required(&self) -> BTreeSet<&str> {
-        let all = self.subtopologies.values();
-        all.flat_map(|each| sources(each).chain(each.state_changelog_topics.iter().map(name))).collect()
+        self.subtopologies.values().flat_map(required_by).collect()
+    }
+
+    /// All topics that must exist, in the order in which Kafka visits them.
+    pub(super) fn required_in_visiting_order(&self) -> HashOrder<&str> {
+        self.in_visiting_order().flat_map(|(_, subtopology)| required_by(subtopology)).collect()
     }
 
     /// True if a topic must exist.
@@ -83,6 +98,11 @@ impl Topology {
 pub(super) fn sources(subtopology: &Subtopology) -> impl Iterator<Item = &str> {
     let external = subtopology.source_topics.iter().map(String::as_str);
     external.chain(subtopology.repartition_source_topics.iter().map(name))
+}
+
+/// The topics that a subtopology needs.
+fn required_by(subtopology: &Subtopology) -> impl Iterator<Item = &str> {
+    sources(subtopology).chain(subtopology.state_changelog_topics.iter().map(name))
 }
 
 fn name(topic: &TopicInfo) -> &str {
@@ -119,5 +139,24 @@ fn subtopology_value(subtopology: &sent::Subtopology) -> Subtopology {
         repartition_sink_topics: subtopology.repartition_sink_topics.clone(),
         repartition_source_topics: subtopology.repartition_source_topics.iter().map(topic).collect(),
         copartition_groups: subtopology.copartition_groups.iter().map(copartition_group).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_subtopology_in_kafkas_order_is_the_reader_of_a_topic() {
+        let subtopology = |id: &str| Subtopology {
+            subtopology_id: id.to_owned(),
+            source_topics: vec!["t".to_owned()],
+            ..Subtopology::default()
+        };
+        for ids in [["2", "10"], ["10", "2"]] {
+            let subtopologies = ids.map(subtopology).into();
+            let topology = Topology::of(StreamsGroupTopologyValue { epoch: 0, subtopologies });
+            assert_eq!(topology.reader("t"), Some("10"), "{ids:?}");
+        }
     }
 }

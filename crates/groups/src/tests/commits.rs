@@ -1,28 +1,30 @@
 //! Offsets: permission to commit, retention, and visibility.
 
-use super::super::Answer;
+use super::super::GroupAnswer;
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
 use super::super::shard::EndOfTransaction;
 use super::super::topics::DeletedTopic;
+use super::consumer::{Consumer, with_topic};
 use super::harness::{Commit, GROUP, Harness, Join, error, fetch_request};
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_shard::WriteError;
+use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
 use thalweg_wire::request::offset_delete_request::{OffsetDeleteRequestPartition, OffsetDeleteRequestTopic};
 use thalweg_wire::request::offset_fetch_request::{OffsetFetchRequestGroup, OffsetFetchRequestTopics};
 use thalweg_wire::request::offset_fetch_response::OffsetFetchResponseGroup;
 use thalweg_wire::request::txn_offset_commit_request::{
     TxnOffsetCommitRequestPartition, TxnOffsetCommitRequestTopic,
 };
-use thalweg_wire::request::{OffsetDeleteRequest, TxnOffsetCommitRequest};
+use thalweg_wire::request::{OffsetCommitRequest, OffsetDeleteRequest, TxnOffsetCommitRequest};
 use thalweg_wire::{ErrorCode, Uuid};
 
 pub(super) fn fetch_stable(h: &mut Harness, group: &str) -> Option<OffsetFetchResponseGroup> {
     let request = fetch_request(group, 0);
     let ticket = h.turn(|shard, ticket, _| shard.fetch_offsets_after_writes(&request, true, ticket));
     match h.answer(ticket)? {
-        Answer::OffsetFetch(group) => Some(group.clone()),
+        GroupAnswer::OffsetFetch(group) => Some(group.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -42,8 +44,8 @@ fn delete_offset(h: &mut Harness, partition_index: i32) -> ErrorCode {
     let request = OffsetDeleteRequest { group_id: GROUP.to_owned(), topics };
     let ticket = h.turn(|shard, ticket, _| shard.delete_offsets(&request, ticket));
     match h.answer(ticket) {
-        Some(Answer::OffsetDelete(response)) if response.error_code != 0 => error(response.error_code),
-        Some(Answer::OffsetDelete(response)) => error(response.topics[0].partitions[0].error_code),
+        Some(GroupAnswer::OffsetDelete(response)) if response.error_code != 0 => error(response.error_code),
+        Some(GroupAnswer::OffsetDelete(response)) => error(response.topics[0].partitions[0].error_code),
         other => panic!("{other:?}"),
     }
 }
@@ -59,7 +61,7 @@ pub(super) fn commit_in_transaction(h: &mut Harness, producer_id: i64, offset: i
     };
     let ticket = h.turn(|shard, ticket, now| shard.commit_transactional_offsets(&request, None, ticket, now));
     match h.answer(ticket) {
-        Some(Answer::TxnOffsetCommit(response)) => error(response.topics[0].partitions[0].error_code),
+        Some(GroupAnswer::TxnOffsetCommit(response)) => error(response.topics[0].partitions[0].error_code),
         other => panic!("{other:?}"),
     }
 }
@@ -70,7 +72,7 @@ pub(super) fn end_transaction(h: &mut Harness, producer_id: i64, outcome: Transa
         shard.complete_transaction(ProducerId(producer_id), ProducerEpoch(0), end, ticket);
     });
     if !h.holds {
-        assert_eq!(h.answer(ticket), Some(&Answer::TransactionEnded(Ok(()))));
+        assert_eq!(h.answer(ticket), Some(&GroupAnswer::TransactionEnded(Ok(()))));
     }
 }
 
@@ -78,7 +80,7 @@ fn delete_groups(h: &mut Harness, ids: &[&str]) -> Vec<ErrorCode> {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
     let ticket = h.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
     match h.answer(ticket) {
-        Some(Answer::DeleteGroups(results)) => results.iter().map(|r| error(r.error_code)).collect(),
+        Some(GroupAnswer::DeleteGroups(results)) => results.iter().map(|r| error(r.error_code)).collect(),
         other => panic!("{other:?}"),
     }
 }
@@ -130,6 +132,85 @@ fn metadata_has_a_limit_in_utf16_units() {
     let refused = Commit { metadata: Some(&too_long), offset: 9, ..Commit::default() };
     assert_eq!(h.commit(refused), ErrorCode::OffsetMetadataTooLarge);
     assert_eq!(h.fetch(GROUP, 0), 1);
+}
+
+/// A member at epoch 3 that has had partition 0 since epoch 2, and partition 2 since epoch 3.
+fn member_with_a_new_partition() -> Harness {
+    let mut h = with_topic(2);
+    let mut member = Consumer::new("m", &["t"]);
+    h.beat(&mut member);
+    h.topics.set("t", 7, 3);
+    h.shard.topics_changed(&["t".to_owned()], true);
+    h.advance(1_000);
+    h.beat(&mut member);
+    assert_eq!(member.epoch, 3);
+    h
+}
+
+/// The errors of a commit at epoch 2, by partition and length of its metadata.
+fn commit_at_earlier_epoch(h: &mut Harness, partitions: &[(i32, usize)]) -> Vec<ErrorCode> {
+    let partition = |&(partition_index, len): &(i32, usize)| OffsetCommitRequestPartition {
+        partition_index,
+        committed_metadata: Some("x".repeat(len)),
+        ..Default::default()
+    };
+    let partitions = partitions.iter().map(partition).collect();
+    let request = OffsetCommitRequest {
+        group_id: GROUP.to_owned(),
+        generation_id_or_member_epoch: 2,
+        member_id: "m".to_owned(),
+        topics: vec![OffsetCommitRequestTopic { name: "t".to_owned(), topic_id: Uuid(7), partitions }],
+        ..OffsetCommitRequest::default()
+    };
+    let ticket = h.turn(|shard, ticket, now| shard.commit_offsets(&request, 9, ticket, now));
+    match h.answer(ticket) {
+        Some(GroupAnswer::OffsetCommit(response)) => {
+            response.topics[0].partitions.iter().map(|partition| error(partition.error_code)).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The errors of the same commit in a transaction, to a topic of this name.
+fn commit_in_transaction_at_earlier_epoch(
+    h: &mut Harness,
+    name: &str,
+    partitions: &[(i32, usize)],
+) -> Vec<ErrorCode> {
+    let partition = |&(partition_index, len): &(i32, usize)| TxnOffsetCommitRequestPartition {
+        partition_index,
+        committed_metadata: Some("x".repeat(len)),
+        ..Default::default()
+    };
+    let partitions = partitions.iter().map(partition).collect();
+    let request = TxnOffsetCommitRequest {
+        group_id: GROUP.to_owned(),
+        producer_id: 1,
+        generation_id: 2,
+        member_id: "m".to_owned(),
+        topics: vec![TxnOffsetCommitRequestTopic { name: name.to_owned(), partitions }],
+        ..TxnOffsetCommitRequest::default()
+    };
+    let ticket = h.turn(|shard, ticket, now| shard.commit_transactional_offsets(&request, None, ticket, now));
+    match h.answer(ticket) {
+        Some(GroupAnswer::TxnOffsetCommit(response)) => {
+            response.topics[0].partitions.iter().map(|partition| error(partition.error_code)).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn partitions_with_refused_metadata_are_not_checked_for_their_epoch() {
+    use ErrorCode::{IllegalGeneration, None, OffsetMetadataTooLarge, StaleMemberEpoch};
+    let mut h = member_with_a_new_partition();
+    assert_eq!(commit_at_earlier_epoch(&mut h, &[(0, 1), (2, 5_000)]), [None, OffsetMetadataTooLarge]);
+    assert_eq!(h.fetch(GROUP, 0), 0, "the first partition is committed");
+    assert_eq!(commit_at_earlier_epoch(&mut h, &[(0, 5_000), (2, 1)]), [StaleMemberEpoch; 2]);
+    let in_transaction = commit_in_transaction_at_earlier_epoch;
+    assert_eq!(in_transaction(&mut h, "t", &[(0, 1), (2, 5_000)]), [None, OffsetMetadataTooLarge]);
+    assert_eq!(in_transaction(&mut h, "t", &[(0, 5_000), (2, 1)]), [IllegalGeneration; 2]);
+    assert_eq!(in_transaction(&mut h, "unknown", &[(0, 5_000)]), [IllegalGeneration]);
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Black-box tests of consumer groups: members join, revoke, get revoked partitions, leave and are fenced.
 
-use super::super::answer::Answer;
-use super::super::client::TopicFilter;
+use super::super::answer::GroupAnswer;
 use super::super::config::GroupConfig;
 use super::super::record::ConsumerRecord;
 use super::super::record::CoordinatorRecord;
+use super::super::topic_filter::TopicFilter;
 use super::harness::{Harness, client, error, subscription};
 use std::collections::BTreeSet;
 use thalweg_shard::Ticket;
@@ -102,7 +102,7 @@ impl Harness {
 
     pub(super) fn beat_answer(&self, ticket: Ticket) -> Option<ConsumerGroupHeartbeatResponse> {
         match self.answer(ticket)? {
-            Answer::ConsumerHeartbeat(response) => Some(response.clone()),
+            GroupAnswer::ConsumerHeartbeat(response) => Some(response.clone()),
             other => panic!("a heartbeat was answered by {other:?}"),
         }
     }
@@ -141,13 +141,13 @@ impl Harness {
         let ids = [GROUP.to_owned()];
         let ticket = self.turn(|shard, ticket, _| shard.describe_consumer_groups(&ids, ticket));
         match self.answer(ticket) {
-            Some(Answer::ConsumerDescribe(groups)) => groups[0].clone(),
+            Some(GroupAnswer::ConsumerDescribe(groups)) => groups[0].clone(),
             other => panic!("a description was answered by {other:?}"),
         }
     }
 
     /// Resolves the due regular expressions, like the background task.
-    fn resolve(&mut self) {
+    pub(super) fn resolve(&mut self) {
         let due = self.shard.take_resolutions();
         assert_eq!(due.len(), 1);
         let (matches, version) = due[0].look_up(&*self.topics);
@@ -500,13 +500,13 @@ fn offsets_of_subscribed_topics_and_groups_with_members_stay() {
         }],
     };
     let ticket = h.turn(|shard, ticket, _| shard.delete_offsets(&request, ticket));
-    let Some(Answer::OffsetDelete(response)) = h.answer(ticket) else { panic!("it is answered") };
+    let Some(GroupAnswer::OffsetDelete(response)) = h.answer(ticket) else { panic!("it is answered") };
     assert_eq!(error(response.topics[0].partitions[0].error_code), ErrorCode::GroupSubscribedToTopic);
     let delete = |h: &mut Harness| {
         let ids = [GROUP.to_owned()];
         let ticket = h.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
         match h.answer(ticket) {
-            Some(Answer::DeleteGroups(results)) => error(results[0].error_code),
+            Some(GroupAnswer::DeleteGroups(results)) => error(results[0].error_code),
             other => panic!("{other:?}"),
         }
     };
@@ -574,7 +574,7 @@ fn topics_that_match_a_regular_expression_are_assigned_as_they_come_and_go() {
     h.advance(10_001);
     h.restart();
     h.beat(&mut a);
-    // The harness has a single version of the metadata, so only the interval starts a resolution.
+    // The version of the metadata stays the same, so only the interval starts a resolution.
     for _ in 0..60 {
         h.advance(10_000);
         h.beat(&mut a);

@@ -3,7 +3,7 @@
 use super::super::client::ClientInfo;
 use super::super::config::GroupConfig;
 use super::super::coordinator::GroupCoordinator;
-use super::super::topics::{DeletedTopic, TopicPlacement, Topics};
+use super::super::topics::{DeletedTopic, TopicPlacement, TopicsView};
 use super::harness::error;
 use bytes::Bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,7 +25,7 @@ use thalweg_wire::{ErrorCode, Message, Uuid};
 /// Topic `t` with id 7 and two partitions.
 struct OneTopic;
 
-impl Topics for OneTopic {
+impl TopicsView for OneTopic {
     fn id(&self, name: &str) -> Option<Uuid> {
         (name == "t").then_some(Uuid(7))
     }

@@ -3,8 +3,8 @@
 
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use super::super::shard::{EndOfTransaction, Shard};
-use super::harness::{context, fetch_request, moment};
+use super::super::shard::{EndOfTransaction, GroupShard};
+use super::harness::{fetch_request, moment, shared_state};
 use std::fmt::Write;
 use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId, batches};
 use thalweg_shard::{Piece, Shard as _, Ticket};
@@ -17,9 +17,9 @@ const PLAIN_STATE: &str = include_str!("../../tests/golden/consumer-offsets.txt"
 const ZSTD: &[u8] = include_bytes!("../../tests/golden/consumer-offsets-zstd.log");
 const ZSTD_STATE: &str = include_str!("../../tests/golden/consumer-offsets-zstd.txt");
 
-fn load(log: &[u8]) -> Shard {
+fn load(log: &[u8]) -> GroupShard {
     let now = moment(0);
-    let mut shard = Shard::new(&context(), 0, now);
+    let mut shard = GroupShard::new(&shared_state(), 0, now);
     shard.replay(Piece::acknowledged(log), &mut DecompressBuffer::default(), now).expect("Kafka wrote it");
     shard.loaded(None, now);
     shard
@@ -38,7 +38,7 @@ fn partitions_of(assignment: &bytes::Bytes) -> Vec<String> {
 }
 
 /// The shard in the format of the golden text.
-fn picture(shard: &Shard) -> String {
+fn picture(shard: &GroupShard) -> String {
     let mut text = String::new();
     for listed in shard.list_groups(&[], &["classic".to_owned()]) {
         let id = &listed.group_id;
@@ -86,7 +86,7 @@ fn a_transaction_that_kafka_left_open_is_open() {
     }
 }
 
-fn end(shard: &mut Shard, producer_id: ProducerId) {
+fn end(shard: &mut GroupShard, producer_id: ProducerId) {
     let outcome = TransactionOutcome::Commit;
     let end = EndOfTransaction { outcome, coordinator_epoch: 0, transaction_version: 0 };
     shard.complete_transaction(producer_id, ProducerEpoch(0), end, Ticket(2));
@@ -149,7 +149,7 @@ fn damaged_logs_are_refused_and_never_a_panic() {
         let mut damaged = PLAIN.to_vec();
         damaged[at] ^= 0x55;
         let now = moment(0);
-        let mut shard = Shard::new(&context(), 0, now);
+        let mut shard = GroupShard::new(&shared_state(), 0, now);
         if shard.replay(Piece::acknowledged(&damaged), &mut DecompressBuffer::default(), now).is_ok() {
             shard.loaded(None, now);
         }

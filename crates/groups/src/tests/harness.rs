@@ -1,16 +1,17 @@
 //! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::client::ClientInfo;
 use super::super::config::{GroupConfig, StreamsGroupTimes};
 use super::super::offsets::TransactionOutcome;
 use super::super::record::CoordinatorRecord;
-use super::super::shard::{Shard, ShardContext};
-use super::super::topics::{TopicPlacement, Topics};
+use super::super::shard::{GroupShard, SharedState};
+use super::super::topics::{TopicPlacement, TopicsView};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset, batches};
@@ -31,56 +32,60 @@ pub(super) const DELAY_MS: i64 = 3_000;
 
 /// Topics by name, which tests create and delete: id, partitions.
 #[derive(Default)]
-pub(super) struct TestTopics(Mutex<BTreeMap<String, (Uuid, i32)>>);
+pub(super) struct TestTopics {
+    by_name: Mutex<BTreeMap<String, (Uuid, i32)>>,
+    /// Version of the metadata, which tests raise themselves.
+    pub(super) version: AtomicI64,
+}
 
 impl TestTopics {
     /// Creates a topic, or changes its partition count.
     pub(super) fn set(&self, name: &str, id: u128, partitions: i32) {
-        self.0.lock().insert(name.to_owned(), (Uuid(id), partitions));
+        self.by_name.lock().insert(name.to_owned(), (Uuid(id), partitions));
     }
 
     pub(super) fn delete(&self, name: &str) {
-        self.0.lock().remove(name);
+        self.by_name.lock().remove(name);
     }
 }
 
-impl Topics for TestTopics {
+impl TopicsView for TestTopics {
     fn id(&self, name: &str) -> Option<Uuid> {
-        self.0.lock().get(name).map(|(id, _)| *id)
+        self.by_name.lock().get(name).map(|(id, _)| *id)
     }
     fn name(&self, id: Uuid) -> Option<String> {
-        self.0.lock().iter().find(|(_, topic)| topic.0 == id).map(|(name, _)| name.clone())
+        self.by_name.lock().iter().find(|(_, topic)| topic.0 == id).map(|(name, _)| name.clone())
     }
     fn offsets_partition_count(&self) -> Option<i32> {
         Some(1)
     }
     fn names(&self) -> Vec<String> {
-        self.0.lock().keys().cloned().collect()
+        self.by_name.lock().keys().cloned().collect()
     }
     fn version(&self) -> i64 {
-        0
+        self.version.load(Ordering::Relaxed)
     }
     fn partition_count(&self, id: Uuid) -> Option<i32> {
-        self.0.lock().values().find(|topic| topic.0 == id).map(|(_, partitions)| *partitions)
+        self.by_name.lock().values().find(|topic| topic.0 == id).map(|(_, partitions)| *partitions)
     }
     fn placement(&self, name: &str) -> Option<TopicPlacement> {
-        let topics = self.0.lock();
+        let topics = self.by_name.lock();
         let (id, partitions) = *topics.get(name)?;
         let racks = vec![Vec::new(); usize::try_from(partitions).expect("a count")];
         Some(TopicPlacement { id, racks })
     }
     fn has_partition(&self, name: &str, partition: PartitionIndex) -> bool {
-        self.0.lock().get(name).is_some_and(|(_, partitions)| (0..*partitions).contains(&partition.0))
+        self.by_name.lock().get(name).is_some_and(|(_, partitions)| (0..*partitions).contains(&partition.0))
     }
 }
 
-pub(super) fn context() -> Arc<ShardContext> {
-    Arc::new(ShardContext::new(GroupConfig::default(), Arc::new(TestTopics::default())))
+pub(super) fn shared_state() -> Arc<SharedState> {
+    Arc::new(SharedState::new(GroupConfig::default(), Arc::new(TestTopics::default())))
 }
 
 pub(super) struct Harness {
-    pub(super) shard: Shard,
-    context: Arc<ShardContext>,
+    pub(super) shard: GroupShard,
+    shared: Arc<SharedState>,
     pub(super) topics: Arc<TestTopics>,
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
@@ -101,10 +106,10 @@ pub(super) struct Harness {
     pub(super) batch_bytes_max: usize,
     next_ticket: u64,
     /// Answers that wait for the log.
-    waiting: HeldAnswers<Answer>,
-    answers: BTreeMap<Ticket, Answer>,
+    waiting: HeldAnswers<GroupAnswer>,
+    answers: BTreeMap<Ticket, GroupAnswer>,
     /// All answers, in order, for tests that check all of them.
-    pub(super) answered: Vec<(Ticket, Answer)>,
+    pub(super) answered: Vec<(Ticket, GroupAnswer)>,
 }
 
 impl Harness {
@@ -114,12 +119,12 @@ impl Harness {
 
     pub(super) fn with(config: GroupConfig) -> Harness {
         let topics = Arc::new(TestTopics::default());
-        let context = Arc::new(ShardContext::new(config, topics.clone()));
+        let shared = Arc::new(SharedState::new(config, topics.clone()));
         let now_ms = 1_000_000;
-        let shard = Shard::new(&context, 0, moment(now_ms));
+        let shard = GroupShard::new(&shared, 0, moment(now_ms));
         Harness {
             shard,
-            context,
+            shared,
             topics,
             now_ms,
             log: Vec::new(),
@@ -140,7 +145,7 @@ impl Harness {
 
     /// Sets the times of streams groups.
     pub(super) fn set_streams_times(&mut self, times: StreamsGroupTimes) {
-        self.context.set_streams_times(times, HashMap::default());
+        self.shared.set_streams_times(times, HashMap::default());
     }
 
     pub(super) fn now(&self) -> Moment {
@@ -148,8 +153,8 @@ impl Harness {
     }
 
     /// A new coordinator, loaded from the log.
-    pub(super) fn reloaded(&self) -> Shard {
-        let mut shard = Shard::new(&self.context, 0, self.now());
+    pub(super) fn reloaded(&self) -> GroupShard {
+        let mut shard = GroupShard::new(&self.shared, 0, self.now());
         let mut buffer = DecompressBuffer::default();
         for (place, batch) in self.log.iter().enumerate() {
             if self.lost.contains(&place) {
@@ -206,7 +211,7 @@ impl Harness {
     }
 
     /// One turn of the shard, for a request.
-    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut Shard, Ticket, Moment)) -> Ticket {
+    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut GroupShard, Ticket, Moment)) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         turn(&mut self.shard, ticket, moment(self.now_ms));
@@ -260,7 +265,7 @@ impl Harness {
                 self.waiting.acknowledged(last);
             }
         }
-        let expires_ms = self.now_ms + Shard::answer_timeout_ms(&self.context);
+        let expires_ms = self.now_ms + GroupShard::answer_timeout_ms(&self.shared);
         self.waiting.take_in(self.shard.answers(), expires_ms);
         for (ticket, answer) in self.waiting.drain() {
             let earlier = self.answers.insert(ticket, answer.clone());
@@ -297,7 +302,7 @@ impl Harness {
     }
 
     /// The answer, if it has arrived.
-    pub(super) fn answer(&self, ticket: Ticket) -> Option<&Answer> {
+    pub(super) fn answer(&self, ticket: Ticket) -> Option<&GroupAnswer> {
         self.answers.get(&ticket)
     }
 
@@ -311,7 +316,7 @@ impl Harness {
 
     pub(super) fn join_answer(&self, ticket: Ticket) -> Option<JoinGroupResponse> {
         match self.answer(ticket)? {
-            Answer::JoinGroup(response) => Some(response.clone()),
+            GroupAnswer::JoinGroup(response) => Some(response.clone()),
             other => panic!("a join was answered by {other:?}"),
         }
     }
@@ -343,7 +348,7 @@ impl Harness {
     /// The answer to SyncGroup: the assignment, or the error.
     pub(super) fn sync_answer(&self, ticket: Ticket) -> Option<Result<String, ErrorCode>> {
         match self.answer(ticket)? {
-            Answer::SyncGroup(response) => Some(match error(response.error_code) {
+            GroupAnswer::SyncGroup(response) => Some(match error(response.error_code) {
                 ErrorCode::None => Ok(String::from_utf8_lossy(&response.assignment).into_owned()),
                 error => Err(error),
             }),
@@ -360,7 +365,7 @@ impl Harness {
         };
         let ticket = self.turn(|shard, ticket, now| shard.heartbeat(&request, ticket, now));
         match self.answer(ticket) {
-            Some(Answer::Heartbeat(response)) => error(response.error_code),
+            Some(GroupAnswer::Heartbeat(response)) => error(response.error_code),
             other => panic!("a heartbeat was answered by {other:?}"),
         }
     }
@@ -378,7 +383,7 @@ impl Harness {
         };
         let ticket = self.turn(|shard, ticket, now| shard.leave_group(&request, ticket, now));
         match self.answer(ticket) {
-            Some(Answer::LeaveGroup(response)) => {
+            Some(GroupAnswer::LeaveGroup(response)) => {
                 response.members.iter().map(|member| error(member.error_code)).collect()
             }
             other => panic!("a leave was answered by {other:?}"),
@@ -392,7 +397,7 @@ impl Harness {
 
     pub(super) fn commit_answer(&self, ticket: Ticket) -> Option<ErrorCode> {
         match self.answer(ticket)? {
-            Answer::OffsetCommit(response) => Some(error(response.topics[0].partitions[0].error_code)),
+            GroupAnswer::OffsetCommit(response) => Some(error(response.topics[0].partitions[0].error_code)),
             other => panic!("a commit was answered by {other:?}"),
         }
     }

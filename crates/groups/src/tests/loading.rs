@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::ReplayError;
+use thalweg_shard::ShardLoadError;
 use thalweg_shard::testing::MemoryLog;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::OffsetFetchRequest;
@@ -18,8 +18,8 @@ use tokio::time::{Instant, sleep};
 /// An upper bound for every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn shortage() -> ReplayError {
-    ReplayError::Read { reason: "Too many open files".to_owned() }
+fn shortage() -> ShardLoadError {
+    ShardLoadError::Read { reason: "Too many open files".to_owned() }
 }
 
 /// The offset that the group has committed, or the error.

@@ -2,7 +2,7 @@
 
 use super::super::config::{GroupConfig, Migration};
 use super::consumer::{Consumer, GROUP, with_topic};
-use super::harness::{Harness, Join, error, subscription};
+use super::harness::{Harness, Join, REBALANCE_MS, error, subscription};
 use bytes::Bytes;
 use thalweg_shard::Ticket;
 use thalweg_wire::data::ConsumerProtocolAssignment;
@@ -57,7 +57,7 @@ fn sync(h: &mut Harness, id: &str, generation: i32, given: &[(&str, &[i32])]) ->
     let given = given.iter().map(|(id, partitions)| ((*id).to_owned(), assignment(partitions))).collect();
     let ticket = h.turn(|shard, ticket, now| shard.sync_group(&request, &given, ticket, now));
     match h.answer(ticket) {
-        Some(super::super::answer::Answer::SyncGroup(response)) => match error(response.error_code) {
+        Some(super::super::answer::GroupAnswer::SyncGroup(response)) => match error(response.error_code) {
             ErrorCode::None => Ok(partitions_of(&response.assignment)),
             error => Err(error),
         },
@@ -175,6 +175,25 @@ fn groups_without_members_change_their_kind_at_once() {
 }
 
 #[test]
+fn a_refused_join_leaves_a_consumer_group_without_members_as_it_was() {
+    let mut h = with_topic(2);
+    let mut one = Consumer::new("one", &["t"]);
+    h.beat(&mut one);
+    h.request_beat(&ConsumerGroupHeartbeatRequest { member_epoch: -1, ..one.request() });
+    let (before, records) = (h.described(), h.log.len());
+    assert_eq!((before.group_state.as_str(), before.group_epoch), ("Empty", 3));
+    let refused = join(&mut h, "stranger", &[]);
+    let refused = h.join_answer(refused).expect("a refusal");
+    assert_eq!(error(refused.error_code), ErrorCode::UnknownMemberId);
+    assert_eq!((h.described(), h.log.len()), (before, records));
+    h.advance(1_000);
+    let mut two = Consumer::new("two", &["t"]);
+    h.beat(&mut two);
+    assert_eq!(two.epoch, 4);
+    h.check_replay();
+}
+
+#[test]
 fn a_group_that_is_no_consumers_stays_classic() {
     let mut h = with_topic(2);
     let join =
@@ -203,6 +222,53 @@ fn classic_members_that_do_not_join_again_or_do_not_sync_are_removed() {
     h.settle_consumers(&mut [&mut new]);
     assert_eq!(new.owned.len(), 2);
     h.check_replay();
+}
+
+#[test]
+fn classic_member_that_does_not_revoke_after_a_load_is_removed() {
+    let mut h = with_topic(2);
+    let (classic, generation) = classic_group(&mut h);
+    let mut new = Consumer::new("new", &["t"]);
+    h.advance(1_000);
+    h.beat(&mut new);
+    let joined = join(&mut h, &classic, &[0, 1]);
+    let joined = h.join_answer(joined).expect("at once");
+    assert_eq!((error(joined.error_code), joined.generation_id), (ErrorCode::None, generation));
+    h.restart();
+    // The member never learns from a heartbeat that it has to join again, and so has no deadline for that.
+    let mut alive_ms = 0;
+    while sync(&mut h, &classic, generation, &[]).is_ok() {
+        h.beat(&mut new);
+        h.advance(1_000);
+        alive_ms += 1_000;
+        assert!(alive_ms <= REBALANCE_MS, "the member is still there");
+    }
+    assert_eq!(alive_ms, REBALANCE_MS);
+    h.settle_consumers(&mut [&mut new]);
+    assert_eq!(new.owned.len(), 2);
+    h.check_replay();
+}
+
+#[test]
+fn refused_joins_are_answered_without_a_member_id() {
+    let mut config = GroupConfig::default();
+    config.consumer.group_size_max = 1;
+    let mut h = Harness::with(config);
+    h.topics.set("t", 7, 2);
+    h.beat(&mut Consumer::with_instance("a", "i"));
+    let refused = |h: &mut Harness, join: Join<'_>| {
+        let ticket = h.send_join(join);
+        let response = h.join_answer(ticket).expect("at once");
+        assert_eq!(response.member_id, "", "{response:?}");
+        error(response.error_code)
+    };
+    let protocols: &[(&str, &[u8])] = &[("range", &metadata(&["t"], &[]))];
+    let member = Join { member_id: "a", protocols, ..Join::default() };
+    let other_type = Join { protocol_type: "connect", ..member };
+    assert_eq!(refused(&mut h, other_type), ErrorCode::InconsistentGroupProtocol);
+    assert_eq!(refused(&mut h, Join { member_id: "b", ..member }), ErrorCode::GroupMaxSizeReached);
+    let no_instance = Join { instance_id: Some("x"), ..member };
+    assert_eq!(refused(&mut h, no_instance), ErrorCode::UnknownMemberId);
 }
 
 #[test]

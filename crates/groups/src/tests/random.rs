@@ -1,9 +1,9 @@
 //! Seeded histories: clients join, crash, return and commit against a shard whose log acknowledges late.
 //! Invariants are checked after each step.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::record::CoordinatorRecord;
-use super::super::shard::Shard;
+use super::super::shard::GroupShard;
 use super::harness::{Commit, Harness, Join, REBALANCE_MS, SESSION_MS, error};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -161,7 +161,7 @@ impl History {
         };
         let ticket = self.h.turn(|shard, ticket, now| shard.heartbeat(&request, ticket, now));
         match self.h.answer(ticket)? {
-            Answer::Heartbeat(response) => Some(error(response.error_code)),
+            GroupAnswer::Heartbeat(response) => Some(error(response.error_code)),
             other => panic!("{other:?}"),
         }
     }
@@ -286,7 +286,7 @@ impl History {
 }
 
 /// The observable state of a shard: groups, members, assignments, offsets.
-fn picture(shard: &Shard) -> String {
+fn picture(shard: &GroupShard) -> String {
     let mut text = String::new();
     for group in shard.list_groups(&[], &[]) {
         let all =
@@ -382,7 +382,7 @@ fn nonsense_does_no_harm() {
                 h.refuses = None;
             }
             for (_, answer) in &h.answered {
-                if let Answer::JoinGroup(response) = answer
+                if let GroupAnswer::JoinGroup(response) = answer
                     && !response.member_id.is_empty()
                     && !ids.contains(&response.member_id)
                 {

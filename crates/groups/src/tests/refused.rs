@@ -1,6 +1,6 @@
 //! Refused writes: the state follows the log, and every waiting member has a deadline.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::share::ShareAnswer;
 use super::super::topics::DeletedTopic;
 use super::consumer::{Consumer, with_topic};
@@ -8,8 +8,11 @@ use super::harness::{Commit, GROUP, Harness, Join, REBALANCE_MS, SESSION_MS, cli
 use super::streams::{Member, word_count};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::sync::atomic::Ordering;
 use thalweg_shard::{Ticket, WriteError};
-use thalweg_wire::request::{ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest};
+use thalweg_wire::request::{
+    ConsumerGroupHeartbeatRequest, ShareGroupHeartbeatRequest, StreamsGroupHeartbeatRequest,
+};
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// A member of a stable classic group that falls silent, and a join that waits for that member.
@@ -70,6 +73,34 @@ fn heartbeats_that_cannot_be_written_extend_the_session() {
     assert_eq!(h.beat_error(&one.request()), ErrorCode::UnknownMemberId);
 }
 
+/// The resolution fits into a batch by which the target assignment for the new topic is refused.
+#[test]
+fn a_heartbeat_that_cannot_be_written_has_regular_expressions_resolved() {
+    let mut h = with_topic(1);
+    let mut one = Consumer::new(&"one".repeat(20), &["t", "later"]);
+    let join =
+        ConsumerGroupHeartbeatRequest { subscribed_topic_regex: Some("u.*".to_owned()), ..one.request() };
+    one.take(&h.request_beat(&join));
+    h.resolve();
+    h.beat(&mut one);
+    let before = h.described();
+    assert_eq!((before.group_state.as_str(), before.group_epoch), ("Stable", 2));
+    h.topics.set("later", 8, 1);
+    h.topics.version.store(1, Ordering::Relaxed);
+    h.turn(|shard, _, _| shard.topics_changed(&["later".to_owned()], true));
+    h.advance(10_001);
+    h.batch_bytes_max = 250;
+    h.beat_error(&one.request());
+    h.resolve();
+    let after = h.described();
+    assert_eq!((after.group_state.as_str(), after.group_epoch, after.assignment_epoch), ("Assigning", 3, 2));
+    assert_eq!(h.beat_error(&one.request()), ErrorCode::UnknownServerError);
+    h.batch_bytes_max = usize::MAX;
+    h.beat(&mut one);
+    assert_eq!((one.epoch, one.owned.len()), (3, 2));
+    h.check_replay();
+}
+
 /// Requests of all kinds to a few groups, some of which change their type; writes are refused at random.
 struct History {
     h: Harness,
@@ -124,7 +155,8 @@ impl History {
                 let ticket = self.h.turn(|shard, ticket, now| {
                     shard.share_heartbeat(&client("c"), &request, ticket, now);
                 });
-                if let Some(Answer::Share(ShareAnswer::Heartbeat(_, Some(work)))) = self.h.answer(ticket) {
+                if let Some(GroupAnswer::Share(ShareAnswer::Heartbeat(_, Some(work)))) = self.h.answer(ticket)
+                {
                     let topics = work.offsets.iter();
                     let done = topics.map(|(t, of)| (*t, of.keys().copied().collect())).collect();
                     self.h.turn(|shard, ticket, now| {
@@ -155,7 +187,7 @@ impl History {
             _ => self.h.advance(self.rng.random_range(0..8_000)),
         }
         for (_, answer) in &self.h.answered {
-            if let Answer::JoinGroup(response) = answer
+            if let GroupAnswer::JoinGroup(response) = answer
                 && !response.member_id.is_empty()
                 && !self.ids.contains(&response.member_id)
             {

@@ -1,10 +1,10 @@
 //! Black-box tests of share groups: members join, share initialized partitions, leave and are fenced; offsets
 //! are set and deleted.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::config::GroupConfig;
 use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-use super::super::share::{AlteredOffsets, DeletedOffsets, Initialization, Partitions, ShareAnswer};
+use super::super::share::{AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, SharePartitions};
 use super::harness::{Harness, client};
 use std::collections::BTreeMap;
 use thalweg_shard::{Ticket, WriteError};
@@ -75,7 +75,7 @@ impl Scene {
         let answer = self.harness.answer(ticket).cloned().expect("an answer at once");
         assert_eq!(self.harness.reloaded().share_picture(GROUP), self.harness.shard.share_picture(GROUP));
         match answer {
-            Answer::Share(answer) => answer,
+            GroupAnswer::Share(answer) => answer,
             other => panic!("{other:?}"),
         }
     }
@@ -105,7 +105,7 @@ impl Scene {
     /// Reports the outcome of the share coordinator's work.
     fn answer(&mut self, initialization: &Initialization, succeeded: bool) {
         let topics = initialization.offsets.iter();
-        let partitions: Partitions = topics.map(|(t, o)| (*t, o.keys().copied().collect())).collect();
+        let partitions: SharePartitions = topics.map(|(t, o)| (*t, o.keys().copied().collect())).collect();
         let ticket = self.harness.turn(|shard, ticket, now| {
             shard.share_states_answered(GROUP, &partitions, succeeded, ticket, now);
         });
@@ -162,12 +162,12 @@ impl Scene {
         }
     }
 
-    fn initialized(&self) -> Partitions {
+    fn initialized(&self) -> SharePartitions {
         self.harness.shard.initialized_share_partitions(GROUP)
     }
 }
 
-fn partitions(all: &[(u128, &[i32])]) -> Partitions {
+fn partitions(all: &[(u128, &[i32])]) -> SharePartitions {
     all.iter().map(|(topic, some)| (Uuid(*topic), some.iter().copied().collect())).collect()
 }
 
@@ -318,7 +318,7 @@ fn offsets_are_set_and_deleted_while_there_are_no_members() {
         shard.share_offsets_deleted(GROUP, &[Uuid(7)].into(), ticket, now);
     });
     assert_eq!(scene.share(ticket), ShareAnswer::Noted(Ok(())));
-    assert_eq!(scene.delete_offsets(&["t"]).expect("as before").states, Partitions::new());
+    assert_eq!(scene.delete_offsets(&["t"]).expect("as before").states, SharePartitions::new());
 
     scene.joined("one", &["t"]);
     assert_eq!(scene.alter("t", &[(0, 0)]), Err(ErrorCode::NonEmptyGroup));
@@ -397,6 +397,27 @@ fn a_heartbeat_that_cannot_be_written_extends_the_session() {
     scene.beat(&mut one);
     scene.harness.advance(SESSION_MS + 1);
     assert_eq!(scene.refusal(&one.request()), ErrorCode::UnknownMemberId);
+}
+
+#[test]
+fn topics_that_a_refused_heartbeat_drops_are_still_initialized() {
+    let mut scene = Scene::new();
+    let mut one = scene.joined("one", &["t", "later"]);
+    scene.harness.topics.set("later", 9, 1);
+    scene.harness.turn(|shard, _, _| shard.topics_changed(&["later".to_owned()], true));
+    let initialization = scene.beat(&mut one).expect("a new topic");
+    scene.answer(&initialization, false);
+    scene.harness.refuses = Some(WriteError::TooFewReplicas);
+    let request =
+        ShareGroupHeartbeatRequest { subscribed_topic_names: Some(vec!["t".to_owned()]), ..one.request() };
+    assert_eq!(scene.refusal(&request), ErrorCode::CoordinatorNotAvailable);
+    scene.harness.refuses = None;
+    let again = scene.beat(&mut one).expect("the member still subscribes to the topic");
+    assert_eq!(again.offsets, [(Uuid(9), [(0, -1)].into())].into());
+    scene.answer(&again, true);
+    scene.harness.advance(1_000);
+    scene.beat(&mut one);
+    assert_eq!(one.assigned, [(7, 0), (7, 1), (9, 0)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Static members (KIP-345): they restart without a rebalance, and cannot be impersonated.
 
-use super::super::Answer;
+use super::super::GroupAnswer;
 use super::harness::{DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
 use thalweg_shard::WriteError;
 use thalweg_wire::ErrorCode;
@@ -79,7 +79,7 @@ fn the_earlier_holder_of_the_name_is_fenced() {
     let mut beat = |id: &str| {
         let ticket = h.turn(|shard, ticket, now| shard.heartbeat(&heartbeat(id), ticket, now));
         match h.answer(ticket) {
-            Some(Answer::Heartbeat(response)) => error(response.error_code),
+            Some(GroupAnswer::Heartbeat(response)) => error(response.error_code),
             other => panic!("{other:?}"),
         }
     };

@@ -1,7 +1,7 @@
 //! Black-box tests of streams groups: members join, get tasks once the topics exist, give tasks up, leave and
 //! are fenced.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::config::GroupConfig;
 use super::super::record::CoordinatorRecord;
 use super::super::record::StreamsGroupRecord;
@@ -114,11 +114,11 @@ fn tasks(all: &[(&str, i32)]) -> Tasks {
     all.iter().map(|(id, partition)| ((*id).to_owned(), *partition)).collect()
 }
 
-fn topic(name: &str, partitions: i32) -> TopicInfo {
+pub(super) fn topic(name: &str, partitions: i32) -> TopicInfo {
     TopicInfo { name: name.to_owned(), partitions, ..TopicInfo::default() }
 }
 
-fn names(all: &[&str]) -> Vec<String> {
+pub(super) fn names(all: &[&str]) -> Vec<String> {
     all.iter().map(|&name| name.to_owned()).collect()
 }
 
@@ -150,12 +150,12 @@ fn plain() -> Topology {
 }
 
 /// A group, its members, and the topic `t` with two partitions.
-struct Scene {
-    harness: Harness,
+pub(super) struct Scene {
+    pub(super) harness: Harness,
 }
 
 impl Scene {
-    fn new() -> Scene {
+    pub(super) fn new() -> Scene {
         Scene::with(|_| {})
     }
 
@@ -174,12 +174,12 @@ impl Scene {
         let reloaded = self.harness.reloaded();
         assert_eq!(reloaded.streams_picture(GROUP), self.harness.shard.streams_picture(GROUP));
         match answer {
-            Answer::Streams(answer) => answer,
+            GroupAnswer::Streams(answer) => answer,
             other => panic!("{other:?}"),
         }
     }
 
-    fn send(
+    pub(super) fn send(
         &mut self,
         request: &StreamsGroupHeartbeatRequest,
     ) -> (StreamsGroupHeartbeatResponse, Vec<CreatableTopic>) {
@@ -255,7 +255,7 @@ fn tasks_are_assigned_once_internal_topics_are_there() {
         .iter()
         .map(|topic| (topic.name.as_str(), topic.num_partitions, topic.replication_factor))
         .collect();
-    assert_eq!(wanted, [("c", 2, -1), ("r", 2, -1)]);
+    assert_eq!(wanted, [("r", 2, -1), ("c", 2, -1)]);
     assert_eq!((one.statuses.as_slice(), one.epoch), ([3].as_slice(), 2));
     assert_eq!(one.active, Tasks::new());
     assert_eq!(scene.described().group_state, "NotReady");
@@ -575,12 +575,12 @@ fn transactional_offsets_are_fenced_as_those_of_generations() {
             topics: vec![topic],
             ..TxnOffsetCommitRequest::default()
         };
-        let commit = |shard: &mut super::super::shard::Shard, ticket, now| {
+        let commit = |shard: &mut super::super::shard::GroupShard, ticket, now| {
             shard.commit_transactional_offsets(&request, None, ticket, now);
         };
         let ticket = scene.harness.turn(commit);
         match scene.harness.answer(ticket) {
-            Some(Answer::TxnOffsetCommit(response)) => {
+            Some(GroupAnswer::TxnOffsetCommit(response)) => {
                 super::harness::error(response.topics[0].partitions[0].error_code)
             }
             other => panic!("{other:?}"),
@@ -637,7 +637,7 @@ fn a_group_without_members_can_be_deleted() {
     let delete = |scene: &mut Scene| {
         let ticket = scene.harness.turn(|shard, ticket, _| shard.delete_groups(&ids, ticket));
         match scene.harness.answer(ticket) {
-            Some(Answer::DeleteGroups(results)) => results[0].error_code,
+            Some(GroupAnswer::DeleteGroups(results)) => results[0].error_code,
             other => panic!("{other:?}"),
         }
     };
@@ -677,7 +677,7 @@ fn an_answer_that_writes_nothing_waits_for_what_it_rests_on_even_if_its_writer_g
         harness.turn(|shard, ticket, now| shard.streams_heartbeat(&client("c"), &request, ticket, now))
     };
     let code = |harness: &Harness, ticket| match harness.answer(ticket) {
-        Some(Answer::Streams(StreamsAnswer::Heartbeat(response, _))) => Some(response.error_code),
+        Some(GroupAnswer::Streams(StreamsAnswer::Heartbeat(response, _))) => Some(response.error_code),
         Some(other) => panic!("{other:?}"),
         None => None,
     };
@@ -707,7 +707,7 @@ fn a_heartbeat_that_cannot_be_written_extends_the_session() {
     let send = |h: &mut Harness, request: &StreamsGroupHeartbeatRequest| {
         let ticket = h.turn(|shard, ticket, now| shard.streams_heartbeat(&client("c"), request, ticket, now));
         match h.answer(ticket) {
-            Some(Answer::Streams(StreamsAnswer::Heartbeat(response, _))) => (**response).clone(),
+            Some(GroupAnswer::Streams(StreamsAnswer::Heartbeat(response, _))) => (**response).clone(),
             other => panic!("{other:?}"),
         }
     };

@@ -3,7 +3,7 @@
 //! active with one member, a process has no task twice, and a new coordinator loads an identical group from
 //! the log.
 
-use super::super::answer::Answer;
+use super::super::answer::GroupAnswer;
 use super::super::config::GroupConfig;
 use super::super::streams::StreamsAnswer;
 use super::harness::{Harness, client, error};
@@ -73,7 +73,7 @@ impl History {
 
     fn answer(&self, ticket: Ticket) -> Option<StreamsGroupHeartbeatResponse> {
         match self.h.answer(ticket)? {
-            Answer::Streams(StreamsAnswer::Heartbeat(response, _)) => Some((**response).clone()),
+            GroupAnswer::Streams(StreamsAnswer::Heartbeat(response, _)) => Some((**response).clone()),
             other => panic!("a heartbeat was answered by {other:?}"),
         }
     }

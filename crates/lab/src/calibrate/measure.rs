@@ -1,13 +1,14 @@
 //! Drives a null server with a worker process, and reads latencies and rates.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hdrhistogram::Histogram as Recorded;
 
 use super::{Extent, Generator, Percentile, Plan, QUANTILES, Scenario, ScenarioResult};
 use crate::null_server::{NullServer, NullServerError, Settings};
 use crate::result::HistogramUnreadable;
+use crate::run::now_us;
 use crate::run::saturation::{self, Outcome};
 use crate::sample::Sampler;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
@@ -38,7 +39,6 @@ pub enum CalibrateError {
     #[error("The calibration worker acknowledged {acknowledged} records and failed to send {failed}{}",
         first_failure.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     Nothing {
-        /// Records acknowledged.
         acknowledged: u64,
         /// Records that failed.
         failed: u64,
@@ -228,10 +228,4 @@ async fn drive(
         }
     });
     driven.await.unwrap_or(Err(CalibrateError::Stuck { seconds: patience.as_secs_f64() }))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the start time of workers is wall-clock time")]
-fn now_us() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

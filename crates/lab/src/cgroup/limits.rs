@@ -37,7 +37,6 @@ const MOVE: &str = "while [ \"$1\" != -- ]; do echo $$ > \"$1\" || exit 111; shi
 pub struct NoControlGroups {
     /// The missing feature.
     pub missing: String,
-    /// The remedy.
     pub remedy: String,
 }
 

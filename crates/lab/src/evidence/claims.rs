@@ -64,24 +64,24 @@ fn kept(policies: &Policies, evidence: &Evidence, faults: &mut Vec<String>) {
 
 /// Checks that the replicas are as requested, were in sync, and are equal.
 fn replicated(claim: &Claim<'_>, evidence: &Evidence, faults: &mut Vec<String>) {
-    let asked = claim.replication_factor;
+    let requested = claim.replication_factor;
     let least = evidence.in_sync_replicas_min;
-    if least < u32::from(asked) {
+    if least < u32::from(requested) {
         faults.push(format!(
-            "During the run a partition had {least} of {asked} in-sync replicas: its records were on fewer \
+            "During the run a partition had {least} of {requested} in-sync replicas: its records were on fewer \
              brokers than requested"
         ));
     }
-    if claim.watched.looks == 0 && asked > 1 {
+    if claim.watched.looks == 0 && requested > 1 {
         faults.push(
             "The in-sync replicas were not observed during the run: the number is from after it".to_owned(),
         );
     }
     let unlike = |partition: &PartitionEvidence| {
         let has = partition.replicas.len();
-        if has != usize::from(asked) {
+        if has != usize::from(requested) {
             let (topic, index) = (&partition.topic, partition.partition);
-            return Some(format!("{topic}-{index} has {has} replicas instead of {asked}"));
+            return Some(format!("{topic}-{index} has {has} replicas instead of {requested}"));
         }
         (!super::log::agree(partition)).then(|| difference(partition))
     };

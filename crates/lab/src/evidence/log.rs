@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use thalweg_client::{Cluster, Metadata, OffsetSpec, TopicPartition};
 use thalweg_wire::ErrorCode;
+use thalweg_wire::list_offsets::LATEST_TIMESTAMP;
 use thalweg_wire::request::describe_log_dirs_request::DescribableLogDirTopic;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use thalweg_wire::request::{DescribeLogDirsRequest, ListOffsetsRequest};
@@ -17,14 +18,12 @@ use super::{Claim, EvidenceError};
 use crate::result::{PartitionEvidence, ReplicaEvidence};
 
 /// Maximum time for replicas to reach the leader's end.
-const SETTLE: Duration = Duration::from_secs(30);
+const AGREEMENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time without a change after which waiting is pointless.
 const STILL: Duration = Duration::from_secs(4);
 const PAUSE: Duration = Duration::from_millis(200);
 /// Kafka's replica id for asking any replica for its own end offset.
 const DEBUGGING_CONSUMER: i32 = -2;
-/// ListOffsets: the end of the log.
-const LATEST: i64 = -1;
 /// A value that the broker does not report.
 pub(super) const UNKNOWN: i64 = -1;
 
@@ -50,15 +49,18 @@ pub(super) fn agree(partition: &PartitionEvidence) -> bool {
 
 /// The partitions, once all replicas agree and contain the acknowledged records, or their state at the time
 /// limit.
-pub(super) async fn settled(claim: &Claim<'_>) -> Result<Vec<PartitionEvidence>, EvidenceError> {
+pub(super) async fn await_agreement(claim: &Claim<'_>) -> Result<Vec<PartitionEvidence>, EvidenceError> {
     let begun = Instant::now();
     let mut last = look(claim.cluster, claim.topics).await;
     let mut changed_at = begun;
     loop {
-        let is_settled = last.as_ref().is_ok_and(|found| {
+        let is_complete = last.as_ref().is_ok_and(|found| {
             found.iter().all(agree) && found.iter().map(records).sum::<u64>() >= claim.acknowledged()
         });
-        if is_settled || begun.elapsed() >= SETTLE || (last.is_ok() && changed_at.elapsed() >= STILL) {
+        if is_complete
+            || begun.elapsed() >= AGREEMENT_TIMEOUT
+            || (last.is_ok() && changed_at.elapsed() >= STILL)
+        {
             return last;
         }
         tokio::time::sleep(PAUSE).await;
@@ -174,7 +176,7 @@ async fn of_broker(
                     .into_iter()
                     .map(|partition_index| ListOffsetsPartition {
                         partition_index,
-                        timestamp: LATEST,
+                        timestamp: LATEST_TIMESTAMP,
                         ..ListOffsetsPartition::default()
                     })
                     .collect(),

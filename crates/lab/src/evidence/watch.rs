@@ -8,7 +8,6 @@ use thalweg_client::{Cluster, Metadata};
 use thalweg_wire::request::MetadataRequest;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 
-/// The interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// No observation yet.
 const NONE: u32 = u32::MAX;
@@ -20,12 +19,12 @@ pub struct Watch {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// The observations.
+/// The observations of a watch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaObservations {
     /// The smallest number of in-sync replicas of any partition; none without observations.
     pub in_sync_replicas_min: Option<u32>,
-    /// Successful observations.
+    /// Number of successful observations.
     pub looks: u32,
     /// Failed observations: the cluster did not answer.
     pub failures: u32,
@@ -57,7 +56,7 @@ impl Watch {
         some(self.seen.latest.load(Ordering::Relaxed))
     }
 
-    /// Stops.
+    /// Ends the watch, and returns its observations.
     pub async fn finish(self) -> ReplicaObservations {
         self.task.abort();
         ReplicaObservations {
@@ -83,7 +82,7 @@ async fn look(cluster: Cluster, topics: Vec<String>, seen: Arc<WatchCounters>) {
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tick.tick().await;
-        let latest = match tokio::time::timeout(5 * INTERVAL, ask(&cluster, &topics)).await {
+        let latest = match tokio::time::timeout(5 * INTERVAL, in_sync_min(&cluster, &topics)).await {
             Ok(Some(least)) => {
                 seen.looks.fetch_add(1, Ordering::Relaxed);
                 seen.least.fetch_min(least, Ordering::Relaxed);
@@ -99,7 +98,7 @@ async fn look(cluster: Cluster, topics: Vec<String>, seen: Arc<WatchCounters>) {
 }
 
 /// The answer is not stored in the cluster's shared metadata.
-async fn ask(cluster: &Cluster, topics: &[String]) -> Option<u32> {
+async fn in_sync_min(cluster: &Cluster, topics: &[String]) -> Option<u32> {
     let topics = topics
         .iter()
         .map(|name| MetadataRequestTopic { name: Some(name.clone()), ..MetadataRequestTopic::default() });

@@ -5,6 +5,7 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
+use thalweg_wire::list_offsets::EARLIEST_TIMESTAMP;
 use thalweg_wire::request::{
     ApiVersionsRequest, ApiVersionsResponse, CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest,
     DeleteTopicsResponse, DescribeConfigsRequest, DescribeConfigsResponse, DescribeLogDirsRequest,
@@ -14,8 +15,9 @@ use thalweg_wire::request::{
     describe_configs_response, describe_log_dirs_response, fetch_response, find_coordinator_response,
     list_offsets_response, metadata_response, produce_response,
 };
-use thalweg_wire::{ApiKey, DecodeError, Decoder, EncodeError, ErrorCode, Message, Records, frame};
+use thalweg_wire::{ApiKey, Decoder, ErrorCode, Records, frame};
 
+use super::request::{Request, UnanswerableRequest};
 use super::{ServerState, group};
 
 /// The only broker.
@@ -41,17 +43,6 @@ const SERVED: &[(ApiKey, i16, i16)] = &[
     (ApiKey::DescribeConfigs, 1, 4),
     (ApiKey::DescribeLogDirs, 1, 4),
 ];
-
-/// A request that cannot be answered, which ends the connection.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum UnanswerableRequest {
-    #[error("a request could not be read: {0}")]
-    Decode(#[from] DecodeError),
-    #[error("an answer could not be written: {0}")]
-    Encode(#[from] EncodeError),
-    #[error("api_key={key} version={version} is not served")]
-    NotServed { key: i16, version: i16 },
-}
 
 /// The answer to a request (a frame without its length) and the time it is due; `None` if no answer is
 /// expected.
@@ -81,47 +72,29 @@ pub(super) fn answer(
     if key == ApiKey::Produce {
         return produce(&request, &mut d, arrived);
     }
-    let answer = request.other(&mut d)?;
+    let answer = other(&request, &mut d)?;
     Ok(Some((shared.timing.other(arrived), answer)))
 }
 
-/// A request being served.
-pub(super) struct Request<'a> {
-    pub(super) shared: &'a ServerState,
-    key: ApiKey,
-    pub(super) version: i16,
-    correlation_id: i32,
-}
-
-impl Request<'_> {
-    /// Encodes an answer.
-    pub(super) fn encode<M: Message>(&self, response: &M) -> Result<BytesMut, UnanswerableRequest> {
-        Ok(frame::encode_response(response, self.key, self.version, self.correlation_id)?.0)
-    }
-
-    pub(super) fn decode<M: Message>(&self, d: &mut Decoder) -> Result<M, UnanswerableRequest> {
-        Ok(M::decode(d, self.version)?)
-    }
-
-    fn other(&self, d: &mut Decoder) -> Result<BytesMut, UnanswerableRequest> {
-        match self.key {
-            ApiKey::ApiVersions => {
-                self.decode::<ApiVersionsRequest>(d)?;
-                self.encode(&api_versions())
-            }
-            ApiKey::Metadata => self.encode(&metadata(self.shared, self.decode(d)?, self.version)),
-            ApiKey::CreateTopics => self.encode(&create_topics(self.shared, self.decode(d)?)),
-            ApiKey::DeleteTopics => self.encode(&delete_topics(self.shared, self.decode(d)?)),
-            ApiKey::ListOffsets => self.encode(&list_offsets(self.shared, self.decode(d)?)),
-            ApiKey::Fetch => self.encode(&fetch(self.shared, self.decode(d)?)),
-            ApiKey::InitProducerId => self.encode(&init_producer_id()),
-            ApiKey::FindCoordinator => {
-                self.encode(&find_coordinator(self.shared, self.decode(d)?, self.version))
-            }
-            ApiKey::DescribeConfigs => self.encode(&describe_configs(self.decode(d)?)),
-            ApiKey::DescribeLogDirs => self.encode(&describe_log_dirs(self.shared, self.decode(d)?)),
-            _ => group::answer(self, self.key, d),
+/// The answer to a request other than Produce.
+fn other(request: &Request<'_>, d: &mut Decoder) -> Result<BytesMut, UnanswerableRequest> {
+    match request.key {
+        ApiKey::ApiVersions => {
+            request.decode::<ApiVersionsRequest>(d)?;
+            request.encode(&api_versions())
         }
+        ApiKey::Metadata => request.encode(&metadata(request.shared, request.decode(d)?, request.version)),
+        ApiKey::CreateTopics => request.encode(&create_topics(request.shared, request.decode(d)?)),
+        ApiKey::DeleteTopics => request.encode(&delete_topics(request.shared, request.decode(d)?)),
+        ApiKey::ListOffsets => request.encode(&list_offsets(request.shared, request.decode(d)?)),
+        ApiKey::Fetch => request.encode(&fetch(request.shared, request.decode(d)?)),
+        ApiKey::InitProducerId => request.encode(&init_producer_id()),
+        ApiKey::FindCoordinator => {
+            request.encode(&find_coordinator(request.shared, request.decode(d)?, request.version))
+        }
+        ApiKey::DescribeConfigs => request.encode(&describe_configs(request.decode(d)?)),
+        ApiKey::DescribeLogDirs => request.encode(&describe_log_dirs(request.shared, request.decode(d)?)),
+        _ => group::answer(request, request.key, d),
     }
 }
 
@@ -262,15 +235,14 @@ fn delete_topics(shared: &ServerState, request: DeleteTopicsRequest) -> DeleteTo
 }
 
 fn list_offsets(shared: &ServerState, request: ListOffsetsRequest) -> ListOffsetsResponse {
-    const EARLIEST: i64 = -2;
-    let topics = request.topics.into_iter().map(|asked| {
-        let topic = shared.topics.get(&asked.name);
-        let partitions = asked.partitions.iter().map(|partition| {
+    let topics = request.topics.into_iter().map(|requested| {
+        let topic = shared.topics.get(&requested.name);
+        let partitions = requested.partitions.iter().map(|partition| {
             let end = match &topic {
                 Some(topic) => topic.end_offset(partition.partition_index),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
-            let offset = end.map(|end| if partition.timestamp == EARLIEST { 0 } else { end });
+            let offset = end.map(|end| if partition.timestamp == EARLIEST_TIMESTAMP { 0 } else { end });
             list_offsets_response::ListOffsetsPartitionResponse {
                 partition_index: partition.partition_index,
                 error_code: offset.err().map_or(0, ErrorCode::code),
@@ -279,7 +251,10 @@ fn list_offsets(shared: &ServerState, request: ListOffsetsRequest) -> ListOffset
                 ..Default::default()
             }
         });
-        list_offsets_response::ListOffsetsTopicResponse { name: asked.name, partitions: partitions.collect() }
+        list_offsets_response::ListOffsetsTopicResponse {
+            name: requested.name,
+            partitions: partitions.collect(),
+        }
     });
     ListOffsetsResponse { topics: topics.collect(), ..ListOffsetsResponse::default() }
 }
@@ -290,10 +265,10 @@ fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
     let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
     let mut found = false;
     let mut responses = Vec::with_capacity(request.topics.len());
-    for asked in request.topics {
-        let topic = shared.topics.get(&asked.topic);
-        let mut partitions = Vec::with_capacity(asked.partitions.len());
-        for partition in &asked.partitions {
+    for requested in request.topics {
+        let topic = shared.topics.get(&requested.topic);
+        let mut partitions = Vec::with_capacity(requested.partitions.len());
+        for partition in &requested.partitions {
             let bytes_max = left.min(usize::try_from(partition.partition_max_bytes).unwrap_or(0));
             let fetched = match &topic {
                 Some(topic) => topic.fetch(partition.partition, partition.fetch_offset, bytes_max),
@@ -320,7 +295,7 @@ fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
             partitions.push(data);
         }
         responses.push(fetch_response::FetchableTopicResponse {
-            topic: asked.topic,
+            topic: requested.topic,
             partitions,
             ..Default::default()
         });
@@ -381,11 +356,11 @@ fn describe_configs(request: DescribeConfigsRequest) -> DescribeConfigsResponse 
 
 /// A single directory, in memory.
 fn describe_log_dirs(shared: &ServerState, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse {
-    let asked: Vec<(String, Vec<i32>)> = match request.topics {
+    let requested: Vec<(String, Vec<i32>)> = match request.topics {
         Some(topics) => topics.into_iter().map(|topic| (topic.topic, topic.partitions)).collect(),
         None => shared.topics.list().into_iter().map(|(name, count)| (name, (0..count).collect())).collect(),
     };
-    let topics = asked.into_iter().filter_map(|(name, partitions)| {
+    let topics = requested.into_iter().filter_map(|(name, partitions)| {
         let topic = shared.topics.get(&name)?;
         let known = partitions.into_iter().filter(|&index| topic.end_offset(index).is_ok());
         let partitions = known.map(|partition_index| describe_log_dirs_response::DescribeLogDirsPartition {

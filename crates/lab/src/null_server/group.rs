@@ -14,13 +14,11 @@ use thalweg_wire::request::{
 };
 use thalweg_wire::{ApiKey, Decoder, ErrorCode};
 
-use super::api::{Request, UnanswerableRequest};
 use super::lock;
+use super::request::{Request, UnanswerableRequest};
 
-/// Maximum groups.
 const GROUPS_MAX: usize = 10_000;
 
-/// All groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups(Mutex<BTreeMap<String, Group>>);
 
@@ -187,7 +185,7 @@ fn committed(groups: &BTreeMap<String, Group>, request: OffsetFetchRequest) -> O
             error_code: 0,
         }
     };
-    let asked: Vec<(String, Vec<i32>)> = match request.topics {
+    let requested: Vec<(String, Vec<i32>)> = match request.topics {
         Some(topics) => topics.into_iter().map(|topic| (topic.name, topic.partition_indexes)).collect(),
         None => {
             let mut all: BTreeMap<String, Vec<i32>> = BTreeMap::new();
@@ -197,7 +195,7 @@ fn committed(groups: &BTreeMap<String, Group>, request: OffsetFetchRequest) -> O
             all.into_iter().collect()
         }
     };
-    let topics = asked.into_iter().map(|(name, indexes)| {
+    let topics = requested.into_iter().map(|(name, indexes)| {
         let partitions = indexes.into_iter().map(|index| offset_of(&name, index)).collect();
         offset_fetch_response::OffsetFetchResponseTopic { name, partitions }
     });

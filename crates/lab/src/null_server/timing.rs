@@ -21,11 +21,8 @@ const STRATA: u32 = 1000;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum ServiceTime {
-    /// Constant.
-    Fixed {
-        /// Microseconds.
-        us: f64,
-    },
+    /// The same time for all requests.
+    Fixed { us: f64 },
     /// Drawn from the distribution whose quantile function is linear between these points.
     Quantiles {
         /// Share of requests (first 0, last 1), and the maximum microseconds for that share.
@@ -37,7 +34,6 @@ pub enum ServiceTime {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Stalls {
-    /// No stalls.
     None,
     /// A stall at the end of each period.
     Every {
@@ -48,7 +44,6 @@ pub enum Stalls {
     },
     /// Stalls at these times, sorted and disjoint.
     At {
-        /// The stalls.
         stalls: Vec<Stall>,
     },
 }

@@ -11,7 +11,6 @@ use thalweg_wire::ErrorCode;
 
 use super::{Settings, lock};
 
-/// Maximum topics.
 const TOPICS_MAX: usize = 10_000;
 /// Maximum partitions per topic.
 pub(super) const PARTITIONS_MAX: i32 = 10_000;
@@ -29,13 +28,12 @@ pub struct Loss {
 /// Counts of received data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Produce requests.
+    /// Number of Produce requests.
     pub requests: u64,
-    /// Batches.
     pub batches: u64,
     /// Records acknowledged, including lost ones.
     pub records: u64,
-    /// Records lost.
+    /// Records acknowledged and dropped.
     pub lost_records: u64,
     /// Bytes of the batches.
     pub bytes: u64,
@@ -203,7 +201,7 @@ impl Topic {
         Ok(lock(self.partition(index)?).end_offset)
     }
 
-    /// Stored bytes.
+    /// Total bytes of the stored batches.
     pub(super) fn kept_bytes(&self, index: i32) -> u64 {
         let partition = self.partition(index).map(lock);
         partition.map_or(0, |partition| partition.kept.iter().map(|kept| kept.batch.len() as u64).sum())

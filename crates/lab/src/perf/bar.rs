@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 /// The redraw interval.
 const DRAW: Duration = Duration::from_millis(250);
-const TEMPLATE: &str = "[{bar:30}] {human_pos} of {human_len} records{pace}";
+const TEMPLATE: &str = "[{bar:14}] {human_pos} of {human_len} records{pace}";
 
 /// The number of finished records.
 #[derive(Clone, Debug, Default)]
@@ -72,7 +72,7 @@ fn pace(state: &ProgressState, to: &mut dyn Write) {
     if state.pos() > 0 {
         let (rate, left) = (HumanCount(state.per_sec() as u64), HumanDuration(state.eta()));
         // A failed write only delays the display.
-        let _ = write!(to, ", {rate} records/sec, {left:#} left");
+        let _ = write!(to, ", {rate}/s, {left:#} left");
     }
 }
 
@@ -91,12 +91,12 @@ mod tests {
         tokio::time::sleep(DRAW / 2).await;
         assert_eq!(terminal.contents(), "", "not yet");
         tokio::time::sleep(DRAW).await;
-        assert_eq!(terminal.contents(), format!("[{}] 0 of 4,000 records", " ".repeat(30)));
+        assert_eq!(terminal.contents(), format!("[{}] 0 of 4,000 records", " ".repeat(14)));
         done.set(500);
         done.add(500);
         tokio::time::sleep(DRAW).await;
         let shown = terminal.contents();
-        assert!(shown.starts_with("[=======>"), "{shown}");
+        assert!(shown.starts_with("[==="), "{shown}");
         assert!(shown.contains("] 1,000 of 4,000 records, ") && shown.ends_with(" left"), "{shown}");
         drop(bar);
         assert_eq!(terminal.contents(), "");

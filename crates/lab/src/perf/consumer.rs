@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::bar::DoneCount;
 use super::date::DateFormat;
-use super::output::Output;
+use super::output::PerfOutput;
 use super::{PerfError, settings, wall_clock_ms};
 use crate::BoxFuture;
 
@@ -91,7 +91,8 @@ pub struct ConsumerPerformance {
     /// Omit the header line.
     #[arg(long)]
     hide_header: bool,
-    /// Print one JSON object at the end instead of lines.
+    /// Print one JSON object at the end instead of lines. A run that timed out has "timed_out": true, is
+    /// measured until its last record, and fails with exit code 1.
     #[arg(long)]
     json: bool,
 }
@@ -105,13 +106,15 @@ struct Counts {
 
 struct Run<'a> {
     options: &'a ConsumerPerformance,
-    output: &'a Output,
+    output: &'a PerfOutput,
     /// The totals of the whole run, and those at the start of the interval.
     total: Counts,
     reported: Counts,
     rebalance: Duration,
     rebalance_in_interval: Duration,
     join_start: Instant,
+    /// The arrival of the last record.
+    last_record: Instant,
     interval_start_ms: i64,
 }
 
@@ -122,11 +125,11 @@ impl ConsumerPerformance {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a PerfOutput) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
-    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
+    async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
         if self.messages.is_some() {
             output.progress("Warning: --messages is deprecated. Use --num-records instead.")?;
         }
@@ -149,6 +152,7 @@ impl ConsumerPerformance {
             rebalance: Duration::ZERO,
             rebalance_in_interval: Duration::ZERO,
             join_start: start,
+            last_record: start,
             interval_start_ms: start_ms,
         };
         run.consume(&mut consumer).await?;
@@ -156,14 +160,23 @@ impl ConsumerPerformance {
         let end_ms = wall_clock_ms();
         consumer.close().await?;
         if self.json {
-            output.result(&run.json(elapsed).to_string())?;
+            let measured = if run.timed_out() { run.last_record - start } else { elapsed };
+            output.result(&run.json(measured).to_string())?;
         } else if !self.show_detailed_stats {
             output.result(&run.total_line(start_ms, end_ms, elapsed))?;
         }
         if self.print_metrics && !self.json {
             run.print_metrics()?;
         }
-        Ok(())
+        // The lines of Kafka's tool have a warning, and the tool succeeds.
+        match run.timed_out() && self.json {
+            true => Err(PerfError::TimedOut {
+                read: run.total.records,
+                wanted: self.count(),
+                timeout_ms: self.timeout,
+            }),
+            false => Ok(()),
+        }
     }
 
     fn settings(&self) -> Result<(ConsumerConfig, Vec<String>), PerfError> {
@@ -222,6 +235,11 @@ impl ConsumerPerformance {
 }
 
 impl Run<'_> {
+    /// True if the run ended before it had read all wanted records.
+    fn timed_out(&self) -> bool {
+        self.total.records < self.options.count()
+    }
+
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<(), PerfError> {
         let wanted = self.options.count();
         let timeout = Duration::from_millis(self.options.timeout);
@@ -246,6 +264,7 @@ impl Run<'_> {
                     })?;
                     done.set(total.records);
                     last = Instant::now();
+                    self.last_record = last;
                 }
                 PollEvent::Assigned(_) => {
                     let took = self.join_start.elapsed();
@@ -266,7 +285,7 @@ impl Run<'_> {
             }
         }
         drop(bar);
-        if self.total.records < wanted {
+        if self.timed_out() {
             self.output.progress(&format!(
                 "WARNING: Exiting before consuming the expected number of records: timeout ({} ms) exceeded. You can \
                  use the --timeout option to increase the timeout.",
@@ -319,6 +338,7 @@ impl Run<'_> {
             "tool": "consumer-perf-test",
             "topic": self.options.topic,
             "records": self.total.records,
+            "timed_out": self.timed_out(),
             "bytes": self.total.bytes,
             "elapsed_s": elapsed.as_secs_f64(),
             "rebalance_s": self.rebalance.as_secs_f64(),

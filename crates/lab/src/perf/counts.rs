@@ -3,12 +3,12 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use thalweg_client::Delivery;
+use thalweg_client::{Delivery, DeliveryError};
 use tokio::time::Instant;
 
 use super::PerfError;
 use super::bar::DoneCount;
-use super::output::Output;
+use super::output::PerfOutput;
 use super::stats::Stats;
 
 /// The counters updated by the producer's callback.
@@ -18,12 +18,12 @@ pub(super) struct Counts {
     pub(super) steady: Option<Stats>,
     pub(super) batches: u64,
     pub(super) failed: u64,
-    pub(super) first_failure: Option<String>,
+    pub(super) first_failure: Option<DeliveryError>,
     /// Committed transactions, if there are any.
     pub(super) transactions: Option<u64>,
     /// Records stored or failed.
     pub(super) done: DoneCount,
-    pub(super) output: Output,
+    pub(super) output: PerfOutput,
 }
 
 impl Counts {
@@ -37,7 +37,7 @@ impl Counts {
         self.done.add(u64::from(delivery.records));
         if let Err(error) = delivery.result {
             self.failed += u64::from(delivery.records);
-            self.first_failure.get_or_insert_with(|| error.to_string());
+            self.first_failure.get_or_insert_with(|| error.clone());
             return;
         }
         self.batches += 1;
@@ -66,7 +66,7 @@ impl Counts {
     }
 }
 
-pub(super) fn print_metrics(counts: &Counts, output: &Output) -> Result<(), PerfError> {
+pub(super) fn print_metrics(counts: &Counts, output: &PerfOutput) -> Result<(), PerfError> {
     let total = counts.total.json(Instant::now());
     let records = total["records"].as_f64().unwrap_or(0.0);
     let bytes = total["bytes"].as_f64().unwrap_or(0.0);

@@ -14,8 +14,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::json;
 use thalweg_client::{
-    Acks, Cluster, Consumer, ConsumerConfig, Delivery, OffsetSpec, PollEvent, Producer, ProducerConfig,
-    ProducerRecord, RefusedRequest, StartAt, TopicPartition, TopicRef,
+    Acks, Cluster, Consumer, ConsumerConfig, Delivery, DeliveryError, OffsetSpec, PollEvent, Producer,
+    ProducerConfig, ProducerRecord, RefusedRequest, StartAt, TopicPartition, TopicRef,
 };
 use thalweg_record::{DecompressBuffer, Header};
 use thalweg_wire::request::CreateTopicsRequest;
@@ -23,7 +23,7 @@ use thalweg_wire::request::create_topics_request::CreatableTopic;
 use tokio::time::Instant;
 
 use super::bar::DoneCount;
-use super::output::Output;
+use super::output::PerfOutput;
 use super::{PerfError, settings, wall_clock_ms};
 use crate::BoxFuture;
 
@@ -104,7 +104,7 @@ struct Link {
     producer: Producer,
     topic: TopicRef,
     consumer: Consumer,
-    failure: Arc<Mutex<Option<String>>>,
+    failure: Arc<Mutex<Option<DeliveryError>>>,
     buffer: DecompressBuffer,
 }
 
@@ -115,11 +115,11 @@ impl EndToEndLatency {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a PerfOutput) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
-    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
+    async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
         let plan = self.plan(output)?;
         let mut link = self.connect(&plan, output).await?;
         let mut random = SmallRng::seed_from_u64(0);
@@ -143,7 +143,7 @@ impl EndToEndLatency {
         Ok(())
     }
 
-    fn plan(&self, output: &Output) -> Result<Plan, PerfError> {
+    fn plan(&self, output: &PerfOutput) -> Result<Plan, PerfError> {
         if !self.positional.is_empty() {
             return positional(&self.positional, output);
         }
@@ -162,7 +162,7 @@ impl EndToEndLatency {
         })
     }
 
-    async fn connect(&self, plan: &Plan, output: &Output) -> Result<Link, PerfError> {
+    async fn connect(&self, plan: &Plan, output: &PerfOutput) -> Result<Link, PerfError> {
         let file = plan.command_config.as_deref();
         let mut properties = settings::gather(file, &[], plan.bootstrap_server.as_deref())?;
         let bootstrap = properties.take_bootstrap_servers()?;
@@ -180,7 +180,7 @@ impl EndToEndLatency {
         let failed = Arc::clone(&failure);
         let report = move |delivery: &Delivery<'_>| {
             if let Err(error) = delivery.result {
-                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.clone());
             }
         };
         let mut producer = Producer::new(cluster, producer_config, report);
@@ -212,7 +212,7 @@ impl EndToEndLatency {
         }
     }
 
-    fn print(&self, plan: &Plan, mut latencies: Vec<Duration>, output: &Output) -> Result<(), PerfError> {
+    fn print(&self, plan: &Plan, mut latencies: Vec<Duration>, output: &PerfOutput) -> Result<(), PerfError> {
         let total: Duration = latencies.iter().sum();
         let avg_ms = total.as_secs_f64() * 1000.0 / latencies.len() as f64;
         latencies.sort_unstable();
@@ -247,7 +247,7 @@ impl EndToEndLatency {
     }
 }
 
-async fn create_topic(topic: &str, cluster: &Cluster, output: &Output) -> Result<(), PerfError> {
+async fn create_topic(topic: &str, cluster: &Cluster, output: &PerfOutput) -> Result<(), PerfError> {
     let metadata = cluster.refresh_all().await?;
     if metadata.topics.contains_key(topic) {
         return Ok(());
@@ -288,7 +288,7 @@ fn acks(text: &str) -> Result<Acks, PerfError> {
 }
 
 /// The positional arguments of older versions of Kafka's tool.
-fn positional(arguments: &[String], output: &Output) -> Result<Plan, PerfError> {
+fn positional(arguments: &[String], output: &PerfOutput) -> Result<Plan, PerfError> {
     let [servers, topic, records, acks_text, size, rest @ ..] = arguments else {
         return Err(wrong_count(arguments.len()));
     };

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use thalweg_client::{
-    BootstrapError, ChunkError, ClientError, ConsumerError, InvalidProperty, InvalidSetting, NoGroup,
-    SendError, TransactionError, UnresolvedSetting,
+    BootstrapError, ChunkError, ClientError, ConsumerError, DeliveryError, InvalidProperty, InvalidSetting,
+    NoGroup, SendError, TransactionError, UnresolvedSetting,
 };
 
 /// Why a perf tool failed.
@@ -27,12 +27,7 @@ pub enum PerfError {
     Bootstrap(#[from] BootstrapError),
     /// A file cannot be read.
     #[error("Cannot read {}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    File { path: PathBuf, source: std::io::Error },
     /// A thread cannot be started.
     #[error("Failed to start a sender thread: {0}")]
     Thread(#[source] std::io::Error),
@@ -62,7 +57,17 @@ pub enum PerfError {
         /// Number of records sent.
         records: u64,
         /// The first error.
-        first: String,
+        first: DeliveryError,
+    },
+    /// Fewer records arrived than expected.
+    #[error("{read} of {wanted} records were read: no record for --timeout {timeout_ms} ms")]
+    TimedOut {
+        /// Number of records read.
+        read: u64,
+        /// Number of expected records.
+        wanted: u64,
+        /// The time without a record, in milliseconds.
+        timeout_ms: u64,
     },
     /// The record that was read differs from the one written.
     #[error("{0}")]

@@ -9,35 +9,35 @@ use super::bar::{Bar, DoneCount};
 
 /// Standard output, or a replacement. Clones share it.
 #[derive(Clone)]
-pub struct Output {
+pub struct PerfOutput {
     to: Arc<Mutex<Box<dyn Write + Send>>>,
     progress: Arc<Mutex<Option<Box<dyn Write + Send>>>>,
     /// Progress bars, hidden while a line is written.
     bars: MultiProgress,
 }
 
-impl std::fmt::Debug for Output {
+impl std::fmt::Debug for PerfOutput {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Output")
+        f.write_str("PerfOutput")
     }
 }
 
-impl Output {
+impl PerfOutput {
     /// Results go to standard output. With `json`, the progress lines of Kafka's tools go to standard error
     /// if it is a terminal, and are otherwise dropped. `bars` are hidden unless standard error is a terminal.
-    pub fn standard(json: bool, bars: MultiProgress) -> Output {
+    pub fn standard(json: bool, bars: MultiProgress) -> PerfOutput {
         let stderr = io::stderr();
         let progress: Option<Box<dyn Write + Send>> = match json {
             true if stderr.is_terminal() => Some(Box::new(stderr)),
             true => None,
             false => Some(Box::new(io::stdout())),
         };
-        Output { to: shared(Box::new(io::stdout())), progress: Arc::new(Mutex::new(progress)), bars }
+        PerfOutput { to: shared(Box::new(io::stdout())), progress: Arc::new(Mutex::new(progress)), bars }
     }
 
     /// All lines go to `writer`; there are no bars.
-    pub fn to(writer: impl Write + Send + Clone + 'static) -> Output {
-        Output {
+    pub fn to(writer: impl Write + Send + Clone + 'static) -> PerfOutput {
+        PerfOutput {
             to: shared(Box::new(writer.clone())),
             progress: Arc::new(Mutex::new(Some(Box::new(writer)))),
             bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),

@@ -6,7 +6,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::PerfError;
-use super::output::Output;
+use super::output::PerfOutput;
 use crate::payload::Pool;
 
 /// Minimum number of random bytes created before the run. Kafka's tool creates each payload separately; this
@@ -18,7 +18,6 @@ const POOL_BYTES_MIN: usize = 64 << 10;
 pub(super) enum Payloads {
     /// Random letters from A to Z.
     Random {
-        /// The letters.
         pool: Pool,
         /// Number of payloads drawn.
         drawn: u64,
@@ -37,7 +36,7 @@ impl Payloads {
     }
 
     /// The parts of a file between delimiters.
-    pub(super) fn file(path: &Path, delimiter: &str, output: &Output) -> Result<Payloads, PerfError> {
+    pub(super) fn file(path: &Path, delimiter: &str, output: &PerfOutput) -> Result<Payloads, PerfError> {
         output.progress(&format!("Reading payloads from: {}", std::path::absolute(path)?.display()))?;
         let text = std::fs::read(path).map_err(|source| PerfError::File { path: path.to_owned(), source })?;
         if text.is_empty() {
@@ -108,7 +107,7 @@ mod tests {
     fn a_file_is_cut_as_java_cuts_it() {
         let directory = std::env::temp_dir().join(format!("thalweg-payload-{}", std::process::id()));
         std::fs::write(&directory, "a\nbb\n\nccc\n\n").expect("written");
-        let read = Payloads::file(&directory, "\n", &Output::to(Vec::new()));
+        let read = Payloads::file(&directory, "\n", &PerfOutput::to(Vec::new()));
         std::fs::remove_file(&directory).expect("removed");
         let Payloads::Lines { lines, .. } = read.expect("read") else { panic!("lines") };
         assert_eq!(lines, [b"a".to_vec(), b"bb".to_vec(), b"".to_vec(), b"ccc".to_vec()]);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::bar::DoneCount;
 use super::counts::{Counts, lock, print_metrics};
-use super::output::Output;
+use super::output::PerfOutput;
 use super::payload::Payloads;
 use super::stats::Stats;
 use super::transactions::{self, Transactions};
@@ -133,11 +133,11 @@ impl ProducerPerformance {
     }
 
     /// Runs the test on the caller's thread, and with large batches on another one.
-    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a PerfOutput) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
-    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
+    async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
         self.check()?;
         let (producer_config, bootstrap) = self.settings(output)?;
         let mut payloads = self.payloads(producer_config.batch_bytes, output)?;
@@ -206,7 +206,7 @@ impl ProducerPerformance {
         Ok(())
     }
 
-    fn settings(&self, output: &Output) -> Result<(ProducerConfig, Vec<String>), PerfError> {
+    fn settings(&self, output: &PerfOutput) -> Result<(ProducerConfig, Vec<String>), PerfError> {
         for (given, option, instead) in [
             (!self.producer_props.is_empty(), "--producer-props", "--command-property"),
             (self.producer_config.is_some(), "--producer.config", "--command-config"),
@@ -233,7 +233,7 @@ impl ProducerPerformance {
         Ok((config, bootstrap))
     }
 
-    fn payloads(&self, batch_bytes: usize, output: &Output) -> Result<Payloads, PerfError> {
+    fn payloads(&self, batch_bytes: usize, output: &PerfOutput) -> Result<Payloads, PerfError> {
         match (self.record_size, &self.payload_file) {
             (Some(size), _) => Ok(Payloads::random(size as usize, batch_bytes)),
             (None, Some(file)) => {
@@ -307,7 +307,7 @@ impl ProducerPerformance {
         Ok(())
     }
 
-    fn print(&self, counts: &Counts, now: Instant, output: &Output) -> Result<(), PerfError> {
+    fn print(&self, counts: &Counts, now: Instant, output: &PerfOutput) -> Result<(), PerfError> {
         if self.json {
             output.result(&self.result(counts, now).to_string())?;
         } else {

@@ -21,7 +21,7 @@ use tokio::time::{Instant, timeout};
 
 use super::bar::DoneCount;
 use super::date::DateFormat;
-use super::output::Output;
+use super::output::PerfOutput;
 use super::{PerfError, settings, wall_clock_ms};
 use crate::BoxFuture;
 
@@ -86,7 +86,7 @@ pub struct ShareConsumerPerformance {
     #[arg(long)]
     hide_header: bool,
     /// Print one JSON object at the end instead of lines, with the times from the timestamps of records to
-    /// their delivery.
+    /// their delivery. A run that timed out has "timed_out": true, and fails with exit code 1.
     #[arg(long)]
     json: bool,
 }
@@ -122,11 +122,11 @@ impl ShareConsumerPerformance {
     }
 
     /// Runs the test.
-    pub fn run<'a>(&'a self, output: &'a Output) -> BoxFuture<'a, Result<(), PerfError>> {
+    pub fn run<'a>(&'a self, output: &'a PerfOutput) -> BoxFuture<'a, Result<(), PerfError>> {
         Box::pin(self.perform(output))
     }
 
-    async fn perform(&self, output: &Output) -> Result<(), PerfError> {
+    async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
         if self.messages.is_some() {
             output.progress("Warning: --messages is deprecated. Use --num-records instead.")?;
         }
@@ -137,7 +137,7 @@ impl ShareConsumerPerformance {
             )?;
         }
         let shared = Arc::new(GroupState {
-            wanted: self.num_records.or(self.messages).unwrap_or(0),
+            wanted: self.count(),
             timeout: Duration::from_millis(self.timeout),
             is_explicit: config.acknowledgement_mode == AcknowledgementMode::Explicit,
             done: DoneCount::default(),
@@ -177,7 +177,19 @@ impl ShareConsumerPerformance {
             true => self.json(&all, began - start, ended - began).to_string(),
             false => self.line(&all, start_ms, ended - start, ended - began),
         };
-        Ok(output.result(&line)?)
+        output.result(&line)?;
+        match all.records < shared.wanted && self.json {
+            true => Err(PerfError::TimedOut {
+                read: all.records,
+                wanted: shared.wanted,
+                timeout_ms: self.timeout,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.num_records.or(self.messages).unwrap_or(0)
     }
 
     fn settings(&self) -> Result<(ShareConfig, Vec<String>), PerfError> {
@@ -214,6 +226,7 @@ impl ShareConsumerPerformance {
             "topic": self.topic,
             "members": self.threads,
             "records": all.records,
+            "timed_out": all.records < self.count(),
             "bytes": all.bytes,
             "redelivered": all.redelivered,
             "not_acknowledged": all.not_acknowledged,
@@ -256,8 +269,8 @@ impl Counts {
 
 impl GroupState {
     /// Runs one member, until all members together have read enough. Returns its counts, the start, and the
-    /// time of its last record. The start is after all members have joined: a group takes seconds to settle,
-    /// in which the first member could read all records.
+    /// time of its last record. The start is after all members have joined: a group takes seconds to become
+    /// stable, in which the first member could read all records.
     async fn consume(
         self: Arc<Self>,
         mut consumer: ShareConsumer,

@@ -21,10 +21,9 @@ pub fn condensed(mut run: RunResult) -> Result<RunResult, HistogramUnreadable> {
     SCHEMA.clone_into(&mut run.schema);
     run.condensed = true;
     for point in run.workloads.iter_mut().flat_map(|workload| &mut workload.points) {
-        let drawn = timeline::typical(point)
-            .and_then(|drawn| point.repetitions.iter().position(|one| std::ptr::eq(one, drawn)));
-        for (place, repetition) in point.repetitions.iter_mut().enumerate() {
-            condense(repetition, drawn == Some(place));
+        let drawn = timeline::typical(point);
+        for (index, repetition) in point.repetitions.iter_mut().enumerate() {
+            condense(repetition, drawn == Some(index));
         }
         let summary = &mut point.summary;
         for histogram in [&mut summary.acknowledge_latency, &mut summary.end_to_end_latency] {

@@ -1,86 +1,26 @@
 //! Headline figures in large print; in grey, with a badge and the reason, if they may not be quoted.
 
-use super::answer::ComparedFigure;
+use super::answer::{ComparedFigure, QuotedPoints};
+use super::obstacles::obstacles;
 use super::palette::{Palette, Series};
 use super::text::{badge, badge_with, escape};
 use crate::quantity;
-use crate::result::{Figure, FigureUnit, PointResult, Subject, WorkloadResult, system};
+use crate::result::{PointResult, Subject, WorkloadResult, system};
 
-impl Subject {
-    /// A title.
-    pub(super) fn title(self, point: &PointResult) -> &'static str {
-        match self {
-            Subject::Knee => "Maximum sustained records per second",
-            Subject::Produce => "Records produced per second",
-            Subject::Consume => "Records consumed per second",
-            Subject::Drain => "Seconds until the backlog is drained",
-            Subject::Latency if self.figure(&point.summary) == "end_to_end_p99_us" => "p99 end to end",
-            Subject::Latency => "p99 until acknowledged",
-        }
-    }
-
-    /// The headline value.
-    pub(super) fn value(self, point: &PointResult) -> Option<f64> {
-        match (self, &point.knee) {
-            (Subject::Knee, Some(knee)) => Some(knee.records_per_s),
-            _ => point.summary.figures.get(self.figure(&point.summary)).map(|spread| spread.mean),
-        }
-    }
-
-    /// A value, in large print.
-    pub(super) fn text(self, value: f64) -> String {
-        match self {
-            Subject::Latency => quantity::time_us(value),
-            Subject::Drain => format!("{} s", quantity::number(value)),
-            _ => quantity::short(value),
-        }
-    }
-}
-
-/// Why a point is not quotable; empty if it is.
-pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
-    let mut found = Vec::new();
-    // The verdict contains the failure if there is one.
-    if let Some(failure) = &point.failure
-        && !point.verdict.no_headline.iter().any(|reason| reason.contains(failure.as_str()))
-    {
-        found.push(failure.clone());
-    }
-    found.extend(point.verdict.no_headline.iter().map(|reason| in_words(reason)));
-    if contradicted(point) {
-        found.push("the evidence indicates lost records".to_owned());
-    }
-    found
-}
-
-/// A reason with the words of a figure in place of its name in results.
-fn in_words(reason: &str) -> String {
-    let figure = reason.split_once(' ').and_then(|(name, rest)| Some((Figure::named(name)?, rest)));
-    match figure {
-        Some((figure, rest)) if figure.unit == FigureUnit::RecordsPerSecond => format!("the rate {rest}"),
-        Some((figure, rest)) if figure.unit == FigureUnit::LatencyUs => {
-            format!("latency {} {rest}", figure.title)
-        }
-        Some((figure, rest)) => format!("{} {rest}", figure.title),
-        None => reason.to_owned(),
-    }
-}
-
-/// True if the evidence contradicts the claim that nothing was lost.
-pub(super) fn contradicted(point: &PointResult) -> bool {
-    point.repetitions.iter().map(|repetition| &repetition.evidence).any(|evidence| {
-        let lost = evidence.check.as_ref().is_some_and(|check| check.lost > 0 || check.damaged > 0);
-        lost || !evidence.faults.is_empty()
-    })
-}
-
-/// The cards of a workload: one per subject, for its best point.
-pub(super) fn cards(workload: &WorkloadResult, palette: &Palette, compared: &[ComparedFigure]) -> String {
+/// The cards of a workload: one per subject, for the point that bounds a headline, or else its best point.
+pub(super) fn cards(
+    workload: &WorkloadResult,
+    palette: &Palette,
+    compared: &[ComparedFigure],
+    quoted: &QuotedPoints,
+) -> String {
     let mut markup = String::new();
     for subject in Subject::ALL {
         let points: Vec<&PointResult> =
             workload.points.iter().filter(|point| Subject::of(&point.point) == subject).collect();
-        if let Some(best) = best(subject, &points) {
+        let bound = quoted.bound(workload);
+        let bound = points.iter().copied().find(|point| Some(point.point.label.as_str()) == bound);
+        if let Some(best) = bound.or_else(|| best(subject, &points)) {
             let mut same: Vec<&PointResult> =
                 points.into_iter().filter(|point| point.point.label == best.point.label).collect();
             same.sort_by_key(|point| palette.order(point));
@@ -184,9 +124,15 @@ fn ratio(one: &ComparedFigure, one_driver: bool) -> String {
                 0 => String::new(),
                 pairs => format!(", {pairs} pairs"),
             };
-            let interval =
-                format!("95 % interval {} to {}{how}", quantity::digits(low, 3), quantity::digits(high, 3));
-            ("ratio", format!("<small>{}</small>", escape(&interval)))
+            let why = match one.figure_obstacles.is_empty() {
+                true => "",
+                false => {
+                    "<span class=\"why\">No headline rests on it: a figure above is not quotable.</span>"
+                }
+            };
+            let (low, high) = (quantity::digits(low, 3), quantity::digits(high, 3));
+            let interval = format!("95 % interval {low} to {high}{how}");
+            ("ratio", format!("<small>{}</small>{why}", escape(&interval)))
         }
         false => ("ratio grey", badge_with(&one.obstacles, &own_reasons(one))),
     };

@@ -1,7 +1,8 @@
 //! Latency: percentile curves of the merged histograms. The x axis counts nines, so that the tail has as much
 //! room as the rest; both axes are logarithmic.
 
-use super::chart::{Axis, Chart, Line};
+use super::chart::{Axis, Better, Chart, Line};
+use super::obstacles::obstacles;
 use super::palette::Palette;
 use super::text::escape;
 use crate::quantity;
@@ -71,14 +72,17 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
         let mut same: Vec<&(&PointResult, Curve)> =
             drawn.iter().filter(|(point, _)| point.point.label == label).collect();
         same.sort_by_key(|(point, _)| palette.order(point));
+        let refused = refused(same.iter().map(|(point, _)| *point), palette);
         let lines = same.into_iter().map(|(point, curve)| Line {
             name: palette.of_point(point).name.clone(),
             class: palette.of_point(point).class.clone(),
             points: curve.clone(),
             dots: false,
+            within_noise: Vec::new(),
         });
         let chart = Chart {
             title: format!("Latency percentiles {way}, {label}"),
+            better: Some(Better::Lower),
             x: Axis {
                 title: "percentile".to_owned(),
                 domain: (NINES_FROM, nines),
@@ -101,13 +105,25 @@ fn panel(way: &str, drawn: &[(&PointResult, Curve)], palette: &Palette) -> Strin
             dots: Vec::new(),
         };
         charts += &format!(
-            "<figure><figcaption>{}{}</figcaption>{}</figure>",
+            "<figure><figcaption>{}{}{refused}</figcaption>{}</figure>",
             escape(label),
             load(point),
-            chart.svg()
+            chart.markup()
         );
     }
     format!("<h4>Latency {way}</h4><div class=\"figures\">{charts}</div>")
+}
+
+/// The systems whose figures at a point are not quotable, for a caption.
+fn refused<'a>(points: impl Iterator<Item = &'a PointResult>, palette: &Palette) -> String {
+    let names: Vec<&str> = points
+        .filter(|point| !obstacles(point).is_empty())
+        .map(|point| palette.of_point(point).name.as_str())
+        .collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" <small>not quotable: {}</small>", escape(&names.join(", "))),
+    }
 }
 
 /// The kind of load, which readers must know: at the maximum rate there is always a queue.
@@ -122,16 +138,16 @@ fn load(point: &PointResult) -> &'static str {
 fn curve(histogram: &Histogram) -> Result<Curve, HistogramUnreadable> {
     let recorded = histogram.recorded()?;
     let at = |nines: f64| recorded.value_at_quantile(quantile(nines)).max(1) as f64;
-    Ok(places(recorded.len()).map(|nines| (nines, at(nines))).collect())
+    Ok(nines_of_curve(recorded.len()).map(|nines| (nines, at(nines))).collect())
 }
 
 /// The quantiles of a curve of so many values.
 pub(super) fn quantiles(count: u64) -> impl Iterator<Item = f64> {
-    places(count).map(quantile)
+    nines_of_curve(count).map(quantile)
 }
 
 /// The nines of a curve of so many values. Beyond 1 in `count` there is only the maximum.
-fn places(count: u64) -> impl Iterator<Item = f64> {
+fn nines_of_curve(count: u64) -> impl Iterator<Item = f64> {
     let last = (count.max(2) as f64).log10().clamp(NINES_FROM, NINES_MAX);
     let step = (last - NINES_FROM) / f64::from(STEPS);
     (0..=STEPS).map(move |number| NINES_FROM + f64::from(number) * step)
@@ -141,12 +157,14 @@ fn quantile(nines: f64) -> f64 {
     1.0 - 10f64.powf(-nines)
 }
 
+/// The percentile of so many nines, with as many digits as nines: `50`, `90`, `96.8`, `99`, `99.9`.
 fn percentile(nines: f64) -> String {
-    match nines {
-        n if n < 0.5 => "50".to_owned(),
-        n if n < 1.5 => "90".to_owned(),
-        n if n < 2.5 => "99".to_owned(),
-        n => format!("99.{}", "9".repeat(n.round() as usize - 2)),
+    // Nines of a curve are slightly inexact.
+    let places = (nines - 1e-6).ceil().clamp(1.0, 9.0) as usize - 1;
+    let text = format!("{:.places$}", 100.0 * quantile(nines));
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
     }
 }
 
@@ -184,7 +202,8 @@ mod tests {
 
     #[test]
     fn nines_are_written_as_percentiles() {
-        assert_eq!([NINES_FROM, 1.0, 2.0, 3.0, 4.0].map(percentile), ["50", "90", "99", "99.9", "99.99"]);
+        let nines = [NINES_FROM, 1.0, 1.5, 2.0, 2.3, 3.0, 4.0];
+        assert_eq!(nines.map(percentile), ["50", "90", "96.8", "99", "99.5", "99.9", "99.99"]);
     }
 
     #[test]

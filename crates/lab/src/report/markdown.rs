@@ -1,7 +1,7 @@
 //! The results of a run as Markdown tables, for a README or wiki.
 
-use super::answer::{ComparedFigure, answer, at_most, compared};
-use super::headline::obstacles;
+use super::answer::{ComparedFigure, bound, compared, of_run};
+use super::obstacles::obstacles;
 use super::palette::Palette;
 use super::text::clean;
 use crate::quantity;
@@ -12,22 +12,40 @@ use crate::result::{
 /// Figures with a row of their own if a point has them: side measurements of some workloads.
 const BESIDE: [&str; 3] = ["topics_ready_per_s", "topic_ready_p99_us", "metadata_us"];
 
-/// The answer, then a table per workload: a row per point (and driver, if there are several), a column per
-/// system, and the bound of the ratio of the first system to the second. Figures that are not quotable are in
-/// brackets. A ratio may be quotable even if its figures vary too much, because pairs cancel common
-/// variation.
+/// The answer, and a table per workload: a row per point (and driver, if there are several), a column per
+/// system, and the bound of the ratio of the first system to the second. An answer without a quotable figure
+/// follows the tables. Figures that are not quotable are in brackets. A ratio may hold even if its figures
+/// vary too much, because pairs cancel common variation.
 pub fn markdown(run: &RunResult) -> String {
     let palette = Palette::of(run);
-    let (said, all) = (answer(run), compared(run));
-    let mut text = format!("**{}** {}\n", cell(&said.sentence), cell(&said.basis));
-    for workload in &run.workloads {
-        text.push('\n');
-        text += &table(workload, &palette.within(workload), &all);
-    }
+    let all = compared(run);
+    let answer = of_run(run, &all).answer;
+    let sentence = format!("**{}** {}", cell(&answer.sentence), cell(&answer.basis)).trim_end().to_owned();
+    let tables: Vec<String> =
+        run.workloads.iter().map(|workload| table(workload, &palette.within(workload), &all)).collect();
+    let key = key(&tables);
+    let parts = match answer.is_quotable {
+        true => [vec![format!("{sentence}\n")], tables, key].concat(),
+        false => [tables, key, vec![format!("{sentence}\n")]].concat(),
+    };
+    let mut text = parts.join("\n");
     if let State::Partial { why } = &run.state {
         text += &format!("\nThis run is incomplete: {}\n", cell(why));
     }
     text
+}
+
+/// The meaning of signs in the tables; empty if there are none.
+fn key(tables: &[String]) -> Vec<String> {
+    let has = |sign: &str| tables.iter().any(|table| table.contains(sign));
+    let mut signs = Vec::new();
+    if has("| (") {
+        signs.push("Figures in brackets may not be quoted.");
+    }
+    if has("| ≥") || has("| ≤") {
+        signs.push("≥ and ≤ are the ends of 95 % intervals that are nearer to 1.");
+    }
+    if signs.is_empty() { Vec::new() } else { vec![format!("{}\n", signs.join(" "))] }
 }
 
 fn table(workload: &WorkloadResult, palette: &Palette, all: &[ComparedFigure]) -> String {
@@ -70,7 +88,7 @@ fn table(workload: &WorkloadResult, palette: &Palette, all: &[ComparedFigure]) -
                     && one.obstacles.is_empty()
             };
             cells.extend(match all.iter().find(here) {
-                Some(one) => [one.bound(), one.cpu.map(|(_, high)| at_most(high)).unwrap_or_default()],
+                Some(one) => [bound(one.interval), one.cpu.map(bound).unwrap_or_default()],
                 None => [String::new(), String::new()],
             });
         }

@@ -10,9 +10,7 @@ const COLOURS: usize = 6;
 /// A target with a driver, represented by a bar or line.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Series {
-    /// The target.
     pub target: String,
-    /// The driver.
     pub driver: Driver,
     /// The series' name: the system, and the driver if the workload has several.
     pub name: String,

@@ -1,6 +1,7 @@
 //! The search for saturation: accepted rate and processor usage at each step, and the knee.
 
-use super::chart::{Axis, Band, Chart, Line, Mark, main_figure, nice_ceiling};
+use super::answer::QuotedPoints;
+use super::chart::{Axis, Band, Better, Chart, Line, Mark, main_figure, nice_ceiling};
 use super::palette::{Palette, Series};
 use super::text::escape;
 use crate::quantity;
@@ -34,25 +35,35 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     markup
 }
 
-/// The first search of a workload, as its main chart. With `alone`, no other chart stands beside it.
-pub(super) fn main(workload: &WorkloadResult, palette: &Palette, alone: bool) -> String {
-    let Some(first) = workload.points.iter().find(|point| !point.steps.is_empty()) else {
-        return String::new();
-    };
-    let label = first.point.label.as_str();
-    let mut same: Vec<&PointResult> = workload
-        .points
-        .iter()
-        .filter(|point| point.point.label == label && !point.steps.is_empty())
-        .collect();
-    same.sort_by_key(|point| palette.order(point));
-    let caption =
-        format!("{} · {label}: records per second at each step of the search", workload.workload.name);
-    main_figure(&caption, &rates(&same, palette), alone)
+/// The searches of `points` of a workload, as main charts: one per label. `quoted` are the points behind
+/// headlines. With `alone`, no other chart stands beside it.
+pub(super) fn main(
+    workload: &WorkloadResult,
+    points: &[&PointResult],
+    palette: &Palette,
+    quoted: &QuotedPoints,
+    alone: bool,
+) -> String {
+    let labels: Vec<&str> = points.iter().map(|point| point.point.label.as_str()).collect();
+    let charts = labels.iter().enumerate().filter(|(place, label)| !labels[..*place].contains(label));
+    let charts = charts.map(|(_, label)| {
+        let own = points.iter().copied().filter(|point| point.point.label == *label);
+        let mut same: Vec<&PointResult> = own.collect();
+        same.sort_by_key(|point| palette.order(point));
+        let caption =
+            format!("{} · {label}: records per second at each step of the search", workload.workload.name);
+        let mut chart = rates(&same, palette);
+        if same.iter().any(|point| quoted.contain(workload, point)) {
+            let knees = chart.marks.iter_mut().filter(|mark| mark.is_knee());
+            knees.for_each(|mark| mark.class += " quoted");
+        }
+        main_figure(&caption, &chart, alone)
+    });
+    charts.collect()
 }
 
 fn figure(caption: &str, chart: &Chart) -> String {
-    format!("<figure><figcaption>{}</figcaption>{}</figure>", escape(caption), chart.svg())
+    format!("<figure><figcaption>{}</figcaption>{}</figure>", escape(caption), chart.markup())
 }
 
 fn knees(points: &[&PointResult], palette: &Palette) -> String {
@@ -75,7 +86,7 @@ fn knees(points: &[&PointResult], palette: &Palette) -> String {
 }
 
 /// True if the search raised a rate; otherwise it added producers.
-fn asked(points: &[&PointResult]) -> bool {
+fn requested(points: &[&PointResult]) -> bool {
     points.iter().flat_map(|point| &point.steps).any(|step| step.asked_records_per_s.is_some())
 }
 
@@ -91,20 +102,21 @@ fn by_x(steps: &[Step]) -> Vec<&Step> {
 }
 
 fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
-    let asked = asked(points);
+    let requested = requested(points);
     let steps = || points.iter().flat_map(|point| &point.steps);
     let x_top = steps().map(x_of).fold(0.0, f64::max);
     let y_top = steps().map(|step| step.records_per_s).fold(0.0, f64::max);
     let mut lines = Vec::new();
     let mut marks = Vec::new();
     let mut bands = Vec::new();
-    if asked {
+    if requested {
         let end = x_top.min(nice_ceiling(y_top));
         lines.push(Line {
             name: String::new(),
             class: "ideal".to_owned(),
             points: vec![(0.0, 0.0), (end, end)],
             dots: false,
+            within_noise: Vec::new(),
         });
     }
     for point in points {
@@ -115,6 +127,7 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
             class: series.class.clone(),
             points: sorted.iter().map(|step| (x_of(step), step.records_per_s)).collect(),
             dots: true,
+            within_noise: Vec::new(),
         });
         marks.extend(sorted.iter().filter(|step| step.fell_behind).map(|step| Mark {
             x: x_of(step),
@@ -123,8 +136,8 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
             text: String::new(),
         }));
         if let Some(knee) = &point.knee {
-            let x = if asked { knee.records_per_s } else { f64::from(knee.producers) };
-            if asked {
+            let x = if requested { knee.records_per_s } else { f64::from(knee.producers) };
+            if requested {
                 let x = (knee.low_records_per_s, knee.high_records_per_s);
                 bands.push(Band { x, class: series.class.clone() });
             }
@@ -134,7 +147,8 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
     }
     Chart {
         title: "Records per second at each step of the search".to_owned(),
-        x: x_axis(asked, x_top),
+        better: Some(Better::Higher),
+        x: x_axis(requested, x_top),
         y: Axis {
             title: "records/s carried".to_owned(),
             domain: (0.0, nice_ceiling(y_top * 1.05)),
@@ -150,13 +164,13 @@ fn rates(points: &[&PointResult], palette: &Palette) -> Chart {
     }
 }
 
-fn x_axis(asked: bool, top: f64) -> Axis {
+fn x_axis(requested: bool, top: f64) -> Axis {
     Axis {
-        title: if asked { "requested records/s" } else { "producers" }.to_owned(),
-        domain: (0.0, if asked { nice_ceiling(top) } else { top.max(1.0) }),
+        title: if requested { "requested records/s" } else { "producers" }.to_owned(),
+        domain: (0.0, if requested { nice_ceiling(top) } else { top.max(1.0) }),
         log: false,
-        tick: if asked { quantity::short } else { whole },
-        ticks: match asked {
+        tick: if requested { quantity::short } else { whole },
+        ticks: match requested {
             true => Vec::new(),
             false => producers(top),
         },
@@ -175,17 +189,19 @@ fn whole(value: f64) -> String {
 }
 
 fn shares(point: &PointResult, series: &Series) -> Chart {
-    let asked = asked(&[point]);
+    let requested = requested(&[point]);
     let top = point.steps.iter().map(x_of).fold(0.0, f64::max);
     let line = |name: &str, class: &str, share: fn(&Step) -> f64| Line {
         name: name.to_owned(),
         class: format!("{} {class}", series.class),
         points: by_x(&point.steps).iter().map(|step| (x_of(step), share(step))).collect(),
         dots: true,
+        within_noise: Vec::new(),
     };
     Chart {
         title: format!("Share of the machine's processors at each step, {}", series.name),
-        x: x_axis(asked, top),
+        better: None,
+        x: x_axis(requested, top),
         y: Axis {
             title: "share of all processors".to_owned(),
             domain: (0.0, 1.0),

@@ -1,12 +1,14 @@
-//! The main chart of a workload: its figure over the scaled parameter, such as brokers, plans or the size of
-//! records.
+//! The main charts of a workload: its figure over the scaled parameter, such as brokers, plans or the size of
+//! records. Points that scale nothing are beside them, as searches for saturation or as bars.
 
-use super::chart::{Axis, Chart, Dot, Line, main_figure, nice_ceiling};
-use super::headline::obstacles;
+use super::answer::QuotedPoints;
+use super::chart::{Axis, Better, Chart, Dot, Line, main_figure, nice_ceiling};
 use super::latency::{log_domain, quantity_of_tick};
+use super::obstacles::obstacles;
 use super::palette::{Palette, Series};
+use super::{saturation, unscaled};
 use crate::quantity;
-use crate::result::{PointResult, Subject, WorkloadResult};
+use crate::result::{Figure, Judgement, PointResult, Spread, Subject, WorkloadResult, ratio_of, values};
 use crate::workload::{Load, Point};
 
 /// Ratio of the largest to the smallest value from which an axis is logarithmic: on a linear one, small
@@ -84,19 +86,51 @@ impl ScaledParameter {
     }
 }
 
-/// The charts of a workload: one for each kind of figure; empty if no parameter is scaled. With `alone`, no
-/// other chart stands beside them.
-pub(super) fn markup(workload: &WorkloadResult, palette: &Palette, alone: bool) -> String {
-    Subject::ALL.into_iter().map(|subject| of_subject(workload, subject, palette, alone)).collect()
+/// The layout of the main charts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Layout {
+    /// True if no other chart stands beside the chart.
+    pub alone: bool,
+    /// True if points that scale nothing have a chart even if it has only one bar.
+    pub with_single_bars: bool,
 }
 
-fn of_subject(workload: &WorkloadResult, subject: Subject, palette: &Palette, alone: bool) -> String {
+/// What all charts of a workload need.
+#[derive(Clone, Copy)]
+struct ChartContext<'a> {
+    workload: &'a WorkloadResult,
+    palette: &'a Palette,
+    quoted: &'a QuotedPoints,
+    layout: Layout,
+}
+
+/// The charts of a workload, which have all its points. `quoted` are the points behind headlines.
+pub(super) fn markup(
+    workload: &WorkloadResult,
+    palette: &Palette,
+    quoted: &QuotedPoints,
+    layout: Layout,
+) -> String {
+    let context = ChartContext { workload, palette, quoted, layout };
+    Subject::ALL.into_iter().map(|subject| of_subject(context, subject)).collect()
+}
+
+fn of_subject(context: ChartContext<'_>, subject: Subject) -> String {
+    let ChartContext { workload, palette, quoted, layout } = context;
     let points: Vec<&PointResult> =
         workload.points.iter().filter(|point| Subject::of(&point.point) == subject).collect();
-    families(&points)
-        .into_iter()
-        .map(|(name, family)| of_family(workload, subject, (&name, &family), palette, alone))
-        .collect()
+    let mut charts = String::new();
+    let mut rest = Vec::new();
+    for (name, family) in families(&points) {
+        match positions(&family) {
+            Some(positions) => charts += &of_family(context, subject, (&name, &family), &positions),
+            None => rest.extend(family),
+        }
+    }
+    let (searched, rest): (Vec<&PointResult>, Vec<&PointResult>) =
+        rest.into_iter().partition(|point| !point.steps.is_empty());
+    charts += &saturation::main(workload, &searched, palette, quoted, layout.alone);
+    charts + &unscaled::markup(workload, subject, &rest, palette, quoted, layout)
 }
 
 /// Points that differ only in the scaled parameter. At fixed rates that grow with the brokers, points with
@@ -112,7 +146,7 @@ fn families<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>
     let found = grouped(points, each).into_iter().map(|(each, family)| Some((each?, family)));
     let Some(found) = found.collect::<Option<Vec<(f64, _)>>>() else { return by_brokers(points) };
     let scaled: Vec<Option<ScaledParameter>> =
-        found.iter().map(|(_, family)| places(family).map(|places| places.scaled)).collect();
+        found.iter().map(|(_, family)| positions(family).map(|positions| positions.scaled)).collect();
     let name = |each: f64, family: &[&PointResult]| match family.first().map(|first| &first.point.load) {
         Some(Load::Rate { records_per_s }) if !scaled.contains(&Some(ScaledParameter::Brokers)) => {
             format!(", {} records/s", quantity::number(*records_per_s))
@@ -145,40 +179,43 @@ fn grouped<'a, K: PartialEq>(
 /// reference point on fewer brokers does not hide the scaled parameter.
 fn by_brokers<'a>(points: &[&'a PointResult]) -> Vec<(String, Vec<&'a PointResult>)> {
     let together = || vec![(String::new(), points.to_vec())];
-    if places(points).is_some() {
+    if positions(points).is_some() {
         return together();
     }
-    let mut found = grouped(points, |point| point.point.cluster.brokers);
-    found.retain(|(_, family)| places(family).is_some());
-    if found.is_empty() {
+    let found = grouped(points, |point| point.point.cluster.brokers);
+    if found.iter().all(|(_, family)| positions(family).is_none()) {
         return together();
     }
-    found.into_iter().map(|(brokers, family)| (format!(", {brokers} brokers"), family)).collect()
+    found
+        .into_iter()
+        .map(|(brokers, family)| {
+            (format!(", {brokers} broker{}", if brokers == 1 { "" } else { "s" }), family)
+        })
+        .collect()
 }
 
 fn of_family(
-    workload: &WorkloadResult,
+    context: ChartContext<'_>,
     subject: Subject,
     (name, points): (&str, &[&PointResult]),
-    palette: &Palette,
-    alone: bool,
+    positions: &XPositions,
 ) -> String {
-    let Some(places) = places(points) else { return String::new() };
     let is_time = matches!(subject, Subject::Latency | Subject::Drain);
-    let by_bytes = places.scaled == ScaledParameter::Size && !is_time;
+    let by_bytes = positions.scaled == ScaledParameter::Size && !is_time;
     let main = if by_bytes { ChartFigure::Bytes(subject) } else { ChartFigure::Main(subject) };
-    let main = chart(main, points, &places, palette);
-    let cost = shows_cost(subject, places.scaled).then(|| chart(ChartFigure::Cost, points, &places, palette));
-    let more = match places.scaled {
-        ScaledParameter::CreatedTopics => Some(ChartFigure::TopicReady),
-        ScaledParameter::IdlePartitions => Some(ChartFigure::Metadata),
-        _ => None,
-    };
-    let more = more.map(|shown| chart(shown, points, &places, palette));
-    let charts = [Some(main), cost, more];
-    let drawn = charts.iter().flatten().filter(|chart| !chart.dots.is_empty()).map(|chart| {
-        let caption = format!("{} · {}{name}", workload.workload.name, chart.title);
-        main_figure(&caption, chart, alone)
+    let mut shown = vec![main];
+    if shows_cost(subject, positions.scaled) {
+        shown.push(ChartFigure::Cost);
+    }
+    match positions.scaled {
+        ScaledParameter::CreatedTopics => shown.push(ChartFigure::TopicReady),
+        ScaledParameter::IdlePartitions => shown.push(ChartFigure::Metadata),
+        _ => {}
+    }
+    let charts = shown.into_iter().map(|shown| chart(shown, points, positions, context));
+    let drawn = charts.filter(|chart| !chart.dots.is_empty()).map(|chart| {
+        let caption = format!("{} · {}{name}", context.workload.workload.name, chart.title);
+        main_figure(&caption, &chart, context.layout.alone)
     });
     drawn.collect()
 }
@@ -218,6 +255,14 @@ impl ChartFigure {
         }
     }
 
+    /// Minimum and maximum, in the unit of [`ChartFigure::value`].
+    fn reach(self, spread: &Spread) -> (f64, f64) {
+        match self {
+            ChartFigure::TopicReady | ChartFigure::Metadata => (spread.min / 1000.0, spread.max / 1000.0),
+            _ => (spread.min, spread.max),
+        }
+    }
+
     fn text(self, value: f64) -> String {
         match self {
             ChartFigure::Main(subject) => subject.text(value),
@@ -240,6 +285,33 @@ impl ChartFigure {
         }
     }
 
+    fn better(self) -> Better {
+        match self {
+            ChartFigure::Main(Subject::Latency | Subject::Drain)
+            | ChartFigure::Cost
+            | ChartFigure::TopicReady
+            | ChartFigure::Metadata => Better::Lower,
+            ChartFigure::Main(_) | ChartFigure::Bytes(_) => Better::Higher,
+        }
+    }
+
+    /// True if a headline quotes the figure.
+    fn is_quoted(self) -> bool {
+        matches!(self, ChartFigure::Main(_) | ChartFigure::Bytes(_))
+    }
+
+    /// True if two points of a system differ beyond the noise.
+    fn differs(self, a: &PointResult, b: &PointResult) -> bool {
+        let name = self.figure(a);
+        let compared = Figure::named(name).filter(|_| name == self.figure(b));
+        let ratio = compared
+            .and_then(|figure| ratio_of(figure, &values(&a.repetitions, &b.repetitions, figure.name)));
+        !matches!(
+            ratio.map(|ratio| ratio.judgement),
+            None | Some(Judgement::NoDifference | Judgement::NotJudged)
+        )
+    }
+
     fn unit(self) -> &'static str {
         match self {
             ChartFigure::Main(Subject::Latency) => "p99",
@@ -259,20 +331,20 @@ fn shows_cost(subject: Subject, scaled: ScaledParameter) -> bool {
 }
 
 /// The positions of points on the x axis.
-struct Places {
+struct XPositions {
     scaled: ScaledParameter,
     /// The x value of each label.
     x: Vec<(String, f64)>,
 }
 
-impl Places {
+impl XPositions {
     fn of(&self, point: &PointResult) -> f64 {
         self.x.iter().find(|(label, _)| *label == point.point.label).map_or(0.0, |(_, x)| *x)
     }
 }
 
 /// The scaled parameter of points: the first that differs for each label.
-fn places(points: &[&PointResult]) -> Option<Places> {
+fn positions(points: &[&PointResult]) -> Option<XPositions> {
     let mut labels: Vec<&Point> = Vec::new();
     for point in points {
         if !labels.iter().any(|known| known.label == point.point.label) {
@@ -295,11 +367,17 @@ fn places(points: &[&PointResult]) -> Option<Places> {
         let x = x?;
         let mut values: Vec<f64> = x.iter().map(|(_, x)| *x).collect();
         values.sort_by(f64::total_cmp);
-        values.windows(2).all(|pair| pair[0] < pair[1]).then_some(Places { scaled, x })
+        values.windows(2).all(|pair| pair[0] < pair[1]).then_some(XPositions { scaled, x })
     })
 }
 
-fn chart(shown: ChartFigure, points: &[&PointResult], places: &Places, palette: &Palette) -> Chart {
+fn chart(
+    shown: ChartFigure,
+    points: &[&PointResult],
+    positions: &XPositions,
+    context: ChartContext<'_>,
+) -> Chart {
+    let ChartContext { workload, palette, quoted, .. } = context;
     let mut lines = Vec::new();
     let mut dots = Vec::new();
     for series in palette.series() {
@@ -307,23 +385,27 @@ fn chart(shown: ChartFigure, points: &[&PointResult], places: &Places, palette: 
         let found = own.filter_map(|point| {
             let spread = point.summary.figures.get(shown.figure(point))?;
             let y = shown.value(point, spread.mean)?;
-            let reach = (spread.count > 1).then_some((spread.min, spread.max));
-            (y.is_finite() && y > 0.0).then(|| (places.of(point), y, reach, *point))
+            let reach = (spread.count > 1).then(|| shown.reach(spread));
+            (y.is_finite() && y > 0.0).then(|| (positions.of(point), y, reach, *point))
         });
         let mut found: Vec<_> = found.collect();
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         if found.is_empty() {
             continue;
         }
+        let same = found.windows(2).enumerate().filter(|(_, pair)| !shown.differs(pair[0].3, pair[1].3));
         lines.push(Line {
             name: series.name.clone(),
             class: series.class.clone(),
             points: found.iter().map(|(x, y, ..)| (*x, *y)).collect(),
             dots: false,
+            within_noise: same.map(|(place, _)| place).collect(),
         });
-        dots.extend(
-            found.into_iter().map(|(x, y, spread, point)| dot((x, y), spread, point, series, &shown.text(y))),
-        );
+        dots.extend(found.into_iter().map(|(x, y, spread, point)| Dot {
+            spread,
+            is_quoted: shown.is_quoted() && quoted.contain(workload, point),
+            ..dot((x, y), point, series, &shown.text(y))
+        }));
     }
     let ys = || dots.iter().map(|dot| dot.y);
     let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));
@@ -333,7 +415,8 @@ fn chart(shown: ChartFigure, points: &[&PointResult], places: &Places, palette: 
     let unit = shown.unit();
     Chart {
         title: shown.title(points).to_owned(),
-        x: x_axis(places),
+        better: Some(shown.better()),
+        x: x_axis(positions),
         y: Axis {
             title: if y_log { format!("{unit}, logarithmic") } else { unit.to_owned() },
             domain: if y_log { log_domain(ys()) } else { (0.0, nice_ceiling(reach * 1.02)) },
@@ -349,24 +432,24 @@ fn chart(shown: ChartFigure, points: &[&PointResult], places: &Places, palette: 
     }
 }
 
-fn x_axis(places: &Places) -> Axis {
-    let values = || places.x.iter().map(|(_, x)| *x);
+fn x_axis(positions: &XPositions) -> Axis {
+    let values = || positions.x.iter().map(|(_, x)| *x);
     let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-    let log = matches!(places.scaled, ScaledParameter::Size | ScaledParameter::Rate)
+    let log = matches!(positions.scaled, ScaledParameter::Size | ScaledParameter::Rate)
         || (least > 0.0 && most / least > LOG_FROM);
     let mut ticks: Vec<f64> = values().collect();
     ticks.sort_by(f64::total_cmp);
-    let names = match places.scaled {
-        ScaledParameter::Plan => places.x.iter().map(|(label, _)| label.clone()).collect(),
+    let names = match positions.scaled {
+        ScaledParameter::Plan => positions.x.iter().map(|(label, _)| label.clone()).collect(),
         _ => Vec::new(),
     };
     Axis {
         title: if log {
-            format!("{}, logarithmic", places.scaled.title())
+            format!("{}, logarithmic", positions.scaled.title())
         } else {
-            places.scaled.title().to_owned()
+            positions.scaled.title().to_owned()
         },
-        domain: match (places.scaled, log) {
+        domain: match (positions.scaled, log) {
             (ScaledParameter::Plan, _) => (-0.5, most + 0.5),
             (_, true) => (least / 1.2, most * 1.2),
             (_, false) => (0.0, most * 1.05),
@@ -379,20 +462,14 @@ fn x_axis(places: &Places) -> Axis {
     }
 }
 
-fn dot(
-    (x, y): (f64, f64),
-    spread: Option<(f64, f64)>,
-    point: &PointResult,
-    series: &Series,
-    text: &str,
-) -> Dot {
+fn dot((x, y): (f64, f64), point: &PointResult, series: &Series, text: &str) -> Dot {
     let mut tip = vec![format!("{}, {}: {text}", series.name, point.point.label)];
     let obstacles = obstacles(point);
     if let Some(reason) = obstacles.first() {
         tip.push(format!("not quotable: {}", shortened(reason)));
     }
-    let class = if obstacles.is_empty() { series.class.clone() } else { format!("{} grey", series.class) };
-    Dot { x, y, class, spread, tip }
+    let is_hollow = !obstacles.is_empty();
+    Dot { x, y, class: series.class.clone(), is_hollow, is_quoted: false, spread: None, tip }
 }
 
 fn shortened(text: &str) -> String {
@@ -432,7 +509,7 @@ mod tests {
 
     fn scaled(change: impl Fn(usize, &mut Point)) -> Option<ScaledParameter> {
         let points = points(change);
-        places(&points.iter().collect::<Vec<_>>()).map(|places| places.scaled)
+        positions(&points.iter().collect::<Vec<_>>()).map(|positions| positions.scaled)
     }
 
     #[test]
@@ -476,7 +553,8 @@ mod tests {
             point.load = Load::Rate { records_per_s: [1000.0, 10_000.0, 10_000.0][n] };
         });
         let found = families(&rates.iter().collect::<Vec<_>>());
-        assert_eq!((found.len(), &*found[0].0, found[0].1.len()), (1, ", 3 brokers", 2));
+        let found: Vec<(&str, usize)> = found.iter().map(|(name, family)| (&**name, family.len())).collect();
+        assert_eq!(found, [(", 3 brokers", 2), (", 1 broker", 1)], "the last scales nothing");
         let other = PointResult { point: points[0].point.clone(), ..points[2].clone() };
         let other = PointResult {
             point: Point { label: "other".to_owned(), load: points[2].point.load.clone(), ..other.point },

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::Value;
+use thalweg_security::shell::quoted;
 
 use super::text::{escape, facts, folded};
 use crate::quantity;
@@ -119,16 +120,8 @@ pub(super) fn command(run: &RunResult) -> String {
 
 /// Quotes arguments for a shell.
 fn command_line(arguments: &[String]) -> String {
-    let quoted: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
-    quoted.join(" ")
-}
-
-fn quoted(argument: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    match !argument.is_empty() && argument.chars().all(plain) {
-        true => argument.to_owned(),
-        false => format!("'{}'", argument.replace('\'', "'\\''")),
-    }
+    let words: Vec<_> = arguments.iter().map(|argument| quoted(argument)).collect();
+    words.join(" ")
 }
 
 #[cfg(test)]
@@ -137,7 +130,7 @@ mod tests {
 
     #[test]
     fn commands_survive_a_shell() {
-        let arguments = ["lab", "--scale=0.1", "a b", "it's", ""].map(str::to_owned);
-        assert_eq!(command_line(&arguments), "lab --scale=0.1 'a b' 'it'\\''s' ''");
+        let arguments = ["lab", "--scale=0.1", "a b", "it's", "", "=x", r"a\"].map(str::to_owned);
+        assert_eq!(command_line(&arguments), r"lab --scale=0.1 'a b' 'it'\''s' '' '=x' 'a'\\''");
     }
 }

@@ -1,6 +1,6 @@
 //! The tables of a workload: all figures, the verdicts, the evidence, and published figures.
 
-use super::headline::obstacles;
+use super::obstacles::obstacles;
 use super::palette::Palette;
 use super::text::{badge, escape, table};
 use crate::quantity;
@@ -193,10 +193,10 @@ fn evidence_cells(point: &PointResult) -> Vec<String> {
     let complete: usize = replicas.iter().map(|count| count.complete).sum();
     let whole: usize = replicas.iter().map(|count| count.all).sum();
     let least = all.iter().map(|evidence| evidence.in_sync_replicas_min).min().unwrap_or(0);
-    let asked = all.iter().map(|evidence| evidence.replication_factor).max().unwrap_or(0);
-    let isr = match least < u32::from(asked) {
-        true => format!("<span class=\"bad\">✗ {least} of {asked}</span>"),
-        false => format!("{least} of {asked}"),
+    let requested = all.iter().map(|evidence| evidence.replication_factor).max().unwrap_or(0);
+    let isr = match least < u32::from(requested) {
+        true => format!("<span class=\"bad\">✗ {least} of {requested}</span>"),
+        false => format!("{least} of {requested}"),
     };
     let mut faults: Vec<String> = Vec::new();
     for fault in all.iter().flat_map(|evidence| &evidence.faults) {

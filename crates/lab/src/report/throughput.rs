@@ -1,7 +1,7 @@
 //! Throughput: bars of rates, of drained backlogs and of processor time per record.
 
 use super::chart::{Bar, Bars, Group, Part};
-use super::headline::obstacles;
+use super::obstacles::obstacles;
 use super::palette::Palette;
 use crate::quantity;
 use crate::result::{Figure, PointResult, Spread, Subject, WorkloadResult};
@@ -60,6 +60,7 @@ fn bars(title: &str, points: &[&PointResult], name: &str, palette: &Palette) -> 
             },
             tip: spread.map_or_else(String::new, |spread| reach(spread, point)),
             hollow: !obstacles(point).is_empty(),
+            is_quoted: false,
         })
     });
     Bars { title: title.to_owned(), groups, tick: quantity::round }.markup()
@@ -124,6 +125,7 @@ fn processor_time(points: &[&PointResult], palette: &Palette) -> String {
             remark: String::new(),
             tip: tip.join(", "),
             hollow: false,
+            is_quoted: false,
         })
     });
     let unit = if by_size { "GiB of records, seconds" } else { "record, µs" };
@@ -188,6 +190,7 @@ pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
                 false => String::new(),
             },
             hollow: false,
+            is_quoted: false,
         });
         before = Some(*value);
     }

@@ -38,13 +38,13 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     markup
 }
 
-/// The representative repetition: the one with the median rate.
-pub(super) fn typical(point: &PointResult) -> Option<&Repetition> {
-    let rate = |repetition: &&Repetition| {
-        let figures = &repetition.figures;
+/// The index of the representative repetition: the one with the median rate.
+pub(super) fn typical(point: &PointResult) -> Option<usize> {
+    let rate = |index: &usize| {
+        let figures = &point.repetitions[*index].figures;
         figures.produced_records_per_s.or(figures.consumed_records_per_s).unwrap_or(0.0)
     };
-    let mut sorted: Vec<&Repetition> = point.repetitions.iter().collect();
+    let mut sorted: Vec<usize> = (0..point.repetitions.len()).collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)));
     sorted.get(sorted.len() / 2).copied()
 }
@@ -54,8 +54,8 @@ fn charts(points: &[&PointResult], palette: &Palette) -> String {
     charts.extend(intervals("Produced", points, palette, |repetition| &repetition.produced));
     charts.extend(intervals("Consumed", points, palette, |repetition| &repetition.consumed));
     for point in points {
-        if let Some(repetition) = typical(point) {
-            charts.extend(processors(repetition, palette.of_point(point)));
+        if let Some(index) = typical(point) {
+            charts.extend(processors(&point.repetitions[index], palette.of_point(point)));
         }
     }
     charts.extend(sampled(
@@ -83,7 +83,7 @@ fn charts(points: &[&PointResult], palette: &Palette) -> String {
 }
 
 fn figure(chart: &Chart) -> String {
-    format!("<figure><figcaption>{}</figcaption>{}</figure>", escape(&chart.title), chart.svg())
+    format!("<figure><figcaption>{}</figcaption>{}</figure>", escape(&chart.title), chart.markup())
 }
 
 fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
@@ -92,6 +92,7 @@ fn chart(title: &str, unit: &str, lines: Vec<Line>) -> Chart {
     let y_top = points().map(|(_, y)| *y).fold(0.0, f64::max);
     Chart {
         title: title.to_owned(),
+        better: None,
         x: Axis {
             title: "seconds since the measurement began".to_owned(),
             domain: (0.0, x_top),
@@ -159,14 +160,14 @@ fn lines(
 ) -> Vec<Line> {
     let (mut faint, mut full) = (Vec::new(), Vec::new());
     for point in points {
-        let Some(typical) = typical(point) else { continue };
+        let typical = typical(point);
         let series = palette.of_point(point);
-        for repetition in &point.repetitions {
+        for (index, repetition) in point.repetitions.iter().enumerate() {
             let points = thinned(of(repetition), worst);
             if points.is_empty() {
                 continue;
             }
-            match std::ptr::eq(repetition, typical) {
+            match typical == Some(index) {
                 true => full.push(line(&series.name, &series.class, points)),
                 false => faint.push(line("", &format!("{} faint", series.class), points)),
             }
@@ -176,7 +177,7 @@ fn lines(
 }
 
 fn line(name: &str, class: &str, points: Vec<(f64, f64)>) -> Line {
-    Line { name: name.to_owned(), class: class.to_owned(), points, dots: false }
+    Line { name: name.to_owned(), class: class.to_owned(), points, dots: false, within_noise: Vec::new() }
 }
 
 /// The representation of an interval of a reduced line.
@@ -216,7 +217,8 @@ fn sampled(
 ) -> Option<Chart> {
     let mut lines = Vec::new();
     for point in points {
-        let Some(repetition) = typical(point) else { continue };
+        let Some(index) = typical(point) else { continue };
+        let repetition = &point.repetitions[index];
         let mut found = Vec::new();
         for pair in repetition.samples.windows(2) {
             let length = pair[1].at_us.saturating_sub(pair[0].at_us).max(1) as f64 / 1e6;

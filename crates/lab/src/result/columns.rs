@@ -15,10 +15,9 @@ use crate::worker::Interval;
 
 /// The columns of rows `R`.
 pub(super) trait Columns: Serialize + for<'de> Deserialize<'de> {
-    /// A row.
     type Row: for<'de> Deserialize<'de>;
 
-    /// From rows.
+    /// The columns of these rows.
     fn of(rows: &[Self::Row]) -> Self;
 
     /// Back to rows.
@@ -31,9 +30,8 @@ pub(super) enum ColumnError {
     /// A column is too short or too long.
     #[error("{column} has {found} values, at_us has {expected}")]
     Length {
-        /// Its name.
         column: String,
-        /// Its length.
+        /// The number of values in the column.
         found: usize,
         /// The length of `at_us`.
         expected: usize,

@@ -5,6 +5,7 @@ mod difference;
 mod ratio;
 mod student;
 
+pub(crate) use ratio::RESOLUTION;
 pub(crate) use student::two_sided_95;
 
 pub use difference::{Difference, NotComparable};
@@ -50,13 +51,10 @@ pub struct Comparison {
 /// The identity of a point in a result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointName {
-    /// The workload.
     pub workload: String,
     /// The point's label.
     pub label: String,
-    /// The target.
     pub target: String,
-    /// The driver.
     pub driver: Driver,
 }
 

@@ -35,7 +35,7 @@ pub struct Evidence {
 /// A count of replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaCount {
-    /// All.
+    /// All replicas, complete or not.
     pub all: usize,
     /// Those that end at the end of their partition's log.
     pub complete: usize,
@@ -57,9 +57,7 @@ impl Evidence {
 /// A partition after a repetition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PartitionEvidence {
-    /// The topic.
     pub topic: String,
-    /// The partition.
     pub partition: i32,
     /// The partition's log start offset.
     pub start_offset: i64,

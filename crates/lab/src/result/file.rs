@@ -14,16 +14,10 @@ const BYTES_MAX: u64 = 1 << 30;
 pub enum ReadError {
     /// The file could not be read.
     #[error("{}: cannot be read: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        source: std::io::Error,
-    },
+    Unreadable { path: PathBuf, source: std::io::Error },
     /// The file is too large.
     #[error("{}: has {bytes} bytes; the limit is {BYTES_MAX}", path.display())]
     TooLarge {
-        /// The file.
         path: PathBuf,
         /// The file's size in bytes.
         bytes: u64,
@@ -31,7 +25,6 @@ pub enum ReadError {
     /// The file is not JSON.
     #[error("{}: is not JSON: {source}", path.display())]
     NotJson {
-        /// The file.
         path: PathBuf,
         /// Location and cause.
         source: serde_json::Error,
@@ -39,7 +32,6 @@ pub enum ReadError {
     /// The document is not a result of the lab.
     #[error("{}: schema: is {found}, expected \"{SCHEMA}\": this is not a result of the lab", path.display())]
     NotAResult {
-        /// The file.
         path: PathBuf,
         /// The value found.
         found: String,
@@ -50,7 +42,6 @@ pub enum ReadError {
         path.display()
     )]
     Newer {
-        /// The file.
         path: PathBuf,
         /// The document's schema.
         found: String,
@@ -58,11 +49,9 @@ pub enum ReadError {
     /// A field is missing or invalid.
     #[error("{}: {field}: {reason}", path.display())]
     Field {
-        /// The file.
         path: PathBuf,
         /// The field's path, such as `workloads[0].points[2].driver`.
         field: String,
-        /// The error.
         reason: String,
     },
 }
@@ -71,9 +60,7 @@ pub enum ReadError {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: cannot be written: {source}", path.display())]
 pub struct WriteError {
-    /// The file.
     pub path: PathBuf,
-    /// The cause.
     pub source: std::io::Error,
 }
 

@@ -37,7 +37,6 @@ pub struct PointResult {
     pub failure: Option<String>,
 }
 
-/// One repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Repetition {
     /// The repetition's number, from 0.
@@ -112,13 +111,9 @@ pub struct Summary {
 pub struct Spread {
     /// Number of repetitions with the figure.
     pub count: u32,
-    /// The mean.
     pub mean: f64,
-    /// The median.
     pub median: f64,
-    /// Minimum.
     pub min: f64,
-    /// Maximum.
     pub max: f64,
     /// Standard deviation (of a sample) divided by the mean; 0 for one repetition.
     pub variation: f64,

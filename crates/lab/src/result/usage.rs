@@ -61,9 +61,7 @@ impl HostUse {
 pub struct DiskUse {
     /// The kernel's name of the disk.
     pub name: String,
-    /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written.
     pub written_bytes: u64,
     /// Share of time with a request in flight, 0 to 1.
     pub busy: f64,

@@ -8,12 +8,12 @@ pub(crate) fn now_us() -> u64 {
 }
 
 /// The current time as [`rfc_3339`].
-pub(crate) fn now_rfc_3339() -> String {
+pub fn now_rfc_3339() -> String {
     rfc_3339(now_us())
 }
 
 /// A time as RFC 3339 in UTC, in seconds.
-pub fn rfc_3339(us: u64) -> String {
+fn rfc_3339(us: u64) -> String {
     let seconds = i64::try_from(us / 1_000_000).unwrap_or(i64::MAX);
     chrono::DateTime::from_timestamp(seconds, 0)
         .unwrap_or_default()

@@ -18,7 +18,6 @@ const BYTES_MARGIN: f64 = 1.25;
 /// The stage of a contender.
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The warm-up.
     WarmUp,
     /// The search for saturation.
     Searching(Search),
@@ -37,7 +36,7 @@ pub(super) struct Contender {
     driver: Driver,
     workload: String,
     /// The point as specified.
-    asked: Point,
+    requested: Point,
     /// The point for the next repetition.
     current: Point,
     seed: u64,
@@ -76,7 +75,7 @@ impl Contender {
             target_name,
             driver,
             workload: workload.name.clone(),
-            asked: point.clone(),
+            requested: point.clone(),
             bytes: expected_bytes(&current),
             current,
             seed,
@@ -103,7 +102,7 @@ impl Contender {
 
     /// Number of counted repetitions to do.
     fn wanted(&self) -> u32 {
-        self.asked.repetitions.max(1) + self.more
+        self.requested.repetitions.max(1) + self.more
     }
 
     /// The counted repetitions so far.
@@ -114,7 +113,7 @@ impl Contender {
     /// The name of the main figure.
     pub(super) fn figure(&self) -> &'static str {
         let measured = |name: &str| self.repetitions.iter().any(|one| one.figures.value(name).is_some());
-        Subject::of(&self.asked).figure_if(measured)
+        Subject::of(&self.requested).figure_if(measured)
     }
 
     /// True if repetitions are left.
@@ -134,7 +133,7 @@ impl Contender {
 
     /// The measurement that a repetition warms the cluster for.
     pub(super) fn kind(&self) -> (Driver, Measure) {
-        (self.driver, self.asked.measure)
+        (self.driver, self.requested.measure)
     }
 
     /// Maximum bytes that the next repetition may write.
@@ -146,8 +145,8 @@ impl Contender {
     pub(super) fn skip_warm_up(&mut self, bytes: u64) {
         if matches!(self.stage, Stage::WarmUp) {
             self.begin();
-            let is_guessed = !matches!(self.asked.extent.unit, Unit::Records(_))
-                && !matches!(self.asked.load, Load::Rate { .. });
+            let is_guessed = !matches!(self.requested.extent.unit, Unit::Records(_))
+                && !matches!(self.requested.load, Load::Rate { .. });
             let expected = expected_bytes(&self.current);
             self.bytes = if is_guessed { expected.max(bytes / 2 * 3) } else { expected };
         }
@@ -207,7 +206,7 @@ impl Contender {
         };
         PointAt {
             workload: self.workload.clone(),
-            label: format!("{}{what}", self.asked.label),
+            label: format!("{}{what}", self.requested.label),
             target: self.target_name.clone(),
             driver: self.driver,
             repetition,
@@ -220,7 +219,7 @@ impl Contender {
         self.client = client;
         self.tried += 1;
         // Memory freed by a repetition can be reused for a moment; anything beyond it is expensive.
-        let longer = length_s(&self.asked) / length_s(&self.current);
+        let longer = length_s(&self.requested) / length_s(&self.current);
         let bytes = repetition.evidence.bytes_on_disk as f64 * longer * BYTES_MARGIN;
         self.bytes = (bytes as u64).max(1 << 20);
         match &mut self.stage {
@@ -245,8 +244,8 @@ impl Contender {
 
     /// Begins the next stage: counted repetitions, or trials of a search.
     fn begin(&mut self) {
-        self.current.extent = self.asked.extent;
-        self.stage = match Search::new(&self.asked.load, self.asked.producers.count) {
+        self.current.extent = self.requested.extent;
+        self.stage = match Search::new(&self.requested.load, self.requested.producers.count) {
             Some(search) => Stage::Searching(search),
             None => Stage::Measuring,
         };
@@ -257,12 +256,12 @@ impl Contender {
     fn seek(&mut self) {
         let Stage::Searching(search) = &self.stage else { return };
         match search.next() {
-            SearchStep::Try(trial) => set(&mut self.current, &self.asked, trial),
+            SearchStep::Try(trial) => set(&mut self.current, &self.requested, trial),
             SearchStep::Found(knee) => {
                 let records_per_s =
-                    matches!(self.asked.load, Load::RaiseRate { .. }).then_some(knee.low_records_per_s);
+                    matches!(self.requested.load, Load::RaiseRate { .. }).then_some(knee.low_records_per_s);
                 let trial = Trial { producers: knee.producers, records_per_s };
-                set(&mut self.current, &self.asked, trial);
+                set(&mut self.current, &self.requested, trial);
                 self.knee = Some(knee);
                 self.stage = Stage::Measuring;
             }
@@ -281,7 +280,7 @@ impl Contender {
             Summary::default()
         });
         let mut result = PointResult {
-            point: self.asked.without_secrets(),
+            point: self.requested.without_secrets(),
             target: self.target_name,
             driver: self.driver,
             client: self.client,
@@ -325,20 +324,20 @@ fn trial_of(point: &Point) -> Trial {
 }
 
 /// Applies a trial to a point. If each producer has its own process, that stays so.
-fn set(current: &mut Point, asked: &Point, trial: Trial) {
+fn set(current: &mut Point, requested: &Point, trial: Trial) {
     current.load = match trial.records_per_s {
         Some(records_per_s) => Load::Rate { records_per_s },
         None => Load::Maximum,
     };
     let (own_process, own_thread) = (
-        asked.producers.processes >= asked.producers.count,
-        asked.producers.processes * asked.producers.threads >= asked.producers.count,
+        requested.producers.processes >= requested.producers.count,
+        requested.producers.processes * requested.producers.threads >= requested.producers.count,
     );
     current.producers.count = trial.producers;
     if own_process {
         current.producers.processes = trial.producers;
     } else if own_thread {
-        current.producers.threads = trial.producers.div_ceil(asked.producers.processes.max(1));
+        current.producers.threads = trial.producers.div_ceil(requested.producers.processes.max(1));
     }
 }
 
@@ -347,7 +346,7 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
     let records_per_s = repetition.figures.produced_records_per_s.unwrap_or_default();
     let behind = trial
         .records_per_s
-        .and_then(|asked| fell_behind(asked, records_per_s, &repetition.produced))
+        .and_then(|requested| fell_behind(requested, records_per_s, &repetition.produced))
         .is_some();
     // Failed records were not sustained, regardless of the rate of the others.
     let fell_behind = trial.records_per_s.is_some() && (behind || repetition.given_up > 0);
@@ -373,25 +372,25 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
 mod tests {
     use super::*;
     use crate::result::Figures;
-    use crate::run::testing::{point, repetition};
+    use crate::result::testing::{point, repetition};
 
     #[test]
     fn trials_keep_each_producer_its_process_or_thread() {
         let trial = |producers| Trial { producers, records_per_s: None };
-        let mut asked = point();
-        asked.producers.count = 1;
-        let mut current = asked.clone();
-        set(&mut current, &asked, trial(5));
+        let mut requested = point();
+        requested.producers.count = 1;
+        let mut current = requested.clone();
+        set(&mut current, &requested, trial(5));
         assert_eq!((current.producers.count, current.producers.processes), (5, 5));
 
-        (asked.producers.count, asked.producers.processes, asked.producers.threads) = (4, 2, 2);
-        let mut current = asked.clone();
-        set(&mut current, &asked, trial(7));
+        (requested.producers.count, requested.producers.processes, requested.producers.threads) = (4, 2, 2);
+        let mut current = requested.clone();
+        set(&mut current, &requested, trial(7));
         assert_eq!((current.producers.processes, current.producers.threads), (2, 4));
 
-        (asked.producers.count, asked.producers.processes, asked.producers.threads) = (4, 1, 1);
-        let mut current = asked.clone();
-        set(&mut current, &asked, Trial { producers: 4, records_per_s: Some(9.0) });
+        (requested.producers.count, requested.producers.processes, requested.producers.threads) = (4, 1, 1);
+        let mut current = requested.clone();
+        set(&mut current, &requested, Trial { producers: 4, records_per_s: Some(9.0) });
         assert_eq!((current.producers.processes, current.producers.threads), (1, 1));
         assert_eq!(current.load, Load::Rate { records_per_s: 9.0 });
     }

@@ -42,12 +42,10 @@ impl<'a> Duel<'a> {
         Duel { walk: Walk::new(options, interrupt, progress), taken: 0, interrupted: false }
     }
 
-    /// The machine.
     pub(crate) fn machine(&self) -> &Machine {
         self.walk.machine()
     }
 
-    /// The target.
     pub(crate) fn target(&self) -> Result<&'a TargetSpec, String> {
         self.walk.options.targets.first().ok_or_else(|| "there is no target".to_owned())
     }

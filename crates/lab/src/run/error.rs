@@ -49,10 +49,7 @@ pub enum Failure {
     #[error(
         "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: use --driver stream"
     )]
-    NeedsCluster {
-        /// The driver.
-        driver: &'static str,
-    },
+    NeedsCluster { driver: &'static str },
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] HandleError),

@@ -33,7 +33,6 @@ const SEARCH_STEPS: f64 = 10.0;
 /// The estimated duration of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate {
-    /// Estimated seconds.
     pub seconds: f64,
     /// Maximum seconds, if reading back uses its whole time limit; `None` without a limit.
     pub seconds_max: Option<f64>,

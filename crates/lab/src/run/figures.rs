@@ -12,7 +12,7 @@ pub(super) struct CombinedReport {
     pub(super) span: Span,
     /// Records acknowledged or consumed, warm-up included.
     pub(super) acknowledged: u64,
-    /// Failed records.
+    /// Number of failed records.
     pub(super) failed: u64,
     /// The first error.
     pub(super) first_failure: Option<String>,

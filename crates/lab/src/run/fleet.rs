@@ -62,7 +62,7 @@ pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
     let counts: Vec<u32> = counts.into_iter().map(|count| u32::try_from(count).unwrap_or(u32::MAX)).collect();
     let records = match whole.stop {
         StopWhen::Records(records) => share(records, &counts),
-        StopWhen::Seconds(_) | StopWhen::Told => vec![0; counts.len()],
+        StopWhen::Seconds(_) | StopWhen::OnCommand => vec![0; counts.len()],
     };
     let mut first_client = whole.first_client;
     counts
@@ -150,7 +150,7 @@ pub(super) struct RunningFleet {
 }
 
 impl RunningFleet {
-    /// No workers.
+    /// A fleet without workers.
     pub(super) fn none(role: Role) -> RunningFleet {
         RunningFleet::to(role, Vec::new())
     }

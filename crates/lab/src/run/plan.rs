@@ -40,7 +40,6 @@ impl Precision {
 pub struct Options {
     /// The workloads, in order.
     pub workloads: Vec<Workload>,
-    /// The targets.
     pub targets: Vec<TargetSpec>,
     /// The drivers; empty for those of each workload.
     pub drivers: Vec<Driver>,
@@ -95,12 +94,12 @@ pub fn repetitions(options: &Options) -> u64 {
 
 /// The counted repetitions of a point; with a precision, the minimum for a ratio of targets.
 pub(super) fn repetitions_of(options: &Options, point: &Point) -> u32 {
-    let asked = point.repetitions.max(1);
+    let requested = point.repetitions.max(1);
     match options.precision {
         Some(precision) if options.targets_of(point).len() > 1 => {
-            asked.max(precision.repetitions_max.min(PAIRS_MIN as u32))
+            requested.max(precision.repetitions_max.min(PAIRS_MIN as u32))
         }
-        _ => asked,
+        _ => requested,
     }
 }
 

@@ -10,7 +10,7 @@ use super::plan::Precision;
 use crate::result::{Figure, PAIRS_MIN, ratio_of, values};
 
 /// The members of a group that get another repetition, after all of theirs are done.
-pub(super) fn unsettled(contenders: &[Contender], members: &[usize], precision: Precision) -> Vec<usize> {
+pub(super) fn imprecise(contenders: &[Contender], members: &[usize], precision: Precision) -> Vec<usize> {
     let mut found = Vec::new();
     for &place in members {
         let mut rivals = members.iter().copied().filter(|rival| {
@@ -19,14 +19,14 @@ pub(super) fn unsettled(contenders: &[Contender], members: &[usize], precision: 
         });
         let one = &contenders[place];
         let has_more = one.number() < precision.repetitions_max;
-        if has_more && rivals.any(|rival| !is_settled(one, &contenders[rival], precision)) {
+        if has_more && rivals.any(|rival| !is_precise(one, &contenders[rival], precision)) {
             found.push(place);
         }
     }
     found
 }
 
-fn is_settled(a: &Contender, b: &Contender, precision: Precision) -> bool {
+fn is_precise(a: &Contender, b: &Contender, precision: Precision) -> bool {
     // The rival has no repetitions left: more of this one would have no pairs.
     if b.number() >= precision.repetitions_max {
         return true;
@@ -42,8 +42,8 @@ fn is_settled(a: &Contender, b: &Contender, precision: Precision) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::testing::{point, repetition};
     use crate::result::{Figures, Repetition};
-    use crate::run::testing::{point, repetition};
     use crate::worker::Driver;
     use crate::workload::Workload;
 
@@ -73,7 +73,7 @@ mod tests {
         let contenders: Vec<Contender> =
             of.iter().map(|(target, driver, rates)| contender(target, *driver, rates)).collect();
         let members: Vec<usize> = (0..contenders.len()).collect();
-        unsettled(&contenders, &members, precision)
+        imprecise(&contenders, &members, precision)
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub(super) fn time_max(stamps: &Result<Verification, String>, measured: Duration
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::testing::point;
+    use crate::result::testing::point;
 
     #[test]
     fn what_cannot_carry_a_stamp_says_why() {

@@ -14,9 +14,9 @@ use super::figures::{CombinedReport, figures, gather, seconds};
 use super::fleet::{Fleet, RunningFleet, divide};
 use super::idle::IdleConnections;
 use super::memory::Memory;
-use super::passing::TopicChurn;
 use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
+use super::topic_churn::TopicChurn;
 use super::topics;
 use crate::evidence::{self, ReadBack, Watch};
 use crate::quantity;
@@ -328,7 +328,7 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
             _ => stamps(setting.point, setting.driver).unwrap_or(Verification::Off),
         },
         records_per_s: None,
-        stop: StopWhen::Told,
+        stop: StopWhen::OnCommand,
         groups: Vec::new(),
         seed: setting.seed,
     }
@@ -425,7 +425,7 @@ async fn ready_producers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
         },
         // The producers of a drain continue until the backlog is drained.
         stop: match point.measure {
-            Measure::Drain => StopWhen::Told,
+            Measure::Drain => StopWhen::OnCommand,
             Measure::Produce | Measure::Consume => stop_when(point.extent.unit),
         },
         ..assignment(setting, Role::Producer, &point.producers)

@@ -32,7 +32,7 @@ const KNEE_MEASUREMENTS: usize = 3;
 /// A load to try.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trial {
-    /// Producers.
+    /// Number of producers.
     pub producers: u32,
     /// Records per second; `None` for the maximum.
     pub records_per_s: Option<f64>,
@@ -290,8 +290,8 @@ mod tests {
         let mut random = SmallRng::seed_from_u64(seed);
         move |trial| {
             let now = capacity * (1.0 + random.random_range(-noise..=noise));
-            let asked = trial.records_per_s.expect("a rate");
-            Outcome { records_per_s: asked.min(now), fell_behind: asked > now }
+            let requested = trial.records_per_s.expect("a rate");
+            Outcome { records_per_s: requested.min(now), fell_behind: requested > now }
         }
     }
 

@@ -38,7 +38,7 @@ mod tests {
             Repetition {
                 figures: Figures { produced_records_per_s: Some(rate), ..Figures::default() },
                 acknowledge_latency: Histogram::of(&recorded),
-                ..crate::run::testing::repetition()
+                ..crate::result::testing::repetition()
             }
         };
         let summary = summarize(&[repetition(10.0, 100), repetition(20.0, 300)]).expect("readable");

@@ -85,7 +85,7 @@ impl Finding {
 
 /// The limit of one repetition.
 fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
-    asked_rate(point, repetition)
+    requested_rate(point, repetition)
         .or_else(|| disk(repetition))
         .or_else(|| node(point, repetition))
         .or_else(|| processors(repetition, machine))
@@ -95,14 +95,14 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
         .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
 }
 
-fn asked_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {
-    let asked = match point.load {
+fn requested_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {
+    let requested = match point.load {
         Load::Rate { records_per_s } => records_per_s,
         _ => return None,
     };
     let taken = repetition.figures.produced_records_per_s?;
-    (point.measure == Measure::Produce && taken >= asked * TAKEN_MIN).then(|| {
-        Finding::new("asked rate", format!("{taken:.0} of {asked:.0} requested records/s were accepted"))
+    (point.measure == Measure::Produce && taken >= requested * TAKEN_MIN).then(|| {
+        Finding::new("asked rate", format!("{taken:.0} of {requested:.0} requested records/s were accepted"))
     })
 }
 
@@ -264,8 +264,8 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
 mod tests {
     use super::super::summary::summarize;
     use super::*;
+    use crate::result::testing::{point, repetition};
     use crate::result::{DiskUse, Figures, HostUse, ProcessUse};
-    use crate::run::testing::{point, repetition};
 
     fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
         ProcessUse { name: name.to_owned(), user_s: cpu_s, busiest_thread, ..ProcessUse::default() }
@@ -384,10 +384,10 @@ mod tests {
             r.measured_s = 0.25;
             r.processes = vec![used("broker-1", 0.2, 0.0), used("consumer-0", 0.001, 0.0)];
         });
-        let said = &short.reasons[0];
+        let reason = &short.reasons[0];
         assert!(
-            said.contains("clients 0 % and of brokers unknown (its process used 0.80 processors)"),
-            "{said}"
+            reason.contains("clients 0 % and of brokers unknown (its process used 0.80 processors)"),
+            "{reason}"
         );
     }
 

@@ -30,12 +30,12 @@ use super::clock::now_us;
 use super::clusters::unstarted;
 use super::contender::Contender;
 use super::error::Failure;
+use super::idle_brokers::await_idle;
 use super::interrupt::Interrupt;
 use super::plan::Options;
-use super::precision::unsettled;
+use super::precision::imprecise;
 use super::repetition::{self, PreparedRepetition, RepetitionResult, Setting, in_a_line};
 use super::resources::Resources;
-use super::settle::settle;
 use super::topics;
 use crate::machine;
 use crate::result::{Machine, PointResult, TargetInfo};
@@ -184,7 +184,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The machine.
     pub(super) fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -280,14 +279,14 @@ impl<'a> Walk<'a> {
             if let Some(contender) = group.turn(|place| contenders[place].wants_more()) {
                 return State::ClusterUp(contender);
             }
-            let unsettled = match (group.alone, self.options.precision) {
-                (None, Some(precision)) => unsettled(contenders, &group.members, precision),
+            let imprecise = match (group.alone, self.options.precision) {
+                (None, Some(precision)) => imprecise(contenders, &group.members, precision),
                 // Without turns there are no pairs.
                 _ => Vec::new(),
             };
-            match unsettled.is_empty() {
+            match imprecise.is_empty() {
                 true => drop(groups.pop_front()),
-                false => unsettled.into_iter().for_each(|place| contenders[place].go_on()),
+                false => imprecise.into_iter().for_each(|place| contenders[place].go_on()),
             }
         }
         State::Report
@@ -349,7 +348,7 @@ impl<'a> Walk<'a> {
         match prepared {
             Ok(mut prepared) => {
                 self.progress.phase("waiting for the other targets to rest");
-                prepared.note(settle(&self.resources.clusters.processes_beside(target)).await);
+                prepared.note(await_idle(&self.resources.clusters.processes_beside(target)).await);
                 State::Measure(turn, Box::new(prepared))
             }
             Err(failure) => State::CleanUp(turn, Some(failure)),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Usage;
-use super::look::{HostLook, ProcessLook};
+use super::readings::{HostReading, ProcessReading};
 use crate::result::{DiskUse, HostUse, ProcessUse, Sample};
 
 /// Maximum stored samples; beyond that, every second one is dropped and sampling slows down.
@@ -19,11 +19,10 @@ pub(super) struct Units {
     pub page_bytes: u64,
 }
 
-/// All samples.
 #[derive(Debug)]
 pub(super) struct Series {
     units: Units,
-    host: Vec<(u64, HostLook)>,
+    host: Vec<(u64, HostReading)>,
     processes: Vec<Process>,
 }
 
@@ -32,7 +31,7 @@ pub(super) struct Series {
 struct Process {
     name: String,
     pid: u32,
-    looks: Vec<(u64, ProcessLook)>,
+    readings: Vec<(u64, ProcessReading)>,
     /// Times and total ticks, by thread. Entries without change may be missing.
     threads: BTreeMap<u32, Vec<(u64, u64)>>,
     /// The time when the threads were last sampled.
@@ -44,12 +43,12 @@ impl Series {
         Series { units, host: Vec::new(), processes: Vec::new() }
     }
 
-    pub(super) fn push_host(&mut self, at_us: u64, look: HostLook) {
-        self.host.push((at_us, look));
+    pub(super) fn push_host(&mut self, at_us: u64, reading: HostReading) {
+        self.host.push((at_us, reading));
     }
 
-    pub(super) fn push_process(&mut self, name: &str, pid: u32, at_us: u64, look: ProcessLook) {
-        self.process(name, pid).looks.push((at_us, look));
+    pub(super) fn push_process(&mut self, name: &str, pid: u32, at_us: u64, reading: ProcessReading) {
+        self.process(name, pid).readings.push((at_us, reading));
     }
 
     pub(super) fn push_threads(&mut self, name: &str, pid: u32, at_us: u64, threads: Vec<(u32, u64)>) {
@@ -83,7 +82,7 @@ impl Series {
         // Samples of one time are kept or dropped together, because processes start at different times.
         for process in &mut self.processes {
             process
-                .looks
+                .readings
                 .retain(|(at_us, _)| self.host.binary_search_by_key(at_us, |(at_us, _)| *at_us).is_ok());
         }
         true
@@ -95,7 +94,7 @@ impl Series {
             self.processes.push(Process {
                 name: name.to_owned(),
                 pid,
-                looks: Vec::new(),
+                readings: Vec::new(),
                 threads: BTreeMap::new(),
                 threads_at_us: 0,
             });
@@ -134,13 +133,14 @@ impl Series {
     }
 
     fn process_use(&self, name: &str, processes: &[&Process], from_us: u64, to_us: u64) -> ProcessUse {
-        let seconds = |value: fn(&ProcessLook) -> u64| {
-            let ticks: f64 = processes.iter().map(|one| between(&one.looks, from_us, to_us, value)).sum();
+        let seconds = |value: fn(&ProcessReading) -> u64| {
+            let ticks: f64 = processes.iter().map(|one| between(&one.readings, from_us, to_us, value)).sum();
             ticks / self.units.ticks_per_s
         };
-        let tells_disk = processes.iter().any(|one| one.looks.iter().any(|(_, look)| look.disk.is_some()));
-        let disk = |value: fn(&ProcessLook) -> u64| {
-            let bytes: f64 = processes.iter().map(|one| between(&one.looks, from_us, to_us, value)).sum();
+        let tells_disk =
+            processes.iter().any(|one| one.readings.iter().any(|(_, reading)| reading.disk.is_some()));
+        let disk = |value: fn(&ProcessReading) -> u64| {
+            let bytes: f64 = processes.iter().map(|one| between(&one.readings, from_us, to_us, value)).sum();
             tells_disk.then(|| bytes.round() as u64)
         };
         let moments = self.moments(from_us, to_us).map(|(at_us, _)| self.resident_bytes(processes, *at_us));
@@ -153,17 +153,17 @@ impl Series {
         ProcessUse {
             name: name.to_owned(),
             pid: processes.first().map_or(0, |one| one.pid),
-            user_s: seconds(|look| look.stat.user_ticks),
-            system_s: seconds(|look| look.stat.system_ticks),
+            user_s: seconds(|reading| reading.stat.user_ticks),
+            system_s: seconds(|reading| reading.stat.system_ticks),
             memory_bytes_max: moments.max().unwrap_or_default(),
-            disk_read_bytes: disk(|look| look.disk.unwrap_or_default().0),
-            disk_written_bytes: disk(|look| look.disk.unwrap_or_default().1),
+            disk_read_bytes: disk(|reading| reading.disk.unwrap_or_default().0),
+            disk_written_bytes: disk(|reading| reading.disk.unwrap_or_default().1),
             busiest_thread: share(busiest_ticks / self.units.ticks_per_s, length_s),
         }
     }
 
     /// The samples within two times, with one before and one after.
-    fn moments(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = &(u64, HostLook)> {
+    fn moments(&self, from_us: u64, to_us: u64) -> impl Iterator<Item = &(u64, HostReading)> {
         let first = self.host.partition_point(|(at_us, _)| *at_us <= from_us).saturating_sub(1);
         let end = (self.host.partition_point(|(at_us, _)| *at_us < to_us) + 1).min(self.host.len());
         self.host[first.min(end)..end].iter()
@@ -172,24 +172,24 @@ impl Series {
     /// Resident memory at a sample; 0 for a process that did not exist.
     fn resident_bytes(&self, processes: &[&Process], at_us: u64) -> u64 {
         let pages = processes.iter().filter_map(|one| {
-            let index = one.looks.binary_search_by_key(&at_us, |(at_us, _)| *at_us).ok()?;
-            Some(one.looks[index].1.stat.resident_pages)
+            let index = one.readings.binary_search_by_key(&at_us, |(at_us, _)| *at_us).ok()?;
+            Some(one.readings[index].1.stat.resident_pages)
         });
         pages.sum::<u64>() * self.units.page_bytes
     }
 
     fn host_use(&self, from_us: u64, to_us: u64) -> HostUse {
-        let used = |value: fn(&HostLook) -> u64| between(&self.host, from_us, to_us, value);
-        let total = used(|look| look.cpu.total);
+        let used = |value: fn(&HostReading) -> u64| between(&self.host, from_us, to_us, value);
+        let total = used(|reading| reading.cpu.total);
         let length_ms = (to_us - from_us) as f64 / 1e3;
         let mut disks: Vec<DiskUse> = Vec::new();
         for (index, disk) in
-            self.host.last().map(|(_, look)| &look.disks[..]).unwrap_or_default().iter().enumerate()
+            self.host.last().map(|(_, reading)| &reading.disks[..]).unwrap_or_default().iter().enumerate()
         {
             let of = |value: fn(&crate::proc::Disk) -> u64| {
-                between(&self.host, from_us, to_us, |look| {
+                between(&self.host, from_us, to_us, |reading| {
                     // The kernel's order of disks is stable; a new one has no history.
-                    look.disks.get(index).filter(|same| same.name == disk.name).map_or(0, value)
+                    reading.disks.get(index).filter(|same| same.name == disk.name).map_or(0, value)
                 })
             };
             let (read, written) = (of(|disk| disk.read_bytes), of(|disk| disk.written_bytes));
@@ -203,17 +203,17 @@ impl Series {
             }
         }
         HostUse {
-            cpu_busy: share(used(|look| look.cpu.busy), total),
-            cpu_interrupts: share(used(|look| look.cpu.interrupts), total),
-            cpu_steal: share(used(|look| look.cpu.steal), total),
-            cpu_io_wait: share(used(|look| look.cpu.io_wait), total),
-            loopback_bytes: used(|look| look.loopback_bytes).round() as u64,
-            received_bytes: used(|look| look.received_bytes).round() as u64,
-            sent_bytes: used(|look| look.sent_bytes).round() as u64,
+            cpu_busy: share(used(|reading| reading.cpu.busy), total),
+            cpu_interrupts: share(used(|reading| reading.cpu.interrupts), total),
+            cpu_steal: share(used(|reading| reading.cpu.steal), total),
+            cpu_io_wait: share(used(|reading| reading.cpu.io_wait), total),
+            loopback_bytes: used(|reading| reading.loopback_bytes).round() as u64,
+            received_bytes: used(|reading| reading.received_bytes).round() as u64,
+            sent_bytes: used(|reading| reading.sent_bytes).round() as u64,
             disks,
             dirty_bytes_max: self
                 .moments(from_us, to_us)
-                .map(|(_, look)| look.dirty_bytes)
+                .map(|(_, reading)| reading.dirty_bytes)
                 .max()
                 .unwrap_or_default(),
         }
@@ -235,15 +235,17 @@ impl Series {
     fn sample(&self, names: &[(&str, Vec<&Process>)], from_us: u64, to_us: u64) -> Sample {
         let ticks_in_length = (to_us - from_us) as f64 / 1e6 * self.units.ticks_per_s;
         let cpus = |ticks: f64| if ticks_in_length > 0.0 { ticks / ticks_in_length } else { 0.0 };
-        let host = |value: fn(&HostLook) -> u64| between(&self.host, from_us, to_us, value);
-        let written = host(|look| look.disks.iter().map(|disk| disk.written_bytes).sum());
+        let host = |value: fn(&HostReading) -> u64| between(&self.host, from_us, to_us, value);
+        let written = host(|reading| reading.disks.iter().map(|disk| disk.written_bytes).sum());
         Sample {
             at_us: to_us,
             process_cpus: names
                 .iter()
                 .map(|(name, processes)| {
-                    let ticks = |look: &ProcessLook| look.stat.user_ticks + look.stat.system_ticks;
-                    let used = processes.iter().map(|one| between(&one.looks, from_us, to_us, ticks)).sum();
+                    let ticks =
+                        |reading: &ProcessReading| reading.stat.user_ticks + reading.stat.system_ticks;
+                    let used =
+                        processes.iter().map(|one| between(&one.readings, from_us, to_us, ticks)).sum();
                     ((*name).to_owned(), cpus(used))
                 })
                 .collect(),
@@ -251,8 +253,8 @@ impl Series {
                 .iter()
                 .map(|(name, processes)| ((*name).to_owned(), self.resident_bytes(processes, to_us)))
                 .collect(),
-            host_cpus: cpus(host(|look| look.cpu.busy)),
-            steal_cpus: cpus(host(|look| look.cpu.steal)),
+            host_cpus: cpus(host(|reading| reading.cpu.busy)),
+            steal_cpus: cpus(host(|reading| reading.cpu.steal)),
             disk_written_bytes: written.round() as u64,
             in_sync_replicas_min: None,
         }
@@ -266,13 +268,13 @@ fn share(part: f64, whole: f64) -> f64 {
 
 /// The increase of a counter between two times. The counter is constant before its first and after its last
 /// sample.
-fn between<T>(looks: &[(u64, T)], from_us: u64, to_us: u64, value: impl Fn(&T) -> u64) -> f64 {
-    (at(looks, to_us, &value) - at(looks, from_us, &value)).max(0.0)
+fn between<T>(readings: &[(u64, T)], from_us: u64, to_us: u64, value: impl Fn(&T) -> u64) -> f64 {
+    (at(readings, to_us, &value) - at(readings, from_us, &value)).max(0.0)
 }
 
-fn at<T>(looks: &[(u64, T)], at_us: u64, value: impl Fn(&T) -> u64) -> f64 {
-    let behind = looks.partition_point(|(seen_us, _)| *seen_us <= at_us);
-    match (behind.checked_sub(1).and_then(|index| looks.get(index)), looks.get(behind)) {
+fn at<T>(readings: &[(u64, T)], at_us: u64, value: impl Fn(&T) -> u64) -> f64 {
+    let behind = readings.partition_point(|(seen_us, _)| *seen_us <= at_us);
+    match (behind.checked_sub(1).and_then(|index| readings.get(index)), readings.get(behind)) {
         (None, None) => 0.0,
         (None, Some((_, only))) | (Some((_, only)), None) => value(only) as f64,
         (Some((before_us, before)), Some((after_us, after))) => {
@@ -294,20 +296,26 @@ mod tests {
         Series::new(Units { ticks_per_s: 100.0, page_bytes: 4096 })
     }
 
-    fn process(user_ticks: u64, resident_pages: u64) -> ProcessLook {
+    fn process(user_ticks: u64, resident_pages: u64) -> ProcessReading {
         let stat = Stat { user_ticks, system_ticks: user_ticks / 10, resident_pages, ..Stat::default() };
-        ProcessLook { stat, disk: Some((0, user_ticks * 1000)) }
+        ProcessReading { stat, disk: Some((0, user_ticks * 1000)) }
     }
 
-    fn host(busy: u64, total: u64) -> HostLook {
+    fn host(busy: u64, total: u64) -> HostReading {
         let cpu = CpuTicks { busy, total, steal: busy / 10, ..CpuTicks::default() };
         let disk =
             Disk { name: "vda".to_owned(), written_bytes: busy * 100, busy_ms: busy * 5, ..Disk::default() };
-        HostLook { cpu, loopback_bytes: busy, disks: vec![disk], dirty_bytes: busy, ..HostLook::default() }
+        HostReading {
+            cpu,
+            loopback_bytes: busy,
+            disks: vec![disk],
+            dirty_bytes: busy,
+            ..HostReading::default()
+        }
     }
 
     #[test]
-    fn a_moment_between_two_looks_gets_its_share() {
+    fn a_moment_between_two_readings_gets_its_share() {
         let mut series = series();
         for second in 0..=10 {
             series.push_host(second * S, host(second * 100, second * 400));
@@ -319,7 +327,7 @@ mod tests {
         assert!((broker.user_s - 2.5).abs() < 1e-9, "{broker:?}");
         assert!((broker.system_s - 0.25).abs() < 1e-9, "{broker:?}");
         assert_eq!(broker.disk_written_bytes, Some(250_000));
-        assert_eq!(broker.memory_bytes_max, 108 * 4096, "the look behind the end counts too");
+        assert_eq!(broker.memory_bytes_max, 108 * 4096, "the reading behind the end counts too");
         assert!((usage.host.cpu_busy - 0.25).abs() < 1e-9 && (usage.host.cpu_steal - 0.025).abs() < 1e-9);
         assert_eq!(usage.host.loopback_bytes, 500);
         assert_eq!(usage.host.disks.len(), 1);

@@ -79,8 +79,8 @@ async fn launch(
     let (mut brokers, plan, secured) =
         launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
     let jvm = Jvm { processors: processors(spec), ..Jvm::new(jars, heap_mb(spec, options), brokers.dir())? };
-    let new = NewCluster { id: None, first_user: secured.first_user.as_deref() };
-    format(&mut brokers, &plan.nodes, new, jars, options.start_timeout).await?;
+    let format_options = FormatOptions { id: None, first_user: secured.first_user.as_deref() };
+    format(&mut brokers, &plan.nodes, format_options, jars, options.start_timeout).await?;
     brokers.limit(spec.node)?;
     for node in &plan.nodes {
         brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
@@ -170,9 +170,9 @@ fn temporary(broker_dir: &Path) -> String {
     format!("-Djava.io.tmpdir={}", broker_dir.display())
 }
 
-/// A cluster whose directories are formatted.
+/// Options of formatting the directories of a cluster.
 #[derive(Clone, Debug, Default)]
-pub(super) struct NewCluster<'a> {
+pub(super) struct FormatOptions<'a> {
     /// The cluster id; `None` for a new one.
     pub id: Option<String>,
     /// The first user of the cluster, in the format of `--add-scram`.
@@ -183,11 +183,11 @@ pub(super) struct NewCluster<'a> {
 pub(super) async fn format(
     brokers: &mut Brokers,
     nodes: &[Node],
-    new: NewCluster<'_>,
+    options: FormatOptions<'_>,
     jars: &KafkaJars,
     timeout: Duration,
 ) -> Result<(), TargetError> {
-    let cluster_id = match new.id {
+    let cluster_id = match options.id {
         Some(id) => id,
         None => new_cluster_id()?,
     };
@@ -197,7 +197,7 @@ pub(super) async fn format(
         command.args(TOOL_OPTIONS).arg(temporary(&node.dir));
         command.args(["kafka.tools.StorageTool", "format", "--cluster-id", &cluster_id, "--config"]);
         command.arg(node.properties_file());
-        if let Some(user) = new.first_user {
+        if let Some(user) = options.first_user {
             command.args(["--add-scram", user]);
         }
         brokers.spawn(&node.name(), command, &node.dir.join("format.log"))?;

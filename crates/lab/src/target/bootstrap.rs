@@ -92,7 +92,7 @@ pub(super) async fn find(
     let found = metadata.brokers.len();
     if found < spec.brokers as usize {
         let bootstrap = servers.join(",");
-        return Err(TooFewBrokers { bootstrap, asked: spec.brokers, found }.into());
+        return Err(TooFewBrokers { bootstrap, requested: spec.brokers, found }.into());
     }
     let failed = |source| ConnectError::Client { bootstrap: servers.join(","), source };
     let connection = client.any().await.map_err(failed)?;
@@ -115,10 +115,10 @@ pub(super) async fn find(
         notes.push(format!("The point needs {} brokers, the cluster has {found}", spec.brokers));
     }
     let security = NegotiatedSecurity::of(&client.options().security);
-    let asked = spec.security.protocol.name();
-    if asked != security.protocol {
+    let requested = spec.security.protocol.name();
+    if requested != security.protocol {
         notes.push(format!(
-            "The workload asks for {asked}; the client settings for this cluster say {}",
+            "The workload asks for {requested}; the client settings for this cluster say {}",
             security.protocol
         ));
     }

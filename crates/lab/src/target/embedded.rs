@@ -111,9 +111,9 @@ pub(super) fn program(named: Option<&Path>) -> Result<PathBuf, NotStarted> {
 
 /// The binary's version output.
 fn version(program: &Path) -> String {
-    let said = Command::new(program).arg("--version").output().ok();
-    let line = said.and_then(|said| {
-        String::from_utf8_lossy(&said.stdout).lines().next().map(|line| line.trim().to_owned())
+    let output = Command::new(program).arg("--version").output().ok();
+    let line = output.and_then(|output| {
+        String::from_utf8_lossy(&output.stdout).lines().next().map(|line| line.trim().to_owned())
     });
     line.filter(|line| !line.is_empty())
         .unwrap_or_else(|| concat!("thalweg ", env!("CARGO_PKG_VERSION")).to_owned())

@@ -7,8 +7,7 @@ use std::time::Duration;
 use thalweg_authority::AuthorityError;
 use thalweg_client::{ClientError, InvalidSetting};
 
-use super::BROKERS_MAX;
-use super::jars::KAFKA_VERSION;
+use super::{BROKERS_MAX, KAFKA_VERSION};
 pub use crate::cgroup::NoControlGroups;
 
 /// Why a target could not be started.
@@ -82,7 +81,6 @@ pub struct InvalidBrokers {
      for free ones", listener.as_ref().map(|listener| format!(", by {listener}")).unwrap_or_default()
 )]
 pub struct PortTaken {
-    /// The port.
     pub port: u16,
     /// The node that needs the port.
     pub user: String,
@@ -95,7 +93,7 @@ pub struct PortTaken {
 /// The nodes' limits together exceed the machine, so that the limits would not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{brokers} nodes of {limits} need {asked}, but this machine has {found}, and the clients need some, too: use a point with \
+    "{brokers} nodes of {limits} need {requested}, but this machine has {found}, and the clients need some, too: use a point with \
      smaller nodes, or a larger machine"
 )]
 pub struct LimitsExceeded {
@@ -104,7 +102,7 @@ pub struct LimitsExceeded {
     /// The limits of each node.
     pub limits: String,
     /// The total of the limits.
-    pub asked: String,
+    pub requested: String,
     /// The machine's capacity.
     pub found: String,
 }
@@ -112,13 +110,13 @@ pub struct LimitsExceeded {
 /// A running cluster has fewer brokers than the point needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "cluster.brokers = {asked}, but the cluster at {bootstrap} has {found}: use a point for at most {found}"
+    "cluster.brokers = {requested}, but the cluster at {bootstrap} has {found}: use a point for at most {found}"
 )]
 pub struct TooFewBrokers {
     /// The bootstrap servers.
     pub bootstrap: String,
     /// The requested number.
-    pub asked: u32,
+    pub requested: u32,
     /// The actual number.
     pub found: usize,
 }
@@ -198,7 +196,6 @@ pub struct DirectoryFailed {
 #[derive(Debug, thiserror::Error)]
 #[error("Cannot start {program}: {source}")]
 pub struct NotStarted {
-    /// The program.
     pub program: PathBuf,
     /// The system's error.
     pub source: io::Error,
@@ -208,7 +205,7 @@ pub struct NotStarted {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kafka.tools.StorageTool could not format the directory of {name}:\n{output}")]
 pub struct FormatFailed {
-    /// The broker.
+    /// The name of the broker.
     pub name: String,
     /// The end of the tool's output.
     pub output: String,
@@ -218,7 +215,7 @@ pub struct FormatFailed {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} (process {pid}) exited unexpectedly with {status}; the end of its log:\n{log_tail}")]
 pub struct BrokerDied {
-    /// The broker.
+    /// The name of the broker.
     pub name: String,
     /// The broker's process id.
     pub pid: u32,
@@ -265,7 +262,6 @@ pub enum ConnectError {
     Client {
         /// The cluster's addresses.
         bootstrap: String,
-        /// The cause.
         source: ClientError,
     },
     /// An invalid client property.

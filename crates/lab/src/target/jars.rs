@@ -7,11 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::KAFKA_VERSION;
 use super::error::{DirectoryFailed, JarsNotFetched, JavaMissing, JavaTooOld, MavenMissing, TargetError};
 use super::process::last_lines;
-
-/// The fetched release.
-pub const KAFKA_VERSION: &str = "4.3.1";
 
 /// The oldest supported Java.
 const JAVA_MIN: u32 = 17;
@@ -74,11 +72,11 @@ fn find_java() -> Result<(PathBuf, String), TargetError> {
         Some(home) => Path::new(&home).join("bin").join("java"),
         None => PathBuf::from("java"),
     };
-    let said = match Command::new(&program).arg("-version").stdin(Stdio::null()).output() {
-        Ok(said) => said,
+    let output = match Command::new(&program).arg("-version").stdin(Stdio::null()).output() {
+        Ok(output) => output,
         Err(source) => return Err(JavaMissing { program, source }.into()),
     };
-    let text = String::from_utf8_lossy(&said.stderr).into_owned();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let found = text.lines().find(|line| line.contains("version")).or(text.lines().next());
     let found = found.unwrap_or_default().trim().to_owned();
     match java_release(&found) {
@@ -121,7 +119,7 @@ fn fetched() -> Result<String, TargetError> {
 
 fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetError> {
     tracing::info!("Fetching Apache Kafka {KAFKA_VERSION} with Maven");
-    let said = Command::new("mvn")
+    let ended = Command::new("mvn")
         .args(["--batch-mode", "--quiet", "dependency:build-classpath", "-DincludeScope=runtime", "--file"])
         .arg(pom)
         .arg({
@@ -133,8 +131,8 @@ fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetEr
         .output()
         .map_err(|source| MavenMissing { cache: cache.to_owned(), source })?;
     let refused = |reason: String| JarsNotFetched { pom: pom.to_owned(), reason };
-    if !said.status.success() {
-        let text = [said.stdout, said.stderr].concat();
+    if !ended.status.success() {
+        let text = [ended.stdout, ended.stderr].concat();
         return Err(refused(last_lines(&String::from_utf8_lossy(&text))).into());
     }
     let classpath = std::fs::read_to_string(output).map_err(|error| refused(error.to_string()))?;

@@ -9,7 +9,6 @@ use super::security::SecuritySettings;
 use super::{StartOptions, properties};
 use crate::workload::ClusterSpec;
 
-/// Maximum attempts.
 const ATTEMPTS: u32 = 3;
 
 /// Starts brokers, and retries if a port is taken between its choice and its use.
@@ -42,15 +41,15 @@ pub(super) fn check_limits(spec: &ClusterSpec) -> Result<(), LimitsExceeded> {
 fn exceeds(spec: &ClusterSpec, cpus: u64, memory_mb: u64) -> Result<(), LimitsExceeded> {
     let of_all = |limit: Option<u32>| u64::from(limit.unwrap_or(0)) * u64::from(spec.brokers);
     let (cpu_millis, mb) = (of_all(spec.node.cpu_millis), of_all(spec.node.memory_mb));
-    let exceeded = |asked: String, found: String| LimitsExceeded {
+    let exceeded = |requested: String, found: String| LimitsExceeded {
         brokers: spec.brokers,
         limits: spec.node.describe(),
-        asked,
+        requested,
         found,
     };
     if cpu_millis > cpus * 1000 {
-        let asked = format!("{} processors", cpu_millis as f64 / 1000.0);
-        return Err(exceeded(asked, cpus.to_string()));
+        let requested = format!("{} processors", cpu_millis as f64 / 1000.0);
+        return Err(exceeded(requested, cpus.to_string()));
     }
     match mb > memory_mb {
         true => Err(exceeded(format!("{mb} MB of memory"), format!("{memory_mb} MB"))),

@@ -7,10 +7,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::apache_kafka::{self, Jvm, NewCluster};
+use super::apache_kafka::{self, FormatOptions, Jvm};
 use chrono::Utc;
 use thalweg_authority::{AuthorityError, Directory, NODE, Settings};
 use thalweg_client::{Connection, ConnectionOptions};
+use thalweg_ports::Port;
 use thalweg_wire::request::MetadataRequest;
 
 use super::error::{DirectoryFailed, PortTaken, TargetError};
@@ -23,6 +24,11 @@ use crate::workload::SecurityProtocol;
 const APACHE_CONTROLLERS: usize = 3;
 /// The heap of each Apache Kafka controller, in MiB.
 const CONTROLLER_HEAP_MB: u32 = 256;
+
+/// The setting of the HTTP listener, which serves the console.
+const HTTP_LISTENER: &str = "http.listener";
+/// The distance of the console's port below the first broker's, if the first port is given: 9090 for 9092.
+const CONSOLE_PORT_BELOW: u16 = 2;
 
 /// The controllers of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ pub struct LocalOptions {
     pub first_port: Option<u16>,
     /// Racks, assigned to the brokers in rotation.
     pub racks: Vec<String>,
+    /// True if the first broker serves the console, unless the properties of all nodes decide about it.
+    pub has_console: bool,
     /// Properties of every node.
     pub properties: BTreeMap<String, String>,
     /// Certificates and passwords of a secured cluster.
@@ -67,6 +75,7 @@ impl LocalOptions {
             dir: dir.into(),
             first_port: None,
             racks: Vec::new(),
+            has_console: false,
             properties: BTreeMap::new(),
             secured: None,
             binary: None,
@@ -78,6 +87,18 @@ impl LocalOptions {
     /// True if a property is set per node, so that it cannot be set for all.
     pub fn is_owned(key: &str) -> bool {
         key == properties::LOG_DIRS || properties::is_owned(key)
+    }
+
+    /// The port of the console: near the brokers' ports, or a free one.
+    fn console_port(&self) -> Option<Port> {
+        let is_off = self.properties.get("thalweg.console.enabled").is_some_and(|enabled| enabled == "false");
+        if !self.has_console || is_off || self.properties.contains_key(HTTP_LISTENER) {
+            return None;
+        }
+        let near = self.first_port.and_then(|first| first.checked_sub(CONSOLE_PORT_BELOW));
+        let near = near.filter(|port| *port > 0).and_then(|port| Port::reserve_number(port).ok());
+        // Without a free port, the cluster is worth more than its console.
+        near.or_else(|| Port::reserve().ok())
     }
 
     fn settings(&self, node: &Node) -> BTreeMap<String, String> {
@@ -127,6 +148,10 @@ pub struct LocalNode {
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: Vec<LocalNode>,
+    /// The address of the console, as a URL.
+    console: Option<String>,
+    /// The console's port, reserved while its broker is down.
+    _console_port: Option<Port>,
     processes: Brokers,
     stop_timeout: Duration,
 }
@@ -151,11 +176,16 @@ impl LocalCluster {
         };
         let secured = options.secured.as_deref().map(|directory| secure(&mut plan, directory)).transpose()?;
         let secured = secured.unwrap_or_default();
+        let console_port = options.console_port();
+        let console = console_port.as_ref().map(|port| format!("127.0.0.1:{}", port.number()));
+        let console_node = plan.nodes.iter().find(|node| node.broker.is_some()).map(|node| node.id);
         let mut processes = Brokers::kept(&dir)?;
         let settings = |node: &Node| {
             let own = secured.nodes.get(&node.id).into_iter().flatten();
             let own = own.map(|(key, value)| (key.clone(), value.clone()));
-            options.settings(node).into_iter().chain(own).collect()
+            let console = console.iter().filter(|_| Some(node.id) == console_node);
+            let console = console.map(|address| (HTTP_LISTENER.to_owned(), address.clone()));
+            options.settings(node).into_iter().chain(own).chain(console).collect()
         };
         plan.write(settings, |node| vec![data(node)])?;
         start_controllers(&mut processes, &plan, options.start_timeout).await?;
@@ -178,12 +208,24 @@ impl LocalCluster {
             pid,
             dir: node.dir.clone(),
         });
-        Ok(LocalCluster { nodes: nodes.collect(), processes, stop_timeout: options.stop_timeout })
+        let scheme = if options.secured.is_some() { "https" } else { "http" };
+        Ok(LocalCluster {
+            nodes: nodes.collect(),
+            console: console.map(|address| format!("{scheme}://{address}")),
+            _console_port: console_port,
+            processes,
+            stop_timeout: options.stop_timeout,
+        })
     }
 
     /// The nodes, in start order.
     pub fn nodes(&self) -> &[LocalNode] {
         &self.nodes
+    }
+
+    /// The URL of the console, if the cluster serves one by [`LocalOptions::has_console`].
+    pub fn console(&self) -> Option<&str> {
+        self.console.as_deref()
     }
 
     /// The bootstrap servers.
@@ -280,8 +322,8 @@ async fn start_controllers(
             None => bare.push(node.clone()),
         }
     }
-    let new = NewCluster { id: cluster_id, first_user: None };
-    apache_kafka::format(processes, &bare, new, &jars, timeout).await?;
+    let options = FormatOptions { id: cluster_id, first_user: None };
+    apache_kafka::format(processes, &bare, options, &jars, timeout).await?;
     for node in &nodes {
         processes.spawn(&node.name(), jvm.command(node), &log(node))?;
     }
@@ -320,6 +362,24 @@ mod tests {
             assert_eq!(settings[0]["min.insync.replicas"], in_sync);
             let racks: Vec<&str> = settings.iter().map(|settings| settings["broker.rack"].as_str()).collect();
             assert_eq!(racks, ["a", "b", "a", "b", "a"][..brokers as usize]);
+        }
+    }
+
+    #[test]
+    fn the_console_is_near_the_brokers_unless_the_properties_decide() {
+        let mut options = LocalOptions { has_console: true, ..LocalOptions::new(1, "/c") };
+        let near = Port::reserve().expect("a free port").number();
+        options.first_port = Some(near + CONSOLE_PORT_BELOW);
+        let port = |options: &LocalOptions| options.console_port().map(|port| port.number());
+        assert_eq!(port(&options), Some(near));
+        let taken = std::net::TcpListener::bind(("127.0.0.1", near)).expect("it is free again");
+        assert!(port(&options).is_some_and(|other| other != near), "another one");
+        drop(taken);
+        options.first_port = Some(CONSOLE_PORT_BELOW);
+        assert!(port(&options).is_some_and(|port| port > 0));
+        for (key, value) in [("thalweg.console.enabled", "false"), (HTTP_LISTENER, "127.0.0.1:0")] {
+            let properties = BTreeMap::from([(key.to_owned(), value.to_owned())]);
+            assert_eq!(port(&LocalOptions { properties, ..options.clone() }), None, "{key}");
         }
     }
 

@@ -23,13 +23,13 @@ pub(super) const CONTROLLER_LISTENER: &str = "CONTROLLER";
 /// The software of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
-    /// This binary.
+    /// Thalweg, as this binary.
     Thalweg,
     /// Apache Kafka, in a JVM.
     ApacheKafka,
 }
 
-/// The controllers.
+/// The number of controllers, and their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Controllers {
     /// The first brokers are also controllers, this many of them.
@@ -38,7 +38,7 @@ pub(super) enum Controllers {
     Apart(usize),
 }
 
-/// A node.
+/// A node of a local cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Node {
     pub id: u32,

@@ -45,7 +45,6 @@ pub(super) struct Brokers {
     limits: Option<(NodeLimits, Groups)>,
 }
 
-/// One broker.
 #[derive(Debug)]
 struct BrokerProcess {
     name: String,

@@ -32,15 +32,15 @@ pub(super) fn is_owned(key: &str) -> bool {
 
 /// Merges the workload's properties with the lab's defaults for this number of brokers.
 pub(super) fn merged(
-    asked: &BTreeMap<String, String>,
+    requested: &BTreeMap<String, String>,
     brokers: u32,
 ) -> Result<BTreeMap<String, String>, PropertyOwned> {
-    if let Some(key) = asked.keys().find(|key| is_owned(key)) {
+    if let Some(key) = requested.keys().find(|key| is_owned(key)) {
         return Err(PropertyOwned { key: key.clone() });
     }
     let mut merged: BTreeMap<String, String> =
         defaults(brokers).into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    merged.extend(asked.clone());
+    merged.extend(requested.clone());
     merged.remove(LOG_DIRS);
     Ok(merged)
 }
@@ -64,8 +64,8 @@ fn defaults(brokers: u32) -> [(&'static str, String); 7] {
 /// The data directories of a broker whose directory is `broker_dir`: by default one inside it. Relative paths
 /// of the workload's `log.dirs` are inside it, too; absolute paths get a subdirectory for the cluster and
 /// broker.
-pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> Vec<PathBuf> {
-    let listed: Vec<&str> = asked
+pub(super) fn log_dirs(requested: &BTreeMap<String, String>, broker_dir: &Path) -> Vec<PathBuf> {
+    let listed: Vec<&str> = requested
         .get(LOG_DIRS)
         .map(|dirs| dirs.split(',').map(str::trim).filter(|dir| !dir.is_empty()).collect())
         .unwrap_or_default();
@@ -84,8 +84,8 @@ pub(super) fn log_dirs(asked: &BTreeMap<String, String>, broker_dir: &Path) -> V
 }
 
 /// The `log.dirs` outside of the cluster's directory, which must be removed with the cluster.
-pub(super) fn dirs_elsewhere(asked: &BTreeMap<String, String>, cluster_dir: &Path) -> Vec<PathBuf> {
-    log_dirs(asked, &cluster_dir.join("broker"))
+pub(super) fn dirs_elsewhere(requested: &BTreeMap<String, String>, cluster_dir: &Path) -> Vec<PathBuf> {
+    log_dirs(requested, &cluster_dir.join("broker"))
         .into_iter()
         .filter(|dir| !dir.starts_with(cluster_dir))
         .filter_map(|dir| dir.parent().map(Path::to_owned))
@@ -98,21 +98,21 @@ pub(super) fn text(properties: &BTreeMap<String, String>) -> String {
 }
 
 /// Notes for the result about the settings.
-pub(super) fn notes(asked: &BTreeMap<String, String>, merged: &BTreeMap<String, String>) -> Vec<String> {
-    let said = |by_lab: bool| {
+pub(super) fn notes(requested: &BTreeMap<String, String>, merged: &BTreeMap<String, String>) -> Vec<String> {
+    let listed = |by_lab: bool| {
         let list: Vec<String> = merged
             .iter()
-            .filter(|(key, _)| asked.contains_key(*key) != by_lab)
+            .filter(|(key, _)| requested.contains_key(*key) != by_lab)
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
         list.join(" ")
     };
     let mut notes = Vec::new();
-    if !asked.is_empty() {
-        let dirs = asked.get(LOG_DIRS).map(|dirs| format!(" {LOG_DIRS}={dirs}")).unwrap_or_default();
-        notes.push(format!("Broker settings from the workload: {}{dirs}", said(false)));
+    if !requested.is_empty() {
+        let dirs = requested.get(LOG_DIRS).map(|dirs| format!(" {LOG_DIRS}={dirs}")).unwrap_or_default();
+        notes.push(format!("Broker settings from the workload: {}{dirs}", listed(false)));
     }
-    notes.push(format!("Broker settings from the lab, for this number of brokers: {}", said(true)));
+    notes.push(format!("Broker settings from the lab, for this number of brokers: {}", listed(true)));
     notes
 }
 
@@ -144,10 +144,10 @@ mod tests {
 
     #[test]
     fn the_workloads_properties_win() {
-        let asked = map(&[("offsets.topic.replication.factor", "2"), ("num.io.threads", "24")]);
-        let merged = merged(&asked, 3).expect("nothing to refuse");
+        let requested = map(&[("offsets.topic.replication.factor", "2"), ("num.io.threads", "24")]);
+        let merged = merged(&requested, 3).expect("nothing to refuse");
         assert_eq!(merged["offsets.topic.replication.factor"], "2");
-        let notes = notes(&asked, &merged);
+        let notes = notes(&requested, &merged);
         assert_eq!(
             notes[0],
             "Broker settings from the workload: num.io.threads=24 offsets.topic.replication.factor=2"
@@ -159,11 +159,11 @@ mod tests {
     fn log_dirs_lie_with_the_broker_or_get_a_place_of_their_own() {
         let broker = Path::new("/lab/kafka-1234/broker-2");
         assert_eq!(log_dirs(&BTreeMap::new(), broker), [broker.join("data")]);
-        let asked = map(&[("log.dirs", "first, /disk/second")]);
+        let requested = map(&[("log.dirs", "first, /disk/second")]);
         let expected = [broker.join("first"), PathBuf::from("/disk/second/kafka-1234/broker-2")];
-        assert_eq!(log_dirs(&asked, broker), expected);
+        assert_eq!(log_dirs(&requested, broker), expected);
         assert_eq!(
-            dirs_elsewhere(&asked, Path::new("/lab/kafka-1234")),
+            dirs_elsewhere(&requested, Path::new("/lab/kafka-1234")),
             [PathBuf::from("/disk/second/kafka-1234")]
         );
     }

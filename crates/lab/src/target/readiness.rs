@@ -35,7 +35,7 @@ pub(super) async fn wait(
         if let Some(died) = brokers.died() {
             return Err(died.into());
         }
-        let Err((index, reason)) = ask(&bootstrap, &options).await else {
+        let Err((index, reason)) = request_metadata(&bootstrap, &options).await else {
             return Ok(NegotiatedSecurity::of(&options.security));
         };
         if Instant::now() >= deadline {
@@ -49,7 +49,7 @@ pub(super) async fn wait(
 }
 
 /// Checks readiness. Fails with the index of the broker that is not ready, and the reason.
-async fn ask(bootstrap: &[String], options: &ConnectionOptions) -> Result<(), (usize, String)> {
+async fn request_metadata(bootstrap: &[String], options: &ConnectionOptions) -> Result<(), (usize, String)> {
     for (index, address) in bootstrap.iter().enumerate() {
         let cluster = Cluster::connect(std::slice::from_ref(address), options)
             .await

@@ -79,10 +79,10 @@ impl SecuritySettings {
     }
 
     /// Creates the keys, certificates and settings of a cluster in `dir` whose brokers have the settings
-    /// `asked`.
+    /// `requested`.
     pub fn make(
         security: ClusterSecurity,
-        asked: &BTreeMap<String, String>,
+        requested: &BTreeMap<String, String>,
         dir: &Path,
     ) -> Result<SecuritySettings, AuthorityError> {
         let protocol = security.protocol;
@@ -91,7 +91,7 @@ impl SecuritySettings {
             secured.client.insert("security.protocol".to_owned(), protocol.name().to_owned());
         }
         if protocol.has_tls() {
-            secured.encrypt(asked, &dir.join(DIR))?;
+            secured.encrypt(requested, &dir.join(DIR))?;
         }
         if let Some(mechanism) = security.mechanism {
             secured.log_in(mechanism);
@@ -101,18 +101,18 @@ impl SecuritySettings {
 
     /// Enables TLS 1.3, unless the workload's broker settings differ. Clients get a certificate if the
     /// brokers request one.
-    fn encrypt(&mut self, asked: &BTreeMap<String, String>, dir: &Path) -> Result<(), AuthorityError> {
+    fn encrypt(&mut self, requested: &BTreeMap<String, String>, dir: &Path) -> Result<(), AuthorityError> {
         let authority = Authority::open_or_create(dir)?;
         let hosts = ["localhost", "127.0.0.1"].map(str::to_owned);
         let trusted = truststore(&authority.certificate_file());
         self.node.extend(trusted.clone());
         self.node.extend(keystore(&authority.sign("node", Purpose::Node, &hosts)?));
         let versions = "ssl.enabled.protocols";
-        if !asked.contains_key(versions) {
+        if !requested.contains_key(versions) {
             self.node.insert(versions.to_owned(), "TLSv1.3".to_owned());
         }
         self.client.extend(trusted);
-        if asked.get("ssl.client.auth").is_some_and(|asks| asks != "none") {
+        if requested.get("ssl.client.auth").is_some_and(|auth| auth != "none") {
             self.client.extend(keystore(&authority.sign("client", Purpose::Client, &[])?));
         }
         Ok(())
@@ -148,11 +148,12 @@ mod tests {
     fn made(
         protocol: SecurityProtocol,
         mechanism: Option<SaslMechanism>,
-        asked: &[(&str, &str)],
+        requested: &[(&str, &str)],
     ) -> SecuritySettings {
         let dir = tempfile::tempdir().expect("a directory");
-        let asked = asked.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        SecuritySettings::make(ClusterSecurity::new(protocol, mechanism), &asked, dir.path())
+        let requested =
+            requested.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        SecuritySettings::make(ClusterSecurity::new(protocol, mechanism), &requested, dir.path())
             .expect("it is made")
     }
 
@@ -162,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn clients_have_a_certificate_where_brokers_ask_for_one() {
-        let with = |asks| made(SecurityProtocol::Ssl, None, &[("ssl.client.auth", asks)]).client;
+    fn clients_have_a_certificate_where_brokers_request_one() {
+        let with = |auth| made(SecurityProtocol::Ssl, None, &[("ssl.client.auth", auth)]).client;
         assert!(with("required").contains_key("ssl.keystore.location"));
         assert!(!with("none").contains_key("ssl.keystore.location"));
     }
 
     #[test]
     fn versions_of_tls_are_the_workloads_or_the_newest() {
-        let node = |asked: &[(&str, &str)]| made(SecurityProtocol::SaslSsl, None, asked).node;
+        let node = |requested: &[(&str, &str)]| made(SecurityProtocol::SaslSsl, None, requested).node;
         assert_eq!(node(&[])["ssl.enabled.protocols"], "TLSv1.3");
         assert!(!node(&[("ssl.enabled.protocols", "TLSv1.2")]).contains_key("ssl.enabled.protocols"));
     }

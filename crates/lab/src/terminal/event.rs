@@ -24,7 +24,6 @@ pub(super) enum Event<'a> {
     },
     /// A second of all workers of a role.
     Interval {
-        /// The role.
         role: Role,
         /// Records per second.
         records_per_s: f64,
@@ -46,7 +45,6 @@ pub(super) enum Event<'a> {
         /// The summary, or the reason of the failure.
         outcome: &'a str,
     },
-    /// A message.
     Message {
         /// The message, as text.
         text: &'a str,

@@ -12,19 +12,18 @@ use crate::quantity;
 use crate::result::system;
 use crate::worker::{Driver, Interval, Role};
 
+/// Spaces before the figures of the last second on a terminal.
+const LIVE_INDENT: usize = 2;
 /// Minimum interval of lines with figures, without a terminal.
 const PLAIN_EVERY_US: u64 = 10_000_000;
 
 /// The position of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointAt {
-    /// The workload.
     pub workload: String,
     /// The point's label.
     pub label: String,
-    /// The target.
     pub target: String,
-    /// The driver.
     pub driver: Driver,
     /// The repetition's number, from 1.
     pub repetition: u32,
@@ -138,7 +137,11 @@ impl Progress {
                 Role::Consumer => state.consumed = Some(interval.clone()),
             }
             let due = interval.at_us >= state.plain_at_us.saturating_add(PLAIN_EVERY_US);
-            (live_text(&state), due)
+            let room = match &self.drawn {
+                ProgressOutput::Bars { .. } => columns().saturating_sub(LIVE_INDENT),
+                ProgressOutput::Lines(_) | ProgressOutput::Events(_) => usize::MAX,
+            };
+            (live_text(&state, room), due)
         };
         match &self.drawn {
             ProgressOutput::Bars { live, .. } => live.set_message(text),
@@ -164,7 +167,7 @@ impl Progress {
         match &self.drawn {
             ProgressOutput::Bars { bars, all, now, live, each_ms } => {
                 // If drawing fails, it cannot be reported.
-                let _ = bars.println(format!("  {at}: {outcome}"));
+                let _ = bars.println(ended_lines(at, outcome, columns()));
                 let gone_ms = u64::try_from(all.elapsed().as_millis()).unwrap_or(u64::MAX);
                 each_ms.store(gone_ms / ended.max(1), Ordering::Relaxed);
                 all.set_length(self.total.max(ended));
@@ -230,7 +233,7 @@ fn bars(total: u64) -> ProgressOutput {
     let style = |template: &str| {
         ProgressStyle::with_template(template).expect("the template is fixed and valid").progress_chars("━╸─")
     };
-    let overall = style("{bar:32.cyan/dim} {pos}/{len} repetitions · {times}").with_key(
+    let overall = style("{bar:20.cyan/dim} {pos}/{len} repetitions · {times}").with_key(
         "times",
         move |state: &ProgressState, to: &mut dyn std::fmt::Write| {
             let elapsed_s = state.elapsed().as_secs_f64();
@@ -255,8 +258,44 @@ fn left_s(each_s: f64, elapsed_s: f64, total: u64) -> Option<f64> {
     (each_s > 0.0).then(|| (each_s * total as f64 - elapsed_s).max(0.0))
 }
 
-fn live_text(state: &State) -> String {
+/// The columns of the terminal at standard error; unlimited without one.
+fn columns() -> usize {
+    match rustix::termios::tcgetwinsize(std::io::stderr()) {
+        Ok(size) if size.ws_col > 0 => size.ws_col.into(),
+        _ => usize::MAX,
+    }
+}
+
+/// The end of a repetition on a terminal: one line, or two if the terminal is too narrow.
+fn ended_lines(at: &PointAt, outcome: &str, columns: usize) -> String {
+    let line = format!("  {at}: {outcome}");
+    match line.chars().count() <= columns {
+        true => line,
+        false => format!("  {at}\n    {outcome}"),
+    }
+}
+
+/// How much of the figures of a second is shown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LiveDetail {
+    All,
+    /// The rate and two latencies.
+    Most,
+    /// The rate and the tail latency.
+    Least,
+}
+
+/// The figures of the last second: as many as fit into `room` characters.
+fn live_text(state: &State, room: usize) -> String {
     let both = state.produced.is_some() && state.consumed.is_some();
+    // With both roles, all their figures would not fit on a wide terminal either.
+    let all = if both { LiveDetail::Most } else { LiveDetail::All };
+    let texts = [all, LiveDetail::Most, LiveDetail::Least].map(|detail| live_parts(state, detail));
+    let fits = texts.iter().position(|text| text.chars().count() <= room);
+    texts.into_iter().nth(fits.unwrap_or(2)).unwrap_or_default()
+}
+
+fn live_parts(state: &State, detail: LiveDetail) -> String {
     let mut parts: Vec<String> = Vec::new();
     for (what, interval) in [("produced", &state.produced), ("consumed", &state.consumed)] {
         let Some(interval) = interval else { continue };
@@ -265,16 +304,22 @@ fn live_text(state: &State) -> String {
         let mb = quantity::number(interval.bytes as f64 / seconds / 1_048_576.0);
         let times = match (interval.p50_us, interval.p99_us, interval.max_us) {
             (Some(p50), Some(p99), Some(max)) => [p50, p99, max].map(|us| quantity::time_us(us as f64)),
+            _ if detail == LiveDetail::Least => {
+                parts.push(format!("{what} {rate}/s"));
+                continue;
+            }
             _ => {
                 parts.push(format!("{what} {rate} records/s, {mb} MB/s"));
                 continue;
             }
         };
         let [p50, p99, max] = times;
-        // Both must fit on one line.
-        parts.push(match both {
-            true => format!("{what} {rate} records/s, p50 {p50}, p99 {p99}"),
-            false => format!("{what} {rate} records/s, {mb} MB/s · p50 {p50}, p99 {p99}, max {max}"),
+        parts.push(match detail {
+            LiveDetail::All => {
+                format!("{what} {rate} records/s, {mb} MB/s · p50 {p50}, p99 {p99}, max {max}")
+            }
+            LiveDetail::Most => format!("{what} {rate} records/s, p50 {p50}, p99 {p99}"),
+            LiveDetail::Least => format!("{what} {rate}/s, p99 {p99}"),
         });
     }
     parts.join(" · ")
@@ -314,6 +359,44 @@ mod tests {
         assert_eq!(left_s(30.0, 30.0, 3), Some(60.0));
         assert_eq!(left_s(30.0, 45.0, 3), Some(45.0));
         assert_eq!(left_s(30.0, 200.0, 3), Some(0.0));
+    }
+
+    fn second() -> Interval {
+        Interval {
+            at_us: 1_700_000_000_000_000,
+            length_us: 1_000_000,
+            records: 12_000_000,
+            bytes: 1_256_000_000,
+            p50_us: Some(12_800),
+            p99_us: Some(112_100),
+            max_us: Some(1_239_000),
+        }
+    }
+
+    #[test]
+    fn figures_of_a_second_fit_a_narrow_terminal() {
+        let mut state = State { produced: Some(second()), ..State::default() };
+        let shown = |state: &State, room| live_text(state, room);
+        assert!(shown(&state, usize::MAX).contains("MB/s · p50"), "all with enough room");
+        assert!(
+            shown(&state, 78).starts_with("produced 12,000,000 records/s, p50 "),
+            "{}",
+            shown(&state, 78)
+        );
+        state.consumed = Some(second());
+        assert!(shown(&state, 120).contains("consumed 12,000,000 records/s, p50 "), "{}", shown(&state, 120));
+        let narrow = shown(&state, 78);
+        assert!(narrow.chars().count() <= 78 && narrow.contains("consumed 12,000,000/s, p99 "), "{narrow}");
+    }
+
+    #[test]
+    fn an_ended_repetition_has_two_lines_on_a_narrow_terminal() {
+        let outcome = "2,000,000 records/s, 244 MB/s";
+        let wide =
+            "  ibm-fast · 3 brokers · Thalweg · thalweg · repetition 1 of 2: 2,000,000 records/s, 244 MB/s";
+        assert_eq!(ended_lines(&at(1), outcome, 120), wide);
+        let narrow = "  ibm-fast · 3 brokers · Thalweg · thalweg · repetition 1 of 2\n    2,000,000 records/s, 244 MB/s";
+        assert_eq!(ended_lines(&at(1), outcome, 80), narrow);
     }
 
     #[test]

@@ -2,19 +2,23 @@
 
 use std::collections::BTreeSet;
 
+use super::columns::Columns;
 use crate::quantity;
 use crate::report::{self, clean};
-use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State, system};
+use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State, Subject, system};
 
 /// The results of a run: its answer, a row per point, target and driver, and below them the figures that are
-/// not quotable, with reasons. With `colours` for a terminal.
-pub fn table(run: &RunResult, colours: bool) -> String {
-    let paint = Paint { colours };
-    let said = report::answer(run);
-    let mut text = format!("\n{}\n", paint.bold(&said.sentence));
-    if !said.basis.is_empty() {
-        text += &format!("{}\n", said.basis);
+/// not quotable, with reasons. An answer without a quotable figure follows the rows. With `colours` and the
+/// number of columns for a terminal.
+pub fn table(run: &RunResult, colours: bool, columns: Option<usize>) -> String {
+    let paint = Paint { colours, columns };
+    let answer = report::answer(run);
+    let mut sentence = format!("\n{}\n", paint.bold(&answer.sentence));
+    if !answer.basis.is_empty() {
+        sentence += &format!("{}\n", answer.basis);
     }
+    let (mut text, end) =
+        if answer.is_quotable { (sentence, String::new()) } else { (String::new(), sentence) };
     for workload in &run.workloads {
         let name = &workload.workload.name;
         let scale = match workload.workload.scale {
@@ -31,6 +35,7 @@ pub fn table(run: &RunResult, colours: bool) -> String {
             "±",
             "MB/s",
             "drained in",
+            "latency",
             "p50",
             "p99",
             "p99.9",
@@ -53,6 +58,7 @@ pub fn table(run: &RunResult, colours: bool) -> String {
         }
         text += &evidence(&workload.points);
     }
+    text += &end;
     if let State::Partial { why } = &run.state {
         text += &format!("\n{}\n", paint.red(&format!("This run is incomplete: {}", clean(why))));
     }
@@ -123,8 +129,8 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
     let mean = |name: &str| figure(name).map(|spread| spread.mean);
     let rate = figure("produced_records_per_s").or_else(|| figure("consumed_records_per_s"));
     let mb = mean("produced_mb_per_s").or_else(|| mean("consumed_mb_per_s"));
-    let latency =
-        |end: &str| mean(&format!("acknowledge_{end}")).or_else(|| mean(&format!("end_to_end_{end}")));
+    let latency = latency_of(point);
+    let waited = |end: &str| latency.and_then(|(_, prefix)| mean(&format!("{prefix}_{end}")));
     let client = match (mean("producer_cpu_us_per_record"), mean("consumer_cpu_us_per_record")) {
         (Some(producer), Some(consumer)) => Some(producer + consumer),
         (producer, consumer) => producer.or(consumer),
@@ -143,9 +149,10 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
         spread,
         number(mb),
         mean("drain_s").map(|seconds| format!("{} s", quantity::number(seconds))).unwrap_or_default(),
-        time(latency("p50_us")),
-        time(latency("p99_us")),
-        time(latency("p999_us")),
+        latency.map(|(name, _)| name.to_owned()).unwrap_or_default(),
+        time(waited("p50_us")),
+        time(waited("p99_us")),
+        time(waited("p999_us")),
         time(mean("topic_ready_p99_us")),
         time(mean("metadata_us")),
         mean("broker_cpu_us_per_record").map(quantity::time_us).unwrap_or_default(),
@@ -155,9 +162,22 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
     ]
 }
 
+/// The latency of a row, as words and as the prefix of its figures: at a rate that of the headline, otherwise
+/// that of acknowledgements if there are any.
+fn latency_of(point: &PointResult) -> Option<(&'static str, &'static str)> {
+    const ACKNOWLEDGED: (&str, &str) = ("acknowledged", "acknowledge");
+    const END_TO_END: (&str, &str) = ("end to end", "end_to_end");
+    let order = match Subject::of(&point.point) {
+        Subject::Latency => [END_TO_END, ACKNOWLEDGED],
+        _ => [ACKNOWLEDGED, END_TO_END],
+    };
+    let has = |(_, prefix): &(&str, &str)| point.summary.figures.contains_key(&format!("{prefix}_p99_us"));
+    order.into_iter().find(has)
+}
+
 /// A comparison: a row per figure of each pair.
-pub fn comparison(of: &Comparison, colours: bool) -> String {
-    let paint = Paint { colours };
+pub fn comparison(of: &Comparison, colours: bool, columns: Option<usize>) -> String {
+    let paint = Paint { colours, columns };
     let mut text = String::new();
     for pair in &of.pairs {
         let title = match pair.a.target == pair.b.target {
@@ -222,6 +242,8 @@ fn besides(of: &Comparison, paint: &Paint) -> String {
 
 struct Paint {
     colours: bool,
+    /// The columns of the terminal, if there is one.
+    columns: Option<usize>,
 }
 
 impl Paint {
@@ -248,6 +270,15 @@ impl Paint {
     }
 }
 
+/// The width of a text without its colours.
+fn shown_width(text: &str) -> usize {
+    let coloured = text.split('\u{1b}').enumerate().map(|(number, part)| match number {
+        0 => part,
+        _ => part.split_once('m').map_or("", |(_, rest)| rest),
+    });
+    coloured.map(|part| part.chars().count()).sum()
+}
+
 /// Aligned columns; columns whose cells all begin with a digit are right-aligned.
 struct Grid {
     rows: Vec<Vec<String>>,
@@ -267,26 +298,78 @@ impl Grid {
         let kept: Vec<usize> = (0..columns)
             .filter(|column| self.rows.iter().skip(1).any(|row| !row[*column].is_empty()))
             .collect();
-        let width =
-            |column: usize| self.rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let right = |column: usize| {
             let mut cells = self.rows.iter().skip(1).map(|row| &row[column]);
             column > 0
                 && cells
                     .all(|cell| cell.is_empty() || cell.starts_with(|c: char| c.is_ascii_digit() || c == '<'))
         };
+        let cells = |row: &Vec<String>| -> Vec<String> {
+            kept.iter()
+                .enumerate()
+                .map(|(place, &column)| {
+                    let margin = if place == 0 { "  " } else { "" };
+                    format!("{margin}{}", row[column])
+                })
+                .collect()
+        };
+        let rows: Vec<Vec<String>> = self.rows.iter().map(cells).collect();
+        let columns = Columns::of(&rows, paint.columns, shown_width);
         let mut text = String::new();
-        for (number, row) in self.rows.iter().enumerate() {
-            let mut line = String::new();
-            for &column in &kept {
-                let gap = " ".repeat(width(column).saturating_sub(row[column].chars().count()));
-                let (before, after) = if right(column) { (gap.as_str(), "") } else { ("", gap.as_str()) };
-                line += &format!("  {before}{}{after}", row[column]);
+        for (number, row) in rows.iter().enumerate() {
+            for line in columns.row(row, |place| right(kept[place])) {
+                text += &if number == 0 { paint.dim(&line) } else { line };
+                text.push('\n');
             }
-            let line = line.trim_end();
-            text += &if number == 0 { paint.dim(line) } else { line.to_owned() };
-            text.push('\n');
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cmp::Ordering;
+
+    use super::*;
+    use crate::result::Spread;
+
+    #[test]
+    fn results_precede_a_refusal_and_follow_an_answer() {
+        let mut run = report::testing::run(&[("3 brokers", 2.0), ("6 brokers", 3.0)]);
+        let order = |run: &RunResult, result: &str| {
+            let (text, sentence) = (table(run, false, None), report::answer(run).sentence);
+            let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));
+            at(result).cmp(&at(&sentence))
+        };
+        assert_eq!(order(&run, "3 brokers  Thalweg"), Ordering::Greater);
+        for point in &mut run.workloads[0].points {
+            point.verdict.no_headline.push("other processes used 30 % of the processors".to_owned());
+        }
+        for result in ["3 brokers  Thalweg", "[1] no headline: other processes"] {
+            assert_eq!(order(&run, result), Ordering::Less, "{result}");
+        }
+    }
+
+    #[test]
+    fn the_latency_of_a_row_is_named_and_that_of_the_headline() {
+        let mut run = report::testing::run(&[("3 brokers", 2.0), ("quiet at a rate", 2.0)]);
+        for point in &mut run.workloads[0].points {
+            for (prefix, value) in [("acknowledge", 275.0), ("end_to_end", 519.0)] {
+                let spread = Spread::of(&[value]);
+                point.summary.figures.insert(format!("{prefix}_p99_us"), spread);
+            }
+        }
+        let text = table(&run, false, None);
+        let row = |label: &str| {
+            let row = text.lines().find(|line| line.trim_start().starts_with(label)).unwrap_or_default();
+            row.split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert!(row("3 brokers").windows(2).any(|cells| cells == ["acknowledged", "275 µs"]), "{text}");
+        assert!(row("quiet").windows(2).any(|cells| cells == ["end to end", "519 µs"]), "{text}");
+        assert!(row("point").contains(&"latency".to_owned()), "{text}");
     }
 }

@@ -6,8 +6,9 @@ use super::{Study, TriedValue};
 use crate::quantity;
 use crate::report::{cumulative_bars, escape, page};
 use crate::result::State;
+use crate::terminal::Columns;
 
-/// The page.
+/// The report of a study, as an HTML page.
 pub fn html(study: &Study) -> String {
     let target = study.targets.keys().cloned().collect::<Vec<_>>().join(", ");
     let mut body = format!(
@@ -48,12 +49,12 @@ pub fn html(study: &Study) -> String {
         let note = step.note.as_ref().map(|note| format!(" ({})", escape(note))).unwrap_or_default();
         let _ = write!(body, "<li><b>{}</b>: {}{note}.", escape(&step.setting), escape(&step.why));
         if let Some(best) = &step.best {
-            let _ = write!(
-                body,
-                " The best after it was limited by {}: {}.",
-                escape(&best.limit),
-                escape(&best.reasons.join("; "))
-            );
+            let limit = if best.limit.is_empty() { "an unknown cause" } else { &best.limit };
+            let reasons = match best.reasons.is_empty() {
+                true => String::new(),
+                false => format!(": {}", best.reasons.join("; ")),
+            };
+            let _ = write!(body, " The best after it was limited by {}{}.", escape(limit), escape(&reasons));
         }
         body += "</li>";
     }
@@ -76,10 +77,13 @@ fn bars(study: &Study) -> Vec<(String, f64, f64)> {
 }
 
 fn cells(tried: &TriedValue) -> [String; 4] {
-    let mean = tried.records_per_s.iter().sum::<f64>() / tried.records_per_s.len().max(1) as f64;
+    let rate = match tried.records_per_s.len() {
+        0 => String::new(),
+        count => quantity::number((tried.records_per_s.iter().sum::<f64>() / count as f64).round()),
+    };
     let percent = |share: f64| format!("{:+.1} %", share * 100.0);
     [
-        quantity::number(mean.round()),
+        rate,
         tried.gain.map(|gain| percent(gain.gain)).unwrap_or_default(),
         tried.gain.map(|gain| format!("{} to {}", percent(gain.low), percent(gain.high))).unwrap_or_default(),
         if tried.kept { "kept" } else { "" }.to_owned(),
@@ -87,13 +91,16 @@ fn cells(tried: &TriedValue) -> [String; 4] {
 }
 
 /// The study as text: a line per tried value, and the final point.
-pub fn table(study: &Study) -> String {
-    let mut rows =
-        vec![["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"].map(str::to_owned)];
+pub fn table(study: &Study, columns: Option<usize>) -> String {
+    let mut rows = vec![
+        ["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"]
+            .map(str::to_owned)
+            .to_vec(),
+    ];
     if let Some(base) = &study.measured_base {
         let rate = quantity::number(base.records_per_s.round());
         let empty = String::new;
-        rows.push(["base".to_owned(), empty(), rate, empty(), empty(), empty(), base.limit.clone()]);
+        rows.push(vec!["base".to_owned(), empty(), rate, empty(), empty(), empty(), base.limit.clone()]);
     }
     for step in &study.steps {
         for tried in &step.tried {
@@ -102,19 +109,13 @@ pub fn table(study: &Study) -> String {
                 Some(failure) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
                 None => tried.limit.clone(),
             };
-            rows.push([step.setting.clone(), tried.label.clone(), rate, gain, interval, kept, limit]);
+            rows.push(vec![step.setting.clone(), tried.label.clone(), rate, gain, interval, kept, limit]);
         }
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let columns = Columns::of(&rows, columns, |text| text.chars().count());
     let mut text = String::new();
-    for row in &rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(&widths) {
-            line += cell;
-            line.extend(std::iter::repeat_n(' ', width - cell.chars().count() + 2));
-        }
-        text += line.trim_end();
+    for line in rows.iter().flat_map(|row| columns.row(row, |_| false)) {
+        text += &line;
         text.push('\n');
     }
     if let State::Partial { why } = &study.state {
@@ -128,7 +129,7 @@ mod tests {
     use super::super::{BestPoint, SCHEMA, Step};
     use super::*;
     use crate::result::Machine;
-    use crate::run::testing::point;
+    use crate::result::testing::point;
     use crate::tune::decision::gain;
 
     fn study() -> Study {
@@ -171,8 +172,22 @@ mod tests {
     }
 
     #[test]
+    fn a_failed_value_has_no_rate_and_an_unknown_limit_no_reasons() {
+        let mut study = study();
+        let tried = &mut study.steps[0].tried[0];
+        (tried.records_per_s, tried.gain, tried.kept) = (Vec::new(), None, false);
+        tried.failure = Some("broker-1 died".to_owned());
+        let best = study.steps[0].best.as_mut().expect("it is there");
+        (best.limit, best.reasons) = (String::new(), Vec::new());
+        let page = html(&study);
+        assert!(page.contains("<td>2 partitions</td><td></td><td></td>"), "{page}");
+        assert!(page.contains("was limited by an unknown cause."), "{page}");
+        assert!(!table(&study, None).contains("2 partitions  0 "), "{}", table(&study, None));
+    }
+
+    #[test]
     fn page_and_table_tell_each_step() {
-        let (page, table) = (html(&study()), table(&study()));
+        let (page, table) = (html(&study()), table(&study(), None));
         for word in ["2 partitions", "+50.0 %", "kept", "broker CPU"] {
             assert!(page.contains(word), "{word}: {page}");
             assert!(table.contains(word), "{word}: {table}");

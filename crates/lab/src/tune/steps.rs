@@ -194,7 +194,7 @@ fn flushes() -> Setting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::testing::point;
+    use crate::result::testing::point;
     use std::collections::BTreeMap;
 
     fn names(target: &TargetSpec) -> Vec<&'static str> {

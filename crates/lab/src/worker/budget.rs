@@ -22,7 +22,7 @@ impl Budget {
                 let fair = records / u64::from(assignment.clients.max(1)) / 16;
                 Budget { left: Some(AtomicU64::new(records)), share_max: fair.clamp(1, SHARE_MAX) }
             }
-            StopWhen::Seconds(_) | StopWhen::Told => Budget { left: None, share_max: 0 },
+            StopWhen::Seconds(_) | StopWhen::OnCommand => Budget { left: None, share_max: 0 },
         }
     }
 

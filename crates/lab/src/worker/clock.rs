@@ -55,7 +55,7 @@ impl Clock {
     }
 }
 
-/// Whole microseconds.
+/// A duration in microseconds, rounded down.
 #[inline]
 pub(crate) fn micros(duration: Duration) -> u64 {
     duration.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(duration.subsec_micros()))

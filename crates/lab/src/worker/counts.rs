@@ -28,7 +28,7 @@ impl Window {
     pub(crate) fn new(at_us: u64, measure_from_us: u64, stop: StopWhen) -> Window {
         let to_us = match stop {
             StopWhen::Seconds(seconds) => measure_from_us.saturating_add((seconds.max(0.0) * 1e6) as u64),
-            StopWhen::Records(_) | StopWhen::Told => u64::MAX,
+            StopWhen::Records(_) | StopWhen::OnCommand => u64::MAX,
         };
         Window { start_us: at_us, from_us: measure_from_us, to_us, closes: false }
     }
@@ -224,12 +224,12 @@ mod tests {
         let (report, _) = report(&all);
         let span = Span { from_us: 1_000_000, to_us: 2_000_000, records: 10, bytes: 100 };
         assert_eq!((report.measured, report.acknowledged), (span, 20));
-        assert!(!Window::new(0, 10, StopWhen::Told).paced(true).closes, "its end is unknown");
+        assert!(!Window::new(0, 10, StopWhen::OnCommand).paced(true).closes, "its end is unknown");
     }
 
     #[test]
     fn a_window_ends_where_the_lab_knows_it() {
-        assert!(Window::new(0, 10, StopWhen::Told).holds(u64::MAX - 1));
+        assert!(Window::new(0, 10, StopWhen::OnCommand).holds(u64::MAX - 1));
         let second = Window::new(0, 10, StopWhen::Seconds(1.0));
         assert!(second.holds(1_000_009) && !second.holds(1_000_010) && !second.holds(9));
     }

@@ -45,9 +45,7 @@ pub enum HandleError {
 pub struct NotSpawned {
     /// The worker's name.
     pub worker: String,
-    /// The program.
     pub binary: PathBuf,
-    /// The cause.
     pub source: io::Error,
 }
 
@@ -57,7 +55,6 @@ pub struct NotSpawned {
 pub struct WorkerFailed {
     /// The worker's name.
     pub worker: String,
-    /// The error.
     pub error: String,
 }
 
@@ -82,7 +79,6 @@ pub struct EventUnreadable {
     pub worker: String,
     /// The beginning of the line.
     pub line: String,
-    /// The error.
     pub source: serde_json::Error,
 }
 

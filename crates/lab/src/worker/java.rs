@@ -26,7 +26,7 @@ use crate::target::kafka_jars;
 use command::Plan;
 use process::{Line, Tools};
 
-/// Reporting interval.
+/// Interval of the worker's reports.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The tools' reporting interval, which limits the precision.
@@ -94,7 +94,7 @@ impl Tally {
     fn new(assignment: &Assignment, window: Window) -> Tally {
         let records_max = match assignment.stop {
             StopWhen::Records(records) => records,
-            StopWhen::Seconds(_) | StopWhen::Told => u64::MAX,
+            StopWhen::Seconds(_) | StopWhen::OnCommand => u64::MAX,
         };
         let measured = Span { from_us: window.from_us, to_us: window.from_us, ..Span::default() };
         let (interval, since_us) = (Interval::default(), window.start_us);

@@ -62,9 +62,7 @@ pub struct UnconfigurableClient(KafkaError);
 pub struct UnreachableCluster {
     /// The requested object.
     what: String,
-    /// The cluster.
     bootstrap: Vec<String>,
-    /// The error.
     source: KafkaError,
     /// The client's last own error.
     last: Option<String>,

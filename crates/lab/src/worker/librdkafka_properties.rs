@@ -84,14 +84,14 @@ pub(super) fn named(assignment: &Assignment, number: u32) -> Result<LibrdkafkaSe
     }
     set.extend(security.librdkafka().into_iter().map(|(key, value)| (key.to_owned(), value)));
     if assignment.role == Role::Producer {
-        settle_idempotence(&mut set);
+        resolve_idempotence(&mut set);
         limit_buffer(&mut set);
     }
     Ok((set, notes))
 }
 
 /// Kafka's rule: idempotent unless an explicit setting forbids it.
-fn settle_idempotence(set: &mut BTreeMap<String, String>) {
+fn resolve_idempotence(set: &mut BTreeMap<String, String>) {
     if set.contains_key("enable.idempotence") {
         return;
     }
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn idempotence_gives_way_unless_it_was_asked_for() {
+    fn idempotence_gives_way_unless_it_was_requested() {
         let idempotent = |properties: &[(&str, &str)]| {
             translated(Role::Producer, properties).0["enable.idempotence"] == "true"
         };

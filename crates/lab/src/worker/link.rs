@@ -38,7 +38,6 @@ pub enum LinkError {
 pub struct LineUnreadable {
     /// The expected content.
     pub expected: &'static str,
-    /// The error.
     pub source: serde_json::Error,
 }
 

@@ -13,7 +13,6 @@ use crate::workload::{Driver, RecordSpec, Verification};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Produces.
     Producer,
     /// Consumes, as members of a group.
     Consumer,
@@ -69,8 +68,8 @@ pub enum StopWhen {
     Seconds(f64),
     /// After this many records of all its clients, excluding the warm-up.
     Records(u64),
-    /// On command.
-    Told,
+    /// On the command to stop.
+    OnCommand,
 }
 
 /// A line to a worker.
@@ -104,10 +103,7 @@ pub enum Event {
     /// The last line: the report.
     Done(Box<Report>),
     /// The last line: an error.
-    Failed {
-        /// The error.
-        error: String,
-    },
+    Failed { error: String },
 }
 
 /// An interval of about a second.

@@ -24,7 +24,7 @@ use super::{Assignment, Command, Event, Interval, Order, Report, Role, Span, Sto
 use command::Plan;
 use totals::Totals;
 
-/// Reporting interval.
+/// Interval of the worker's reports.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum time for stopping streams to deliver messages in flight.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -111,7 +111,7 @@ impl Streams {
     async fn follow(&mut self, assignment: &Assignment, link: &mut Link) -> Result<(), WorkerError> {
         let records_max = match assignment.stop {
             StopWhen::Records(records) => records,
-            StopWhen::Seconds(_) | StopWhen::Told => u64::MAX,
+            StopWhen::Seconds(_) | StopWhen::OnCommand => u64::MAX,
         };
         let mut tick = tokio::time::interval_at(Instant::now() + INTERVAL, INTERVAL);
         let end = self.tally.window.to_us;

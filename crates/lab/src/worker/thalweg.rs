@@ -7,7 +7,7 @@ mod pace;
 mod producer;
 mod settings;
 
-pub use error::{NoGroup, NoTopics, NotProducible, ThreadEnded};
+pub use error::{NoGroup, NoTopics, NotProducible};
 
 use super::link::Link;
 use super::{Assignment, Report, Role, WorkerError, stamp};

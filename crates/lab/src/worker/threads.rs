@@ -11,7 +11,6 @@ use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::counts::{self, Counts, SharedCounts, Window, lock};
-use super::thalweg::ThreadEnded;
 use super::{Assignment, Command, Event, WorkerError, link::Link};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,11 +18,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// The state of the work, for all threads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Word {
-    /// Wait.
     Wait,
-    /// Start.
     Begin(Window),
-    /// Stop sending.
+    /// Send no more records.
     Stop,
 }
 
@@ -201,6 +198,11 @@ impl Worker<'_> {
         Ok(link.send(&Event::Interval(interval))?)
     }
 }
+
+/// A thread ended before its work was complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("A worker thread ended early; its last output is on standard error")]
+struct ThreadEnded;
 
 /// The lab has exited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

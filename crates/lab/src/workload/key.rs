@@ -14,7 +14,6 @@ pub(super) struct Key {
     pub(super) default: &'static str,
     /// The unit; empty if there is none.
     pub(super) unit: &'static str,
-    /// The meaning.
     pub(super) meaning: &'static str,
 }
 

@@ -25,9 +25,7 @@ pub struct Mistake {
     pub position: Position,
     /// The key, from the top of the file, such as `topics.partitions`.
     pub key: String,
-    /// The mistake.
     pub problem: String,
-    /// The remedy.
     pub remedy: String,
 }
 
@@ -41,7 +39,6 @@ impl fmt::Display for Mistake {
 /// A file with mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct InvalidFile {
-    /// The file.
     pub file: String,
     /// The mistakes, from top to bottom; at least one.
     pub mistakes: Vec<Mistake>,
@@ -99,9 +96,7 @@ pub struct UnknownWorkload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be read: {reason}", path.display())]
 pub struct UnreadableFile {
-    /// The file.
     pub path: PathBuf,
-    /// The cause.
     pub reason: String,
 }
 

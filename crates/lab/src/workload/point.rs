@@ -11,11 +11,9 @@ use thalweg_client::HIDDEN;
 pub struct Point {
     /// The point's label, unique in the workload, such as `1,024 B` or `3 brokers`.
     pub label: String,
-    /// The cluster.
     pub cluster: ClusterSpec,
     /// The topics to create.
     pub topics: Topics,
-    /// The records.
     pub records: RecordSpec,
     /// The producers; `count` may be 0.
     pub producers: Clients,
@@ -26,9 +24,8 @@ pub struct Point {
     pub consumer_groups: u32,
     /// The kind of measurement.
     pub measure: Measure,
-    /// The load.
     pub load: Load,
-    /// The length.
+    /// Warm-up and length of a repetition.
     pub extent: Extent,
     /// Number of repetitions.
     pub repetitions: u32,
@@ -190,7 +187,6 @@ pub struct RecordSpec {
 pub enum Payload {
     /// Random bytes, incompressible.
     Random,
-    /// Zeros.
     Zeros,
     /// Zeros, the same bytes for all records, passed by reference in streams in memory.
     Shared,
@@ -221,7 +217,7 @@ pub enum Measure {
     Drain,
 }
 
-/// The load.
+/// The rate of producing, fixed or searched.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Load {
@@ -234,7 +230,6 @@ pub enum Load {
     },
     /// Adds producers one by one, until the rate does not rise by more than `gain_min`.
     AddProducers {
-        /// Maximum number.
         producers_max: u32,
         /// Minimum gain, such as 0.03.
         gain_min: f64,
@@ -255,7 +250,7 @@ pub enum Load {
 pub struct Extent {
     /// Seconds of warm-up.
     pub warm_up_s: f64,
-    /// The measurement.
+    /// The length of the measurement.
     pub unit: Unit,
 }
 
@@ -263,7 +258,6 @@ pub struct Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
-    /// Seconds.
     Seconds(f64),
     /// Records of all producers together.
     Records(u64),

@@ -34,7 +34,7 @@ pub enum SecurityProtocol {
 }
 
 impl SecurityProtocol {
-    /// Kafka's name.
+    /// The name in Kafka's properties.
     pub fn name(self) -> &'static str {
         match self {
             SecurityProtocol::Plaintext => "PLAINTEXT",
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn what_has_no_effect_is_refused() {
-        let refused = |text: &str, said: &str| {
+        let refused = |text: &str, message: &str| {
             let error = read(text).expect_err("a refusal");
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(message), "{error}");
         };
         refused(
             "cluster.sasl_mechanism = \"PLAIN\"",

@@ -27,8 +27,8 @@ fn mistakes(text: &str) -> Vec<(u32, u32, String, String)> {
 
 /// Asserts that the text has exactly one mistake: line, column, key and words.
 #[track_caller]
-fn assert_mistake(text: &str, line: u32, column: u32, key: &str, said: &str) {
-    assert_eq!(mistakes(text), [(line, column, key.to_owned(), said.to_owned())], "{text}");
+fn assert_mistake(text: &str, line: u32, column: u32, key: &str, message: &str) {
+    assert_eq!(mistakes(text), [(line, column, key.to_owned(), message.to_owned())], "{text}");
 }
 
 #[test]
@@ -206,8 +206,8 @@ fn lists_that_make_no_points_or_too_many() {
     assert_mistake("topics.partitions = [1, 0]\n", 3, 25, "topics.partitions", wrong);
     let many = (1..=30).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
     let text = format!("topics.partitions = [{many}]\nrepetitions = [{many}]\n");
-    let said = "the lists make more than 500 points; use fewer or shorter lists";
-    assert_mistake(&text, 1, 1, "point", said);
+    let message = "the lists make more than 500 points; use fewer or shorter lists";
+    assert_mistake(&text, 1, 1, "point", message);
 }
 
 #[test]
@@ -226,109 +226,116 @@ fn labels_that_are_missing_or_the_same() {
 fn published_figures_that_are_none() {
     let about = "[publication]\nsystem = \"S\"\nhardware = \"H\"\nsource = \"Q\"\n[[point]]\n";
     let text = format!("{about}published.produced_record_per_s = 5\n");
-    let said = "unknown key; did you mean published.produced_records_per_s?";
-    assert_mistake(&text, 8, 11, "published.produced_record_per_s", said);
-    let said = "-5 is invalid; use a number that is not negative";
-    assert_mistake(&format!("{about}published.drain_s = -5\n"), 8, 21, "published.drain_s", said);
-    let said = "5 is invalid; use a table of figures, or a list of such tables";
-    assert_mistake(&format!("{about}published = 5\n"), 8, 13, "published", said);
-    let said = "is missing; add source = \"...\" here or in [publication]";
+    let message = "unknown key; did you mean published.produced_records_per_s?";
+    assert_mistake(&text, 8, 11, "published.produced_record_per_s", message);
+    let message = "-5 is invalid; use a number that is not negative";
+    assert_mistake(&format!("{about}published.drain_s = -5\n"), 8, 21, "published.drain_s", message);
+    let message = "5 is invalid; use a table of figures, or a list of such tables";
+    assert_mistake(&format!("{about}published = 5\n"), 8, 13, "published", message);
+    let message = "is missing; add source = \"...\" here or in [publication]";
     let text = "[[point]]\npublished = { drain_s = 1, system = \"S\", hardware = \"H\" }\n";
-    assert_mistake(text, 4, 13, "published.source", said);
-    let said = "published figures beside a list, which makes several points; add a [[point]] for each value, with its own \
+    assert_mistake(text, 4, 13, "published.source", message);
+    let message = "published figures beside a list, which makes several points; add a [[point]] for each value, with its own \
                 figures";
-    assert_mistake(&format!("{about}published.drain_s = 1\nrepetitions = [1, 2]\n"), 8, 1, "published", said);
+    assert_mistake(
+        &format!("{about}published.drain_s = 1\nrepetitions = [1, 2]\n"),
+        8,
+        1,
+        "published",
+        message,
+    );
 }
 
 #[test]
 fn topics_that_a_cluster_cannot_have() {
-    let said = "3 replicas on 2 brokers; use at most 2, or more cluster.brokers";
+    let message = "3 replicas on 2 brokers; use at most 2, or more cluster.brokers";
     let text = "cluster.brokers = 2\ntopics.replication_factor = 3\n";
-    assert_mistake(text, 4, 29, "topics.replication_factor", said);
-    let said = "200000 replicas in total; use at most 100,000";
-    assert_mistake("topics = { count = 2, partitions = 100000 }\n", 3, 36, "topics.partitions", said);
-    let said = "2 with a replication factor of 1; use a whole number from 1 to 1";
+    assert_mistake(text, 4, 29, "topics.replication_factor", message);
+    let message = "200000 replicas in total; use at most 100,000";
+    assert_mistake("topics = { count = 2, partitions = 100000 }\n", 3, 36, "topics.partitions", message);
+    let message = "2 with a replication factor of 1; use a whole number from 1 to 1";
     let text = "topics.properties.min.insync.replicas = 2\n";
-    assert_mistake(text, 3, 41, "topics.properties.min.insync.replicas", said);
+    assert_mistake(text, 3, 41, "topics.properties.min.insync.replicas", message);
 }
 
 #[test]
 fn records_that_cannot_be_made() {
-    let said = "23 bytes with verify = \"whole\", whose stamp takes 24; use at least 24, or verify = \"bounded\" or \"off\"";
-    assert_mistake("verify = \"whole\"\nrecords.size_bytes = 23\n", 4, 22, "records.size_bytes", said);
+    let message = "23 bytes with verify = \"whole\", whose stamp takes 24; use at least 24, or verify = \"bounded\" or \"off\"";
+    assert_mistake("verify = \"whole\"\nrecords.size_bytes = 23\n", 4, 22, "records.size_bytes", message);
     assert_eq!(points("verify = \"whole\"\nrecords.size_bytes = 24\n").len(), 1);
     assert_eq!(points("records.size_bytes = 23\n")[0].verify, Verification::Bounded);
-    let said = "is missing, with records.payload = \"file\"; add records.file = \"PATH\"";
-    assert_mistake("records.payload = \"file\"\n", 1, 1, "records.file", said);
-    let said = "has no effect on this payload; remove it, or use records.payload = \"file\"";
-    assert_mistake("records.file = \"a\"\n", 3, 16, "records.file", said);
-    let said = "no-such-file is not a file; use the path of a file";
+    let message = "is missing, with records.payload = \"file\"; add records.file = \"PATH\"";
+    assert_mistake("records.payload = \"file\"\n", 1, 1, "records.file", message);
+    let message = "has no effect on this payload; remove it, or use records.payload = \"file\"";
+    assert_mistake("records.file = \"a\"\n", 3, 16, "records.file", message);
+    let message = "no-such-file is not a file; use the path of a file";
     assert_mistake(
         "records = { payload = \"file\", file = \"no-such-file\" }\n",
         3,
         38,
         "records.file",
-        said,
+        message,
     );
 }
 
 #[test]
 fn more_threads_than_clients() {
-    let said = "1 process of 3 threads for 2 clients; use processes times threads of at most producers.count";
-    assert_mistake("producers = { count = 2, threads = 3 }\n", 3, 36, "producers.threads", said);
-    let said =
+    let message =
+        "1 process of 3 threads for 2 clients; use processes times threads of at most producers.count";
+    assert_mistake("producers = { count = 2, threads = 3 }\n", 3, 36, "producers.threads", message);
+    let message =
         "4 processes of 1 thread for 2 clients; use processes times threads of at most consumers.count";
-    assert_mistake("consumers = { count = 2, processes = 4 }\n", 3, 38, "consumers.processes", said);
+    assert_mistake("consumers = { count = 2, processes = 4 }\n", 3, 38, "consumers.processes", message);
 }
 
 #[test]
 fn measures_that_lack_something() {
-    let said = "no producers, with measure = \"produce\"; use at least 1, or measure = \"consume\" to read records produced before";
-    assert_mistake("producers.count = 0\n", 3, 19, "producers.count", said);
+    let message = "no producers, with measure = \"produce\"; use at least 1, or measure = \"consume\" to read records produced before";
+    assert_mistake("producers.count = 0\n", 3, 19, "producers.count", message);
     let consume = "measure = \"consume\"\nconsumers.count = 1\nextent.records = 10\n";
     assert_eq!(points(&format!("{consume}producers.count = 0\n"))[0].producers.count, 0);
-    let said = "no consumers, with measure = \"consume\"; use at least 1";
-    assert_mistake("measure = \"consume\"\nextent.records = 10\n", 1, 1, "consumers.count", said);
-    let said = "is missing, with measure = \"consume\"; set the number of records to produce first";
-    assert_mistake("measure = \"consume\"\nconsumers.count = 1\n", 1, 1, "extent.records", said);
-    let said = "consumers run at the maximum rate, with measure = \"consume\"; use \"maximum\"";
+    let message = "no consumers, with measure = \"consume\"; use at least 1";
+    assert_mistake("measure = \"consume\"\nextent.records = 10\n", 1, 1, "consumers.count", message);
+    let message = "is missing, with measure = \"consume\"; set the number of records to produce first";
+    assert_mistake("measure = \"consume\"\nconsumers.count = 1\n", 1, 1, "extent.records", message);
+    let message = "consumers run at the maximum rate, with measure = \"consume\"; use \"maximum\"";
     assert_mistake(
         &format!("{consume}load = {{ kind = \"rate\", records_per_s = 5 }}\n"),
         6,
         17,
         "load.kind",
-        said,
+        message,
     );
-    let said =
+    let message =
         "a backlog can only drain if the producers leave capacity; use \"rate\", with load.records_per_s";
     assert_mistake(
         "measure = \"drain\"\nconsumers.count = 1\nextent.records = 10\n",
         1,
         1,
         "load.kind",
-        said,
+        message,
     );
 }
 
 #[test]
 fn loads_with_settings_of_another_kind_or_without_their_own() {
-    let said = "has no effect with load.kind = \"maximum\"; remove it, or use load.kind = \"raise-rate\"";
-    assert_mistake("load.factor = 2\n", 3, 15, "load.factor", said);
-    let said = "is missing, with load.kind = \"rate\"; add load.records_per_s = NUMBER";
-    assert_mistake("load.kind = \"rate\"\n", 1, 1, "load.records_per_s", said);
-    let said = "is missing, with load.kind = \"add-producers\"; add load.producers_max = NUMBER";
-    assert_mistake("load.kind = \"add-producers\"\n", 1, 1, "load.producers_max", said);
-    let said = "2 with 3 initial producers; use at least 3";
+    let message = "has no effect with load.kind = \"maximum\"; remove it, or use load.kind = \"raise-rate\"";
+    assert_mistake("load.factor = 2\n", 3, 15, "load.factor", message);
+    let message = "is missing, with load.kind = \"rate\"; add load.records_per_s = NUMBER";
+    assert_mistake("load.kind = \"rate\"\n", 1, 1, "load.records_per_s", message);
+    let message = "is missing, with load.kind = \"add-producers\"; add load.producers_max = NUMBER";
+    assert_mistake("load.kind = \"add-producers\"\n", 1, 1, "load.producers_max", message);
+    let message = "2 with 3 initial producers; use at least 3";
     let text = "producers.count = 3\nload = { kind = \"add-producers\", producers_max = 2 }\n";
-    assert_mistake(text, 4, 50, "load.producers_max", said);
-    let said = "the steps of load.kind = \"raise-rate\" need a duration; use extent.seconds";
-    assert_mistake("load.kind = \"raise-rate\"\nextent.records = 5\n", 4, 18, "extent.records", said);
+    assert_mistake(text, 4, 50, "load.producers_max", message);
+    let message = "the steps of load.kind = \"raise-rate\" need a duration; use extent.seconds";
+    assert_mistake("load.kind = \"raise-rate\"\nextent.records = 5\n", 4, 18, "extent.records", message);
 }
 
 #[test]
 fn two_lengths_at_once() {
-    let said = "cannot be combined with extent.seconds; use one of the two";
-    assert_mistake("extent = { seconds = 5, records = 5 }\n", 3, 35, "extent.records", said);
+    let message = "cannot be combined with extent.seconds; use one of the two";
+    assert_mistake("extent = { seconds = 5, records = 5 }\n", 3, 35, "extent.records", message);
 }
 
 #[test]
@@ -382,7 +389,7 @@ fn a_scale_multiplies_records_seconds_and_rates_and_nothing_else() {
 fn odd_settings_are_warned_of() {
     let text = "topics.properties.no.such = 1\nconsumers.count = 3\nrecords.size_bytes = 2000000\n[producers.properties]\n\
                 acks = \"all\"\nlinger.msec = 5\nbatch.num.messages = 10\nssl.anything = 1\n";
-    let said = warnings(&parse(text).expect("it is right"));
+    let message = warnings(&parse(text).expect("it is right"));
     let expected = [
         "producers.properties.batch.num.messages: only librdkafka has a setting with this name",
         "producers.properties.linger.msec: no Kafka client has a setting with this name",
@@ -391,8 +398,8 @@ fn odd_settings_are_warned_of() {
         "x: records of 2000000 bytes exceed the client's limit of 1048576: raise the producers' max.request.size (librdkafka: \
          message.max.bytes) and the topic's max.message.bytes",
     ];
-    assert_eq!(said, expected);
-    let said = |drivers: &str| {
+    assert_eq!(message, expected);
+    let message = |drivers: &str| {
         warnings(
             &parse(&format!(
                 "drivers = \"{drivers}\"\n[producers.properties]\nqueuing.strategy = \"fifo\"\n"
@@ -400,8 +407,8 @@ fn odd_settings_are_warned_of() {
             .expect("it is right"),
         )
     };
-    assert_eq!(said("librdkafka, stream"), [""; 0]);
-    assert_eq!(said("librdkafka, java").len(), 1);
+    assert_eq!(message("librdkafka, stream"), [""; 0]);
+    assert_eq!(message("librdkafka, java").len(), 1);
 }
 
 #[test]

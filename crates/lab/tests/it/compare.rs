@@ -86,7 +86,7 @@ fn versions_that_differ_are_said_and_compared() {
     let (a, mut b) = (fixture::run(7), fixture::run(7));
     b.targets.get_mut("embedded").expect("a target").version = "thalweg 0.2.0".to_owned();
     let comparison = compare(&a, &b, &Pairing::SameTarget).expect("a version is what may be compared");
-    let text = terminal::comparison(&comparison, false);
+    let text = terminal::comparison(&comparison, false, None);
     assert!(text.contains("targets.embedded.version: \"thalweg 0.1.0 (dfc02f0)\" in the first"), "{text}");
     assert!(text.contains("no difference beyond the noise") && !text.contains('\u{1b}'), "{text}");
 }
@@ -97,7 +97,7 @@ fn too_few_repetitions_are_said() {
     run.workloads.iter_mut().flat_map(|w| &mut w.points).for_each(|point| point.repetitions.truncate(2));
     let comparison = compare(&run, &run, &targets()).expect("comparable");
     assert!(comparison.pairs.iter().flat_map(|pair| &pair.ratios).all(|ratio| ratio.interval.is_none()));
-    assert!(terminal::comparison(&comparison, false).contains("not judged: fewer than 3 repetitions"));
+    assert!(terminal::comparison(&comparison, false, None).contains("not judged: fewer than 3 repetitions"));
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn a_result_that_cannot_be_read_names_file_and_field() {
 fn tables_name_what_may_not_be_quoted_and_pass_no_escape_on() {
     let mut run = fixture::run(7);
     run.workloads[0].points[0].point.label = "red \u{1b}[31m".to_owned();
-    let text = terminal::table(&run, false);
+    let text = terminal::table(&run, false, None);
     assert!(!text.contains('\u{1b}'));
     assert!(text.contains("[1] no headline: the spread over 3 repetitions is 14 %"), "{text}");
     assert!(text.contains("[1] failed: broker-1 died"), "{text}");
-    assert!(terminal::table(&run, true).contains("\u{1b}[1m"));
+    assert!(terminal::table(&run, true, None).contains("\u{1b}[1m"));
 }

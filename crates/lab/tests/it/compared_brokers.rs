@@ -2,8 +2,8 @@
 //! result that they name. UPDATE_DOCS=1 rewrites them.
 //!
 //! A block is between `<!-- compared RESULT.json PART... -->` and `<!-- /compared -->`; the path is relative
-//! to the root. Its parts are `headline`, or keys of [`ROWS`]. A chart is the file beside the result with the
-//! ending `svg`.
+//! to the root. Its parts are `headline`, `chart`, or keys of [`ROWS`]. A chart is the file beside the result
+//! with the ending `svg`; its alternative text says what it shows.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -179,6 +179,7 @@ fn block(root: &Path, words: &str) -> String {
     let result = read(root, path);
     match parts {
         "headline" => headline(&result),
+        "chart" => format!("![{}]({})\n", description(&result), path.replace(".json", ".svg")),
         keys => table(&result, &keys.split(' ').collect::<Vec<_>>()),
     }
 }
@@ -192,22 +193,39 @@ fn read(root: &Path, path: &str) -> Value {
 type Panel = (&'static str, &'static str, (f64, f64), fn(f64) -> String);
 
 /// Three pairs of bars: rate, processor time, latency.
-fn chart(result: &Value) -> String {
-    let panels: [Panel; 3] = [
+fn panels(result: &Value) -> [Panel; 3] {
+    [
         ("messages per second", "more is better", medians(result, LARGE, "msg/s"), millions),
         ("broker CPU per message", "less is better", medians(result, LARGE, "broker CPU µs/msg"), |us| {
             format!("{us:.3} µs")
         }),
         ("p99 at 50,000 messages per second", "less is better", medians(result, SMALL, "p99 µs"), micros),
-    ];
+    ]
+}
+
+/// What the chart shows, for readers who do not see it.
+fn description(result: &Value) -> String {
+    let pairs = panels(result).map(|(title, better, (ours, theirs), text)| {
+        let leads = match (ours > theirs) == (better == "more is better") {
+            true => "Thalweg leads",
+            false => "Apache Kafka leads",
+        };
+        format!("{title}, {} and {}, {leads} ({better})", text(ours), text(theirs))
+    });
+    format!("Bars of Thalweg and Apache Kafka on one machine: {}", pairs.join("; "))
+}
+
+fn chart(result: &Value) -> String {
     let mut svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 208\" role=\"img\" \
                    font-family=\"system-ui, sans-serif\" font-size=\"13\">\n\
-                   <title>Thalweg beside Apache Kafka on one machine</title>\n\
+                   <title>Thalweg beside Apache Kafka on one machine</title>\n"
+        .to_owned();
+    writeln!(svg, "<desc>{}</desc>", description(result)).expect("a String");
+    svg += "\
                    <style>text { fill: #24292f } .dim { fill: #656d76 } .ours { fill: #0969da } .theirs { fill: #8c959f }\n\
                    @media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .dim { fill: #8d96a0 } .ours { fill: #4493f8 } \
-                   .theirs { fill: #6e7681 } }</style>\n"
-        .to_owned();
-    for (at, (title, better, (ours, theirs), text)) in panels.into_iter().enumerate() {
+                   .theirs { fill: #6e7681 } }</style>\n";
+    for (at, (title, better, (ours, theirs), text)) in panels(result).into_iter().enumerate() {
         let top = 18 + at * 68;
         writeln!(svg, "<text x=\"0\" y=\"{top}\" font-weight=\"600\">{title}</text>").expect("a String");
         writeln!(svg, "<text x=\"760\" y=\"{top}\" text-anchor=\"end\" class=\"dim\">{better}</text>")
@@ -239,6 +257,19 @@ fn blocks_and_chart_are_those_of_the_result() {
         assert_fresh(&path, &fresh);
     }
     assert_fresh(&root.join(format!("{CHART}.svg")), &chart(&read(&root, &format!("{CHART}.json"))));
+}
+
+#[test]
+fn the_chart_is_described_with_its_leaders() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut result = read(&root, &format!("{CHART}.json"));
+    assert!(description(&result).contains(": messages per second, 11.1 M and 2.4 M, Thalweg leads (more is"));
+    for row in result["rows"].as_array_mut().expect("rows") {
+        let ours = row["runs"]["thalweg"].take();
+        row["runs"]["thalweg"] = std::mem::replace(&mut row["runs"]["apache-kafka"], ours);
+    }
+    let swapped = description(&result);
+    assert_eq!(swapped.matches("Apache Kafka leads").count(), 3, "{swapped}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Lowest first.
+/// The layers, lowest first.
 const FLOORS: &[&str] = &[
     // Numbers and their names.
     "quantity",

@@ -5,7 +5,7 @@
 use thalweg_hash::HashMap;
 use thalweg_record::{
     Batch, BatchHeader, ControlRecordType, DecompressBuffer, Offset, ProducerEpoch, ProducerId, Record,
-    RecordError, Records, emptied, rebuild,
+    RecordError, RecordIter, emptied, rebuild,
 };
 
 use super::offset_map::OffsetMap;
@@ -70,7 +70,7 @@ impl Scratch {
     pub(super) fn whole_records<'a>(
         &'a mut self,
         batch: &Batch<'a>,
-    ) -> Result<Records<'a>, UnreadableReason> {
+    ) -> Result<RecordIter<'a>, UnreadableReason> {
         let records = batch.records(&mut self.buffer)?;
         records.clone().try_for_each(|record| within(&batch.header, record).map(drop))?;
         Ok(records)
@@ -98,7 +98,7 @@ fn within<'a>(
 }
 
 /// The decision on a batch.
-pub(super) enum Verdict {
+pub(super) enum BatchRetention {
     /// The batch is kept unchanged.
     Keep,
     /// The batch is kept unchanged, because its records are unreadable.
@@ -109,9 +109,9 @@ pub(super) enum Verdict {
     Drop,
 }
 
-/// The verdict, and the transaction needed in the new transaction index.
-pub(super) struct Judgement {
-    pub(super) verdict: Verdict,
+/// The retention, and the transaction needed in the new transaction index.
+pub(super) struct BatchRetentionResult {
+    pub(super) retention: BatchRetention,
     pub(super) aborted: Option<AbortedTransaction>,
 }
 
@@ -122,7 +122,7 @@ impl Round<'_> {
         batch: &Batch<'_>,
         passed: &mut EarlierBatches,
         scratch: &mut Scratch,
-    ) -> Result<Judgement, BatchFault> {
+    ) -> Result<BatchRetentionResult, BatchFault> {
         let header = &batch.header;
         let is_control = header.attributes.is_control();
         let (mut discard, mut aborted, mut is_marker_of_nothing) = (false, None, false);
@@ -136,13 +136,13 @@ impl Round<'_> {
             discard = true;
         }
         let holds_its_place = self.is_last_of_producer(header) || header.next_offset() == self.upper_bound;
-        let verdict = if discard {
-            if holds_its_place { Verdict::Replace(emptied(header)) } else { Verdict::Drop }
+        let retention = if discard {
+            if holds_its_place { BatchRetention::Replace(emptied(header)) } else { BatchRetention::Drop }
         } else {
             self.judge_records(batch, is_marker_of_nothing, holds_its_place, passed, scratch)?
         };
-        passed.has_unread |= matches!(verdict, Verdict::KeepUnread(_));
-        Ok(Judgement { verdict, aborted })
+        passed.has_unread |= matches!(retention, BatchRetention::KeepUnread(_));
+        Ok(BatchRetentionResult { retention, aborted })
     }
 
     fn is_last_of_producer(&self, header: &BatchHeader) -> bool {
@@ -160,19 +160,19 @@ impl Round<'_> {
         holds_its_place: bool,
         passed: &EarlierBatches,
         scratch: &mut Scratch,
-    ) -> Result<Verdict, BatchFault> {
+    ) -> Result<BatchRetention, BatchFault> {
         let header = &batch.header;
         let Scratch { buffer, kept } = scratch;
         let records = match batch.records(buffer) {
             Ok(records) => records,
-            Err(error) => return Ok(Verdict::KeepUnread(error.into())),
+            Err(error) => return Ok(BatchRetention::KeepUnread(error.into())),
         };
         let (mut some_kept, mut all_kept, mut has_tombstones) = (false, true, false);
         kept.clear();
         for record in records.clone() {
             let record = match within(header, record) {
                 Ok(record) => record,
-                Err(error) => return Ok(Verdict::KeepUnread(error)),
+                Err(error) => return Ok(BatchRetention::KeepUnread(error)),
             };
             let keeps = header.attributes.is_control() || self.keeps(header, &record, passed);
             some_kept |= keeps;
@@ -183,15 +183,15 @@ impl Round<'_> {
         if !some_kept {
             let is_empty_already = header.record_count == 0;
             return Ok(match (holds_its_place, is_empty_already) {
-                (true, true) => Verdict::Keep,
-                (true, false) => Verdict::Replace(emptied(header)),
-                (false, _) => Verdict::Drop,
+                (true, true) => BatchRetention::Keep,
+                (true, false) => BatchRetention::Replace(emptied(header)),
+                (false, _) => BatchRetention::Drop,
             });
         }
         let begins_to_expire =
             (has_tombstones || is_marker_of_nothing) && header.delete_horizon_ms().is_none();
         if all_kept && !begins_to_expire {
-            return Ok(Verdict::Keep);
+            return Ok(BatchRetention::Keep);
         }
         let horizon_ms = if begins_to_expire {
             Some(self.now_ms.saturating_add(self.delete_retention_ms))
@@ -200,7 +200,7 @@ impl Round<'_> {
         };
         let staying = records.zip(&*kept).filter(|(_, keeps)| **keeps);
         let staying = staying.map(|(record, _)| record.expect("the first walk read it"));
-        Ok(Verdict::Replace(rebuild(header, staying, horizon_ms)?))
+        Ok(BatchRetention::Replace(rebuild(header, staying, horizon_ms)?))
     }
 
     /// True if tombstones and markers of a batch may be removed: the delete horizon has passed, and no

@@ -12,7 +12,6 @@ use thalweg_record::{Offset, ProducerId};
 
 use super::CLEANED_SUFFIX;
 use super::filter::LastRecord;
-use super::pass::{CompactionPass, Step};
 use crate::config::LogConfig;
 use crate::scan::{CorruptBatch, HeaderScan, ScanError};
 use crate::segment::transactions::AbortedTransaction;
@@ -57,9 +56,7 @@ pub struct CompactionStats {
     pub bytes_before: u64,
     /// Bytes of the segments after.
     pub bytes_after: u64,
-    /// Batches before.
     pub batches_before: u64,
-    /// Batches after.
     pub batches_after: u64,
     /// Batches with unreadable records and valid CRCs, which are kept unchanged.
     pub unreadable_batches: u64,
@@ -69,7 +66,7 @@ pub struct CompactionStats {
 
 /// A segment as it was when the compaction was planned.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub(crate) struct SourceSegment {
     pub(crate) base_offset: Offset,
     pub(crate) next_base: Offset,
     pub(crate) size_bytes: u64,
@@ -100,7 +97,7 @@ pub struct CompactionJob {
     pub(crate) home: Home,
     pub(crate) config: Arc<LogConfig>,
     /// The segments below the active one, oldest first.
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<SourceSegment>,
     /// The transaction indexes of all segments, by their base offsets.
     pub(crate) aborted: Vec<(Offset, Vec<AbortedTransaction>)>,
     pub(crate) producers: HashMap<ProducerId, LastRecord>,
@@ -136,27 +133,6 @@ pub struct CompactionOutcome {
 }
 
 impl CompactionJob {
-    /// Starts the pass; [`CompactionPass::step`] continues it.
-    pub fn begin(&self) -> CompactionPass {
-        CompactionPass::new(self)
-    }
-
-    /// Runs the whole pass. Blocks while it reads and rewrites the log; call it without the partition's lock.
-    pub fn run(&self) -> Result<CompactionOutcome, CompactionError> {
-        let mut pass = self.begin();
-        loop {
-            match pass.step(self) {
-                Ok(Step::Moved { .. }) => {}
-                Ok(Step::Done(outcome)) => return Ok(outcome),
-                Err(error) => {
-                    drop(pass);
-                    self.discard();
-                    return Err(error);
-                }
-            }
-        }
-    }
-
     /// Removes the files that the job has written. Call it without the partition's lock.
     pub fn discard(&self) {
         for source in &self.sources {

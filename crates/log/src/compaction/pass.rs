@@ -11,10 +11,10 @@ use std::sync::Arc;
 use thalweg_record::{Batch, BatchHeader, Offset};
 
 use super::CLEANED_SUFFIX;
-use super::filter::{EarlierBatches, Round, Scratch, Verdict};
+use super::filter::{BatchRetention, EarlierBatches, Round, Scratch};
 use super::job::{
     CleanedSegment, CompactionError, CompactionJob, CompactionOutcome, CompactionStats, NAMED_MAX,
-    NewlyUnread, Source, UnreadBatch,
+    NewlyUnread, SourceSegment, UnreadBatch,
 };
 use super::offset_map::OffsetMap;
 use super::transactions::Transactions;
@@ -31,7 +31,7 @@ const STEP_BYTES: u64 = 1024 * 1024;
 
 /// The progress of a step.
 #[derive(Debug)]
-pub enum Step {
+pub enum CompactionStep {
     /// The pass is not finished.
     Moved {
         /// Bytes that were read and written.
@@ -78,12 +78,12 @@ struct Group {
     sources: Range<usize>,
     left: Range<usize>,
     reading: Option<SourceScan>,
-    output: Output,
+    output: SegmentWriter,
 }
 
 impl SourceScan {
     fn open(job: &CompactionJob, source: usize) -> io::Result<SourceScan> {
-        let Source { base_offset, size_bytes, .. } = job.sources[source];
+        let SourceSegment { base_offset, size_bytes, .. } = job.sources[source];
         let file = Arc::new(job.home.disk.open(&job.home.file(base_offset, LOG_SUFFIX))?);
         Ok(SourceScan { source, scan: BatchScan::new(file, 0, size_bytes) })
     }
@@ -107,7 +107,7 @@ impl CompactionPass {
 
     /// Continues the pass of `job`. Blocks for the time it takes to read and write about a megabyte; call it
     /// without the partition's lock.
-    pub fn step(&mut self, job: &CompactionJob) -> Result<Step, CompactionError> {
+    pub fn step(&mut self, job: &CompactionJob) -> Result<CompactionStep, CompactionError> {
         check_may_wait("A compaction", &job.home.dir);
         let mut bytes = 0;
         let mapped = match &mut self.stage {
@@ -129,10 +129,10 @@ impl CompactionPass {
             let (passed, cleaned) = (EarlierBatches::default(), Vec::new());
             self.stage = Stage::Cleaning { groups, group: None, passed, cleaned };
         } else if self.clean(job, &mut bytes)? {
-            return Ok(Step::Done(self.outcome()));
+            return Ok(CompactionStep::Done(self.outcome()));
         }
         self.scratch.shrink();
-        Ok(Step::Moved { bytes })
+        Ok(CompactionStep::Moved { bytes })
     }
 
     fn outcome(&mut self) -> CompactionOutcome {
@@ -171,7 +171,7 @@ impl CompactionPass {
                 walk.stats.bytes_after += done.output.finish(&job.config)?;
             }
             let Some(sources) = groups.pop_front() else { return Ok(true) };
-            let output = Output::create(job, job.sources[sources.start].base_offset)?;
+            let output = SegmentWriter::create(job, job.sources[sources.start].base_offset)?;
             *group = Some(Group { left: sources.clone(), sources, reading: None, output });
         }
     }
@@ -288,22 +288,22 @@ impl CleanWalk<'_> {
         &mut self,
         batch: &Batch<'_>,
         position: u64,
-        source: &Source,
-        output: &mut Output,
+        source: &SourceSegment,
+        output: &mut SegmentWriter,
     ) -> Result<(), CompactionError> {
         self.stats.batches_before += 1;
         let judgement = self.round.judge(batch, self.passed, self.scratch).map_err(|reason| {
             let fault = CorruptBatch { position, reason };
             CompactionError::Corrupt { segment: source.base_offset, fault }
         })?;
-        let staying = match judgement.verdict {
-            Verdict::Keep => batch.bytes.to_vec(),
-            Verdict::KeepUnread(reason) => {
+        let staying = match judgement.retention {
+            BatchRetention::Keep => batch.bytes.to_vec(),
+            BatchRetention::KeepUnread(reason) => {
                 self.note_unread(&batch.header, &reason);
                 batch.bytes.to_vec()
             }
-            Verdict::Replace(bytes) => bytes,
-            Verdict::Drop => return Ok(()),
+            BatchRetention::Replace(bytes) => bytes,
+            BatchRetention::Drop => return Ok(()),
         };
         self.stats.batches_after += 1;
         *self.bytes += staying.len() as u64;
@@ -332,7 +332,7 @@ impl CleanWalk<'_> {
 
 /// A segment that is being written.
 #[derive(Debug)]
-struct Output {
+struct SegmentWriter {
     home: Home,
     segment: Segment,
     has_txn_index: bool,
@@ -340,11 +340,11 @@ struct Output {
     pending_bytes: usize,
 }
 
-impl Output {
-    fn create(job: &CompactionJob, base_offset: Offset) -> io::Result<Output> {
+impl SegmentWriter {
+    fn create(job: &CompactionJob, base_offset: Offset) -> io::Result<SegmentWriter> {
         let home = job.home.with_suffix(CLEANED_SUFFIX);
         let segment = Segment::create(&home, base_offset, job.now_ms)?;
-        Ok(Output { home, segment, has_txn_index: false, pending: Vec::new(), pending_bytes: 0 })
+        Ok(SegmentWriter { home, segment, has_txn_index: false, pending: Vec::new(), pending_bytes: 0 })
     }
 
     fn push(&mut self, bytes: Vec<u8>, config: &LogConfig) -> io::Result<()> {
@@ -383,7 +383,7 @@ impl Output {
     }
 }
 
-fn in_source(source: &Source, error: ScanError) -> CompactionError {
+fn in_source(source: &SourceSegment, error: ScanError) -> CompactionError {
     match error {
         ScanError::Io(error) => error.into(),
         ScanError::Corrupt(fault) => CompactionError::Corrupt { segment: source.base_offset, fault },

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use thalweg_hash::HashMap;
 
 /// The logs to use, and the duplicates to set aside.
-pub(super) fn settle(
+pub(super) fn choose(
     found: Vec<PartitionLog>,
 ) -> Result<(Vec<PartitionLog>, Vec<PartitionLog>), DuplicatePartition> {
     let mut logs: Vec<PartitionLog> = Vec::with_capacity(found.len());

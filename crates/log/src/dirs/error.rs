@@ -48,7 +48,6 @@ pub enum OpenError {
     path.display()
 )]
 pub struct DirectoryLocked {
-    /// The directory.
     pub path: PathBuf,
 }
 
@@ -60,7 +59,6 @@ pub struct DirectoryLocked {
     path.display()
 )]
 pub struct WrongNodeId {
-    /// The directory.
     pub path: PathBuf,
     /// The id in its `meta.properties`.
     pub found: i32,
@@ -75,7 +73,6 @@ pub struct WrongNodeId {
     path.display()
 )]
 pub struct WrongClusterId {
-    /// The directory.
     pub path: PathBuf,
     /// The id in its `meta.properties`.
     pub found: String,
@@ -93,7 +90,6 @@ pub struct WrongClusterId {
     used.display()
 )]
 pub struct EmptyDirectory {
-    /// The directory.
     pub path: PathBuf,
     /// A directory that has been used.
     pub used: PathBuf,
@@ -108,9 +104,7 @@ pub struct EmptyDirectory {
     path.display()
 )]
 pub struct UnidentifiedMetadataLog {
-    /// The directory.
     pub path: PathBuf,
-    /// `node.id`.
     pub node_id: i32,
 }
 
@@ -118,7 +112,6 @@ pub struct UnidentifiedMetadataLog {
 #[derive(Debug, thiserror::Error)]
 #[error("{} cannot be used: {reason}", path.display())]
 pub struct BadMetaProperties {
-    /// The file.
     pub path: PathBuf,
     pub reason: String,
 }
@@ -127,9 +120,7 @@ pub struct BadMetaProperties {
 #[derive(Debug, thiserror::Error)]
 #[error("log directories {} and {} have the same directory.id {id}", first.display(), second.display())]
 pub struct DuplicateDirectoryId {
-    /// The id.
     pub id: Uuid,
-    /// One directory.
     pub first: PathBuf,
     /// The other directory.
     pub second: PathBuf,
@@ -143,9 +134,7 @@ pub struct DuplicateDirectoryId {
     first.display(), second.display()
 )]
 pub struct DuplicatePartition {
-    /// The partition.
     pub name: TopicPartition,
-    /// One directory.
     pub first: PathBuf,
     /// The other directory.
     pub second: PathBuf,
@@ -165,7 +154,6 @@ pub struct TooManyOpenFiles {
     pub path: PathBuf,
     /// The limit of open files of the process.
     pub limit: Option<usize>,
-    /// The failure.
     pub error: io::Error,
 }
 
@@ -195,7 +183,6 @@ pub enum CreateError {
 #[derive(Debug, thiserror::Error)]
 #[error("partition {name} is already in log directory {}", path.display())]
 pub struct PartitionExists {
-    /// The partition.
     pub name: TopicPartition,
     pub path: PathBuf,
 }

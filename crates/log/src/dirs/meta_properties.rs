@@ -46,7 +46,7 @@ pub fn write(disk: &Disk, dir: &Path, cluster_id: &str, node_id: i32, directory_
 
 /// Why the file could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum ReadError {
+pub enum MetaPropertiesError {
     /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -56,7 +56,7 @@ pub enum ReadError {
 }
 
 /// Reads the file; `None` if it does not exist.
-pub fn read(disk: &Disk, dir: &Path) -> Result<Option<MetaProperties>, ReadError> {
+pub fn read(disk: &Disk, dir: &Path) -> Result<Option<MetaProperties>, MetaPropertiesError> {
     let path = dir.join(FILE);
     let Some(bytes) = disk.read_if_exists(&path)? else { return Ok(None) };
     match interpret(&parse(&String::from_utf8_lossy(&bytes))) {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use thalweg_hash::HashSet;
 
-use super::open::Job;
+use super::job::Job;
 use super::{CreateError, DirectoryOffline, LogDirs};
 use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
@@ -117,32 +117,32 @@ impl LogDirs {
         else {
             return Err(io::Error::other("the log and its copy do not lie in log directories"));
         };
-        let places = Places {
+        let paths = MovePaths {
             old: &old,
             new: &new,
             log: current.dir().to_owned(),
             retired: old.path().join(retired),
             copy: future.dir().to_owned(),
-            place: new.path().join(name.dir_name()),
+            target: new.path().join(name.dir_name()),
         };
         // The promised log start offset must hold in the new directory too, even after a power failure right
         // away.
         new.write_checkpoint(Checkpoint::LogStart)?;
-        if let Err(error) = places.change() {
-            places.change_back();
-            if places.is_placed() {
-                future.move_to(places.place);
+        if let Err(error) = paths.change() {
+            paths.change_back();
+            if paths.has_target_name() {
+                future.move_to(paths.target);
             }
             return Err(error);
         }
-        future.succeed(current, places.place);
+        future.succeed(current, paths.target);
         std::mem::swap(current, future);
-        future.leave(places.retired.clone());
+        future.leave(paths.retired.clone());
         // Offsets published for readers belong to the new log, which is registered here under the same name.
         old.unregister(&name, current.published());
         new.register(name.clone(), Arc::clone(current.published()));
         let due_ms = self.clock.elapsed_ms().saturating_add(current.config().file_delete_delay_ms);
-        old.doom(due_ms, places.retired);
+        old.doom(due_ms, paths.retired);
         // Otherwise, after a crash, the log would begin with high watermark 0, be recovered completely, and
         // count as never compacted.
         if let Err(error) = new.write_checkpoints() {
@@ -156,26 +156,26 @@ impl LogDirs {
 }
 
 /// The names of the directories before and after a copy replaces a log.
-struct Places<'a> {
+struct MovePaths<'a> {
     old: &'a DirState,
     new: &'a DirState,
     log: PathBuf,
     retired: PathBuf,
     copy: PathBuf,
-    place: PathBuf,
+    target: PathBuf,
 }
 
-impl Places<'_> {
+impl MovePaths<'_> {
     fn change(&self) -> io::Result<()> {
-        self.new.disk().rename(&self.copy, &self.place)?;
+        self.new.disk().rename(&self.copy, &self.target)?;
         self.new.disk().sync_dir(self.new.path())?;
         self.old.disk().rename(&self.log, &self.retired)?;
         self.old.disk().sync_dir(self.old.path())
     }
 
     /// True if the copy has the name of a log.
-    fn is_placed(&self) -> bool {
-        self.new.disk().exists(&self.place) && !self.new.disk().exists(&self.copy)
+    fn has_target_name(&self) -> bool {
+        self.new.disk().exists(&self.target) && !self.new.disk().exists(&self.copy)
     }
 
     /// Undoes the completed renames. The name of the log must be synced before its next use. If the log is
@@ -188,8 +188,8 @@ impl Places<'_> {
             }
         }
         if self.old.offline().is_none()
-            && self.is_placed()
-            && let Err(error) = self.new.disk().rename(&self.place, &self.copy)
+            && self.has_target_name()
+            && let Err(error) = self.new.disk().rename(&self.target, &self.copy)
         {
             // The next start determines the log.
             self.new.fail(&format!("{} cannot get its name back: {error}", self.copy.display()));
@@ -221,7 +221,7 @@ pub(super) fn remove_retired(retired: Vec<RetiredDir>, all_are_online: bool) {
 
 /// Finishes an interrupted move: a copy whose log was renamed away becomes the log. Of several copies, one is
 /// kept.
-pub(super) fn settle(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
+pub(super) fn finish_interrupted(jobs: &mut Vec<Job>, retired: &[RetiredDir]) {
     let found: HashSet<&str> = retired.iter().map(|dir| &*dir.name).collect();
     let logs: HashSet<_> =
         jobs.iter().filter(|job| job.future.is_none()).map(|job| job.name.clone()).collect();

@@ -17,6 +17,7 @@ use super::error::{
     DirectoryLocked, DuplicateDirectoryId, EmptyDirectory, NoDirectory, OpenError, TooManyOpenFiles,
     UnidentifiedMetadataLog, WrongClusterId, WrongNodeId,
 };
+use super::job::Job;
 use super::meta_properties::{self, MetaProperties};
 use super::moves::{self, RetiredDir};
 use super::unopened::UnopenedLog;
@@ -27,7 +28,7 @@ use crate::config::LogConfig;
 use crate::dir_state::{Checkpoint, DirState};
 use crate::disk::{DirLock, Disk, is_disk_full, is_shortage, lacks_descriptors};
 use crate::partition::{LogError, OpenOptions, PartitionLog};
-use crate::segment::{Home, LOG_SUFFIX};
+use crate::segment::LOG_SUFFIX;
 use crate::topic_partition::{DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, TopicPartition};
 use thalweg_ids::Uuid;
 use tokio::sync::Notify;
@@ -42,7 +43,6 @@ pub struct LogDirsOptions {
     pub dirs: Vec<PathBuf>,
     /// The directory of the metadata log, for a controller.
     pub metadata_log_dir: Option<PathBuf>,
-    /// `node.id`.
     pub node_id: i32,
     /// The cluster id, if known; otherwise it is read from the directories, or generated.
     pub cluster_id: Option<String>,
@@ -51,9 +51,7 @@ pub struct LogDirsOptions {
     /// Number of threads that open partitions (`num.recovery.threads.per.data.dir`, for all directories
     /// together).
     pub threads: usize,
-    /// The disk.
     pub disk: Disk,
-    /// The clock.
     pub clock: Clock,
 }
 
@@ -80,16 +78,6 @@ struct LockedDir {
     path: PathBuf,
     lock: DirLock,
     meta: Option<MetaProperties>,
-}
-
-/// A partition to open.
-#[derive(Debug)]
-pub(super) struct Job {
-    pub(super) state: Arc<DirState>,
-    pub(super) name: TopicPartition,
-    /// The path of the directory, for a copy that will replace the log in another directory.
-    pub(super) future: Option<PathBuf>,
-    pub(super) options: OpenOptions,
 }
 
 impl LogDirs {
@@ -129,7 +117,7 @@ impl LogDirs {
             return Err(no_directory(&failed).into());
         }
         note_never_opened(&options.disk, &dirs, never_opened);
-        moves::settle(&mut jobs, &retired);
+        moves::finish_interrupted(&mut jobs, &retired);
         let all_are_online = failed.is_empty() && dirs.iter().all(|dir| dir.state.offline().is_none());
         moves::remove_retired(retired, all_are_online);
         // A moved partition is in another directory; a copy may be its only remainder, or replace it.
@@ -137,7 +125,7 @@ impl LogDirs {
             lost.remove(&job.name);
         }
         let OpenedLogs { logs, futures, unopened } = open_partitions(&options, jobs, config_of)?;
-        let (logs, duplicates) = duplicates::settle(logs)?;
+        let (logs, duplicates) = duplicates::choose(logs)?;
         let unopened = duplicates::among_unopened(unopened, &logs)?;
         let futures = Mutex::new(futures.into_iter().map(|log| (log.name().clone(), log)).collect());
         let all_are_online = failed.is_empty() && dirs.iter().all(|dir| dir.state.offline().is_none());
@@ -260,8 +248,8 @@ fn lock_dir(disk: &Disk, path: &Path) -> Result<io::Result<LockedDir>, OpenError
     };
     match meta_properties::read(disk, path) {
         Ok(meta) => Ok(Ok(LockedDir { path: path.to_owned(), lock, meta })),
-        Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
-        Err(meta_properties::ReadError::Io(error)) => Ok(Err(error)),
+        Err(meta_properties::MetaPropertiesError::Bad(error)) => Err(error.into()),
+        Err(meta_properties::MetaPropertiesError::Io(error)) => Ok(Err(error)),
     }
 }
 
@@ -276,9 +264,9 @@ fn metadata_dir<'a>(
     }
     match meta_properties::read(&options.disk, dir) {
         Ok(meta) => Ok(Some((dir, meta.unwrap_or_default()))),
-        Err(meta_properties::ReadError::Bad(error)) => Err(error.into()),
+        Err(meta_properties::MetaPropertiesError::Bad(error)) => Err(error.into()),
         // The controller reports an unreadable file.
-        Err(meta_properties::ReadError::Io(_)) => Ok(None),
+        Err(meta_properties::MetaPropertiesError::Io(_)) => Ok(None),
     }
 }
 
@@ -474,7 +462,7 @@ fn open_partitions(
     let work = || {
         while refused.lock().is_none() {
             let Some(job) = jobs.lock().next() else { break };
-            match open_partition(&job, config_of(&job.name), &options.clock) {
+            match job.open(config_of(&job.name), &options.clock) {
                 Ok(log) if job.future.is_some() => opened.lock().futures.push(log),
                 Ok(log) => opened.lock().logs.push(log),
                 Err(LogError::Io(error)) if lacks_descriptors(&error) => {
@@ -495,27 +483,4 @@ fn open_partitions(
         work();
     });
     refused.into_inner().map_or_else(|| Ok(opened.into_inner()), Err)
-}
-
-/// Opens one partition, and registers it with its directory.
-pub(super) fn open_partition(
-    job: &Job,
-    config: Arc<LogConfig>,
-    clock: &Clock,
-) -> Result<PartitionLog, LogError> {
-    let home = Home::new(job.state.disk().clone(), job.dir());
-    let mut log = PartitionLog::open(home, job.name.clone(), config, clock.clone(), &job.options)?;
-    log.attach(Arc::clone(&job.state));
-    let (name, offsets) = (job.name.clone(), Arc::clone(log.published()));
-    match job.future {
-        Some(_) => job.state.register_future(name, offsets),
-        None => job.state.register(name, offsets),
-    }
-    Ok(log)
-}
-
-impl Job {
-    fn dir(&self) -> PathBuf {
-        self.future.clone().unwrap_or_else(|| self.state.path().join(self.name.dir_name()))
-    }
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::open::{Job, open_partition};
+use super::job::Job;
 use super::{CreateError, DirectoryOffline, LogDirs};
 use crate::config::LogConfig;
 use crate::partition::{LogError, OpenOptions, PartitionLog};
@@ -98,7 +98,7 @@ impl LogDirs {
         } else {
             // The previous attempt may have changed the log.
             job.options.clean = false;
-            let opened = open_partition(&job, config, &self.clock);
+            let opened = job.open(config, &self.clock);
             return Some(self.opened(job, offsets, opened));
         };
         self.unopened.lock().insert(name.clone(), UnopenedLog { job, offsets, retry_at_ms });

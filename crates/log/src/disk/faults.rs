@@ -23,7 +23,7 @@ pub enum FaultyCall {
     Write,
     /// Setting the length of a file.
     Cut,
-    /// Reserving blocks.
+    /// Reserving blocks for a growing file.
     Reserve,
     /// Syncing a file, or a whole file system.
     Sync,

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use super::{DirEntry, FileFacts};
 use crate::clock::Clock;
 use calls::Calls;
-pub use calls::{Answer, Call, CallError};
+pub use calls::{CallEffect, CallError, DiskCall};
 use volumes::Volumes;
 
 /// The unit of persistence.
@@ -194,7 +194,7 @@ impl MemoryDisk {
     pub(super) fn open(self: &Arc<Self>, path: &Path, create: bool) -> io::Result<MemoryFile> {
         let mut names = self.names.lock();
         let is_new = create && !names.seen.contains_key(path);
-        self.begin(if is_new { Call::Create } else { Call::Open }, path)?;
+        self.begin(if is_new { DiskCall::Create } else { DiskCall::Open }, path)?;
         let content = match names.seen.get(path) {
             Some(Entry::File(content)) => Arc::clone(content),
             Some(Entry::Dir) => return Err(io::ErrorKind::IsADirectory.into()),
@@ -215,7 +215,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn facts(&self, path: &Path) -> io::Result<FileFacts> {
-        self.begin(Call::Stat, path)?;
+        self.begin(DiskCall::Stat, path)?;
         match self.names.lock().seen.get(path) {
             Some(Entry::File(content)) => {
                 let content = content.lock();
@@ -227,7 +227,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.begin(Call::Open, path)?;
+        self.begin(DiskCall::Open, path)?;
         match self.names.lock().seen.get(path) {
             Some(Entry::File(content)) => Ok(content.lock().seen.clone()),
             Some(Entry::Dir) => Err(io::ErrorKind::IsADirectory.into()),
@@ -244,7 +244,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn list(&self, dir: &Path) -> io::Result<Vec<DirEntry>> {
-        self.begin(Call::List, dir)?;
+        self.begin(DiskCall::List, dir)?;
         let names = self.names.lock();
         if !matches!(names.seen.get(dir), Some(Entry::Dir)) {
             return Err(io::ErrorKind::NotFound.into());
@@ -259,7 +259,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn create_dir(&self, path: &Path) -> io::Result<bool> {
-        self.begin(Call::CreateDir, path)?;
+        self.begin(DiskCall::CreateDir, path)?;
         let mut names = self.names.lock();
         let missing: Vec<PathBuf> =
             path.ancestors().take_while(|part| !names.seen.contains_key(*part)).map(Path::to_owned).collect();
@@ -272,7 +272,7 @@ impl MemoryDisk {
     }
 
     pub(super) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.begin(Call::Rename, from)?;
+        self.begin(DiskCall::Rename, from)?;
         let mut names = self.names.lock();
         if !names.seen.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
@@ -287,10 +287,10 @@ impl MemoryDisk {
         if !names.seen.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        match self.answer(Call::Remove, path) {
-            Answer::Works => {}
-            Answer::Fails(error) => return Err(error.into()),
-            Answer::Half(error) => {
+        match self.answer(DiskCall::Remove, path) {
+            CallEffect::Works => {}
+            CallEffect::Fails(error) => return Err(error.into()),
+            CallEffect::Half(error) => {
                 let within: Vec<PathBuf> = names
                     .seen
                     .keys()
@@ -309,14 +309,14 @@ impl MemoryDisk {
 
     /// Makes the names in a directory durable, and with them those of all directories.
     pub(super) fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.begin(Call::SyncDir, dir)?;
+        self.begin(DiskCall::SyncDir, dir)?;
         self.sync_names();
         Ok(())
     }
 
     /// Makes all files and names durable.
     pub(super) fn sync_filesystem(&self, path: &Path) -> io::Result<()> {
-        self.begin(Call::SyncAll, path)?;
+        self.begin(DiskCall::SyncAll, path)?;
         self.sync_all();
         Ok(())
     }
@@ -476,7 +476,7 @@ impl MemoryFile {
 
     pub(super) fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.is_alive()?;
-        self.disk.begin(Call::Read, &self.path)?;
+        self.disk.begin(DiskCall::Read, &self.path)?;
         let content = self.content.lock();
         let at = usize::try_from(position).unwrap_or(usize::MAX).min(content.seen.len());
         let count = buffer.len().min(content.seen.len() - at);
@@ -487,10 +487,10 @@ impl MemoryFile {
     pub(super) fn write_some(&self, pieces: &[IoSlice<'_>], position: u64) -> io::Result<usize> {
         self.is_alive()?;
         let all = pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        let wanted = match self.disk.answer(Call::Write, &self.path) {
-            Answer::Works => all,
-            Answer::Half(_) => all.div_ceil(2),
-            Answer::Fails(error) => return Err(error.into()),
+        let wanted = match self.disk.answer(DiskCall::Write, &self.path) {
+            CallEffect::Works => all,
+            CallEffect::Half(_) => all.div_ceil(2),
+            CallEffect::Fails(error) => return Err(error.into()),
         };
         let free_bytes = self.disk.free_bytes(&self.path);
         let mut content = self.content.lock();
@@ -514,7 +514,7 @@ impl MemoryFile {
     /// Reserves blocks without changing the length.
     pub(super) fn preallocate(&self, position: u64, len: u64) -> io::Result<()> {
         self.is_alive()?;
-        self.disk.begin(Call::Allocate, &self.path)?;
+        self.disk.begin(DiskCall::Allocate, &self.path)?;
         let free_bytes = self.disk.free_bytes(&self.path);
         let mut content = self.content.lock();
         let at = usize::try_from(position).map_err(|_| io::ErrorKind::FileTooLarge)?;
@@ -535,7 +535,7 @@ impl MemoryFile {
 
     pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
         self.is_alive()?;
-        self.disk.begin(Call::Truncate, &self.path)?;
+        self.disk.begin(DiskCall::Truncate, &self.path)?;
         self.content.lock().set_len(usize::try_from(len).map_err(|_| io::ErrorKind::FileTooLarge)?);
         Ok(())
     }
@@ -547,7 +547,7 @@ impl MemoryFile {
 
     pub(super) fn sync_data(&self) -> io::Result<()> {
         self.is_alive()?;
-        self.disk.begin(Call::Sync, &self.path)?;
+        self.disk.begin(DiskCall::Sync, &self.path)?;
         if !self.disk.syncs_lie.load(Ordering::SeqCst) {
             // The journal is written first, and with it the name of the file.
             if !self.disk.names_apart.load(Ordering::SeqCst) {

@@ -65,7 +65,7 @@ pub(super) struct PreparedBatch<'a> {
 }
 
 enum Head {
-    /// Unchanged.
+    /// The head of the received batch.
     Same,
     /// A new base offset and leader epoch.
     Stamped([u8; STAMPED_HEAD_LEN]),

@@ -17,7 +17,7 @@ use super::health::LostBeginning;
 use super::{PartitionLog, ReadHints, txn_index};
 use crate::compaction::{
     CLEANED_SUFFIX, CleanedSegment, CompactionJob, CompactionOutcome, CompactionStats, LastRecord,
-    NewlyUnread, SWAP_SUFFIX, Source,
+    NewlyUnread, SWAP_SUFFIX, SourceSegment,
 };
 use crate::dir_state::DirState;
 use crate::disk::{self, Disk};
@@ -64,7 +64,7 @@ pub(super) struct CompactionState {
 /// The part that a job may compact, and its urgency.
 struct CleanablePart {
     dirtiness: Dirtiness,
-    sources: Vec<Source>,
+    sources: Vec<SourceSegment>,
     first_dirty: Offset,
     upper_bound: Offset,
 }
@@ -220,11 +220,11 @@ impl PartitionLog {
         Ok(bound)
     }
 
-    fn sources_below(&self, upper_bound: Offset) -> Vec<Source> {
+    fn sources_below(&self, upper_bound: Offset) -> Vec<SourceSegment> {
         let with_next = self.segments.iter().zip(self.segments.iter().skip(1));
         with_next
             .take_while(|(segment, _)| segment.base_offset < upper_bound)
-            .map(|(segment, next)| Source {
+            .map(|(segment, next)| SourceSegment {
                 base_offset: segment.base_offset,
                 next_base: next.base_offset,
                 size_bytes: segment.size_bytes(),

@@ -79,7 +79,7 @@ impl PartitionLog {
     /// The segments before the first with only an index. The deletion of old records leaves no such index,
     /// since it renames the log before the index, and the log is still there under its other name if the
     /// process ends between the two renames. Compaction leaves none either: of merged segments, the first
-    /// keeps its base offset, and `settle_swaps` comes before. The index stays, so that the next start sees
+    /// keeps its base offset, and `resolve_swaps` comes before. The index stays, so that the next start sees
     /// it too, until the records are deleted or fetched again. The recovery point does not matter: no crash
     /// leaves such an index, because a log is created before its index, and other segments follow it.
     ///

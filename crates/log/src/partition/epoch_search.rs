@@ -10,7 +10,7 @@ use std::io;
 
 use thalweg_record::{BatchHeader, LeaderEpoch, Offset};
 
-use super::load::LoadingPartition;
+use super::loading::LoadingPartition;
 use super::replay::EpochReplay;
 use crate::disk::Durability;
 use crate::epochs::LeaderEpochs;

@@ -82,7 +82,6 @@ pub enum LogError {
     UnreadableRecords {
         /// Base offset of the batch.
         base_offset: Offset,
-        /// The fault.
         reason: String,
     },
     /// The log is damaged before its end: the damaged part was synced, or sound batches follow. The log is
@@ -167,7 +166,6 @@ pub struct OffsetOutOfRange {
 pub struct BatchTooLarge {
     /// Total size of the batches in bytes.
     pub size_bytes: u64,
-    /// `segment.bytes`.
     pub segment_bytes: u32,
 }
 

@@ -19,7 +19,7 @@ use thalweg_record::{BatchHeader, LeaderEpoch, Offset};
 use super::PartitionLog;
 use super::error::LogError;
 use super::examine::is_flipped;
-use super::load::LoadingPartition;
+use super::loading::LoadingPartition;
 use super::replay::EpochReplay;
 use crate::disk::{Durability, LogFile, check_may_wait};
 use crate::epochs::LeaderEpochs;

@@ -39,12 +39,12 @@ pub struct FlushTarget {
 /// The number of renames, and the number of synced ones. Both only increase: a flush that started before a
 /// rename does not cover it, and a failed flush leaves it to the next one.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct RenameCounts {
     changes: u64,
     synced: u64,
 }
 
-impl Names {
+impl RenameCounts {
     pub(super) fn note_change(&mut self) {
         self.changes += 1;
     }
@@ -74,9 +74,9 @@ pub(super) struct FlushState {
     /// Number of truncations, to detect a truncation during a flush.
     pub(super) truncations: u64,
     /// Names in the directory.
-    pub(super) names: Names,
+    pub(super) names: RenameCounts,
     /// The name of the directory itself.
-    own_name: Names,
+    own_name: RenameCounts,
     last_flush_ms: i64,
 }
 
@@ -87,8 +87,8 @@ impl FlushState {
             recovery_point,
             offsets_sank: false,
             truncations: 0,
-            names: Names::default(),
-            own_name: Names::default(),
+            names: RenameCounts::default(),
+            own_name: RenameCounts::default(),
             last_flush_ms: now_ms,
         }
     }

@@ -45,7 +45,7 @@ pub(super) struct PartitionFiles {
 pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
     let (mut found, mut doomed, mut deleted) = (PartitionFiles::default(), Vec::new(), Vec::new());
     let listed = obstacles::rename(&home.disk, &home.dir, home.disk.list(&home.dir)?, is_of_file)?;
-    let listed = crate::compaction::settle_swaps(home, listed)?;
+    let listed = crate::compaction::resolve_swaps(home, listed)?;
     for DirEntry { name, is_file, .. } in listed {
         if !is_file {
             continue;
@@ -97,7 +97,7 @@ pub(super) fn sort_out(home: &Home) -> io::Result<PartitionFiles> {
         }
         doomed.push(path);
     }
-    found.settle_lone_indexes(home)?;
+    found.remove_lone_indexes(home)?;
     found.segments.retain(|_, files| files.log);
     doomed.iter().try_for_each(|path| home.disk.remove(path))?;
     Ok(found)
@@ -128,7 +128,7 @@ impl PartitionFiles {
 
     /// Notes and removes the indexes without a log, except those before the first segment, which stay while
     /// the records are missing.
-    fn settle_lone_indexes(&mut self, home: &Home) -> io::Result<()> {
+    fn remove_lone_indexes(&mut self, home: &Home) -> io::Result<()> {
         let mut with_log = self.segments.iter().filter(|(_, files)| files.log).map(|(offset, _)| *offset);
         let first = with_log.next().unwrap_or(Offset::ZERO);
         let last = with_log.next_back().unwrap_or(first);

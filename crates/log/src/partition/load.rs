@@ -23,7 +23,7 @@ use super::flush::FlushState;
 use super::found::{had_batches, sort_out};
 use super::health::Health;
 use super::in_flight::recall_in_flight;
-use super::overlaps::Contradiction;
+use super::loading::{LoadingPartition, OpenOptions};
 use super::replay::{EpochReplay, replay_segments};
 use super::{PartitionLog, ReadHints, metadata, suspects};
 use crate::clock::Clock;
@@ -36,40 +36,6 @@ use crate::segment::{Home, LOG_SUFFIX, SNAPSHOT_SUFFIX, Segment};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
 use thalweg_ids::Uuid;
-
-/// State of a partition known before it is opened.
-#[derive(Clone, Debug)]
-pub struct OpenOptions {
-    /// True if the previous process closed the log cleanly.
-    pub clean: bool,
-    /// From the recovery point checkpoint: all records below are synced.
-    pub recovery_point: Offset,
-    /// From the high watermark checkpoint.
-    pub high_watermark: Offset,
-    /// From the log start checkpoint.
-    pub log_start: Offset,
-    /// From the cleaner checkpoint.
-    pub cleaned_to: Offset,
-    /// For a log with a single writer, which syncs before it answers and before it begins an epoch: all
-    /// records below this offset, and below the start of the latest epoch, were synced. Damage there, or
-    /// before sound batches, is not truncated: the log is not opened.
-    pub synced_to: Option<Offset>,
-}
-
-impl OpenOptions {
-    /// Options for a partition without checkpoints.
-    pub fn new(clean: bool) -> OpenOptions {
-        let zero = Offset::ZERO;
-        OpenOptions {
-            clean,
-            recovery_point: zero,
-            high_watermark: zero,
-            log_start: zero,
-            cleaned_to: zero,
-            synced_to: None,
-        }
-    }
-}
 
 impl PartitionLog {
     /// Creates the directory and first segment of a partition that is not on disk; fails if segments exist.
@@ -203,25 +169,6 @@ fn mark_emptied(home: &Home, segments: &[Segment], suspects: &mut Vec<Offset>) -
     suspects::mark(home, &emptied)?;
     suspects.append(&mut emptied);
     Ok(())
-}
-
-/// A partition while it is opened.
-pub(super) struct LoadingPartition {
-    pub(super) home: Home,
-    pub(super) segments: Vec<Segment>,
-    pub(super) epochs: LeaderEpochs,
-    pub(super) epoch_replay: EpochReplay,
-    pub(super) producers: Producers,
-    pub(super) snapshots: Vec<Offset>,
-    pub(super) log_end: Offset,
-    pub(super) oddities: Oddities,
-    pub(super) missing: Option<Offset>,
-    pub(super) contradicted: Option<Contradiction>,
-    /// Base offsets of missing segments, from the checkpoint of the transaction indexes.
-    pub(super) lost_markers: Vec<Offset>,
-    pub(super) has_txn_checkpoint: bool,
-    /// Base offsets of segments that were found without an index.
-    pub(super) unindexed: BTreeSet<Offset>,
 }
 
 impl LoadingPartition {

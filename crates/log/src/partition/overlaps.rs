@@ -17,30 +17,13 @@ use thalweg_record::{BatchHeader, Offset};
 use super::PartitionLog;
 use super::error::LogError;
 use super::examine::Examination;
-use super::load::{LoadingPartition, OpenOptions};
+use super::loading::{Contradiction, LoadingPartition, OpenOptions};
 use super::recover::before_cut;
 use super::replay::EpochReplay;
 use crate::scan::{BatchPlace, CorruptBatch, ScanError, is_sound};
 use crate::segment::{Home, Segment};
 use crate::set_aside::SetAside;
 use crate::topic_partition::TopicPartition;
-
-/// A segment set aside by recovery, because the previous segment has the same offsets.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Contradiction {
-    /// The end offset of the segment's records.
-    end: Offset,
-    /// True if the checkpoint of epochs does not confirm the kept records.
-    in_doubt: bool,
-}
-
-impl Contradiction {
-    /// The end of possibly missing records in a log that ends at `log_end`.
-    pub(super) fn missing(&self, log_end: Offset) -> Option<Offset> {
-        let end = if self.in_doubt { self.end.max(Offset(log_end.0.saturating_add(1))) } else { self.end };
-        (end > log_end).then_some(end)
-    }
-}
 
 /// The batch of a segment that has offsets of the next segment, or lies after its own last offset.
 pub(super) fn batch_of_next(
@@ -345,17 +328,5 @@ impl PartitionLog {
             self.segments[before].release(&self.home)?;
         }
         checked
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_missing_behind_the_largest_offset() {
-        let doubt = Contradiction { end: Offset(7), in_doubt: true };
-        assert_eq!(doubt.missing(Offset(7)), Some(Offset(8)));
-        assert_eq!(doubt.missing(Offset(i64::MAX)), None);
     }
 }

@@ -11,7 +11,7 @@ use super::error::LogError;
 use super::examine::{Examination, Region, examine};
 use super::fit_epochs::neighbours_of;
 use super::in_flight::recall_in_flight;
-use super::load::{LoadingPartition, OpenOptions};
+use super::loading::{LoadingPartition, OpenOptions};
 use super::replay::{EpochReplay, replay_producers, replay_segments};
 use crate::config::LogConfig;
 use crate::disk::{Durability, LogFile};
@@ -46,7 +46,7 @@ impl LoadingPartition {
         self.log_end = first_base;
         let mut index = first;
         while index < self.segments.len() {
-            let examined = self.examine_settled(index, name, options)?;
+            let examined = self.examine_and_set_aside(index, name, options)?;
             let cut_bytes = self.recover_segment(index, name, config, options, synced_to, examined.fault)?;
             index += 1;
             self.drop_unused(index, name)?;
@@ -126,7 +126,7 @@ impl LoadingPartition {
 
     /// Compares offsets and epochs of a segment's batches with each other. Later segments that these
     /// contradict are set aside.
-    fn examine_settled(
+    fn examine_and_set_aside(
         &mut self,
         index: usize,
         name: &TopicPartition,

@@ -26,7 +26,7 @@ use crate::scan::{BatchPlace, BatchScan, ScanError, whole_header};
 
 mod chains;
 
-use chains::{Chain, Search};
+use chains::{Chain, ChainSearch};
 
 /// The sound batches of one segment, and the damage between them.
 #[derive(Debug)]
@@ -192,7 +192,7 @@ impl Salvage {
 
     /// The position where a batch may begin after the damaged one at `position`.
     fn next_position(&mut self, position: u64) -> io::Result<u64> {
-        let search = Search {
+        let search = ChainSearch {
             file: &self.file,
             bytes: position + 1..self.end,
             offsets: self.expected..self.limit,

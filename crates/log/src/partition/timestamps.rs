@@ -1,4 +1,4 @@
-//! Finding records by their time.
+//! Finding records by their time, and the time of a record by its offset.
 //!
 //! Owns: the answers to ListOffsets, also within compressed batches. A search alternates: under the
 //! partition's lock it finds the segment and the position ([`PartitionLog::search_on`]); without the lock it
@@ -8,7 +8,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use thalweg_record::{Batch, DecompressBuffer, LeaderEpoch, NO_TIMESTAMP, Offset, RecordError};
+use thalweg_record::{
+    Batch, BatchHeader, DecompressBuffer, LeaderEpoch, NO_TIMESTAMP, Offset, RecordError, TimestampType,
+};
 
 use super::PartitionLog;
 use super::error::LogError;
@@ -18,6 +20,9 @@ use crate::scan::{BatchFault, BatchPlace, CorruptBatch, HeaderScan};
 /// Maximum number of segments checked in one turn under the lock: after a start, each costs reads of its
 /// index.
 const SEGMENTS_PER_TURN: usize = 32;
+/// Maximum number of control batches passed in a search by offset. Bounds its reads in a log with few data
+/// records among many markers of transactions.
+const CONTROL_BATCHES_MAX: usize = 1000;
 
 /// A record found by its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,8 @@ enum TimestampTarget {
     NotBefore(i64),
     /// The first of the records with the largest timestamp.
     Newest,
+    /// The first data record at or after this offset.
+    From(Offset),
 }
 
 impl TimestampSearch {
@@ -59,6 +66,12 @@ impl TimestampSearch {
     /// The first of the records with the largest timestamp (ListOffsets' -3).
     pub fn newest() -> TimestampSearch {
         TimestampSearch::new(TimestampTarget::Newest)
+    }
+
+    /// The first data record at or after `offset` and the log start. Costs the header of its batch, and the
+    /// records of the batch only if `offset` is inside it.
+    pub fn from_offset(offset: Offset) -> TimestampSearch {
+        TimestampSearch::new(TimestampTarget::From(offset))
     }
 
     fn new(wanted: TimestampTarget) -> TimestampSearch {
@@ -97,9 +110,19 @@ pub struct RecordScan {
     position: u64,
     size_bytes: u64,
     timestamp: i64,
-    /// True if only this exact timestamp is wanted, no later one.
-    exactly: bool,
+    filter: RecordFilter,
     from: Offset,
+}
+
+/// The records that a scan finds, besides their timestamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RecordFilter {
+    /// Records with the timestamp or a later one.
+    NotBefore,
+    /// Records with exactly the timestamp.
+    Exactly,
+    /// Data records with any timestamp.
+    Data,
 }
 
 /// The batches of the segment with the log start, if its newest record is below the log start.
@@ -122,7 +145,12 @@ impl PartitionLog {
                     _ => Ok(SearchTurn::Nothing),
                 };
             }
-            let index = self.floor_index(search.next).unwrap_or(0);
+            let at = match search.wanted {
+                TimestampTarget::From(offset) if offset >= self.log_end => return Ok(SearchTurn::Nothing),
+                TimestampTarget::From(offset) => search.next.max(offset).max(self.log_start),
+                _ => search.next,
+            };
+            let index = self.floor_index(at).unwrap_or(0);
             search.next = self.segments.get(index + 1).map_or(self.log_end, |next| next.base_offset);
             if self.segments[index].is_empty() {
                 continue;
@@ -138,6 +166,11 @@ impl PartitionLog {
                         return self.scan_behind_log_start(index);
                     }
                     search.take(Some((timestamp, offset)));
+                }
+                TimestampTarget::From(_) => {
+                    if let Some(turn) = self.scan_from_offset(index, at)? {
+                        return Ok(turn);
+                    }
                 }
             }
         }
@@ -167,10 +200,19 @@ impl PartitionLog {
         let base = segment.base_offset;
         let found = segment.locate(&self.home, self.log_start).map_err(LogError::in_segment(base))?;
         let position = found.map_or(segment.size_bytes(), |found| found.position);
-        match self.scan(index, position, NO_TIMESTAMP, false)? {
-            SearchTurn::Scan(scan) => Ok(SearchTurn::Newest(NewestScan(scan))),
-            other => Ok(other),
-        }
+        let scan = self.scan(index, position, NO_TIMESTAMP, RecordFilter::NotBefore)?;
+        Ok(SearchTurn::Newest(NewestScan(scan)))
+    }
+
+    /// A scan for the first data record of a segment at or after `offset`; `None` if the segment ends before.
+    fn scan_from_offset(&mut self, index: usize, offset: Offset) -> Result<Option<SearchTurn>, LogError> {
+        let segment = &mut self.segments[index];
+        let base = segment.base_offset;
+        let found = segment.locate(&self.home, offset).map_err(LogError::in_segment(base))?;
+        let Some(found) = found else { return Ok(None) };
+        let mut scan = self.scan(index, found.position, NO_TIMESTAMP, RecordFilter::Data)?;
+        scan.from = offset;
+        Ok(Some(SearchTurn::Scan(scan)))
     }
 
     /// True if a failed scan may have read truncated bytes, so that the search must continue.
@@ -185,7 +227,7 @@ impl PartitionLog {
         let position = segment
             .position_for_timestamp(&self.home, timestamp, from)
             .map_err(LogError::in_segment(base))?;
-        self.scan(index, position, timestamp, false)
+        self.scan(index, position, timestamp, RecordFilter::NotBefore).map(SearchTurn::Scan)
     }
 
     fn scan_for_newest(&mut self, timestamp: i64, offset: Offset) -> Result<SearchTurn, LogError> {
@@ -193,7 +235,7 @@ impl PartitionLog {
         let base = self.segments[index].base_offset;
         let at = self.segments[index].locate(&self.home, offset).map_err(LogError::in_segment(base))?;
         match at {
-            Some(at) => self.scan(index, at.position, timestamp, true),
+            Some(at) => self.scan(index, at.position, timestamp, RecordFilter::Exactly).map(SearchTurn::Scan),
             None => Ok(SearchTurn::Nothing),
         }
     }
@@ -203,19 +245,19 @@ impl PartitionLog {
         index: usize,
         position: u64,
         timestamp: i64,
-        exactly: bool,
-    ) -> Result<SearchTurn, LogError> {
+        filter: RecordFilter,
+    ) -> Result<RecordScan, LogError> {
         let from = self.log_start;
         let segment = &mut self.segments[index];
-        Ok(SearchTurn::Scan(RecordScan {
+        Ok(RecordScan {
             file: segment.file(&self.home)?,
             segment: segment.base_offset,
             position,
             size_bytes: segment.size_bytes(),
             timestamp,
-            exactly,
+            filter,
             from,
-        }))
+        })
     }
 
     /// The outcome of [`TimestampSearch::not_before`], for a log without a lock.
@@ -226,6 +268,11 @@ impl PartitionLog {
     /// The outcome of [`TimestampSearch::newest`], for a log without a lock.
     pub fn max_timestamp_offset(&mut self) -> Result<Option<TimestampedOffset>, LogError> {
         self.search(TimestampSearch::newest())
+    }
+
+    /// The outcome of [`TimestampSearch::from_offset`], for a log without a lock.
+    pub fn first_record_from(&mut self, offset: Offset) -> Result<Option<TimestampedOffset>, LogError> {
+        self.search(TimestampSearch::from_offset(offset))
     }
 
     fn search(&mut self, mut search: TimestampSearch) -> Result<Option<TimestampedOffset>, LogError> {
@@ -253,9 +300,20 @@ impl RecordScan {
         check_may_wait("A search", Path::new("a segment"));
         let mut scan = HeaderScan::new(&self.file, self.position, self.size_bytes);
         let (mut buffer, mut found) = (DecompressBuffer::default(), None);
+        let mut passed = 0;
         while let Some(placed) = scan.next().map_err(LogError::in_segment(self.segment))? {
             if !self.may_hold(&placed) {
                 continue;
+            }
+            if self.filter == RecordFilter::Data {
+                if placed.header.attributes.is_control() && passed < CONTROL_BATCHES_MAX {
+                    passed += 1;
+                    continue;
+                }
+                if let Some(first) = first_by_header(&placed.header).filter(|first| first.offset >= self.from)
+                {
+                    return Ok(Some(first));
+                }
             }
             self.visit(&placed, &mut buffer, |record| {
                 found = Some(record).filter(|record| self.fits(record.timestamp));
@@ -296,11 +354,7 @@ impl RecordScan {
             if record.offset < self.from {
                 continue;
             }
-            let wants_more = visit(TimestampedOffset {
-                offset: record.offset,
-                timestamp: record.timestamp,
-                leader_epoch: (epoch != LeaderEpoch::NONE).then_some(epoch),
-            });
+            let wants_more = visit(timestamped(record.offset, record.timestamp, epoch));
             if !wants_more {
                 break;
             }
@@ -313,8 +367,31 @@ impl RecordScan {
     }
 
     fn fits(&self, timestamp: i64) -> bool {
-        if self.exactly { timestamp == self.timestamp } else { timestamp >= self.timestamp }
+        match self.filter {
+            RecordFilter::NotBefore => timestamp >= self.timestamp,
+            RecordFilter::Exactly => timestamp == self.timestamp,
+            RecordFilter::Data => true,
+        }
     }
+}
+
+fn timestamped(offset: Offset, timestamp: i64, epoch: LeaderEpoch) -> TimestampedOffset {
+    let leader_epoch = (epoch != LeaderEpoch::NONE).then_some(epoch);
+    TimestampedOffset { offset, timestamp, leader_epoch }
+}
+
+/// The first record of a batch, if the header has its offset and time: the cleaner has removed no record,
+/// and the base timestamp is not a delete horizon.
+fn first_by_header(header: &BatchHeader) -> Option<TimestampedOffset> {
+    let is_complete = header.record_count.checked_sub(1) == Some(header.last_offset_delta);
+    if !is_complete || header.attributes.has_delete_horizon() {
+        return None;
+    }
+    let timestamp = match header.attributes.timestamp_type() {
+        TimestampType::CreateTime => header.base_timestamp,
+        TimestampType::LogAppendTime => header.max_timestamp,
+    };
+    Some(timestamped(header.base_offset, timestamp, header.leader_epoch))
 }
 
 impl NewestScan {

@@ -33,7 +33,7 @@ use thalweg_record::Offset;
 
 use super::PartitionLog;
 use super::error::LogError;
-use super::load::LoadingPartition;
+use super::loading::LoadingPartition;
 use super::replay::{aborted_in, replay_segments};
 use crate::checkpoint::{self, TXN_INDEX_FILE, TxnIndexes};
 use crate::config::LogConfig;

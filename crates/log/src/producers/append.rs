@@ -42,7 +42,6 @@ pub struct EndMarker {
 /// A transaction that a marker has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedTransaction {
-    /// The producer.
     pub producer_id: ProducerId,
     /// Offset of the first record.
     pub first_offset: i64,
@@ -55,7 +54,6 @@ pub struct CompletedTransaction {
 /// The next state of one producer, to be applied when its batches are in the log.
 #[derive(Debug)]
 pub struct PreparedProducer {
-    /// The producer.
     pub producer_id: ProducerId,
     pub(super) updated: ProducerEntry,
     /// First offsets of started transactions.

@@ -5,16 +5,16 @@ use thalweg_record::{Offset, ProducerEpoch, ProducerId};
 /// Why a batch with a producer id is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProducerError {
-    /// Kafka's OUT_OF_ORDER_SEQUENCE_NUMBER.
+    /// `OUT_OF_ORDER_SEQUENCE_NUMBER`.
     #[error(transparent)]
     OutOfOrderSequence(#[from] OutOfOrderSequence),
-    /// Kafka's INVALID_PRODUCER_EPOCH.
+    /// `INVALID_PRODUCER_EPOCH`.
     #[error(transparent)]
     InvalidProducerEpoch(#[from] InvalidProducerEpoch),
-    /// Kafka's INVALID_TXN_STATE.
+    /// `INVALID_TXN_STATE`.
     #[error(transparent)]
     InvalidTransactionState(#[from] InvalidTransactionState),
-    /// Kafka's TRANSACTION_COORDINATOR_FENCED.
+    /// `TRANSACTION_COORDINATOR_FENCED`.
     #[error(transparent)]
     TransactionCoordinatorFenced(#[from] TransactionCoordinatorFenced),
 }
@@ -23,7 +23,6 @@ pub enum ProducerError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("sequence {sequence} of producer {producer_id} at offset {offset} is out of order: {fault}")]
 pub struct OutOfOrderSequence {
-    /// The producer.
     pub producer_id: ProducerId,
     /// The first sequence of the batch.
     pub sequence: i32,
@@ -65,7 +64,6 @@ pub enum SequenceFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("epoch {epoch} of producer {producer_id} at offset {offset} is stale: the current one is {current}")]
 pub struct InvalidProducerEpoch {
-    /// The producer.
     pub producer_id: ProducerId,
     /// The epoch of the batch.
     pub epoch: ProducerEpoch,
@@ -81,17 +79,13 @@ pub enum InvalidTransactionState {
     /// A plain batch inside a transaction.
     #[error("producer {producer_id} has an open transaction and wrote outside it at offset {offset}")]
     NotTransactional {
-        /// The producer.
         producer_id: ProducerId,
         /// The offset that the batch would have had.
         offset: Offset,
     },
     /// A transactional batch that the coordinator has not confirmed.
     #[error("the record of producer {producer_id} is not part of an ongoing transaction")]
-    NotVerified {
-        /// The producer.
-        producer_id: ProducerId,
-    },
+    NotVerified { producer_id: ProducerId },
 }
 
 /// A marker from a replaced coordinator.
@@ -100,7 +94,6 @@ pub enum InvalidTransactionState {
     "the coordinator epoch {coordinator_epoch} for producer {producer_id} is stale: the current one is {current}"
 )]
 pub struct TransactionCoordinatorFenced {
-    /// The producer.
     pub producer_id: ProducerId,
     /// The epoch in the marker.
     pub coordinator_epoch: i32,

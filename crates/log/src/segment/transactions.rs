@@ -33,7 +33,6 @@ const ENTRY_BYTES: usize = 34;
 /// An aborted transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AbortedTransaction {
-    /// The producer.
     pub producer_id: ProducerId,
     /// Offset of the transaction's first record.
     pub first_offset: Offset,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_log::disk::{Answer, CallError, Disk, Faults, MemoryDisk};
+use thalweg_log::disk::{CallEffect, CallError, Disk, Faults, MemoryDisk};
 use thalweg_log::{Clock, LogConfig, LogDirs, LogDirsOptions, OpenError, PartitionLog, TopicPartition, Uuid};
 use thalweg_record::{LeaderEpoch, Offset, ProducerId};
 
@@ -47,13 +47,17 @@ impl Machine {
         let noted = Arc::clone(&has_failed);
         self.memory.watch_calls(move |_, path| {
             if !path.starts_with(begin) {
-                return Answer::Works;
+                return CallEffect::Works;
             }
             match calls.checked_sub(1) {
                 Some(left) => calls = left,
                 None => noted.store(true, Ordering::Relaxed),
             }
-            if noted.load(Ordering::Relaxed) { Answer::Fails(CallError::InputOutput) } else { Answer::Works }
+            if noted.load(Ordering::Relaxed) {
+                CallEffect::Fails(CallError::InputOutput)
+            } else {
+                CallEffect::Works
+            }
         });
         has_failed
     }
@@ -61,7 +65,7 @@ impl Machine {
     /// Ends the process, and the failures.
     fn end_process(&self) {
         self.memory.end_process();
-        self.memory.watch_calls(|_, _| Answer::Works);
+        self.memory.watch_calls(|_, _| CallEffect::Works);
     }
 
     fn has(&self, path: &str) -> bool {

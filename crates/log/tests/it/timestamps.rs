@@ -1,7 +1,7 @@
-//! Finding records by their time.
+//! Finding records by their time, and the time of a record by its offset.
 
 use thalweg_log::{LogConfig, LogError, TimestampedOffset};
-use thalweg_record::{BatchBuilder, BatchOptions, Compression, LeaderEpoch, Offset};
+use thalweg_record::{BatchBuilder, BatchOptions, Compression, ControlRecordType, LeaderEpoch, Offset};
 
 use crate::support::*;
 
@@ -122,4 +122,65 @@ fn the_newest_record_is_looked_for_from_the_log_start_on() {
         log.delete_records(Offset(log_start)).expect("deletes");
         assert_eq!(log.max_timestamp_offset().expect("searches"), newest, "from {log_start} on");
     }
+}
+
+#[test]
+fn the_first_data_record_from_an_offset_is_found_without_reading_more_than_its_batch() {
+    let bench = Bench::with(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
+    let mut log = bench.create();
+    for batch in 0..40i64 {
+        let codec = if batch % 2 == 0 { Compression::None } else { Compression::Zstd };
+        append(&mut log, &Spec::new(5).compression(codec).timestamp(NOW_MS + batch * 10).build());
+    }
+    assert!(log.segment_offsets().len() > 2);
+    log.set_high_watermark(log.log_end_offset());
+    let from = |log: &mut thalweg_log::PartitionLog, offset| {
+        log.first_record_from(Offset(offset)).expect("searches")
+    };
+    let time = |offset: i64| NOW_MS + offset / 5 * 10 + offset % 5;
+    for offset in 0..200 {
+        assert_eq!(from(&mut log, offset), found(offset, time(offset)), "from {offset} on");
+    }
+    assert_eq!((from(&mut log, 200), from(&mut log, i64::MAX)), (None, None));
+    log.delete_records(Offset(12)).expect("deletes");
+    assert_eq!(from(&mut log, 3), found(12, time(12)), "the log start");
+    // A header suffices for a batch that begins at the offset.
+    append(&mut log, &unreadable(2));
+    assert!(from(&mut log, 200).is_some_and(|found| found.offset == Offset(200)));
+    log.first_record_from(Offset(201)).expect_err("inside the batch its records are read");
+}
+
+#[test]
+fn markers_of_transactions_are_no_unread_records() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    append(&mut log, &Spec::new(2).producer(7, 0, 0).transactional().timestamp(NOW_MS).build());
+    append_marker(&mut log, &marker(7, 0, ControlRecordType::Commit, 0));
+    let from = |log: &mut thalweg_log::PartitionLog, offset| {
+        log.first_record_from(Offset(offset)).expect("searches")
+    };
+    assert_eq!(from(&mut log, 1), found(1, NOW_MS + 1));
+    assert_eq!(from(&mut log, 2), None, "the marker");
+    append(&mut log, &Spec::new(1).timestamp(NOW_MS + 50).build());
+    assert_eq!(from(&mut log, 2), found(3, NOW_MS + 50));
+}
+
+#[test]
+fn a_compacted_batch_is_read_for_its_first_record() {
+    let bench = Bench::new();
+    let mut log = bench.create();
+    // Offsets 0 to 4, of which the cleaner has removed the last two.
+    let mut compacted = Spec::new(3).at(0, 0).build();
+    compacted[23..27].copy_from_slice(&4i32.to_be_bytes());
+    let sum = thalweg_record::crc(&compacted);
+    compacted[17..21].copy_from_slice(&sum.to_be_bytes());
+    log.append_as_follower(&compacted, LeaderEpoch(0)).expect("is accepted");
+    log.append_as_follower(&Spec::new(1).at(5, 0).timestamp(NOW_MS + 90).build(), LeaderEpoch(0))
+        .expect("too");
+    let from = |log: &mut thalweg_log::PartitionLog, offset| {
+        log.first_record_from(Offset(offset)).expect("searches")
+    };
+    assert_eq!(from(&mut log, 0), found(0, NOW_MS));
+    assert_eq!(from(&mut log, 2), found(2, NOW_MS + 2));
+    assert_eq!(from(&mut log, 3), found(5, NOW_MS + 90), "removed records");
 }

@@ -1,6 +1,6 @@
 //! Answers that wait for their turn.
 
-use super::{Frame, Place, Reply};
+use super::{ApiSlot, Frame, Reply};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 
 /// A pending answer, or a ready one behind a pending one.
 pub(super) enum PendingAnswer {
-    Ready(Place, Frame),
-    Awaited { place: Place, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
+    Ready(ApiSlot, Frame),
+    Awaited { slot: ApiSlot, answer: Pin<Box<dyn Future<Output = Reply> + Send>>, reads_on: bool },
 }
 
 /// The answer at the front of the queue. The answers behind it are polled too: a batch of produce requests
@@ -45,16 +45,16 @@ fn advance<'a>(
     context: &mut Context<'_>,
 ) {
     for entry in pending {
-        let PendingAnswer::Awaited { place, answer, .. } = entry else { continue };
-        let place = *place;
+        let PendingAnswer::Awaited { slot, answer, .. } = entry else { continue };
+        let slot = *slot;
         let Poll::Ready(reply) = answer.as_mut().poll(context) else { continue };
         *entry = match reply {
             Reply::Now(frame) => {
                 *ready_bytes += frame.bytes_in_memory();
-                PendingAnswer::Ready(place, frame)
+                PendingAnswer::Ready(slot, frame)
             }
             reply => {
-                PendingAnswer::Awaited { place, answer: Box::pin(std::future::ready(reply)), reads_on: true }
+                PendingAnswer::Awaited { slot, answer: Box::pin(std::future::ready(reply)), reads_on: true }
             }
         };
     }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{Connections, Network, SocketOptions};
+use std::net::SocketAddr;
 use thalweg_config::{BrokerConfig, ServerProperties};
 use thalweg_log::disk::Disk;
 use thalweg_security::quota::{ConnectionLimits, Window};

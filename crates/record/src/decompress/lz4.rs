@@ -6,7 +6,7 @@
 
 use twox_hash::XxHash32;
 
-use super::{DecompressError, Output};
+use super::{BoundedOutput, DecompressError};
 
 const MAGIC: u32 = 0x184d_2204;
 /// The high bit of a block's length marks an uncompressed block.
@@ -67,7 +67,7 @@ impl<'p> Lz4Blocks<'p> {
     }
 }
 
-pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+pub(super) fn decompress(payload: &[u8], output: &mut BoundedOutput<'_>) -> Result<(), DecompressError> {
     let mut blocks = Lz4Blocks::new(payload).map_err(|reason| output.corrupt(reason))?;
     while let Some(block) = blocks.next().map_err(|reason| output.corrupt(reason))? {
         if block.is_stored {

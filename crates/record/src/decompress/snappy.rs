@@ -8,7 +8,7 @@
 //! there: Java does not check the version of the first. An incomplete length ends the stream, as in
 //! `SnappyInputStream`.
 
-use super::{DecompressError, Output};
+use super::{BoundedOutput, DecompressError};
 
 const MAGIC: [u8; 8] = [0x82, b'S', b'N', b'A', b'P', b'P', b'Y', 0];
 const FRAME_HEAD_BYTES: usize = 16;
@@ -78,7 +78,7 @@ fn take_framed<'p>(rest: &mut &'p [u8]) -> Result<&'p [u8], &'static str> {
     Ok(block)
 }
 
-pub(super) fn decompress(payload: &[u8], output: &mut Output<'_>) -> Result<(), DecompressError> {
+pub(super) fn decompress(payload: &[u8], output: &mut BoundedOutput<'_>) -> Result<(), DecompressError> {
     let mut blocks = SnappyBlocks::new(payload);
     while let Some(block) = blocks.next().map_err(|reason| output.corrupt(reason))? {
         if block.decompressed_bytes > output.allowed() {

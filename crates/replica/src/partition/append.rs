@@ -1,7 +1,7 @@
 //! Appending to a partition that is led here.
 
-use super::intake::{self, OpeningBudget, ValidatedBatch};
-use super::{AppendError, Partition, State};
+use super::intake::{self, DecompressionBudget, ValidatedBatch};
+use super::{LeaderAppendError, Partition, State};
 use crate::context::ReplicaContext;
 use bytes::Bytes;
 use thalweg_log::{AppendInfo, AppendOptions, AppendOrigin, EndMarker, VerificationGuard};
@@ -14,7 +14,7 @@ const MARKER_BYTES: usize = 128;
 
 /// Options of an append for batches of transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AppendAs {
+pub struct TransactionalAppendOptions {
     /// Proof of verification by the transaction's coordinator; `None` if verification is off.
     pub guard: Option<VerificationGuard>,
     /// For a marker: the level of transaction.version of the transaction that it ends.
@@ -35,7 +35,7 @@ pub struct AppendOutcome {
     /// The leader epoch of the append.
     pub leader_epoch: LeaderEpoch,
     /// True if all counting replicas have the records already.
-    pub replicated: bool,
+    pub is_replicated: bool,
     /// True if the flush policy requires a sync before the records are acknowledged.
     pub flush_due: bool,
 }
@@ -51,8 +51,8 @@ impl Partition {
         acks: i16,
         guard: Option<VerificationGuard>,
         now_ms: i64,
-        budget: &mut OpeningBudget,
-    ) -> Result<Option<AppendOutcome>, AppendError> {
+        budget: &mut DecompressionBudget,
+    ) -> Result<Option<AppendOutcome>, LeaderAppendError> {
         let appended = self.take_from_client(records, acks, guard, now_ms, budget);
         if appended.is_err() {
             let mut state = self.state.lock();
@@ -68,8 +68,8 @@ impl Partition {
         acks: i16,
         guard: Option<VerificationGuard>,
         now_ms: i64,
-        budget: &mut OpeningBudget,
-    ) -> Result<Option<AppendOutcome>, AppendError> {
+        budget: &mut DecompressionBudget,
+    ) -> Result<Option<AppendOutcome>, LeaderAppendError> {
         let settings = self.leader_settings.read().clone();
         let settings = settings.ok_or_else(|| self.state.lock().not_led())?;
         let taken = intake::take(records, &settings, now_ms, budget)?;
@@ -92,7 +92,7 @@ impl Partition {
     ) -> Option<Vec<AppendOutcome>> {
         let settings = self.leader_settings.read().clone()?;
         let mut taken = Vec::with_capacity(requests.len());
-        let mut budget = OpeningBudget::inline();
+        let mut budget = DecompressionBudget::inline();
         for records in requests {
             match intake::take(records, &settings, now_ms, &mut budget).ok()?? {
                 ValidatedBatch::Unchanged => taken.push(records.clone()),
@@ -124,11 +124,11 @@ impl Partition {
         epoch: ProducerEpoch,
         sequence: i32,
         supports_epoch_bump: bool,
-    ) -> Result<VerificationGuard, AppendError> {
+    ) -> Result<VerificationGuard, LeaderAppendError> {
         let mut state = self.state.lock();
         state.check_leader(None)?;
         let started = state.log.start_verification(producer_id, sequence, epoch, supports_epoch_bump);
-        started.map_err(|error| AppendError::Log(error.into()))
+        started.map_err(|error| LeaderAppendError::Log(error.into()))
     }
 
     /// Appends the marker that ends a producer's transaction, as acks=all.
@@ -138,7 +138,7 @@ impl Partition {
         epoch: ProducerEpoch,
         end: EndMarker,
         transaction_version: i16,
-    ) -> Result<AppendOutcome, AppendError> {
+    ) -> Result<AppendOutcome, LeaderAppendError> {
         let options =
             AppendOptions { origin: AppendOrigin::Coordinator, transaction_version, ..Default::default() };
         self.append(&marker_batch(producer_id, epoch, end), -1, None, options)
@@ -149,13 +149,13 @@ impl Partition {
         &self,
         batch: &[u8],
         epoch: LeaderEpoch,
-        append_as: AppendAs,
-    ) -> Result<AppendOutcome, AppendError> {
-        let AppendAs { guard, transaction_version } = append_as;
+        options: TransactionalAppendOptions,
+    ) -> Result<AppendOutcome, LeaderAppendError> {
+        let TransactionalAppendOptions { guard, transaction_version } = options;
         let options = AppendOptions { origin: AppendOrigin::Coordinator, guard, transaction_version };
         let max = self.batch_bytes_max();
         if batch.len() > max {
-            return Err(AppendError::TooLarge { size: batch.len(), max });
+            return Err(LeaderAppendError::TooLarge { size: batch.len(), max });
         }
         self.append(batch, -1, Some(epoch), options)
     }
@@ -171,19 +171,19 @@ impl Partition {
         acks: i16,
         current_epoch: Option<LeaderEpoch>,
         options: AppendOptions,
-    ) -> Result<AppendOutcome, AppendError> {
+    ) -> Result<AppendOutcome, LeaderAppendError> {
         let mut state = self.state.lock();
         state.check_appends(current_epoch)?;
         if acks == -1 && !state.has_min_isr() {
-            return Err(AppendError::TooFewReplicas);
+            return Err(LeaderAppendError::TooFewReplicas);
         }
         let leader_epoch = state.leader_epoch();
         let info = state.log.append_as_leader(records, leader_epoch, options)?;
         state.traffic.count_append(&info);
         state.note_append(&self.context, info.appended_bytes);
-        let replicated = state.high_watermark() > info.last_offset;
+        let is_replicated = state.high_watermark() > info.last_offset;
         drop(state);
-        Ok(appended(&info, leader_epoch, replicated))
+        Ok(appended(&info, leader_epoch, is_replicated))
     }
 }
 
@@ -218,14 +218,14 @@ pub fn marker_batch(producer_id: ProducerId, producer_epoch: ProducerEpoch, end:
     builder.build()
 }
 
-fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch, replicated: bool) -> AppendOutcome {
+fn appended(info: &AppendInfo, leader_epoch: LeaderEpoch, is_replicated: bool) -> AppendOutcome {
     AppendOutcome {
         base_offset: info.first_offset,
         next_offset: info.last_offset + 1,
         log_append_time_ms: info.log_append_time,
         log_start_offset: info.log_start_offset,
         leader_epoch,
-        replicated,
+        is_replicated,
         flush_due: info.flush_due,
     }
 }

@@ -8,7 +8,7 @@
 use super::{FetchError, Partition, State};
 use std::ops::Range;
 use thalweg_log::{CorruptBatch, Damage, LogError, ReadError, Salvage, SegmentCheck};
-use thalweg_metadata::topic_name::{OFFSETS, SHARE_STATE, TRANSACTIONS};
+use thalweg_metadata::topic_name::{TRANSACTIONS, is_of_coordinators};
 use thalweg_metadata::{BrokerId, Image};
 use thalweg_record::{LeaderEpoch, Offset};
 
@@ -69,9 +69,10 @@ impl Partition {
     pub fn accept_loss(&self) {
         let mut state = self.state.lock();
         state.note_lost_ends(self);
-        let is_of_coordinator = [OFFSETS, SHARE_STATE, TRANSACTIONS].contains(&&*self.topic);
-        let accepted =
-            if is_of_coordinator { state.log.accept_loss_at_ends() } else { state.log.accept_loss() };
+        let accepted = match is_of_coordinators(&self.topic) {
+            true => state.log.accept_loss_at_ends(),
+            false => state.log.accept_loss(),
+        };
         if let Err(error) = accepted {
             tracing::error!(partition = ?self, %error, "Failed to forget the missing records of a log");
         }
@@ -114,7 +115,7 @@ impl Partition {
     /// Notes an error of a reader without the lock, which may be damage.
     pub fn note_error(&self, error: &LogError) {
         self.state.lock().log.note_error(error);
-        self.tell_damage();
+        self.report_damage();
     }
 
     /// Notes a fault that a reader without the lock has found in the segment that contains `offset`, while
@@ -130,7 +131,7 @@ impl Partition {
             state.log.note_error(&LogError::Corrupt { segment, fault });
         }
         drop(state);
-        self.tell_damage();
+        self.report_damage();
     }
 
     /// The readable records from `from` to the end of the segment, if the log is known to be damaged and the
@@ -147,7 +148,7 @@ impl Partition {
     }
 
     /// Notifies the broker of damage that was found under the lock of the log.
-    pub(crate) fn tell_damage(&self) {
+    pub(crate) fn report_damage(&self) {
         if self.is_damaged() {
             self.context.damage_found.notify_one();
         }
@@ -196,7 +197,7 @@ impl State {
     /// Remembers the gaps at the ends of a coordinator's log until this process ends. Transactions are
     /// decided from the remaining records, as before.
     fn note_lost_ends(&mut self, partition: &Partition) {
-        if [OFFSETS, SHARE_STATE].contains(&&*partition.topic) {
+        if is_of_coordinators(&partition.topic) && *partition.topic != *TRANSACTIONS {
             let records = self.log.log_start_offset()..self.log.log_end_offset();
             let is_end = |lost: &Range<Offset>| lost.end <= records.start || lost.start >= records.end;
             self.lost_ends.extend(self.log.missing_ranges().into_iter().filter(is_end));
@@ -213,7 +214,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::{FetchFrom, Isolation, Reader, testing};
+    use crate::partition::{FetchParameters, Isolation, Reader, testing};
     use std::sync::Arc;
     use thalweg_log::{
         BatchFault, Clock, Home, LogConfig, OpenOptions, PartitionLog, SalvageStep, TopicPartition,
@@ -323,7 +324,7 @@ mod tests {
         std::fs::remove_file(dir.path().join(format!("t-0/{:020}.log", 0))).expect("removes");
         let partition = testing::partition_as(open(dir.path()), &registration(testing::NODE, &[1, 2], 4));
         let read = |reader| {
-            let from = FetchFrom {
+            let from = FetchParameters {
                 offset: Offset(20),
                 max_bytes: 1000,
                 at_least_one: true,
@@ -413,9 +414,9 @@ mod tests {
             assert_eq!(crate::upkeep::check_segments_of(&partition, 2), 0, "each once");
             let known = partition.damage_step(&image(true));
             assert_eq!(known, Some((Damage::Unreadable(lost), DamageStep::Leave)), "{is_overwritten}");
-            let told = std::time::Duration::from_secs(5);
-            let told = tokio::time::timeout(told, partition.context.damage_found.notified()).await;
-            assert!(told.is_ok(), "the broker is to deal with it at once");
+            let within = std::time::Duration::from_secs(5);
+            let notified = tokio::time::timeout(within, partition.context.damage_found.notified()).await;
+            assert!(notified.is_ok(), "the broker is to deal with it at once");
         }
     }
 

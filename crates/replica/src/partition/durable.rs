@@ -12,9 +12,9 @@ pub struct PendingAppend {
     partition: Arc<Partition>,
     end: Offset,
     /// The offset that the high watermark must reach; `None` unless acks=all.
-    replicated: Option<Offset>,
+    required_high_watermark: Option<Offset>,
     /// The offset up to which records must be synced; `None` unless the flush policy requires a sync.
-    flushed: Option<Offset>,
+    required_flush: Option<Offset>,
     epoch: LeaderEpoch,
 }
 
@@ -25,7 +25,7 @@ impl Partition {
             // No waiter; periodic flushing applies the policy.
             return None;
         }
-        let is_replicated = acks != -1 || appended.replicated;
+        let is_replicated = acks != -1 || appended.is_replicated;
         if is_replicated && !appended.flush_due {
             return None;
         }
@@ -43,32 +43,37 @@ impl PendingAppend {
         is_replicated: bool,
         is_flushed: bool,
     ) -> PendingAppend {
-        let (replicated, flushed) = ((!is_replicated).then_some(end), (!is_flushed).then_some(end));
-        PendingAppend { partition: Arc::clone(partition), end, replicated, flushed, epoch }
+        PendingAppend {
+            partition: Arc::clone(partition),
+            end,
+            required_high_watermark: (!is_replicated).then_some(end),
+            required_flush: (!is_flushed).then_some(end),
+            epoch,
+        }
     }
 
     /// Waits until the records are durable, `deadline` at the latest.
     pub async fn until(self, deadline: Instant) -> Result<(), AckError> {
-        self.flushed().await?;
-        let replicated = tokio::time::timeout_at(deadline, self.replicated()).await;
-        replicated.unwrap_or(Err(AckError::TimedOut)).map(drop)
+        self.flush().await?;
+        let outcome = tokio::time::timeout_at(deadline, self.wait_for_replicas()).await;
+        outcome.unwrap_or(Err(AckError::TimedOut)).map(drop)
     }
 
     /// Waits while this broker leads the partition. Returns the high watermark at completion.
     pub async fn done(self) -> Result<Offset, AckError> {
-        self.flushed().await?;
-        self.replicated().await
+        self.flush().await?;
+        self.wait_for_replicas().await
     }
 
-    async fn flushed(&self) -> Result<(), AckError> {
-        if let Some(offset) = self.flushed {
+    async fn flush(&self) -> Result<(), AckError> {
+        if let Some(offset) = self.required_flush {
             Partition::flush_to(&self.partition, offset).await?;
         }
         Ok(())
     }
 
-    async fn replicated(&self) -> Result<Offset, AckError> {
-        let Some(offset) = self.replicated else { return Ok(self.end) };
+    async fn wait_for_replicas(&self) -> Result<Offset, AckError> {
+        let Some(offset) = self.required_high_watermark else { return Ok(self.end) };
         loop {
             match self.verdict(offset) {
                 Ok(verdict) => return verdict,

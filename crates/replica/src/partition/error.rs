@@ -38,7 +38,7 @@ impl RoleError {
 
 /// Why an append was refused.
 #[derive(Debug, thiserror::Error)]
-pub enum AppendError {
+pub enum LeaderAppendError {
     /// This broker does not lead, or not in the expected epoch.
     #[error(transparent)]
     Role(#[from] RoleError),
@@ -64,29 +64,29 @@ pub enum AppendError {
     Log(#[from] thalweg_log::AppendError),
 }
 
-impl AppendError {
+impl LeaderAppendError {
     /// Kafka's code for a refused append.
     pub fn code(&self) -> ErrorCode {
         match self {
-            AppendError::Role(error) => error.code(),
-            AppendError::TooFewReplicas => ErrorCode::NotEnoughReplicas,
-            AppendError::Batch(error) => batch(error),
-            AppendError::Records(ValidateRecordsError::Refused(refused)) if refused.for_timestamp => {
+            LeaderAppendError::Role(error) => error.code(),
+            LeaderAppendError::TooFewReplicas => ErrorCode::NotEnoughReplicas,
+            LeaderAppendError::Batch(error) => batch(error),
+            LeaderAppendError::Records(ValidateRecordsError::Refused(refused)) if refused.for_timestamp => {
                 ErrorCode::InvalidTimestamp
             }
-            AppendError::Records(ValidateRecordsError::Refused(_)) => ErrorCode::InvalidRecord,
-            AppendError::Records(ValidateRecordsError::Unreadable(error)) => unreadable(error),
-            AppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
-            AppendError::Log(error) => log(error),
+            LeaderAppendError::Records(ValidateRecordsError::Refused(_)) => ErrorCode::InvalidRecord,
+            LeaderAppendError::Records(ValidateRecordsError::Unreadable(error)) => unreadable(error),
+            LeaderAppendError::TooLarge { .. } => ErrorCode::MessageTooLarge,
+            LeaderAppendError::Log(error) => log(error),
         }
     }
 
     /// The message for the client beside the code; `None` if the code suffices.
     pub fn message(&self) -> Option<String> {
         match self {
-            AppendError::Role(_) | AppendError::TooFewReplicas => None,
-            AppendError::Log(thalweg_log::AppendError::Log(_)) => None,
-            AppendError::Records(ValidateRecordsError::Refused(_)) => {
+            LeaderAppendError::Role(_) | LeaderAppendError::TooFewReplicas => None,
+            LeaderAppendError::Log(thalweg_log::AppendError::Log(_)) => None,
+            LeaderAppendError::Records(ValidateRecordsError::Refused(_)) => {
                 Some("One or more records have been rejected".to_owned())
             }
             error => Some(error.to_string()),
@@ -96,7 +96,7 @@ impl AppendError {
     /// The records that violate the topic's rules.
     pub fn record_errors(&self) -> &[RefusedRecord] {
         match self {
-            AppendError::Records(ValidateRecordsError::Refused(refused)) => &refused.records,
+            LeaderAppendError::Records(ValidateRecordsError::Refused(refused)) => &refused.records,
             _ => &[],
         }
     }

@@ -1,6 +1,6 @@
 //! Reading from a replica: as the leader, or for consumers as a follower (KIP-392).
 
-use super::{FetchError, Partition, Snapshot, State};
+use super::{FetchError, Partition, PartitionSnapshot, State};
 use thalweg_log::{AbortedTransaction, LogSlice};
 use thalweg_metadata::BrokerId;
 use thalweg_record::{LeaderEpoch, Offset};
@@ -44,7 +44,7 @@ impl Isolation {
 
 /// The parameters of a read.
 #[derive(Clone, Copy, Debug)]
-pub struct FetchFrom {
+pub struct FetchParameters {
     /// The first offset.
     pub offset: Offset,
     /// Maximum number of bytes.
@@ -86,23 +86,23 @@ pub struct FetchRead {
     /// True if the limits allowed fewer bytes than could be read.
     pub behind: bool,
     /// The partition's offsets and generation at the time of the read.
-    pub snapshot: Snapshot,
+    pub snapshot: PartitionSnapshot,
     /// The replica that the consumer should read from instead.
     pub preferred_read_replica: Option<BrokerId>,
 }
 
 impl Partition {
     /// Finds the batches to send.
-    pub fn fetch(&self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
+    pub fn fetch(&self, parameters: &FetchParameters) -> Result<FetchRead, FetchError> {
         let mut state = self.state.lock();
-        let read = self.fetch_locked(&mut state, from);
-        if from.first_pass {
+        let read = self.fetch_locked(&mut state, parameters);
+        if parameters.first_pass {
             state.traffic.fetch_requests += 1;
             state.traffic.failed_fetch_requests += u64::from(read.is_err());
         }
         read.inspect_err(|error| match error {
             FetchError::Storage => {
-                tracing::error!(partition = ?self, offset = from.offset.0, "Failed to read a log");
+                tracing::error!(partition = ?self, offset = parameters.offset.0, "Failed to read a log");
             }
             FetchError::Corrupt => self.context.damage_found.notify_one(),
             FetchError::Role(_) | FetchError::UnknownFollower { .. } | FetchError::OutOfRange { .. } => {}
@@ -110,8 +110,8 @@ impl Partition {
     }
 
     /// Limits a follower's read: nothing while it exceeds its throttle.
-    fn throttled(&self, state: &State, from: &FetchFrom) -> FetchFrom {
-        let held_back = match from.reader {
+    fn throttled(&self, state: &State, parameters: &FetchParameters) -> FetchParameters {
+        let held_back = match parameters.reader {
             Reader::Follower { id, .. } => {
                 !state.registration.isr.contains(&id)
                     && state.settings.leader_throttled.contains(self.index, self.node_id)
@@ -119,31 +119,35 @@ impl Partition {
             }
             Reader::Client | Reader::Internal => false,
         };
-        if held_back { FetchFrom { max_bytes: 0, at_least_one: false, ..*from } } else { *from }
+        if held_back {
+            FetchParameters { max_bytes: 0, at_least_one: false, ..*parameters }
+        } else {
+            *parameters
+        }
     }
 
-    fn fetch_locked(&self, state: &mut State, from: &FetchFrom) -> Result<FetchRead, FetchError> {
-        if from.from_any_replica && from.reader == Reader::Client {
-            state.check_replica(from.current_leader_epoch)?;
+    fn fetch_locked(&self, state: &mut State, parameters: &FetchParameters) -> Result<FetchRead, FetchError> {
+        if parameters.from_any_replica && parameters.reader == Reader::Client {
+            state.check_replica(parameters.current_leader_epoch)?;
         } else {
-            state.check_leader(from.current_leader_epoch)?;
+            state.check_leader(parameters.current_leader_epoch)?;
         }
-        if let Reader::Follower { id, .. } = from.reader {
-            state.check_follower(id, from.current_leader_epoch)?;
+        if let Reader::Follower { id, .. } = parameters.reader {
+            state.check_follower(id, parameters.current_leader_epoch)?;
         }
-        let mut read = state.read(&self.throttled(state, from));
-        if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, from.reader)
-            && from.first_pass
+        let mut read = state.read(&self.throttled(state, parameters));
+        if let (Ok(read), Reader::Follower { id, broker_epoch }) = (&mut read, parameters.reader)
+            && parameters.first_pass
             && read.diverging.is_none()
         {
-            state.follower_has(self, id, broker_epoch, from);
+            state.follower_has(self, id, broker_epoch, parameters);
             if let Some(slice) = &read.slice {
-                state.note_sent_to_follower(self, id, from.offset, slice.len);
+                state.note_sent_to_follower(self, id, parameters.offset, slice.len);
             }
             read.high_watermark = state.log.high_watermark();
             read.last_stable_offset = state.log.last_stable_offset();
         }
-        if let Reader::Follower { .. } = from.reader {
+        if let Reader::Follower { .. } = parameters.reader {
             match &mut read {
                 Ok(read) => read.log_start_offset = state.log.log_start_for_followers(),
                 Err(FetchError::OutOfRange { lost_from }) => *lost_from = state.log.lost_from(),
@@ -151,8 +155,10 @@ impl Partition {
             }
         }
         if let Ok(read) = &mut read {
-            if let (Reader::Client, true, Some(slice)) = (from.reader, from.first_pass, &read.slice) {
-                state.note_sent_to_consumer(self, from.offset, slice.len);
+            if let (Reader::Client, true, Some(slice)) =
+                (parameters.reader, parameters.first_pass, &read.slice)
+            {
+                state.note_sent_to_consumer(self, parameters.offset, slice.len);
             }
             read.snapshot = self.snapshot();
         }
@@ -171,31 +177,32 @@ impl State {
             diverging: None,
             aborted: Vec::new(),
             behind: false,
-            snapshot: Snapshot::default(),
+            snapshot: PartitionSnapshot::default(),
             preferred_read_replica: None,
         }
     }
 
-    fn read(&mut self, from: &FetchFrom) -> Result<FetchRead, FetchError> {
+    fn read(&mut self, parameters: &FetchParameters) -> Result<FetchRead, FetchError> {
         let mut read = self.nothing_read();
-        if let Some(epoch) = from.last_fetched_epoch {
-            read.diverging = self.divergence(epoch, from.offset)?;
+        if let Some(epoch) = parameters.last_fetched_epoch {
+            read.diverging = self.divergence(epoch, parameters.offset)?;
             if read.diverging.is_some() {
                 return Ok(read);
             }
         }
-        let bound = match (from.reader, from.isolation) {
+        let bound = match (parameters.reader, parameters.isolation) {
             (Reader::Follower { .. } | Reader::Internal, _) => self.log.log_end_offset(),
             (Reader::Client, Isolation::ReadUncommitted) => read.high_watermark,
             (Reader::Client, Isolation::ReadCommitted) => read.last_stable_offset,
         };
-        read.slice = self.log.read(from.offset, from.max_bytes, bound, from.at_least_one)?;
+        read.slice =
+            self.log.read(parameters.offset, parameters.max_bytes, bound, parameters.at_least_one)?;
         read.behind = match &read.slice {
             Some(slice) => slice.end_offset < bound,
-            None => from.offset < bound && from.max_bytes > 0,
+            None => parameters.offset < bound && parameters.max_bytes > 0,
         };
-        if let (Some(slice), Isolation::ReadCommitted) = (&read.slice, from.isolation) {
-            let aborted = self.log.aborted_transactions(from.offset, slice.end_offset);
+        if let (Some(slice), Isolation::ReadCommitted) = (&read.slice, parameters.isolation) {
+            let aborted = self.log.aborted_transactions(parameters.offset, slice.end_offset);
             read.aborted = aborted.map_err(|_| FetchError::Storage)?;
         }
         Ok(read)

@@ -3,7 +3,7 @@
 use super::Partition;
 use super::role::Role;
 use super::traffic::Traffic;
-use crate::leadership::FollowerLag;
+use crate::followers::FollowerLag;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::Offset;
@@ -16,7 +16,7 @@ pub struct PartitionFigures {
     pub index: PartitionIndex,
     /// True if this broker leads the partition.
     pub is_leader: bool,
-    /// Number of replicas, number in sync, and `min.insync.replicas`.
+    /// Number of replicas without those that a reassignment adds, number in sync, and `min.insync.replicas`.
     pub replicas: usize,
     pub in_sync: usize,
     pub min_in_sync: usize,
@@ -64,7 +64,7 @@ impl Partition {
             topic: Arc::clone(&partition.topic),
             index: partition.index,
             is_leader: state.leader().is_some(),
-            replicas: registration.replicas.len(),
+            replicas: registration.replication_factor(),
             in_sync: registration.isr.len(),
             min_in_sync: state.effective_min_isr(),
             is_reassigned: registration.is_reassigning(),

@@ -183,7 +183,7 @@ impl Partition {
         }
         state.log.compare_beginning(leader_start);
         drop(state);
-        self.tell_damage();
+        self.report_damage();
     }
 
     /// Handles the answer that `from` is outside the leader's log, which has these bounds: truncates to the
@@ -378,7 +378,7 @@ impl State {
         if high_watermark != before {
             let now = self.log.set_high_watermark(high_watermark);
             if now > before {
-                self.tell_consumers(usize::MAX);
+                self.notify_consumers(usize::MAX);
             }
         }
         let start = log_start_offset.min(self.log.high_watermark());

@@ -6,11 +6,11 @@
 //! header. If the topic's `compression.type` differs from the batch's codec, the records are read and
 //! rewritten in the same pass.
 //!
-//! Owns the bound on that work: a request decompresses as much as its [`OpeningBudget`] allows on the task of
-//! its connection, and the rest on a separate thread. Refuses batches whose decompressed records exceed
-//! [`DECOMPRESSED_BYTES_MAX_DEFAULT`].
+//! Owns the bound on that work: a request decompresses as much as its [`DecompressionBudget`] allows on the
+//! task of its connection, and the rest on a separate thread. Refuses batches whose decompressed records
+//! exceed [`DECOMPRESSED_BYTES_MAX_DEFAULT`].
 
-use super::AppendError;
+use super::LeaderAppendError;
 use bytes::{Bytes, BytesMut};
 use std::cell::RefCell;
 use thalweg_config::{EffectiveTopicConfig, TimestampType, TopicCompression};
@@ -35,19 +35,19 @@ thread_local! {
 
 /// Bytes of records that a request may still decompress or walk.
 #[derive(Debug)]
-pub struct OpeningBudget {
+pub struct DecompressionBudget {
     bytes: usize,
 }
 
-impl OpeningBudget {
+impl DecompressionBudget {
     /// The budget of a request, on the task of its connection.
-    pub fn inline() -> OpeningBudget {
-        OpeningBudget { bytes: INLINE_BYTES }
+    pub fn inline() -> DecompressionBudget {
+        DecompressionBudget { bytes: INLINE_BYTES }
     }
 
     /// The budget of one batch, on a separate thread.
-    pub fn whole() -> OpeningBudget {
-        OpeningBudget { bytes: usize::MAX }
+    pub fn whole() -> DecompressionBudget {
+        DecompressionBudget { bytes: usize::MAX }
     }
 
     fn spend(&mut self, bytes: usize) {
@@ -68,12 +68,12 @@ pub(super) fn take(
     records: &Bytes,
     settings: &EffectiveTopicConfig,
     now_ms: i64,
-    budget: &mut OpeningBudget,
-) -> Result<Option<ValidatedBatch>, AppendError> {
+    budget: &mut DecompressionBudget,
+) -> Result<Option<ValidatedBatch>, LeaderAppendError> {
     let header = check(records)?;
     let (size, max) = (records.len(), settings.max_message_bytes as usize);
     if size > max {
-        return Err(AppendError::TooLarge { size, max });
+        return Err(LeaderAppendError::TooLarge { size, max });
     }
     let rules = RecordRules {
         now_ms,
@@ -109,17 +109,20 @@ pub(super) fn take(
     })
 }
 
-fn is_too_large(error: &AppendError) -> bool {
+fn is_too_large(error: &LeaderAppendError) -> bool {
     use ValidateRecordsError::Unreadable;
-    matches!(error, AppendError::Records(Unreadable(RecordError::Decompress(DecompressError::TooLarge(_)))))
+    matches!(
+        error,
+        LeaderAppendError::Records(Unreadable(RecordError::Decompress(DecompressError::TooLarge(_))))
+    )
 }
 
 /// Walks over the records, and corrects a wrong max timestamp in the header.
 fn walk(
     batch: &Batch<'_>,
     rules: &RecordRules,
-    budget: &mut OpeningBudget,
-) -> Result<ValidatedBatch, AppendError> {
+    budget: &mut DecompressionBudget,
+) -> Result<ValidatedBatch, LeaderAppendError> {
     let limit = budget.bytes.min(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let summary = SCRATCH.with_borrow_mut(|scratch| validate_records(batch, rules, scratch, limit))?;
     budget.spend(match batch.header.attributes.compression() {
@@ -155,8 +158,8 @@ fn recompress(
     rules: &RecordRules,
     (compression, compression_level): (Compression, Option<i32>),
     max: usize,
-    budget: &mut OpeningBudget,
-) -> Result<ValidatedBatch, AppendError> {
+    budget: &mut DecompressionBudget,
+) -> Result<ValidatedBatch, LeaderAppendError> {
     let limit = (budget.bytes / RECOMPRESSION_COST).min(DECOMPRESSED_BYTES_MAX_DEFAULT);
     let header = &batch.header;
     let mut builder = BatchBuilder::new(BatchOptions {
@@ -178,12 +181,16 @@ fn recompress(
             full = builder.append(record.timestamp, record.key, record.value, &headers);
         }
     })?;
-    full.map_err(|_| AppendError::TooLarge { size: batch.bytes.len(), max: i32::MAX as usize })?;
+    full.map_err(|_| LeaderAppendError::TooLarge { size: batch.bytes.len(), max: i32::MAX as usize })?;
     budget.spend(summary.payload_bytes.saturating_mul(RECOMPRESSION_COST));
     let bytes = builder.build();
     // A compressed batch may be large when decompressed.
     let size = bytes.len();
-    if size > max { Err(AppendError::TooLarge { size, max }) } else { Ok(ValidatedBatch::Rewritten(bytes)) }
+    if size > max {
+        Err(LeaderAppendError::TooLarge { size, max })
+    } else {
+        Ok(ValidatedBatch::Rewritten(bytes))
+    }
 }
 
 #[cfg(test)]
@@ -203,18 +210,24 @@ mod tests {
         builder.build()
     }
 
-    fn taken(records: &Bytes, budget: &mut OpeningBudget) -> Result<Option<ValidatedBatch>, AppendError> {
+    fn taken(
+        records: &Bytes,
+        budget: &mut DecompressionBudget,
+    ) -> Result<Option<ValidatedBatch>, LeaderAppendError> {
         take(records, &settings(), 1_700_000_000_000, budget)
     }
 
     #[test]
     fn a_batch_that_is_left_for_later_has_cost_its_budget() {
         let (bomb, small) = (gzip(&vec![0; 2 * INLINE_BYTES]), gzip(b"small"));
-        let mut budget = OpeningBudget::inline();
+        let mut budget = DecompressionBudget::inline();
         assert!(matches!(taken(&small, &mut budget), Ok(Some(ValidatedBatch::Unchanged))));
         assert!(matches!(taken(&bomb, &mut budget), Ok(None)), "too much for here");
         assert!(matches!(taken(&small, &mut budget), Ok(None)), "nothing is left of the budget");
-        assert!(matches!(taken(&small, &mut OpeningBudget::whole()), Ok(Some(ValidatedBatch::Unchanged))));
+        assert!(matches!(
+            taken(&small, &mut DecompressionBudget::whole()),
+            Ok(Some(ValidatedBatch::Unchanged))
+        ));
     }
 
     #[test]
@@ -226,7 +239,7 @@ mod tests {
         bad[end - 8] ^= 1;
         let crc = thalweg_record::crc(&bad).to_be_bytes();
         bad[17..21].copy_from_slice(&crc);
-        let mut budget = OpeningBudget::inline();
+        let mut budget = DecompressionBudget::inline();
         assert!(taken(&Bytes::from(bad), &mut budget).is_err());
         assert!(matches!(taken(&small, &mut budget), Ok(None)), "nothing is left of the budget");
     }

@@ -1,9 +1,9 @@
 //! Leading: log ends of followers, the high watermark, the in-sync replicas.
 
 use super::role::{Leader, Role};
-use super::{DeleteError, FetchError, FetchFrom, FetchRead, Partition, RoleError, State};
+use super::{DeleteError, FetchError, FetchParameters, FetchRead, Partition, RoleError, State};
 use crate::context::ReplicaContext;
-use crate::leadership::{ChangeOutcome, IsrChange, Leadership};
+use crate::followers::{ChangeOutcome, Followers, IsrChange};
 use std::time::Duration;
 use thalweg_metadata::{BrokerId, LeaderRecoveryState, PartitionRegistration};
 use thalweg_record::{LeaderEpoch, Offset};
@@ -22,7 +22,7 @@ impl Partition {
     /// True if a change of the in-sync replicas is still pending, and not decided by the image.
     pub fn awaits(&self, change: &IsrChange) -> bool {
         let state = self.state.lock();
-        state.followers().and_then(Leadership::pending) == Some(change)
+        state.followers().and_then(Followers::pending) == Some(change)
     }
 
     /// Handles the controller's answer to a proposal.
@@ -55,14 +55,14 @@ impl Partition {
     }
 
     /// Redirects a consumer to an in-sync follower in its rack that has the requested offset (KIP-392).
-    pub fn prefer_other(&self, from: &FetchFrom, rack: &str) -> Option<FetchRead> {
+    pub fn prefer_other(&self, parameters: &FetchParameters, rack: &str) -> Option<FetchRead> {
         let state = self.state.lock();
-        let followers = state.check_leader(from.current_leader_epoch).ok()?.followers.as_ref()?;
+        let followers = state.check_leader(parameters.current_leader_epoch).ok()?.followers.as_ref()?;
         let image = self.context.image.get();
         let is_near = |id: BrokerId| {
             image.broker(id).is_some_and(|broker| !broker.fenced && broker.rack.as_deref() == Some(rack))
         };
-        let preferred = followers.preferred_read_replica(from.offset, is_near)?;
+        let preferred = followers.preferred_read_replica(parameters.offset, is_near)?;
         Some(FetchRead { preferred_read_replica: Some(preferred), ..state.nothing_read() })
     }
 
@@ -164,7 +164,7 @@ impl State {
             Some(followers) => followers.on_registration(registration, Instant::now()),
             None => {
                 let (start, lag) = (leader.epoch_start, context.lag_time_max);
-                let followers = Leadership::new(node_id, registration, start, lag, Instant::now());
+                let followers = Followers::new(node_id, registration, start, lag, Instant::now());
                 leader.followers = Some(Box::new(followers));
             }
         }
@@ -184,9 +184,9 @@ impl State {
         partition: &Partition,
         id: BrokerId,
         broker_epoch: i64,
-        from: &FetchFrom,
+        parameters: &FetchParameters,
     ) {
-        let offset = from.offset;
+        let offset = parameters.offset;
         let context = &partition.context;
         let (end, high_watermark) = (self.log.log_end_offset(), self.log.high_watermark());
         let State { role: Role::Leader(Leader { followers: Some(followers), .. }), registration, .. } = self
@@ -194,7 +194,7 @@ impl State {
             return;
         };
         followers.on_fetch(id, broker_epoch, offset, end, Instant::now());
-        followers.on_log_start(id, from.reader_start);
+        followers.on_log_start(id, parameters.reader_start);
         let change = followers.expand(id, high_watermark, |member| context.is_eligible(registration, member));
         if let Some(change) = change {
             partition.propose(change);
@@ -227,7 +227,7 @@ impl State {
         let (min_isr, has_min_isr) = (self.effective_min_isr(), self.has_min_isr());
         let State { log, role: Role::Leader(leader), woken, registration, .. } = self else { return };
         let end = log.log_end_offset();
-        let replicated = match &leader.followers {
+        let reached = match &leader.followers {
             None => has_min_isr.then_some(end),
             Some(followers) => {
                 let is_eligible = |member| context.is_eligible(registration, member);
@@ -236,27 +236,27 @@ impl State {
         };
         // Kafka syncs before an append counts. Here the sync may be in progress: records that a power failure
         // could remove must not be readable.
-        let replicated = replicated.map(|offset| offset.min(log.flushed_end()));
+        let reached = reached.map(|offset| offset.min(log.flushed_end()));
         let before = log.high_watermark();
-        let Some(replicated) = replicated.filter(|offset| *offset > before) else { return };
+        let Some(reached) = reached.filter(|offset| *offset > before) else { return };
         let stable_before = log.last_stable_offset();
-        let now = log.set_high_watermark(replicated);
+        let now = log.set_high_watermark(reached);
         let bytes = leader.replicated_bytes(before, now, end);
         // The end of a transaction makes earlier records readable too.
         let is_more_stable = stable_before < before && log.last_stable_offset() > stable_before;
         leader.acks.reach(now, woken);
-        self.tell_consumers(if is_more_stable { usize::MAX } else { bytes });
+        self.notify_consumers(if is_more_stable { usize::MAX } else { bytes });
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::offsets::LATEST;
     use crate::partition::testing::{self, HangingDisk};
-    use crate::partition::{AppendError, Isolation, OffsetsError, OpeningBudget, Reader};
+    use crate::partition::{DecompressionBudget, Isolation, LeaderAppendError, OffsetsError, Reader};
     use thalweg_metadata::PartitionEpoch;
     use thalweg_record::{BatchBuilder, BatchOptions};
+    use thalweg_wire::list_offsets::LATEST_TIMESTAMP;
 
     #[tokio::test(start_paused = true)]
     async fn appends_wait_for_an_epoch_above_that_of_the_last_batch() {
@@ -266,7 +266,7 @@ mod tests {
             let mut builder = BatchBuilder::new(BatchOptions::default());
             builder.append(1, Some(b"key"), Some(b"value"), &[]).expect("fits");
             let batch = builder.build();
-            partition.append_from_client(&batch, 1, None, 1, &mut OpeningBudget::inline())
+            partition.append_from_client(&batch, 1, None, 1, &mut DecompressionBudget::inline())
         };
         partition.apply(&testing::registration(testing::NODE, 7));
         append().expect("it leads");
@@ -277,7 +277,7 @@ mod tests {
             ..testing::registration(testing::NODE, 3)
         });
         assert_eq!(partition.stale_epoch().map(|(epoch, _)| epoch), Some(LeaderEpoch(7)));
-        assert!(matches!(append(), Err(AppendError::Role(RoleError::NotLeader))));
+        assert!(matches!(append(), Err(LeaderAppendError::Role(RoleError::NotLeader))));
         partition.apply(&PartitionRegistration {
             partition_epoch: PartitionEpoch(9),
             ..testing::registration(testing::NODE, 8)
@@ -308,7 +308,7 @@ mod tests {
         };
         let end = |epoch: Option<i32>| {
             let found = partition.offset_for_timestamp(
-                LATEST,
+                LATEST_TIMESTAMP,
                 Reader::Internal,
                 Isolation::ReadUncommitted,
                 epoch.map(LeaderEpoch),

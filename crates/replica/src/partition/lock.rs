@@ -1,10 +1,10 @@
 //! The lock of a partition. The holder of the lock must not wait for the disk: in builds with debug
 //! assertions, a sync or a file removal under the lock panics (`thalweg_log::disk::NoWaits`). Wake-ups are
 //! deferred to the unlock; otherwise the woken task would block on this lock. Any change of the state under
-//! the lock puts the partition on the list of partitions with unsettled files.
+//! the lock puts the partition on the list of partitions with file work.
 
 use super::State;
-use super::unsettled::Place;
+use super::file_work::FileWorkLink;
 use super::waiter::WokenRequests;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::{Deref, DerefMut};
@@ -13,7 +13,7 @@ use thalweg_log::disk::NoWaits;
 /// A partition's state behind its lock.
 pub(super) struct StateLock {
     state: Mutex<State>,
-    place: Place,
+    file_work: FileWorkLink,
 }
 
 /// Access to the state while the lock is held.
@@ -22,13 +22,13 @@ pub(super) struct StateGuard<'a> {
     state: MutexGuard<'a, State>,
     _no_waits: NoWaits,
     woken: WokenRequests,
-    place: &'a Place,
+    file_work: &'a FileWorkLink,
     may_have_changed: bool,
 }
 
 impl StateLock {
     pub(super) fn new(state: State) -> Self {
-        Self { state: Mutex::new(state), place: Place::default() }
+        Self { state: Mutex::new(state), file_work: FileWorkLink::default() }
     }
 
     pub(super) fn lock(&self) -> StateGuard<'_> {
@@ -36,7 +36,7 @@ impl StateLock {
             state: self.state.lock(),
             _no_waits: NoWaits::begin(),
             woken: WokenRequests::default(),
-            place: &self.place,
+            file_work: &self.file_work,
             may_have_changed: false,
         }
     }
@@ -46,15 +46,15 @@ impl StateLock {
         self.state.is_locked()
     }
 
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn file_work(&self) -> &FileWorkLink {
+        &self.file_work
     }
 }
 
 impl StateGuard<'_> {
     /// Releases the lock of a partition whose files are at rest, without putting the partition on the list.
-    pub(super) fn end_settled(mut guard: Self) {
-        guard.state.is_unsettled = false;
+    pub(super) fn end_at_rest(mut guard: Self) {
+        guard.state.has_file_work = false;
         guard.may_have_changed = false;
     }
 }
@@ -63,7 +63,7 @@ impl Drop for StateGuard<'_> {
     fn drop(&mut self) {
         self.woken = std::mem::take(&mut self.state.woken);
         if self.may_have_changed {
-            self.place.changed(&mut self.state);
+            self.file_work.changed(&mut self.state);
         }
     }
 }

@@ -3,19 +3,10 @@
 use super::{DeleteError, Isolation, OffsetsError, Partition, Reader, RoleError, State, UnreadableLog};
 use thalweg_log::{DeleteRecordsError, LogError, SearchTurn, TimestampSearch, TimestampedOffset};
 use thalweg_record::{LeaderEpoch, Offset};
-
-/// Timestamp value for the log end.
-pub const LATEST: i64 = -1;
-/// Timestamp value for the log start.
-pub const EARLIEST: i64 = -2;
-/// Timestamp value for the record with the largest timestamp (KIP-734).
-pub const MAX_TIMESTAMP: i64 = -3;
-/// Timestamp value for the log start on this broker's disk (KIP-405).
-pub const EARLIEST_LOCAL: i64 = -4;
-/// Timestamp value for the last offset in tiered storage (KIP-1005).
-pub const LATEST_TIERED: i64 = -5;
-/// Timestamp value for the first offset not yet in tiered storage (KIP-1023).
-pub const EARLIEST_PENDING_UPLOAD: i64 = -6;
+use thalweg_wire::list_offsets::{
+    EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP, MAX_TIMESTAMP, record_offset,
+};
 
 /// The result of an offset lookup; -1 in each field if nothing was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +24,8 @@ impl TimestampLookup {
 }
 
 impl Partition {
-    /// The offset for a timestamp, within the reader's visible range (Kafka's `fetchOffsetForTimestamp`).
+    /// The offset for a timestamp, within the reader's visible range (Kafka's `fetchOffsetForTimestamp`); for
+    /// a timestamp of [`record_offset`], the first data record at or after its offset.
     /// Blocks while reading and decompressing batches, without the lock.
     pub fn offset_for_timestamp(
         &self,
@@ -48,7 +40,7 @@ impl Partition {
             let end = state.visible_end(timestamp, reader, isolation, current_leader_epoch)?;
             let log = &state.log;
             match timestamp {
-                LATEST => {
+                LATEST_TIMESTAMP => {
                     let latest = log.latest_epoch();
                     // A controller that compares logs would take this for the answer of a broker that does
                     // not know its log end. The epoch is raised soon.
@@ -59,15 +51,20 @@ impl Partition {
                     let leader_epoch = epoch(latest);
                     return Ok(TimestampLookup { offset: end.0, timestamp: -1, leader_epoch });
                 }
-                EARLIEST | EARLIEST_LOCAL => {
+                EARLIEST_TIMESTAMP | EARLIEST_LOCAL_TIMESTAMP => {
                     let start = log.log_start_offset();
                     let leader_epoch = epoch(log.epoch_at(start));
                     return Ok(TimestampLookup { offset: start.0, timestamp: -1, leader_epoch });
                 }
                 // This broker has no tiered storage.
-                LATEST_TIERED | EARLIEST_PENDING_UPLOAD => return Ok(TimestampLookup::NOTHING),
+                LATEST_TIERED_TIMESTAMP | EARLIEST_PENDING_UPLOAD_TIMESTAMP => {
+                    return Ok(TimestampLookup::NOTHING);
+                }
                 MAX_TIMESTAMP => (end, TimestampSearch::newest()),
-                timestamp => (end, TimestampSearch::not_before(timestamp)),
+                timestamp => match record_offset(timestamp) {
+                    Some(offset) => (end, TimestampSearch::from_offset(Offset(offset))),
+                    None => (end, TimestampSearch::not_before(timestamp)),
+                },
             }
         };
         match self.search(&mut search).map_err(|error| self.unreadable(&error))? {
@@ -168,7 +165,8 @@ impl State {
         let is_behind = self
             .leader()
             .is_some_and(|leader| leader.followers.is_some() && self.high_watermark() < leader.epoch_start);
-        if is_behind && reader == Reader::Client && (timestamp == LATEST || timestamp >= 0) {
+        let needs_end = timestamp == LATEST_TIMESTAMP || timestamp >= 0 || record_offset(timestamp).is_some();
+        if is_behind && reader == Reader::Client && needs_end {
             return Err(OffsetsError::NotAvailable);
         }
         Ok(match (reader, isolation) {

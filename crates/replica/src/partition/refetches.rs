@@ -1,9 +1,9 @@
 //! Offsets that consumers fetch repeatedly although records are sent.
 //!
 //! Owns: a short memory of offsets sent to consumers, and the detection of a consumer that cannot read its
-//! records. Refuses: followers, which their leader tracks one by one ([`crate::leadership`]).
+//! records. Refuses: followers, which their leader tracks one by one ([`crate::followers`]).
 
-use crate::leadership::SENT_BEFORE_CHECK;
+use crate::followers::SENT_BEFORE_CHECK;
 use std::time::Duration;
 use thalweg_record::Offset;
 use tokio::time::Instant;

@@ -2,7 +2,7 @@
 
 use super::acks::AckWaiters;
 use super::{RoleError, State};
-use crate::leadership::Leadership;
+use crate::followers::Followers;
 use thalweg_log::OffsetsMissing;
 use thalweg_record::{LeaderEpoch, Offset};
 use tokio::time::Instant;
@@ -22,7 +22,7 @@ pub(super) enum Role {
 /// The leader in one epoch.
 pub(super) struct Leader {
     /// The other replicas; `None` without any.
-    pub(super) followers: Option<Box<Leadership>>,
+    pub(super) followers: Option<Box<Followers>>,
     /// The start offset of the epoch.
     pub(super) epoch_start: Offset,
     /// The first of the consecutive epochs that this broker has led: the log was not cut since.
@@ -124,7 +124,7 @@ impl State {
     }
 
     /// The leader's view of the other replicas, if this broker leads and there are any.
-    pub(super) fn followers(&self) -> Option<&Leadership> {
+    pub(super) fn followers(&self) -> Option<&Followers> {
         self.leader()?.followers.as_deref()
     }
 

@@ -5,7 +5,7 @@
 
 use super::refetches::StuckConsumer;
 use super::{Partition, State};
-use crate::leadership::StuckFollower;
+use crate::followers::StuckFollower;
 use std::fmt::Display;
 use thalweg_log::{BatchCheck, PartitionLog, ReadError};
 use thalweg_metadata::BrokerId;
@@ -104,7 +104,7 @@ impl Partition {
 mod tests {
     use super::*;
     use crate::partition::testing;
-    use crate::partition::{FetchFrom, Isolation, Reader};
+    use crate::partition::{FetchParameters, Isolation, Reader};
     use std::sync::Arc;
     use std::time::Duration;
     use thalweg_log::{Clock, Damage, Home, LogConfig, TopicPartition, disk::Disk};
@@ -145,7 +145,7 @@ mod tests {
 
     /// Fetches from an offset until the replica checks the records.
     async fn fetch(partition: &Partition, reader: Reader, offset: Offset) {
-        let from = FetchFrom {
+        let from = FetchParameters {
             offset,
             max_bytes: 400,
             at_least_one: true,
@@ -177,9 +177,9 @@ mod tests {
         fetch(&partition, reader, second).await;
         let damage = partition.with_log(|log| log.damage());
         assert_eq!(damage, Some(Damage::Unreadable(second)));
-        let told =
+        let notified =
             tokio::time::timeout(Duration::from_secs(5), partition.context.damage_found.notified()).await;
-        assert!(told.is_ok(), "the broker is to deal with it at once");
+        assert!(notified.is_ok(), "the broker is to deal with it at once");
     }
 
     #[tokio::test]

@@ -1,8 +1,8 @@
 //! The partitions that this broker holds, by topic.
 
 use super::Partition;
+use super::file_work::FileWorkList;
 use super::traffic::Traffic;
-use super::unsettled::UnsettledPartitions;
 use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use thalweg_wire::Uuid;
 
 /// A topic and its partitions on this broker.
 #[derive(Debug, Clone)]
-pub struct Topic {
+pub struct LocalTopic {
     /// The topic's name.
     pub name: Arc<str>,
     /// The topic's id.
@@ -22,7 +22,7 @@ pub struct Topic {
     partitions: BTreeMap<PartitionIndex, Arc<Partition>>,
 }
 
-impl Topic {
+impl LocalTopic {
     /// A partition of the topic; `None` if not on this broker.
     pub fn partition(&self, index: PartitionIndex) -> Option<Arc<Partition>> {
         self.partitions.get(&index).cloned()
@@ -34,17 +34,18 @@ impl Topic {
     }
 }
 
-/// All partitions on this broker. A reader keeps the [`Topic`] that it found: a change copies the topic only
-/// while such a reader exists. So thousands of changes of one topic, as at its creation, make few copies.
+/// All partitions on this broker. A reader keeps the [`LocalTopic`] that it found: a change copies the topic
+/// only while such a reader exists. So thousands of changes of one topic, as at its creation, make few
+/// copies.
 #[derive(Debug, Default)]
 pub struct Partitions {
     topics: RwLock<Index>,
-    unsettled: Arc<UnsettledPartitions>,
+    file_work: Arc<FileWorkList>,
 }
 
 #[derive(Debug, Default)]
 struct Index {
-    by_id: HashMap<Uuid, Arc<Topic>>,
+    by_id: HashMap<Uuid, Arc<LocalTopic>>,
     by_name: HashMap<Arc<str>, Uuid>,
     /// Traffic of removed topics.
     departed: Traffic,
@@ -52,12 +53,12 @@ struct Index {
 
 impl Partitions {
     /// The topic with this id.
-    pub fn topic_by_id(&self, id: Uuid) -> Option<Arc<Topic>> {
+    pub fn topic_by_id(&self, id: Uuid) -> Option<Arc<LocalTopic>> {
         self.topics.read().by_id.get(&id).cloned()
     }
 
     /// The topic with this name.
-    pub fn topic_by_name(&self, name: &str) -> Option<Arc<Topic>> {
+    pub fn topic_by_name(&self, name: &str) -> Option<Arc<LocalTopic>> {
         // A longer name is not a topic's, and may be expensive to hash, once for each partition in a request.
         if name.len() > topic_name::LENGTH_MAX {
             return None;
@@ -72,11 +73,10 @@ impl Partitions {
     }
 
     /// All topics with a partition here.
-    pub fn topics(&self) -> Vec<Arc<Topic>> {
+    pub fn topics(&self) -> Vec<Arc<LocalTopic>> {
         self.topics.read().by_id.values().cloned().collect()
     }
 
-    /// All partitions.
     pub fn all(&self) -> Vec<Arc<Partition>> {
         let topics = self.topics.read();
         topics.by_id.values().flat_map(|topic| topic.partitions.values().cloned()).collect()
@@ -93,7 +93,7 @@ impl Partitions {
         let Index { by_id, by_name, .. } = &mut *index;
         let topic = by_id.entry(partition.topic_id).or_insert_with(|| {
             by_name.insert(Arc::clone(&partition.topic), partition.topic_id);
-            Arc::new(Topic {
+            Arc::new(LocalTopic {
                 name: Arc::clone(&partition.topic),
                 id: partition.topic_id,
                 departed: Traffic::default(),
@@ -102,11 +102,11 @@ impl Partitions {
         });
         Arc::make_mut(topic).partitions.insert(partition.index, Arc::clone(&partition));
         drop(index);
-        partition.belongs_to(&self.unsettled);
+        partition.belongs_to(&self.file_work);
     }
 
-    pub(super) fn unsettled_list(&self) -> &Arc<UnsettledPartitions> {
-        &self.unsettled
+    pub(super) fn file_work_list(&self) -> &Arc<FileWorkList> {
+        &self.file_work
     }
 
     /// Removes a partition, and the topic with the last one.

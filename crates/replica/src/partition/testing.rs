@@ -4,7 +4,7 @@ use super::Partition;
 use crate::context::ReplicaContext;
 use crate::isr_changes::IsrChanges;
 use crate::reports::PartitionReports;
-use crate::throttle::Throttle;
+use crate::throttle::ReplicationThrottle;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::{BrokerConfig, ServerProperties};
@@ -17,7 +17,6 @@ use thalweg_metadata::{
 use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch};
 use thalweg_wire::Uuid;
 
-/// This node.
 pub(crate) const NODE: BrokerId = BrokerId(1);
 const TOPIC: Uuid = Uuid(70);
 
@@ -30,7 +29,7 @@ pub(crate) fn partition(log: PartitionLog, leader_epoch: i32) -> Partition {
 pub(crate) fn partition_as(log: PartitionLog, registration: &PartitionRegistration) -> Partition {
     let config = BrokerConfig::new(&ServerProperties::default()).expect("the defaults are valid");
     let (settings, _) = config.topic_defaults.apply(&Default::default());
-    let unlimited = || Throttle::new(u64::MAX, 1, Duration::from_secs(1));
+    let unlimited = || ReplicationThrottle::new(u64::MAX, 1, Duration::from_secs(1));
     let context = Arc::new(ReplicaContext {
         node_id: NODE,
         lag_time_max: Duration::from_secs(30),

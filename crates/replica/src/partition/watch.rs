@@ -1,31 +1,10 @@
 //! Waiting for readable records: a partition is read again only after a change.
 
-use super::{Partition, Reader, State, Subscription, Waiter};
+use super::{Partition, PartitionSnapshot, Reader, State, Subscription, Waiter};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use thalweg_record::Offset;
 
-/// Offsets and generation of a partition at a read. Another read returns something new only if they differ.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot {
-    log_start: Offset,
-    high_watermark: Offset,
-    log_end: Offset,
-    generation: u64,
-}
-
 impl Partition {
-    /// The present offsets and generation. Consistent under the lock; without it, good enough to notice a
-    /// change.
-    pub fn snapshot(&self) -> Snapshot {
-        Snapshot {
-            log_start: self.published.log_start_offset(),
-            high_watermark: self.published.high_watermark(),
-            log_end: self.published.log_end_offset(),
-            generation: self.generation.load(Ordering::Relaxed),
-        }
-    }
-
     /// The log start offset.
     pub fn log_start_offset(&self) -> Offset {
         self.published.log_start_offset()
@@ -33,7 +12,7 @@ impl Partition {
 
     /// Adds a waiter, which counts bytes appended from now on. Returns true if the partition is unchanged
     /// since `seen`.
-    pub fn watch(&self, reader: Reader, seen: Snapshot, waiter: &Arc<Waiter>) -> bool {
+    pub fn watch(&self, reader: Reader, seen: PartitionSnapshot, waiter: &Arc<Waiter>) -> bool {
         let mut state = self.state.lock();
         match reader {
             Reader::Client => state.consumers.add(waiter),
@@ -50,7 +29,7 @@ impl Partition {
 
 impl State {
     /// Counts bytes that have become readable for consumers.
-    pub(super) fn tell_consumers(&mut self, bytes: usize) {
+    pub(super) fn notify_consumers(&mut self, bytes: usize) {
         self.consumers.count(bytes, &mut self.woken);
         self.sessions.note(bytes, &mut self.woken.sessions);
     }

@@ -2,8 +2,8 @@
 //! request, one request at a time (Kafka's `AlterPartitionManager`).
 
 use super::Replication;
+use crate::followers::{ChangeOutcome, IsrChange};
 use crate::isr_changes::Changes;
-use crate::leadership::{ChangeOutcome, IsrChange};
 use crate::partition::Partition;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,7 +64,7 @@ async fn send(replication: &Replication, changes: &mut Changes) -> Option<String
             replication.context.isr_changes.counters().count(change, &outcome);
             let topic = replication.partitions.topic_by_id(key.0);
             if let Some(partition) = topic.and_then(|topic| topic.partition(key.1)) {
-                tell(&partition, change, &outcome);
+                log_outcome(&partition, change, &outcome);
                 partition.on_isr_change(change, &outcome);
             }
             changes.remove(&key);
@@ -73,7 +73,7 @@ async fn send(replication: &Replication, changes: &mut Changes) -> Option<String
     None
 }
 
-fn tell(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
+fn log_outcome(partition: &Partition, change: &IsrChange, outcome: &ChangeOutcome) {
     let listed = |ids: &[BrokerId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     match outcome {
         ChangeOutcome::Made { isr, .. } if change.grows => {
@@ -136,8 +136,8 @@ fn outcome(answer: &Answer) -> Option<ChangeOutcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::followers::IsrMember;
     use crate::isr_changes::IsrChanges;
-    use crate::leadership::IsrMember;
     use thalweg_wire::Uuid;
 
     fn change(partition_epoch: i32) -> IsrChange {

@@ -11,7 +11,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 
 /// The action for a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum FollowerAction {
     /// Append the records, and take over the high watermark and the log start.
     Take,
     /// The logs have diverged: cut this log, by the end of the largest common epoch in the leader's log.
@@ -25,20 +25,20 @@ pub enum Verdict {
 }
 
 /// Interprets one partition's part of a Fetch response.
-pub fn judge(data: &PartitionData) -> Verdict {
+pub fn judge(data: &PartitionData) -> FollowerAction {
     match ErrorCode::from_i16(data.error_code) {
-        Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => Verdict::Truncate(Divergence {
+        Some(ErrorCode::None) if data.diverging_epoch.epoch >= 0 => FollowerAction::Truncate(Divergence {
             leader_epoch: LeaderEpoch(data.diverging_epoch.epoch),
             end_offset: Offset(data.diverging_epoch.end_offset.max(0)),
             leader_start: Offset(data.log_start_offset.max(0)),
         }),
-        Some(ErrorCode::None) => Verdict::Take,
-        Some(ErrorCode::OffsetOutOfRange) => Verdict::OutOfRange,
+        Some(ErrorCode::None) => FollowerAction::Take,
+        Some(ErrorCode::OffsetOutOfRange) => FollowerAction::OutOfRange,
         // The fetch used the epoch of this broker's image, so the leader has a newer image.
-        Some(code @ ErrorCode::FencedLeaderEpoch) => Verdict::Stop(code),
-        Some(code @ ErrorCode::OffsetMovedToTieredStorage) => Verdict::Stop(code),
-        Some(code) => Verdict::Retry(code),
-        None => Verdict::Retry(ErrorCode::UnknownServerError),
+        Some(code @ ErrorCode::FencedLeaderEpoch) => FollowerAction::Stop(code),
+        Some(code @ ErrorCode::OffsetMovedToTieredStorage) => FollowerAction::Stop(code),
+        Some(code) => FollowerAction::Retry(code),
+        None => FollowerAction::Retry(ErrorCode::UnknownServerError),
     }
 }
 
@@ -55,29 +55,29 @@ mod tests {
     #[test]
     fn each_code_has_its_verdict() {
         let of = |code: ErrorCode| judge(&PartitionData { error_code: code.code(), ..Default::default() });
-        assert_eq!(of(ErrorCode::OffsetOutOfRange), Verdict::OutOfRange);
-        assert_eq!(of(ErrorCode::FencedLeaderEpoch), Verdict::Stop(ErrorCode::FencedLeaderEpoch));
+        assert_eq!(of(ErrorCode::OffsetOutOfRange), FollowerAction::OutOfRange);
+        assert_eq!(of(ErrorCode::FencedLeaderEpoch), FollowerAction::Stop(ErrorCode::FencedLeaderEpoch));
         for code in [ErrorCode::UnknownLeaderEpoch, ErrorCode::NotLeaderOrFollower, ErrorCode::UnknownTopicId]
         {
-            assert_eq!(of(code), Verdict::Retry(code));
+            assert_eq!(of(code), FollowerAction::Retry(code));
         }
         assert_eq!(
             judge(&PartitionData { error_code: 9999, ..Default::default() }),
-            Verdict::Retry(ErrorCode::UnknownServerError)
+            FollowerAction::Retry(ErrorCode::UnknownServerError)
         );
     }
 
     #[test]
-    fn a_diverging_epoch_is_told_without_an_error() {
+    fn a_diverging_epoch_comes_without_an_error() {
         for (log_start_offset, leader_start) in [(7, 7), (-1, 0)] {
             let diverging_epoch = EpochEndOffset { epoch: 4, end_offset: 12 };
             let data = PartitionData { diverging_epoch, log_start_offset, ..Default::default() };
             let (leader_epoch, end_offset, leader_start) = (LeaderEpoch(4), Offset(12), Offset(leader_start));
             let expected = Divergence { leader_epoch, end_offset, leader_start };
-            assert_eq!(judge(&data), Verdict::Truncate(expected));
+            assert_eq!(judge(&data), FollowerAction::Truncate(expected));
         }
         let none = PartitionData::default();
-        assert_eq!(judge(&none), Verdict::Take);
+        assert_eq!(judge(&none), FollowerAction::Take);
     }
 
     #[test]

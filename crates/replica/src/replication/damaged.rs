@@ -7,15 +7,14 @@
 
 use super::Replication;
 use super::answer::backoff;
-use super::directories::{Places, give_up};
+use super::directories::{ReplicaDirectories, give_up};
 use super::leaving::LeaveProgress;
-use crate::isr_changes::PartitionKey;
 use crate::partition::{DamageStep, Partition};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_log::Damage;
-use thalweg_metadata::DIRECTORY_LOST;
+use thalweg_metadata::{DIRECTORY_LOST, TopicIdPartition};
 use tokio::time::Instant;
 
 /// Interval of checks of damaged replicas, unless a read finds damage.
@@ -33,9 +32,9 @@ const ATTEMPT_MIN_FAILURES: u32 = 8;
 #[derive(Debug, Default)]
 struct LeaveAttempts {
     /// Number of attempts of each replica, and the time of the next.
-    attempts: BTreeMap<PartitionKey, (u32, Instant)>,
+    attempts: BTreeMap<TopicIdPartition, (u32, Instant)>,
     /// Replicas for which a warning was logged that no step is possible now.
-    said: BTreeSet<PartitionKey>,
+    logged: BTreeSet<TopicIdPartition>,
 }
 
 /// Runs as long as the broker.
@@ -55,13 +54,14 @@ pub async fn run(replication: Arc<Replication>) {
 async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
     let damaged: Vec<Arc<Partition>> =
         replication.partitions.all().into_iter().filter(|partition| partition.is_damaged()).collect();
-    let keys: BTreeSet<PartitionKey> = damaged.iter().map(|found| (found.topic_id, found.index)).collect();
-    watched.said.retain(|key| keys.contains(key));
+    let keys: BTreeSet<TopicIdPartition> =
+        damaged.iter().map(|found| (found.topic_id, found.index)).collect();
+    watched.logged.retain(|key| keys.contains(key));
     replication.leaving.retain(&keys);
     // Attempts are kept for a while after a replica is whole again: a disk may damage it repeatedly.
     let now = Instant::now();
     watched.attempts.retain(|key, (_, until)| keys.contains(key) || *until > now);
-    let mut leaving = Places::new();
+    let mut leaving = ReplicaDirectories::new();
     for partition in damaged {
         let key = (partition.topic_id, partition.index);
         let Some((damage, step)) = partition.damage_step(&replication.image.get()) else { continue };
@@ -84,7 +84,7 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
                 }
             }
             DamageStep::Wait => {}
-            DamageStep::OnlyReplica if watched.said.insert(key) => {
+            DamageStep::OnlyReplica if watched.logged.insert(key) => {
                 tracing::error!(
                     ?partition,
                     ?damage,
@@ -93,7 +93,7 @@ async fn check(replication: &Replication, watched: &mut LeaveAttempts) {
                      nor compacted only, delete the records up to the end of the damage"
                 );
             }
-            DamageStep::OnlyInSync if watched.said.insert(key) => {
+            DamageStep::OnlyInSync if watched.logged.insert(key) => {
                 tracing::error!(
                     ?partition,
                     ?damage,
@@ -182,11 +182,11 @@ impl LeaveAttempts {
     }
 
     /// True if the last attempt of a replica to leave is too recent.
-    fn is_too_early(&self, key: PartitionKey, now: Instant) -> bool {
+    fn is_too_early(&self, key: TopicIdPartition, now: Instant) -> bool {
         self.attempts.get(&key).is_some_and(|(_, until)| *until > now)
     }
 
-    fn note_attempt(&mut self, key: PartitionKey, now: Instant) {
+    fn note_attempt(&mut self, key: TopicIdPartition, now: Instant) {
         let (attempts, until) = self.attempts.entry(key).or_insert((0, now));
         *until = now + backoff(ATTEMPT_MIN_FAILURES + *attempts, ATTEMPT_MAX);
         *attempts = attempts.saturating_add(1);

@@ -19,14 +19,13 @@
 
 use super::Replication;
 use super::answer::backoff;
-use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, Image, PartitionIndex};
+use thalweg_metadata::{BrokerId, DIRECTORY_FULL, DIRECTORY_LOST, Image, PartitionIndex, TopicIdPartition};
 use thalweg_wire::request::AssignReplicasToDirsRequest;
 use thalweg_wire::request::assign_replicas_to_dirs_request::{DirectoryData, PartitionData, TopicData};
 use thalweg_wire::{ErrorCode, Message, Uuid};
@@ -39,22 +38,22 @@ const REQUEST_PARTITIONS_MAX: usize = 2250;
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
 /// The directory of each replica.
-pub(super) type Places = BTreeMap<PartitionKey, Uuid>;
+pub(super) type ReplicaDirectories = BTreeMap<TopicIdPartition, Uuid>;
 
 /// Pending reports to the controller.
 #[derive(Debug, Default)]
 pub struct DirectoryAssignments {
-    waiting: Mutex<Places>,
+    waiting: Mutex<ReplicaDirectories>,
     reported: Notify,
     /// Replicas whose logs or records are missing although the controller counts them, and the directories to
     /// report.
-    lost: Mutex<Places>,
+    lost: Mutex<ReplicaDirectories>,
     /// Replicas that are handed over while their directories are full.
-    away: Mutex<BTreeSet<PartitionKey>>,
+    away: Mutex<BTreeSet<TopicIdPartition>>,
     /// Number of replicas handed over so far.
     hand_overs: AtomicU64,
     /// Replicas that have returned, until their partitions have leaders.
-    returned: Mutex<BTreeSet<PartitionKey>>,
+    returned: Mutex<BTreeSet<TopicIdPartition>>,
 }
 
 impl DirectoryAssignments {
@@ -96,7 +95,7 @@ impl DirectoryAssignments {
     }
 
     /// The replicas that are handed over.
-    pub fn away(&self) -> Vec<PartitionKey> {
+    pub fn away(&self) -> Vec<TopicIdPartition> {
         self.away.lock().iter().copied().collect()
     }
 
@@ -105,7 +104,7 @@ impl DirectoryAssignments {
         self.away.lock().remove(&(topic_id, partition));
     }
 
-    async fn next(&self) -> Places {
+    async fn next(&self) -> ReplicaDirectories {
         loop {
             {
                 let mut waiting = self.waiting.lock();
@@ -120,9 +119,9 @@ impl DirectoryAssignments {
         }
     }
 
-    fn report_again(&self, places: Places) {
+    fn report_again(&self, directories: ReplicaDirectories) {
         let mut waiting = self.waiting.lock();
-        for (key, directory) in places {
+        for (key, directory) in directories {
             waiting.entry(key).or_insert(directory);
         }
         self.reported.notify_one();
@@ -187,25 +186,25 @@ impl Replication {
 pub async fn run(replication: Arc<Replication>) {
     let mut failures = 0u32;
     loop {
-        let mut places = replication.directories.next().await;
-        still_news(&mut places, &replication.image.get(), replication.broker.node_id);
-        if places.is_empty() {
+        let mut directories = replication.directories.next().await;
+        still_news(&mut directories, &replication.image.get(), replication.broker.node_id);
+        if directories.is_empty() {
             continue;
         }
-        match tell(&replication, &places).await {
-            Ok(told) => places.retain(|key, _| !told.contains(key)),
+        match send(&replication, &directories).await {
+            Ok(accepted) => directories.retain(|key, _| !accepted.contains(key)),
             Err(reason) if failures == 0 => {
                 tracing::warn!(reason, "Failed to report replica directories, retrying");
             }
             Err(_) => {}
         }
-        if places.is_empty() {
+        if directories.is_empty() {
             failures = 0;
             continue;
         }
         failures = failures.saturating_add(1);
         tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
-        replication.directories.report_again(places);
+        replication.directories.report_again(directories);
     }
 }
 
@@ -228,26 +227,26 @@ pub async fn give_up_lost(replication: &Replication, until: Instant) -> Result<(
 /// Retries until the image shows the change.
 pub(super) async fn give_up(
     replication: &Replication,
-    mut places: Places,
+    mut directories: ReplicaDirectories,
     until: Instant,
 ) -> Result<(), String> {
     let mut failures = 0;
-    while !places.is_empty() {
-        let rest = places.keys().nth(REQUEST_PARTITIONS_MAX).copied();
-        let rest = rest.map(|first| places.split_off(&first)).unwrap_or_default();
-        let told = tell(replication, &places).await;
-        if let Ok(told) = &told {
-            places.retain(|key, _| !told.contains(key));
+    while !directories.is_empty() {
+        let rest = directories.keys().nth(REQUEST_PARTITIONS_MAX).copied();
+        let rest = rest.map(|first| directories.split_off(&first)).unwrap_or_default();
+        let accepted = send(replication, &directories).await;
+        if let Ok(accepted) = &accepted {
+            directories.retain(|key, _| !accepted.contains(key));
             // A topic deleted meanwhile needs no report.
-            still_news(&mut places, &replication.image.get(), replication.broker.node_id);
+            still_news(&mut directories, &replication.image.get(), replication.broker.node_id);
         }
-        let is_done = places.is_empty();
-        places.extend(rest);
+        let is_done = directories.is_empty();
+        directories.extend(rest);
         if is_done {
             continue;
         }
         if Instant::now() >= until {
-            return Err(told.err().unwrap_or_else(|| "the controller refuses it".to_owned()));
+            return Err(accepted.err().unwrap_or_else(|| "the controller refuses it".to_owned()));
         }
         failures += 1;
         tokio::time::sleep(backoff(failures, RETRY_MAX)).await;
@@ -255,48 +254,55 @@ pub(super) async fn give_up(
     Ok(())
 }
 
-fn name_of(replication: &Replication, key: Option<PartitionKey>) -> Option<String> {
+fn name_of(replication: &Replication, key: Option<TopicIdPartition>) -> Option<String> {
     let (topic, partition) = key?;
     Some(format!("{}-{partition}", replication.image.get().topics().get_by_id(topic)?.name))
 }
 
 /// Drops entries whose replica is no longer on the broker, and entries that the image already shows, unless
 /// there is no leader.
-fn still_news(places: &mut Places, image: &Image, node_id: BrokerId) {
-    places.retain(|(topic, partition), directory| {
+fn still_news(directories: &mut ReplicaDirectories, image: &Image, node_id: BrokerId) {
+    directories.retain(|(topic, partition), directory| {
         let Some(found) = image.partition_by_id(*topic, *partition) else { return false };
         found.directory(node_id).is_some_and(|known| known != *directory || !found.has_leader())
     });
 }
 
 /// Sends one request; returns the entries that the controller accepted.
-async fn tell(replication: &Replication, places: &Places) -> Result<Vec<PartitionKey>, String> {
-    let request = request(replication.broker.node_id, replication.broker.epoch(), places);
+async fn send(
+    replication: &Replication,
+    directories: &ReplicaDirectories,
+) -> Result<Vec<TopicIdPartition>, String> {
+    let request = request(replication.broker.node_id, replication.broker.epoch(), directories);
     let version = AssignReplicasToDirsRequest::MAX_VERSION;
     let response =
         replication.broker.controller.send(request, version).await.map_err(|error| error.to_string())?;
     if response.error_code != 0 {
         return Err(format!("the controller answers {:?}", ErrorCode::from_i16(response.error_code)));
     }
-    let mut told = Vec::new();
+    let mut accepted = Vec::new();
     for topic in response.directories.iter().flat_map(|directory| &directory.topics) {
         let taken = topic.partitions.iter().filter(|partition| partition.error_code == 0);
-        told.extend(taken.map(|partition| (topic.topic_id, PartitionIndex(partition.partition_index))));
+        accepted.extend(taken.map(|partition| (topic.topic_id, PartitionIndex(partition.partition_index))));
     }
     let (image, node_id) = (replication.image.get(), replication.broker.node_id);
-    let is_known = |key: &&PartitionKey| {
+    let is_known = |key: &&TopicIdPartition| {
         let known = image.partition_by_id(key.0, key.1).and_then(|found| found.directory(node_id));
-        known.as_ref() == places.get(key)
+        known.as_ref() == directories.get(key)
     };
-    if !told.iter().all(|key| is_known(&key)) {
-        tracing::info!(partitions = told.len(), "Reported replica directories to the controller");
+    if !accepted.iter().all(|key| is_known(&key)) {
+        tracing::info!(partitions = accepted.len(), "Reported replica directories to the controller");
     }
-    Ok(told)
+    Ok(accepted)
 }
 
-fn request(broker: BrokerId, broker_epoch: i64, places: &Places) -> AssignReplicasToDirsRequest {
+fn request(
+    broker: BrokerId,
+    broker_epoch: i64,
+    directories: &ReplicaDirectories,
+) -> AssignReplicasToDirsRequest {
     let mut by_directory: BTreeMap<Uuid, Vec<TopicData>> = BTreeMap::new();
-    for ((topic_id, index), directory) in places {
+    for ((topic_id, index), directory) in directories {
         let topics = by_directory.entry(*directory).or_default();
         let data = PartitionData { partition_index: index.0 };
         match topics.last_mut().filter(|topic| topic.topic_id == *topic_id) {
@@ -334,16 +340,16 @@ mod tests {
     }
 
     #[test]
-    fn what_the_image_does_not_know_is_not_told() {
-        let mut places = Places::from([((Uuid(7), PartitionIndex(0)), Uuid(100))]);
-        still_news(&mut places, &Image::empty(), BrokerId(1));
-        assert!(places.is_empty());
+    fn what_the_image_does_not_know_is_not_reported() {
+        let mut directories = ReplicaDirectories::from([((Uuid(7), PartitionIndex(0)), Uuid(100))]);
+        still_news(&mut directories, &Image::empty(), BrokerId(1));
+        assert!(directories.is_empty());
     }
 
     #[test]
-    fn known_directory_is_told_again_while_there_is_no_leader() {
+    fn known_directory_is_reported_again_while_there_is_no_leader() {
         let key = (Uuid(7), PartitionIndex(0));
-        for (leader, is_told) in [(2, false), (BrokerId::NONE.0, true)] {
+        for (leader, is_reported) in [(2, false), (BrokerId::NONE.0, true)] {
             let mut delta = Delta::new(Arc::new(Image::empty()));
             let topic = TopicRecord { name: "t".to_owned(), topic_id: key.0 };
             delta.replay(&MetadataRecord::Topic(topic)).expect("it fits");
@@ -358,18 +364,18 @@ mod tests {
             };
             delta.replay(&MetadataRecord::Partition(record)).expect("it fits");
             let image = delta.apply(Provenance::EMPTY);
-            let mut places = Places::from([(key, Uuid(100))]);
-            still_news(&mut places, &image, BrokerId(1));
-            assert_eq!(!places.is_empty(), is_told, "leader {leader}");
+            let mut directories = ReplicaDirectories::from([(key, Uuid(100))]);
+            still_news(&mut directories, &image, BrokerId(1));
+            assert_eq!(!directories.is_empty(), is_reported, "leader {leader}");
         }
     }
 
     #[test]
-    fn handed_over_replica_is_not_told_from_a_directory_that_lost_records() {
+    fn handed_over_replica_is_not_reported_from_a_directory_that_lost_records() {
         let assignments = DirectoryAssignments::default();
         assert!(assignments.hand_over(Uuid(7), PartitionIndex(0)));
         assert!(!assignments.hand_over(Uuid(7), PartitionIndex(0)), "it is already");
-        let told = assignments.waiting.lock().clone();
-        assert_eq!(told, Places::from([((Uuid(7), PartitionIndex(0)), DIRECTORY_FULL)]));
+        let reported = assignments.waiting.lock().clone();
+        assert_eq!(reported, ReplicaDirectories::from([((Uuid(7), PartitionIndex(0)), DIRECTORY_FULL)]));
     }
 }

@@ -5,11 +5,11 @@
 //! records is left out of the fetches, or the leader would acknowledge unsynced records. A partition that
 //! owes a log start reports the previous one, and `log_starts` syncs in the background.
 
-use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
+use thalweg_metadata::TopicIdPartition;
 use tokio::time::Instant;
 
 /// Minimum wait of a fetch while a log start is being synced. Each wait is as long as all previous ones
@@ -19,22 +19,22 @@ const LOG_START_WAIT: Duration = Duration::from_millis(10);
 /// The partitions of a fetcher that owe a flush.
 #[derive(Debug, Default)]
 pub(super) struct OwedFlushes {
-    partitions: BTreeMap<PartitionKey, Arc<Partition>>,
+    partitions: BTreeMap<TopicIdPartition, Arc<Partition>>,
 }
 
 impl OwedFlushes {
     /// Notes that a partition owes a flush of its records.
-    pub fn add(&mut self, key: PartitionKey, partition: &Arc<Partition>) {
+    pub fn add(&mut self, key: TopicIdPartition, partition: &Arc<Partition>) {
         self.partitions.insert(key, Arc::clone(partition));
     }
 
     /// Forgets a partition that is no longer followed.
-    pub fn forget(&mut self, key: &PartitionKey) {
+    pub fn forget(&mut self, key: &TopicIdPartition) {
         self.partitions.remove(key);
     }
 
     /// Flushes the partitions accepted by `may_try`. Returns those that still owe a flush.
-    pub async fn pay(&mut self, may_try: impl Fn(&PartitionKey) -> bool) -> Vec<PartitionKey> {
+    pub async fn pay(&mut self, may_try: impl Fn(&TopicIdPartition) -> bool) -> Vec<TopicIdPartition> {
         let tried: Vec<_> = self.partitions.keys().copied().filter(may_try).collect();
         let mut unpaid = Vec::new();
         for key in tried {
@@ -58,19 +58,19 @@ async fn flush(partition: &Arc<Partition>) -> bool {
 /// The partitions with unsynced log starts, and the time since when there are some.
 #[derive(Debug, Default)]
 pub(super) struct OwingStarts {
-    partitions: BTreeSet<PartitionKey>,
+    partitions: BTreeSet<TopicIdPartition>,
     since: Option<Instant>,
 }
 
 impl OwingStarts {
     /// Notes that a partition owes its log start.
-    pub fn add(&mut self, key: PartitionKey) {
+    pub fn add(&mut self, key: TopicIdPartition) {
         self.partitions.insert(key);
         self.since.get_or_insert_with(Instant::now);
     }
 
     /// Takes all partitions; the caller adds back those that still owe.
-    pub fn take(&mut self) -> BTreeSet<PartitionKey> {
+    pub fn take(&mut self) -> BTreeSet<TopicIdPartition> {
         std::mem::take(&mut self.partitions)
     }
 
@@ -99,7 +99,7 @@ mod tests {
     use thalweg_record::{BatchBuilder, BatchOptions, LeaderEpoch, Offset};
     use thalweg_wire::Uuid;
 
-    const KEY: PartitionKey = (Uuid(70), PartitionIndex(0));
+    const KEY: TopicIdPartition = (Uuid(70), PartitionIndex(0));
 
     /// A partition with ten unsynced records.
     fn followed(dir: &std::path::Path, faults: &Arc<Faults>) -> (LogDirs, Arc<Partition>) {

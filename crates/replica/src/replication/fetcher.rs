@@ -5,10 +5,9 @@
 //! pauses the fetcher.
 
 use super::Replication;
-use super::answer::{Verdict, backoff, judge};
+use super::answer::{FollowerAction, backoff, judge};
 use super::durability::{OwedFlushes, OwingStarts};
 use super::session::FetchSession;
-use crate::isr_changes::PartitionKey;
 use crate::partition::{
     Divergence, FetchPosition, FollowError, FollowerAppend, LeaderBounds, Partition, Truncation,
 };
@@ -19,9 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use thalweg_dial::{ClientError, Connection, RequestOptions};
 use thalweg_membership::PeerError;
-use thalweg_metadata::{BrokerId, PartitionIndex};
+use thalweg_metadata::{BrokerId, PartitionIndex, TopicIdPartition};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_watch as watch;
+use thalweg_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use thalweg_wire::request::fetch_request::{FetchPartition, ReplicaState};
 use thalweg_wire::request::fetch_response::PartitionData;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
@@ -38,9 +38,6 @@ const BEFORE_REGISTRATION: Duration = Duration::from_millis(10);
 const CLOSED: Duration = Duration::from_secs(1);
 /// Pause of a partition that is throttled or whose disk is full.
 const HELD_BACK: Duration = Duration::from_millis(100);
-/// ListOffsets timestamp of the log end.
-const LATEST: i64 = -1;
-const EARLIEST: i64 = -2;
 
 /// A partition to follow, with the leader epoch.
 #[derive(Debug, Clone)]
@@ -52,20 +49,20 @@ pub(super) struct FollowTarget {
 /// Commands to a fetcher: the latest for each partition.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    changes: Mutex<BTreeMap<PartitionKey, Option<FollowTarget>>>,
+    changes: Mutex<BTreeMap<TopicIdPartition, Option<FollowTarget>>>,
     news: Notify,
 }
 
 impl Inbox {
-    pub fn add(&self, key: PartitionKey, follow: FollowTarget) {
+    pub fn add(&self, key: TopicIdPartition, follow: FollowTarget) {
         self.put(key, Some(follow));
     }
 
-    pub fn remove(&self, key: PartitionKey) {
+    pub fn remove(&self, key: TopicIdPartition) {
         self.put(key, None);
     }
 
-    fn put(&self, key: PartitionKey, change: Option<FollowTarget>) {
+    fn put(&self, key: TopicIdPartition, change: Option<FollowTarget>) {
         self.changes.lock().insert(key, change);
         self.news.notify_one();
     }
@@ -119,7 +116,7 @@ pub(super) struct Fetcher {
     leader: BrokerId,
     inbox: Arc<Inbox>,
     stopping: watch::Receiver<bool>,
-    followed: BTreeMap<PartitionKey, FollowedPartition>,
+    followed: BTreeMap<TopicIdPartition, FollowedPartition>,
     owing: OwedFlushes,
     owing_starts: OwingStarts,
     session: FetchSession,
@@ -243,7 +240,7 @@ impl Fetcher {
     }
 
     /// Sets the next fetch position of a partition, or stops fetching it if it is no longer followed.
-    fn go_on(&mut self, key: PartitionKey, position: Result<FetchPosition, FollowError>) {
+    fn go_on(&mut self, key: TopicIdPartition, position: Result<FetchPosition, FollowError>) {
         let Some(followed) = self.followed.get_mut(&key) else { return };
         match position {
             // A partition that accepts no records would count as in sync if it lacks none, and then delay the
@@ -272,7 +269,7 @@ impl Fetcher {
     }
 
     /// Continues at the current log end: the log may have been cut since the fetch, because of damage.
-    fn go_on_at_end(&mut self, key: PartitionKey) {
+    fn go_on_at_end(&mut self, key: TopicIdPartition) {
         let Some(followed) = self.followed.get(&key) else { return };
         let position = followed.partition.fetch_position(followed.epoch);
         self.go_on(key, position);
@@ -300,7 +297,7 @@ impl Fetcher {
         if std::mem::replace(&mut self.seen, now) == now {
             return;
         }
-        let is_unusable = |key: &PartitionKey, followed: &FollowedPartition| {
+        let is_unusable = |key: &TopicIdPartition, followed: &FollowedPartition| {
             followed.partition.is_closed() || directories.is_away(key.0, key.1)
         };
         let unusable = self.followed.iter().filter(|(key, followed)| is_unusable(key, followed));
@@ -327,7 +324,7 @@ impl Fetcher {
     /// succeeds.
     async fn make_durable(&mut self) {
         let followed = &self.followed;
-        let is_fetched = |key: &PartitionKey| {
+        let is_fetched = |key: &TopicIdPartition| {
             followed.get(key).is_some_and(|followed| followed.rests_until.is_none() && !followed.stopped)
         };
         for key in self.owing.pay(is_fetched).await {
@@ -363,7 +360,7 @@ impl Fetcher {
             return Err(RoundError::TooOld(version));
         }
         let settings = self.replication.settings();
-        let told = self.session.request();
+        let session = self.session.request();
         // A paused partition must not wait for the others.
         let rest = self.next_rest_end().map(|end| end.saturating_duration_since(Instant::now()));
         let waits = [Some(settings.fetch_wait_max), rest, self.owing_starts.wait_max()];
@@ -374,10 +371,10 @@ impl Fetcher {
             max_wait_ms: i32::try_from(wait.as_millis()).unwrap_or(i32::MAX),
             min_bytes: settings.fetch_min_bytes,
             max_bytes: settings.fetch_response_max_bytes,
-            session_id: told.id,
-            session_epoch: told.epoch,
-            topics: told.topics,
-            forgotten_topics_data: told.forgotten,
+            session_id: session.id,
+            session_epoch: session.epoch,
+            topics: session.topics,
+            forgotten_topics_data: session.forgotten,
             ..FetchRequest::default()
         };
         if version >= 15 {
@@ -448,16 +445,16 @@ impl Fetcher {
     }
 
     /// Handles one partition's part of a Fetch response.
-    async fn act_on(&mut self, key: PartitionKey, data: PartitionData) {
-        let Some(asked) = self.session.partition(&key) else { return };
-        let from = Offset(asked.fetch_offset);
+    async fn act_on(&mut self, key: TopicIdPartition, data: PartitionData) {
+        let Some(requested) = self.session.partition(&key) else { return };
+        let from = Offset(requested.fetch_offset);
         let Some(FollowedPartition { partition, epoch, .. }) = self.followed.get(&key) else { return };
         let (partition, epoch) = (Arc::clone(partition), *epoch);
-        if asked.current_leader_epoch != epoch.0 {
+        if requested.current_leader_epoch != epoch.0 {
             return;
         }
         match judge(&data) {
-            Verdict::Take => {
+            FollowerAction::Take => {
                 let records = match &data.records {
                     Some(Records::Inline(bytes)) => bytes.clone(),
                     _ => Bytes::new(),
@@ -470,15 +467,15 @@ impl Fetcher {
                 self.note_appended(key, from, !records.is_empty(), taken);
                 self.compare_beginning(key, &partition, epoch).await;
             }
-            Verdict::Truncate(leader) => {
+            FollowerAction::Truncate(leader) => {
                 self.session.not_taken();
                 self.truncate(key, partition, epoch, from, leader).await;
             }
-            Verdict::OutOfRange => {
+            FollowerAction::OutOfRange => {
                 let lost_from = (data.log_start_offset >= 0).then_some(Offset(data.log_start_offset));
                 self.restart_in_leader_log(key, partition, epoch, from, lost_from).await;
             }
-            Verdict::Retry(code) => {
+            FollowerAction::Retry(code) => {
                 tracing::debug!(
                     ?partition,
                     leader = %self.leader,
@@ -488,7 +485,7 @@ impl Fetcher {
                 );
                 self.rest(key);
             }
-            Verdict::Stop(code) => {
+            FollowerAction::Stop(code) => {
                 tracing::debug!(
                     ?partition,
                     leader = %self.leader,
@@ -508,7 +505,7 @@ impl Fetcher {
     /// if the leader sent records.
     fn note_appended(
         &mut self,
-        key: PartitionKey,
+        key: TopicIdPartition,
         from: Offset,
         received_any: bool,
         taken: Result<FollowerAppend, FollowError>,
@@ -520,9 +517,9 @@ impl Fetcher {
                 followed.logged = None;
                 // An unchanged position need not be sent, unless the leader sent an unusable part, such as
                 // the beginning of a batch.
-                let told = self.session.partition(&key).map(|told| told.log_start_offset);
-                let is_told = told == Some(next.log_start_offset.0) && !next.owes_log_start;
-                if next.offset != from || received_any || !is_told {
+                let sent = self.session.partition(&key).map(|sent| sent.log_start_offset);
+                let is_sent = sent == Some(next.log_start_offset.0) && !next.owes_log_start;
+                if next.offset != from || received_any || !is_sent {
                     self.go_on(key, Ok(next));
                 }
             }
@@ -549,7 +546,7 @@ impl Fetcher {
 
     async fn truncate(
         &mut self,
-        key: PartitionKey,
+        key: TopicIdPartition,
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         from: Offset,
@@ -584,7 +581,7 @@ impl Fetcher {
     /// it succeeded.
     async fn change_log<T: Send + 'static>(
         &mut self,
-        key: PartitionKey,
+        key: TopicIdPartition,
         work: impl FnOnce() -> Result<(FetchPosition, T), FollowError> + Send + 'static,
     ) -> Option<T> {
         let done = self.replication.log_dirs.disk().spawn(work).await.expect("work on a log does not panic");
@@ -608,7 +605,7 @@ impl Fetcher {
     /// Handles a log end outside the leader's log: requests the leader's bounds, and continues within them.
     async fn restart_in_leader_log(
         &mut self,
-        key: PartitionKey,
+        key: TopicIdPartition,
         partition: Arc<Partition>,
         epoch: LeaderEpoch,
         from: Offset,
@@ -652,9 +649,9 @@ impl Fetcher {
 
     /// Compares the beginning of the log with the leader's, once per leader epoch. If the beginning is lost
     /// because a leader lacked it, this leader may have it.
-    async fn compare_beginning(&mut self, key: PartitionKey, partition: &Partition, epoch: LeaderEpoch) {
-        let is_settled = |followed: &FollowedPartition| followed.is_compared || followed.stopped;
-        if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_settled) {
+    async fn compare_beginning(&mut self, key: TopicIdPartition, partition: &Partition, epoch: LeaderEpoch) {
+        let is_done = |followed: &FollowedPartition| followed.is_compared || followed.stopped;
+        if !partition.lacks_what_a_leader_lacked() || self.followed.get(&key).is_none_or(is_done) {
             return;
         }
         let found = self.leader_offsets(partition, epoch).await;
@@ -680,7 +677,7 @@ impl Fetcher {
     ) -> Result<(Offset, Offset), String> {
         let connection = self.connection.clone().ok_or("the connection was closed")?;
         let mut offsets = [Offset::NONE; 2];
-        for (offset, timestamp) in offsets.iter_mut().zip([LATEST, EARLIEST]) {
+        for (offset, timestamp) in offsets.iter_mut().zip([LATEST_TIMESTAMP, EARLIEST_TIMESTAMP]) {
             let request = ListOffsetsRequest {
                 replica_id: self.replication.broker.node_id.0,
                 topics: vec![ListOffsetsTopic {
@@ -705,7 +702,7 @@ impl Fetcher {
     }
 
     /// Leaves a partition out of the fetches for a while.
-    fn rest(&mut self, key: PartitionKey) {
+    fn rest(&mut self, key: TopicIdPartition) {
         self.session.remove(&key);
         let longest: Duration = self.replication.settings().fetch_backoff;
         if let Some(followed) = self.followed.get_mut(&key).filter(|followed| !followed.stopped) {

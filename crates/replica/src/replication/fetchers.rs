@@ -5,18 +5,17 @@
 
 use super::Replication;
 use super::fetcher::{Fetcher, FollowTarget, Inbox};
-use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
-use thalweg_metadata::{BrokerId, PartitionRegistration};
+use thalweg_metadata::{BrokerId, PartitionRegistration, TopicIdPartition};
 use thalweg_record::LeaderEpoch;
 use thalweg_watch as watch;
 use tokio::task::JoinSet;
 
 /// Leader broker and fetcher number.
-type Place = (BrokerId, usize);
+type FetcherId = (BrokerId, usize);
 
 /// The fetchers of a broker.
 #[derive(Debug)]
@@ -28,9 +27,9 @@ pub struct Fetchers {
 
 #[derive(Debug, Default)]
 struct State {
-    inboxes: HashMap<Place, Arc<Inbox>>,
+    inboxes: HashMap<FetcherId, Arc<Inbox>>,
     /// The fetcher of each partition.
-    places: HashMap<PartitionKey, Place>,
+    assigned: HashMap<TopicIdPartition, FetcherId>,
     tasks: JoinSet<()>,
 }
 
@@ -48,40 +47,40 @@ impl Fetchers {
             self.unfollow(key);
             return;
         }
-        let place = (leader, self.fetcher_of(partition));
+        let id = (leader, self.fetcher_of(partition));
         let mut state = self.state.lock();
         if *self.stopping.borrow() {
             return;
         }
-        if let Some(before) = state.places.insert(key, place).filter(|before| *before != place)
+        if let Some(before) = state.assigned.insert(key, id).filter(|before| *before != id)
             && let Some(inbox) = state.inboxes.get(&before)
         {
             inbox.remove(key);
         }
-        let inbox = match state.inboxes.get(&place) {
+        let inbox = match state.inboxes.get(&id) {
             Some(inbox) => Arc::clone(inbox),
-            None => self.start(&mut state, place),
+            None => self.start(&mut state, id),
         };
         let (partition, epoch) = (Arc::clone(partition), LeaderEpoch(registration.leader_epoch));
         inbox.add(key, FollowTarget { partition, epoch });
     }
 
     /// Stops following the leader of this partition.
-    pub fn unfollow(&self, key: PartitionKey) {
+    pub fn unfollow(&self, key: TopicIdPartition) {
         let mut state = self.state.lock();
-        if let Some(place) = state.places.remove(&key)
-            && let Some(inbox) = state.inboxes.get(&place)
+        if let Some(id) = state.assigned.remove(&key)
+            && let Some(inbox) = state.inboxes.get(&id)
         {
             inbox.remove(key);
         }
     }
 
-    fn start(&self, state: &mut State, place: Place) -> Arc<Inbox> {
+    fn start(&self, state: &mut State, id: FetcherId) -> Arc<Inbox> {
         let inbox = Arc::new(Inbox::default());
         let replication = Arc::clone(&self.replication);
-        let fetcher = Fetcher::new(replication, place.0, Arc::clone(&inbox), self.stopping.subscribe());
+        let fetcher = Fetcher::new(replication, id.0, Arc::clone(&inbox), self.stopping.subscribe());
         state.tasks.spawn(fetcher.run());
-        state.inboxes.insert(place, Arc::clone(&inbox));
+        state.inboxes.insert(id, Arc::clone(&inbox));
         inbox
     }
 
@@ -99,7 +98,7 @@ impl Fetchers {
         let mut tasks = {
             let mut state = self.state.lock();
             state.inboxes.clear();
-            state.places.clear();
+            state.assigned.clear();
             std::mem::take(&mut state.tasks)
         };
         while tasks.join_next().await.is_some() {}

@@ -9,9 +9,9 @@
 //! Owns: the set of leaving replicas and their progress. Refuses: the steps themselves, which are in
 //! `damaged`, `fetcher` and `directories`.
 
-use crate::isr_changes::PartitionKey;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
+use thalweg_metadata::TopicIdPartition;
 
 /// The progress of a leaving replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,42 +24,42 @@ pub(super) struct LeaveProgress {
 
 /// The leaving replicas.
 #[derive(Debug, Default)]
-pub struct LeavingReplicas(Mutex<BTreeMap<PartitionKey, LeaveProgress>>);
+pub struct LeavingReplicas(Mutex<BTreeMap<TopicIdPartition, LeaveProgress>>);
 
 impl LeavingReplicas {
     /// Stops fetching a replica.
-    pub fn begin(&self, key: PartitionKey) {
+    pub fn begin(&self, key: TopicIdPartition) {
         self.0.lock().entry(key).or_default();
     }
 
     /// Allows fetching a replica again.
-    pub(super) fn end(&self, key: &PartitionKey) {
+    pub(super) fn end(&self, key: &TopicIdPartition) {
         self.0.lock().remove(key);
     }
 
     /// Forgets all replicas but these.
-    pub(super) fn retain(&self, keys: &BTreeSet<PartitionKey>) {
+    pub(super) fn retain(&self, keys: &BTreeSet<TopicIdPartition>) {
         self.0.lock().retain(|key, _| keys.contains(key));
     }
 
     /// The progress of a replica; `None` if it does not leave.
-    pub(super) fn get(&self, key: &PartitionKey) -> Option<LeaveProgress> {
+    pub(super) fn get(&self, key: &TopicIdPartition) -> Option<LeaveProgress> {
         self.0.lock().get(key).copied()
     }
 
     /// The keys of all leaving replicas.
-    pub(super) fn keys(&self) -> Vec<PartitionKey> {
+    pub(super) fn keys(&self) -> Vec<TopicIdPartition> {
         self.0.lock().keys().copied().collect()
     }
 
     /// Notes that no fetch of a replica is in flight. Returns true if that was unknown before.
-    pub(super) fn note_quiet(&self, key: &PartitionKey) -> bool {
+    pub(super) fn note_quiet(&self, key: &TopicIdPartition) -> bool {
         let mut leaving = self.0.lock();
         leaving.get_mut(key).is_some_and(|leaving| !std::mem::replace(&mut leaving.is_quiet, true))
     }
 
     /// Notes that the image shows a replica as lost. Returns true if that was unknown before.
-    pub(super) fn note_shown(&self, key: &PartitionKey) -> bool {
+    pub(super) fn note_shown(&self, key: &TopicIdPartition) -> bool {
         let mut leaving = self.0.lock();
         leaving.get_mut(key).is_some_and(|leaving| !std::mem::replace(&mut leaving.is_shown, true))
     }

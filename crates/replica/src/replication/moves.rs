@@ -15,15 +15,14 @@
 
 use super::Replication;
 use super::answer::backoff;
-use crate::isr_changes::PartitionKey;
 use crate::partition::{MoveError, Partition, Progress};
-use crate::throttle::Throttle;
+use crate::throttle::ReplicationThrottle;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_hash::HashMap;
 use thalweg_log::{CreateError, PartitionLog, Uuid};
-use thalweg_metadata::{Image, PartitionIndex};
+use thalweg_metadata::{Image, PartitionIndex, TopicIdPartition};
 use thalweg_wire::Uuid as TopicId;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
@@ -48,17 +47,17 @@ pub struct Moves {
     /// `num.replica.alter.log.dirs.threads`.
     threads: usize,
     /// The throttle of copying, over all directories.
-    pub throttle: Throttle,
+    pub throttle: ReplicationThrottle,
     /// Partitions whose moves have begun and have no task yet, each at most once.
     begun: Mutex<Vec<Arc<Partition>>>,
     news: Notify,
     /// Directories for partitions that are created later.
-    preferred: Mutex<HashMap<PartitionKey, Uuid>>,
+    preferred: Mutex<HashMap<TopicIdPartition, Uuid>>,
 }
 
 impl Moves {
     /// An empty set of moves, with this maximum number of threads and this throttle.
-    pub fn new(threads: usize, throttle: Throttle) -> Self {
+    pub fn new(threads: usize, throttle: ReplicationThrottle) -> Self {
         let (begun, news, preferred) = (Mutex::default(), Notify::new(), Mutex::default());
         Self { threads, throttle, begun, news, preferred }
     }

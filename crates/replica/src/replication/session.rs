@@ -1,8 +1,8 @@
 //! The follower's end of an incremental fetch session (KIP-227). The first request lists every partition;
 //! later requests list only partitions whose position has changed. Pure.
 
-use crate::isr_changes::PartitionKey;
 use std::collections::{BTreeMap, BTreeSet};
+use thalweg_metadata::TopicIdPartition;
 use thalweg_wire::request::fetch_request::{FetchPartition, FetchTopic, ForgottenTopic};
 
 /// The content of a request.
@@ -24,11 +24,11 @@ pub struct FetchSession {
     id: i32,
     epoch: i32,
     /// The partitions to fetch.
-    wanted: BTreeMap<PartitionKey, FetchPartition>,
+    wanted: BTreeMap<TopicIdPartition, FetchPartition>,
     /// Wanted partitions with changes that the leader does not know.
-    changed: BTreeSet<PartitionKey>,
+    changed: BTreeSet<TopicIdPartition>,
     /// Partitions that the leader knows and that are no longer wanted.
-    forgotten: BTreeSet<PartitionKey>,
+    forgotten: BTreeSet<TopicIdPartition>,
 }
 
 impl FetchSession {
@@ -38,24 +38,24 @@ impl FetchSession {
     }
 
     /// True if a partition is fetched.
-    pub fn wants(&self, key: &PartitionKey) -> bool {
+    pub fn wants(&self, key: &TopicIdPartition) -> bool {
         self.wanted.contains_key(key)
     }
 
     /// The position of a partition's last or next fetch.
-    pub fn partition(&self, key: &PartitionKey) -> Option<&FetchPartition> {
+    pub fn partition(&self, key: &TopicIdPartition) -> Option<&FetchPartition> {
         self.wanted.get(key)
     }
 
     /// Adds a partition, or changes its position.
-    pub fn set(&mut self, key: PartitionKey, partition: FetchPartition) {
+    pub fn set(&mut self, key: TopicIdPartition, partition: FetchPartition) {
         self.forgotten.remove(&key);
         self.changed.insert(key);
         self.wanted.insert(key, partition);
     }
 
     /// Removes a partition.
-    pub fn remove(&mut self, key: &PartitionKey) {
+    pub fn remove(&mut self, key: &TopicIdPartition) {
         if self.wanted.remove(key).is_some() {
             self.changed.remove(key);
             self.forgotten.insert(*key);
@@ -127,9 +127,9 @@ mod tests {
     use thalweg_metadata::PartitionIndex;
     use thalweg_wire::Uuid;
 
-    const A0: PartitionKey = (Uuid(1), PartitionIndex(0));
-    const A1: PartitionKey = (Uuid(1), PartitionIndex(1));
-    const B0: PartitionKey = (Uuid(2), PartitionIndex(0));
+    const A0: TopicIdPartition = (Uuid(1), PartitionIndex(0));
+    const A1: TopicIdPartition = (Uuid(1), PartitionIndex(1));
+    const B0: TopicIdPartition = (Uuid(2), PartitionIndex(0));
 
     fn at(partition: i32, fetch_offset: i64) -> FetchPartition {
         FetchPartition { partition, fetch_offset, ..FetchPartition::default() }

@@ -6,11 +6,10 @@
 //! NOT_CONTROLLER, and change nothing.
 
 use super::Replication;
-use crate::isr_changes::PartitionKey;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_metadata::{BrokerId, PartitionIndex};
+use thalweg_metadata::{BrokerId, PartitionIndex, TopicIdPartition};
 use thalweg_wire::Message;
 use thalweg_wire::request::AlterPartitionRequest;
 use thalweg_wire::request::alter_partition_request::{BrokerState, PartitionData, TopicData};
@@ -28,17 +27,17 @@ pub async fn run(replication: Arc<Replication>) {
     loop {
         let mut stale = replication.context.stale_epochs.next().await;
         tokio::time::sleep(COLLECT).await;
-        let mut said = false;
+        let mut is_logged = false;
         for attempt in 0..ATTEMPTS {
-            let asked = request(&replication, &mut stale, attempt > 0);
+            let next = request(&replication, &mut stale, attempt > 0);
             if stale.is_empty() {
                 break;
             }
-            let Some((request, first)) = asked else {
+            let Some((request, first)) = next else {
                 tokio::time::sleep(AGAIN).await;
                 continue;
             };
-            if !std::mem::replace(&mut said, true) {
+            if !std::mem::replace(&mut is_logged, true) {
                 tracing::warn!(
                     partitions = stale.len(),
                     first,
@@ -68,7 +67,7 @@ pub async fn run(replication: Arc<Replication>) {
 /// first: the replica must not unseat such a leader.
 fn request(
     replication: &Replication,
-    stale: &mut BTreeSet<PartitionKey>,
+    stale: &mut BTreeSet<TopicIdPartition>,
     with_outsiders: bool,
 ) -> Option<(AlterPartitionRequest, String)> {
     let mut topics: Vec<TopicData> = Vec::new();

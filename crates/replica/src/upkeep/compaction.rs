@@ -13,7 +13,6 @@ mod throttle;
 
 use super::Upkeep;
 use super::cleaner::Cleaner;
-use crate::isr_changes::PartitionKey;
 use crate::partition::Partition;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use thalweg_hash::HashMap;
 use thalweg_log::{
     CompactionError, CompactionJob, CompactionOutcome, CompactionStep, LogError, PartitionLog,
 };
+use thalweg_metadata::TopicIdPartition;
 use throttle::IoThrottle;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
     }
     let throttle = Arc::new(IoThrottle::new(Instant::now()));
     let mut settings = upkeep.settings().cleaner.clone();
-    let mut uncleanable = UncleanableLog::default();
+    let mut uncleanable = UncleanableLogs::default();
     let mut waiting = VecDeque::new();
     let mut under_way: JoinSet<CompactionEnd> = JoinSet::new();
     let mut next_survey = Instant::now() + settings.backoff;
@@ -72,7 +72,7 @@ pub async fn run(upkeep: Arc<Upkeep>) {
 
 /// Partitions that cannot be compacted (Kafka's uncleanable partitions): logged once, and skipped until their
 /// damage is repaired, the broker restarts or the settings of compaction change.
-type UncleanableLog = HashMap<PartitionKey, GivenUp>;
+type UncleanableLogs = HashMap<TopicIdPartition, GivenUp>;
 
 /// A log that cannot be compacted.
 #[derive(Debug, PartialEq, Eq)]
@@ -88,15 +88,15 @@ enum CompactionEnd {
     Compacted,
     /// Nothing was left to compact, or the compaction failed and is retried.
     Nothing,
-    Uncleanable(PartitionKey, GivenUp),
+    Uncleanable(TopicIdPartition, GivenUp),
 }
 
-fn id(partition: &Partition) -> PartitionKey {
+fn id(partition: &Partition) -> TopicIdPartition {
     (partition.topic_id, partition.index)
 }
 
 /// The partitions that need compaction, dirtiest first.
-async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut UncleanableLog) -> VecDeque<Arc<Partition>> {
+async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut UncleanableLogs) -> VecDeque<Arc<Partition>> {
     let (surveyed, known) = (Arc::clone(upkeep), std::mem::take(uncleanable));
     let survey = upkeep.log_dirs.disk().spawn(move || {
         let mut known = known;
@@ -136,8 +136,8 @@ async fn dirtiest_first(upkeep: &Arc<Upkeep>, uncleanable: &mut UncleanableLog) 
 }
 
 /// Forgets repaired and removed logs.
-fn forget_mended(known: &mut UncleanableLog, all: &[Arc<Partition>], cleaner: &Cleaner) {
-    let there: HashMap<PartitionKey, &Arc<Partition>> =
+fn forget_mended(known: &mut UncleanableLogs, all: &[Arc<Partition>], cleaner: &Cleaner) {
+    let there: HashMap<TopicIdPartition, &Arc<Partition>> =
         all.iter().map(|partition| (id(partition), partition)).collect();
     known.retain(|key, GivenUp { topic, is_damaged }| {
         let is_left = there.get(key).is_some_and(|partition| !*is_damaged || partition.is_damaged());
@@ -162,7 +162,7 @@ fn planned<T>(
         })
     });
     if planned.is_err() || !was_damaged {
-        partition.tell_damage();
+        partition.report_damage();
     }
     let (error, is_damaged) = match planned {
         Ok(planned) => return Ok(planned),
@@ -310,7 +310,7 @@ fn note_outcome(partition: &Partition, job: &CompactionJob, error: &CompactionEr
             log.damage().is_some()
         })
     });
-    partition.tell_damage();
+    partition.report_damage();
     noted
 }
 

@@ -10,19 +10,12 @@ pub const CLUSTER_NAME: &str = "kafka-cluster";
 /// An ACL in the form of requests and records, with codes and texts.
 #[derive(Clone, Copy, Debug)]
 pub struct RawAcl<'a> {
-    /// As [`Acl::resource_type`].
     pub resource_type: i8,
-    /// As [`Acl::resource_name`].
     pub resource_name: &'a str,
-    /// As [`Acl::pattern_type`].
     pub pattern_type: i8,
-    /// As [`Acl::principal`].
     pub principal: &'a str,
-    /// As [`Acl::host`].
     pub host: &'a str,
-    /// As [`Acl::operation`].
     pub operation: i8,
-    /// As [`Acl::permission`].
     pub permission: i8,
 }
 

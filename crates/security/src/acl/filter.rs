@@ -44,19 +44,12 @@ impl std::error::Error for UnknownFilterCode {}
 /// A filter in the form of requests, with codes and texts.
 #[derive(Clone, Copy, Debug)]
 pub struct RawFilter<'a> {
-    /// As [`AclFilter::resource_type`].
     pub resource_type: i8,
-    /// As [`AclFilter::resource_name`].
     pub resource_name: Option<&'a str>,
-    /// As [`AclFilter::pattern_type`].
     pub pattern_type: i8,
-    /// As [`AclFilter::principal`].
     pub principal: Option<&'a str>,
-    /// As [`AclFilter::host`].
     pub host: Option<&'a str>,
-    /// As [`AclFilter::operation`].
     pub operation: i8,
-    /// As [`AclFilter::permission`].
     pub permission: i8,
 }
 

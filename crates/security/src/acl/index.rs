@@ -46,36 +46,36 @@ pub(super) struct Hosts {
 struct Operations {
     denied: u16,
     allowed: u16,
-    acls: Rules,
+    acls: AclList,
 }
 
 /// Usually a single ACL, which avoids an allocation.
 #[derive(Clone, Debug, Default)]
-enum Rules {
+enum AclList {
     #[default]
     None,
     One(Arc<Acl>),
     Many(Vec<Arc<Acl>>),
 }
 
-impl Rules {
+impl AclList {
     fn iter(&self) -> std::slice::Iter<'_, Arc<Acl>> {
         match self {
-            Rules::None => [].iter(),
-            Rules::One(acl) => std::slice::from_ref(acl).iter(),
-            Rules::Many(acls) => acls.iter(),
+            AclList::None => [].iter(),
+            AclList::One(acl) => std::slice::from_ref(acl).iter(),
+            AclList::Many(acls) => acls.iter(),
         }
     }
 
     fn is_empty(&self) -> bool {
-        matches!(self, Rules::None)
+        matches!(self, AclList::None)
     }
 
-    fn of(mut acls: Vec<Arc<Acl>>) -> Rules {
+    fn of(mut acls: Vec<Arc<Acl>>) -> AclList {
         match acls.len() {
-            0 => Rules::None,
-            1 => acls.pop().map_or(Rules::None, Rules::One),
-            _ => Rules::Many(acls),
+            0 => AclList::None,
+            1 => acls.pop().map_or(AclList::None, AclList::One),
+            _ => AclList::Many(acls),
         }
     }
 }
@@ -125,7 +125,7 @@ pub(super) enum AclVerdict<'a> {
 
 impl Operations {
     fn first(&self, permission: Permission, bits: u16) -> &Arc<Acl> {
-        if let Rules::One(acl) = &self.acls {
+        if let AclList::One(acl) = &self.acls {
             return acl;
         }
         let found =
@@ -171,7 +171,7 @@ impl Hosts {
 
     fn add(&mut self, acl: Arc<Acl>) {
         let rules = if acl.host == WILDCARD { &mut self.everywhere } else { self.somewhere.entry(&acl.host) };
-        rules.acls = Rules::of(rules.acls.iter().cloned().chain([acl]).collect());
+        rules.acls = AclList::of(rules.acls.iter().cloned().chain([acl]).collect());
         rules.count();
     }
 
@@ -181,7 +181,7 @@ impl Hosts {
         if let Some(at) = rules.acls.iter().position(|known| **known == *acl) {
             let mut left: Vec<_> = rules.acls.iter().cloned().collect();
             left.remove(at);
-            rules.acls = Rules::of(left);
+            rules.acls = AclList::of(left);
             rules.count();
         }
         if host != WILDCARD && rules.acls.is_empty() {

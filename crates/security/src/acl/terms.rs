@@ -10,7 +10,6 @@ macro_rules! numbered {
         }
 
         impl $name {
-            /// All variants.
             pub const ALL: &[$name] = &[$($name::$variant,)*];
 
             /// The variant of a code.

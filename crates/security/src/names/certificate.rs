@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::der::{self, Elements};
 
-/// 2.5.29.17
+/// The object identifier 2.5.29.17.
 const SUBJECT_ALT_NAME: [u8; 3] = [0x55, 0x1d, 0x11];
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;

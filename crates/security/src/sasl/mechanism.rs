@@ -29,8 +29,7 @@ impl Mechanism {
     pub const fn name(self) -> &'static str {
         match self {
             Mechanism::Plain => "PLAIN",
-            Mechanism::Scram(Hash::Sha256) => "SCRAM-SHA-256",
-            Mechanism::Scram(Hash::Sha512) => "SCRAM-SHA-512",
+            Mechanism::Scram(hash) => hash.mechanism(),
             Mechanism::OAuthBearer => "OAUTHBEARER",
         }
     }

@@ -9,11 +9,11 @@ mod new_user;
 mod server;
 mod verified;
 
-pub use client::{Client, ITERATIONS_ASKED_MAX, ITERATIONS_MIN, ScramFault};
+pub use client::{ITERATIONS_ASKED_MAX, ITERATIONS_MIN, ScramClient, ScramFault};
 pub use credential::{Credential, DecoyForm, ITERATIONS_MAX};
 pub use hash::Hash;
 pub use new_user::{NewUser, NewUserFault};
-pub use server::{ClientFirst, Server};
+pub use server::{ClientFirst, ScramServer};
 pub use verified::VerifiedPasswords;
 
 /// "No channel binding": the start of a client's first message.

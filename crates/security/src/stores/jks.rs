@@ -19,7 +19,7 @@ pub(super) const MAGIC: [u8; 4] = [0xfe, 0xed, 0xfe, 0xed];
 pub(super) const JCEKS_MAGIC: [u8; 4] = [0xce, 0xce, 0xce, 0xce];
 
 const WHITENER: &[u8] = b"Mighty Aphrodite";
-/// 1.3.6.1.4.1.42.2.17.1.1
+/// The object identifier 1.3.6.1.4.1.42.2.17.1.1.
 const KEY_PROTECTOR: [u8; 10] = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
 
 /// The reason for an unreadable store.

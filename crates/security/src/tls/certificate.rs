@@ -13,12 +13,12 @@ use x509_parser::oid_registry::{
 };
 use x509_parser::x509::X509Version;
 
-use super::trust::unfit;
+use super::error::unfit;
 use crate::der::{self, Elements};
 
 /// The holder of the checked certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
+pub enum CertificateHolder {
     /// A client, checked by a broker.
     Client,
     /// A broker, checked by a client.
@@ -124,12 +124,15 @@ impl<'a> Certificate<'a> {
     }
 
     /// True if the extended key usage is absent, or includes the holder's use or any use.
-    pub fn is_for(&self, holder: Holder) -> bool {
+    pub fn is_for(&self, holder: CertificateHolder) -> bool {
         match self.0.extended_key_usage() {
             Ok(None) => true,
             Ok(Some(uses)) => {
-                let own =
-                    if holder == Holder::Client { uses.value.client_auth } else { uses.value.server_auth };
+                let own = if holder == CertificateHolder::Client {
+                    uses.value.client_auth
+                } else {
+                    uses.value.server_auth
+                };
                 own || uses.value.any
             }
             Err(_) => false,
@@ -137,12 +140,12 @@ impl<'a> Certificate<'a> {
     }
 
     /// Checks that the holder may use the certificate in handshakes of TLS 1.3, or of TLS 1.2 with ECDHE.
-    pub fn check_use(&self, holder: Holder) -> Result<(), Error> {
+    pub fn check_use(&self, holder: CertificateHolder) -> Result<(), Error> {
         if !matches!(self.0.key_usage(), Ok(usage) if usage.as_ref().is_none_or(|usage| usage.value.digital_signature()))
         {
             return Err(unfit("its key usage does not allow digital signatures".to_owned()));
         }
-        let role = if holder == Holder::Client { "clients" } else { "servers" };
+        let role = if holder == CertificateHolder::Client { "clients" } else { "servers" };
         if !self.is_for(holder) {
             return Err(unfit(format!("its extended key usage is not for {role}")));
         }
@@ -151,8 +154,8 @@ impl<'a> Certificate<'a> {
             _ => None,
         });
         let has_type = |types: &x509_parser::extensions::NSCertType| match holder {
-            Holder::Client => types.ssl_client(),
-            Holder::Server => types.ssl_server(),
+            CertificateHolder::Client => types.ssl_client(),
+            CertificateHolder::Server => types.ssl_server(),
         };
         if types.is_some_and(|types| !has_type(types)) {
             return Err(unfit(format!("its Netscape certificate type is not for {role}")));
@@ -179,13 +182,13 @@ fn is_readable(extension: &X509Extension<'_>) -> bool {
 }
 
 /// The extended key usage check of webpki for each certificate of a chain, equal to [`Certificate::is_for`].
-pub(super) struct KeyUsageCheck(pub Holder);
+pub(super) struct KeyUsageCheck(pub CertificateHolder);
 
 impl ExtendedKeyUsageValidator for KeyUsageCheck {
     fn validate(&self, uses: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         let (own, required) = match self.0 {
-            Holder::Client => (CLIENT, KeyUsage::client_auth()),
-            Holder::Server => (SERVER, KeyUsage::server_auth()),
+            CertificateHolder::Client => (CLIENT, KeyUsage::client_auth()),
+            CertificateHolder::Server => (SERVER, KeyUsage::server_auth()),
         };
         let present = uses.map(|id| id.map(|id| id.to_decoded_oid())).collect::<Result<Vec<_>, _>>()?;
         if present.is_empty() || present.iter().any(|id| *id == own || *id == ANY) {

@@ -7,7 +7,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DigitallySignedStruct, DistinguishedName, SignatureScheme};
 
-use super::{Holder, Trust};
+use super::{CertificateHolder, Trust};
 
 /// The check for `ssl.client.auth=requested` or `required`.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl ClientCertVerifier for ClientCertificates {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
-        self.trust.check(Holder::Client, end_entity, intermediates, now)?;
+        self.trust.check(CertificateHolder::Client, end_entity, intermediates, now)?;
         Ok(ClientCertVerified::assertion())
     }
 

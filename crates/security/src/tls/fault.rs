@@ -6,7 +6,7 @@ use crate::names::NoMatchingRule;
 
 /// The reason for a failed handshake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HandshakeFault {
+pub enum TlsHandshakeFault {
     /// Plain text on a TLS listener.
     #[error(
         "the client sends plain text to a TLS listener (its security.protocol may have to be SSL or SASL_SSL)"
@@ -53,7 +53,7 @@ pub enum HandshakeFault {
     Protocol(String),
 }
 
-impl HandshakeFault {
+impl TlsHandshakeFault {
     /// True if the handshake failed because of the client's certificate or its absence, which counts as a
     /// failed login.
     pub fn is_failed_login(&self) -> bool {
@@ -72,7 +72,7 @@ impl HandshakeFault {
     }
 }
 
-impl From<&Error> for HandshakeFault {
+impl From<&Error> for TlsHandshakeFault {
     fn from(error: &Error) -> Self {
         match error {
             Error::InvalidCertificate(error) => of_certificate(error),
@@ -84,36 +84,36 @@ impl From<&Error> for HandshakeFault {
     }
 }
 
-fn of_certificate(error: &CertificateError) -> HandshakeFault {
+fn of_certificate(error: &CertificateError) -> TlsHandshakeFault {
     match error {
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => HandshakeFault::UnknownIssuer,
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => HandshakeFault::Expired,
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => TlsHandshakeFault::UnknownIssuer,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => TlsHandshakeFault::Expired,
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            HandshakeFault::NotValidYet
+            TlsHandshakeFault::NotValidYet
         }
-        CertificateError::Revoked => HandshakeFault::Revoked,
-        CertificateError::UnknownRevocationStatus => HandshakeFault::NoRevocationList,
+        CertificateError::Revoked => TlsHandshakeFault::Revoked,
+        CertificateError::UnknownRevocationStatus => TlsHandshakeFault::NoRevocationList,
         CertificateError::ExpiredRevocationList | CertificateError::ExpiredRevocationListContext { .. } => {
-            HandshakeFault::ExpiredRevocationList
+            TlsHandshakeFault::ExpiredRevocationList
         }
-        CertificateError::Other(other) => HandshakeFault::Certificate(other.0.to_string()),
-        other => HandshakeFault::Certificate(other.to_string()),
+        CertificateError::Other(other) => TlsHandshakeFault::Certificate(other.0.to_string()),
+        other => TlsHandshakeFault::Certificate(other.to_string()),
     }
 }
 
-fn of_alert(alert: AlertDescription) -> HandshakeFault {
+fn of_alert(alert: AlertDescription) -> TlsHandshakeFault {
     match alert {
         AlertDescription::BadCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateExpired
         | AlertDescription::CertificateRevoked
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::UnknownCA => HandshakeFault::Rejected(format!("{alert:?}")),
+        | AlertDescription::UnknownCA => TlsHandshakeFault::Rejected(format!("{alert:?}")),
         AlertDescription::HandshakeFailure
         | AlertDescription::ProtocolVersion
         | AlertDescription::InsufficientSecurity => {
-            HandshakeFault::NothingInCommon(format!("alert {alert:?}"))
+            TlsHandshakeFault::NothingInCommon(format!("alert {alert:?}"))
         }
-        other => HandshakeFault::Protocol(format!("the client sends alert {other:?}")),
+        other => TlsHandshakeFault::Protocol(format!("the client sends alert {other:?}")),
     }
 }

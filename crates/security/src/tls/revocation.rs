@@ -17,8 +17,8 @@ use webpki::{
     RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 
-use super::certificate::{Holder, KeyUsageCheck};
-use super::trust::of_webpki;
+use super::certificate::{CertificateHolder, KeyUsageCheck};
+use super::error::of_webpki;
 use crate::setting::{InvalidSetting, SettingSource, take_first};
 use crate::stores::pem;
 
@@ -76,7 +76,7 @@ impl Revocation {
     /// Checks a verified chain.
     pub fn check(
         &self,
-        holder: Holder,
+        holder: CertificateHolder,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         roots: &RootCertStore,

@@ -12,7 +12,7 @@ use rustls::{CommonState, ServerConfig};
 use super::client_certificates::ClientCertificates;
 use super::expiry;
 use super::{
-    HandshakeFault, Revocation, Trust, certified, cipher_name, no_suite, take_ciphers, take_versions,
+    Revocation, TlsHandshakeFault, Trust, certified, cipher_name, no_suite, take_ciphers, take_versions,
 };
 use crate::Principal;
 use crate::names::{CertificateNames, PrincipalMapping, distinguished_name};
@@ -43,7 +43,7 @@ impl fmt::Debug for ServerTls {
 
 /// The result of a handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub struct ServerTlsSession {
     /// `TLSv1.2` or `TLSv1.3`.
     pub protocol: &'static str,
     /// Java's name of the cipher suite.
@@ -52,7 +52,7 @@ pub struct Session {
     pub certificate: Option<PeerCertificate>,
 }
 
-impl Session {
+impl ServerTlsSession {
     /// The principal of the handshake: the user of the client's certificate, or anonymous.
     pub fn principal(&self) -> Principal {
         let certificate = self.certificate.as_ref();
@@ -205,23 +205,23 @@ impl ServerTls {
     }
 
     /// The result of a finished handshake.
-    pub fn session(&self, connection: &CommonState) -> Result<Session, HandshakeFault> {
+    pub fn session(&self, connection: &CommonState) -> Result<ServerTlsSession, TlsHandshakeFault> {
         let certificate = connection.peer_certificates().and_then(<[_]>::first);
         let protocol = match connection.protocol_version() {
             Some(rustls::ProtocolVersion::TLSv1_2) => "TLSv1.2",
             _ => "TLSv1.3",
         };
-        Ok(Session {
+        Ok(ServerTlsSession {
             protocol,
             cipher: connection.negotiated_cipher_suite().as_ref().map(cipher_name).unwrap_or_default(),
             certificate: certificate.map(|certificate| self.named(certificate)).transpose()?,
         })
     }
 
-    fn named(&self, certificate: &CertificateDer<'_>) -> Result<PeerCertificate, HandshakeFault> {
+    fn named(&self, certificate: &CertificateDer<'_>) -> Result<PeerCertificate, TlsHandshakeFault> {
         let subject = CertificateNames::of(certificate).and_then(|named| distinguished_name(&named.subject));
         let distinguished_name =
-            subject.ok_or_else(|| HandshakeFault::Certificate("its name is malformed".to_owned()))?;
+            subject.ok_or_else(|| TlsHandshakeFault::Certificate("its name is malformed".to_owned()))?;
         let user = self.mapping.name(&distinguished_name)?;
         Ok(PeerCertificate { distinguished_name, user })
     }

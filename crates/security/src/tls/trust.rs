@@ -15,13 +15,14 @@ use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, PeerMisbehaved,
-    RootCertStore, SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, PeerMisbehaved, RootCertStore,
+    SignatureScheme,
 };
 use webpki::{EndEntityCert, RawPublicKeyEntity};
 
 use super::Revocation;
-use super::certificate::{Certificate, Holder, KeyUsageCheck};
+use super::certificate::{Certificate, CertificateHolder, KeyUsageCheck};
+use super::error::{of_webpki, unfit};
 use crate::der::{self, Elements};
 use crate::names::distinguished_name;
 use crate::setting::InvalidSetting;
@@ -53,15 +54,6 @@ struct Signer {
     subject: Vec<u8>,
     key: SubjectPublicKeyInfoDer<'static>,
     constrains_names: bool,
-}
-
-/// A certificate unfit for its use.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-struct UnfitCertificate(String);
-
-pub(super) fn unfit(why: String) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(UnfitCertificate(why)))))
 }
 
 impl Trust {
@@ -133,7 +125,7 @@ impl Trust {
     /// Checks a peer's certificate, with the other certificates that the peer sent.
     pub fn check(
         &self,
-        holder: Holder,
+        holder: CertificateHolder,
         end: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
         now: UnixTime,
@@ -179,7 +171,7 @@ impl Trust {
     /// requirements.
     fn check_unusual(
         &self,
-        holder: Holder,
+        holder: CertificateHolder,
         end: &CertificateDer<'_>,
         sent: &[CertificateDer<'_>],
         now: UnixTime,
@@ -300,19 +292,4 @@ fn key(certificate: &[u8]) -> Result<SubjectPublicKeyInfoDer<'static>, Error> {
     let read =
         Certificate::of(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
     Ok(read.0.public_key().raw.to_vec().into())
-}
-
-/// The rustls error of a webpki error.
-pub(super) fn of_webpki(error: webpki::Error) -> Error {
-    Error::InvalidCertificate(match error {
-        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer,
-        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature,
-        webpki::Error::CertExpired { .. } => CertificateError::Expired,
-        webpki::Error::CertNotValidYet { .. } => CertificateError::NotValidYet,
-        webpki::Error::CertRevoked => CertificateError::Revoked,
-        webpki::Error::UnknownRevocationStatus => CertificateError::UnknownRevocationStatus,
-        webpki::Error::CrlExpired { .. } => CertificateError::ExpiredRevocationList,
-        webpki::Error::BadDer => CertificateError::BadEncoding,
-        other => CertificateError::Other(OtherError(Arc::new(other))),
-    })
 }

@@ -3,7 +3,7 @@
 
 use rustls::pki_types::{CertificateDer, UnixTime};
 use thalweg_security::stores::TrustedCertificates;
-use thalweg_security::tls::{Holder, Trust};
+use thalweg_security::tls::{CertificateHolder, Trust};
 
 use crate::java::{answers, hex};
 use made::{
@@ -26,23 +26,29 @@ enum Verdict {
 struct Case {
     name: &'static str,
     verdict: Verdict,
-    holder: Holder,
+    holder: CertificateHolder,
     trusted: Vec<Vec<u8>>,
     chain: Vec<Vec<u8>>,
 }
 
-fn case(name: &'static str, verdict: Verdict, holder: Holder, trusted: &[&Spec], chain: &[&Spec]) -> Case {
+fn case(
+    name: &'static str,
+    verdict: Verdict,
+    holder: CertificateHolder,
+    trusted: &[&Spec],
+    chain: &[&Spec],
+) -> Case {
     let ders = |specs: &[&Spec]| specs.iter().map(|spec| spec.der()).collect::<Vec<_>>();
     Case { name, verdict, holder, trusted: ders(trusted), chain: ders(chain) }
 }
 
-fn question(holder: Holder, trusted: &[Vec<u8>], chain: &[Vec<u8>]) -> String {
+fn question(holder: CertificateHolder, trusted: &[Vec<u8>], chain: &[Vec<u8>]) -> String {
     let list = |ders: &[Vec<u8>]| ders.iter().map(|der| hex(der)).collect::<Vec<_>>().join(",");
-    let role = if holder == Holder::Client { "C" } else { "S" };
+    let role = if holder == CertificateHolder::Client { "C" } else { "S" };
     format!("{role} {} {}", list(trusted), list(chain))
 }
 
-fn ours(holder: Holder, trusted: &[Vec<u8>], chain: &[Vec<u8>]) -> Result<(), String> {
+fn ours(holder: CertificateHolder, trusted: &[Vec<u8>], chain: &[Vec<u8>]) -> Result<(), String> {
     let certificates = |ders: &[Vec<u8>]| ders.iter().cloned().map(CertificateDer::from).collect::<Vec<_>>();
     let trusted = TrustedCertificates {
         certificates: certificates(trusted),
@@ -78,7 +84,7 @@ fn chains_get_the_verdicts_of_java() {
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
 
-const BOTH: [Holder; 2] = [Holder::Client, Holder::Server];
+const BOTH: [CertificateHolder; 2] = [CertificateHolder::Client, CertificateHolder::Server];
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
@@ -86,7 +92,8 @@ fn cases() -> Vec<Case> {
     let leaf = &Spec::new("leaf").by("ca").basic(Some(false), None);
     let by = |issuer: &str| Spec::new("leaf").by(issuer);
     for holder in BOTH {
-        let (own, other) = if holder == Holder::Client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
+        let (own, other) =
+            if holder == CertificateHolder::Client { (CLIENT, SERVER) } else { (SERVER, CLIENT) };
         let mut add = |name, verdict, trusted: &[&Spec], chain: &[&Spec]| {
             cases.push(case(name, verdict, holder, trusted, chain));
         };
@@ -269,7 +276,8 @@ fn cases() -> Vec<Case> {
         }
 
         // What a leaf is for.
-        let (own_type, other_type) = if holder == Holder::Client { (0x80, 0x40) } else { (0x40, 0x80) };
+        let (own_type, other_type) =
+            if holder == CertificateHolder::Client { (0x80, 0x40) } else { (0x40, 0x80) };
         add("for this use", Accepted, &[ca], &[&leaf.clone().uses(&[own])]);
         add("for both uses", Accepted, &[ca], &[&leaf.clone().uses(&[other, own])]);
         add("for any use", Accepted, &[ca], &[&leaf.clone().uses(&[ANY])]);

@@ -1,6 +1,8 @@
 //! A coordinator's log in memory, for tests of the driver.
 
-use crate::{AppendAs, AppendedBatch, CoordinatorLog, Part, Piece, ReplayError, WriteError};
+use crate::{
+    AppendedBatch, CoordinatorLog, Part, Piece, ShardLoadError, TransactionalAppendOptions, WriteError,
+};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ pub struct MemoryLog {
     /// Replays wait until this is true.
     pub loads: watch::Sender<bool>,
     /// Partitions whose replay fails, with the error.
-    pub unreadable: Mutex<BTreeMap<PartitionIndex, fn() -> ReplayError>>,
+    pub unreadable: Mutex<BTreeMap<PartitionIndex, fn() -> ShardLoadError>>,
     /// True if no other replica can repair damage.
     pub is_only_replica: AtomicBool,
     /// Number of replays.
@@ -34,7 +36,7 @@ impl CoordinatorLog for MemoryLog {
         _partition: PartitionIndex,
         leader_epoch: i32,
         batch: Bytes,
-        _append_as: AppendAs,
+        _options: TransactionalAppendOptions,
     ) -> Result<AppendedBatch, WriteError> {
         let mut next_offset = self.next_offset.lock();
         let header = BatchHeader::parse(&batch).expect("the coordinator builds whole batches");
@@ -65,8 +67,8 @@ impl CoordinatorLog for MemoryLog {
         &self,
         partition: PartitionIndex,
         _leader_epoch: i32,
-        each: &mut dyn FnMut(Part<'_>) -> Result<(), ReplayError>,
-    ) -> Result<Option<AppendedBatch>, ReplayError> {
+        each: &mut dyn FnMut(Part<'_>) -> Result<(), ShardLoadError>,
+    ) -> Result<Option<AppendedBatch>, ShardLoadError> {
         self.replays.fetch_add(1, Ordering::Relaxed);
         while !*self.loads.borrow() {
             std::thread::yield_now();
@@ -82,7 +84,7 @@ impl CoordinatorLog for MemoryLog {
             // Damage does not affect the header here.
             let next = BatchHeader::parse(bytes).map_or(Offset(end), |header| header.next_offset());
             match each(Part::Piece(Piece { bytes, from, acknowledged_before })) {
-                Err(ReplayError::Damaged { .. }) if has_no_other => each(Part::Lost(from..next))?,
+                Err(ShardLoadError::Damaged { .. }) if has_no_other => each(Part::Lost(from..next))?,
                 replayed => replayed?,
             }
             from = next;

@@ -6,9 +6,9 @@
 //! runs only while there are changes. When another broker becomes the leader or the state is reset, the share
 //! partition ends here, and waiting requests fail or retry.
 
-use super::Shares;
+use super::LedSharePartitions;
+use super::acknowledgement_failure::AcknowledgementFailure;
 use super::settings::ShareSettings;
-use super::settle_error::SettleError;
 use crate::states::PersistError;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -19,42 +19,38 @@ use thalweg_config::ShareOffsetReset;
 use thalweg_record::LeaderEpoch;
 use thalweg_replica::partition::{Isolation, Partition, Reader, Waiter, Waiters};
 use thalweg_share::{
-    AcknowledgeError, Acknowledgement, AcquiredRun, ShareKey, SharePartition, ShareState, StateBatch,
-    StateUpdate,
+    AcknowledgeError, Acknowledgement, AcquiredRun, SharePartition, SharePartitionKey, ShareState,
+    StateBatch, StateUpdate,
 };
 use thalweg_wire::ErrorCode;
+use thalweg_wire::list_offsets::{EARLIEST_TIMESTAMP, LATEST_TIMESTAMP};
 use tokio::sync::{Notify, oneshot};
 
-/// ListOffsets timestamps of the log end and the log start.
-const LATEST: i64 = -1;
-const EARLIEST: i64 = -2;
-
 /// The outcome of an acknowledgement, once it is written.
-pub type SettleOutcome = Result<(), SettleError>;
+pub type AcknowledgementOutcome = Result<(), AcknowledgementFailure>;
 
 /// The pending result of an acknowledgement.
 pub enum PendingAcknowledgement {
     /// The outcome is decided.
-    Now(SettleOutcome),
+    Now(AcknowledgementOutcome),
     /// The acknowledgements are being written.
-    Later(oneshot::Receiver<SettleOutcome>),
+    Later(oneshot::Receiver<AcknowledgementOutcome>),
 }
 
 impl PendingAcknowledgement {
-    /// The outcome.
-    pub async fn settled(self) -> SettleOutcome {
+    pub async fn outcome(self) -> AcknowledgementOutcome {
         match self {
-            PendingAcknowledgement::Now(settled) => settled,
+            PendingAcknowledgement::Now(outcome) => outcome,
             // A write always sends an outcome, unless the broker stops.
             PendingAcknowledgement::Later(answer) => {
-                answer.await.unwrap_or(Err(SettleError::Unserved(ErrorCode::NotLeaderOrFollower)))
+                answer.await.unwrap_or(Err(AcknowledgementFailure::Unserved(ErrorCode::NotLeaderOrFollower)))
             }
         }
     }
 }
 
 enum Stage {
-    /// The coordinator has been asked for the state.
+    /// The state has been requested from the coordinator.
     Loading,
     Active(SharePartition),
     /// Not served here.
@@ -66,7 +62,7 @@ struct Change {
     batches: Vec<StateBatch>,
     /// True if the records wait for the write. Expired locks do not.
     is_pending: bool,
-    done: Option<oneshot::Sender<SettleOutcome>>,
+    done: Option<oneshot::Sender<AcknowledgementOutcome>>,
 }
 
 struct State {
@@ -77,8 +73,8 @@ struct State {
 }
 
 /// A share partition; see the head of this file.
-pub struct LedShare {
-    key: ShareKey,
+pub struct LedSharePartition {
+    key: SharePartitionKey,
     leader_epoch: LeaderEpoch,
     state: Mutex<State>,
     /// End of the next acquisition lock; `i64::MAX` for none.
@@ -90,9 +86,9 @@ pub struct LedShare {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareFigures {
     /// Offsets in flight.
-    pub records: i64,
+    pub offsets: i64,
     /// Runs of offsets with one state.
-    pub batches: usize,
+    pub runs: usize,
 }
 
 /// The error code that members get for a failure of the share coordinator.
@@ -113,11 +109,11 @@ fn remedy(error: PersistError) -> Option<&'static str> {
     )
 }
 
-impl LedShare {
-    pub(super) fn new(key: ShareKey, leader_epoch: LeaderEpoch) -> LedShare {
+impl LedSharePartition {
+    pub(super) fn new(key: SharePartitionKey, leader_epoch: LeaderEpoch) -> LedSharePartition {
         let stage = Stage::Loading;
         let state = State { stage, queue: VecDeque::new(), is_writing: false, waiters: Waiters::default() };
-        LedShare {
+        LedSharePartition {
             key,
             leader_epoch,
             state: Mutex::new(state),
@@ -127,7 +123,7 @@ impl LedShare {
     }
 
     /// Group, topic and partition.
-    pub fn key(&self) -> &ShareKey {
+    pub fn key(&self) -> &SharePartitionKey {
         &self.key
     }
 
@@ -145,7 +141,7 @@ impl LedShare {
     pub fn figures(&self) -> ShareFigures {
         match &self.state.lock().stage {
             Stage::Active(partition) => {
-                ShareFigures { records: partition.in_flight(), batches: partition.runs() }
+                ShareFigures { offsets: partition.in_flight(), runs: partition.runs() }
             }
             Stage::Loading | Stage::Ended(_) => ShareFigures::default(),
         }
@@ -207,11 +203,11 @@ impl LedShare {
     /// Applies a member's acknowledgements.
     pub fn acknowledge(
         self: &Arc<Self>,
-        shares: &Arc<Shares>,
+        share_partitions: &Arc<LedSharePartitions>,
         member: &str,
         acknowledgements: &[Acknowledgement<'_>],
     ) -> PendingAcknowledgement {
-        let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
+        let (limits, now_ms) = (share_partitions.settings(&self.key.group).limits, share_partitions.now_ms());
         let mut state = self.state.lock();
         let taken = match &mut state.stage {
             Stage::Active(partition) => {
@@ -220,45 +216,51 @@ impl LedShare {
                 taken
             }
             Stage::Loading => Err(AcknowledgeError::NotAcquired),
-            Stage::Ended(error) => return PendingAcknowledgement::Now(Err(SettleError::Unserved(*error))),
+            Stage::Ended(error) => {
+                return PendingAcknowledgement::Now(Err(AcknowledgementFailure::Unserved(*error)));
+            }
         };
         match taken {
             Err(error) => {
                 tracing::debug!(key = ?self.key, member, %error, "Refused acknowledgements");
-                PendingAcknowledgement::Now(Err(SettleError::Refused(error)))
+                PendingAcknowledgement::Now(Err(AcknowledgementFailure::Refused(error)))
             }
             Ok(batches) if batches.is_empty() => PendingAcknowledgement::Now(Ok(())),
             Ok(batches) => {
                 let (done, answer) = oneshot::channel();
-                self.enqueue(shares, &mut state, Change { batches, is_pending: true, done: Some(done) });
+                self.enqueue(
+                    share_partitions,
+                    &mut state,
+                    Change { batches, is_pending: true, done: Some(done) },
+                );
                 PendingAcknowledgement::Later(answer)
             }
         }
     }
 
     /// Releases the records of a member whose session ended.
-    pub(super) fn release(self: &Arc<Self>, shares: &Arc<Shares>, member: &str) {
-        let limits = shares.settings(&self.key.group).limits;
+    pub(super) fn release(self: &Arc<Self>, share_partitions: &Arc<LedSharePartitions>, member: &str) {
+        let limits = share_partitions.settings(&self.key.group).limits;
         let mut state = self.state.lock();
         let Stage::Active(partition) = &mut state.stage else { return };
         let batches = partition.release_member(member, &limits);
         if !batches.is_empty() {
-            self.enqueue(shares, &mut state, Change { batches, is_pending: true, done: None });
+            self.enqueue(share_partitions, &mut state, Change { batches, is_pending: true, done: None });
         }
     }
 
     /// Ends expired acquisition locks.
-    pub(super) fn expire(self: &Arc<Self>, shares: &Arc<Shares>) {
-        let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
+    pub(super) fn expire(self: &Arc<Self>, share_partitions: &Arc<LedSharePartitions>) {
+        let (limits, now_ms) = (share_partitions.settings(&self.key.group).limits, share_partitions.now_ms());
         let mut state = self.state.lock();
         let Stage::Active(partition) = &mut state.stage else { return };
         let expired = partition.expire(now_ms, &limits);
         self.note_deadline(partition);
         if expired.records > 0 {
-            shares.counters.count_expired(expired.records);
+            share_partitions.counters.count_expired(expired.records);
             state.waiters.wake_all();
             let change = Change { batches: expired.batches, is_pending: false, done: None };
-            self.enqueue(shares, &mut state, change);
+            self.enqueue(share_partitions, &mut state, change);
         }
     }
 
@@ -287,26 +289,31 @@ impl LedShare {
         true
     }
 
-    fn enqueue(self: &Arc<Self>, shares: &Arc<Shares>, state: &mut State, change: Change) {
+    fn enqueue(
+        self: &Arc<Self>,
+        share_partitions: &Arc<LedSharePartitions>,
+        state: &mut State,
+        change: Change,
+    ) {
         state.queue.push_back(change);
         if !state.is_writing {
             state.is_writing = true;
-            tokio::spawn(Arc::clone(self).write_all(Arc::clone(shares)));
+            tokio::spawn(Arc::clone(self).write_all(Arc::clone(share_partitions)));
         }
     }
 
-    async fn write_all(self: Arc<Self>, shares: Arc<Shares>) {
+    async fn write_all(self: Arc<Self>, share_partitions: Arc<LedSharePartitions>) {
         while let Some((update, changes)) = self.next_write() {
             let outcome = tokio::select! {
                 biased;
-                outcome = shares.persister.write(&self.key, &update) => outcome,
+                outcome = share_partitions.persister.write(&self.key, &update) => outcome,
                 // Waiting members get no outcome: the write may or may not have happened.
-                () = shares.stopped() => return,
+                () = share_partitions.stopped() => return,
             };
-            self.finish(&shares, changes, outcome);
+            self.finish(&share_partitions, changes, outcome);
         }
         self.written.notify_waiters();
-        shares.forget_ended(&self);
+        share_partitions.forget_ended(&self);
     }
 
     /// The changes of the next write. A change by expired locks is the last one: another member may
@@ -322,7 +329,7 @@ impl LedShare {
             }
             Stage::Ended(error) => {
                 for done in queue.drain(..).filter_map(|change| change.done) {
-                    let _ = done.send(Err(SettleError::Unserved(*error)));
+                    let _ = done.send(Err(AcknowledgementFailure::Unserved(*error)));
                 }
                 *is_writing = false;
                 return None;
@@ -340,8 +347,13 @@ impl LedShare {
         Some((update, changes))
     }
 
-    fn finish(&self, shares: &Shares, changes: Vec<Change>, outcome: Result<(), PersistError>) {
-        let (limits, now_ms) = (shares.settings(&self.key.group).limits, shares.now_ms());
+    fn finish(
+        &self,
+        share_partitions: &LedSharePartitions,
+        changes: Vec<Change>,
+        outcome: Result<(), PersistError>,
+    ) {
+        let (limits, now_ms) = (share_partitions.settings(&self.key.group).limits, share_partitions.now_ms());
         let mut state = self.state.lock();
         if let Stage::Active(partition) = &mut state.stage {
             for change in changes.iter().filter(|change| change.is_pending) {
@@ -363,7 +375,8 @@ impl LedShare {
         state.waiters.wake_all();
         drop(state);
         for done in changes.into_iter().filter_map(|change| change.done) {
-            let _ = done.send(outcome.map_err(|error| SettleError::Unserved(code_for_members(error))));
+            let _ =
+                done.send(outcome.map_err(|error| AcknowledgementFailure::Unserved(code_for_members(error))));
         }
     }
 
@@ -381,9 +394,9 @@ impl LedShare {
     /// Loads the state, after the writes of `before`, the share partition that this one replaces.
     pub(super) async fn load(
         self: Arc<Self>,
-        shares: Arc<Shares>,
+        share_partitions: Arc<LedSharePartitions>,
         partition: Arc<Partition>,
-        before: Option<Arc<LedShare>>,
+        before: Option<Arc<LedSharePartition>>,
     ) {
         if let Some(before) = before {
             before.drained().await;
@@ -391,10 +404,10 @@ impl LedShare {
         let began_at = tokio::time::Instant::now();
         let loaded = tokio::select! {
             biased;
-            loaded = self.loaded(&shares, &partition) => loaded,
-            () = shares.stopped() => return,
+            loaded = self.loaded(&share_partitions, &partition) => loaded,
+            () = share_partitions.stopped() => return,
         };
-        shares.counters.count_load(began_at.elapsed());
+        share_partitions.counters.count_load(began_at.elapsed());
         let mut state = self.state.lock();
         // The share partition may have ended meanwhile.
         if matches!(state.stage, Stage::Loading) {
@@ -402,24 +415,31 @@ impl LedShare {
         }
         state.waiters.wake_all();
         drop(state);
-        shares.forget_ended(&self);
+        share_partitions.forget_ended(&self);
     }
 
-    async fn loaded(&self, shares: &Shares, partition: &Partition) -> Result<SharePartition, ErrorCode> {
+    async fn loaded(
+        &self,
+        share_partitions: &LedSharePartitions,
+        partition: &Partition,
+    ) -> Result<SharePartition, ErrorCode> {
         let failed = |error: PersistError| {
             let now = tokio::time::Instant::now();
-            if let Some(omitted) = shares.failures.failed(self.key.clone(), &error.to_string(), now) {
+            if let Some(omitted) = share_partitions.failures.failed(self.key.clone(), &error.to_string(), now)
+            {
                 let remedy = remedy(error);
                 tracing::warn!(key = ?self.key, %error, remedy, omitted, "Failed to read the state of a share partition");
             }
             code_for_members(error)
         };
-        let mut state = shares.persister.read(&self.key, self.leader_epoch.0).await.map_err(failed)?;
+        let mut state =
+            share_partitions.persister.read(&self.key, self.leader_epoch.0).await.map_err(failed)?;
         if state.start_offset == -1 {
-            let reset = shares.settings(&self.key.group).reset;
+            let reset = share_partitions.settings(&self.key.group).reset;
             let epoch = self.leader_epoch;
-            let start =
-                shares.disk.work_in_place(|| initial_offset(partition, reset, epoch, shares.clock_ms()))?;
+            let start = share_partitions
+                .disk
+                .work_in_place(|| initial_offset(partition, reset, epoch, share_partitions.clock_ms()))?;
             state = ShareState { start_offset: start, ..state };
             // Persist the start offset before the first records: otherwise another leader would start after
             // them.
@@ -430,10 +450,10 @@ impl LedShare {
                 delivery_complete_count: 0,
                 batches: Vec::new(),
             };
-            shares.persister.write(&self.key, &update).await.map_err(failed)?;
+            share_partitions.persister.write(&self.key, &update).await.map_err(failed)?;
         }
-        shares.failures.succeeded(&self.key);
-        SharePartition::load(&state, state.start_offset).map_err(|invalid| {
+        share_partitions.failures.succeeded(&self.key);
+        SharePartition::load(&state).map_err(|invalid| {
             tracing::error!(key = ?self.key, ?invalid, "The stored state of a share partition makes no sense");
             ErrorCode::UnknownServerError
         })
@@ -454,11 +474,11 @@ fn initial_offset(
     };
     let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
     match reset {
-        ShareOffsetReset::Latest => find(LATEST),
-        ShareOffsetReset::Earliest => find(EARLIEST),
+        ShareOffsetReset::Latest => find(LATEST_TIMESTAMP),
+        ShareOffsetReset::Earliest => find(EARLIEST_TIMESTAMP),
         ShareOffsetReset::ByDuration(duration) => match find(clock_ms.saturating_sub(ms(duration)).max(0))? {
             // No record is that recent.
-            -1 => find(LATEST),
+            -1 => find(LATEST_TIMESTAMP),
             offset => Ok(offset),
         },
     }

@@ -4,12 +4,12 @@
 //! All steps happen under the lock of the share partition, so that two members never consider the same
 //! records. Of the log, only the headers of the returned batches are read.
 
-use super::led::LedShare;
-use super::sessions::SessionEnd;
+use super::led::LedSharePartition;
+use super::sessions::ShareSessionEnd;
 use super::settings::ShareSettings;
 use thalweg_log::{AbortedTransaction, BatchPlace, LogSlice};
 use thalweg_record::Offset;
-use thalweg_replica::partition::{FetchError, FetchFrom, FetchRead, Isolation, Partition, Reader};
+use thalweg_replica::partition::{FetchError, FetchParameters, FetchRead, Isolation, Partition, Reader};
 use thalweg_share::{AcquireMode, AcquireRequest, AcquiredRun, ShareAcquiredRecords, SharePartition, Span};
 use thalweg_wire::ErrorCode;
 
@@ -18,11 +18,10 @@ const ROUNDS_MAX: usize = 64;
 
 /// A member's request for records of one partition.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
-    /// Member id.
+pub struct ReadRequest<'a> {
     pub member: &'a str,
     /// The member's session. After its end, no records are acquired.
-    pub session: &'a SessionEnd,
+    pub session: &'a ShareSessionEnd,
     /// Strict or best-effort use of the record limit.
     pub mode: AcquireMode,
     /// Maximum number of records.
@@ -35,9 +34,9 @@ pub struct Request<'a> {
     pub at_least_one: bool,
 }
 
-/// Acquired records.
+/// Acquired records of one partition.
 #[derive(Debug)]
-pub struct Batch {
+pub struct AcquiredBatches {
     /// The log batches of the records, which may contain other records too.
     pub slice: LogSlice,
     /// The acquired offsets.
@@ -55,18 +54,17 @@ pub enum ReadOutcome {
     Nothing,
     /// The records found are not delivered, and there may be more after them.
     Again,
-    /// Acquired records.
-    Acquired(Batch),
+    Acquired(AcquiredBatches),
     /// The log cannot be read, or the share partition is not served here.
     Failed(ErrorCode),
 }
 
-impl LedShare {
+impl LedSharePartition {
     /// Acquires records for a member.
     pub fn acquire(
         &self,
         partition: &Partition,
-        request: &Request<'_>,
+        request: &ReadRequest<'_>,
         settings: &ShareSettings,
         now_ms: i64,
     ) -> ReadOutcome {
@@ -96,7 +94,7 @@ impl LedShare {
         max_bytes: usize,
         settings: &ShareSettings,
     ) -> (usize, bool) {
-        let request = |offset| fetch_from(offset, max_bytes, true, settings.isolation);
+        let request = |offset| fetch_parameters(offset, max_bytes, true, settings.isolation);
         let read = self.with(|share| {
             let offset = share.fetch_offset(&settings.limits)?;
             Some(partition.fetch(&request(offset)))
@@ -110,8 +108,13 @@ impl LedShare {
     }
 }
 
-fn fetch_from(offset: i64, max_bytes: usize, at_least_one: bool, isolation: Isolation) -> FetchFrom {
-    FetchFrom {
+fn fetch_parameters(
+    offset: i64,
+    max_bytes: usize,
+    at_least_one: bool,
+    isolation: Isolation,
+) -> FetchParameters {
+    FetchParameters {
         offset: Offset(offset),
         max_bytes,
         at_least_one,
@@ -129,12 +132,12 @@ fn fetch_from(offset: i64, max_bytes: usize, at_least_one: bool, isolation: Isol
 fn acquire(
     share: &mut SharePartition,
     partition: &Partition,
-    request: &Request<'_>,
+    request: &ReadRequest<'_>,
     settings: &ShareSettings,
     now_ms: i64,
 ) -> ReadOutcome {
     let Some(offset) = share.fetch_offset(&settings.limits) else { return ReadOutcome::Nothing };
-    let from = fetch_from(offset, request.max_bytes, request.at_least_one, settings.isolation);
+    let from = fetch_parameters(offset, request.max_bytes, request.at_least_one, settings.isolation);
     let read = match partition.fetch(&from) {
         Ok(read) => read,
         Err(FetchError::OutOfRange { .. }) => {
@@ -174,7 +177,11 @@ fn acquire(
         return if moved { ReadOutcome::Again } else { ReadOutcome::Nothing };
     }
     let len = usize::try_from(bytes.end - bytes.start).unwrap_or(slice.len);
-    ReadOutcome::Acquired(Batch { slice: LogSlice { position: bytes.start, len, ..slice }, runs, records })
+    ReadOutcome::Acquired(AcquiredBatches {
+        slice: LogSlice { position: bytes.start, len, ..slice },
+        runs,
+        records,
+    })
 }
 
 /// A log batch, and whether its transaction was aborted. `aborted` is empty for READ_UNCOMMITTED.

@@ -14,33 +14,28 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use thalweg_hash::HashMap;
-use thalweg_metadata::PartitionIndex;
+use thalweg_metadata::TopicIdPartition;
 use thalweg_net::Holder;
 use thalweg_places::Counts;
-use thalweg_wire::{ErrorCode, Uuid};
+use thalweg_wire::ErrorCode;
 
 /// The epoch that begins a session.
 pub const INITIAL_EPOCH: i32 = 0;
 /// The epoch that ends a session.
 pub const FINAL_EPOCH: i32 = -1;
 
-/// A partition of a topic.
-pub type TopicPartitionId = (Uuid, PartitionIndex);
-
 /// The identity of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct SessionKey {
-    /// Group id.
+pub struct ShareSessionKey {
     pub group: Arc<str>,
-    /// Member id.
     pub member: Arc<str>,
 }
 
 /// A partition in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SessionPartition {
+pub struct ShareSessionPartition {
     /// Topic id and partition.
-    pub id: TopicPartitionId,
+    pub id: TopicIdPartition,
     /// True if the partition was added after the session began and no answer has named it: the next answer
     /// does, even without records. The first answer names all.
     pub is_new: bool,
@@ -48,7 +43,7 @@ pub struct SessionPartition {
 
 /// Why a request cannot continue its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionError {
+pub enum ShareSessionError {
     /// The member has no session.
     NotFound,
     /// The session has another epoch, because an answer or a request was lost.
@@ -59,31 +54,31 @@ pub enum SessionError {
     AcknowledgesFirst,
 }
 
-impl SessionError {
+impl ShareSessionError {
     /// Kafka's error code.
     pub fn code(self) -> ErrorCode {
         match self {
-            SessionError::NotFound => ErrorCode::ShareSessionNotFound,
-            SessionError::InvalidEpoch => ErrorCode::InvalidShareSessionEpoch,
-            SessionError::LimitReached => ErrorCode::ShareSessionLimitReached,
-            SessionError::AcknowledgesFirst => ErrorCode::InvalidRequest,
+            ShareSessionError::NotFound => ErrorCode::ShareSessionNotFound,
+            ShareSessionError::InvalidEpoch => ErrorCode::InvalidShareSessionEpoch,
+            ShareSessionError::LimitReached => ErrorCode::ShareSessionLimitReached,
+            ShareSessionError::AcknowledgesFirst => ErrorCode::InvalidRequest,
         }
     }
 }
 
 /// The session fields of a ShareFetch request.
 #[derive(Clone, Debug)]
-pub struct SessionRequest {
-    pub key: SessionKey,
+pub struct ShareSessionRequest {
+    pub key: ShareSessionKey,
     pub epoch: i32,
     /// Id of the connection.
     pub connection: u64,
     /// The principal of the member.
     pub holder: Holder,
     /// Partitions added to the session.
-    pub added: Vec<TopicPartitionId>,
+    pub added: Vec<TopicIdPartition>,
     /// Partitions removed from the session.
-    pub forgotten: Vec<TopicPartitionId>,
+    pub forgotten: Vec<TopicIdPartition>,
     /// True if the request acknowledges records.
     pub acknowledges: bool,
     /// True if the request may acquire records; false for a request that only renews locks.
@@ -94,9 +89,9 @@ pub struct SessionRequest {
 /// member's records are released once, after the end, so no records may be acquired for the session
 /// afterwards.
 #[derive(Clone, Debug, Default)]
-pub struct SessionEnd(Arc<AtomicBool>);
+pub struct ShareSessionEnd(Arc<AtomicBool>);
 
-impl SessionEnd {
+impl ShareSessionEnd {
     /// True if the session has ended. Under the lock of a share partition, `false` means that the release of
     /// the member's records there has yet to come.
     pub fn is_over(&self) -> bool {
@@ -104,65 +99,65 @@ impl SessionEnd {
     }
 }
 
-impl PartialEq for SessionEnd {
+impl PartialEq for ShareSessionEnd {
     /// True if both belong to the same session.
-    fn eq(&self, other: &SessionEnd) -> bool {
+    fn eq(&self, other: &ShareSessionEnd) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for SessionEnd {}
+impl Eq for ShareSessionEnd {}
 
 /// A request within its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionContext {
+pub struct ShareSessionContext {
     /// The partitions to read.
-    pub wanted: Vec<SessionPartition>,
+    pub wanted: Vec<ShareSessionPartition>,
     /// The number of fetches that might acquire records after the session's first request.
     pub fetches: usize,
     /// Shows whether the session has ended meanwhile.
-    pub end: SessionEnd,
+    pub end: ShareSessionEnd,
     /// A session that ended to make room; the caller releases its member's records.
-    pub displaced: Option<SessionKey>,
+    pub displaced: Option<ShareSessionKey>,
 }
 
-impl SessionContext {
-    fn of(session: &Session, wanted: Vec<SessionPartition>) -> SessionContext {
+impl ShareSessionContext {
+    fn of(session: &ShareSession, wanted: Vec<ShareSessionPartition>) -> ShareSessionContext {
         let (fetches, end) = (session.fetches, session.end.clone());
-        SessionContext { wanted, fetches, end, displaced: None }
+        ShareSessionContext { wanted, fetches, end, displaced: None }
     }
 }
 
 #[derive(Debug)]
-struct Session {
+struct ShareSession {
     epoch: i32,
     fetches: usize,
     connection: u64,
     holder: Holder,
     /// Position of the session among all sessions by age.
     number: u64,
-    partitions: Vec<SessionPartition>,
+    partitions: Vec<ShareSessionPartition>,
     /// Position of each partition in `partitions`.
-    index: HashMap<TopicPartitionId, usize>,
-    end: SessionEnd,
+    index: HashMap<TopicIdPartition, usize>,
+    end: ShareSessionEnd,
 }
 
-impl Drop for Session {
+impl Drop for ShareSession {
     fn drop(&mut self) {
         self.end.0.store(true, Ordering::Release);
     }
 }
 
-impl Session {
-    fn add(&mut self, id: TopicPartitionId, is_new: bool) {
+impl ShareSession {
+    fn add(&mut self, id: TopicIdPartition, is_new: bool) {
         let place = self.partitions.len();
         if let std::collections::hash_map::Entry::Vacant(free) = self.index.entry(id) {
             free.insert(place);
-            self.partitions.push(SessionPartition { id, is_new });
+            self.partitions.push(ShareSessionPartition { id, is_new });
         }
     }
 
-    fn forget(&mut self, ids: &[TopicPartitionId]) {
+    fn forget(&mut self, ids: &[TopicIdPartition]) {
         let mut gone = false;
         for id in ids {
             gone |= self.index.remove(id).is_some();
@@ -183,8 +178,8 @@ impl Session {
 
 #[derive(Debug, Default)]
 struct State {
-    sessions: HashMap<SessionKey, Session>,
-    by_connection: HashMap<u64, Vec<SessionKey>>,
+    sessions: HashMap<ShareSessionKey, ShareSession>,
+    by_connection: HashMap<u64, Vec<ShareSessionKey>>,
     by_group: HashMap<Arc<str>, usize>,
     /// Number of sessions of each holder.
     counts: Counts<Holder>,
@@ -192,7 +187,7 @@ struct State {
 }
 
 impl State {
-    fn remove(&mut self, key: &SessionKey) -> bool {
+    fn remove(&mut self, key: &ShareSessionKey) -> bool {
         let Some(session) = self.sessions.remove(key) else { return false };
         self.counts.remove(&session.holder, 1);
         if let Some(keys) = self.by_connection.get_mut(&session.connection) {
@@ -210,7 +205,7 @@ impl State {
         true
     }
 
-    fn insert(&mut self, key: SessionKey, session: Session) {
+    fn insert(&mut self, key: ShareSessionKey, session: ShareSession) {
         self.by_connection.entry(session.connection).or_default().push(key.clone());
         *self.by_group.entry(Arc::clone(&key.group)).or_default() += 1;
         self.counts.add(&session.holder, 1);
@@ -219,7 +214,7 @@ impl State {
 
     /// Ends the oldest session of the holder with most sessions in favour of a holder with fewer. Returns the
     /// session's key.
-    fn displace(&mut self, new: &Holder) -> Option<SessionKey> {
+    fn displace(&mut self, new: &Holder) -> Option<ShareSessionKey> {
         let larger = self.counts.larger(new)?;
         let sessions = self.sessions.iter().filter(|(_, session)| session.holder == *larger);
         let (oldest, _) = sessions.min_by_key(|(_, session)| session.number)?;
@@ -227,9 +222,13 @@ impl State {
         self.remove(&oldest).then_some(oldest)
     }
 
-    fn continued(&mut self, key: &SessionKey, epoch: i32) -> Result<&mut Session, SessionError> {
-        let session = self.sessions.get_mut(key).ok_or(SessionError::NotFound)?;
-        if session.epoch == epoch { Ok(session) } else { Err(SessionError::InvalidEpoch) }
+    fn continued(
+        &mut self,
+        key: &ShareSessionKey,
+        epoch: i32,
+    ) -> Result<&mut ShareSession, ShareSessionError> {
+        let session = self.sessions.get_mut(key).ok_or(ShareSessionError::NotFound)?;
+        if session.epoch == epoch { Ok(session) } else { Err(ShareSessionError::InvalidEpoch) }
     }
 }
 
@@ -248,27 +247,27 @@ impl ShareSessions {
 
     /// Begins, continues or ends the session of a ShareFetch. Returns the partitions to read, none for the
     /// last request, and the session that ended to make room.
-    pub fn begin(&self, request: SessionRequest) -> Result<SessionContext, SessionError> {
-        let SessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges, acquires } =
+    pub fn begin(&self, request: ShareSessionRequest) -> Result<ShareSessionContext, ShareSessionError> {
+        let ShareSessionRequest { key, epoch, connection, holder, added, forgotten, acknowledges, acquires } =
             request;
         let mut state = self.state.lock();
         match epoch {
             FINAL_EPOCH => {
-                let session = state.sessions.get(&key).ok_or(SessionError::NotFound)?;
-                Ok(SessionContext::of(session, Vec::new()))
+                let session = state.sessions.get(&key).ok_or(ShareSessionError::NotFound)?;
+                Ok(ShareSessionContext::of(session, Vec::new()))
             }
             INITIAL_EPOCH => {
                 if acknowledges {
-                    return Err(SessionError::AcknowledgesFirst);
+                    return Err(ShareSessionError::AcknowledgesFirst);
                 }
                 state.remove(&key);
                 let mut displaced = None;
                 if state.sessions.len() >= self.max {
-                    displaced = Some(state.displace(&holder).ok_or(SessionError::LimitReached)?);
+                    displaced = Some(state.displace(&holder).ok_or(ShareSessionError::LimitReached)?);
                 }
                 let number = state.next_number;
                 state.next_number += 1;
-                let mut session = Session {
+                let mut session = ShareSession {
                     epoch: 1,
                     fetches: 0,
                     connection,
@@ -276,11 +275,13 @@ impl ShareSessions {
                     number,
                     partitions: Vec::new(),
                     index: HashMap::default(),
-                    end: SessionEnd::default(),
+                    end: ShareSessionEnd::default(),
                 };
                 added.into_iter().for_each(|id| session.add(id, false));
-                let wanted = session.partitions.iter().map(|one| SessionPartition { is_new: true, ..*one });
-                let begun = SessionContext { displaced, ..SessionContext::of(&session, wanted.collect()) };
+                let wanted =
+                    session.partitions.iter().map(|one| ShareSessionPartition { is_new: true, ..*one });
+                let begun =
+                    ShareSessionContext { displaced, ..ShareSessionContext::of(&session, wanted.collect()) };
                 state.insert(key, session);
                 Ok(begun)
             }
@@ -290,17 +291,21 @@ impl ShareSessions {
                 session.forget(&forgotten);
                 session.advance();
                 session.fetches = session.fetches.wrapping_add(usize::from(acquires));
-                Ok(SessionContext::of(session, session.partitions.clone()))
+                Ok(ShareSessionContext::of(session, session.partitions.clone()))
             }
         }
     }
 
     /// Continues the session of a ShareAcknowledge, and returns the flag of its end.
-    pub fn acknowledges(&self, key: &SessionKey, epoch: i32) -> Result<SessionEnd, SessionError> {
+    pub fn acknowledges(
+        &self,
+        key: &ShareSessionKey,
+        epoch: i32,
+    ) -> Result<ShareSessionEnd, ShareSessionError> {
         let mut state = self.state.lock();
         let session = match epoch {
-            INITIAL_EPOCH => return Err(SessionError::InvalidEpoch),
-            FINAL_EPOCH => state.sessions.get(key).ok_or(SessionError::NotFound)?,
+            INITIAL_EPOCH => return Err(ShareSessionError::InvalidEpoch),
+            FINAL_EPOCH => state.sessions.get(key).ok_or(ShareSessionError::NotFound)?,
             epoch => {
                 let session = state.continued(key, epoch)?;
                 session.advance();
@@ -311,7 +316,7 @@ impl ShareSessions {
     }
 
     /// Records that an answer has named these partitions: a later answer names them only with records.
-    pub fn told(&self, key: &SessionKey, ids: &[TopicPartitionId]) {
+    pub fn note_listed(&self, key: &ShareSessionKey, ids: &[TopicIdPartition]) {
         if ids.is_empty() {
             return;
         }
@@ -325,13 +330,13 @@ impl ShareSessions {
     }
 
     /// Ends a session. Returns false if it has ended already: the member may have begun another session.
-    pub fn end(&self, key: &SessionKey, session: &SessionEnd) -> bool {
+    pub fn end(&self, key: &ShareSessionKey, session: &ShareSessionEnd) -> bool {
         let mut state = self.state.lock();
         state.sessions.get(key).is_some_and(|known| known.end == *session) && state.remove(key)
     }
 
     /// Ends the sessions of a connection, and returns their keys.
-    pub fn end_of_connection(&self, connection: u64) -> Vec<SessionKey> {
+    pub fn end_of_connection(&self, connection: u64) -> Vec<ShareSessionKey> {
         let mut state = self.state.lock();
         let keys = state.by_connection.get(&connection).cloned().unwrap_or_default();
         for key in &keys {
@@ -361,14 +366,16 @@ impl ShareSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use thalweg_metadata::PartitionIndex;
     use thalweg_security::Principal;
+    use thalweg_wire::Uuid;
 
-    fn key(member: &str) -> SessionKey {
-        SessionKey { group: "g".into(), member: member.into() }
+    fn key(member: &str) -> ShareSessionKey {
+        ShareSessionKey { group: "g".into(), member: member.into() }
     }
 
-    fn request(member: &str, epoch: i32, added: &[i32]) -> SessionRequest {
-        SessionRequest {
+    fn request(member: &str, epoch: i32, added: &[i32]) -> ShareSessionRequest {
+        ShareSessionRequest {
             key: key(member),
             epoch,
             connection: 7,
@@ -384,11 +391,11 @@ mod tests {
         Holder::of(&Arc::new(Principal::user(user)), [10, 0, 0, 1].into())
     }
 
-    fn id(index: i32) -> TopicPartitionId {
+    fn id(index: i32) -> TopicIdPartition {
         (Uuid::ZERO, PartitionIndex(index))
     }
 
-    fn indexes(found: Result<SessionContext, SessionError>) -> Vec<(i32, bool)> {
+    fn indexes(found: Result<ShareSessionContext, ShareSessionError>) -> Vec<(i32, bool)> {
         found.expect("the session goes on").wanted.iter().map(|one| (one.id.1.0, one.is_new)).collect()
     }
 
@@ -397,8 +404,8 @@ mod tests {
         let sessions = ShareSessions::new(10);
         assert_eq!(indexes(sessions.begin(request("m", 0, &[0, 1]))), [(0, true), (1, true)]);
         assert_eq!(indexes(sessions.begin(request("m", 1, &[2, 0]))), [(0, false), (1, false), (2, true)]);
-        sessions.told(&key("m"), &[id(2)]);
-        let forgets = SessionRequest { forgotten: vec![id(0), id(5)], ..request("m", 2, &[]) };
+        sessions.note_listed(&key("m"), &[id(2)]);
+        let forgets = ShareSessionRequest { forgotten: vec![id(0), id(5)], ..request("m", 2, &[]) };
         assert_eq!(indexes(sessions.begin(forgets)), [(1, false), (2, false)]);
         assert_eq!(sessions.counts(), (1, 2));
         let last = sessions.begin(request("m", FINAL_EPOCH, &[])).expect("it is there");
@@ -410,17 +417,17 @@ mod tests {
     #[test]
     fn epochs_count_the_requests() {
         let sessions = ShareSessions::new(10);
-        assert_eq!(sessions.begin(request("m", 1, &[])), Err(SessionError::NotFound));
-        assert_eq!(sessions.begin(request("m", FINAL_EPOCH, &[])), Err(SessionError::NotFound));
-        assert_eq!(sessions.acknowledges(&key("m"), 1), Err(SessionError::NotFound));
+        assert_eq!(sessions.begin(request("m", 1, &[])), Err(ShareSessionError::NotFound));
+        assert_eq!(sessions.begin(request("m", FINAL_EPOCH, &[])), Err(ShareSessionError::NotFound));
+        assert_eq!(sessions.acknowledges(&key("m"), 1), Err(ShareSessionError::NotFound));
         sessions.begin(request("m", 0, &[0])).expect("it begins");
-        assert_eq!(sessions.begin(request("m", 2, &[])), Err(SessionError::InvalidEpoch));
+        assert_eq!(sessions.begin(request("m", 2, &[])), Err(ShareSessionError::InvalidEpoch));
         assert!(sessions.acknowledges(&key("m"), 1).is_ok());
-        assert_eq!(sessions.acknowledges(&key("m"), 1), Err(SessionError::InvalidEpoch));
-        assert_eq!(sessions.acknowledges(&key("m"), 0), Err(SessionError::InvalidEpoch));
+        assert_eq!(sessions.acknowledges(&key("m"), 1), Err(ShareSessionError::InvalidEpoch));
+        assert_eq!(sessions.acknowledges(&key("m"), 0), Err(ShareSessionError::InvalidEpoch));
         assert!(sessions.begin(request("m", 2, &[])).is_ok());
-        let first = SessionRequest { acknowledges: true, ..request("m", 0, &[]) };
-        assert_eq!(sessions.begin(first), Err(SessionError::AcknowledgesFirst));
+        let first = ShareSessionRequest { acknowledges: true, ..request("m", 0, &[]) };
+        assert_eq!(sessions.begin(first), Err(ShareSessionError::AcknowledgesFirst));
         assert!(sessions.begin(request("m", 0, &[])).is_ok(), "it begins again");
         assert_eq!(sessions.counts(), (1, 0));
     }
@@ -447,7 +454,7 @@ mod tests {
     fn renewals_between_fetches_are_not_counted() {
         let sessions = ShareSessions::new(10);
         let fetches = (0..6).map(|epoch| {
-            let renewal = SessionRequest { acquires: epoch % 2 == 0, ..request("m", epoch, &[0, 1]) };
+            let renewal = ShareSessionRequest { acquires: epoch % 2 == 0, ..request("m", epoch, &[0, 1]) };
             sessions.begin(renewal).expect("it goes on").fetches
         });
         assert_eq!(fetches.collect::<Vec<_>>(), [0, 0, 1, 1, 2, 2]);
@@ -457,17 +464,18 @@ mod tests {
     fn a_principal_with_all_sessions_gives_way_to_others() {
         let sessions = ShareSessions::new(4);
         let begin = |user: &str, member: &str| {
-            sessions.begin(SessionRequest { holder: holder(user), ..request(member, 0, &[0]) })
+            sessions.begin(ShareSessionRequest { holder: holder(user), ..request(member, 0, &[0]) })
         };
-        let displaced = |begun: Result<SessionContext, SessionError>| begun.map(|begun| begun.displaced);
+        let displaced =
+            |begun: Result<ShareSessionContext, ShareSessionError>| begun.map(|begun| begun.displaced);
         for member in ["e0", "e1", "e2", "e3"] {
             assert_eq!(displaced(begin("eve", member)), Ok(None));
         }
-        assert_eq!(displaced(begin("eve", "e4")), Err(SessionError::LimitReached), "as in Kafka");
+        assert_eq!(displaced(begin("eve", "e4")), Err(ShareSessionError::LimitReached), "as in Kafka");
         assert_eq!(displaced(begin("ann", "a0")), Ok(Some(key("e0"))), "the oldest");
         assert_eq!(displaced(begin("ann", "a1")), Ok(Some(key("e1"))));
-        assert_eq!(displaced(begin("ann", "a2")), Err(SessionError::LimitReached), "ann has as many");
-        assert_eq!(displaced(begin("eve", "e0")), Err(SessionError::LimitReached));
+        assert_eq!(displaced(begin("ann", "a2")), Err(ShareSessionError::LimitReached), "ann has as many");
+        assert_eq!(displaced(begin("eve", "e0")), Err(ShareSessionError::LimitReached));
         let last = sessions.acknowledges(&key("a0"), FINAL_EPOCH).expect("it is there");
         assert!(sessions.end(&key("a0"), &last));
         assert_eq!(displaced(begin("eve", "e0")), Ok(None), "there is room again");
@@ -483,7 +491,7 @@ mod tests {
         let second = begin(request("m", 0, &[0])).end;
         assert!(first.is_over() && !second.is_over(), "the member began another");
         let last = begin(request("n", 0, &[0])).end;
-        let by_bob = SessionRequest { holder: holder("bob"), connection: 8, ..request("b", 0, &[0]) };
+        let by_bob = ShareSessionRequest { holder: holder("bob"), connection: 8, ..request("b", 0, &[0]) };
         let third = begin(by_bob).end;
         assert!(second.is_over() && !last.is_over(), "the older one gives way to another principal's");
         sessions.end_of_connection(8);
@@ -513,7 +521,7 @@ mod tests {
         for member in ["a", "b"] {
             sessions.begin(request(member, 0, &[0])).expect("it begins");
         }
-        assert_eq!(sessions.begin(request("c", 0, &[])), Err(SessionError::LimitReached));
+        assert_eq!(sessions.begin(request("c", 0, &[])), Err(ShareSessionError::LimitReached));
         assert!(sessions.begin(request("a", 0, &[])).is_ok(), "it takes its own place");
         assert_eq!(sessions.end_of_connection(8), []);
         assert!(sessions.has_group("g"));

@@ -4,13 +4,13 @@ use thalweg_config::{BrokerConfig, EffectiveGroupConfig, ShareOffsetReset};
 use thalweg_hash::HashMap;
 use thalweg_metadata::{ConfigMap, ConfigResourceKind, Image};
 use thalweg_replica::partition::Isolation;
-use thalweg_share::Limits;
+use thalweg_share::ShareLimits;
 
 /// The settings of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareSettings {
     /// Limits on delivery attempts, locks and in-flight records.
-    pub limits: Limits,
+    pub limits: ShareLimits,
     /// The isolation level of reads.
     pub isolation: Isolation,
     /// The start offset of a group without one.
@@ -20,7 +20,7 @@ pub struct ShareSettings {
 impl From<EffectiveGroupConfig> for ShareSettings {
     fn from(group: EffectiveGroupConfig) -> ShareSettings {
         ShareSettings {
-            limits: Limits {
+            limits: ShareLimits {
                 deliveries: group.share_delivery_count_limit,
                 lock_ms: i64::from(group.share_record_lock_duration_ms),
                 in_flight: i64::try_from(group.share_partition_max_record_locks).unwrap_or(i64::MAX),

@@ -6,7 +6,7 @@ use thalweg_record::Compression;
 
 /// Settings of the share coordinator. Each field names the property it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ShareConfig {
+pub struct ShareCoordinatorConfig {
     /// `share.coordinator.state.topic.num.partitions`: partitions of `__share_group_state` until the topic
     /// exists.
     pub state_topic_partitions: i32,
@@ -22,11 +22,11 @@ pub struct ShareConfig {
     pub prune_interval: Duration,
 }
 
-impl From<&ShareCoordinatorSettings> for ShareConfig {
-    fn from(settings: &ShareCoordinatorSettings) -> ShareConfig {
+impl From<&ShareCoordinatorSettings> for ShareCoordinatorConfig {
+    fn from(settings: &ShareCoordinatorSettings) -> ShareCoordinatorConfig {
         let codec = u8::try_from(settings.state_topic_codec).ok().and_then(Compression::from_id);
         let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        ShareConfig {
+        ShareCoordinatorConfig {
             state_topic_partitions: settings.state_topic_partitions,
             state_topic_compression: codec.unwrap_or(Compression::None),
             write_timeout_ms: ms(settings.write_timeout),
@@ -37,8 +37,8 @@ impl From<&ShareCoordinatorSettings> for ShareConfig {
     }
 }
 
-impl Default for ShareConfig {
-    fn default() -> ShareConfig {
-        ShareConfig::from(&BrokerConfig::default().share_coordinator)
+impl Default for ShareCoordinatorConfig {
+    fn default() -> ShareCoordinatorConfig {
+        ShareCoordinatorConfig::from(&BrokerConfig::default().share_coordinator)
     }
 }

@@ -1,10 +1,10 @@
 //! The broker's interface to the share coordinator. This layer makes no decisions: it passes requests to the
 //! shards of their share partitions, and deletes the records that the shards no longer need.
 
-use super::config::ShareConfig;
+use super::config::ShareCoordinatorConfig;
 use super::error::StateError;
-use super::request::{Answer, Outcomes, StateRequest};
-use super::shard::{Shard, ShardContext};
+use super::request::{ShareStateAnswer, StateOutcomes, StateRequest};
+use super::shard::{ShareShard, ShareStatesView, SharedState};
 use futures_util::future::{join, join_all};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -15,20 +15,12 @@ use thalweg_log::Clock;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::PartitionIndex;
 use thalweg_shard::{CoordinatorLog, LoadFigures, RequestError, Shards, partition_for};
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 use thalweg_wire::Uuid;
-
-/// The coordinator's view of the cluster.
-pub trait Cluster: Send + Sync + 'static {
-    /// Partition count of `__share_group_state`, if the topic exists.
-    fn share_partition_count(&self) -> Option<i32>;
-    /// True if a topic has this partition.
-    fn has_partition(&self, topic: Uuid, partition: PartitionIndex) -> bool;
-}
 
 /// The share coordinator of this broker.
 pub struct ShareCoordinator {
-    shards: Shards<Shard>,
+    shards: Shards<ShareShard>,
     /// Offset of the last pruning of each partition.
     pruned: Mutex<HashMap<PartitionIndex, i64>>,
 }
@@ -40,7 +32,7 @@ impl fmt::Debug for ShareCoordinator {
 }
 
 /// The key that places a share partition, also for FindCoordinator: `group:topic id:partition`.
-pub fn coordinator_key(key: &ShareKey) -> String {
+pub fn coordinator_key(key: &SharePartitionKey) -> String {
     format!("{}:{}:{}", key.group, key.topic, key.partition)
 }
 
@@ -56,19 +48,19 @@ pub fn is_coordinator_key(name: &str) -> bool {
 impl ShareCoordinator {
     /// A coordinator that leads no partition yet. Must be called within a tokio runtime.
     pub fn new(
-        config: ShareConfig,
+        config: ShareCoordinatorConfig,
         log: Arc<dyn CoordinatorLog>,
-        cluster: Arc<dyn Cluster>,
+        cluster: Arc<dyn ShareStatesView>,
         clock: Clock,
         disk: Disk,
     ) -> ShareCoordinator {
-        let context = Arc::new(ShardContext { config, cluster });
-        ShareCoordinator { shards: Shards::new(context, log, clock, disk), pruned: Mutex::default() }
+        let shared = Arc::new(SharedState { config, cluster });
+        ShareCoordinator { shards: Shards::new(shared, log, clock, disk), pruned: Mutex::default() }
     }
 
     /// The partition of `__share_group_state` that a share partition belongs to.
-    pub fn partition_for(&self, key: &ShareKey) -> PartitionIndex {
-        let ShardContext { config, cluster } = &**self.shards.shared();
+    pub fn partition_for(&self, key: &SharePartitionKey) -> PartitionIndex {
+        let SharedState { config, cluster } = &**self.shards.shared();
         let partitions = cluster.share_partition_count().unwrap_or(config.state_topic_partitions);
         partition_for(&coordinator_key(key), partitions)
     }
@@ -129,8 +121,8 @@ impl ShareCoordinator {
     /// Deletes the records that no shard needs.
     pub async fn prune(&self) {
         for (partition, _) in self.shards.by_partition() {
-            let asked = self.shards.ask(partition, |shard, ticket, _| shard.find_redundant(ticket));
-            let Ok(Answer::RedundantBefore(Some(offset))) = asked.await else { continue };
+            let answer = self.shards.request(partition, |shard, ticket, _| shard.find_redundant(ticket));
+            let Ok(ShareStateAnswer::RedundantBefore(Some(offset))) = answer.await else { continue };
             if self.pruned.lock().get(&partition) == Some(&offset) {
                 continue;
             }
@@ -145,12 +137,12 @@ impl ShareCoordinator {
     }
 
     /// Serves requests for share partitions. The answers have the order of the requests.
-    pub async fn serve(&self, asks: &[(ShareKey, StateRequest)]) -> Outcomes {
-        let mut answers: Vec<Option<_>> = vec![None; asks.len()];
+    pub async fn serve(&self, requests: &[(SharePartitionKey, StateRequest)]) -> StateOutcomes {
+        let mut answers: Vec<Option<_>> = vec![None; requests.len()];
         // A repeated share partition is served after its first request.
         let mut rounds: Vec<BTreeMap<PartitionIndex, Vec<usize>>> = Vec::new();
-        let mut seen: HashMap<&ShareKey, usize> = HashMap::default();
-        for (place, (key, _)) in asks.iter().enumerate() {
+        let mut seen: HashMap<&SharePartitionKey, usize> = HashMap::default();
+        for (place, (key, _)) in requests.iter().enumerate() {
             let round = seen.entry(key).or_default();
             if rounds.len() == *round {
                 rounds.push(BTreeMap::new());
@@ -160,10 +152,12 @@ impl ShareCoordinator {
         }
         for round in rounds {
             let served = round.into_iter().map(|(partition, places)| async move {
-                let some: Vec<&(ShareKey, StateRequest)> = places.iter().map(|place| &asks[*place]).collect();
-                let asked = self.shards.ask(partition, |shard, ticket, now| shard.serve(&some, ticket, now));
-                let outcomes = match asked.await {
-                    Ok(Answer::Outcomes(outcomes)) => outcomes,
+                let some: Vec<&(SharePartitionKey, StateRequest)> =
+                    places.iter().map(|place| &requests[*place]).collect();
+                let answer =
+                    self.shards.request(partition, |shard, ticket, now| shard.serve(&some, ticket, now));
+                let outcomes = match answer.await {
+                    Ok(ShareStateAnswer::Outcomes(outcomes)) => outcomes,
                     Ok(_) => vec![Err(StateError::from(RequestError::WrongAnswer)); places.len()],
                     Err(error) => vec![Err(error.into()); places.len()],
                 };
@@ -186,7 +180,7 @@ mod tests {
     #[test]
     fn names_of_share_partitions_are_checked_as_kafka_checks_them() {
         let topic = Uuid(0x1234_5678);
-        let key = ShareKey { group: "a:b".into(), topic, partition: PartitionIndex(7) };
+        let key = SharePartitionKey { group: "a:b".into(), topic, partition: PartitionIndex(7) };
         assert!(is_coordinator_key(&coordinator_key(&key)));
         let named = |group: &str, partition: &str| format!("{group}:{topic}:{partition}");
         assert!(is_coordinator_key(&named("g", "-1")));

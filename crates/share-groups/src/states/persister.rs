@@ -10,7 +10,7 @@ mod rpc;
 
 use super::coordinator::ShareCoordinator;
 use super::error::PersistError;
-use super::request::{StateReply, StateRequest, Write};
+use super::request::{StateReply, StateRequest, StateWrite};
 use rpc::Question;
 use std::fmt;
 use std::sync::Arc;
@@ -18,14 +18,13 @@ use std::time::Duration;
 use thalweg_membership::{Outbox, Peers};
 use thalweg_metadata::topic_name::SHARE_STATE;
 use thalweg_metadata::{BrokerId, ImageCell};
-use thalweg_share::{ShareKey, ShareState, StateSummary, StateUpdate};
+use thalweg_share::{SharePartitionKey, ShareState, StateSummary, StateUpdate};
 use tokio::sync::Notify;
 
 /// Attempts per request. With the pauses, they outlast the replacement of a failed broker.
 const ATTEMPTS: u32 = 10;
 /// The first pause; every further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Maximum pause.
 const PAUSE_MAX: Duration = Duration::from_secs(4);
 
 type Outcome = Result<StateReply, PersistError>;
@@ -47,7 +46,7 @@ impl fmt::Debug for Persister {
 }
 
 impl Persister {
-    /// Asks `coordinator` for share partitions of this node, and peers for the rest.
+    /// Requests go to `coordinator` for share partitions of this node, and to peers for the rest.
     pub fn new(
         node_id: BrokerId,
         image: Arc<ImageCell>,
@@ -60,7 +59,7 @@ impl Persister {
     /// Initializes the state of a share partition at an offset; with -1, the leader will choose the offset.
     pub async fn initialize(
         &self,
-        key: &ShareKey,
+        key: &SharePartitionKey,
         state_epoch: i32,
         start_offset: i64,
     ) -> Result<(), PersistError> {
@@ -68,8 +67,8 @@ impl Persister {
     }
 
     /// Reads the state for the leader of this epoch, which fences earlier leaders.
-    pub async fn read(&self, key: &ShareKey, leader_epoch: i32) -> Result<ShareState, PersistError> {
-        match self.ask(key, StateRequest::Read { leader_epoch }).await? {
+    pub async fn read(&self, key: &SharePartitionKey, leader_epoch: i32) -> Result<ShareState, PersistError> {
+        match self.request(key, StateRequest::Read { leader_epoch }).await? {
             StateReply::State { state_epoch, start_offset, runs } => {
                 // Such a state is never persisted.
                 let batches = runs.into_iter().map(|run| run.batch().ok_or(PersistError::Invalid));
@@ -81,22 +80,22 @@ impl Persister {
     }
 
     /// Changes the state. After [`PersistError::Unavailable`] the change may or may not have happened.
-    pub async fn write(&self, key: &ShareKey, update: &StateUpdate) -> Result<(), PersistError> {
-        self.change(key, StateRequest::Write(Write::from(update))).await
+    pub async fn write(&self, key: &SharePartitionKey, update: &StateUpdate) -> Result<(), PersistError> {
+        self.change(key, StateRequest::Write(StateWrite::from(update))).await
     }
 
     /// Deletes the state.
-    pub async fn delete(&self, key: &ShareKey) -> Result<(), PersistError> {
+    pub async fn delete(&self, key: &SharePartitionKey) -> Result<(), PersistError> {
         self.change(key, StateRequest::Delete).await
     }
 
     /// Reads the state without its runs. Fences no leader.
     pub async fn read_summary(
         &self,
-        key: &ShareKey,
+        key: &SharePartitionKey,
         leader_epoch: i32,
     ) -> Result<StateSummary, PersistError> {
-        match self.ask(key, StateRequest::Summarize { leader_epoch }).await? {
+        match self.request(key, StateRequest::Summarize { leader_epoch }).await? {
             StateReply::Summary(summary) => Ok(summary),
             StateReply::Changed | StateReply::State { .. } => unreachable!("a summary is answered by one"),
         }
@@ -107,13 +106,13 @@ impl Persister {
         self.topic_wanted.notified().await;
     }
 
-    async fn change(&self, key: &ShareKey, ask: StateRequest) -> Result<(), PersistError> {
-        self.ask(key, ask).await.map(|_| ())
+    async fn change(&self, key: &SharePartitionKey, request: StateRequest) -> Result<(), PersistError> {
+        self.request(key, request).await.map(|_| ())
     }
 
-    /// Asks until there is an answer or a further attempt is pointless.
-    async fn ask(&self, key: &ShareKey, ask: StateRequest) -> Outcome {
-        let request = (key.clone(), ask);
+    /// Repeats a request until there is an answer or a further attempt is pointless.
+    async fn request(&self, key: &SharePartitionKey, request: StateRequest) -> Outcome {
+        let request = (key.clone(), request);
         let mut pause = PAUSE;
         for attempt in 1.. {
             match self.attempt(&request).await {
@@ -128,7 +127,7 @@ impl Persister {
         unreachable!("the last attempt returns")
     }
 
-    async fn attempt(&self, request: &(ShareKey, StateRequest)) -> Outcome {
+    async fn attempt(&self, request: &(SharePartitionKey, StateRequest)) -> Outcome {
         let image = self.image.get();
         if image.topic(SHARE_STATE).is_none() {
             self.topic_wanted.notify_one();
@@ -138,8 +137,8 @@ impl Persister {
         let leader = registration.map(|registration| registration.leader);
         let leader = leader.filter(|leader| image.is_alive(*leader)).ok_or(PersistError::Unavailable)?;
         if leader != self.node_id {
-            let (key, ask) = request.clone();
-            let answered = self.outbox.ask(leader, Question { key, ask }).await;
+            let (key, request) = request.clone();
+            let answered = self.outbox.ask(leader, Question { key, request }).await;
             return answered.unwrap_or(Err(PersistError::Unavailable));
         }
         let mut answers = self.coordinator.serve(std::slice::from_ref(request)).await;

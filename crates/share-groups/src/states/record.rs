@@ -8,11 +8,11 @@
 //! changed since the snapshot of the same epoch. Only snapshots have tombstones. Other types and versions are
 //! skipped, as Kafka does.
 
-use super::runs::{Run, Runs};
-use bytes::{BufMut, Bytes, BytesMut};
+use super::runs::{Runs, StateRun};
+use bytes::Bytes;
 use thalweg_metadata::PartitionIndex;
-use thalweg_shard::RecordDecodeError;
-use thalweg_share::ShareKey;
+use thalweg_shard::{RecordDecodeError, prefixed};
+use thalweg_share::SharePartitionKey;
 use thalweg_wire::share::share_snapshot_value::StateBatch as SnapshotBatch;
 use thalweg_wire::share::share_update_value::StateBatch as UpdateBatch;
 use thalweg_wire::share::{ShareSnapshotKey, ShareSnapshotValue, ShareUpdateKey, ShareUpdateValue};
@@ -54,13 +54,13 @@ pub(super) struct Update {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ShareRecord {
     /// A snapshot, or a tombstone for `None`.
-    Snapshot(ShareKey, Option<Snapshot>),
-    Update(ShareKey, Update),
+    Snapshot(SharePartitionKey, Option<Snapshot>),
+    Update(SharePartitionKey, Update),
 }
 
 impl ShareRecord {
     /// The share partition.
-    pub(super) fn key(&self) -> &ShareKey {
+    pub(super) fn key(&self) -> &SharePartitionKey {
         match self {
             ShareRecord::Snapshot(key, _) | ShareRecord::Update(key, _) => key,
         }
@@ -68,17 +68,18 @@ impl ShareRecord {
 
     /// Key and value as bytes. Fails if the group id is too long for the format.
     pub(super) fn encode(&self) -> Result<(Bytes, Option<Bytes>), EncodeError> {
-        let ShareKey { group, topic: topic_id, partition } = self.key();
+        let SharePartitionKey { group, topic: topic_id, partition } = self.key();
         let (group_id, topic_id, partition) = (group.to_string(), *topic_id, partition.0);
         match self {
             ShareRecord::Snapshot(_, snapshot) => {
-                let key = prefixed(SNAPSHOT, &ShareSnapshotKey { group_id, topic_id, partition })?;
-                let value = snapshot.as_ref().map(|snapshot| prefixed(VERSION, &snapshot_value(snapshot)));
+                let key = prefixed(SNAPSHOT, &ShareSnapshotKey { group_id, topic_id, partition }, VERSION)?;
+                let value =
+                    snapshot.as_ref().map(|snapshot| prefixed(VERSION, &snapshot_value(snapshot), VERSION));
                 Ok((key, value.transpose()?))
             }
             ShareRecord::Update(_, update) => {
-                let key = prefixed(UPDATE, &ShareUpdateKey { group_id, topic_id, partition })?;
-                Ok((key, Some(prefixed(VERSION, &update_value(update))?)))
+                let key = prefixed(UPDATE, &ShareUpdateKey { group_id, topic_id, partition }, VERSION)?;
+                Ok((key, Some(prefixed(VERSION, &update_value(update), VERSION)?)))
             }
         }
     }
@@ -109,12 +110,12 @@ impl ShareRecord {
     }
 }
 
-fn share_key(group_id: String, topic: thalweg_wire::Uuid, partition: i32) -> ShareKey {
-    ShareKey { group: group_id.into(), topic, partition: PartitionIndex(partition) }
+fn share_key(group_id: String, topic: thalweg_wire::Uuid, partition: i32) -> SharePartitionKey {
+    SharePartitionKey { group: group_id.into(), topic, partition: PartitionIndex(partition) }
 }
 
 fn snapshot_value(snapshot: &Snapshot) -> ShareSnapshotValue {
-    let batch = |run: &Run| SnapshotBatch {
+    let batch = |run: &StateRun| SnapshotBatch {
         first_offset: run.first_offset,
         last_offset: run.last_offset,
         delivery_state: run.delivery_state,
@@ -133,7 +134,7 @@ fn snapshot_value(snapshot: &Snapshot) -> ShareSnapshotValue {
 }
 
 fn snapshot_of(value: ShareSnapshotValue) -> Snapshot {
-    let run = |batch: SnapshotBatch| Run {
+    let run = |batch: SnapshotBatch| StateRun {
         first_offset: batch.first_offset,
         last_offset: batch.last_offset,
         delivery_count: batch.delivery_count,
@@ -152,7 +153,7 @@ fn snapshot_of(value: ShareSnapshotValue) -> Snapshot {
 }
 
 fn update_value(update: &Update) -> ShareUpdateValue {
-    let batch = |run: &Run| UpdateBatch {
+    let batch = |run: &StateRun| UpdateBatch {
         first_offset: run.first_offset,
         last_offset: run.last_offset,
         delivery_state: run.delivery_state,
@@ -168,7 +169,7 @@ fn update_value(update: &Update) -> ShareUpdateValue {
 }
 
 fn update_of(value: ShareUpdateValue) -> Update {
-    let run = |batch: UpdateBatch| Run {
+    let run = |batch: UpdateBatch| StateRun {
         first_offset: batch.first_offset,
         last_offset: batch.last_offset,
         delivery_count: batch.delivery_count,
@@ -181,14 +182,6 @@ fn update_of(value: ShareUpdateValue) -> Update {
         delivery_complete_count: value.delivery_complete_count,
         runs: Runs::of(value.state_batches.into_iter().map(run).collect()),
     }
-}
-
-fn prefixed<M: Message>(prefix: i16, message: &M) -> Result<Bytes, EncodeError> {
-    let body = message.to_bytes(VERSION)?;
-    let mut bytes = BytesMut::with_capacity(2 + body.len());
-    bytes.put_i16(prefix);
-    bytes.put_slice(&body);
-    Ok(bytes.freeze())
 }
 
 fn decode_value<M: Message>(value: &[u8]) -> Result<Option<M>, RecordDecodeError> {

@@ -1,7 +1,7 @@
 //! Requests to the share coordinator for one share partition, and its answers, independent of API versions.
 
 use super::error::StateError;
-use super::runs::Run;
+use super::runs::StateRun;
 use thalweg_shard::{ShardAnswer, WriteError};
 use thalweg_share::{StateSummary, StateUpdate};
 
@@ -21,7 +21,7 @@ pub enum StateRequest {
         leader_epoch: i32,
     },
     /// Changes the state.
-    Write(Write),
+    Write(StateWrite),
     /// Deletes the state.
     Delete,
     /// Reads the state without its runs.
@@ -33,7 +33,7 @@ pub enum StateRequest {
 
 /// A change of a state; see [`StateUpdate`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct StateWrite {
     /// State epoch, or -1.
     pub state_epoch: i32,
     /// Leader epoch, or -1.
@@ -43,17 +43,17 @@ pub struct Write {
     /// Completed deliveries from `start_offset` on, or -1.
     pub delivery_complete_count: i32,
     /// The changed runs.
-    pub runs: Vec<Run>,
+    pub runs: Vec<StateRun>,
 }
 
-impl From<&StateUpdate> for Write {
-    fn from(update: &StateUpdate) -> Write {
-        Write {
+impl From<&StateUpdate> for StateWrite {
+    fn from(update: &StateUpdate) -> StateWrite {
+        StateWrite {
             state_epoch: update.state_epoch,
             leader_epoch: update.leader_epoch,
             start_offset: update.start_offset,
             delivery_complete_count: update.delivery_complete_count,
-            runs: update.batches.iter().map(Run::from).collect(),
+            runs: update.batches.iter().map(StateRun::from).collect(),
         }
     }
 }
@@ -63,37 +63,37 @@ impl From<&StateUpdate> for Write {
 pub enum StateReply {
     /// The state has changed.
     Changed,
-    /// The state.
     State {
-        /// State epoch.
         state_epoch: i32,
         /// The first offset in flight, or -1.
         start_offset: i64,
         /// Runs of records with one state each.
-        runs: Vec<Run>,
+        runs: Vec<StateRun>,
     },
     /// The state without its runs.
     Summary(StateSummary),
 }
 
 /// The outcomes for several share partitions, in the order of the request.
-pub type Outcomes = Vec<Result<StateReply, StateError>>;
+pub type StateOutcomes = Vec<Result<StateReply, StateError>>;
 
 /// A shard's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum ShareStateAnswer {
     /// The answer to a request for share partitions.
-    Outcomes(Outcomes),
+    Outcomes(StateOutcomes),
     /// The offset before which no record is needed; `None` if there are no such records.
     RedundantBefore(Option<i64>),
 }
 
-impl ShardAnswer for Answer {
-    fn failed(self, error: WriteError) -> Answer {
+impl ShardAnswer for ShareStateAnswer {
+    fn failed(self, error: WriteError) -> ShareStateAnswer {
         match self {
             // Refusals depend on the state as well, so they fail too.
-            Answer::Outcomes(outcomes) => Answer::Outcomes(vec![Err(error.into()); outcomes.len()]),
-            Answer::RedundantBefore(_) => Answer::RedundantBefore(None),
+            ShareStateAnswer::Outcomes(outcomes) => {
+                ShareStateAnswer::Outcomes(vec![Err(error.into()); outcomes.len()])
+            }
+            ShareStateAnswer::RedundantBefore(_) => ShareStateAnswer::RedundantBefore(None),
         }
     }
 }

@@ -14,7 +14,7 @@ pub(super) const OVERLAPPING_MAX: usize = 1_000;
 /// A run of records with one state, both ends included. The state code is kept as received, even if it is
 /// unknown to [`DeliveryState`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Run {
+pub struct StateRun {
     /// The offset of the first record.
     pub first_offset: i64,
     /// The offset of the last record, not before the first.
@@ -25,9 +25,9 @@ pub struct Run {
     pub delivery_state: i8,
 }
 
-impl From<&StateBatch> for Run {
-    fn from(batch: &StateBatch) -> Run {
-        Run {
+impl From<&StateBatch> for StateRun {
+    fn from(batch: &StateBatch) -> StateRun {
+        StateRun {
             first_offset: batch.first_offset,
             last_offset: batch.last_offset,
             delivery_count: batch.delivery_count,
@@ -36,7 +36,7 @@ impl From<&StateBatch> for Run {
     }
 }
 
-impl Run {
+impl StateRun {
     /// The run as a batch for partition leaders; `None` if its state is never persisted.
     pub(super) fn batch(self) -> Option<StateBatch> {
         Some(StateBatch {
@@ -57,18 +57,18 @@ impl Run {
         (self.delivery_count, self.delivery_state)
     }
 
-    fn between(self, first_offset: i64, last_offset: i64) -> Run {
-        Run { first_offset, last_offset, ..self }
+    fn between(self, first_offset: i64, last_offset: i64) -> StateRun {
+        StateRun { first_offset, last_offset, ..self }
     }
 
     /// True if this run and a later one have to be combined: they overlap, or are adjacent with equal ranks.
-    fn combines_with(self, next: Run) -> bool {
+    fn combines_with(self, next: StateRun) -> bool {
         next.first_offset <= self.last_offset
             || (self.last_offset.checked_add(1) == Some(next.first_offset) && self.rank() == next.rank())
     }
 
     /// The part of the run from `start_offset` on.
-    fn cut_before(self, start_offset: i64) -> Option<Run> {
+    fn cut_before(self, start_offset: i64) -> Option<StateRun> {
         (self.last_offset >= start_offset)
             .then(|| self.between(self.first_offset.max(start_offset), self.last_offset))
     }
@@ -77,39 +77,39 @@ impl Run {
 /// The runs of a share partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Runs {
-    list: Vec<Run>,
+    list: Vec<StateRun>,
     /// True if the runs are in order and none combines with the next.
     are_apart: bool,
 }
 
 impl Runs {
     /// These runs, without empty ones.
-    pub(super) fn of(mut list: Vec<Run>) -> Runs {
-        list.retain(Run::is_filled);
+    pub(super) fn of(mut list: Vec<StateRun>) -> Runs {
+        list.retain(StateRun::is_filled);
         let are_apart = are_apart(&list);
         Runs { list, are_apart }
     }
 
     /// New runs combined with one another, from `start_offset` on; -1 for no limit.
-    pub(super) fn combined(new: &[Run], start_offset: i64) -> Runs {
+    pub(super) fn combined(new: &[StateRun], start_offset: i64) -> Runs {
         let mut runs = Runs { list: Vec::new(), are_apart: true };
         runs.combine(new, start_offset);
         runs
     }
 
     /// The runs in order, unless a snapshot had another order.
-    pub(super) fn as_slice(&self) -> &[Run] {
+    pub(super) fn as_slice(&self) -> &[StateRun] {
         &self.list
     }
 
     /// Adds runs, and drops offsets before `start_offset`; -1 for no limit.
-    pub(super) fn combine(&mut self, new: &[Run], start_offset: i64) {
+    pub(super) fn combine(&mut self, new: &[StateRun], start_offset: i64) {
         let start_offset = if start_offset == -1 { i64::MIN } else { start_offset };
-        let new: Vec<Run> =
+        let new: Vec<StateRun> =
             new.iter().filter(|run| run.is_filled()).filter_map(|run| run.cut_before(start_offset)).collect();
         if !self.are_apart {
             let kept = self.list.drain(..).filter_map(|run| run.cut_before(start_offset));
-            let all: Vec<Run> = kept.chain(new).collect();
+            let all: Vec<StateRun> = kept.chain(new).collect();
             *self = Runs::of(combine_all(all));
             return;
         }
@@ -137,12 +137,12 @@ impl Runs {
     }
 }
 
-fn are_apart(runs: &[Run]) -> bool {
+fn are_apart(runs: &[StateRun]) -> bool {
     runs.windows(2).all(|pair| pair[0].first_offset < pair[1].first_offset && !pair[0].combines_with(pair[1]))
 }
 
 /// True if so many of the runs overlap that combining them would take long.
-pub(super) fn overlap_too_much(runs: &[Run]) -> bool {
+pub(super) fn overlap_too_much(runs: &[StateRun]) -> bool {
     if runs.len() <= OVERLAPPING_MAX {
         return false;
     }
@@ -152,12 +152,12 @@ pub(super) fn overlap_too_much(runs: &[Run]) -> bool {
 }
 
 /// Replaces the first two runs that combine by their combination, until no two runs combine.
-fn combine_all(runs: Vec<Run>) -> Vec<Run> {
+fn combine_all(runs: Vec<StateRun>) -> Vec<StateRun> {
     if runs.len() < 2 {
         return runs;
     }
     let mut done = Vec::with_capacity(runs.len());
-    let mut sorted: BTreeSet<Run> = runs.into_iter().collect();
+    let mut sorted: BTreeSet<StateRun> = runs.into_iter().collect();
     while let Some(run) = sorted.pop_first() {
         match sorted.first() {
             Some(next) if run.combines_with(*next) => {
@@ -172,7 +172,7 @@ fn combine_all(runs: Vec<Run>) -> Vec<Run> {
 
 /// Combines two runs. `next` does not start before `run`; with an equal start and a lower rank, it ends
 /// later.
-fn combine_two(run: Run, next: Run, sorted: &mut BTreeSet<Run>) {
+fn combine_two(run: StateRun, next: StateRun, sorted: &mut BTreeSet<StateRun>) {
     if run.rank() == next.rank() {
         sorted.insert(run.between(run.first_offset, run.last_offset.max(next.last_offset)));
     } else if next.rank() < run.rank() {
@@ -197,15 +197,15 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state: i8) -> Run {
-        Run { first_offset, last_offset, delivery_count, delivery_state }
+    fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state: i8) -> StateRun {
+        StateRun { first_offset, last_offset, delivery_count, delivery_state }
     }
 
     /// The state of each offset, by the rule at the head of the file.
-    fn of_each(runs: &[Run], offsets: i64) -> Vec<Option<(i16, i8)>> {
+    fn of_each(runs: &[StateRun], offsets: i64) -> Vec<Option<(i16, i8)>> {
         (0..offsets)
             .map(|offset| {
-                let covers = |run: &&Run| (run.first_offset..=run.last_offset).contains(&offset);
+                let covers = |run: &&StateRun| (run.first_offset..=run.last_offset).contains(&offset);
                 runs.iter().filter(covers).map(|run| run.rank()).max()
             })
             .collect()
@@ -242,7 +242,7 @@ mod tests {
     fn combining_a_window_is_combining_all() {
         for seed in 0..300 {
             let mut random = StdRng::seed_from_u64(seed);
-            let mut some = |count: usize| -> Vec<Run> {
+            let mut some = |count: usize| -> Vec<StateRun> {
                 let one = |_| {
                     let first = random.random_range(0..60);
                     let last = first + random.random_range(0..12);
@@ -251,15 +251,15 @@ mod tests {
                 (0..count).map(one).collect()
             };
             let mut runs = Runs::default();
-            let mut expected: Vec<Run> = Vec::new();
+            let mut expected: Vec<StateRun> = Vec::new();
             let mut start = 0;
             for round in 0..30 {
                 let new = some(1 + round % 4);
                 if round % 7 == 6 {
                     start += 3;
                 }
-                let all: Vec<Run> = expected.iter().chain(&new).copied().collect();
-                let all: Vec<Run> = all.into_iter().filter_map(|run| run.cut_before(start)).collect();
+                let all: Vec<StateRun> = expected.iter().chain(&new).copied().collect();
+                let all: Vec<StateRun> = all.into_iter().filter_map(|run| run.cut_before(start)).collect();
                 let each = of_each(&all, 80);
                 expected = combine_all(all);
                 runs.combine(&new, start);
@@ -271,9 +271,9 @@ mod tests {
 
     #[test]
     fn many_runs_may_not_overlap() {
-        let apart: Vec<Run> = (0..2_000).map(|n| run(n, n, 1, 0)).collect();
+        let apart: Vec<StateRun> = (0..2_000).map(|n| run(n, n, 1, 0)).collect();
         assert!(!overlap_too_much(&apart));
-        let nested: Vec<Run> = (0..2_000).map(|n| run(n, 5_000, 1, 0)).collect();
+        let nested: Vec<StateRun> = (0..2_000).map(|n| run(n, 5_000, 1, 0)).collect();
         assert!(overlap_too_much(&nested) && !overlap_too_much(&nested[..OVERLAPPING_MAX]));
     }
 }

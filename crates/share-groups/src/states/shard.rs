@@ -5,42 +5,31 @@
 //! state once it is in the log. The answer waits for the record's acknowledgement; an answer without a record
 //! depends on all earlier records. After a number of updates of a share partition, a snapshot replaces the
 //! next update. Records before the oldest of all newest snapshots are no longer needed
-//! ([`Shard::redundant_before`]).
+//! ([`ShareShard::redundant_before`]).
 
+mod context;
 mod decide;
 mod upkeep;
 
-use super::config::ShareConfig;
-use super::coordinator::Cluster;
+pub use context::{ShareStatesView, SharedState};
+
 use super::entry::Entry;
 use super::record::ShareRecord;
-use super::request::{Answer, Outcomes, StateReply, StateRequest};
+use super::request::{ShareStateAnswer, StateOutcomes, StateReply, StateRequest};
 use bytes::Bytes;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::topic_name::SHARE_STATE;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
 use thalweg_shard::{
-    self, Answers, AppendAs, BATCH_BYTES, Basis, Cell, Moment, Piece, ReplayError, Ticket, WriteError,
+    self, Answers, BATCH_BYTES, Basis, Cell, Moment, Piece, ShardLoadError, Ticket,
+    TransactionalAppendOptions, WriteError,
 };
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 
 /// Size of records at which a new batch starts. A larger record gets its own batch.
 const WRITE_BYTES: usize = 64 << 10;
-
-/// Context shared by all shards of a broker.
-pub(crate) struct ShardContext {
-    pub(super) config: ShareConfig,
-    pub(super) cluster: Arc<dyn Cluster>,
-}
-
-impl fmt::Debug for ShardContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShardContext").field("config", &self.config).finish_non_exhaustive()
-    }
-}
 
 /// Records to append as one batch.
 #[derive(Debug, Default)]
@@ -67,7 +56,7 @@ struct UnacknowledgedWrite {
 /// A request whose writes are pending.
 #[derive(Debug)]
 struct WaitingRequest {
-    outcomes: Outcomes,
+    outcomes: StateOutcomes,
     /// Number of unacknowledged writes.
     writes: usize,
     /// True if every outcome comes from a write. All other outcomes depend on the state.
@@ -76,9 +65,9 @@ struct WaitingRequest {
 
 /// A shard; see the head of this module.
 #[derive(Debug)]
-pub(crate) struct Shard {
-    context: Arc<ShardContext>,
-    entries: HashMap<ShareKey, Entry>,
+pub(crate) struct ShareShard {
+    shared: Arc<SharedState>,
+    entries: HashMap<SharePartitionKey, Entry>,
     /// The offset of the last tombstone.
     deleted_at: i64,
     /// True if the log lacked records during loading.
@@ -87,11 +76,11 @@ pub(crate) struct Shard {
     /// Unacknowledged writes, with their waiting requests.
     pending: VecDeque<UnacknowledgedWrite>,
     waiting: HashMap<Ticket, WaitingRequest>,
-    answers: Answers<Answer>,
+    answers: Answers<ShareStateAnswer>,
     next_cold_check_ms: i64,
 }
 
-impl thalweg_shard::Shard for Shard {
+impl thalweg_shard::Shard for ShareShard {
     const KEEPS: &'static str = "share partitions";
     const TOPIC: &'static str = SHARE_STATE;
     // The rest of the log has fewer deliveries: the missing ones are repeated.
@@ -99,19 +88,19 @@ impl thalweg_shard::Shard for Shard {
         "acknowledged records of share partitions may be delivered again; share partitions whose state is gone are not delivered \
          until their offsets are reset",
     );
-    type SharedState = Arc<ShardContext>;
-    type Turn = Moment;
+    type SharedState = Arc<SharedState>;
+    type TurnContext = Moment;
     type Write = Write;
-    type Answer = Answer;
+    type Answer = ShareStateAnswer;
 
-    fn turn(_: &Arc<ShardContext>, now: Moment) -> Moment {
+    fn turn(_: &Arc<SharedState>, now: Moment) -> Moment {
         now
     }
 
-    fn new(context: &Arc<ShardContext>, _leader_epoch: i32, now: Moment) -> Shard {
-        Shard {
-            next_cold_check_ms: now.monotonic_ms.saturating_add(context.config.cold_snapshot_interval_ms),
-            context: Arc::clone(context),
+    fn new(shared: &Arc<SharedState>, _leader_epoch: i32, now: Moment) -> ShareShard {
+        ShareShard {
+            next_cold_check_ms: now.monotonic_ms.saturating_add(shared.config.cold_snapshot_interval_ms),
+            shared: Arc::clone(shared),
             entries: HashMap::default(),
             deleted_at: 0,
             has_lost_records: false,
@@ -127,19 +116,19 @@ impl thalweg_shard::Shard for Shard {
         piece: Piece<'_>,
         buffer: &mut DecompressBuffer,
         _: Moment,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), ShardLoadError> {
         for batch in batches(piece.bytes) {
             let batch = batch?;
             let header = &batch.header;
             if header.attributes.is_control() {
                 continue;
             }
-            let unreadable = |error| ReplayError::Records { offset: header.base_offset.0, error };
+            let unreadable = |error| ShardLoadError::Records { offset: header.base_offset.0, error };
             for record in batch.records(buffer).map_err(unreadable)? {
                 let record = record.map_err(unreadable)?;
                 let offset = record.offset.0;
                 let decoded = ShareRecord::decode(record.key, record.value)
-                    .map_err(|error| ReplayError::Record { offset, error })?;
+                    .map_err(|error| ShardLoadError::Record { offset, error })?;
                 match decoded {
                     Some(decoded) => self.apply(decoded, offset),
                     None => {
@@ -167,11 +156,11 @@ impl thalweg_shard::Shard for Shard {
     }
 
     fn batch(
-        context: &Arc<ShardContext>,
+        shared: &Arc<SharedState>,
         write: &Write,
         now: Moment,
-    ) -> Result<(Bytes, AppendAs), WriteError> {
-        let compression = context.config.state_topic_compression;
+    ) -> Result<(Bytes, TransactionalAppendOptions), WriteError> {
+        let compression = shared.config.state_topic_compression;
         let options = BatchOptions { compression, ..BatchOptions::default() };
         let mut builder = BatchBuilder::with_capacity(options, BATCH_BYTES.max(write.bytes));
         for (key, value) in &write.encoded {
@@ -179,7 +168,7 @@ impl thalweg_shard::Shard for Shard {
                 .append(now.wall_ms, Some(key), value.as_deref(), &[])
                 .map_err(|_| WriteError::TooLarge)?;
         }
-        Ok((builder.build(), AppendAs::default()))
+        Ok((builder.build(), TransactionalAppendOptions::default()))
     }
 
     fn written(&mut self, write: Write, last_offset: i64, now: Moment) {
@@ -187,26 +176,26 @@ impl thalweg_shard::Shard for Shard {
         for (record, offset) in write.records.into_iter().zip(last_offset - count + 1..) {
             self.apply(record, offset);
         }
-        let expires_ms = now.monotonic_ms.saturating_add(self.context.config.write_timeout_ms);
+        let expires_ms = now.monotonic_ms.saturating_add(self.shared.config.write_timeout_ms);
         self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, request: write.request });
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: usize, _: Moment) {
         tracing::warn!(records = write.records.len(), %error, "Share coordinator write was rejected");
-        self.settle(write.request, Err(error));
+        self.finish_write(write.request, Err(error));
     }
 
     fn acknowledged(&mut self, last_offset: i64, _: Moment) {
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
-            self.settle(pending.request, Ok(pending.last_offset));
+            self.finish_write(pending.request, Ok(pending.last_offset));
         }
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
         while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
             let pending = self.pending.pop_front().expect("it was just looked at");
-            self.settle(pending.request, Err(error));
+            self.finish_write(pending.request, Err(error));
         }
     }
 
@@ -222,41 +211,41 @@ impl thalweg_shard::Shard for Shard {
                 offset = pending.last_offset,
                 "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
             );
-            self.settle(pending.request, Err(WriteError::TimedOut));
+            self.finish_write(pending.request, Err(WriteError::TimedOut));
             return true;
         }
         if self.next_cold_check_ms > now.monotonic_ms {
             return false;
         }
-        let interval_ms = self.context.config.cold_snapshot_interval_ms.max(1);
+        let interval_ms = self.shared.config.cold_snapshot_interval_ms.max(1);
         self.next_cold_check_ms = now.monotonic_ms.saturating_add(interval_ms);
         self.snapshot_cold(now);
         true
     }
 
-    fn answers(&mut self) -> &mut Answers<Answer> {
+    fn answers(&mut self) -> &mut Answers<ShareStateAnswer> {
         &mut self.answers
     }
 
-    fn answer_timeout_ms(context: &Arc<ShardContext>) -> i64 {
-        context.config.write_timeout_ms
+    fn answer_timeout_ms(shared: &Arc<SharedState>) -> i64 {
+        shared.config.write_timeout_ms
     }
 
-    fn pass_on(&mut self, _: &Arc<ShardContext>, _: &Arc<Cell<Shard>>) -> bool {
+    fn pass_on(&mut self, _: &Arc<SharedState>, _: &Arc<Cell<ShareShard>>) -> bool {
         false
     }
 
     fn unload(&mut self) {
         for (ticket, waiting) in self.waiting.drain() {
-            self.answers.fail(ticket, Answer::Outcomes(waiting.outcomes), WriteError::NotLeader);
+            self.answers.fail(ticket, ShareStateAnswer::Outcomes(waiting.outcomes), WriteError::NotLeader);
         }
     }
 }
 
-impl Shard {
+impl ShareShard {
     /// Applies a record at an offset to the state.
     fn apply(&mut self, record: ShareRecord, at: i64) {
-        let updates_max = self.context.config.updates_per_snapshot;
+        let updates_max = self.shared.config.updates_per_snapshot;
         match record {
             ShareRecord::Snapshot(key, None) => {
                 self.entries.remove(&key);
@@ -277,9 +266,9 @@ impl Shard {
         }
     }
 
-    /// Settles the outcomes at these positions of a request after a write was acknowledged up to an offset,
+    /// Finishes the outcomes at these positions of a request after a write was acknowledged up to an offset,
     /// or failed. The request is answered after its last write.
-    fn settle(&mut self, request: Option<RequestPositions>, result: Result<i64, WriteError>) {
+    fn finish_write(&mut self, request: Option<RequestPositions>, result: Result<i64, WriteError>) {
         let Some((ticket, places)) = request else { return };
         let Some(waiting) = self.waiting.get_mut(&ticket) else { return };
         if let Err(error) = result {
@@ -296,17 +285,22 @@ impl Shard {
                 Err(error) if waiting.is_written => Basis::failed(error),
                 Err(_) => Basis::LATEST,
             };
-            self.answers.give(ticket, Answer::Outcomes(waiting.outcomes), basis);
+            self.answers.give(ticket, ShareStateAnswer::Outcomes(waiting.outcomes), basis);
         }
     }
 
     /// Serves requests for share partitions, each of which occurs once.
-    pub(super) fn serve(&mut self, asks: &[&(ShareKey, StateRequest)], ticket: Ticket, now: Moment) {
-        let mut outcomes = Outcomes::with_capacity(asks.len());
+    pub(super) fn serve(
+        &mut self,
+        requests: &[&(SharePartitionKey, StateRequest)],
+        ticket: Ticket,
+        now: Moment,
+    ) {
+        let mut outcomes = StateOutcomes::with_capacity(requests.len());
         let mut writes: Vec<Write> = Vec::new();
         let mut is_written = true;
-        for (place, (key, ask)) in asks.iter().enumerate() {
-            let decided = self.decide(key, ask, now).and_then(|(done, record)| {
+        for (place, (key, request)) in requests.iter().enumerate() {
+            let decided = self.decide(key, request, now).and_then(|(done, record)| {
                 is_written &= record.is_some();
                 if let Some(record) = record {
                     add(&mut writes, record, Some((ticket, place)))?;
@@ -317,7 +311,7 @@ impl Shard {
             outcomes.push(decided);
         }
         if writes.is_empty() {
-            return self.answers.give(ticket, Answer::Outcomes(outcomes), Basis::LATEST);
+            return self.answers.give(ticket, ShareStateAnswer::Outcomes(outcomes), Basis::LATEST);
         }
         self.waiting.insert(ticket, WaitingRequest { outcomes, writes: writes.len(), is_written });
         self.writes.extend(writes);
@@ -325,13 +319,13 @@ impl Shard {
 
     /// The state of a share partition.
     #[cfg(test)]
-    pub(super) fn entry(&self, key: &ShareKey) -> Option<&Entry> {
+    pub(super) fn entry(&self, key: &SharePartitionKey) -> Option<&Entry> {
         self.entries.get(key)
     }
 
     /// True if the topic has the partition.
-    fn exists(&self, key: &ShareKey) -> bool {
-        self.context.cluster.has_partition(key.topic, key.partition)
+    fn exists(&self, key: &SharePartitionKey) -> bool {
+        self.shared.cluster.has_partition(key.topic, key.partition)
     }
 }
 

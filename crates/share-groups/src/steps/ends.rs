@@ -8,11 +8,9 @@ use thalweg_hash::HashMap;
 use thalweg_membership::PeerError;
 use thalweg_metadata::{BrokerId, PartitionIndex};
 use thalweg_wire::ErrorCode;
+use thalweg_wire::list_offsets::LATEST_TIMESTAMP;
 use thalweg_wire::request::ListOffsetsRequest;
 use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
-
-/// `ListOffsetsRequest.LATEST_TIMESTAMP`: for clients, the high watermark.
-const LATEST: i64 = -1;
 
 type Ends = HashMap<(String, i32), Result<i64, ErrorCode>>;
 
@@ -37,8 +35,8 @@ pub(super) async fn latest(parts: &ShareGroupParts, partitions: BTreeSet<(String
             ends.insert((topic, index), Err(ErrorCode::LeaderNotAvailable));
         }
     }
-    let asked = elsewhere.into_iter().map(|(leader, partitions)| async move {
-        match ask(parts, leader, &partitions).await {
+    let requests = elsewhere.into_iter().map(|(leader, partitions)| async move {
+        match list_offsets(parts, leader, &partitions).await {
             Ok(ends) => ends,
             Err(error) => {
                 tracing::info!(%leader, %error, "Failed to ask for the ends of partitions");
@@ -46,13 +44,13 @@ pub(super) async fn latest(parts: &ShareGroupParts, partitions: BTreeSet<(String
             }
         }
     });
-    for more in join_all(asked).await {
+    for more in join_all(requests).await {
         ends.extend(more);
     }
     ends
 }
 
-async fn ask(
+async fn list_offsets(
     parts: &ShareGroupParts,
     leader: BrokerId,
     partitions: &[(String, i32)],
@@ -61,7 +59,7 @@ async fn ask(
     let connection = parts.peers.connect(leader, "share-lag", timeout).await?;
     let mut topics: BTreeMap<&str, Vec<ListOffsetsPartition>> = BTreeMap::new();
     for (topic, partition_index) in partitions {
-        let (partition_index, timestamp) = (*partition_index, LATEST);
+        let (partition_index, timestamp) = (*partition_index, LATEST_TIMESTAMP);
         let partition = ListOffsetsPartition { partition_index, timestamp, ..Default::default() };
         topics.entry(topic).or_default().push(partition);
     }

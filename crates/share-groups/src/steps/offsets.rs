@@ -1,6 +1,6 @@
 //! DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets.
 
-use super::{AT_ONCE, ShareGroupParts, ShareGroups, ends, key};
+use super::{AT_ONCE, ShareGroupParts, ShareGroupService, ends, key};
 use futures_util::future::join_all;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ use thalweg_wire::{ErrorCode, Uuid};
 
 /// Unknown offset, count or lag.
 const UNKNOWN: i64 = -1;
-/// Kafka's message.
+/// Kafka's message for an empty group id.
 const NO_NAME: &str = "The group id is invalid.";
 
 type DescribedTopic = DescribeShareGroupOffsetsResponseTopic;
 
-impl ShareGroups {
+impl ShareGroupService {
     /// DescribeShareGroupOffsets, versions 0 and 1, for one group: the named topics, or all initialized ones.
     /// Partitions without an offset have -1.
     pub async fn describe_offsets(

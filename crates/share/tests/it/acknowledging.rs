@@ -54,7 +54,7 @@ fn nothing_takes_effect_where_one_of_many_is_wrong() {
 }
 
 #[test]
-fn a_record_is_settled_once() {
+fn a_record_is_acknowledged_once() {
     let mut partition = with_ten_of_a();
     let batches = partition.acknowledge("a", &says(0, 4, &[1]), &LIMITS, 0).expect("the member has them");
     let again = partition.acknowledge("a", &says(4, 4, &[2]), &LIMITS, 0);
@@ -92,13 +92,13 @@ fn a_renewed_lock_lasts_longer_where_that_is_allowed() {
     assert_eq!(partition.acknowledge("a", &says(0, 4, &[4]), &LIMITS, 20_000), Ok(Vec::new()));
     assert_eq!(partition.expire(30_000, &LIMITS).records, 5);
     assert_eq!(partition.next_deadline_ms(), Some(50_000));
-    let limits = Limits { may_renew: false, ..LIMITS };
+    let limits = ShareLimits { may_renew: false, ..LIMITS };
     let refused = partition.acknowledge("a", &says(0, 4, &[4]), &limits, 20_000);
     assert_eq!(refused, Err(AcknowledgeError::RenewDisabled));
 }
 
 #[test]
-fn a_member_that_leaves_gives_back_what_it_has_not_settled() {
+fn a_member_that_leaves_gives_back_what_it_has_not_acknowledged() {
     let mut partition = with_ten_of_a();
     let accepted = partition.acknowledge("a", &says(0, 4, &[1]), &LIMITS, 0).expect("the member has them");
     let released = partition.release_member("a", &LIMITS);

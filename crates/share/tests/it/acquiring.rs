@@ -46,7 +46,7 @@ fn a_limit_of_records_is_kept_where_it_divides_a_batch() {
 #[test]
 fn as_many_are_in_flight_as_may_be() {
     let (mut partition, log) = (begun(0), spans(0, 10, 10));
-    let limits = Limits { in_flight: 35, ..LIMITS };
+    let limits = ShareLimits { in_flight: 35, ..LIMITS };
     let wanted =
         AcquireRequest { member: "a", mode: AcquireMode::BatchOptimised, records: 100, batch_size: 100 };
     let acquired = partition.acquire(&wanted, &limits, 0, 0, log.clone());
@@ -100,7 +100,7 @@ fn locks_end_and_others_get_the_records() {
 }
 
 #[test]
-fn a_restart_delivers_what_was_not_settled() {
+fn a_restart_delivers_what_was_not_complete() {
     let batch =
         |first_offset, last_offset, state| StateBatch { first_offset, last_offset, state, delivery_count: 1 };
     let (acknowledged, available) = (DeliveryState::Acknowledged, DeliveryState::Available);
@@ -114,7 +114,7 @@ fn a_restart_delivers_what_was_not_settled() {
 }
 
 #[test]
-fn what_is_settled_at_the_start_is_forgotten_on_load() {
+fn what_is_complete_at_the_start_is_forgotten_on_load() {
     let batch =
         StateBatch { first_offset: 5, last_offset: 9, state: DeliveryState::Archived, delivery_count: 1 };
     let partition = loaded(5, &[batch]);
@@ -138,7 +138,7 @@ fn states_that_cannot_be_are_refused() {
         (i64::MIN, vec![batch(5, 9)]),
     ] {
         let state = ShareState { state_epoch: 0, start_offset, batches };
-        assert!(SharePartition::load(&state, 0).is_err(), "{state:?}");
+        assert!(SharePartition::load(&state).is_err(), "{state:?}");
     }
 }
 
@@ -194,8 +194,8 @@ fn what_others_have_is_passed_over_as_long_as_it_is_not_much() {
         acquire(&mut partition, "a", 20, &log);
         let mut types = [1; 20];
         (types[0], types[19]) = (2, 2);
-        let said = [Acknowledgement { first: 0, last: 19, types: &types }];
-        let written = partition.acknowledge("a", &said, &LIMITS, 0).expect("the member has them");
+        let batches = [Acknowledgement { first: 0, last: 19, types: &types }];
+        let written = partition.acknowledge("a", &batches, &LIMITS, 0).expect("the member has them");
         partition.written(&written);
         let acquired = acquire(&mut partition, "b", 20, &log);
         assert_eq!(runs(&acquired), expected);

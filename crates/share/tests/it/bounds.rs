@@ -9,7 +9,7 @@ const BYTES_OF_A_RUN: u64 = 112;
 
 #[test]
 fn a_million_records_in_flight_keep_to_the_stated_memory() {
-    let limits = Limits { in_flight: MILLION, ..LIMITS };
+    let limits = ShareLimits { in_flight: MILLION, ..LIMITS };
     // The worst case: no two neighbours are alike.
     let state = ShareState {
         state_epoch: 0,
@@ -25,7 +25,7 @@ fn a_million_records_in_flight_keep_to_the_stated_memory() {
     };
     let mut held = None;
     let used = allocation_counter::measure(|| {
-        let mut partition = SharePartition::load(&state, 0).expect("the state is sound");
+        let mut partition = SharePartition::load(&state).expect("the state is sound");
         let wanted = AcquireRequest {
             member: "m",
             mode: AcquireMode::BatchOptimised,
@@ -41,7 +41,7 @@ fn a_million_records_in_flight_keep_to_the_stated_memory() {
     assert!(used.bytes_current.unsigned_abs() <= bound, "{} bytes", used.bytes_current);
     let partition = held.as_mut().expect("it was made");
 
-    // One acknowledgement settles all of them, and nothing is left.
+    // One acknowledgement completes all of them, and nothing is left.
     let all = Acknowledgement { first: 0, last: MILLION - 1, types: &[1] };
     let batches = partition.acknowledge("m", &[all], &limits, 0).expect("the member has them");
     assert_eq!(batches.len(), 1);

@@ -9,10 +9,11 @@ mod bounds;
 mod model;
 
 use thalweg_share::{
-    AcquireMode, AcquireRequest, Limits, ShareAcquiredRecords, SharePartition, ShareState, Span, StateBatch,
+    AcquireMode, AcquireRequest, ShareAcquiredRecords, ShareLimits, SharePartition, ShareState, Span,
+    StateBatch,
 };
 
-const LIMITS: Limits = Limits { deliveries: 5, lock_ms: 30_000, in_flight: 2000, may_renew: true };
+const LIMITS: ShareLimits = ShareLimits { deliveries: 5, lock_ms: 30_000, in_flight: 2000, may_renew: true };
 
 /// A group that begins at `start`.
 fn begun(start: i64) -> SharePartition {
@@ -21,7 +22,7 @@ fn begun(start: i64) -> SharePartition {
 
 fn loaded(start: i64, batches: &[StateBatch]) -> SharePartition {
     let state = ShareState { state_epoch: 0, start_offset: start, batches: batches.to_vec() };
-    SharePartition::load(&state, -1).expect("the state is sound")
+    SharePartition::load(&state).expect("the state is sound")
 }
 
 /// Batches of `len` records each, 100 bytes a batch.

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use thalweg_share::{Acknowledgement, DeliveryState};
 
 const MEMBERS: [&str; 4] = ["a", "b", "c", "d"];
-const LIMITS: Limits = Limits { deliveries: 4, lock_ms: 1000, in_flight: 60, may_renew: true };
+const LIMITS: ShareLimits = ShareLimits { deliveries: 4, lock_ms: 1000, in_flight: 60, may_renew: true };
 
 /// A record as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,7 +26,7 @@ enum RecordState {
         by: usize,
         until_ms: i64,
     },
-    Settled(DeliveryState),
+    Complete(DeliveryState),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -161,9 +161,9 @@ impl History {
         // forgotten.
         let behind = self.records.split_off(&self.partition.start_offset());
         for (offset, record) in std::mem::replace(&mut self.records, behind) {
-            let is_settled = matches!(record.seen, RecordState::Settled(_));
+            let is_complete = matches!(record.seen, RecordState::Complete(_));
             let may_go = record.seen == RecordState::Available && !self.exists(offset);
-            assert!(is_settled || may_go, "{offset} is forgotten: {record:?}");
+            assert!(is_complete || may_go, "{offset} is forgotten: {record:?}");
         }
         for batch in self.partition.in_flight_runs().collect::<Vec<_>>() {
             if batch.state != DeliveryState::Archived {
@@ -174,15 +174,15 @@ impl History {
                 if record.is_none_or(|record| record.seen == RecordState::Available) {
                     assert!(!self.exists(offset), "{offset} is passed over");
                     let deliveries = record.map_or(1, |record| record.deliveries);
-                    let seen = RecordState::Settled(DeliveryState::Archived);
+                    let seen = RecordState::Complete(DeliveryState::Archived);
                     self.records.insert(offset, Record { seen, deliveries });
                 }
             }
         }
-        self.forget_settled();
+        self.forget_complete();
     }
 
-    /// A member settles some of what it has, or of what it does not have.
+    /// A member acknowledges some of what it has, or of what it does not have.
     fn acknowledge(&mut self) {
         let member = self.rng.random_range(0..MEMBERS.len());
         let held: Vec<i64> =
@@ -245,18 +245,18 @@ impl History {
                 let RecordState::Pending { to, by, until_ms } = record.seen else { continue };
                 record.seen = match to {
                     _ if !is_written && until_ms > self.now_ms => RecordState::Acquired { by, until_ms },
-                    _ if !is_written => settled(after_release(record.deliveries)),
-                    to => settled(to),
+                    _ if !is_written => complete(after_release(record.deliveries)),
+                    to => complete(to),
                 };
                 if is_written && to == DeliveryState::Acknowledged {
                     *self.accepted.entry(offset).or_default() += 1;
                 }
-                if record.seen == RecordState::Settled(DeliveryState::Archived) {
+                if record.seen == RecordState::Complete(DeliveryState::Archived) {
                     self.given_up.insert(offset, "rejected, or delivered too often");
                 }
             }
         }
-        self.forget_settled();
+        self.forget_complete();
     }
 
     fn advance_time(&mut self) {
@@ -268,7 +268,7 @@ impl History {
                 && until_ms <= self.now_ms
             {
                 count += 1;
-                record.seen = settled(after_release(record.deliveries));
+                record.seen = complete(after_release(record.deliveries));
                 if record.seen != RecordState::Available {
                     self.given_up.insert(*offset, "delivered too often");
                 }
@@ -278,7 +278,7 @@ impl History {
         if !expired.batches.is_empty() {
             self.writes.push_back((expired.batches, self.partition.start_offset(), false));
         }
-        self.forget_settled();
+        self.forget_complete();
     }
 
     fn leave(&mut self) {
@@ -304,7 +304,7 @@ impl History {
         self.log.retain(|span| span.last >= self.log_start);
         self.partition.log_start_moved(self.log_start);
         self.records = self.records.split_off(&self.partition.start_offset());
-        self.forget_settled();
+        self.forget_complete();
     }
 
     fn compact(&mut self) {
@@ -329,7 +329,7 @@ impl History {
                         .get(&offset)
                         .is_some_and(|r| matches!(r.seen, RecordState::Pending { .. }));
                     if batch.state == DeliveryState::Archived {
-                        self.given_up.insert(offset, "settled at the crash");
+                        self.given_up.insert(offset, "complete at the crash");
                     } else if is_awaited && waits && batch.state == DeliveryState::Acknowledged {
                         *self.accepted.entry(offset).or_default() += 1;
                     }
@@ -337,26 +337,26 @@ impl History {
             }
         }
         self.writes.clear();
-        self.partition = SharePartition::load(&self.stored.state(), -1).expect("what was stored is sound");
+        self.partition = SharePartition::load(&self.stored.state()).expect("what was stored is sound");
         self.partition.log_start_moved(self.log_start);
         self.records.clear();
         for batch in self.partition.in_flight_runs() {
             for offset in batch.first_offset..=batch.last_offset {
-                let seen = settled(batch.state);
-                if seen == RecordState::Settled(DeliveryState::Archived) {
-                    self.given_up.entry(offset).or_insert("settled before the crash");
+                let seen = complete(batch.state);
+                if seen == RecordState::Complete(DeliveryState::Archived) {
+                    self.given_up.entry(offset).or_insert("complete before the crash");
                 }
                 self.records.insert(offset, Record { seen, deliveries: batch.delivery_count });
             }
         }
-        // Acceptances are joined with others that were settled: their counts are of no interest any more.
-        self.forget_settled();
+        // Acceptances are joined with others that were complete: their counts are of no interest any more.
+        self.forget_complete();
     }
 
     /// The start is where the model has it too.
-    fn forget_settled(&mut self) {
+    fn forget_complete(&mut self) {
         while let Some(entry) = self.records.first_entry()
-            && matches!(entry.get().seen, RecordState::Settled(_))
+            && matches!(entry.get().seen, RecordState::Complete(_))
         {
             entry.remove();
         }
@@ -374,7 +374,7 @@ impl History {
                 let state = match record.seen {
                     RecordState::Available | RecordState::Acquired { .. } => DeliveryState::Available,
                     RecordState::Pending { to, .. } => to,
-                    RecordState::Settled(state) => state,
+                    RecordState::Complete(state) => state,
                 };
                 assert_eq!(run.state, state, "{offset}");
                 if state == DeliveryState::Available {
@@ -384,7 +384,7 @@ impl History {
         }
         assert_eq!(offsets, self.records.len());
         let complete = self.records.values().filter(|record| {
-            matches!(record.seen, RecordState::Settled(_))
+            matches!(record.seen, RecordState::Complete(_))
                 || matches!(record.seen, RecordState::Pending { to, .. } if to != DeliveryState::Available)
         });
         assert_eq!(self.partition.delivery_complete_count(), complete.count() as i64);
@@ -430,8 +430,8 @@ impl History {
             assert_eq!(*times, 1, "{offset} was accepted {times} times");
         }
         for offset in self.log_start..self.log_end {
-            let is_settled = self.accepted.contains_key(&offset) || self.given_up.contains_key(&offset);
-            assert!(is_settled || !self.exists(offset), "{offset} is lost");
+            let is_complete = self.accepted.contains_key(&offset) || self.given_up.contains_key(&offset);
+            assert!(is_complete || !self.exists(offset), "{offset} is lost");
         }
     }
 }
@@ -448,8 +448,8 @@ fn after_release(deliveries: i16) -> DeliveryState {
     if deliveries >= LIMITS.deliveries { DeliveryState::Archived } else { DeliveryState::Available }
 }
 
-fn settled(state: DeliveryState) -> RecordState {
-    if state == DeliveryState::Available { RecordState::Available } else { RecordState::Settled(state) }
+fn complete(state: DeliveryState) -> RecordState {
+    if state == DeliveryState::Available { RecordState::Available } else { RecordState::Complete(state) }
 }
 
 fn run(seed: u64) {

@@ -1,9 +1,10 @@
 //! The audit of a trial: every topic is read completely, both uncommitted and committed, and then written to
 //! once more.
 
-use super::books::{Books, Fate, RECORDS, Sheet, parse};
-use super::load::{Refusal, connect, produce};
+use super::books::{Books, RECORDS, Sheet, Visibility, parse};
+use super::load::connect;
 use super::node::{LEDGER, Retention, TOPICS};
+use super::producer::{Refusal, produce};
 use super::transactions::Transactions;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -138,7 +139,7 @@ impl Auditor {
     async fn write(&self, name: &str, end: i64) {
         let mut last = Refusal::NoLeader;
         for _ in 0..TRIES {
-            let number = self.books.lock().send(name, Fate::Committed);
+            let number = self.books.lock().send(name, Visibility::Committed);
             match produce(&self.cluster, name, number, None, None).await {
                 Ok(offset) if offset >= end => return,
                 Ok(offset) => return self.wrong(format!("{name}-0: offset {offset} is given away again")),
@@ -228,9 +229,9 @@ fn check_committed(sheet: &Sheet, found: &FoundRecords) -> Vec<String> {
             })
             .count() as u64;
         let fits = match sent.fate {
-            Fate::Committed => seen == RECORDS,
-            Fate::Aborted => seen == 0,
-            Fate::Unknown => seen == RECORDS || seen == 0,
+            Visibility::Committed => seen == RECORDS,
+            Visibility::Aborted => seen == 0,
+            Visibility::Unknown => seen == RECORDS || seen == 0,
         };
         if !fits {
             let fate = sent.fate;
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     /// Batches at these offsets; 0 for an unacknowledged batch.
-    fn sheet(offsets: &[Option<i64>], fate: Fate) -> Sheet {
+    fn sheet(offsets: &[Option<i64>], fate: Visibility) -> Sheet {
         Sheet {
             sent: offsets.iter().map(|&offset| SentBatch { offset, fate }).collect(),
             delete_requested: 3,
@@ -265,14 +266,14 @@ mod tests {
 
     #[test]
     fn a_topic_as_it_should_be_passes() {
-        let sheet = sheet(&[Some(0), Some(3), None, Some(9)], Fate::Committed);
+        let sheet = sheet(&[Some(0), Some(3), None, Some(9)], Visibility::Committed);
         assert_eq!(check("t", Retention::Undeleted, &sheet, &found(3, &[1, 2, 3]), (3, 12)), [""; 0]);
         assert_eq!(check_committed(&sheet, &found(0, &[0, 1, 2, 3])), [""; 0]);
     }
 
     #[test]
     fn each_way_to_break_a_promise_is_found() {
-        let sheet = sheet(&[Some(0), Some(3), None, Some(6)], Fate::Committed);
+        let sheet = sheet(&[Some(0), Some(3), None, Some(6)], Visibility::Committed);
         let cases: [(i64, &[u64], &str); 5] = [
             (3, &[1], "3 of 6 acknowledged records are lost"),
             (3, &[3, 1], "acknowledged records are lost or elsewhere"),
@@ -294,16 +295,16 @@ mod tests {
 
     #[test]
     fn aborted_records_that_are_shown_are_found() {
-        let shown = check_committed(&sheet(&[Some(0)], Fate::Aborted), &found(0, &[0]));
+        let shown = check_committed(&sheet(&[Some(0)], Visibility::Aborted), &found(0, &[0]));
         assert!(shown[0].contains("3 of 3 records of batch 0 at 0, Aborted"), "{shown:?}");
-        let hidden = check_committed(&sheet(&[Some(0)], Fate::Committed), &FoundRecords::new());
+        let hidden = check_committed(&sheet(&[Some(0)], Visibility::Committed), &FoundRecords::new());
         assert!(hidden[0].contains("0 of 3 records of batch 0 at 0, Committed"), "{hidden:?}");
     }
 
     #[test]
     fn only_what_may_expire_may_be_gone() {
         let offsets: Vec<_> = (0..10).map(|number| Some(number * 3)).collect();
-        let sheet = sheet(&offsets, Fate::Committed);
+        let sheet = sheet(&offsets, Visibility::Committed);
         let newest: Vec<u64> = (5..10).collect();
         assert_eq!(check("t", Retention::Newest, &sheet, &found(15, &newest), (15, 30)), [""; 0]);
         assert!(!check("t", Retention::Newest, &sheet, &found(18, &newest[1..]), (18, 30)).is_empty());

@@ -14,7 +14,7 @@ pub(super) const KEYS: u64 = 7;
 
 /// The visibility of a batch to readers of committed records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Visibility {
     Committed,
     Aborted,
     Unknown,
@@ -25,7 +25,7 @@ pub(super) enum Fate {
 pub(super) struct SentBatch {
     /// Offset of the first record, if the batch was acknowledged.
     pub(super) offset: Option<i64>,
-    pub(super) fate: Fate,
+    pub(super) fate: Visibility,
 }
 
 /// The batches of a topic, by number.
@@ -69,7 +69,7 @@ impl Books {
     }
 
     /// Records a new batch, and returns its number.
-    pub(super) fn send(&mut self, topic: &str, fate: Fate) -> u64 {
+    pub(super) fn send(&mut self, topic: &str, fate: Visibility) -> u64 {
         let sheet = self.sheet(topic);
         sheet.sent.push(SentBatch { offset: None, fate });
         sheet.sent.len() as u64 - 1

@@ -2,74 +2,38 @@
 //! topics, transactions. Every request is tried a few times; a topic that accepts none is skipped for the
 //! rest of the life.
 
-use super::books::{Books, Fate, RECORDS, key, value};
+use super::books::{Books, RECORDS, Visibility};
 use super::node::{DIRS, LEDGER, Retention, TOPICS, topic};
+use super::producer::{Producer, Refusal, produce};
 use super::transactions::Transactions;
-use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_client::{
-    Admin, ClientError, Cluster, ConnectionOptions, Connector, NewTopic, Replica, TopicPartition,
-};
-use thalweg_record::{BatchBuilder, BatchOptions, Offset, ProducerEpoch, ProducerId};
-use thalweg_wire::request::produce_request::{PartitionProduceData, TopicProduceData};
-use thalweg_wire::request::{InitProducerIdRequest, ProduceRequest};
-use thalweg_wire::{ErrorCode, Records};
+use thalweg_client::{Admin, Cluster, ConnectionOptions, Connector, NewTopic, Replica, TopicPartition};
+use thalweg_record::Offset;
+use thalweg_wire::request::InitProducerIdRequest;
 use tokio::time::Instant;
 
 /// Rounds per life.
 const ROUNDS: usize = 12;
 /// Pause between two rounds.
 const ROUND: Duration = Duration::from_millis(120);
-/// Request timeout.
+/// Timeout of a request.
 const REQUEST: Duration = Duration::from_millis(1_500);
-/// Retry backoff.
+/// Pause before a retry.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Attempts per request.
 const TRIES: usize = 4;
 /// Time after a failure within which a partition must take records again: the broker retries opening it every
 /// few seconds.
 const PATIENCE: Duration = Duration::from_secs(7);
-/// The newest version of Produce that identifies topics by name.
-const PRODUCE_VERSION: i16 = 12;
-/// Timestamp of all records; irrelevant here.
-const TIMESTAMP: i64 = 1_800_000_000_000;
-
 /// The client of a life.
 pub(super) struct Load {
     pub(super) connector: Connector,
     pub(super) books: Arc<Mutex<Books>>,
     pub(super) seed: u64,
     pub(super) life: usize,
-}
-
-/// An idempotent producer of one partition.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Producer {
-    pub(super) id: i64,
-    pub(super) epoch: i16,
-    pub(super) sequence: i32,
-}
-
-/// Why a batch was not acknowledged.
-#[derive(Debug)]
-pub(super) enum Refusal {
-    NoLeader,
-    Refused(ErrorCode),
-    Unanswered(String),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refusal::NoLeader => f.write_str("it has no leader"),
-            Refusal::Refused(code) => write!(f, "{code}"),
-            Refusal::Unanswered(why) => f.write_str(why),
-        }
-    }
 }
 
 impl Load {
@@ -119,7 +83,7 @@ impl Load {
     pub(super) async fn probe(self) {
         let cluster = connect(&self.connector).await;
         for (name, _) in TOPICS {
-            let fate = if name == LEDGER { Fate::Committed } else { Fate::Unknown };
+            let fate = if name == LEDGER { Visibility::Committed } else { Visibility::Unknown };
             let mut refusal = None;
             let until = Instant::now() + PATIENCE;
             while Instant::now() < until {
@@ -157,7 +121,7 @@ impl Load {
         if producer.is_none() {
             return Err(last);
         }
-        let number = self.books.lock().send(name, Fate::Committed);
+        let number = self.books.lock().send(name, Visibility::Committed);
         for _ in 0..TRIES {
             match self.send(cluster, name, number, *producer).await {
                 Ok(()) => {
@@ -280,58 +244,4 @@ async fn new_producer(cluster: &Cluster) -> Option<Producer> {
         tokio::time::sleep(AGAIN).await;
     }
     None
-}
-
-/// Sends a batch to the partition's leader. Returns the offset of the batch.
-pub(super) async fn produce(
-    cluster: &Cluster,
-    name: &str,
-    number: u64,
-    producer: Option<Producer>,
-    transactional_id: Option<&str>,
-) -> Result<i64, Refusal> {
-    let unanswered = |error: ClientError| Refusal::Unanswered(error.to_string());
-    let mut leader = cluster.metadata().leader(name, 0);
-    if leader.is_none() {
-        cluster.refresh(&[name.to_owned()], false).await.map_err(unanswered)?;
-        leader = cluster.metadata().leader(name, 0);
-    }
-    let connection = cluster.broker(leader.ok_or(Refusal::NoLeader)?).await.map_err(unanswered)?;
-    let records = Records::Inline(batch(name, number, producer, transactional_id.is_some()));
-    let data = PartitionProduceData { index: 0, records: Some(records) };
-    let topic =
-        TopicProduceData { name: name.to_owned(), partition_data: vec![data], ..TopicProduceData::default() };
-    let request = ProduceRequest {
-        transactional_id: transactional_id.map(str::to_owned),
-        acks: -1,
-        timeout_ms: 1_000,
-        topic_data: vec![topic],
-    };
-    let answer = connection.send_at(&request, PRODUCE_VERSION).await.map_err(unanswered)?;
-    let partition = answer.responses.first().and_then(|topic| topic.partition_responses.first());
-    let Some(partition) = partition else { return Err(Refusal::Unanswered("an empty answer".to_owned())) };
-    if partition.error_code == 0 {
-        return Ok(partition.base_offset);
-    }
-    let code = ErrorCode::from_i16(partition.error_code).unwrap_or(ErrorCode::UnknownServerError);
-    cluster.refresh(&[name.to_owned()], false).await.map_err(unanswered)?;
-    match cluster.metadata().leader(name, 0) {
-        None => Err(Refusal::NoLeader),
-        Some(_) => Err(Refusal::Refused(code)),
-    }
-}
-
-fn batch(name: &str, number: u64, producer: Option<Producer>, transactional: bool) -> Bytes {
-    let mut options = BatchOptions { transactional, ..BatchOptions::default() };
-    if let Some(producer) = producer {
-        options.producer_id = ProducerId(producer.id);
-        options.producer_epoch = ProducerEpoch(producer.epoch);
-        options.base_sequence = producer.sequence;
-    }
-    let mut builder = BatchBuilder::new(options);
-    for record in 0..RECORDS {
-        let (key, value) = (key(number, record), value(name, number, record));
-        builder.append(TIMESTAMP, Some(&key), Some(&value), &[]).expect("it fits");
-    }
-    builder.build()
 }

@@ -1,9 +1,9 @@
 //! The transactions of a trial: three producers whose transactions overlap in one partition and commit or
 //! abort.
 
-use super::books::{Books, Fate, RECORDS};
-use super::load::{Producer, produce};
+use super::books::{Books, RECORDS, Visibility};
 use super::node::LEDGER;
+use super::producer::{Producer, produce};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_client::{Cluster, CoordinatorKind};
@@ -60,7 +60,7 @@ impl Transactions {
 
     async fn write(&mut self, place: usize) -> bool {
         let TransactionalProducer { name, producer, open } = &mut self.producers[place];
-        let number = self.books.lock().send(LEDGER, Fate::Aborted);
+        let number = self.books.lock().send(LEDGER, Visibility::Aborted);
         match produce(&self.cluster, LEDGER, number, Some(*producer), Some(name)).await {
             Ok(offset) => {
                 producer.sequence += i32::try_from(RECORDS).unwrap_or(0);
@@ -85,7 +85,7 @@ impl Transactions {
             batches.iter().for_each(|&number| sheet.sent[usize::try_from(number).unwrap_or(0)].fate = fate);
         };
         if committed {
-            decide(open, Fate::Unknown);
+            decide(open, Visibility::Unknown);
         }
         let request = EndTxnRequest {
             transactional_id: name.clone(),
@@ -99,7 +99,7 @@ impl Transactions {
         match coordinator.send_at(&request, END_VERSION).await {
             Ok(answer) if answer.error_code == 0 => {
                 if committed {
-                    decide(open, Fate::Committed);
+                    decide(open, Visibility::Committed);
                 }
                 open.clear();
                 *producer = Producer { id: answer.producer_id, epoch: answer.producer_epoch, sequence: 0 };

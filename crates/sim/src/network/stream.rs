@@ -1,6 +1,6 @@
 //! The two ends of simulated connections, from the view of brokers and clients.
 
-use super::{MachineId, Message, Network, Phase, Side, WINDOW_BYTES, address_of, or_wait};
+use super::{MachineId, Message, Phase, SharedNetwork, Side, WINDOW_BYTES, address_of, or_wait};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The network from the view of one machine.
 pub(super) struct Machine {
-    pub network: Network,
+    pub network: SharedNetwork,
     pub machine: MachineId,
 }
 
@@ -23,7 +23,7 @@ impl SimulatedNetwork for Machine {
 
 /// A listening port.
 pub(crate) struct Port {
-    pub(super) network: Network,
+    pub(super) network: SharedNetwork,
     pub(super) machine: MachineId,
     pub(super) port: u16,
 }
@@ -69,13 +69,13 @@ impl Drop for Port {
 
 /// One end of a connection. Dropping it notifies the other end.
 pub(crate) struct End {
-    network: Network,
+    network: SharedNetwork,
     id: u64,
     side: Side,
 }
 
 impl End {
-    pub(super) fn new(network: Network, id: u64, side: Side) -> End {
+    pub(super) fn new(network: SharedNetwork, id: u64, side: Side) -> End {
         End { network, id, side }
     }
 

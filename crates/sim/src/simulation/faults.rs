@@ -4,8 +4,8 @@ use super::full_disks::FullDisks;
 use super::{BROKERS, CONTROLLER, Simulation};
 use crate::chance::Chance;
 use crate::network::MachineId;
-use crate::operator::Task;
-use crate::plan::{Kind, Plan};
+use crate::operator::OperatorTask;
+use crate::plan::{FaultKind, Plan};
 use std::collections::VecDeque;
 use std::time::Duration;
 use thalweg_ids::BrokerId;
@@ -33,9 +33,8 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Random faults.
     pub fn new(chance: Chance, plan: Plan) -> Faults {
-        let is_alone = plan.kinds.iter().all(|kind| *kind == Kind::FullDisks);
+        let is_alone = plan.kinds.iter().all(|kind| *kind == FaultKind::FullDisks);
         Faults {
             chance,
             plan,
@@ -81,23 +80,25 @@ impl Faults {
         tracing::info!(now_ms, ?kind, "Fault");
         self.count += 1;
         match kind {
-            Kind::Resets => self.reset(simulation),
-            Kind::Cuts => self.cut(simulation),
-            Kind::Kills => self.kill(simulation),
-            Kind::Stops => self.stop(simulation),
-            Kind::PowerFailures => self.fail_power(simulation),
-            Kind::Holds => self.hold(simulation),
-            Kind::ClockJumps => self.jump(simulation),
-            Kind::SlowDisks => self.slow_disk(simulation),
-            Kind::Operator => simulation.tasks.add(Task::draw(&mut self.chance, self.plan.partitions)),
-            Kind::Replacements => {
+            FaultKind::Resets => self.reset(simulation),
+            FaultKind::Cuts => self.cut(simulation),
+            FaultKind::Kills => self.kill(simulation),
+            FaultKind::Stops => self.stop(simulation),
+            FaultKind::PowerFailures => self.fail_power(simulation),
+            FaultKind::Holds => self.hold(simulation),
+            FaultKind::ClockJumps => self.jump(simulation),
+            FaultKind::SlowDisks => self.slow_disk(simulation),
+            FaultKind::Operator => {
+                simulation.tasks.add(OperatorTask::draw(&mut self.chance, self.plan.partitions))
+            }
+            FaultKind::Replacements => {
                 let id = self.broker();
                 self.replace(simulation, id);
             }
-            Kind::Blackouts => self.black_out(simulation),
-            Kind::HeldController => self.hold_controller(simulation),
-            Kind::FullDisks => self.full_disks.fill(simulation, &mut self.chance, &self.plan),
-            Kind::Successions => self.succeed(simulation),
+            FaultKind::Blackouts => self.black_out(simulation),
+            FaultKind::HeldController => self.hold_controller(simulation),
+            FaultKind::FullDisks => self.full_disks.fill(simulation, &mut self.chance, &self.plan),
+            FaultKind::Successions => self.succeed(simulation),
         }
     }
 
@@ -115,13 +116,14 @@ impl Faults {
     }
 
     /// True if a kind of fault may happen now without legitimately losing an acknowledged record.
-    fn may_happen(&self, simulation: &Simulation, kind: Kind) -> bool {
+    fn may_happen(&self, simulation: &Simulation, kind: FaultKind) -> bool {
         // A succession must find all replicas in sync.
-        if kind == Kind::Successions && (self.heals_ms.is_some() || simulation.unsettled().is_some()) {
+        if kind == FaultKind::Successions && (self.heals_ms.is_some() || simulation.deviation().is_some()) {
             return false;
         }
-        let hides_brokers = matches!(kind, Kind::Cuts | Kind::Stops | Kind::Holds | Kind::Operator);
-        let takes_brokers = hides_brokers || matches!(kind, Kind::Kills | Kind::Blackouts);
+        let hides_brokers =
+            matches!(kind, FaultKind::Cuts | FaultKind::Stops | FaultKind::Holds | FaultKind::Operator);
+        let takes_brokers = hides_brokers || matches!(kind, FaultKind::Kills | FaultKind::Blackouts);
         if takes_brokers && !self.plan.flushes && !self.is_renewed(simulation) {
             return false;
         }
@@ -129,7 +131,7 @@ impl Faults {
         // fenced before, only the empty replica would be in sync. Neither the death of all brokers nor a
         // paused controller causes this: sessions expire in the order of their last renewal, and simultaneous
         // ones together.
-        let loses_replicas = hides_brokers || kind == Kind::PowerFailures;
+        let loses_replicas = hides_brokers || kind == FaultKind::PowerFailures;
         !loses_replicas || Self::are_registered_again(simulation, self.replaced.as_slice())
     }
 
@@ -219,7 +221,7 @@ impl Faults {
         self.heals_ms.is_none()
             && !is_one_leaving(simulation)
             && self.is_renewed(simulation)
-            && simulation.unsettled().is_none()
+            && simulation.deviation().is_none()
     }
 
     /// True if all brokers that lost power have registered again, and every broker knows. Until then the
@@ -253,7 +255,7 @@ impl Faults {
             && self.heals_ms.is_none()
             && self.is_renewed(simulation)
             && simulation.tasks.are_done()
-            && simulation.unsettled().is_none()
+            && simulation.deviation().is_none()
     }
 
     /// Replaces the disk of a broker, if this loses no acknowledged record.

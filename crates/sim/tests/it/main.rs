@@ -6,7 +6,7 @@ mod regressions;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use thalweg_sim::{Kind, Outcome, Plan, run, run_plan};
+use thalweg_sim::{FaultKind, Outcome, Plan, run, run_plan};
 
 /// Maximum number of seeds run here; `scripts/test` runs more of them, faster.
 const SEEDS: u64 = 40;
@@ -68,7 +68,7 @@ fn nothing_acknowledged_is_lost() {
 
 #[test]
 fn plans_lose_replicas_with_and_without_eligible_leader_replicas() {
-    for kind in Kind::OF_LOST_REPLICAS {
+    for kind in FaultKind::OF_LOST_REPLICAS {
         for elr in [false, true] {
             let count =
                 (0..200).map(Plan::of).filter(|plan| plan.elr == elr && plan.kinds.contains(&kind)).count();
@@ -106,7 +106,7 @@ fn a_transaction_outlives_its_coordinators() {
 #[test]
 fn a_disk_that_lies_about_syncs_is_found_out() {
     let outcome = |seed, syncs_lie| {
-        let plan = Plan { kinds: vec![Kind::PowerFailures], flushes: true, syncs_lie, ..Plan::of(seed) };
+        let plan = Plan { kinds: vec![FaultKind::PowerFailures], flushes: true, syncs_lie, ..Plan::of(seed) };
         on_a_thread_of_its_own(move || run_plan(seed, plan))
     };
     let finds = |seed| !outcome(seed, true).violations.is_empty();

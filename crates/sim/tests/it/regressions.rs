@@ -2,7 +2,7 @@
 //! seed, so each bug also has a smaller test at the place of its fix.
 
 use std::num::NonZero;
-use thalweg_sim::{Kind, Plan, run_plan};
+use thalweg_sim::{FaultKind, Plan, run_plan};
 
 const SEEDS: [(u64, &str); 15] = [
     (3, "a reassignment waited for a replica that another was adding and it removed"),
@@ -71,7 +71,8 @@ fn seeds_that_found_something_find_nothing_more() {
 #[test]
 fn plans_of_later_kinds_of_runs_take_no_seed_that_found_something() {
     let seeds = SEEDS.into_iter().chain(LATER_SEEDS).map(|(seed, _)| seed);
-    let taken: Vec<u64> = seeds.filter(|&seed| Plan::of(seed).kinds.contains(&Kind::Successions)).collect();
+    let taken: Vec<u64> =
+        seeds.filter(|&seed| Plan::of(seed).kinds.contains(&FaultKind::Successions)).collect();
     assert_eq!(taken, [0; 0]);
 }
 

@@ -22,9 +22,7 @@ pub enum Value {
     Flag(bool),
     /// A whole number, or bytes.
     Integer(u64),
-    /// A number.
     Number(f64),
-    /// A time.
     Duration(Duration),
     /// A compiled expression.
     Expression(Arc<Expression>),
@@ -35,7 +33,7 @@ pub enum Value {
 pub struct WrongValue {
     /// A specific message, if the generic message is not enough.
     pub message: Option<String>,
-    /// The remedy.
+    /// The remedy, for the message.
     pub right: String,
     /// The offset of the mistake in the value, if known.
     pub at: Option<usize>,

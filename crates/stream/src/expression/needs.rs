@@ -82,7 +82,6 @@ const PATTERNS_MAX: usize = 64;
 pub enum Needs {
     /// No part: the message can have any format.
     Nothing,
-    /// These members.
     Members(Vec<Box<str>>),
     /// The whole payload.
     Whole,

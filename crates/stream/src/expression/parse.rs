@@ -34,7 +34,7 @@ fn parse(text: &str) -> Result<IdedExpr, NoExpression> {
     let tree = Parser::default().parse(text).map_err(|errors| match errors.errors.first() {
         Some(error) => {
             let (line, column) = error.pos;
-            NoExpression { reason: reworded(&error.msg), at: place(text, line as usize, column as usize) }
+            NoExpression { reason: reworded(&error.msg), at: byte_at(text, line as usize, column as usize) }
         }
         None => "it cannot be parsed".into(),
     })?;
@@ -46,7 +46,7 @@ fn parse(text: &str) -> Result<IdedExpr, NoExpression> {
 }
 
 /// The byte at a column of a line, both counted from 1.
-fn place(text: &str, line: usize, column: usize) -> Option<usize> {
+fn byte_at(text: &str, line: usize, column: usize) -> Option<usize> {
     let start: usize = text.split_inclusive('\n').take(line.checked_sub(1)?).map(str::len).sum();
     let before: usize = text[start..].chars().take(column.checked_sub(1)?).map(char::len_utf8).sum();
     Some(start + before)

@@ -107,7 +107,7 @@ fn mistakes_are_found_before_any_message_comes() {
 }
 
 #[test]
-fn only_what_is_asked_for_is_read() {
+fn only_requested_fields_are_read() {
     let needs = |text: &str| Expression::compile(text).expect("an expression").needs;
     assert_eq!(needs("text == 'a'"), Needs::Nothing);
     assert_eq!(

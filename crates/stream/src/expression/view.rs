@@ -90,7 +90,6 @@ impl<'a> View<'a> {
         Some(value)
     }
 
-    /// The message.
     pub fn message(&self) -> &Message<'a> {
         &self.message
     }

@@ -20,7 +20,6 @@ use crate::json::write_string;
 /// Output format of text and bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Unchanged.
     Plain,
     /// As JSON: quoted, bytes in base64.
     Json,

@@ -29,7 +29,7 @@ pub struct Definition {
     pub deployed: Option<NodeDeployment>,
 }
 
-/// A deployment.
+/// A deployment on one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDeployment {
     /// The node that runs the stream: the node that received the request.

@@ -34,7 +34,6 @@ const NEEDED: &str = "the login of the host needs ALTER on the cluster, and READ
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{TOPIC}: {reason}")]
 pub struct DefinitionsUnavailable {
-    /// The reason.
     pub reason: String,
 }
 
@@ -44,7 +43,7 @@ fn unavailable(error: impl ToString) -> DefinitionsUnavailable {
 
 /// A record of the topic.
 pub struct DefinitionRecord {
-    /// The stream.
+    /// The name of the stream.
     pub name: String,
     /// The stream's definition; `None` if destroyed.
     pub value: Option<Vec<u8>>,
@@ -99,7 +98,7 @@ fn partition() -> TopicPartition {
 
 /// The offset after the last committed record.
 pub async fn end(cluster: &Cluster) -> Result<Offset, DefinitionsUnavailable> {
-    let asked = async {
+    let requested = async {
         cluster.refresh(&[TOPIC.to_owned()], false).await.map_err(unavailable)?;
         let found = cluster.list_offsets(&[(partition(), OffsetSpec::Latest)], false).await;
         match found.into_values().next() {
@@ -107,26 +106,26 @@ pub async fn end(cluster: &Cluster) -> Result<Offset, DefinitionsUnavailable> {
             None => Err(unavailable("the broker did not return its end offset")),
         }
     };
-    match tokio::time::timeout(ANSWER_TIMEOUT, asked).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, requested).await {
         Ok(found) => found,
         Err(_elapsed) => Err(unavailable(format!("no answer within {ANSWER_TIMEOUT:?}"))),
     }
 }
 
 /// Reads the topic from the beginning.
-pub struct Reader {
+pub struct DefinitionReader {
     consumer: Consumer,
     buffer: DecompressBuffer,
 }
 
-impl Reader {
-    /// Starts reading.
-    pub async fn begin(cluster: Cluster) -> Result<Reader, DefinitionsUnavailable> {
+impl DefinitionReader {
+    /// Starts at the beginning of the topic.
+    pub async fn begin(cluster: Cluster) -> Result<DefinitionReader, DefinitionsUnavailable> {
         let config = ConsumerConfig { create_topics: false, ..ConsumerConfig::default() };
         let mut consumer = Consumer::new(cluster, config);
         let from = StartAt::Spec(OffsetSpec::Earliest);
         consumer.assign(vec![(partition(), from)]).await.map_err(unavailable)?;
-        Ok(Reader { consumer, buffer: DecompressBuffer::default() })
+        Ok(DefinitionReader { consumer, buffer: DecompressBuffer::default() })
     }
 
     /// The next records and the offset after them; nothing if none arrive within `within`.
@@ -146,10 +145,10 @@ impl Reader {
     }
 
     fn read(&mut self, chunk: &Chunk) -> Result<Vec<DefinitionRecord>, DefinitionsUnavailable> {
-        let mut said = Vec::new();
+        let mut records = Vec::new();
         let read = chunk.for_each(&mut self.buffer, |record| {
             let name = String::from_utf8_lossy(record.key.unwrap_or_default()).into_owned();
-            said.push(DefinitionRecord {
+            records.push(DefinitionRecord {
                 name,
                 value: record.value.map(<[u8]>::to_vec),
                 offset: record.offset,
@@ -157,21 +156,21 @@ impl Reader {
             ControlFlow::Continue(())
         });
         read.map_err(unavailable)?;
-        Ok(said)
+        Ok(records)
     }
 }
 
 /// Writes records to the topic, one at a time.
-pub struct Writer {
+pub struct DefinitionWriter {
     producer: Producer,
     topic: thalweg_client::TopicRef,
     /// The delivery result of the record.
     ended: Arc<Mutex<Option<Result<Offset, String>>>>,
 }
 
-impl Writer {
+impl DefinitionWriter {
     /// Connects the producer.
-    pub async fn new(cluster: Cluster) -> Result<Writer, DefinitionsUnavailable> {
+    pub async fn new(cluster: Cluster) -> Result<DefinitionWriter, DefinitionsUnavailable> {
         let config = ProducerConfig {
             connection: cluster.options().clone(),
             linger: Duration::ZERO,
@@ -186,7 +185,7 @@ impl Writer {
             *report.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(result);
         });
         let topic = producer.topic(TOPIC).await.map_err(unavailable)?;
-        Ok(Writer { producer, topic, ended })
+        Ok(DefinitionWriter { producer, topic, ended })
     }
 
     /// Writes a record, waits until all in-sync replicas have it, and returns its offset.

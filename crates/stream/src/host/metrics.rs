@@ -66,7 +66,7 @@ const LATENCY_BOUNDS: [Duration; 18] = [
     Duration::from_secs(600),
 ];
 
-/// All metrics.
+/// The metrics of all streams.
 pub fn text(statuses: &[StreamStatus]) -> String {
     let mut out = String::new();
     states(statuses, &mut out);

@@ -58,23 +58,23 @@ impl Change {
 pub struct Recorder {
     to: Arc<dyn Fn(Change) + Send + Sync>,
     /// The principal, such as `User:ann`, if the HTTP server knows it.
-    asker: Option<Arc<str>>,
+    requester: Option<Arc<str>>,
 }
 
 impl Recorder {
     /// A recorder that passes changes to `to`.
     pub fn new(to: impl Fn(Change) + Send + Sync + 'static) -> Recorder {
-        Recorder { to: Arc::new(to), asker: None }
+        Recorder { to: Arc::new(to), requester: None }
     }
 
     /// The same recorder, for a principal.
-    pub fn asked_by(self, principal: &str) -> Recorder {
-        Recorder { asker: Some(principal.into()), ..self }
+    pub fn requested_by(self, principal: &str) -> Recorder {
+        Recorder { requester: Some(principal.into()), ..self }
     }
 
     /// The principal of the request, if known.
-    pub fn asker(&self) -> Option<String> {
-        self.asker.as_deref().map(str::to_owned)
+    pub fn requester(&self) -> Option<String> {
+        self.requester.as_deref().map(str::to_owned)
     }
 
     /// Records a change.

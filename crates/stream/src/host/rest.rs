@@ -17,9 +17,9 @@
 //!
 //! [`document`] describes this API in OpenAPI. A handler is served by its entry in that document.
 
-mod look;
+mod taps;
 
-pub use look::Hide;
+pub use taps::Hide;
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -74,39 +74,39 @@ fn described() -> OpenApiRouter<Starting> {
         .routes(routes!(status, destroy))
         .routes(routes!(deploy))
         .routes(routes!(undeploy))
-        .routes(routes!(look::look))
+        .routes(routes!(taps::look))
 }
 
-/// The streams that are known.
+/// The streams of the cluster.
 #[derive(Serialize, ToSchema)]
 struct StreamReports {
-    /// All of them, by name.
+    /// The streams, sorted by name.
     streams: Vec<StreamReport>,
 }
 
 /// A stream that was deleted.
 #[derive(Serialize, ToSchema)]
 struct DestroyedStream {
-    /// Its name.
+    /// The name of the stream.
     name: String,
     /// `destroyed`.
     state: &'static str,
 }
 
-/// Why a request was refused.
+/// The answer to a refused request.
 #[derive(Serialize, ToSchema)]
 struct StreamErrorAnswer {
     error: StreamErrorBody,
 }
 
-/// What is wrong.
+/// The reason of a refusal.
 #[derive(Serialize, ToSchema)]
 struct StreamErrorBody {
-    /// For programs, such as `no such stream`.
+    /// The kind of the error, for programs, such as `no such stream`.
     kind: &'static str,
-    /// For people; of a wrong definition, with the text and a caret under each mistake.
+    /// The error in words. For an invalid definition, it shows the text with a caret under each mistake.
     message: String,
-    /// The mistakes of a wrong definition.
+    /// The mistakes in an invalid definition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     complaints: Vec<Mistake>,
 }
@@ -114,13 +114,13 @@ struct StreamErrorBody {
 /// A mistake in a definition.
 #[derive(Serialize, ToSchema)]
 struct Mistake {
-    /// What is wrong.
+    /// The description of the mistake.
     message: String,
-    /// What would be right.
+    /// The correction.
     right: String,
-    /// Where it begins, in bytes.
+    /// The start of the mistake in the definition, in bytes.
     from: usize,
-    /// Where it ends.
+    /// The end of the mistake, in bytes, exclusive.
     to: usize,
 }
 
@@ -128,26 +128,26 @@ struct Mistake {
 #[derive(ToSchema)]
 #[expect(
     dead_code,
-    reason = "the shape of what `create` reads field by field, so that an error names the field"
+    reason = "the schema of a body that `create` reads by field, so that an error names the field"
 )]
 struct Creation {
-    /// Its name.
+    /// The name of the stream.
     name: String,
-    /// Its line.
+    /// The text of the stream, from source to sink.
     definition: String,
-    /// Whether it is deployed on this node, too.
+    /// True to deploy the stream on this node, too.
     #[schema(required = false)]
     deploy: bool,
-    /// Properties of the deployment, by name; or as text, `key=value,...`.
+    /// The properties of the deployment: an object of texts by name, or the text `key=value,...`.
     #[schema(required = false)]
     properties: BTreeMap<String, String>,
 }
 
-/// How a stream is deployed.
+/// The deployment of a stream.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "the shape of what `deploy` reads")]
+#[expect(dead_code, reason = "the schema of the body that `deploy` reads")]
 struct Deployment {
-    /// Properties of the deployment, by name; or as text, `key=value,...`.
+    /// The properties of the deployment: an object of texts by name, or the text `key=value,...`.
     #[schema(required = false)]
     properties: BTreeMap<String, String>,
 }
@@ -315,8 +315,17 @@ fn started(host: &Starting) -> Result<Host, Box<Response>> {
 }
 
 fn shown(statuses: &[StreamStatus], query: &RawQuery) -> Response {
-    let with_figures =
-        query.0.as_deref().is_some_and(|query| query.split('&').any(|part| part == "figures=true"));
+    let mut with_figures = false;
+    for part in query.0.iter().flat_map(|query| query.split('&')).filter(|part| !part.is_empty()) {
+        match part {
+            "figures=true" => with_figures = true,
+            "figures=false" => {}
+            _ => {
+                let message = format!("{part:?} is not a parameter: use figures=true");
+                return WrongRequest(message).into_response();
+            }
+        }
+    }
     let streams = statuses.iter().map(|status| status.report(with_figures)).collect();
     answer(StatusCode::OK, &StreamReports { streams })
 }
@@ -356,7 +365,7 @@ fn either(response: Result<Response, Box<Response>>) -> Response {
     response.unwrap_or_else(|refusal| *refusal)
 }
 
-/// All streams of the cluster.
+/// Lists the streams of the cluster.
 #[utoipa::path(
     get,
     path = "/api/v1/streams",
@@ -368,12 +377,12 @@ async fn list(Extracted(host): Extracted<Starting>, query: RawQuery) -> Response
     either(started(&host).map(|host| shown(&host.list(), &query)))
 }
 
-/// One stream, with its figures.
+/// Describes a stream, with the figures of each stage.
 #[utoipa::path(
     get,
     path = "/api/v1/streams/{name}",
     tag = "streams",
-    params(("name" = String, Path, description = "The stream")),
+    params(("name" = String, Path, description = "The name of the stream")),
     responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
 async fn status(Extracted(host): Extracted<Starting>, StreamName(name): StreamName) -> Response {
@@ -393,7 +402,7 @@ async fn create(
     recorder: Recorder,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let asked = || {
+    let requested = || {
         let mut body = Body::read(&body)?;
         let (name, text) = (body.text("name")?, body.text("definition")?);
         let (is_deployed, properties) = (body.flag("deploy")?, body.properties()?);
@@ -405,13 +414,13 @@ async fn create(
         }
         Ok((name, text, is_deployed.then_some(properties)))
     };
-    let (name, text, deploy) = match asked() {
-        Ok(asked) => asked,
+    let (name, text, deploy) = match requested() {
+        Ok(requested) => requested,
         Err(wrong) => return wrong.into_response(),
     };
     let created = async {
         let host = started(&host)?;
-        let (verb, created, by) = (host.clone(), name.clone(), recorder.asker());
+        let (verb, created, by) = (host.clone(), name.clone(), recorder.requester());
         let change =
             Change { detail: Some(text.clone()), ..Change::of_stream("CreateStream", Action::Create, &name) };
         done(&host, recorder, change, async move { verb.create(&created, &text, deploy, by).await }).await?;
@@ -425,7 +434,7 @@ async fn create(
     post,
     path = "/api/v1/streams/{name}/deploy",
     tag = "streams",
-    params(("name" = String, Path, description = "The stream")),
+    params(("name" = String, Path, description = "The name of the stream")),
     request_body(content = Option<Deployment>),
     responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
@@ -435,18 +444,18 @@ async fn deploy(
     recorder: Recorder,
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
-    let asked = Body::read(&body).and_then(|mut body| {
+    let requested = Body::read(&body).and_then(|mut body| {
         let properties = body.properties()?;
         body.end("properties")?;
         Ok(properties)
     });
-    let properties = match asked {
+    let properties = match requested {
         Ok(properties) => properties,
         Err(wrong) => return wrong.into_response(),
     };
     let deployed = async {
         let host = started(&host)?;
-        let (verb, deployed, by) = (host.clone(), name.clone(), recorder.asker());
+        let (verb, deployed, by) = (host.clone(), name.clone(), recorder.requester());
         let change = Change::of_stream("DeployStream", Action::Update, &name);
         done(&host, recorder, change, async move { verb.deploy(&deployed, properties, by).await }).await?;
         Ok(describe(&host, &name, StatusCode::OK))
@@ -459,7 +468,7 @@ async fn deploy(
     post,
     path = "/api/v1/streams/{name}/undeploy",
     tag = "streams",
-    params(("name" = String, Path, description = "The stream")),
+    params(("name" = String, Path, description = "The name of the stream")),
     responses((status = 200, body = StreamReport), (status = "default", body = StreamErrorAnswer))
 )]
 async fn undeploy(
@@ -482,7 +491,7 @@ async fn undeploy(
     delete,
     path = "/api/v1/streams/{name}",
     tag = "streams",
-    params(("name" = String, Path, description = "The stream")),
+    params(("name" = String, Path, description = "The name of the stream")),
     responses((status = 200, body = DestroyedStream), (status = "default", body = StreamErrorAnswer))
 )]
 async fn destroy(

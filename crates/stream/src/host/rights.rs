@@ -24,11 +24,8 @@ const ANONYMOUS: &str = "User:ANONYMOUS";
 /// An operation of Kafka on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Act {
-    /// ALTER.
     Alter,
-    /// READ.
     Read,
-    /// WRITE.
     Write,
 }
 
@@ -37,7 +34,6 @@ pub enum Act {
 pub enum Resource {
     /// The cluster itself.
     Cluster,
-    /// A topic.
     Topic(String),
     /// A consumer group.
     Group(String),
@@ -48,9 +44,7 @@ pub enum Resource {
 /// A right that a stream needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Right {
-    /// The operation.
     pub act: Act,
-    /// The resource.
     pub resource: Resource,
 }
 
@@ -107,8 +101,8 @@ pub fn check(
     principal: Option<&str>,
     needed: &BTreeSet<Right>,
 ) -> Result<(), MissingRight> {
-    let asked = principal.unwrap_or(ANONYMOUS);
-    match needed.iter().find(|right| !rights.allow(asked, right)) {
+    let requested = principal.unwrap_or(ANONYMOUS);
+    match needed.iter().find(|right| !rights.allow(requested, right)) {
         Some(right) => Err(MissingRight { principal: principal.map(str::to_owned), right: right.clone() }),
         None => Ok(()),
     }

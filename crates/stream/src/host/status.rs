@@ -14,9 +14,9 @@ use crate::runtime::{Figures, PartReport, StreamEnd};
 pub enum State {
     /// Not running, and not deployed.
     Undeployed,
-    /// Starting.
+    /// The stages are starting.
     Deploying,
-    /// Running.
+    /// The stages are running.
     Deployed,
     /// Stopping: messages in flight are delivered.
     Undeploying,
@@ -123,29 +123,29 @@ impl StreamStatus {
 /// A stream, for programs.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StreamReport {
-    /// Its name.
+    /// The name of the stream.
     pub name: String,
-    /// Its line; none of a run without a host.
+    /// The text of the stream, from source to sink; absent for a run without a host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definition: Option<String>,
-    /// The principal with whose rights it runs, if it is hosted, and that is known.
+    /// The principal whose rights the stream has; absent for a run without a host, or if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
-    /// The node on which it is deployed.
+    /// The node on which the stream is deployed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<i32>,
-    /// The properties of its deployment.
+    /// The properties of the deployment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub properties: Option<BTreeMap<String, String>>,
     /// `undeployed`, `deploying`, `deployed`, `undeploying`, `complete`, `failed` or `deployed elsewhere`.
     pub state: &'static str,
-    /// Why it failed.
+    /// The reason of a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Seconds since the start, on this node.
+    /// Seconds since the start of the stream on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elapsed_s: Option<f64>,
-    /// Its parts with their figures since the start, on this node.
+    /// The parts of the stream, with figures since its start on this node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts: Option<Vec<PartReport>>,
 }

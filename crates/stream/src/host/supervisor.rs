@@ -24,7 +24,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The desired state of a stream.
 #[derive(Clone, Debug)]
 pub enum DesiredState {
-    /// Run.
     Run {
         /// The definition's text.
         text: Arc<str>,
@@ -33,7 +32,7 @@ pub enum DesiredState {
         /// The principal whose rights the stream has, if its definition names one.
         principal: Option<Arc<str>>,
     },
-    /// Stop.
+    /// Stop, until the next deployment.
     Rest,
     /// Stop and never run again.
     Leave,

@@ -8,7 +8,7 @@ use thalweg_record::Offset;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::definition::{Definition, NodeDeployment};
-use super::definitions::{self, DefinitionsUnavailable, Writer};
+use super::definitions::{self, DefinitionWriter, DefinitionsUnavailable};
 use super::supervisor::Supervisor;
 use super::{Host, HostError, HostedStreams, State, rights};
 use crate::deployment::Deployment;
@@ -176,16 +176,16 @@ impl Host {
 
     /// Waits until a stream has started or failed to start.
     async fn started(&self, name: &str) {
-        self.settled(name, Instant::now() + FOLLOWED, |state| *state != State::Deploying).await;
+        self.await_state(name, Instant::now() + FOLLOWED, |state| *state != State::Deploying).await;
     }
 
     /// Waits until a stream has stopped.
     pub(super) async fn rested(&self, name: &str, deadline: Instant) {
         let rests = |state: &State| !matches!(state, State::Deploying | State::Deployed | State::Undeploying);
-        self.settled(name, deadline, rests).await;
+        self.await_state(name, deadline, rests).await;
     }
 
-    async fn settled(&self, name: &str, deadline: Instant, holds: impl Fn(&State) -> bool) {
+    async fn await_state(&self, name: &str, deadline: Instant, holds: impl Fn(&State) -> bool) {
         let watched = self.state().supervisors.get(name).map(Supervisor::watch);
         if let Some(mut watched) = watched {
             // A longer drain continues; the status shows it.
@@ -215,7 +215,7 @@ impl Host {
     /// Writes a record, and waits until this host has applied it.
     async fn write(
         &self,
-        writer: &mut Writer,
+        writer: &mut DefinitionWriter,
         name: &str,
         definition: Option<&Definition>,
     ) -> Result<(), HostError> {

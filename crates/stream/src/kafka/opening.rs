@@ -9,7 +9,7 @@ use thalweg_wire::ErrorCode;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Outlet, failed, with_grant};
+use super::{TopicProducer, failed, with_grant};
 use crate::retry::Retry;
 use crate::stage::StageError;
 
@@ -21,7 +21,7 @@ const ASKED_AGAIN_MAX: Duration = Duration::from_secs(3);
 /// An outlet that is being opened. Dropping it cancels the attempt.
 pub struct Opening {
     attempt: Arc<Attempt>,
-    task: JoinSet<Result<Outlet, StageError>>,
+    task: JoinSet<Result<TopicProducer, StageError>>,
 }
 
 /// The task's parameters, and the last reason for a retry.
@@ -51,12 +51,12 @@ impl Opening {
     }
 
     /// The outlet, if open by now. Returned once.
-    pub fn opened(&mut self) -> Result<Option<Outlet>, StageError> {
+    pub fn opened(&mut self) -> Result<Option<TopicProducer>, StageError> {
         self.task.try_join_next().map(result).transpose()
     }
 
     /// Waits for the outlet until the deadline. Returned once.
-    pub async fn opened_until(&mut self, until: Instant) -> Result<Option<Outlet>, StageError> {
+    pub async fn opened_until(&mut self, until: Instant) -> Result<Option<TopicProducer>, StageError> {
         match timeout_at(until, self.task.join_next()).await {
             Ok(ended) => ended.map(result).transpose(),
             Err(_) => Err(self.attempt.given_up()),
@@ -64,7 +64,7 @@ impl Opening {
     }
 }
 
-fn result(ended: Result<Result<Outlet, StageError>, JoinError>) -> Result<Outlet, StageError> {
+fn result(ended: Result<Result<TopicProducer, StageError>, JoinError>) -> Result<TopicProducer, StageError> {
     ended.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
@@ -72,11 +72,11 @@ impl Attempt {
     async fn outlet(
         &self,
         report: impl FnMut(&Delivery<'_>) + Clone + Send + 'static,
-    ) -> Result<Outlet, StageError> {
+    ) -> Result<TopicProducer, StageError> {
         let mut outlet = loop {
             self.find_topic().await?;
             let (cluster, config) = (self.cluster.clone(), self.config.clone());
-            match Outlet::open(cluster, config, &self.topic, self.with_headers, report.clone()).await {
+            match TopicProducer::open(cluster, config, &self.topic, self.with_headers, report.clone()).await {
                 Ok(outlet) => break outlet,
                 // The cluster became unreachable after it returned the topic.
                 Err(error) if error.is_retriable() => self.note(error.to_string()),

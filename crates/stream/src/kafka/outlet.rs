@@ -28,13 +28,13 @@ impl PendingMessages {
 }
 
 /// A producer for a topic.
-pub struct Outlet {
+pub struct TopicProducer {
     producer: Producer,
     topic: TopicRef,
     with_headers: bool,
 }
 
-impl Outlet {
+impl TopicProducer {
     /// Opens a producer for a topic that the cluster knows.
     pub async fn open(
         cluster: Cluster,
@@ -42,10 +42,10 @@ impl Outlet {
         topic: &str,
         with_headers: bool,
         report: impl FnMut(&Delivery<'_>) + Send + 'static,
-    ) -> Result<Outlet, ClientError> {
+    ) -> Result<TopicProducer, ClientError> {
         let mut producer = Producer::new(cluster, config, report);
         let topic = producer.topic(topic).await?;
-        Ok(Outlet { producer, topic, with_headers })
+        Ok(TopicProducer { producer, topic, with_headers })
     }
 
     /// The underlying producer.

@@ -36,7 +36,7 @@ struct Part {
     first_sequence: u64,
     /// The number after the part's last message.
     end: u64,
-    /// Undelivered messages.
+    /// Number of undelivered messages.
     left: u64,
 }
 
@@ -81,10 +81,10 @@ impl Reports {
     /// Handles the report of a batch.
     pub fn delivered(&self, delivery: &Delivery<'_>) {
         let failure = delivery.result.as_ref().err().map(ToString::to_string);
-        self.settle(delivery.sent, failure);
+        self.complete(delivery.sent, failure);
     }
 
-    fn settle(&self, sent: &[SentRun], failure: Option<String>) {
+    fn complete(&self, sent: &[SentRun], failure: Option<String>) {
         let count: u64 = sent.iter().map(|run| u64::from(run.records)).sum();
         if failure.is_none() {
             self.arrived.fetch_add(count, Ordering::AcqRel);
@@ -156,14 +156,14 @@ mod tests {
         let reports = Reports::default();
         assert_eq!((reports.begin(10, 2), reports.begin(20, 1), reports.begin(30, 3)), (0, 2, 3));
         assert_eq!((reports.held_since(), reports.under_way()), (Some(10), 6));
-        reports.settle(&[run(2, 1)], None);
+        reports.complete(&[run(2, 1)], None);
         assert_eq!(reports.held_since(), Some(10), "the second part was faster");
         // A message of the first part, then another with the beginning of the third.
-        reports.settle(&[run(0, 1)], None);
-        reports.settle(&[run(1, 1), run(3, 2)], None);
+        reports.complete(&[run(0, 1)], None);
+        reports.complete(&[run(1, 1), run(3, 2)], None);
         assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 1));
         assert_eq!(reports.arrived().load(Ordering::Acquire), 5);
-        reports.settle(&[run(5, 1)], Some("too large".to_owned()));
+        reports.complete(&[run(5, 1)], Some("too large".to_owned()));
         assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 0), "it was not delivered");
         assert_eq!(reports.failure().as_deref(), Some("too large"));
     }
@@ -174,11 +174,11 @@ mod tests {
         for sequence in [0, 5, 9] {
             reports.begin(sequence, 4);
         }
-        reports.settle(&[run(2, 8)], None);
+        reports.complete(&[run(2, 8)], None);
         assert_eq!(reports.held_since(), Some(0));
-        reports.settle(&[run(0, 2)], None);
+        reports.complete(&[run(0, 2)], None);
         assert_eq!(reports.held_since(), Some(9));
-        reports.settle(&[run(10, 2)], None);
+        reports.complete(&[run(10, 2)], None);
         assert_eq!((reports.held_since(), reports.under_way()), (None, 0));
     }
 }

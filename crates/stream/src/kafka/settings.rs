@@ -16,7 +16,6 @@ const FIXED: [(&str, &str); 1] = [("enable.auto.commit", "false")];
 
 /// A client's settings and bootstrap servers.
 pub struct ClientSettings<C> {
-    /// The settings.
     pub config: C,
     /// The bootstrap servers.
     pub bootstrap: Vec<String>,
@@ -49,7 +48,7 @@ pub fn consumer(
         Ok((config.connection.clone(), config))
     };
     // One file may serve consumers and producers.
-    client(place(settings), fixed, needed, take, |others| ProducerConfig::take(others).map(drop))
+    client(bootstrap(settings), fixed, needed, take, |others| ProducerConfig::take(others).map(drop))
 }
 
 /// The settings of a producer, from the options of the `kafka` sink.
@@ -75,7 +74,7 @@ pub fn producer(
     };
     // The first entry for a setting wins.
     let needed = [more, &options].concat();
-    client(place(settings), fixed, &needed, take, |others| ConsumerConfig::take(others).map(drop))
+    client(bootstrap(settings), fixed, &needed, take, |others| ConsumerConfig::take(others).map(drop))
 }
 
 /// The settings of a client that neither produces nor consumes.
@@ -137,7 +136,7 @@ fn client<C>(
 }
 
 /// The bootstrap servers from a stage's options.
-fn place(settings: &Settings) -> (&str, Option<&str>) {
+fn bootstrap(settings: &Settings) -> (&str, Option<&str>) {
     (settings.text("bootstrap"), settings.optional_text("properties"))
 }
 

@@ -9,7 +9,7 @@ use thalweg_client::{Cluster, Delivery};
 use tokio::time::{Instant, sleep};
 
 use super::reports::Reports;
-use super::{Opening, Outlet, PendingMessages, failed, producer, with_grant, with_headers};
+use super::{Opening, PendingMessages, TopicProducer, failed, producer, with_grant, with_headers};
 use crate::declaration::Settings;
 use crate::message::Batch;
 use crate::stage::StageError;
@@ -18,21 +18,21 @@ use crate::stage::StageError;
 const FULL_PAUSE: Duration = Duration::from_millis(2);
 
 /// A topic and its messages in flight.
-pub struct Writer {
+pub struct TopicWriter {
     topic: Arc<str>,
     cluster: Cluster,
     /// Delivery timeout of a message.
     patience: Duration,
-    outlet: Option<Outlet>,
+    outlet: Option<TopicProducer>,
     /// The pending opening of the outlet.
     opening: Opening,
     reports: Arc<Reports>,
     waiting: Option<PendingMessages>,
 }
 
-impl Writer {
+impl TopicWriter {
     /// Starts opening the topic of a `kafka` sink. Call on a runtime.
-    pub fn open(settings: &Settings) -> Result<Writer, StageError> {
+    pub fn open(settings: &Settings) -> Result<TopicWriter, StageError> {
         let client = producer(settings, &[], &[])?;
         if client.config.transactional_id.is_some() {
             let reason =
@@ -46,7 +46,7 @@ impl Writer {
         let (cluster, with_headers) = (client.cluster(), with_headers(settings));
         let opening =
             Opening::begin(cluster.clone(), client.config, Arc::clone(&topic), with_headers, report);
-        Ok(Writer { topic, cluster, patience, outlet: None, opening, reports, waiting: None })
+        Ok(TopicWriter { topic, cluster, patience, outlet: None, opening, reports, waiting: None })
     }
 
     /// The counter of messages that the cluster has acknowledged.
@@ -65,7 +65,7 @@ impl Writer {
         self.reports.held_since()
     }
 
-    /// True if messages wait for [`Writer::hand_over_rest`].
+    /// True if messages wait for [`TopicWriter::hand_over_rest`].
     pub fn has_waiting(&self) -> bool {
         self.waiting.is_some()
     }
@@ -80,7 +80,7 @@ impl Writer {
         }
     }
 
-    fn opened(&mut self, opened: Result<Option<Outlet>, StageError>) {
+    fn opened(&mut self, opened: Result<Option<TopicProducer>, StageError>) {
         match opened {
             Ok(Some(outlet)) => self.outlet = Some(outlet),
             // The outlet is not open yet, or its opening has failed already.
@@ -96,7 +96,7 @@ impl Writer {
         failed(format!("Topic {} did not take a message", self.topic), reason)
     }
 
-    /// Accepts messages. Messages without room wait for [`Writer::hand_over_rest`].
+    /// Accepts messages. Messages without room wait for [`TopicWriter::hand_over_rest`].
     pub fn take(&mut self, batch: &Batch) -> Result<(), StageError> {
         self.check()?;
         let Some(first) = batch.messages().next() else { return Ok(()) };

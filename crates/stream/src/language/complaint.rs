@@ -14,7 +14,7 @@ pub struct Complaint {
     pub span: Span,
     /// The description of the mistake.
     pub message: String,
-    /// The remedy.
+    /// The remedy, for the message.
     pub right: String,
 }
 

@@ -1,7 +1,8 @@
 //! The parser, written by hand: one character of look-ahead, with backtracking only for the name of a stream.
 
 use super::{
-    Complaint, Definition, Element, OptionText, Span, SpannedText, StageText, StreamText, TapText, TopicText,
+    Complaint, Element, OptionText, ParsedDefinition, Span, SpannedText, StageText, StreamText, TapText,
+    TopicText,
 };
 
 /// The longest accepted text.
@@ -19,13 +20,13 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// Parses a text. Reports one mistake per stream, in the order of the text.
-pub fn parse(text: &str) -> Result<Definition, Vec<Complaint>> {
+pub fn parse(text: &str) -> Result<ParsedDefinition, Vec<Complaint>> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("The text has {} bytes", text.len());
         return Err(vec![Complaint::new(0..0, message, format!("The limit is {TEXT_BYTES_MAX}."))]);
     }
     let mut parser = Parser { text, at: 0 };
-    let mut definition = Definition::default();
+    let mut definition = ParsedDefinition::default();
     let mut complaints = Vec::new();
     while parser.skip_to_stream() {
         match parser.stream() {

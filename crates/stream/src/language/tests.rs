@@ -2,7 +2,7 @@ use super::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-fn parsed(text: &str) -> Definition {
+fn parsed(text: &str) -> ParsedDefinition {
     parse(text).unwrap_or_else(|complaints| panic!("{text}: {}", shown(text, complaints)))
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     Input, Origin, Output, Plan, PlanReader, StreamPlan, StreamTransport, Surroundings, UnresolvedStream,
 };
-use crate::language::{Definition, Element, SpannedText, TapText, TopicText, closest};
+use crate::language::{Element, ParsedDefinition, SpannedText, TapText, TopicText, closest};
 
 /// Advice for a named destination with a missing end.
 const ONLY_HERE: &str = "In memory, named destinations connect the streams of one text; with --transport=kafka they are topics of a cluster.";
@@ -15,7 +15,7 @@ impl PlanReader<'_> {
     /// Resolves the taps of a plan.
     pub(super) fn resolve_taps(
         &mut self,
-        definition: &Definition,
+        definition: &ParsedDefinition,
         streams: Vec<UnresolvedStream>,
     ) -> Option<Plan> {
         let mut taps = Vec::new();
@@ -114,7 +114,7 @@ impl PlanReader<'_> {
     }
 
     /// In memory, a topic needs both a writer and a reader.
-    pub(super) fn check_topics(&mut self, definition: &Definition, plan: &Plan) {
+    pub(super) fn check_topics(&mut self, definition: &ParsedDefinition, plan: &Plan) {
         let topics = |read: bool| {
             definition.streams.iter().filter_map(move |stream| {
                 let element = if read { stream.elements.first() } else { stream.elements.last() };
@@ -141,7 +141,7 @@ impl PlanReader<'_> {
     }
 
     /// Several readers of standard input would each get a part of it.
-    pub(super) fn check_standard_input(&mut self, definition: &Definition, plan: &Plan) {
+    pub(super) fn check_standard_input(&mut self, definition: &ParsedDefinition, plan: &Plan) {
         let reads =
             |stream: &StreamPlan| matches!(&stream.input, Input::Stage(s) if s.module.name == "stdin");
         let readers = plan.streams.iter().zip(&definition.streams).filter(|(stream, _)| reads(stream));
@@ -152,7 +152,7 @@ impl PlanReader<'_> {
     }
 
     /// Streams in a cycle would wait for each other forever.
-    pub(super) fn check_cycles(&mut self, definition: &Definition, plan: &Plan) {
+    pub(super) fn check_cycles(&mut self, definition: &ParsedDefinition, plan: &Plan) {
         let feeds = |from: usize, to: usize| match &plan.streams[to].input {
             Input::Topic(topic) => plan.streams[from].output.topic() == Some(topic),
             Input::Tap { stream, .. } => *stream == from,

@@ -11,7 +11,7 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::windows::{ClosedWindow, Shape, WindowRejection, Windows};
+use super::windows::{ClosedWindow, WindowRejection, WindowShape, Windows};
 use crate::clock;
 use crate::declaration::{
     Findings, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
@@ -21,7 +21,6 @@ use crate::figures::{Figure, figures};
 use crate::message::{Batch, Message};
 use crate::stage::{Processor, StageError, Turn, Wait};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "aggregate",
     summary: "counts, sums and quantiles over time windows, per key",
@@ -129,10 +128,10 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
     Ok(())
 }
 
-fn shape(settings: &Settings) -> Shape {
+fn shape(settings: &Settings) -> WindowShape {
     let ms = |time: Duration| i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let length_ms = ms(settings.duration("window")).max(1);
-    Shape {
+    WindowShape {
         length_ms,
         slide_ms: settings.optional_duration("slide").map_or(length_ms, ms).max(1),
         lateness_ms: ms(settings.duration("lateness")),

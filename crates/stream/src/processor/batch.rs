@@ -10,7 +10,6 @@ use crate::json;
 use crate::message::{Batch, MESSAGE_BYTES_MAX, Message};
 use crate::stage::{Processor, StageError, Turn, Wait};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "batch",
     summary: "combines several messages into one",

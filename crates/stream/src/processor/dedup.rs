@@ -12,7 +12,6 @@ use crate::expression::Expression;
 use crate::message::Batch;
 use crate::stage::{Processor, StageError, Turn};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "dedup",
     summary: "drops duplicates",

@@ -26,7 +26,6 @@ const WAITING_MAX: usize = 4;
 /// Maximum time that the program may run after it closes its output.
 const END_WAITED: Duration = Duration::from_secs(2);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "exec",
     summary: "runs your own program as a stage, over its standard input and output",

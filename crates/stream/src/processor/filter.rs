@@ -12,7 +12,6 @@ pub const ABOUT_EXPRESSIONS: &str = "Expressions are written in CEL, the Common 
     (the value as JSON), `text`, `raw` (its bytes), `key`, `headers` (a map of strings), `time`, `time_ms` and `sequence`. Only the \
     fields that the expression names are parsed. A message for which the expression fails is a bad message: see `--on-error`.";
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "filter",
     summary: "keeps the messages for which an expression is true",

@@ -15,7 +15,6 @@ const STEP: Duration = Duration::from_millis(5);
 /// rate, without a burst.
 const CATCH_UP: Duration = Duration::from_secs(1);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "rate-limit",
     summary: "limits the messages per second",

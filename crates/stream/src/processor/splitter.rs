@@ -11,7 +11,6 @@ use crate::json::{self, NotJson, Raw};
 use crate::message::{Batch, Emitter, Message};
 use crate::stage::{Processor, StageError, Turn};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "splitter",
     summary: "splits a message into several",

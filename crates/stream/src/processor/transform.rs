@@ -10,7 +10,6 @@ use crate::expression::{Expression, NoValue};
 use crate::message::{Batch, Emitter, Header, Message};
 use crate::stage::{Processor, StageError, Turn};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "transform",
     summary: "changes the value, key or headers by expressions",

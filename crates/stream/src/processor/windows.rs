@@ -7,8 +7,7 @@ use super::quantiles::Quantiles;
 
 /// Window length and interval, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Window length.
+pub struct WindowShape {
     pub length_ms: i64,
     /// Interval between window starts; equal to the length if windows do not overlap.
     pub slide_ms: i64,
@@ -16,7 +15,7 @@ pub struct Shape {
     pub lateness_ms: i64,
 }
 
-impl Shape {
+impl WindowShape {
     /// The starts of the windows that contain a time, oldest first.
     pub fn starts(self, time_ms: i64) -> impl Iterator<Item = i64> {
         let last = time_ms.div_euclid(self.slide_ms).saturating_mul(self.slide_ms);
@@ -33,9 +32,7 @@ pub struct Sums {
     pub count: u64,
     /// Sum of the numbers.
     pub sum: f64,
-    /// Smallest number.
     pub min: f64,
-    /// Largest number.
     pub max: f64,
     /// Quantiles, if requested.
     pub quantiles: Option<Quantiles>,
@@ -61,7 +58,7 @@ pub struct ClosedWindow {
     pub sums: Sums,
 }
 
-/// Why a message was rejected.
+/// The reason why a message was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowRejection {
     /// All windows of the message have closed.
@@ -76,7 +73,7 @@ type Window = BTreeMap<Option<Box<[u8]>>, Sums>;
 /// The open windows.
 #[derive(Debug)]
 pub struct Windows {
-    shape: Shape,
+    shape: WindowShape,
     with_quantiles: bool,
     keys_max: usize,
     open: BTreeMap<i64, Window>,
@@ -87,7 +84,7 @@ pub struct Windows {
 
 impl Windows {
     /// An empty set of windows.
-    pub fn new(shape: Shape, with_quantiles: bool, keys_max: usize) -> Windows {
+    pub fn new(shape: WindowShape, with_quantiles: bool, keys_max: usize) -> Windows {
         Windows { shape, with_quantiles, keys_max, open: BTreeMap::new(), keys: 0, watermark_ms: i64::MIN }
     }
 
@@ -180,7 +177,7 @@ mod tests {
     }
 
     fn windows(length_ms: i64, slide_ms: i64, lateness_ms: i64) -> Windows {
-        Windows::new(Shape { length_ms, slide_ms, lateness_ms }, true, 4)
+        Windows::new(WindowShape { length_ms, slide_ms, lateness_ms }, true, 4)
     }
 
     #[test]
@@ -221,12 +218,12 @@ mod tests {
 
     #[test]
     fn sliding_windows_overlap() {
-        let shape = Shape { length_ms: 10, slide_ms: 5, lateness_ms: 0 };
+        let shape = WindowShape { length_ms: 10, slide_ms: 5, lateness_ms: 0 };
         assert_eq!(shape.starts(12).collect::<Vec<_>>(), [5, 10]);
         assert_eq!(shape.starts(-1).collect::<Vec<_>>(), [-10, -5]);
-        let uneven = Shape { length_ms: 10, slide_ms: 4, lateness_ms: 0 };
+        let uneven = WindowShape { length_ms: 10, slide_ms: 4, lateness_ms: 0 };
         assert_eq!(uneven.starts(12).collect::<Vec<_>>(), [4, 8, 12]);
-        let apart = Shape { length_ms: 2, slide_ms: 5, lateness_ms: 0 };
+        let apart = WindowShape { length_ms: 2, slide_ms: 5, lateness_ms: 0 };
         assert_eq!(apart.starts(3).collect::<Vec<_>>(), [] as [i64; 0]);
     }
 

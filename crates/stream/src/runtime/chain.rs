@@ -148,7 +148,7 @@ impl Chain {
                     since = Instant::now();
                 }
             }
-            self.bad.settle().await.map_err(|error| (self.bad.stage(), error))?;
+            self.bad.hand_over().await.map_err(|error| (self.bad.stage(), error))?;
             if now.duration_since(since) > TURN {
                 tokio::task::yield_now().await;
                 since = Instant::now();

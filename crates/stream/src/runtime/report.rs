@@ -103,7 +103,7 @@ pub struct StreamMeter {
     ended: OnceLock<StreamEnd>,
 }
 
-/// How a stream ended.
+/// The end of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum StreamEnd {
     /// The source ended.
@@ -179,7 +179,6 @@ pub struct StageFigures {
     pub label: Arc<str>,
     /// The stage's module.
     pub module: &'static str,
-    /// Messages received.
     pub messages_in: u64,
     /// Messages passed on; for a sink, messages accepted.
     pub messages_out: u64,
@@ -268,49 +267,49 @@ impl StageFigures {
     }
 }
 
-/// A part of a stream, for programs: a chain of stages in one instance.
+/// A part of a stream: a chain of stages in one instance.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PartReport {
-    /// Its name.
+    /// The name of the part.
     name: String,
-    /// The stream that it belongs to.
+    /// The name of the stream.
     stream: String,
     /// The number of the instance, from 0.
     instance: usize,
-    /// `running`, `complete`, `stopped` or `failed`.
+    /// The state: `running`, `complete`, `stopped` or `failed`.
     ended: &'static str,
-    /// Why it failed.
+    /// The reason of a failure.
     error: Option<String>,
     /// Bad messages that were skipped or sent to the dead letters.
     bad_messages: u64,
-    /// Messages of its source per second, since the start.
+    /// Messages per second that the source has passed on, since the start.
     messages_per_s: f64,
-    /// Its stages, from source to sink.
+    /// The stages, from source to sink.
     stages: Vec<StageReport>,
 }
 
-/// A stage, for programs, since the start.
+/// A stage, with figures since the start.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StageReport {
-    /// Its label.
+    /// The label of the stage.
     label: String,
-    /// Its module.
+    /// The module of the stage.
     module: &'static str,
-    /// Messages received.
+    /// Number of messages received.
     messages_in: u64,
-    /// Messages passed on; for a sink, those it accepted.
+    /// Messages passed on; for a sink, messages accepted.
     messages_out: u64,
-    /// Bytes of their values.
+    /// Total size of the values passed on, in bytes.
     bytes_out: u64,
-    /// Seconds of work.
+    /// Time spent working, in seconds.
     busy_s: f64,
-    /// Seconds for which the stream waited for it.
+    /// Time that the stream waited for the stage, in seconds.
     waited_s: f64,
-    /// Nanoseconds of work for each message.
+    /// Nanoseconds of work per message received; for a source, per message produced.
     cost_ns_per_message: f64,
-    /// The ages of messages when it was done with them.
+    /// The ages of messages when the stage had processed them.
     latency: LatencyReport,
-    /// What it found, such as the counts of `counter`.
+    /// The results that the stage publishes, such as the counts of `counter`.
     #[schema(value_type = Object)]
     found: Map<String, Value>,
 }
@@ -318,11 +317,12 @@ pub struct StageReport {
 /// Ages of messages.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct LatencyReport {
-    /// Half of them are not older, in microseconds.
+    /// The median age in microseconds.
     p50_us: Option<u64>,
-    /// 99 % of them are not older, in microseconds.
+    /// The 99th percentile of the ages in microseconds.
     p99_us: Option<u64>,
-    /// Pairs of an age in microseconds and the number of messages up to it, from the pair before.
+    /// The distribution of the ages: pairs of an age in microseconds, and the number of messages between the
+    /// age of the previous pair and this age.
     #[schema(value_type = Vec<Vec<u64>>)]
     messages_by_us: Vec<(u64, u64)>,
 }

@@ -23,7 +23,6 @@ const LIVE_EVERY: Duration = Duration::from_secs(1);
 /// The additional interval per key, which keeps publishing cheap relative to counting.
 const LIVE_EVERY_FOR_KEY: Duration = Duration::from_micros(10);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "counter",
     summary: "counts messages, in total or by key",

@@ -22,7 +22,6 @@ use crate::stage::{IoFailed, Sink, StageError, Turn, Wait};
 /// Maximum time that data may stay in the buffer.
 const FLUSH_EVERY: Duration = Duration::from_millis(200);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "file",
     summary: "writes messages to a file, which is rolled by size or age",

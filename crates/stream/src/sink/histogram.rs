@@ -20,7 +20,6 @@ const PERCENTILES: [(&str, f64); 5] =
 /// Interval at which the figures are published while the stream runs.
 const LIVE_EVERY: Duration = Duration::from_secs(1);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "histogram",
     summary: "prints the distribution of a number",

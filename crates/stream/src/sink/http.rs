@@ -28,7 +28,6 @@ use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
 /// Maximum bytes read of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "http",
     summary: "posts each message to a server, with retries",
@@ -171,7 +170,7 @@ enum PostOutcome {
     Taken,
     /// Not delivered; a retry may succeed.
     NotTaken(String),
-    /// Possibly delivered.
+    /// Possibly delivered: a retry may deliver twice.
     Unknown(String),
     /// A retry cannot succeed.
     Refused(String),

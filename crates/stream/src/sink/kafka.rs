@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::declaration::{
     Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
 };
-use crate::kafka::{self, BOOTSTRAP, PROPERTIES, PendingMessages, Writer};
+use crate::kafka::{self, BOOTSTRAP, PROPERTIES, PendingMessages, TopicWriter};
 use crate::message::Batch;
 use crate::stage::{GroupOffsets, Sink, StageError, TransactionOutcome, Turn, Wait};
 use transactions::Transactions;
@@ -34,7 +34,6 @@ const BUFFER_BYTES: (u64, u64) = (1 << 20, 1 << 40);
 /// The maximum of `--linger`.
 const LINGER_MAX: Duration = Duration::from_secs(900);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "kafka",
     summary: "writes messages to a topic, with their keys",
@@ -107,7 +106,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
             (Way::ExactlyOnce(Box::new(transacting)), acknowledged)
         }
         None => {
-            let writer = Writer::open(settings)?;
+            let writer = TopicWriter::open(settings)?;
             let acknowledged = writer.acknowledged();
             (Way::AtLeastOnce(Box::new(writer)), acknowledged)
         }
@@ -137,7 +136,7 @@ fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions
 
 /// The writer, per guarantee.
 enum Way {
-    AtLeastOnce(Box<Writer>),
+    AtLeastOnce(Box<TopicWriter>),
     ExactlyOnce(Box<TransactionalSink>),
 }
 

@@ -12,7 +12,6 @@ use crate::stage::{Sink, StageError, Turn};
 /// Maximum bytes of a message printed.
 const SHOWN_BYTES_MAX: usize = 4096;
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "log",
     summary: "prints messages with a timestamp, one per line",

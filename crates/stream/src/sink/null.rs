@@ -4,7 +4,6 @@ use crate::declaration::{self, Module, StageMaker};
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "null",
     summary: "discards messages",

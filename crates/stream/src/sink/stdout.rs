@@ -6,7 +6,6 @@ use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, St
 use crate::message::Batch;
 use crate::stage::{IoFailed, Sink, StageError, Turn};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "stdout",
     summary: "writes messages to standard output, unchanged",

@@ -16,7 +16,6 @@ use crate::stage::{Sink, StageError, Turn};
 const TIME_UNITS: [&str; 5] = ["ms", "s", "m", "h", "d"];
 const SIZE_UNITS: [&str; 7] = ["B", "KB", "MB", "GB", "KiB", "MiB", "GiB"];
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "throughput",
     summary: "measures messages and bytes per second",

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::lines::Lines;
 use crate::declaration::{Module, OptionDefault, OptionSpec, OptionType, Settings, StageMaker, WrongMix};
-use crate::disk::{self, Reader};
+use crate::disk::{self, FileReader};
 use crate::message::{BATCH_BYTES_MAX, Batch, MESSAGE_BYTES_MAX};
 use crate::reach::Reach;
 use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
@@ -23,7 +23,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Time for which a rotated file is checked after its last line.
 const OLD_FILE_KEPT: Duration = Duration::from_secs(5);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "file",
     summary: "reads a file by lines or as a whole, or follows it",
@@ -124,7 +123,7 @@ impl Source for WholeFile {
 
 /// A file and the read position.
 struct Tail {
-    reader: Reader,
+    reader: FileReader,
     /// True if truncation is checked. A file that is not followed is read once, and its reported size is
     /// ignored, because files under /proc report 0.
     is_followed: bool,
@@ -266,11 +265,11 @@ impl Source for Follow {
 }
 
 /// The path is resolved each time: another file may have that name by now.
-fn open(reach: &Reach, path: &Path) -> Result<Reader, IoFailed> {
-    Reader::open(&reach.file(path)?)
+fn open(reach: &Reach, path: &Path) -> Result<FileReader, IoFailed> {
+    FileReader::open(&reach.file(path)?)
 }
 
-fn open_if_there(reach: &Reach, path: &Path) -> Result<Option<Reader>, IoFailed> {
+fn open_if_there(reach: &Reach, path: &Path) -> Result<Option<FileReader>, IoFailed> {
     match open(reach, path) {
         Err(error) if error.source.kind() == io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some),

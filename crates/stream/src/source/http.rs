@@ -38,7 +38,6 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Maximum time for sending answers when the stream ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "http",
     summary: "accepts messages as POST requests",
@@ -109,7 +108,7 @@ struct PostedMessage {
     body: Bytes,
     key: Option<String>,
     /// Set by the first of two events: the stream accepts the message, or the request times out.
-    is_settled: Arc<AtomicBool>,
+    is_decided: Arc<AtomicBool>,
     answer: oneshot::Sender<StatusCode>,
     _bytes: OwnedSemaphorePermit,
 }
@@ -215,8 +214,8 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
     };
     let key = key(query.0.as_deref().unwrap_or_default());
     let (answer, answered) = oneshot::channel();
-    let is_settled = Arc::new(AtomicBool::new(false));
-    let posted = PostedMessage { body, key, is_settled: is_settled.clone(), answer, _bytes: bytes };
+    let is_decided = Arc::new(AtomicBool::new(false));
+    let posted = PostedMessage { body, key, is_decided: is_decided.clone(), answer, _bytes: bytes };
     let by = Instant::now() + door.timeout;
     match timeout_at(by, door.sender.send(posted)).await {
         Ok(Ok(())) => {}
@@ -226,12 +225,12 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
     match timeout_at(by, answered).await {
         Ok(Ok(status)) => (status, String::new()),
         // Dropped without an answer: the stream failed, or ended before accepting the message.
-        Ok(Err(_gone)) if is_settled.load(Ordering::Acquire) => {
+        Ok(Err(_gone)) if is_decided.load(Ordering::Acquire) => {
             let text = "The stream failed after accepting the message, which may or may not be stored\n";
             (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
         }
         Ok(Err(_gone)) => not_taken("the stream is stopping"),
-        Err(_elapsed) if is_settled.swap(true, Ordering::AcqRel) => {
+        Err(_elapsed) if is_decided.swap(true, Ordering::AcqRel) => {
             let ms = door.timeout.as_millis();
             let text = format!("The message was not stored within {ms} ms; it may still be stored\n");
             (StatusCode::GATEWAY_TIMEOUT, text)
@@ -281,7 +280,7 @@ impl Source for Http {
         let mut bytes = 0;
         while batch.len() < BATCH_MESSAGES_MAX && bytes < BATCH_BYTES_MAX {
             let Some(posted) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
-            if posted.is_settled.swap(true, Ordering::AcqRel) {
+            if posted.is_decided.swap(true, Ordering::AcqRel) {
                 // The client has received 503, so the message must not be stored.
                 continue;
             }

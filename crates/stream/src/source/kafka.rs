@@ -51,7 +51,6 @@ const EXACTLY_ONCE: [(&str, &str); 3] = [
     ("group.protocol", "classic"),
 ];
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "kafka",
     summary: "reads topics",
@@ -219,7 +218,7 @@ struct Kafka {
 
 impl Kafka {
     /// Sends a command to the reader; returns nothing if it has ended.
-    async fn ask<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
+    async fn request<T>(&self, command: impl FnOnce(oneshot::Sender<T>) -> Command) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         self.commands.as_ref()?.send(Box::new(command(answer))).await.ok()?;
         answered.await.ok()
@@ -227,7 +226,7 @@ impl Kafka {
 
     /// Starts committing acknowledged messages.
     async fn commit(&self, runs: Runs) -> PendingCommit {
-        let begun = self.ask(|started| Command::Commit { runs, started }).await;
+        let begun = self.request(|started| Command::Commit { runs, started }).await;
         begun.unwrap_or(PendingCommit { is_whole: false, commit: None })
     }
 
@@ -340,7 +339,7 @@ impl Source for Kafka {
     fn hand_back(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async {
             self.committed().await?;
-            self.ask(|done| Command::HandBack { done }).await;
+            self.request(|done| Command::HandBack { done }).await;
             let membership = &self.membership;
             self.unacknowledged.split_off(|run| !membership.is_void(run));
             Ok(())

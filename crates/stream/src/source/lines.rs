@@ -22,7 +22,6 @@ impl Lines {
         self.sequence = other.sequence;
     }
 
-    /// Adds input.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TooLong> {
         self.pending.extend_from_slice(bytes);
         if self.pending.len() > MESSAGE_BYTES_MAX + bytes.len() {

@@ -22,7 +22,6 @@ const STAMP_BYTES: usize = 8;
 /// Size of Spring XD's sequence (four bytes) and time (eight bytes).
 const TIMESTAMP_BYTES: usize = 12;
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "load-generator",
     summary: "generates messages of one size in memory, as fast as possible",
@@ -125,7 +124,6 @@ struct Shape {
     has_timestamp: bool,
 }
 
-/// Generates messages.
 struct Producer {
     shape: Shape,
     origin: u32,

@@ -13,7 +13,6 @@ use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
 /// Pieces of input queued for the stream.
 const WAITING_MAX: usize = 4;
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "stdin",
     summary: "reads standard input",

@@ -10,7 +10,6 @@ use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, St
 use crate::message::Batch;
 use crate::stage::{FillResult, Source, StageError, Turn, Wait};
 
-/// The declaration.
 pub const MODULE: Module = Module {
     name: "time",
     summary: "emits the time of day at intervals",

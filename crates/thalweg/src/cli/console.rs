@@ -109,6 +109,8 @@ impl Console {
             is_https: self.behind_proxy,
             masking,
             registry,
+            clients: None,
+            history: None,
             streams: None,
             lab: self.lab_dir.clone().map(console::lab).transpose()?,
             has_metrics: false,

@@ -1,24 +1,31 @@
 //! `thalweg serve`: a broker, a controller, or both, in the foreground, until a signal stops the node.
 
+mod announcement;
 mod early;
 mod exposure;
 mod first_users;
+mod ownership;
 mod renewal;
 mod secured;
+mod stop_requests;
+mod temporary;
 
 use crate::console;
 use crate::hosting::{self, Streams};
 use crate::http::{self, HttpServer, HttpSockets};
 use crate::logging::{self, LogFormat};
+use announcement::Announcement;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use early::EarlyStop;
 use first_users::first_users;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use secured::NodeSecurity;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use stop_requests::StopRequests;
+use temporary::TemporaryData;
 use thalweg_broker::metrics::Metrics;
 use thalweg_broker::{ControllerServer, Loading, Server, StartError};
 use thalweg_cli::failure::Usage;
@@ -29,7 +36,7 @@ use thalweg_config::{
 };
 use thalweg_console::Console;
 use thalweg_stream::Reach;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// Two signals within this time count as one: `timeout` and similar tools signal a process and then its
@@ -55,7 +62,8 @@ const CONSOLE: &str = "localhost:9090";
   thalweg serve --set process.roles=broker --set node.id=2 --listen localhost:9094 --data-dir ./data-2 \\
       --set controller.quorum.bootstrap.servers=localhost:9093
   thalweg serve --set streams.enabled=true --set http.listener=localhost:9090
-  thalweg serve --secure --listen 0.0.0.0:9092")]
+  thalweg serve --secure --listen 0.0.0.0:9092
+  thalweg serve --temporary --listen localhost:0 --json --until-stdin-closes     for a test")]
 pub struct Serve {
     /// A Kafka properties file (server.properties)
     #[arg(value_name = "FILE")]
@@ -63,6 +71,9 @@ pub struct Serve {
     /// Data directory (log.dirs) [default: ./thalweg-data]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
+    /// Keep the data in a new directory below $TMPDIR, and remove it when the node stops
+    #[arg(long, conflicts_with = "data_dir")]
+    temporary: bool,
     /// Address to listen on [default: localhost:9092]. 0.0.0.0 or an empty host means every interface, port 0
     /// a free port
     #[arg(long, value_name = "HOST:PORT")]
@@ -81,6 +92,13 @@ pub struct Serve {
     /// The form of log lines (thalweg.log.format) [default: text]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormatName>,
+    /// Print a line of JSON on standard output once the node serves: its addresses, process and directories
+    #[arg(long)]
+    json: bool,
+    /// Stop cleanly when standard input closes, so that the node ends with the program that started it, even
+    /// if that program is killed
+    #[arg(long)]
+    until_stdin_closes: bool,
 }
 
 /// The form of log lines, as `thalweg.log.format` has it.
@@ -93,14 +111,16 @@ enum LogFormatName {
 }
 
 impl Serve {
-    /// Serves until SIGTERM or SIGINT.
+    /// Serves until SIGTERM, SIGINT, or with `--until-stdin-closes` the end of standard input.
     pub fn run(&self, bars: &MultiProgress) -> Result<()> {
         let started = now();
         if self.log_format == Some(LogFormatName::Json) {
             // Before the properties, so that errors in them are JSON, too.
             logging::say_json();
         }
-        let properties = self.properties()?;
+        let temporary = self.temporary.then(TemporaryData::create).transpose()?;
+        let data_dir = temporary.as_ref().map(TemporaryData::path).or(self.data_dir.as_deref());
+        let properties = self.properties(data_dir)?;
         let format = match properties.get(LogLineSettings::is_json.name()) {
             Some("json") => LogFormat::Json,
             _ => LogFormat::Text,
@@ -109,7 +129,8 @@ impl Serve {
         logging::log_panics(format);
         tracing::info!("Thalweg {} starts, process {}", env!("CARGO_PKG_VERSION"), std::process::id());
         let (config, secured, is_http_offered) = self.config(properties)?;
-        for warning in exposure::warnings(&config) {
+        let data_dirs = ownership::data_dirs(&config);
+        for warning in exposure::warnings(&config).into_iter().chain(ownership::warnings(&data_dirs)) {
             tracing::warn!("{warning}");
         }
         raise_descriptor_limit();
@@ -122,19 +143,30 @@ impl Serve {
             .build()
             .context("Cannot start the runtime")?;
         let bars = bars.clone();
-        let asked = NodeSpec { config, secured, is_http_offered };
-        early::run(runtime, serve(asked, started, bars, loggers))
+        let spec = NodeSpec {
+            config,
+            secured,
+            is_http_offered,
+            announcement: self.json.then(|| Announcement::new(temporary.as_ref())),
+            until_stdin_closes: self.until_stdin_closes,
+        };
+        let ended = early::run(runtime, serve(spec, started, bars, loggers));
+        if let Some(temporary) = temporary {
+            temporary.remove();
+        }
+        ended
     }
 
-    /// The properties of the file, changed by options.
-    fn properties(&self) -> Result<ServerProperties> {
+    /// The properties of the file, changed by options. `data_dir` is that of an option.
+    fn properties(&self, data_dir: Option<&Path>) -> Result<ServerProperties> {
         let mut properties = match &self.properties {
             Some(path) => ServerProperties::load(path)?,
             None => ServerProperties::default(),
         };
-        if let Some(dir) = &self.data_dir {
-            let dir = dir.to_str().context("--data-dir is not UTF-8")?;
-            properties.set_from("--data-dir", LogSettings::dirs.name(), dir);
+        if let Some(dir) = data_dir {
+            let origin = if self.temporary { "--temporary" } else { "--data-dir" };
+            let dir = dir.to_str().with_context(|| format!("{origin}: {} is not UTF-8", dir.display()))?;
+            properties.set_from(origin, LogSettings::dirs.name(), dir);
         }
         if let Some(address) = &self.listen {
             properties.set_from("--listen", ListenerSettings::listeners.name(), &listener(address)?);
@@ -200,13 +232,13 @@ impl Serve {
             .get(ListenerSettings::listeners.name())
             .is_some_and(|listeners| listeners.to_uppercase().contains(&format!("{HTTP_LISTENER}://")));
         let roles = properties.get(NodeSettings::roles.name());
-        let is_asked = self.properties.is_some()
+        let is_requested = self.properties.is_some()
             || says(HttpSettings::listener.name())
             || properties
                 .get(ConsoleSettings::enabled.name())
                 .is_some_and(|enabled| enabled.trim() == "false")
             || roles.is_some_and(|roles| !roles.contains("broker"));
-        if is_asked || has_name {
+        if is_requested || has_name {
             return false;
         }
         properties.set_from("the default", HttpSettings::listener.name(), CONSOLE);
@@ -220,6 +252,10 @@ struct NodeSpec {
     secured: Option<NodeSecurity>,
     /// True for the default HTTP listener: if its port is taken, the node starts without it.
     is_http_offered: bool,
+    /// The line to print once the node serves, if any.
+    announcement: Option<Announcement>,
+    /// True if the end of standard input stops the node.
+    until_stdin_closes: bool,
 }
 
 /// The security protocol of the first listener.
@@ -346,14 +382,22 @@ impl Node {
     /// The address of a broker's first listener for this machine, and the advertised address.
     fn reached_at(&self, listeners: &Listeners, host_name: &str) -> (Option<String>, Option<String>) {
         let Node::Broker(server) = self else { return (None, None) };
+        let address = self.advertised(listeners, host_name).into_iter().next().map(|(_, address)| address);
+        (hosting::own_address(server).map(|own| own.to_string()), address)
+    }
+
+    /// The names and advertised addresses of a broker's listeners.
+    fn advertised(&self, listeners: &Listeners, host_name: &str) -> Vec<(String, String)> {
+        let Node::Broker(server) = self else { return Vec::new() };
         let port = |name: &str| {
             let bound = server.addresses.iter().find(|(known, _)| known == name);
             bound.and_then(|(_, addresses)| Some(addresses.first()?.port()))
         };
         let advertised = listeners.advertised_as(host_name, port);
-        let advertised = advertised.first().map(|first| first.to_string());
-        let address = advertised.and_then(|first| Some(first.split_once("://")?.1.to_owned()));
-        (hosting::own_address(server).map(|own| own.to_string()), address)
+        let parts = advertised.iter().map(ToString::to_string);
+        parts
+            .filter_map(|text| text.split_once("://").map(|(name, at)| (name.to_owned(), at.to_owned())))
+            .collect()
     }
 
     /// Starts hosting streams, if enabled. `host_login` has the client settings for the definitions, if they
@@ -379,7 +423,9 @@ impl Node {
         let plan = plan?;
         let address = hosting::address_of(server, &plan.listener)?.to_string();
         let credentials = console::credentials(server);
-        Some(plan.start(address, streams.map(Streams::starting), credentials))
+        let clients = console::clients(server);
+        let history = console::history(server);
+        Some(plan.start(address, streams.map(Streams::starting), credentials, clients, history))
     }
 
     async fn failed(&self) -> String {
@@ -398,31 +444,28 @@ impl Node {
     }
 }
 
-/// Starts the node, unless a signal arrives first.
+/// Starts the node, unless a request to stop arrives first.
 async fn start(
     config: BrokerConfig,
     loading: Arc<Loading>,
     loggers: Arc<Loggers>,
-    terminate: &mut Signal,
-    interrupt: &mut Signal,
+    stop_requests: &mut StopRequests,
 ) -> Result<Node> {
     // A separate task, because the start blocks while it opens logs.
     let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
     let task = starting.abort_handle();
     let node = tokio::select! {
         node = starting => node?.map_err(anyhow::Error::from),
-        _ = terminate.recv() => Err(EarlyStop.into()),
-        _ = interrupt.recv() => Err(EarlyStop.into()),
+        () = stop_requests.next() => Err(EarlyStop.into()),
     };
-    // After a signal, the start goes no further than its recovery.
+    // After a request to stop, the start goes no further than its recovery.
     task.abort();
     node
 }
 
-async fn serve(asked: NodeSpec, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
-    let NodeSpec { mut config, secured, is_http_offered } = asked;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+async fn serve(spec: NodeSpec, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
+    let NodeSpec { mut config, secured, is_http_offered, announcement, until_stdin_closes } = spec;
+    let mut stop_requests = StopRequests::listen(until_stdin_closes)?;
     // Handle SIGXFSZ, which would end the process: a write beyond the file size limit then fails like a write
     // to a full disk.
     let _file_too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
@@ -444,14 +487,15 @@ async fn serve(asked: NodeSpec, started: Instant, bars: MultiProgress, loggers: 
     let (streams, protocol) = (config.streams.clone(), first_protocol(&config));
     let reach = hosting::reach::of(&config);
     let advertised = config.listeners.clone();
+    let data_dirs = ownership::data_dirs(&config);
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(logging::limit::report());
-    let node = start(config, loading, loggers, &mut terminate, &mut interrupt).await;
+    let node = start(config, loading, loggers, &mut stop_requests).await;
     // Wait for the task, so that the bar is erased before the next line.
     shown.abort();
     let _ = shown.await;
-    let node = node?;
+    let node = node.map_err(|error| ownership::explained(error, &data_dirs))?;
     tracing::info!("{}; started in {} ms", node.described(), started.elapsed().as_millis());
     let host_login = secured.as_ref().and_then(|secured| secured.host_login.clone());
     if let Some(secured) = secured {
@@ -473,17 +517,20 @@ async fn serve(asked: NodeSpec, started: Instant, bars: MultiProgress, loggers: 
             tracing::info!("The console is at {url}");
         }
     }
+    if let Some(announcement) = announcement {
+        let url = http.as_ref().and_then(|server| server.urls.first());
+        announcement.print(&node, &advertised, url.map(String::as_str), has_console);
+    }
     let running = RunningNode { node, streams, http, stopping };
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+        () = stop_requests.next() => {}
         reason = running.node.failed() => {
             tracing::error!(reason, "Failed to follow the cluster, stopping");
             running.stop().await;
             bail!("the cluster cannot be followed: {reason}");
         }
     }
-    stop(running, terminate, interrupt).await
+    stop(running, stop_requests).await
 }
 
 /// The running node with its HTTP server and streams.
@@ -516,15 +563,12 @@ const NOT_IN_ORDER: &str = "stopped, but not cleanly: the errors above name the 
                             their files, and the next start checks the logs, which takes longer";
 
 /// Stops cleanly, unless a second signal arrives.
-async fn stop(running: RunningNode, mut terminate: Signal, mut interrupt: Signal) -> Result<()> {
+async fn stop(running: RunningNode, mut stop_requests: StopRequests) -> Result<()> {
     tracing::info!("Stopping");
     let signalled = now();
     let signalled_again = async {
         loop {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            stop_requests.next_signal().await;
             if signalled.elapsed() > SAME_SIGNAL {
                 return;
             }

@@ -2,7 +2,7 @@
 //! limits of number, time and size.
 
 use super::gate::{self, Visit};
-use super::places::{Place, Places};
+use super::slots::{ConnectionSlot, ConnectionSlots};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use hyper::server::conn::http1;
@@ -44,7 +44,7 @@ pub(super) struct ServedRoutes {
     /// None serves everybody.
     pub access: Option<Arc<HttpAccess>>,
     pub console: Option<Console>,
-    pub places: Arc<Places>,
+    pub slots: Arc<ConnectionSlots>,
 }
 
 /// Accepts connections until the server stops, and waits for their last requests.
@@ -59,8 +59,8 @@ pub(super) async fn accept(socket: TcpListener, serving: Arc<ServedRoutes>, mut 
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
                 Ok((stream, address)) => {
-                    let place = serving.places.enter(address.ip());
-                    connections.spawn(attend(stream, address, Arc::clone(&serving), place, stopping.clone()));
+                    let slot = serving.slots.enter(address.ip());
+                    connections.spawn(attend(stream, address, Arc::clone(&serving), slot, stopping.clone()));
                 }
                 Err(error) => {
                     if noted.is_none_or(|noted| noted.elapsed() >= FAILED_ACCEPTS_NOTED) {
@@ -86,21 +86,21 @@ async fn attend(
     stream: TcpStream,
     address: SocketAddr,
     serving: Arc<ServedRoutes>,
-    place: Place,
+    slot: ConnectionSlot,
     stop: watch::Receiver<bool>,
 ) {
-    let place = Arc::new(place);
+    let slot = Arc::new(slot);
     let too_late = async {
         tokio::time::sleep(STRANGER_MAX).await;
-        if !place.is_strangers() {
+        if !slot.is_strangers() {
             std::future::pending().await
         }
     };
     tokio::select! {
         biased;
-        () = place.lost() => tracing::debug!(%address, "Closed an HTTP connection to make room"),
+        () = slot.lost() => tracing::debug!(%address, "Closed an HTTP connection to make room"),
         () = too_late => tracing::debug!(%address, "Closed an HTTP connection without a request"),
-        () = serve(stream, address, &serving, Arc::clone(&place), stop) => {}
+        () = serve(stream, address, &serving, Arc::clone(&slot), stop) => {}
     }
 }
 
@@ -108,7 +108,7 @@ async fn serve(
     stream: TcpStream,
     address: SocketAddr,
     serving: &ServedRoutes,
-    place: Arc<Place>,
+    slot: Arc<ConnectionSlot>,
     mut stop: watch::Receiver<bool>,
 ) {
     // Answers are sent whole, so Nagle's delay would gain nothing.
@@ -124,7 +124,7 @@ async fn serve(
     let routes = serving.routes.clone();
     let certified = certified.map(Principal::user);
     let (access, console) = (serving.access.clone(), serving.console.clone());
-    let visit = Visit::begin(access, console, place, address.ip(), certified);
+    let visit = Visit::begin(access, console, slot, address.ip(), certified);
     let service = TowerToHyperService::new(routes.layer(from_fn_with_state(Arc::new(visit), gate::check)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

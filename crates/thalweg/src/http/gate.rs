@@ -1,12 +1,13 @@
-//! Admission of HTTP requests: the login, the rights on the cluster, and a guest's place.
+//! Admission of HTTP requests: the login, the rights on the cluster, and a guest's slot.
 //!
 //! A request that reads (GET, HEAD) needs DESCRIBE on the cluster. Every other request needs ALTER, and so
 //! does reading the messages that pass a stage of a stream. The three paths of [`health`] are open to
 //! everybody. A console with its own login checks its own paths: the cluster decides about the rights of the
-//! console's users. Refusals are JSON, like the errors of hosted streams.
+//! console's users. Refusals are JSON, like the errors of hosted streams, but for pages of a console: these
+//! are refused by a page.
 
 use super::health;
-use super::places::{NoPlace, Owner, Place};
+use super::slots::{ConnectionSlot, NoSlot, Owner};
 use super::strict_transport;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -48,7 +49,7 @@ pub(super) struct Visit {
     /// None allows everybody everything.
     pub access: Option<Arc<HttpAccess>>,
     pub console: Option<Console>,
-    pub place: Arc<Place>,
+    pub slot: Arc<ConnectionSlot>,
     pub address: IpAddr,
     /// The principal of the client's certificate, if any.
     pub certified: Option<Principal>,
@@ -95,14 +96,14 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
                 parts.extensions.insert(recorder);
             }
             // If the console checks the login, the connection stays a stranger's until then.
-            let place = Arc::clone(&visit.place);
-            let admit = Arc::new(move |user: &str| place.begin(Some(user)).is_ok());
+            let slot = Arc::clone(&visit.slot);
+            let admit = Arc::new(move |user: &str| slot.begin(Some(user)).is_ok());
             parts.extensions.insert(Arrival { address: visit.address, admit });
             let request = Request::from_parts(parts, body);
-            let served = BusyPlace(Arc::clone(&visit.place));
+            let served = BusySlot(Arc::clone(&visit.slot));
             next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
         }
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => refusal.answer(visit.console.as_ref(), &parts),
     };
     if strict {
         response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, strict_transport::VALUE);
@@ -115,7 +116,7 @@ impl Visit {
     pub fn begin(
         access: Option<Arc<HttpAccess>>,
         console: Option<Console>,
-        place: Arc<Place>,
+        slot: Arc<ConnectionSlot>,
         address: IpAddr,
         certified: Option<Principal>,
     ) -> Visit {
@@ -124,7 +125,7 @@ impl Visit {
         {
             access.record_login(certified, address, CERTIFICATE, None);
         }
-        Visit { access, console, place, address, certified, logged_in: Mutex::default() }
+        Visit { access, console, slot, address, certified, logged_in: Mutex::default() }
     }
 
     fn is_over_tls(&self) -> bool {
@@ -134,7 +135,7 @@ impl Visit {
     /// Admits a request. Returns its principal, unless the console checks the login.
     async fn admit(&self, request: &Parts) -> Result<Option<Principal>, Refusal> {
         let Some(access) = &self.access else {
-            self.place.begin(None)?;
+            self.slot.begin(None)?;
             return Ok(None);
         };
         let own_login = self.console.as_ref().filter(|console| console.has_login());
@@ -147,7 +148,7 @@ impl Visit {
                 return Ok(None);
             }
             Need::OwnLogin => {
-                self.place.begin(user.as_deref())?;
+                self.slot.begin(user.as_deref())?;
                 return Ok(user.map(Principal::user));
             }
             Need::OwnLoginAndRight | Need::Right => {}
@@ -161,20 +162,20 @@ impl Visit {
         };
         let is_named = login.is_some();
         let principal = login.unwrap_or_else(Principal::anonymous);
-        // A named principal gets a guest's place even if the request is refused below.
+        // A named principal gets a guest's slot even if the request is refused below.
         if is_named {
-            self.place.begin(Some(principal.name()))?;
+            self.slot.begin(Some(principal.name()))?;
         }
         let operation = operation(&request.method, request.uri.path());
         let (method, path) = (&request.method, request.uri.path());
         let path = path.get(..PATH_LOGGED).unwrap_or(path);
         if !access.rights.allow(&principal, self.address, operation, format_args!("{method} {path}")) {
-            self.place.end();
+            self.slot.end();
             let (principal, request) = (principal.to_string(), format!("{method} {path}"));
             return Err(Refusal::Forbidden { principal, operation, request });
         }
         if !is_named {
-            self.place.begin(None)?;
+            self.slot.begin(None)?;
         }
         Ok(Some(principal))
     }
@@ -183,12 +184,12 @@ impl Visit {
     fn recorder(&self, principal: Option<Principal>) -> Option<Recorder> {
         let (access, address) = (Arc::clone(self.access.as_ref()?), self.address);
         let principal = principal.unwrap_or_else(Principal::anonymous);
-        let asker = principal.to_string();
+        let requester = principal.to_string();
         let recorder = Recorder::new(move |change| {
             let principal = change.user.clone().map_or_else(|| principal.clone(), Principal::user);
             access.record_change(&principal, address, audited(change));
         });
-        Some(recorder.asked_by(&asker))
+        Some(recorder.requested_by(&requester))
     }
 
     async fn login(
@@ -241,8 +242,7 @@ fn audited(change: Change) -> HttpChange {
 /// The requirement of a path. Streams run with the rights of this process, so the pages of streams need a
 /// right, too.
 fn need(path: &str, has_own_login: bool) -> Need {
-    let is_under =
-        |place: &str| path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let is_under = |root: &str| is_under(path, root);
     if health::PATHS.contains(&path) {
         return Need::Nothing;
     }
@@ -275,14 +275,25 @@ fn basic(header: &HeaderValue) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-impl From<NoPlace> for Refusal {
-    fn from(_: NoPlace) -> Refusal {
+impl From<NoSlot> for Refusal {
+    fn from(_: NoSlot) -> Refusal {
         Refusal::Full
     }
 }
 
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
+/// True for the paths of pages, if there is a console.
+fn is_page(path: &str) -> bool {
+    let is_of_others = ["/api", "/metrics"].into_iter().any(|root| is_under(path, root));
+    !is_of_others && !health::PATHS.contains(&path)
+}
+
+fn is_under(path: &str, root: &str) -> bool {
+    path.strip_prefix(root).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Refusal {
+    /// A page for pages of the console, and JSON for everything else.
+    fn answer(self, console: Option<&Console>, request: &Parts) -> Response {
         let (status, kind, message) = match &self {
             Refusal::NoLogin(message) => (StatusCode::UNAUTHORIZED, "unauthenticated", (*message).to_owned()),
             Refusal::WrongLogin => (StatusCode::UNAUTHORIZED, "unauthenticated", WRONG_LOGIN.to_owned()),
@@ -300,9 +311,13 @@ impl IntoResponse for Refusal {
                 (StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
             }
         };
-        let body = json!({ "error": { "kind": kind, "message": message } });
-        let headers = [(CONTENT_TYPE, "application/json")];
-        let mut response = (status, headers, format!("{body}\n")).into_response();
+        let mut response = match console.filter(|_| is_page(request.uri.path())) {
+            Some(console) => console.refusal(request, status, kind, &message),
+            None => {
+                let body = json!({ "error": { "kind": kind, "message": message } });
+                (status, [(CONTENT_TYPE, "application/json")], format!("{body}\n")).into_response()
+            }
+        };
         let headers = response.headers_mut();
         thalweg_console::set_headers(headers);
         if status == StatusCode::UNAUTHORIZED {
@@ -317,9 +332,9 @@ impl IntoResponse for Refusal {
 }
 
 /// Marks the request as ended when dropped.
-struct BusyPlace(Arc<Place>);
+struct BusySlot(Arc<ConnectionSlot>);
 
-impl Drop for BusyPlace {
+impl Drop for BusySlot {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -328,7 +343,7 @@ impl Drop for BusyPlace {
 /// The body of an answer; the request ends when the body is dropped.
 struct Answer {
     body: Body,
-    _served: BusyPlace,
+    _served: BusySlot,
 }
 
 impl HttpBody for Answer {
@@ -372,6 +387,19 @@ mod tests {
         ] {
             assert_eq!((need(path, false), need(path, true)), (without, with), "{path}");
         }
+    }
+
+    #[test]
+    fn pages_are_refused_by_a_page() {
+        for page in ["/", "/streams", "/streams/orders/taps/filter", "/create-stream", "/metricsx"] {
+            assert!(is_page(page), "{page}");
+        }
+        for other in ["/metrics", "/api/v1/streams", "/api/v1/topics", "/livez", "/readyz"] {
+            assert!(!is_page(other), "{other}");
+        }
+        let (request, _) = Request::new(Body::empty()).into_parts();
+        let kind = Refusal::Full.answer(None, &request).headers()[CONTENT_TYPE].clone();
+        assert_eq!(kind, "application/json", "there is no console");
     }
 
     #[test]

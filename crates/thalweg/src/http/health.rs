@@ -1,6 +1,8 @@
 //! `/livez`, `/readyz` and `/healthz`: health checks for process supervisors. These paths are open to
 //! everybody, and answer only `ok`, `stopping` or `catching up`.
 //!
+//! They judge this node alone. The cluster is judged by `thalweg_client::verdict`, for people with a login.
+//!
 //! The HTTP server begins once the node serves, so any answer means that the node is alive. A stopping node
 //! is alive, but should get no more work. A broker becomes ready when its replicas are in sync for the first
 //! time: a rolling restart that waits for `/readyz` stops no second replica. A ready broker stays ready,

@@ -5,7 +5,7 @@
 //! taken the part before, so that the memory of a page does not grow with the number of partitions. Owns the
 //! limits: concurrent pages, and the time for a client to take a page.
 
-use super::places::Owner;
+use super::slots::Owner;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Extension, State};

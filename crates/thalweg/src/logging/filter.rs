@@ -20,10 +20,10 @@ const TARGETS: [&str; 10] = [
 ];
 
 /// The levels of a filter text, and the text's faults. Without a valid directive, all targets have `level`.
-pub fn read(asked: &str, level: LogLevel) -> (LogLevels, Vec<String>) {
+pub fn read(requested: &str, level: LogLevel) -> (LogLevels, Vec<String>) {
     let mut directives = Vec::new();
     let mut complaints = Vec::new();
-    for text in split(asked) {
+    for text in split(requested) {
         match check(text) {
             Ok(()) => directives.push(text.to_owned()),
             Err(why) => complaints.push(format!(
@@ -79,14 +79,14 @@ fn check(text: &str) -> Result<(), &'static str> {
 mod tests {
     use super::*;
 
-    fn shown(asked: &str) -> (String, usize) {
-        let (levels, complaints) = read(asked, LogLevel::Warn);
+    fn shown(requested: &str) -> (String, usize) {
+        let (levels, complaints) = read(requested, LogLevel::Warn);
         (of(&levels).to_string(), complaints.len())
     }
 
     /// The level of targets without a directive.
-    fn root(asked: &str) -> (LogLevel, usize) {
-        let (levels, complaints) = read(asked, LogLevel::Warn);
+    fn root(requested: &str) -> (LogLevel, usize) {
+        let (levels, complaints) = read(requested, LogLevel::Warn);
         let root = levels.all().next().expect("the root is the first");
         (root.1, complaints.len())
     }

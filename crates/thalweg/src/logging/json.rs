@@ -142,7 +142,7 @@ fn clipped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging::captured::CapturedLines;
+    use crate::logging::testing::CapturedLines;
 
     fn logged(log: impl FnOnce()) -> Vec<Value> {
         let lines = CapturedLines::default();

@@ -66,7 +66,7 @@ enum Source {
     /// The address of a client, or its /64 network for IPv6, where one client has 2^64 addresses.
     Address(IpAddr),
     /// The location of a panic, as a hash.
-    Place(u64),
+    Location(u64),
     /// All sources beyond `SOURCES_MAX`.
     Others,
     /// The line names no source.
@@ -78,7 +78,7 @@ impl fmt::Display for Source {
         match self {
             Source::Address(IpAddr::V4(address)) => write!(f, " from {address}"),
             Source::Address(IpAddr::V6(network)) => write!(f, " from {network}/64"),
-            Source::Place(_) => f.write_str(" at the same place"),
+            Source::Location(_) => f.write_str(" at the same place"),
             Source::Others => f.write_str(" from others"),
             Source::Unknown => Ok(()),
         }
@@ -238,7 +238,7 @@ impl Visit for Line {
             "place" if self.panics => {
                 let mut hasher = DefaultHasher::new();
                 format!("{value:?}").hash(&mut hasher);
-                self.source = Source::Place(hasher.finish());
+                self.source = Source::Location(hasher.finish());
             }
             "message" => self.message = format!("{value:?}"),
             _ => {}

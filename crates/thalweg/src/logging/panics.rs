@@ -46,8 +46,8 @@ fn message<'a>(panic: &'a PanicHookInfo<'_>) -> &'a str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::logging::captured::CapturedLines;
     use crate::logging::json::Json;
+    use crate::logging::testing::CapturedLines;
 
     #[test]
     fn a_panic_is_one_line_with_its_place() {

@@ -52,7 +52,6 @@ pub fn run_with_input(command: &mut Command, input: &[u8]) -> (Option<i32>, Stri
 pub struct RunningProcess(pub Child);
 
 impl RunningProcess {
-    /// Starts it.
     pub fn start(command: &mut Command) -> RunningProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         RunningProcess(command.spawn().expect("the binary runs"))
@@ -137,7 +136,6 @@ impl Broker {
         self.restart();
     }
 
-    /// Kills it.
     pub fn kill(&mut self) {
         self.process.kill().expect("it runs");
         self.process.wait().expect("it ends");

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thalweg_browse::{
     Capacity, ControlKind, End, EndReason, Event, Filter, HeaderTest, Limits, Masking, Message, NewMessage,
-    Query, Search, SearchEnd, SearchError, Share, Start, TextTest, produce,
+    Order, Query, Search, SearchEnd, SearchError, Share, Start, TextTest, produce,
 };
 use thalweg_client::{
     Cluster, ConnectionOptions, Producer, ProducerConfig, ProducerRecord, Properties, Waits,
@@ -20,22 +20,22 @@ use crate::binary::{Broker, run, thalweg, until};
 /// Held by tests that look at the scanning threads of this process, in which all tests are.
 static SCANS: Mutex<()> = Mutex::new(());
 
-fn runtime() -> Runtime {
+pub(super) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-fn create(broker: &Broker, topic: &str, options: &str) {
+pub(super) fn create(broker: &Broker, topic: &str, options: &str) {
     let mut command = thalweg(&format!("topic create {topic} {options}"));
     let (code, _, error) = run(command.env("THALWEG_BOOTSTRAP_SERVER", &broker.address));
     assert_eq!((code, error.as_str()), (Some(0), ""));
 }
 
-async fn cluster(broker: &Broker) -> Cluster {
+pub(super) async fn cluster(broker: &Broker) -> Cluster {
     let options = ConnectionOptions { waits: Some(Waits::default()), ..ConnectionOptions::default() };
     Cluster::connect(std::slice::from_ref(&broker.address), &options).await.expect("it runs")
 }
 
-fn config(settings: &[&str]) -> ProducerConfig {
+pub(super) fn config(settings: &[&str]) -> ProducerConfig {
     let mut properties = Properties::new();
     for setting in settings {
         properties.set_text(setting).expect("a setting");
@@ -102,7 +102,7 @@ async fn all(mut search: Search) -> (Vec<Message>, SearchEnd, Vec<String>) {
     (found, ended, waits)
 }
 
-async fn search(broker: &Broker, query: Query) -> (Vec<Message>, SearchEnd) {
+pub(super) async fn search(broker: &Broker, query: Query) -> (Vec<Message>, SearchEnd) {
     let search = Search::start(cluster(broker).await, query, &Masking::default(), None).expect("a query");
     let (found, ended, _) = all(search).await;
     (found, ended)
@@ -248,6 +248,7 @@ fn starts_ends_and_limits_bound_a_search() {
         let (found, ended) = search(&broker, limits(Limits { matches: Some(7), ..Limits::default() })).await;
         assert!(found.len() == 7 && matches!(ended.why, EndReason::Matches), "{:?}", ended.why);
         assert_eq!(ended.progress.partitions[0].position, Offset(7));
+        assert_eq!(ended.progress.records, 7, "what was looked at is counted");
         let (found, ended) =
             search(&broker, limits(Limits { matches: None, bytes: Some(1000), ..Limits::default() })).await;
         assert!(found.len() < 20 && matches!(ended.why, EndReason::Bytes), "{:?}", ended.why);
@@ -270,7 +271,7 @@ fn starts_ends_and_limits_bound_a_search() {
             ),
         ] {
             let (_, ended) = search(&broker, query).await;
-            let EndReason::Failed(SearchError::Place(error)) = ended.why else { panic!("{:?}", ended.why) };
+            let EndReason::Failed(SearchError::Range(error)) = ended.why else { panic!("{:?}", ended.why) };
             assert!(error.to_string().starts_with(part), "{error}");
         }
     });
@@ -369,6 +370,106 @@ fn transactions_are_shown_with_their_markers_or_hidden() {
             ended.why
         );
         producer.abort_transaction().await.expect("aborted");
+    });
+}
+
+/// The partition and offset of each message, in the order of the search.
+pub(super) fn in_order(found: &[Message]) -> Vec<(i32, i64)> {
+    found.iter().map(|message| (message.partition, message.offset.0)).collect()
+}
+
+#[test]
+fn ordered_searches_merge_partitions_and_find_the_newest_matches() {
+    let broker = Broker::start();
+    create(&broker, "orders", "--partitions 3");
+    create(&broker, "large", "");
+    runtime().block_on(async {
+        fill(&broker, "orders", 3, 1000).await;
+        fill(&broker, "large", 1, 15_000).await;
+        let query = |topic: &str, order, start, matches| Query {
+            order,
+            start,
+            limits: Limits { matches: Some(matches), ..Limits::default() },
+            ..Query::new(topic)
+        };
+        // The timestamps are the same in all partitions.
+        for (order, start, expected) in [
+            (Order::OldestFirst, Start::Earliest, [(0, 0), (1, 0), (2, 0), (0, 1)]),
+            (Order::OldestFirst, Start::Time(1_700_000_000_500), [(0, 500), (1, 500), (2, 500), (0, 501)]),
+            (Order::OldestFirst, Start::At(Offset(998)), [(0, 998), (1, 998), (2, 998), (0, 999)]),
+            (Order::NewestFirst, Start::Earliest, [(0, 999), (1, 999), (2, 999), (0, 998)]),
+        ] {
+            let (found, ended) = search(&broker, query("orders", order, start, 4)).await;
+            assert_eq!(in_order(&found), expected, "{order:?} {start:?}");
+            assert!(matches!(ended.why, EndReason::Matches), "{:?}", ended.why);
+            assert!(ended.progress.records <= 100, "{} records were read", ended.progress.records);
+        }
+        let (found, ended) =
+            search(&broker, query("orders", Order::NewestFirst, Start::At(Offset(998)), 50)).await;
+        assert_eq!(in_order(&found), [(0, 999), (1, 999), (2, 999), (0, 998), (1, 998), (2, 998)]);
+        assert!(matches!(ended.why, EndReason::Complete), "{:?}", ended.why);
+        assert!(ended.progress.partitions.iter().all(|one| one.from == Offset(998)), "{:?}", ended.progress);
+
+        let with = |filter, query: Query| Query { filter, ..query };
+        let text = |text: &str| Filter { value: Some(TextTest::contains(text)), ..Filter::default() };
+        let newest = query("large", Order::NewestFirst, Start::Earliest, 3);
+        let (found, ended) = search(&broker, with(text("\"amount\": 7.5"), newest.clone())).await;
+        assert_eq!(in_order(&found), [(0, 14_907), (0, 14_807), (0, 14_707)]);
+        let progress = &ended.progress;
+        let read = (progress.partitions[0].from, progress.partitions[0].position);
+        assert!(read.0 > Offset(1000) && read.1 == Offset(15_000), "{read:?}");
+        assert_eq!(progress.records, u64::try_from(read.1.0 - read.0.0).expect("positive"));
+        // All was read, and more was found than is wanted.
+        let (found, ended) =
+            search(&broker, query("large", Order::NewestFirst, Start::At(Offset(14_990)), 3)).await;
+        assert_eq!(in_order(&found), [(0, 14_999), (0, 14_998), (0, 14_997)]);
+        assert!(matches!(ended.why, EndReason::Matches), "{:?}", ended.why);
+        // The only match is at the beginning.
+        let key = Filter { key: Some(TextTest::equals("k3")), ..Filter::default() };
+        let (found, ended) = search(&broker, with(key.clone(), newest.clone())).await;
+        assert_eq!(in_order(&found), [(0, 3)]);
+        assert!(matches!(ended.why, EndReason::Complete) && ended.progress.records == 15_000);
+        let bounded = Limits { read_bytes: Some(1), ..newest.limits };
+        let (found, ended) = search(&broker, with(key, Query { limits: bounded, ..newest })).await;
+        assert!(found.is_empty() && matches!(ended.why, EndReason::ReadBytes), "{:?}", ended.why);
+    });
+}
+
+#[test]
+fn the_newest_messages_are_found_behind_markers_and_aborted_records() {
+    let broker = Broker::start_with(&[
+        "offsets.topic.replication.factor=1",
+        "transaction.state.log.replication.factor=1",
+        "transaction.state.log.min.isr=1",
+    ]);
+    create(&broker, "t", "");
+    runtime().block_on(async {
+        let settings = config(&["transactional.id=newest"]);
+        let mut producer = Producer::new(cluster(&broker).await, settings, |_| {});
+        producer.topic("t").await.expect("it is there");
+        producer.init_transactions().await.expect("a coordinator");
+        for number in 0..30 {
+            producer.begin_transaction().expect("none is open");
+            send(&mut producer, "t", 0, [number.to_string()]).await;
+            producer.commit_transaction().await.expect("committed");
+        }
+        producer.begin_transaction().expect("none is open");
+        send(&mut producer, "t", 0, (0..3000).map(order)).await;
+        producer.abort_transaction().await.expect("aborted");
+        let newest = |matches, read_committed| Query {
+            order: Order::NewestFirst,
+            read_committed,
+            limits: Limits { matches: Some(matches), ..Limits::default() },
+            ..Query::new("t")
+        };
+        let (found, ended) = search(&broker, newest(20, true)).await;
+        let expected: Vec<i64> = (10..30).rev().map(|number| number * 2).collect();
+        assert_eq!(found.iter().map(|message| message.offset.0).collect::<Vec<_>>(), expected);
+        assert!(matches!(ended.why, EndReason::Matches), "{:?}", ended.why);
+        let (found, ended) = search(&broker, newest(50, true)).await;
+        assert!(found.len() == 30 && matches!(ended.why, EndReason::Complete), "{:?}", ended.why);
+        let (found, _) = search(&broker, newest(2, false)).await;
+        assert_eq!(in_order(&found), [(0, 3059), (0, 3058)]);
     });
 }
 

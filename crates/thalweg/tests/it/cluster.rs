@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use thalweg_browse::{EndReason, Event, Masking, Order, Query, Search};
+use thalweg_client::{Cluster, ConnectionOptions};
 
-use crate::binary::{run, thalweg};
+use crate::binary::{run, run_with_input, thalweg, until};
+use crate::node::ask;
 
 /// A generous timeout for busy machines.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -37,6 +40,8 @@ pub struct ClusterProcess {
     process: Child,
     out: BufReader<ChildStdout>,
     nodes: Vec<Node>,
+    /// The address of the console.
+    console: String,
 }
 
 impl ClusterProcess {
@@ -81,7 +86,10 @@ impl ClusterProcess {
             let [name, _, clients, controller] = [0, 1, 2, 3].map(|cell| cells[cell].to_owned());
             Node { name, clients, controller, pid }
         });
-        Ok(ClusterProcess { nodes: nodes.collect(), process, out })
+        let console =
+            table.iter().find_map(|line| line.strip_prefix("The console is at http")).expect("it has one");
+        let console = console.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(ClusterProcess { nodes: nodes.collect(), console, process, out })
     }
 
     pub fn brokers(&self) -> Vec<&Node> {
@@ -174,13 +182,15 @@ fn three_brokers_start_keep_their_data_and_end_at_ctrl_c() {
     let quorum = &status["quorum"];
     assert_eq!(quorum["leader"], 1);
     assert_eq!(quorum["nodes"].as_array().map(Vec::len), Some(3), "{quorum}");
+    let overview = ask(&up.console, "GET", "/", "", "");
+    assert_eq!(overview.status, 200, "{}", overview.body);
     let text = up.run("cluster status");
     assert!(text.contains("Controller quorum: node 1 leads in epoch 1"), "{text}");
     up.stop();
 
     let up = ClusterProcess::start(dir.path(), "--brokers 3");
     up.status_where("a leader of each partition", is_whole);
-    assert_eq!(up.run("topic list"), "orders\n");
+    assert_eq!(up.run("topic list -q"), "orders\n");
     up.stop();
 }
 
@@ -200,6 +210,78 @@ fn a_killed_broker_is_reported_and_its_partitions_get_other_leaders() {
     let lacking = &status["under_replicated"];
     assert_eq!((&lacking[0]["topic"], &lacking[0]["leader"]), (&Value::from("orders"), &Value::from(1)));
     assert_eq!(status["under_min_isr"], Value::Array(Vec::new()), "one of two is enough here");
+    up.stop();
+}
+
+#[test]
+fn a_partition_without_a_leader_does_not_hide_the_others() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let soon = "--set broker.session.timeout.ms=3000 --set broker.heartbeat.interval.ms=200";
+    let up = ClusterProcess::start(dir.path(), &format!("--brokers 2 {soon}"));
+    up.run("topic create orders --replica-assignment 2,1");
+    up.status_where("a leader of each partition", is_whole);
+    let with = |line: &str| {
+        let mut command = thalweg(line);
+        command.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[0].clients);
+        command
+    };
+    for partition in 0..2 {
+        let line = format!("produce orders --partition {partition}");
+        let (code, _, error) = run_with_input(&mut with(&line), b"a\nb\n");
+        assert_eq!(code, Some(0), "{error}");
+    }
+    // The topic of groups gets its replicas while both brokers run.
+    let (code, _, error) = run(&mut with("consume orders --group before --until-end"));
+    assert_eq!(code, Some(0), "{error}");
+    signal(up.nodes[1].pid, Signal::KILL);
+    up.status_where("no leader of partition 0", |status| status["brokers"][1]["fenced"] == true);
+
+    let all = "consume orders --from-beginning --until-end --json";
+    let (code, out, error) = run(&mut with(all));
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("orders-0 (it has no leader)"), "{error}");
+    assert_eq!((&lines[0]["value"], &lines[1]["value"]), (&"a".into(), &"b".into()), "{out}");
+    let expected = serde_json::json!({"topic": "orders", "partition": 0, "error": "it has no leader"});
+    assert_eq!(lines[2..], [expected], "{out}");
+    let (code, out, error) = run(&mut with("consume orders --from-beginning --timeout-ms 2000"));
+    assert_eq!((code, out.as_str()), (Some(1), "a\nb\n"), "{error}");
+    let (code, out, error) = run(&mut with("consume orders --from-beginning --max-messages 2"));
+    assert_eq!((code, out.as_str()), (Some(0), "a\nb\n"), "{error}");
+    assert!(error.starts_with("thalweg: Partition orders-0 cannot be read: it has no leader"), "{error}");
+    for protocol in ["classic", "consumer"] {
+        let member =
+            format!("consume orders --group {protocol} --group-protocol {protocol} --from-beginning");
+        let (code, out, error) = run(&mut with(&format!("{member} --max-messages 1")));
+        assert_eq!((code, out.as_str()), (Some(0), "a\n"), "{error}");
+        assert!(error.contains("Partition orders-0 cannot be read: it has no leader"), "{error}");
+        let (code, out, error) = run(&mut with(&format!("{member} --until-end")));
+        assert_eq!((code, out.as_str()), (Some(1), "b\n"), "{error}");
+        assert!(error.contains("orders-0 (it has no leader)"), "{error}");
+    }
+
+    tokio::runtime::Runtime::new().expect("a runtime").block_on(async {
+        let bootstrap = [up.brokers()[0].clients.clone()];
+        let cluster = Cluster::connect(&bootstrap, &ConnectionOptions::default()).await.expect("it runs");
+        for order in [Order::NewestFirst, Order::OldestFirst, Order::Unordered] {
+            let query = Query { order, ..Query::new("orders") };
+            let mut search =
+                Search::start(cluster.clone(), query, &Masking::default(), None).expect("a query");
+            let (mut found, began) = (Vec::new(), now());
+            let ended = loop {
+                match search.next().await.expect("the last event is the end") {
+                    Event::Matches(matches) => found.extend(matches),
+                    Event::Ended(ended) => break ended,
+                    Event::Progress(_) | Event::Waiting(_) => {}
+                }
+            };
+            assert!(began.elapsed() < Duration::from_secs(5), "{order:?}: {:?}", began.elapsed());
+            assert!(matches!(ended.why, EndReason::Complete), "{order:?}: {:?}", ended.why);
+            assert_eq!(found.len(), 2, "{order:?}");
+            let [unreadable] = &ended.progress.unreadable[..] else { panic!("{:?}", ended.progress) };
+            assert_eq!((unreadable.partition, unreadable.reason.as_str()), (0, "it has no leader"));
+        }
+    });
     up.stop();
 }
 
@@ -408,6 +490,32 @@ fn brokers_join_controllers_of_apache_kafka_and_outlive_one_of_them() {
 }
 
 #[test]
+fn a_stopped_broker_gets_no_moves_and_fails_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let up = ClusterProcess::start(dir.path(), "--brokers 3");
+    up.run("topic create moved --replica-assignment 1:2");
+    let ask = |line: &str| {
+        let mut command = thalweg(line);
+        run(command.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[0].clients))
+    };
+    signal(up.brokers()[2].pid, Signal::KILL);
+    let is_fenced = || ask("topic move moved --to-brokers 3").2.contains("Broker 3 is not running");
+    until("the broker is fenced", is_fenced);
+    let (code, _, error) = ask("topic move moved --replicas 3,1 --execute");
+    assert!(code == Some(1) && error.contains("moved-0: broker 3 is not running"), "{code:?} {error}");
+    let (code, _, error) = ask("topic move moved --replicas 2,1 --throttle 5000000 --execute --wait");
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains("Broker 3 does not run and keeps its throttle"), "{error}");
+
+    up.run("config set broker:1 leader.replication.throttled.rate=500");
+    let (_, _, error) = ask("topic moves");
+    assert!(error.contains("500 on broker 1") && error.contains("--end-throttle"), "{error}");
+    assert_eq!(ask("topic moves --end-throttle").0, Some(0));
+    assert_eq!(ask("topic moves").2, "");
+    up.stop();
+}
+
+#[test]
 fn a_secured_cluster_stays_secured() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = dir.path().join("security/client.properties");
@@ -426,7 +534,7 @@ fn a_secured_cluster_stays_secured() {
     a_throttle_ends_where_no_move_begins(&settings);
     up.stop();
     let up = ClusterProcess::start(dir.path(), "--brokers 2");
-    assert_eq!(ask("topic list"), "moved\norders\n");
+    assert_eq!(ask("topic list -q"), "moved\norders\n");
     assert!(ask("cluster status").contains("Health: healthy"));
     up.stop();
 }

@@ -100,6 +100,9 @@ fn a_regular_expression_chooses_the_same_topics_with_a_group() {
         says(at, &format!("topic create {topic} --partitions 1"));
         produce(at, topic, 1);
     }
+    for options in ["", "-g none", "-g new --group-protocol consumer"] {
+        fails(at, &format!("consume ^none {options} -e"), 7, "No topic matches ^none");
+    }
     let topics = |options: &str| {
         let printed = says(at, &format!("consume ^a|b|cab --from-beginning -e -f %t\\n {options}"));
         let mut topics: Vec<String> = printed.lines().map(str::to_owned).collect();
@@ -245,7 +248,10 @@ fn a_member_without_partitions_is_at_the_end() {
     let at = &broker.address;
     says(at, "topic create one --partitions 1");
     for protocol in ["classic", "consumer"] {
-        let line = format!("consume ^nomatch -g {protocol} -e --group-protocol {protocol}");
+        // One of the two gets the only partition.
+        let line = format!("consume ^one -g {protocol} --group-protocol {protocol}");
+        let _other = RunningProcess::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
+        let line = format!("{line} -e");
         let mut member = RunningProcess::start(thalweg(&line).env("THALWEG_BOOTSTRAP_SERVER", at));
         until("its end", || member.0.try_wait().expect("ours").is_some());
         assert_eq!(member.exit_code(), Some(0), "{protocol}");

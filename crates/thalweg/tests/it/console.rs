@@ -8,13 +8,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::binary::{RunningProcess, run, run_with_input, thalweg, until};
-use super::node::{self, Answer, Node};
+use super::binary::{RunningProcess, run, thalweg, until};
+use super::node::{self, AUTHORIZER, Answer, FORM, FREE_PORT, JSON, Node};
 
-const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
-const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
-const JSON: &str = "Content-Type: application/json\r\n";
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 /// The first page, also of a debug build on a busy machine; the goal of a release build is 100 ms.
 const PAGE_SOON: Duration = Duration::from_secs(3);
 
@@ -30,12 +26,6 @@ fn done(node: &Node, method: &str, path: &str, body: &Value) -> Value {
     let (status, value) = ask(node, method, path, body);
     assert_eq!(status, 200, "{method} {path}: {value}");
     value
-}
-
-fn tool(node: &Node, line: &str, input: &str) {
-    let mut command = thalweg(&format!("{line} --bootstrap-server {}", node.address));
-    let (code, _, error) = run_with_input(&mut command, input.as_bytes());
-    assert_eq!(code, Some(0), "{error}");
 }
 
 /// A process with the lines of its standard error.
@@ -91,8 +81,8 @@ fn the_api_changes_a_cluster_and_answers_as_its_document_says() {
     );
     assert!(of("retention.ms")["documentation"].is_string(), "{}", of("retention.ms"));
 
-    tool(&node, "produce orders", &"0123456789\n".repeat(10));
-    tool(&node, "consume orders --from-beginning --max-messages 10 --group readers", "");
+    node.tool("produce orders", &"0123456789\n".repeat(10));
+    node.tool("consume orders --from-beginning --max-messages 10 --group readers", "");
     let group = done(&node, "GET", "/api/v1/groups/readers", &Value::Null);
     let sum = |group: &Value, field: &str| -> i64 {
         let offsets = group["offsets"].as_array().expect("a list");
@@ -107,6 +97,26 @@ fn the_api_changes_a_cluster_and_answers_as_its_document_says() {
     done(&node, "POST", "/api/v1/groups/readers/reset", &json!({ "to": "by", "value": "-1" }));
     let group = done(&node, "GET", "/api/v1/groups/readers", &Value::Null);
     assert!(sum(&group, "lag") >= 1, "{group}");
+    // The record that is unread has an age.
+    assert!(sum(&group, "lag_ms") >= 1, "{group}");
+    let readers = done(&node, "GET", "/api/v1/topics/orders/groups", &Value::Null);
+    let reader = &readers["groups"][0];
+    assert_eq!((&reader["group"], &reader["kind"]), (&json!("readers"), &json!("classic")), "{readers}");
+    assert!(reader["lag"].as_i64() >= Some(1) && reader["lag_ms"].as_i64() >= Some(1), "{readers}");
+    let clients = done(&node, "GET", "/api/v1/clients?filter=console", &Value::Null);
+    let console = &clients["connections"][0];
+    let named = (&console["client"], &console["principal"]);
+    assert_eq!(named, (&json!("thalweg-console"), &json!("User:ANONYMOUS")), "{clients}");
+    assert!(console["software"].is_string() && console["tls"] == false, "{clients}");
+    let listed = run(&mut thalweg(&format!("broker clients console --json --server http://{}", node.http)));
+    assert!(listed.0 == Some(0) && listed.1.contains("User:ANONYMOUS"), "{listed:?}");
+    let described = run(&mut thalweg(&format!(
+        "topic describe orders --groups --json --bootstrap-server {}",
+        node.address
+    )));
+    let described: Value = serde_json::from_str(&described.1).expect("JSON");
+    let reader = &described[0]["groups"][0];
+    assert!(reader["group"] == "readers" && reader["lag_seconds"].as_f64() > Some(0.0), "{described}");
     let quota = json!({ "entity": { "user": "ann" }, "limit": "producer_byte_rate", "value": 1024.0 });
     done(&node, "POST", "/api/v1/quotas", &quota);
     done(&node, "POST", "/api/v1/users", &json!({ "name": "ann", "password": "secret" }));
@@ -143,8 +153,9 @@ fn conforms_to_its_document(node: &Node) {
     let mut checked = 0;
     for (path, operations) in document["paths"].as_object().expect("paths") {
         let Some(reading) = operations.get("get") else { continue };
-        // An event stream does not end.
-        if reading["responses"]["200"]["content"].get("text/event-stream").is_some() {
+        // An event stream does not end, and a download is no document.
+        let content = &reading["responses"]["200"]["content"];
+        if content.get("text/event-stream").is_some() || path.ends_with("/download") {
             continue;
         }
         let (query, is_there) = match path.as_str() {
@@ -170,13 +181,32 @@ fn conforms_to_its_document(node: &Node) {
     assert!(checked >= 12, "{checked} readings");
 }
 
+/// The schema that a schema refers to, or the schema itself.
+fn referred<'a>(schema: &'a Value, document: &'a Value) -> &'a Value {
+    let Some(reference) = schema["$ref"].as_str() else { return schema };
+    let name = reference.trim_start_matches("#/components/schemas/");
+    let found = &document["components"]["schemas"][name];
+    assert!(found.is_object(), "{reference} is not in the document");
+    found
+}
+
+/// The schema of an object with the properties of all parts.
+fn joined(parts: &[Value], document: &Value) -> Value {
+    let (mut properties, mut required) = (serde_json::Map::new(), Vec::new());
+    for part in parts.iter().map(|part| referred(part, document)) {
+        properties.extend(part["properties"].as_object().expect("an object").clone());
+        required.extend(part["required"].as_array().into_iter().flatten().cloned());
+    }
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
 /// Whether a value has the shape of a schema: as much of JSON Schema as the document uses.
 fn conforms(value: &Value, schema: &Value, document: &Value) -> Result<(), String> {
-    if let Some(reference) = schema["$ref"].as_str() {
-        let name = reference.trim_start_matches("#/components/schemas/");
-        let found = &document["components"]["schemas"][name];
-        assert!(found.is_object(), "{reference} is not in the document");
-        return conforms(value, found, document);
+    if schema["$ref"].is_string() {
+        return conforms(value, referred(schema, document), document);
+    }
+    if let Some(parts) = schema["allOf"].as_array() {
+        return conforms(value, &joined(parts, document), document);
     }
     if let Some(choices) = schema["oneOf"].as_array() {
         let mut failures = choices.iter().map(|choice| conforms(value, choice, document));
@@ -306,10 +336,10 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
             "connection.failed.authentication.delay.ms=10",
         ],
     );
-    tool(&node, "topic create orders", "");
-    tool(&node, "topic create secrets", "");
-    tool(&node, "security user add ann --password-stdin", "correct horse");
-    tool(&node, "security acl add User:ann --topic orders --allow describe", "");
+    node.tool("topic create orders", "");
+    node.tool("topic create secrets", "");
+    node.tool("security user add ann --password-stdin", "correct horse");
+    node.tool("security acl add User:ann --topic orders --allow describe", "");
 
     let answer = node.get("/topics");
     assert!(
@@ -346,6 +376,21 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
     let list = node::ask(&node.http, "GET", "/api/v1/topics", &basic, "");
     let list: Value = serde_json::from_str(&list.body).expect("JSON");
     assert_eq!(list["total"], 1, "{list}");
+    let page = node::ask(&node.http, "GET", "/", &basic, "").body;
+    assert!(page.contains("Topics that this login may not describe are not counted."), "{page}");
+    assert!(!page.contains("in order"), "{page}");
+    let overview = || -> Value {
+        let answer = node::ask(&node.http, "GET", "/api/v1/cluster", &basic, "");
+        serde_json::from_str(&answer.body).expect("JSON")
+    };
+    let partial = overview();
+    assert_eq!((&partial["health"], &partial["topics"]), (&json!("unknown"), &json!(1)), "{partial}");
+    assert_eq!((&partial["log_bytes"], &partial["hidden_topics"]), (&Value::Null, &Value::Null), "{partial}");
+    node.tool("security acl add User:ann --cluster --allow describe", "");
+    until("the hidden topic is counted", || overview()["hidden_topics"] == 1);
+    assert_eq!(overview()["health"], "unknown");
+    node.tool("security acl add User:ann --topic secrets --allow describe", "");
+    until("nothing is hidden", || overview()["hidden_topics"] == 0);
     assert_eq!(
         node::ask(&node.http, "GET", "/api/v1/topics", &super::http_client::login("ann", "x"), "").status,
         401
@@ -460,7 +505,7 @@ fn the_lab_is_for_those_who_may_alter_the_cluster_and_has_their_rights() {
         ],
     );
     for user in ["ann", "root"] {
-        tool(&node, &format!("security user add {user} --password-stdin"), "correct horse");
+        node.tool(&format!("security user add {user} --password-stdin"), "correct horse");
     }
     let ask = |user: &str, method: &str, path: &str, body: &Value| {
         let headers = format!("{JSON}{}", super::http_client::login(user, "correct horse"));
@@ -470,8 +515,14 @@ fn the_lab_is_for_those_who_may_alter_the_cluster_and_has_their_rights() {
     };
     let (status, refused) = ask("ann", "GET", "/api/v1/lab", &Value::Null);
     assert!(status == 403 && refused.contains("DESCRIBE"), "{refused}");
-    tool(&node, "security acl add User:ann --cluster --allow describe", "");
+    for path in ["/api/v1/clients", "/clients"] {
+        let (status, refused) = ask("ann", "GET", path, &Value::Null);
+        assert!(status == 403 && refused.contains("DESCRIBE"), "{path}: {refused}");
+    }
+    node.tool("security acl add User:ann --cluster --allow describe", "");
     until("the ACL counts", || ask("ann", "GET", "/api/v1/lab", &Value::Null).0 == 200);
+    let (status, listed) = ask("ann", "GET", "/api/v1/clients?filter=user:ann", &Value::Null);
+    assert!(status == 200 && listed.contains("\"principal\":\"User:ann\""), "{listed}");
     let quick = |password: &str| json!({ "workload": "quick", "target": "cluster", "scale": 0.02, "repetitions": 1, "password": password });
     let (status, refused) = ask("ann", "POST", "/api/v1/lab/run", &quick("correct horse"));
     assert!(status == 403 && refused.contains("ALTER"), "{refused}");

@@ -9,11 +9,8 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::binary::{run, run_with_input, thalweg, until};
-use super::node::{self, Answer, Node};
-
-const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
-const JSON: &str = "Content-Type: application/json\r\n";
+use super::binary::{RunningProcess, run, run_with_input, thalweg, until};
+use super::node::{self, Answer, FORM, FREE_PORT, JSON, Node};
 
 fn ask(node: &Node, method: &str, path: &str, body: &str) -> (u16, Value) {
     let Answer { status, body, .. } = node::ask(&node.http, method, path, JSON, body);
@@ -61,7 +58,7 @@ fn expressions_without_end_neither_stop_the_broker_nor_keep_the_places_of_search
         let is_given_up = found["without_value"] == 1 && reason.contains("too much time or memory");
         // Searches have the lowest priority: where others have the processors, its own time may be over
         // before.
-        let is_late = found["ended"].as_str().is_some_and(|ended| ended.contains("the time is over"));
+        let is_late = found["end"] == "time";
         assert!(is_given_up || is_late, "{found}");
     }
     // On a busy machine, threads of the lowest priority get their time late.
@@ -134,7 +131,6 @@ fn rules_hide_parts_of_the_messages_that_pass_a_stage() {
     }
 }
 
-const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
 /// Its connection is a stranger's for less.
 const LONGER_THAN_A_STRANGER: Duration = Duration::from_secs(12);
 
@@ -242,6 +238,9 @@ fn wrong_requests_are_refused_in_words_and_change_nothing() {
         ("GET", "/api/v1/topics?sort=bogus", "", 400, "sort"),
         ("GET", "/api/v1/topics?state=bogus", "", 400, "state"),
         ("GET", "/api/v1/groups?kind=bogus", "", 400, "kind"),
+        ("GET", "/api/v1/groups?sorted=lag", "", 400, "filter, kind, state, sort, order, page, per_page"),
+        ("GET", "/api/v1/transactions?filtre=a", "", 400, "filtre"),
+        ("POST", "/api/v1/groups/g/reset?dry_run=true", r#"{"to": "earliest"}"#, 400, "dry_run"),
         ("GET", "/api/v1/brokers/abc/configuration", "", 400, "abc"),
         ("GET", "/api/v1/brokers/99/configuration", "", 404, "99"),
         ("GET", "/api/v1/topics/%ff", "", 400, "UTF-8"),
@@ -253,6 +252,24 @@ fn wrong_requests_are_refused_in_words_and_change_nothing() {
         ("GET", "/api/v1/topics/orders/messages?limit=x", "", 400, "limit"),
         ("GET", "/api/v1/topics/orders/tail?from=earliest", "", 400, "from"),
         ("GET", "/api/v1/topics/orders/tail?limit=5", "", 400, "limit"),
+        ("GET", "/api/v1/topics/orders/messages?from=time&at=-1", "", 400, "before 1970"),
+        ("GET", "/api/v1/topics/orders/messages?from=offset&at=-1", "", 400, "negative"),
+        ("POST", "/api/v1/groups/g/reset", r#"{"to": "earliest", "partition": 0}"#, 400, "name the topic"),
+        (
+            "POST",
+            "/api/v1/groups/g/reset",
+            r#"{"to": "time", "value": "-1", "topic": "orders"}"#,
+            400,
+            "value",
+        ),
+        (
+            "POST",
+            "/api/v1/groups/g/reset",
+            r#"{"to": "offset", "value": "-1", "topic": "orders"}"#,
+            400,
+            "value",
+        ),
+        ("DELETE", "/api/v1/groups/g/offsets", r#"{"topic": "orders", "partitions": [0]}"#, 404, "no offset"),
         ("GET", "/api/v1/topics/nowhere/messages", "", 404, "nowhere"),
         ("POST", "/api/v1/topics/nowhere/messages", r#"{"value": "x"}"#, 404, "nowhere"),
     ] {
@@ -284,6 +301,27 @@ fn wrong_requests_are_refused_in_words_and_change_nothing() {
 }
 
 #[test]
+fn resets_note_limited_offsets_and_are_refused_for_active_groups() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    create_topic(&node, "orders");
+    send(&node, "orders", "x");
+    let reset = "/api/v1/groups/g/reset";
+    let beyond = r#"{"to": "offset", "value": "99999", "topic": "orders", "partition": 0, "dry_run": true}"#;
+    let (status, plan) = ask(&node, "POST", reset, beyond);
+    let note = plan["steps"][0]["note"].as_str().unwrap_or_default();
+    assert!(status == 200 && note.contains("99,999 is beyond the end"), "{plan}");
+
+    let line = format!("consume orders --group g --from-beginning --bootstrap-server {}", node.address);
+    let mut member = RunningProcess::start(&mut thalweg(&line));
+    assert_eq!(member.lines().next().as_deref(), Some("x"));
+    let (status, refused) = ask(&node, "POST", reset, beyond);
+    assert!(status == 409 && message_of(&refused).contains("g is Stable with 1 member: "), "{refused}");
+    let page = node.get("/group/reset?id=g&to=earliest&topic=orders");
+    assert!(page.body.contains("1 member: ") && !page.body.contains("Reset these offsets"), "{}", page.body);
+}
+
+#[test]
 fn wrong_requests_of_people_are_answered_with_pages() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::start(dir.path(), &[FREE_PORT]);
@@ -297,6 +335,7 @@ fn wrong_requests_of_people_are_answered_with_pages() {
         ("GET", "/topics/nowhere/messages", "", 404, "nowhere"),
         ("GET", "/topics/t1/messages?committed=maybe", "", 400, "committed"),
         ("GET", "/topics/t1/messages?limit=", "", 200, "Send a message"),
+        ("GET", "/topics/t1/messages?limits=5", "", 400, "unknown field `limits`"),
     ] {
         let answer = node::ask(&node.http, method, path, &own, body);
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.body);
@@ -317,9 +356,46 @@ fn the_newest_messages_of_all_partitions_come_first() {
     create_topic(&node, "large");
     let value = "x".repeat(40 << 10);
     (0..140).for_each(|number| send(&node, "large", &format!("{number:03}{value}")));
-    let (_, found) = ask(&node, "GET", "/api/v1/topics/large/messages?limit=140", "");
-    let found = found["messages"].as_array().expect("a list");
+    let (_, answer) = ask(&node, "GET", "/api/v1/topics/large/messages?limit=140", "");
+    let extent = ["order", "end", "more"].map(|name| answer[name].clone());
+    assert_eq!(extent, [json!("newest_first"), json!("answer_bytes"), json!(true)], "{answer}");
+    let found = answer["messages"].as_array().expect("a list");
     let number = |message: &Value| message["value"].as_str().map(|value| value[..3].to_owned());
     assert_eq!(number(&found[0]), Some("139".to_owned()), "the newest first");
     assert!((100..140).contains(&found.len()), "{}", found.len());
+}
+
+#[test]
+fn a_search_says_what_it_looked_at() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    create_topic(&node, "t");
+    (0..60).for_each(|number| send(&node, "t", &format!("number {number}")));
+    for (query, looked, ended, part) in [
+        (
+            "",
+            "50 messages of 50 records (450 B) looked at, newest first: offsets 10 to 59 of partition 0.",
+            "10 older offsets were not looked at: the search ended at the number of messages asked for.",
+            json!([{"partition": 0, "from": 10, "to": 60, "start": 0, "end": 60}]),
+        ),
+        (
+            "from=earliest&limit=2",
+            "2 messages of 2 records (16 B) looked at, oldest first: offsets 0 to 1 of partition 0.",
+            "58 newer offsets were not looked at: the search ended at the number of messages asked for.",
+            json!([{"partition": 0, "from": 0, "to": 2, "start": 0, "end": 60}]),
+        ),
+        (
+            "text=number+1&limit=100",
+            "11 messages of 60 records (530 B) looked at, newest first: offsets 0 to 59 of partition 0.",
+            "Everything was read.",
+            json!([{"partition": 0, "from": 0, "to": 60, "start": 0, "end": 60}]),
+        ),
+    ] {
+        let (_, found) = ask(&node, "GET", &format!("/api/v1/topics/t/messages?{query}"), "");
+        assert_eq!((&found["ended"], &found["partitions"]), (&json!(ended), &part), "{query}: {found}");
+        assert_eq!(found["more"], json!(!ended.starts_with("Everything")), "{found}");
+        let page = node.get(&format!("/topics/t/messages?{query}")).body;
+        let expected = format!("{looked} {ended}");
+        assert!(page.contains(&expected), "{expected}: {page}");
+    }
 }

@@ -37,6 +37,7 @@ fn metrics_show_a_topics_traffic_and_consumer_lag() {
         of("kafka_consumergroup_lag{consumergroup=\"readers\",topic=\"orders\",partition=\"0\"}"),
         "2"
     );
+    assert!(number("thalweg_group_lag_seconds{consumergroup=\"readers\"}") > 0.0);
     assert_eq!(of("kafka_server_replicamanager_underreplicatedpartitions"), "0");
     assert_eq!(of("kafka_server_replicamanager_offlinereplicacount"), "0");
     assert_eq!(of("kafka_controller_kafkacontroller_activebrokercount"), "1");

@@ -12,12 +12,10 @@ use tokio::time::Instant;
 
 use super::binary::{run, run_with_input, thalweg, until};
 use super::http_client::{HttpClient, login};
-use super::node::{Answer, Node};
+use super::node::{AUTHORIZER, Answer, FREE_PORT, Node};
 
-const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
 /// Its broker's listener asks nobody for a name, so that the tests can add users and ACLs.
 const SUPER_USERS: &str = "super.users=User:root;User:ANONYMOUS";
-const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
 const PASSWORD: &str = "correct horse";
 
 /// A directory with an authority, and what it has signed.

@@ -14,7 +14,6 @@ use super::node::Answer;
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A connection.
 pub struct HttpClient {
     stream: Box<dyn ByteStream>,
     received: Vec<u8>,

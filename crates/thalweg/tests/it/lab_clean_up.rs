@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use thalweg_lab::result::State;
 
 use super::binary::{run, thalweg};
-use super::lab::{Place, alone, assert_ends_with, end, ran, signal, text, workload};
+use super::lab::{LabDirectory, alone, assert_ends_with, end, ran, signal, text, workload};
 use super::node::Node;
 
 /// Timeout for a run to reach a state.
@@ -21,8 +21,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// Standard error of a run.
 #[expect(clippy::disallowed_types, reason = "the log of a child process is no data file")]
-fn error_file(place: &Place) -> std::fs::File {
-    std::fs::File::create(place.dir.path().join("stderr")).expect("a file")
+fn error_file(lab: &LabDirectory) -> std::fs::File {
+    std::fs::File::create(lab.dir.path().join("stderr")).expect("a file")
 }
 
 /// A running broker, not started by the lab.
@@ -41,100 +41,100 @@ impl ForeignBroker {
     /// Topics of the lab's runs.
     fn topics(&self) -> Vec<String> {
         let (code, out, error) =
-            run(&mut thalweg(&format!("topic list --bootstrap-server {}", self.node.address)));
+            run(&mut thalweg(&format!("topic list -q --bootstrap-server {}", self.node.address)));
         assert_eq!(code, Some(0), "{error}");
         let words = out.split_whitespace().filter(|word| word.starts_with("thalweg-lab-"));
         words.map(str::to_owned).collect()
     }
 
     /// Starts a run on it, with standard error in a file.
-    fn run(&self, place: &Place) -> Child {
-        let mut command = place.run(&["--bootstrap", &self.node.address]);
-        command.stderr(error_file(place));
+    fn run(&self, lab: &LabDirectory) -> Child {
+        let mut command = lab.run(&["--bootstrap", &self.node.address]);
+        command.stderr(error_file(lab));
         command.spawn().expect("the binary starts")
     }
 
     #[track_caller]
-    fn assert_nothing_is_left(&self, place: &Place) {
-        place.assert_nothing_is_left();
+    fn assert_nothing_is_left(&self, lab: &LabDirectory) {
+        lab.assert_nothing_is_left();
         assert_eq!(self.topics(), [""; 0], "topics are left");
     }
 }
 
-fn said(place: &Place) -> String {
-    std::fs::read_to_string(place.dir.path().join("stderr")).unwrap_or_default()
+fn said(lab: &LabDirectory) -> String {
+    std::fs::read_to_string(lab.dir.path().join("stderr")).unwrap_or_default()
 }
 
 /// The workers of a run.
-fn workers(place: &Place) -> Vec<u32> {
+fn workers(lab: &LabDirectory) -> Vec<u32> {
     let is_worker = |pid: &u32| {
         std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline"))
             .is_ok_and(|line| String::from_utf8_lossy(&line).contains("\0lab\0worker"))
     };
-    place.processes().into_iter().filter(is_worker).collect()
+    lab.processes().into_iter().filter(is_worker).collect()
 }
 
 /// Waits until a run reaches a state.
 #[track_caller]
-fn await_state(run: &mut Child, place: &Place, state: &str, is_there: impl Fn() -> bool) {
+fn await_state(run: &mut Child, lab: &LabDirectory, state: &str, is_there: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_there() {
         assert!(
             run.try_wait().expect("ours to wait for").is_none(),
             "it ended before {state}: {}",
-            said(place)
+            said(lab)
         );
-        assert!(began.elapsed() < LIMIT, "it does not come to {state}: {}", said(place));
+        assert!(began.elapsed() < LIMIT, "it does not come to {state}: {}", said(lab));
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// Waits until a repetition with this progress line measures: its worker has been sending for a moment.
 #[track_caller]
-fn await_measuring(run: &mut Child, place: &Place, words: &str) {
-    await_state(run, place, words, || said(place).contains(words) && !workers(place).is_empty());
+fn await_measuring(run: &mut Child, lab: &LabDirectory, words: &str) {
+    await_state(run, lab, words, || said(lab).contains(words) && !workers(lab).is_empty());
     std::thread::sleep(Duration::from_millis(800));
 }
 
-fn assert_failed(output: &Output, place: &Place, words: &str) {
+fn assert_failed(output: &Output, lab: &LabDirectory, words: &str) {
     assert_ends_with(output, 1);
-    let failure = place.point().failure.expect("it was not measured");
+    let failure = lab.point().failure.expect("it was not measured");
     assert!(failure.contains(words), "{failure}");
 }
 
-fn assert_interrupted(output: &Output, place: &Place) {
+fn assert_interrupted(output: &Output, lab: &LabDirectory) {
     assert_ends_with(output, 1);
-    assert!(matches!(place.result().state, State::Partial { why } if why.contains("SIGINT")));
-    assert_eq!(place.point().failure, None, "an interrupt is no failure");
+    assert!(matches!(lab.result().state, State::Partial { why } if why.contains("SIGINT")));
+    assert_eq!(lab.point().failure, None, "an interrupt is no failure");
 }
 
 #[test]
 fn cluster_up_that_fails_leaves_nothing() {
     let _alone = alone();
-    let place = Place::with(&workload(1.0, "cluster.properties = { log.segment.bytes = \"none\" }"));
-    let output = ran(place.run(&[]));
-    assert_failed(&output, &place, "log.segment.bytes");
-    place.assert_nothing_is_left();
-    let place = Place::with(&workload(1.0, "cluster.brokers = 3"));
+    let lab = LabDirectory::with(&workload(1.0, "cluster.properties = { log.segment.bytes = \"none\" }"));
+    let output = ran(lab.run(&[]));
+    assert_failed(&output, &lab, "log.segment.bytes");
+    lab.assert_nothing_is_left();
+    let lab = LabDirectory::with(&workload(1.0, "cluster.brokers = 3"));
     let foreign = ForeignBroker::start();
-    let output = end(foreign.run(&place));
-    assert_failed(&output, &place, "cluster.brokers = 3");
-    foreign.assert_nothing_is_left(&place);
+    let output = end(foreign.run(&lab));
+    assert_failed(&output, &lab, "cluster.brokers = 3");
+    foreign.assert_nothing_is_left(&lab);
 }
 
 #[test]
 fn cluster_up_that_is_interrupted_leaves_nothing() {
     let _alone = alone();
-    let place = Place::with(&workload(1.0, "cluster.brokers = 3"));
-    let mut command = place.run(&[]);
-    command.stderr(error_file(&place));
+    let lab = LabDirectory::with(&workload(1.0, "cluster.brokers = 3"));
+    let mut command = lab.run(&[]);
+    command.stderr(error_file(&lab));
     let mut run = command.spawn().expect("the binary starts");
     // The lab, the guard and the first broker.
-    await_state(&mut run, &place, "the start of a broker", || place.processes().len() >= 3);
+    await_state(&mut run, &lab, "the start of a broker", || lab.processes().len() >= 3);
     signal(run.id(), Signal::INT);
-    assert_interrupted(&end(run), &place);
-    assert!(!said(&place).contains("warm-up"), "it was past the start: {}", said(&place));
-    place.assert_nothing_is_left();
+    assert_interrupted(&end(run), &lab);
+    assert!(!said(&lab).contains("warm-up"), "it was past the start: {}", said(&lab));
+    lab.assert_nothing_is_left();
 }
 
 #[test]
@@ -147,10 +147,10 @@ fn prepare_that_fails_leaves_no_topic() {
         // The topics exist when the worker refuses its assignment.
         ("producers.properties = { acks = \"7\" }", "acks"),
     ] {
-        let place = Place::with(&workload(1.0, more));
-        let output = end(foreign.run(&place));
-        assert_failed(&output, &place, words);
-        foreign.assert_nothing_is_left(&place);
+        let lab = LabDirectory::with(&workload(1.0, more));
+        let output = end(foreign.run(&lab));
+        assert_failed(&output, &lab, words);
+        foreign.assert_nothing_is_left(&lab);
     }
 }
 
@@ -162,15 +162,13 @@ fn prepare_that_is_interrupted_leaves_no_topic() {
     let text = workload(60.0, "measure = \"consume\"\nconsumers.count = 1")
         .replace("extent = { warm_up_s = 0.2, seconds = 60 }", backlog);
     assert!(text.contains(backlog), "{text}");
-    let place = Place::with(&text);
-    let mut run = foreign.run(&place);
+    let lab = LabDirectory::with(&text);
+    let mut run = foreign.run(&lab);
     // The first worker produces the backlog.
-    await_state(&mut run, &place, "the backlog", || {
-        !workers(&place).is_empty() && !foreign.topics().is_empty()
-    });
+    await_state(&mut run, &lab, "the backlog", || !workers(&lab).is_empty() && !foreign.topics().is_empty());
     signal(run.id(), Signal::INT);
-    assert_interrupted(&end(run), &place);
-    foreign.assert_nothing_is_left(&place);
+    assert_interrupted(&end(run), &lab);
+    foreign.assert_nothing_is_left(&lab);
 }
 
 #[test]
@@ -179,14 +177,14 @@ fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
     let foreign = ForeignBroker::start();
     // Like an aborting panic, or the kernel's out-of-memory killer.
     for (words, by) in [("(warm-up, not counted)", Signal::ABORT), ("repetition 1 of 2", Signal::KILL)] {
-        let place = Place::with(&workload(60.0, ""));
-        let mut run = foreign.run(&place);
-        await_measuring(&mut run, &place, words);
-        for worker in workers(&place) {
+        let lab = LabDirectory::with(&workload(60.0, ""));
+        let mut run = foreign.run(&lab);
+        await_measuring(&mut run, &lab, words);
+        for worker in workers(&lab) {
             signal(worker, by);
         }
-        assert_failed(&end(run), &place, "producer-0");
-        foreign.assert_nothing_is_left(&place);
+        assert_failed(&end(run), &lab, "producer-0");
+        foreign.assert_nothing_is_left(&lab);
     }
 }
 
@@ -196,34 +194,34 @@ fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions
     let foreign = ForeignBroker::start();
     for (words, whole) in [("(warm-up, not counted)", 0), ("repetition 2 of 2", 1)] {
         // Some of the topics that come and go are there at any time.
-        let place = Place::with(&workload(4.0, "topics.created_per_s = 100"));
-        let mut run = foreign.run(&place);
-        await_measuring(&mut run, &place, words);
+        let lab = LabDirectory::with(&workload(4.0, "topics.created_per_s = 100"));
+        let mut run = foreign.run(&lab);
+        await_measuring(&mut run, &lab, words);
         signal(run.id(), Signal::INT);
-        assert_interrupted(&end(run), &place);
-        assert_eq!(place.point().repetitions.len(), whole, "{words}");
-        assert!(said(&place).contains("interrupted"), "{}", said(&place));
-        foreign.assert_nothing_is_left(&place);
+        assert_interrupted(&end(run), &lab);
+        assert_eq!(lab.point().repetitions.len(), whole, "{words}");
+        assert!(said(&lab).contains("interrupted"), "{}", said(&lab));
+        foreign.assert_nothing_is_left(&lab);
     }
 }
 
 #[test]
 fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
     let _alone = alone();
-    let place = Place::with(&workload(1.0, ""));
-    let mut command = place.run(&["--repetitions", "3"]);
-    command.env("RUST_LOG", "warn,thalweg_lab=debug").stderr(error_file(&place));
+    let lab = LabDirectory::with(&workload(1.0, ""));
+    let mut command = lab.run(&["--repetitions", "3"]);
+    command.env("RUST_LOG", "warn,thalweg_lab=debug").stderr(error_file(&lab));
     let mut run = command.spawn().expect("the binary starts");
     // The clean-up of the warm-up, then that of the first repetition: its files are gone half a second after
     // it begins.
-    await_state(&mut run, &place, "a clean-up", || said(&place).matches("Deleting topics").count() == 2);
+    await_state(&mut run, &lab, "a clean-up", || said(&lab).matches("Deleting topics").count() == 2);
     signal(run.id(), Signal::INT);
-    assert_interrupted(&end(run), &place);
-    let repetitions = place.point().repetitions;
-    assert_eq!(repetitions.len(), 1, "{}", said(&place));
+    assert_interrupted(&end(run), &lab);
+    let repetitions = lab.point().repetitions;
+    assert_eq!(repetitions.len(), 1, "{}", said(&lab));
     assert!(repetitions[0].figures.produced_records_per_s.is_some());
     assert_eq!(repetitions[0].evidence.acknowledged, repetitions[0].evidence.in_log);
-    place.assert_nothing_is_left();
+    lab.assert_nothing_is_left();
 }
 
 #[test]
@@ -231,10 +229,10 @@ fn a_contender_that_fails_leaves_the_others_their_turns() {
     let _alone = alone();
     let foreign = ForeignBroker::start();
     // Streams refuse verified records; the plain client completes all its repetitions.
-    let place = Place::with(&workload(0.5, "drivers = \"stream, thalweg\"\nverify = \"whole\""));
-    let output = end(foreign.run(&place));
+    let lab = LabDirectory::with(&workload(0.5, "drivers = \"stream, thalweg\"\nverify = \"whole\""));
+    let output = end(foreign.run(&lab));
     assert_ends_with(&output, 1);
-    let points = place.result().workloads.remove(0).points;
+    let points = lab.result().workloads.remove(0).points;
     assert!(points[0].failure.as_ref().is_some_and(|why| why.contains("verify")), "{:?}", points[0].failure);
     assert_eq!(
         (points[1].failure.as_ref(), points[1].repetitions.len()),
@@ -242,5 +240,5 @@ fn a_contender_that_fails_leaves_the_others_their_turns() {
         "{}",
         text(&output.stdout)
     );
-    foreign.assert_nothing_is_left(&place);
+    foreign.assert_nothing_is_left(&lab);
 }

@@ -223,7 +223,7 @@ async fn records_of_another_seed_are_damage_and_a_compacted_topic_claims_nothing
 #[tokio::test(flavor = "multi_thread")]
 async fn consumers_share_compressed_records_produced_concurrently() {
     let lab = Lab::start(4, &[]).await;
-    let mut consuming = lab.assignment(Role::Consumer, StopWhen::Told);
+    let mut consuming = lab.assignment(Role::Consumer, StopWhen::OnCommand);
     (consuming.clients, consuming.threads) = (2, 1);
     let mut consumer = spawn("consumer-0", &consuming);
     tokio::time::timeout(SILENCE, consumer.ready()).await.expect("in time").expect("ready");
@@ -286,7 +286,7 @@ async fn the_time_from_end_to_end_counts_from_the_intended_time() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_worker_reports() {
     let lab = Lab::start(1, &[]).await;
-    let mut assignment = lab.assignment(Role::Producer, StopWhen::Told);
+    let mut assignment = lab.assignment(Role::Producer, StopWhen::OnCommand);
     assignment.verify = Verification::Off;
     let mut worker = spawn("producer-0", &assignment);
     worker.ready().await.expect("ready");
@@ -398,7 +398,7 @@ async fn replicas_of_apache_kafka_agree_and_a_missing_one_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_ends_with_the_lab() {
     let lab = Lab::start(1, &[]).await;
-    let mut worker = spawn("producer-0", &lab.assignment(Role::Producer, StopWhen::Told));
+    let mut worker = spawn("producer-0", &lab.assignment(Role::Producer, StopWhen::OnCommand));
     worker.ready().await.expect("ready");
     let pid = worker.pid();
     let proc = format!("/proc/{pid}/stat");
@@ -423,7 +423,7 @@ async fn a_worker_ends_with_the_lab() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_worker_is_reported_by_name() {
     let lab = Lab::start(1, &[]).await;
-    let mut worker = spawn("producer-9", &lab.assignment(Role::Producer, StopWhen::Told));
+    let mut worker = spawn("producer-9", &lab.assignment(Role::Producer, StopWhen::OnCommand));
     worker.ready().await.expect("ready");
     kill(worker.pid());
     let error = next(&mut worker).await.expect_err("it is gone");

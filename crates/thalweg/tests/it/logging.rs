@@ -10,7 +10,9 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
-use thalweg_wire::request::{DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest};
+use thalweg_wire::request::{
+    ApiVersionsRequest, DescribeConfigsRequest, IncrementalAlterConfigsRequest, MetadataRequest,
+};
 
 use super::binary::{run, thalweg, until};
 use super::node::Node;
@@ -67,6 +69,26 @@ fn lines_are_json_whatever_clients_send() {
     let client_id = by_long["fields"]["client_id"].as_str().expect("a text");
     assert!(client_id.len() < 3000 && client_id.ends_with("ü…"), "{}", client_id.len());
     assert!(lines.iter().all(|line| line["level"] != "ERROR"));
+}
+
+#[test]
+fn a_closed_connection_is_logged_with_its_client() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut node = Node::start(dir.path(), &[]);
+    let request = ApiVersionsRequest {
+        client_software_name: "librdkafka".to_owned(),
+        client_software_version: "2.11.0".to_owned(),
+    };
+    let frame = encode_request(&request, 3, 7, Some("billing-7")).expect("a request");
+    let mut stream = TcpStream::connect(&node.address).expect("it listens");
+    stream.write_all(&frame).expect("it reads");
+    stream.read_exact(&mut [0; 4]).expect("an answer");
+    stream.write_all(b"\x7f\xff\xff\xff").expect("it reads");
+    until("a line about it", || node.said().contains("Closed a connection"));
+    let said = node.said();
+    let line = said.lines().find(|line| line.contains("Closed a connection")).expect("a line");
+    assert!(line.contains("billing-7") && line.contains("librdkafka 2.11.0"), "{line}");
+    node.end(Signal::TERM);
 }
 
 #[test]

@@ -9,7 +9,14 @@ use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::binary::thalweg;
+use super::binary::{run_with_input, thalweg};
+
+/// Properties of a node.
+pub const AUTHORIZER: &str = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+pub const FREE_PORT: &str = "listeners=PLAINTEXT://127.0.0.1:0";
+/// Headers of a request.
+pub const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+pub const JSON: &str = "Content-Type: application/json\r\n";
 
 /// A node, killed when it is dropped.
 pub struct Node {
@@ -124,6 +131,14 @@ impl Node {
         self.said.lock().expect("nobody panics with the lock").clone()
     }
 
+    /// Runs a command against the node, which must succeed, and returns its output.
+    pub fn tool(&self, line: &str, input: &str) -> String {
+        let mut command = thalweg(&format!("{line} --bootstrap-server {}", self.address));
+        let (code, output, error) = run_with_input(&mut command, input.as_bytes());
+        assert_eq!(code, Some(0), "{line}: {error}");
+        output
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         ask(&self.http, "GET", path, "", "")
     }
@@ -150,7 +165,6 @@ impl Node {
         self.child.wait().expect("it ends").code()
     }
 
-    /// Kills it.
     pub fn end(&mut self, signal: Signal) {
         kill_process(self.pid(), signal).expect("it runs");
         let ended = self.child.wait().expect("it ends");

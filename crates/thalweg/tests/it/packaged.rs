@@ -19,3 +19,16 @@ fn settings_of_packages_raise_no_warning() {
         assert!(!said.contains(" WARN ") && !said.contains(" ERROR "), "{file}: {said}");
     }
 }
+
+#[test]
+fn the_service_restarts_neither_wrong_settings_nor_forever() {
+    let unit = std::fs::read_to_string(Path::new(DEPLOY).join("debian/thalweg.service")).expect("a unit");
+    let value = |name: &str| {
+        let found = unit.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        found.unwrap_or_else(|| panic!("{name} is missing")).trim_end_matches('s').to_owned()
+    };
+    let number = |name: &str| value(name).parse::<u32>().expect("a number");
+    assert_eq!(value("RestartPreventExitStatus"), "2", "the exit code of wrong settings");
+    // Otherwise the limit is never reached.
+    assert!(number("StartLimitBurst") * number("RestartSec") * 2 < number("StartLimitIntervalSec"));
+}

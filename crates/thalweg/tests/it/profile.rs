@@ -107,19 +107,19 @@ fn options_come_before_the_environment_the_profile_and_defaults() {
         out
     };
     let environment = ("THALWEG_BOOTSTRAP_SERVER", of_environment.address.as_str());
-    let with_option = format!("topic list --profile p -b {}", of_option.address);
+    let with_option = format!("topic list -q --profile p -b {}", of_option.address);
     assert_eq!(listed(&with_option, &[environment]), "option\n");
-    let with_setting = format!("topic list --profile p --set bootstrap.servers={}", of_option.address);
+    let with_setting = format!("topic list -q --profile p --set bootstrap.servers={}", of_option.address);
     assert_eq!(listed(&with_setting, &[environment]), "option\n");
-    assert_eq!(listed("topic list --profile p", &[environment]), "environment\n");
-    assert_eq!(listed("topic list --profile p", &[]), "profile\n");
-    assert_eq!(listed("--profile p topic list", &[]), "profile\n");
-    assert_eq!(listed("topic list", &[("THALWEG_PROFILE", "p")]), "profile\n");
+    assert_eq!(listed("topic list -q --profile p", &[environment]), "environment\n");
+    assert_eq!(listed("topic list -q --profile p", &[]), "profile\n");
+    assert_eq!(listed("--profile p topic list -q", &[]), "profile\n");
+    assert_eq!(listed("topic list -q", &[("THALWEG_PROFILE", "p")]), "profile\n");
     home.succeeds("profile use p");
-    assert_eq!(listed("topic list", &[]), "profile\n");
+    assert_eq!(listed("topic list -q", &[]), "profile\n");
     // A file of settings replaces those of the profile, and may name other brokers.
     let file = home.write("other.properties", &format!("bootstrap.servers={}\n", of_option.address), 0o600);
-    let with_file = format!("topic list --command-config {}", file.display());
+    let with_file = format!("topic list -q --command-config {}", file.display());
     assert_eq!(listed(&with_file, &[]), "option\n");
     home.fails("topic list --profile none -b localhost:1", 5, "localhost:1");
     // The format of results, too.
@@ -131,9 +131,9 @@ fn options_come_before_the_environment_the_profile_and_defaults() {
         ),
         0o600,
     );
-    assert_eq!(listed("topic list", &[]), "- profile\n");
-    assert_eq!(listed("topic list --json", &[]), "[\"profile\"]\n");
-    assert_eq!(listed("topic list --format table", &[]), "profile\n");
+    assert_eq!(listed("topic list -q", &[]), "- profile\n");
+    assert_eq!(listed("topic list -q --json", &[]), "[\"profile\"]\n");
+    assert_eq!(listed("topic list -q --format table", &[]), "profile\n");
 }
 
 #[test]
@@ -187,5 +187,5 @@ fn a_secured_node_makes_a_profile() {
     let line = command.strip_prefix("thalweg ").expect("it begins with the program");
     home.succeeds(line);
     home.succeeds("topic create orders");
-    assert_eq!(home.succeeds("topic list"), "orders\n");
+    assert_eq!(home.succeeds("topic list -q"), "orders\n");
 }

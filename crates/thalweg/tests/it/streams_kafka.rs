@@ -22,7 +22,6 @@ pub struct Broker {
 }
 
 impl Broker {
-    /// Starts it.
     pub fn start() -> Broker {
         Broker::start_with(&[])
     }

@@ -2,7 +2,7 @@
 //! are acknowledged, both get COORDINATOR_LOAD_IN_PROGRESS.
 
 use super::super::state::TransactionState;
-use super::{Shard, TransactionMetadata};
+use super::{TransactionMetadata, TransactionShard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashSet;
@@ -37,7 +37,7 @@ pub struct TransactionFigures {
     pub late: usize,
 }
 
-impl Shard {
+impl TransactionShard {
     /// Adds the shard's transactions.
     pub fn count_into(&self, figures: &mut TransactionFigures, now: Moment) {
         for entry in self.entries.values() {

@@ -1,13 +1,13 @@
 //! State shared by the shards of a broker.
 
 use super::super::config::TransactionConfig;
-use super::{MarkerQueue, Shard};
+use super::{MarkerQueue, TransactionShard};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_shard::Cell;
 
 /// The coordinator's view of the cluster.
-pub trait Cluster: Send + Sync + 'static {
+pub trait TransactionsView: Send + Sync + 'static {
     /// Partition count of `__transaction_state`, if the topic exists.
     fn state_partition_count(&self) -> Option<i32>;
     /// The finalised level of transaction.version.
@@ -15,12 +15,12 @@ pub trait Cluster: Send + Sync + 'static {
 }
 
 /// An id that needs a producer id, and its shard.
-type ProducerIdNeed = (Arc<Cell<Shard>>, Arc<str>);
+type ProducerIdNeed = (Arc<Cell<TransactionShard>>, Arc<str>);
 
 /// State shared by the shards.
-pub struct ShardContext {
+pub struct SharedState {
     pub(in super::super) config: Arc<TransactionConfig>,
-    pub(in super::super) cluster: Arc<dyn Cluster>,
+    pub(in super::super) cluster: Arc<dyn TransactionsView>,
     /// Ids whose transactions have to be aborted under a new producer id, with their shards.
     pub(in super::super) needing_ids: Mutex<Vec<ProducerIdNeed>>,
     pub(in super::super) markers: Arc<MarkerQueue>,

@@ -10,12 +10,13 @@
 //! | CompleteAbort  | answered again      | raises the epoch  | INVALID_TXN_STATE    | INVALID_TXN_STATE  |
 //! | CompleteCommit | INVALID_TXN_STATE   | raises the epoch  | answered again       | INVALID_TXN_STATE  |
 
-use super::super::answer::{Answer, Producer};
+use super::super::answer::{Producer, TransactionAnswer};
 use super::super::error::TransactionError;
-use super::super::metadata::{EPOCH_PER_TRANSACTION, NO_PRODUCER_ID, TransactionMetadata};
-use super::super::state::{Outcome, TransactionState};
-use super::{MarkerOrder, Shard, Turn};
+use super::super::metadata::{EPOCH_PER_TRANSACTION, FLEXIBLE_RECORDS, NO_PRODUCER_ID, TransactionMetadata};
+use super::super::state::TransactionState;
+use super::{MarkerOrder, TransactionShard, TurnContext};
 use std::sync::Arc;
+use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
 use thalweg_shard::Ticket;
 
@@ -27,7 +28,7 @@ pub struct EndRequest {
     /// The producer in the request.
     pub producer: Producer,
     /// Commit or abort.
-    pub outcome: Outcome,
+    pub outcome: TransactionOutcome,
     /// The client's level of transaction.version.
     pub client_version: i16,
 }
@@ -40,11 +41,17 @@ enum Verdict {
     Again,
 }
 
-impl Shard {
+impl TransactionShard {
     /// Handles EndTxn. The answer follows the acknowledgement of the decision; the markers come later.
-    /// `new_id` is as for [`Shard::init_producer_id`].
-    pub fn end_transaction(&mut self, request: &EndRequest, new_id: Option<i64>, ticket: Ticket, turn: Turn) {
-        let refuse = |error| Answer::Producer(Err(error));
+    /// `new_id` is as for [`TransactionShard::init_producer_id`].
+    pub fn end_transaction(
+        &mut self,
+        request: &EndRequest,
+        new_id: Option<i64>,
+        ticket: Ticket,
+        turn: TurnContext,
+    ) {
+        let refuse = |error| TransactionAnswer::Producer(Err(error));
         let (basis, found) = self.find(&request.id);
         let Some((id, entry)) = found else {
             return self.answer(ticket, refuse(TransactionError::UnknownProducer), basis);
@@ -64,15 +71,18 @@ impl Shard {
                     true => Producer { id: current.producer_id, epoch: current.producer_epoch },
                     false => Producer::NONE,
                 };
-                self.answer(ticket, Answer::Producer(Ok(producer)), basis);
+                self.answer(ticket, TransactionAnswer::Producer(Ok(producer)), basis);
+            }
+            Ok(Verdict::Decide { .. }) if has_own_epoch && turn.transaction_version < FLEXIBLE_RECORDS => {
+                self.answer(ticket, refuse(TransactionError::LevelTooLow), basis);
             }
             Ok(Verdict::Decide { .. })
                 if has_own_epoch && current.is_epoch_exhausted() && new_id.is_none() =>
             {
-                self.answer(ticket, Answer::NeedsProducerId, basis);
+                self.answer(ticket, TransactionAnswer::NeedsProducerId, basis);
             }
             Ok(Verdict::Decide { is_empty }) => {
-                let answer = Some((ticket, Answer::Producer(Ok(Producer::NONE))));
+                let answer = Some((ticket, TransactionAnswer::Producer(Ok(Producer::NONE))));
                 let (outcome, version) = (request.outcome, request.client_version);
                 self.decide(&id, outcome, version, new_id, is_empty, false, answer, turn);
             }
@@ -85,13 +95,13 @@ impl Shard {
     pub(super) fn decide(
         &mut self,
         id: &Arc<str>,
-        outcome: Outcome,
+        outcome: TransactionOutcome,
         client_version: i16,
         new_id: Option<i64>,
         is_empty: bool,
         fences: bool,
-        answer: Option<(Ticket, Answer)>,
-        turn: Turn,
+        answer: Option<(Ticket, TransactionAnswer)>,
+        turn: TurnContext,
     ) {
         let current = &self.entries[id].current;
         let has_own_epoch = client_version >= EPOCH_PER_TRANSACTION;
@@ -105,9 +115,9 @@ impl Shard {
         // With an epoch per transaction, the decision has raised the epoch already.
         let target = if fences && !has_own_epoch { decided.fenced() } else { decided };
         let answer = match answer {
-            Some((ticket, Answer::Producer(Ok(_)))) if has_own_epoch => {
+            Some((ticket, TransactionAnswer::Producer(Ok(_)))) if has_own_epoch => {
                 let (id, epoch) = target.producer_after_end();
-                Some((ticket, Answer::Producer(Ok(Producer { id, epoch }))))
+                Some((ticket, TransactionAnswer::Producer(Ok(Producer { id, epoch }))))
             }
             answer => answer,
         };
@@ -116,12 +126,12 @@ impl Shard {
 
     /// Sends the markers after a decision; a transaction without partitions is complete. The id stays busy
     /// meanwhile.
-    pub(super) fn complete_if_prepared(&mut self, id: &Arc<str>, turn: Turn) {
+    pub(super) fn complete_if_prepared(&mut self, id: &Arc<str>, turn: TurnContext) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         let current = &entry.current;
         let outcome = match current.state {
-            TransactionState::PrepareCommit => Outcome::Commit,
-            TransactionState::PrepareAbort => Outcome::Abort,
+            TransactionState::PrepareCommit => TransactionOutcome::Commit,
+            TransactionState::PrepareAbort => TransactionOutcome::Abort,
             _ => return,
         };
         let completed = current.completed(turn.now.wall_ms);
@@ -142,7 +152,12 @@ impl Shard {
 
     /// Records that partitions have an order's marker, or no longer exist. After the last partition, the
     /// transaction is complete.
-    pub fn markers_written(&mut self, id: &str, partitions: &[(Arc<str>, PartitionIndex)], turn: Turn) {
+    pub fn markers_written(
+        &mut self,
+        id: &str,
+        partitions: &[(Arc<str>, PartitionIndex)],
+        turn: TurnContext,
+    ) {
         let Some((id, _)) = self.entries.get_key_value(id) else { return };
         let id = id.clone();
         let entry = self.entries.get_mut(&id).expect("it was just found");
@@ -155,7 +170,7 @@ impl Shard {
         self.complete_if_all_written(&id, turn);
     }
 
-    pub(super) fn complete_if_all_written(&mut self, id: &Arc<str>, turn: Turn) {
+    pub(super) fn complete_if_all_written(&mut self, id: &Arc<str>, turn: TurnContext) {
         let current = &self.entries[id].current;
         if current.state.is_prepared() && current.partitions.is_empty() {
             let completed = current.completed(turn.now.wall_ms);
@@ -193,13 +208,13 @@ fn judge(
     }
     match (current.state, request.outcome) {
         (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
-        (TransactionState::PrepareCommit, Outcome::Commit)
-        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(TransactionError::Busy),
-        (TransactionState::CompleteCommit, Outcome::Commit) if is_repeated => Ok(Verdict::Again),
-        (TransactionState::CompleteAbort, Outcome::Abort) if is_repeated => Ok(Verdict::Again),
+        (TransactionState::PrepareCommit, TransactionOutcome::Commit)
+        | (TransactionState::PrepareAbort, TransactionOutcome::Abort) => Err(TransactionError::Busy),
+        (TransactionState::CompleteCommit, TransactionOutcome::Commit) if is_repeated => Ok(Verdict::Again),
+        (TransactionState::CompleteAbort, TransactionOutcome::Abort) if is_repeated => Ok(Verdict::Again),
         (
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort,
-            Outcome::Abort,
+            TransactionOutcome::Abort,
         ) if !is_repeated || current.state == TransactionState::Empty => {
             Ok(Verdict::Decide { is_empty: true })
         }
@@ -224,10 +239,10 @@ fn judge_older(
     }
     match (current.state, request.outcome) {
         (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
-        (TransactionState::CompleteCommit, Outcome::Commit)
-        | (TransactionState::CompleteAbort, Outcome::Abort) => Ok(Verdict::Again),
-        (TransactionState::PrepareCommit, Outcome::Commit)
-        | (TransactionState::PrepareAbort, Outcome::Abort) => Err(TransactionError::Busy),
+        (TransactionState::CompleteCommit, TransactionOutcome::Commit)
+        | (TransactionState::CompleteAbort, TransactionOutcome::Abort) => Ok(Verdict::Again),
+        (TransactionState::PrepareCommit, TransactionOutcome::Commit)
+        | (TransactionState::PrepareAbort, TransactionOutcome::Abort) => Err(TransactionError::Busy),
         _ => Err(TransactionError::InvalidState),
     }
 }

@@ -2,15 +2,15 @@
 
 use super::super::record::encode_key;
 use super::super::state::TransactionState;
-use super::{Change, Shard, Turn, Write};
+use super::{Change, TransactionShard, TurnContext, Write};
 use std::sync::Arc;
 use thalweg_shard::WriteError;
 
 /// Maximum number of ids deleted in one batch.
 const FORGOTTEN_AT_ONCE: usize = 200;
 
-impl Shard {
-    /// The monotonic time of the next work for [`Shard::expire_one`].
+impl TransactionShard {
+    /// The monotonic time of the next work for [`TransactionShard::expire_one`].
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         // Without an open transaction, no check is scheduled.
@@ -21,7 +21,7 @@ impl Shard {
 
     /// Processes one due deadline. Returns false if there was none. This is a turn: its writes come before
     /// the next turn.
-    pub(super) fn expire_one(&mut self, turn: Turn) -> bool {
+    pub(super) fn expire_one(&mut self, turn: TurnContext) -> bool {
         let now_ms = turn.now.monotonic_ms;
         if let Some(pending) = self.pending.pop_front_if(|pending| pending.expires_ms <= now_ms) {
             self.failed(pending.write, WriteError::TimedOut, turn);
@@ -50,7 +50,7 @@ impl Shard {
 
     /// Aborts the transaction of an id, if it is still past its timeout because the producer is dead or too
     /// slow.
-    pub fn abort_timed_out(&mut self, id: &str, new_id: Option<i64>, turn: Turn) {
+    pub fn abort_timed_out(&mut self, id: &str, new_id: Option<i64>, turn: TurnContext) {
         let Some((id, entry)) = self.entries.get_key_value(id) else { return };
         let current = &entry.current;
         let is_late = current.state == TransactionState::Ongoing
@@ -58,8 +58,10 @@ impl Shard {
             && current.deadline_ms() < turn.now.wall_ms;
         if is_late && entry.pending.is_none() {
             let id = id.clone();
-            tracing::info!(
+            // Often the first sign of a dead producer.
+            tracing::warn!(
                 transactional_id = &*id,
+                client_id = entry.client_id.as_deref(),
                 producer_id = current.producer_id,
                 producer_epoch = current.producer_epoch,
                 timeout_ms = current.timeout_ms,
@@ -69,7 +71,7 @@ impl Shard {
         }
     }
 
-    fn abort_all_timed_out(&mut self, turn: Turn) {
+    fn abort_all_timed_out(&mut self, turn: TurnContext) {
         let late = self.ongoing.iter().take_while(|(deadline_ms, _)| *deadline_ms < turn.now.wall_ms);
         let late: Vec<Arc<str>> = late.map(|(_, id)| id.clone()).collect();
         for id in late {
@@ -77,7 +79,7 @@ impl Shard {
         }
     }
 
-    fn forget_expired(&mut self, turn: Turn) {
+    fn forget_expired(&mut self, turn: TurnContext) {
         let oldest_ms = turn.now.wall_ms.saturating_sub(self.config.id_expiration_ms);
         let is_expired = |entry: &super::Entry| {
             entry.pending.is_none()

@@ -1,11 +1,12 @@
 //! InitProducerId: a producer starts to use a transactional id, and its predecessor is fenced.
 
-use super::super::answer::{Answer, Producer};
+use super::super::answer::{Producer, TransactionAnswer};
 use super::super::error::TransactionError;
 use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
-use super::super::state::{Outcome, TransactionState};
-use super::{Entry, Shard, Turn};
+use super::super::state::TransactionState;
+use super::{Entry, TransactionShard, TurnContext};
 use std::sync::Arc;
+use thalweg_groups::TransactionOutcome;
 use thalweg_shard::Ticket;
 
 /// A producer's request, after the checks of its format and timeout.
@@ -17,24 +18,26 @@ pub struct InitRequest {
     pub timeout_ms: i32,
     /// The previous producer, if the client continues after an error (KIP-360).
     pub expected: Option<Producer>,
+    /// The beginning of the producer's `client.id`, if known.
+    pub client_id: Option<Arc<str>>,
 }
 
-impl Shard {
+impl TransactionShard {
     /// Handles InitProducerId. `new_id` is a new producer id; without one, the answer may be
-    /// [`Answer::NeedsProducerId`].
+    /// [`TransactionAnswer::NeedsProducerId`].
     pub fn init_producer_id(
         &mut self,
         request: &InitRequest,
         new_id: Option<i64>,
         ticket: Ticket,
-        turn: Turn,
+        turn: TurnContext,
     ) {
         let (basis, found) = self.find(&request.id);
         let id: Arc<str> = match found {
             Some((id, _)) => id.clone(),
             None => {
                 let Some(new_id) = new_id else {
-                    return self.answer(ticket, Answer::NeedsProducerId, basis);
+                    return self.answer(ticket, TransactionAnswer::NeedsProducerId, basis);
                 };
                 let id: Arc<str> = request.id.as_str().into();
                 let fresh = TransactionMetadata::new(new_id, request.timeout_ms, turn.now.wall_ms);
@@ -45,18 +48,22 @@ impl Shard {
         };
         let entry = &self.entries[&id];
         if let Err(error) = check(entry, request) {
-            return self.answer(ticket, Answer::Producer(Err(error)), basis);
+            return self.answer(ticket, TransactionAnswer::Producer(Err(error)), basis);
         }
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.client_id.clone_from(&request.client_id);
+        }
+        let entry = &self.entries[&id];
         if entry.current.state == TransactionState::Ongoing {
             // The client retries, and finds the transaction aborted.
-            let answer = Answer::Producer(Err(TransactionError::Busy));
+            let answer = TransactionAnswer::Producer(Err(TransactionError::Busy));
             return self.fence(&id, new_id, Some((ticket, answer)), turn);
         }
         let (current, now_ms) = (&entry.current, turn.now.wall_ms);
         let has_last_epoch = request.expected.is_none_or(|expected| expected.epoch == current.producer_epoch);
         let target = if current.is_epoch_exhausted() && has_last_epoch {
             let Some(new_id) = new_id else {
-                return self.answer(ticket, Answer::NeedsProducerId, basis);
+                return self.answer(ticket, TransactionAnswer::NeedsProducerId, basis);
             };
             Ok(current.rotated(new_id, request.timeout_ms, request.expected.is_some(), now_ms))
         } else if current.is_epoch_exhausted() && !is_repeated(current, request) {
@@ -66,10 +73,10 @@ impl Shard {
             current.initialised(request.timeout_ms, request.expected.map(|expected| expected.epoch), now_ms)
         };
         match target {
-            Err(error) => self.answer(ticket, Answer::Producer(Err(error)), basis),
+            Err(error) => self.answer(ticket, TransactionAnswer::Producer(Err(error)), basis),
             Ok(target) => {
                 let producer = Producer { id: target.producer_id, epoch: target.producer_epoch };
-                self.change(&id, target, Some((ticket, Answer::Producer(Ok(producer)))), turn);
+                self.change(&id, target, Some((ticket, TransactionAnswer::Producer(Ok(producer)))), turn);
             }
         }
     }
@@ -79,8 +86,8 @@ impl Shard {
         &mut self,
         id: &Arc<str>,
         new_id: Option<i64>,
-        answer: Option<(Ticket, Answer)>,
-        turn: Turn,
+        answer: Option<(Ticket, TransactionAnswer)>,
+        turn: TurnContext,
     ) {
         let entry = &self.entries[id];
         debug_assert_eq!(entry.current.state, TransactionState::Ongoing);
@@ -88,12 +95,21 @@ impl Shard {
         if has_own_epoch && entry.current.is_epoch_exhausted() && new_id.is_none() {
             let (basis, _) = self.find(id);
             match answer {
-                Some((ticket, _)) => self.answer(ticket, Answer::NeedsProducerId, basis),
+                Some((ticket, _)) => self.answer(ticket, TransactionAnswer::NeedsProducerId, basis),
                 None => self.needing_ids.push(id.clone()),
             }
             return;
         }
-        self.decide(id, Outcome::Abort, turn.transaction_version, new_id, false, true, answer, turn);
+        self.decide(
+            id,
+            TransactionOutcome::Abort,
+            turn.transaction_version,
+            new_id,
+            false,
+            true,
+            answer,
+            turn,
+        );
     }
 }
 

@@ -1,9 +1,9 @@
 //! Markers on their way from shards to partitions.
 
-use super::super::state::Outcome;
-use super::{MarkerOrder, Shard};
+use super::{MarkerOrder, TransactionShard};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_shard::Cell;
@@ -24,7 +24,7 @@ pub struct Marker {
     /// Epoch of the marker's coordinator.
     pub coordinator_epoch: i32,
     /// Commit or abort.
-    pub outcome: Outcome,
+    pub outcome: TransactionOutcome,
     /// The level of transaction.version of the transaction.
     pub transaction_version: i16,
 }
@@ -32,7 +32,7 @@ pub struct Marker {
 /// Markers on their way.
 #[derive(Clone, Debug)]
 pub(in super::super) struct MarkerDelivery {
-    pub(in super::super) cell: Arc<Cell<Shard>>,
+    pub(in super::super) cell: Arc<Cell<TransactionShard>>,
     pub(in super::super) order: Arc<MarkerOrder>,
     /// Partitions without the marker yet on this route.
     pub(in super::super) partitions: TopicPartitions,
@@ -51,7 +51,7 @@ impl MarkerDelivery {
     }
 
     /// Processes the results of partitions. Returns the partitions to retry.
-    pub(in super::super) fn settle(self, results: Vec<PartitionResult>) -> Option<MarkerDelivery> {
+    pub(in super::super) fn complete(self, results: Vec<PartitionResult>) -> Option<MarkerDelivery> {
         let (mut written, mut again) = (Vec::new(), Vec::new());
         for ((topic, partition), error) in results {
             match error {
@@ -91,7 +91,7 @@ pub(in super::super) struct MarkerQueue {
 
 impl MarkerQueue {
     /// Adds the orders of a shard.
-    pub(in super::super) fn add(&self, cell: &Arc<Cell<Shard>>, orders: Vec<MarkerOrder>) {
+    pub(in super::super) fn add(&self, cell: &Arc<Cell<TransactionShard>>, orders: Vec<MarkerOrder>) {
         if orders.is_empty() {
             return;
         }

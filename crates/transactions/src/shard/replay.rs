@@ -2,30 +2,30 @@
 
 use super::super::record::decode;
 use super::super::state::TransactionState;
-use super::{Entry, Shard, Turn};
+use super::{Entry, TransactionShard, TurnContext};
 use std::sync::Arc;
 use thalweg_record::{DecompressBuffer, batches};
-use thalweg_shard::ReplayError;
+use thalweg_shard::ShardLoadError;
 
-impl Shard {
+impl TransactionShard {
     /// Replays a piece of the log: whole batches, in their order.
     pub(in super::super) fn replay_batches(
         &mut self,
         bytes: &[u8],
         buffer: &mut DecompressBuffer,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), ShardLoadError> {
         for batch in batches(bytes) {
             let batch = batch?;
             let header = &batch.header;
             if header.attributes.is_control() {
                 continue;
             }
-            let unreadable = |error| ReplayError::Records { offset: header.base_offset.0, error };
+            let unreadable = |error| ShardLoadError::Records { offset: header.base_offset.0, error };
             for record in batch.records(buffer).map_err(unreadable)? {
                 let record = record.map_err(unreadable)?;
                 let offset = record.offset.0;
                 let decoded = decode(record.key, record.value)
-                    .map_err(|error| ReplayError::Record { offset, error })?;
+                    .map_err(|error| ShardLoadError::Record { offset, error })?;
                 let Some(decoded) = decoded else {
                     tracing::warn!(offset, "Skipped a __transaction_state record of an unknown version");
                     continue;
@@ -44,7 +44,7 @@ impl Shard {
     }
 
     /// Continues decided, incomplete transactions after the replay of the log.
-    pub(in super::super) fn take_up(&mut self, turn: Turn) {
+    pub(in super::super) fn take_up(&mut self, turn: TurnContext) {
         let mut prepared = Vec::new();
         for (id, entry) in &self.entries {
             let current = &entry.current;

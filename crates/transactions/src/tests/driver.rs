@@ -6,7 +6,7 @@ use super::super::coordinator::{TransactionCoordinator, TwoPhaseCommit};
 use super::super::error::NoProducerIds;
 use super::super::metadata::TransactionMetadata;
 use super::super::record::{encode_key, encode_value};
-use super::super::shard::{Cluster, InitRequest, TransactionFilter};
+use super::super::shard::{InitRequest, TransactionFilter, TransactionsView};
 use super::super::state::TransactionState;
 use super::harness::{ID, TIMEOUT_MS, named};
 use bytes::Bytes;
@@ -25,7 +25,7 @@ use thalweg_wire::ErrorCode;
 
 struct OnePartition;
 
-impl Cluster for OnePartition {
+impl TransactionsView for OnePartition {
     fn state_partition_count(&self) -> Option<i32> {
         Some(1)
     }
@@ -46,7 +46,7 @@ async fn elected(config: TransactionConfig, log: &Arc<MemoryLog>) -> Arc<Transac
 }
 
 async fn initialised(coordinator: &TransactionCoordinator, id: &str) -> Producer {
-    let request = InitRequest { id: id.to_owned(), timeout_ms: TIMEOUT_MS, expected: None };
+    let request = InitRequest { id: id.to_owned(), timeout_ms: TIMEOUT_MS, expected: None, client_id: None };
     let initialised = coordinator.init_producer_id(request, TwoPhaseCommit::default(), || async { Ok(1000) });
     initialised.await.expect("nothing is in the way")
 }

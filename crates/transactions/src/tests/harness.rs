@@ -1,15 +1,16 @@
 //! A shard with a log in memory, a manual clock, and partitions that accept its markers: acts as the driver,
 //! step by step.
 
-use super::super::answer::{Answer, Producer};
+use super::super::answer::{Producer, TransactionAnswer};
 use super::super::config::TransactionConfig;
 use super::super::error::TransactionError;
-use super::super::metadata::{Partitions, TransactionMetadata};
-use super::super::shard::{EndRequest, InitRequest, MarkerOrder, Shard, Turn};
-use super::super::state::{Outcome, TransactionState};
+use super::super::metadata::{TransactionMetadata, TransactionPartitions};
+use super::super::shard::{EndRequest, InitRequest, MarkerOrder, TransactionShard, TurnContext};
+use super::super::state::TransactionState;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset, batches};
 use thalweg_shard::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
@@ -22,7 +23,7 @@ pub(super) const TIMEOUT_MS: i32 = 60_000;
 pub(super) const EPOCH: i32 = 3;
 
 pub(super) struct Harness {
-    pub(super) shard: Shard,
+    pub(super) shard: TransactionShard,
     config: Arc<TransactionConfig>,
     pub(super) now_ms: i64,
     pub(super) level: i16,
@@ -45,9 +46,9 @@ pub(super) struct Harness {
     pub(super) markers: Vec<MarkerOrder>,
     next_ticket: u64,
     /// Answers that wait for the log.
-    waiting: HeldAnswers<Answer>,
+    waiting: HeldAnswers<TransactionAnswer>,
     pub(super) next_producer_id: i64,
-    pub(super) answers: BTreeMap<Ticket, Answer>,
+    pub(super) answers: BTreeMap<Ticket, TransactionAnswer>,
 }
 
 impl Harness {
@@ -64,7 +65,7 @@ impl Harness {
         let config = Arc::new(config);
         let now_ms = 1_000_000;
         Harness {
-            shard: Shard::of(config.clone(), EPOCH, moment(now_ms)),
+            shard: TransactionShard::of(config.clone(), EPOCH, moment(now_ms)),
             config,
             now_ms,
             level,
@@ -85,13 +86,13 @@ impl Harness {
         }
     }
 
-    pub(super) fn now(&self) -> Turn {
-        Turn { now: moment(self.now_ms), transaction_version: self.level }
+    pub(super) fn now(&self) -> TurnContext {
+        TurnContext { now: moment(self.now_ms), transaction_version: self.level }
     }
 
     /// A new coordinator, loaded from the log.
-    pub(super) fn reloaded(&self, epoch: i32) -> Shard {
-        let mut shard = Shard::of(self.config.clone(), epoch, moment(self.now_ms));
+    pub(super) fn reloaded(&self, epoch: i32) -> TransactionShard {
+        let mut shard = TransactionShard::of(self.config.clone(), epoch, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
         for batch in &self.log {
             shard
@@ -147,7 +148,7 @@ impl Harness {
     }
 
     /// One turn of the shard, for a request.
-    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut Shard, Ticket, Turn)) -> Ticket {
+    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut TransactionShard, Ticket, TurnContext)) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         let now = self.now();
@@ -263,9 +264,12 @@ impl Harness {
         self.next_producer_id
     }
 
-    fn with_id(&mut self, request: impl Fn(&mut Shard, Option<i64>, Ticket, Turn)) -> Ticket {
+    fn with_id(
+        &mut self,
+        request: impl Fn(&mut TransactionShard, Option<i64>, Ticket, TurnContext),
+    ) -> Ticket {
         let ticket = self.turn(|shard, ticket, turn| request(shard, None, ticket, turn));
-        if self.answers.get(&ticket) != Some(&Answer::NeedsProducerId) {
+        if self.answers.get(&ticket) != Some(&TransactionAnswer::NeedsProducerId) {
             return ticket;
         }
         let new_id = self.new_id();
@@ -273,7 +277,7 @@ impl Harness {
     }
 
     pub(super) fn send_init(&mut self, id: &str, expected: Option<Producer>) -> Ticket {
-        let request = InitRequest { id: id.to_owned(), timeout_ms: TIMEOUT_MS, expected };
+        let request = InitRequest { id: id.to_owned(), timeout_ms: TIMEOUT_MS, expected, client_id: None };
         self.with_id(|shard, new_id, ticket, turn| shard.init_producer_id(&request, new_id, ticket, turn))
     }
 
@@ -288,7 +292,7 @@ impl Harness {
 
     pub(super) fn producer(&self, ticket: Ticket) -> Result<Producer, ErrorCode> {
         match self.answers.get(&ticket) {
-            Some(Answer::Producer(result)) => result.map_err(TransactionError::code),
+            Some(TransactionAnswer::Producer(result)) => result.map_err(TransactionError::code),
             other => panic!("{other:?}"),
         }
     }
@@ -305,7 +309,7 @@ impl Harness {
 
     pub(super) fn added(&self, ticket: Ticket) -> Result<(), ErrorCode> {
         match self.answers.get(&ticket) {
-            Some(Answer::Added(result)) => result.map_err(TransactionError::code),
+            Some(TransactionAnswer::Added(result)) => result.map_err(TransactionError::code),
             other => panic!("{other:?}"),
         }
     }
@@ -321,18 +325,22 @@ impl Harness {
             result.err().map_or(ErrorCode::None, TransactionError::code)
         };
         match self.answers.get(&ticket) {
-            Some(Answer::Verified(Ok(all))) => Ok(all.iter().map(code).collect()),
-            Some(Answer::Verified(Err(error))) => Err(error.code()),
+            Some(TransactionAnswer::Verified(Ok(all))) => Ok(all.iter().map(code).collect()),
+            Some(TransactionAnswer::Verified(Err(error))) => Err(error.code()),
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn send_end(&mut self, producer: Producer, outcome: Outcome) -> Ticket {
+    pub(super) fn send_end(&mut self, producer: Producer, outcome: TransactionOutcome) -> Ticket {
         let request = EndRequest { id: ID.to_owned(), producer, outcome, client_version: self.level };
         self.with_id(|shard, new_id, ticket, turn| shard.end_transaction(&request, new_id, ticket, turn))
     }
 
-    pub(super) fn end(&mut self, producer: Producer, outcome: Outcome) -> Result<Producer, ErrorCode> {
+    pub(super) fn end(
+        &mut self,
+        producer: Producer,
+        outcome: TransactionOutcome,
+    ) -> Result<Producer, ErrorCode> {
         let ticket = self.send_end(producer, outcome);
         self.producer(ticket)
     }
@@ -366,7 +374,7 @@ fn end(batch: &Bytes) -> i64 {
     batches(batch).next().expect("one").expect("whole").header.last_offset().0
 }
 
-pub(super) fn named(partitions: &[(&str, i32)]) -> Partitions {
+pub(super) fn named(partitions: &[(&str, i32)]) -> TransactionPartitions {
     partitions.iter().map(|(topic, partition)| (Arc::from(*topic), PartitionIndex(*partition))).collect()
 }
 

@@ -3,8 +3,9 @@
 use super::super::answer::Producer;
 use super::super::config::TransactionConfig;
 use super::super::shard::TransactionFilter;
-use super::super::state::{Outcome, TransactionState};
+use super::super::state::TransactionState;
 use super::harness::{Harness, ID, TIMEOUT_MS, moment};
+use thalweg_groups::TransactionOutcome;
 use thalweg_shard::{Shard as _, WriteError};
 use thalweg_wire::ErrorCode;
 
@@ -31,8 +32,8 @@ fn the_open_transaction_of_the_one_before_is_aborted_first() {
         assert_eq!(h.init_as(None), Err(ErrorCode::ConcurrentTransactions), "it is to come again");
         assert_eq!(h.state(), TransactionState::CompleteAbort);
         let marker = &h.markers[0];
-        assert_eq!((marker.outcome, marker.producer_epoch), (Outcome::Abort, 1), "level {level}");
-        assert!(h.end(first, Outcome::Commit).is_err());
+        assert_eq!((marker.outcome, marker.producer_epoch), (TransactionOutcome::Abort, 1), "level {level}");
+        assert!(h.end(first, TransactionOutcome::Commit).is_err());
         let second = h.init();
         assert_eq!(second, Producer { epoch: 2, ..first });
     }
@@ -72,8 +73,8 @@ fn a_transaction_that_takes_too_long_is_aborted_in_the_next_epoch() {
         assert_eq!(h.state(), TransactionState::Ongoing);
         h.advance(10_000);
         assert_eq!(h.state(), TransactionState::CompleteAbort, "level {level}");
-        assert_eq!((h.markers[0].outcome, h.markers[0].producer_epoch), (Outcome::Abort, 1));
-        assert!(h.end(producer, Outcome::Commit).is_err());
+        assert_eq!((h.markers[0].outcome, h.markers[0].producer_epoch), (TransactionOutcome::Abort, 1));
+        assert!(h.end(producer, TransactionOutcome::Commit).is_err());
         assert_eq!(h.add(producer, &[("t", 0)]), Err(ErrorCode::ProducerFenced));
     }
 }
@@ -107,8 +108,12 @@ fn a_fence_that_could_not_be_written_is_not_raised_twice() {
 #[test]
 fn a_transaction_of_another_systems_is_not_ended_by_time() {
     let mut h = Harness::new();
-    let request =
-        super::super::shard::InitRequest { id: ID.to_owned(), timeout_ms: i32::MAX, expected: None };
+    let request = super::super::shard::InitRequest {
+        id: ID.to_owned(),
+        timeout_ms: i32::MAX,
+        expected: None,
+        client_id: None,
+    };
     let ticket = h.turn(|shard, ticket, turn| shard.init_producer_id(&request, Some(9), ticket, turn));
     let producer = h.producer(ticket).expect("nothing is in the way");
     h.add(producer, &[("t", 0)]).expect("added");
@@ -129,7 +134,7 @@ fn an_id_that_nobody_uses_is_forgotten() {
     h.add(producer, &[("t", 0)]).expect("added");
     h.advance(6_000);
     assert_eq!(h.state(), TransactionState::Ongoing, "it is in use");
-    let after = h.end(producer, Outcome::Commit).expect("committed");
+    let after = h.end(producer, TransactionOutcome::Commit).expect("committed");
     h.advance(4_000);
     assert!(h.shard.metadata(ID).is_some());
     h.advance(2_000);

@@ -1,13 +1,14 @@
 //! Seeded histories: producers come and go, answers are lost, coordinators are replaced, partitions accept
 //! markers late. The clients' answers are compared with the content of the partitions.
 
-use super::super::answer::{Answer, Producer};
+use super::super::answer::{Producer, TransactionAnswer};
 use super::super::error::TransactionError;
-use super::super::state::{Outcome, TransactionState};
+use super::super::state::TransactionState;
 use super::harness::{Harness, ID};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};
+use thalweg_groups::TransactionOutcome;
 use thalweg_shard::{RequestError, Ticket, WriteError};
 
 const STEPS: usize = 400;
@@ -43,7 +44,7 @@ impl History {
     }
 
     /// The answer to a request, unless its acknowledgement is late or missing.
-    fn answer(&mut self, ticket: Ticket) -> Option<Answer> {
+    fn answer(&mut self, ticket: Ticket) -> Option<TransactionAnswer> {
         while !self.h.answers.contains_key(&ticket) && !self.h.held.is_empty() {
             match self.rng.random_range(0..8) {
                 0 => self.h.lose(WriteError::TimedOut),
@@ -90,7 +91,7 @@ impl History {
         let expected = if self.rng.random_bool(0.5) { known } else { None };
         let ticket = self.h.send_init(ID, expected);
         self.clients[client] = Client { producer: known, ..Client::default() };
-        if let Some(Answer::Producer(Ok(producer))) = self.answer(ticket) {
+        if let Some(TransactionAnswer::Producer(Ok(producer))) = self.answer(ticket) {
             self.clients[client].producer = Some(producer);
         }
     }
@@ -99,7 +100,7 @@ impl History {
         let Some(producer) = self.clients[client].producer else { return };
         let partition = self.rng.random_range(0..3);
         let ticket = self.h.send_add(producer, &[("t", partition)]);
-        if let Some(Answer::Added(Ok(()))) = self.answer(ticket) {
+        if let Some(TransactionAnswer::Added(Ok(()))) = self.answer(ticket) {
             self.clients[client].is_open = true;
             self.clients[client].added.insert(partition);
         }
@@ -109,14 +110,15 @@ impl History {
         let Some(producer) = self.clients[client].producer.filter(|_| self.clients[client].is_open) else {
             return;
         };
-        let outcome = if self.rng.random_bool(0.7) { Outcome::Commit } else { Outcome::Abort };
+        let outcome =
+            if self.rng.random_bool(0.7) { TransactionOutcome::Commit } else { TransactionOutcome::Abort };
         // A client without an answer, or with a retriable one, retries.
         for _ in 0..20 {
             let ticket = self.h.send_end(producer, outcome);
             match self.answer(ticket) {
-                Some(Answer::Producer(Ok(next))) => {
+                Some(TransactionAnswer::Producer(Ok(next))) => {
                     let added = std::mem::take(&mut self.clients[client].added);
-                    if outcome == Outcome::Commit {
+                    if outcome == TransactionOutcome::Commit {
                         self.committed.insert((producer.id, producer.epoch), added);
                     }
                     self.clients[client].is_open = false;
@@ -125,7 +127,7 @@ impl History {
                     }
                     return;
                 }
-                Some(Answer::Producer(Err(
+                Some(TransactionAnswer::Producer(Err(
                     TransactionError::Busy
                     | TransactionError::Request(RequestError::Write(WriteError::TimedOut)),
                 )))
@@ -134,7 +136,7 @@ impl History {
                         self.h.write_markers();
                     }
                 }
-                Some(Answer::Producer(Err(TransactionError::InvalidState)))
+                Some(TransactionAnswer::Producer(Err(TransactionError::InvalidState)))
                     if self.h.metadata().producer_epoch == producer.epoch =>
                 {
                     panic!("seed {}: the transaction of {producer:?} is not there", self.seed);
@@ -193,7 +195,7 @@ impl History {
             let outcome = outcomes.get(&(*id, epoch + 1));
             assert_eq!(
                 outcome,
-                Some(&Outcome::Commit),
+                Some(&TransactionOutcome::Commit),
                 "seed {seed}: {id} in epoch {epoch} was told to be committed"
             );
         }

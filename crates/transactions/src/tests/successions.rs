@@ -4,8 +4,9 @@
 use super::super::answer::Producer;
 use super::super::config::TransactionConfig;
 use super::super::shard::TransactionFilter;
-use super::super::state::{Outcome, TransactionState};
+use super::super::state::TransactionState;
 use super::harness::{Harness, ID, moment};
+use thalweg_groups::TransactionOutcome;
 use thalweg_shard::{Ticket, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 
@@ -25,14 +26,14 @@ fn an_addition_that_may_be_lost_is_not_confirmed() {
         h.fail_over(1);
         let again = h.send_add(producer, &[("t", 0)]);
         let asked = h.send_verify(producer, &[("t", 0)]);
-        let ended = h.send_end(Producer { epoch: 7, ..producer }, Outcome::Commit);
+        let ended = h.send_end(Producer { epoch: 7, ..producer }, TransactionOutcome::Commit);
         assert_eq!(are_answered(&h, &[first, again, asked, ended]), [false; 4], "level {level}");
         // The third coordinator has none of the writes, and no client got an answer.
         h.fail_over(0);
         h.holds = false;
         assert_eq!(h.state(), TransactionState::Empty);
         h.add(producer, &[("t", 0)]).expect("added");
-        h.end(producer, Outcome::Commit).expect("committed");
+        h.end(producer, TransactionOutcome::Commit).expect("committed");
         assert_eq!(h.markers[0].partitions.len(), 1);
     }
 }
@@ -130,11 +131,11 @@ fn a_refused_write_leaves_nothing_behind() {
         h.add(producer, &[("t", 0)]).expect("added");
         let open = picture(&h, ID);
         h.refuses = Some(WriteError::TooFewReplicas);
-        assert_eq!(h.end(producer, Outcome::Commit), Err(ErrorCode::CoordinatorNotAvailable));
+        assert_eq!(h.end(producer, TransactionOutcome::Commit), Err(ErrorCode::CoordinatorNotAvailable));
         assert_eq!(h.init_as(None), Err(ErrorCode::CoordinatorNotAvailable));
         assert_eq!(picture(&h, ID), open, "level {level}: no producer is fenced by what is not written");
         h.refuses = None;
-        h.end(producer, Outcome::Commit).expect("committed");
+        h.end(producer, TransactionOutcome::Commit).expect("committed");
     }
 }
 

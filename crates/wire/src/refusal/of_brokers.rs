@@ -86,13 +86,6 @@ impl Refuse for DescribeClientQuotasRequest {
     }
 }
 
-impl Refuse for AddPartitionsToTxnRequest {
-    /// Only for version 4 and later, which brokers send and whose response has a top-level error code.
-    fn refuse(&self, code: ErrorCode, _: Option<&str>, _: i16) -> AddPartitionsToTxnResponse {
-        AddPartitionsToTxnResponse { error_code: code.code(), ..Default::default() }
-    }
-}
-
 /// Requests for the state of share partitions: the same error for each.
 macro_rules! of_share_partitions {
     ($($request:ident => $response:ident, $module:ident::$topic:ident);+ $(;)?) => {$(

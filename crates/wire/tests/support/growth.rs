@@ -26,7 +26,7 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// Times a shape's two requests, whose frames are `few` and `many`.
+    /// Times a shape's two requests: `many` has [`FACTOR`] times as many elements as `few`.
     pub async fn compare(
         &mut self,
         shape: &str,
@@ -47,7 +47,7 @@ impl Growth {
             eprintln!("{shape}: {short:?} {long:?}");
         }
         if long > limit(short) {
-            self.steep.push(format!("{shape}: {FEW} took {short:?}, {FACTOR} times as many {long:?}"));
+            self.steep.push(format!("{shape}: {short:?}, with {FACTOR} times as many {long:?}"));
         }
     }
 

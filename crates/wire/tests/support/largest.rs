@@ -27,7 +27,8 @@ pub const NAMINGS: [Naming; 3] = [Naming::Distinct, Naming::Repeated, Naming::Mi
 pub struct Values {
     /// A string that exists in the cluster, for fields of this name; `""` applies to all others.
     pub strings: HashMap<&'static str, String>,
-    /// A number for fields of this name. Others count the elements, or are 0 outside of arrays.
+    /// A number for fields of this name. Others count the elements, or are 0 outside of arrays. For booleans,
+    /// 0 is false; others are true.
     pub numbers: HashMap<&'static str, i64>,
     /// Values for fields of one message that differ from those of all others: message, field, value.
     pub numbers_of: HashMap<(&'static str, &'static str), i64>,
@@ -46,7 +47,7 @@ struct Field {
     to: i16,
     nullable: bool,
     null_by_default: bool,
-    tagged: bool,
+    tag: Option<u8>,
     default: Option<i64>,
     fields: Vec<Field>,
 }
@@ -185,7 +186,8 @@ fn parse_fields(
             to,
             nullable: option("null=").is_some(),
             null_by_default: default == Some("null"),
-            tagged: option("tag=").is_some(),
+            tag: option("tag=")
+                .map(|tag| tag.split_once('@').expect("the versions of a tag").0.parse().expect("a tag")),
             default: number,
             fields: inner,
         });
@@ -206,16 +208,25 @@ fn resolve(fields: &mut [Field], structs: &HashMap<String, Vec<Field>>) {
 }
 
 fn find_arrays(fields: &[Field], version: i16, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
-    for field in fields.iter().filter(|f| (f.from..=f.to).contains(&version) && !f.tagged) {
+    for field in fields.iter().filter(|f| (f.from..=f.to).contains(&version)) {
         path.push(field.name.clone());
         if field.kind.starts_with("[]") || matches!(&*field.kind, "bytes" | "records") {
             found.push(path.clone());
         }
-        if !field.nullable || field.kind.starts_with("[]") {
+        let is_struct = !field.nullable && field.tag.is_none();
+        if is_struct || field.kind.starts_with("[]") {
             find_arrays(&field.fields, version, path, found);
         }
         path.pop();
     }
+}
+
+fn varint(bytes: &mut Vec<u8>, mut left: usize) {
+    while left >= 0x80 {
+        bytes.push(u8::try_from(left & 0x7f).expect("seven bits") | 0x80);
+        left >>= 7;
+    }
+    bytes.push(u8::try_from(left).expect("seven bits"));
 }
 
 struct Writer<'a> {
@@ -231,12 +242,23 @@ impl Writer<'_> {
     /// `path` leads to the long array, if it is inside. `element` is the index of the current element of the
     /// long array.
     fn fields(&self, bytes: &mut Vec<u8>, fields: &[Field], path: Option<&[String]>, element: Option<usize>) {
-        for field in fields.iter().filter(|f| (f.from..=f.to).contains(&self.version) && !f.tagged) {
-            let within = path.filter(|path| path[0] == field.name).map(|path| &path[1..]);
-            self.field(bytes, field, within, element);
+        let of_version = || fields.iter().filter(|f| (f.from..=f.to).contains(&self.version));
+        let within = |field: &Field| path.filter(|path| path[0] == field.name).map(|path| &path[1..]);
+        for field in of_version().filter(|field| field.tag.is_none()) {
+            self.field(bytes, field, within(field), element);
         }
-        if self.flexible {
-            bytes.push(0);
+        if !self.flexible {
+            return;
+        }
+        // Of the tagged fields only the long array, or the one around it, is sent.
+        let sent = of_version().find_map(|field| Some((field, field.tag?, within(field)?)));
+        bytes.push(u8::from(sent.is_some()));
+        if let Some((field, tag, within)) = sent {
+            let mut value = Vec::new();
+            self.field(&mut value, field, Some(within), element);
+            bytes.push(tag);
+            varint(bytes, value.len());
+            bytes.extend_from_slice(&value);
         }
     }
 
@@ -271,17 +293,18 @@ impl Writer<'_> {
     /// A length as strings, bytes and arrays have it.
     fn length(&self, bytes: &mut Vec<u8>, length: usize, short: bool) {
         if self.flexible {
-            let mut left = length + 1;
-            while left >= 0x80 {
-                bytes.push(u8::try_from(left & 0x7f).expect("seven bits") | 0x80);
-                left >>= 7;
-            }
-            bytes.push(u8::try_from(left).expect("seven bits"));
+            varint(bytes, length + 1);
         } else if short {
             bytes.extend_from_slice(&i16::try_from(length).expect("a string").to_be_bytes());
         } else {
             bytes.extend_from_slice(&i32::try_from(length).expect("an array").to_be_bytes());
         }
+    }
+
+    /// The value that is set for a field.
+    fn number(&self, field: &Field) -> Option<i64> {
+        let of_message = self.values.numbers_of.get(&(&*self.schema.name, &*field.name));
+        of_message.or_else(|| self.values.numbers.get(&*field.name)).copied()
     }
 
     fn primitive(&self, bytes: &mut Vec<u8>, kind: &str, field: &Field, element: Option<usize>) {
@@ -315,13 +338,11 @@ impl Writer<'_> {
                 let value = own.map_or(self.values.uuid, |own| 0xabcd_0000_0000 + own as u128);
                 bytes.extend_from_slice(&value.to_be_bytes());
             }
-            "bool" => bytes.push(1),
+            "bool" => bytes.push(u8::from(self.number(field) != Some(0))),
             "float64" => bytes.extend_from_slice(&1000.0f64.to_be_bytes()),
             kind => {
-                let of_message = self.values.numbers_of.get(&(&*self.schema.name, &*field.name));
-                let set = of_message.or_else(|| self.values.numbers.get(&*field.name)).copied();
                 let counts = self.values.counted.contains(&(&*self.schema.name, &*field.name));
-                let set = set.filter(|_| !(counts && own.is_some()));
+                let set = self.number(field).filter(|_| !(counts && own.is_some()));
                 let counted = own.map_or(0, |own| i64::try_from(own).expect("a count"));
                 let value = set.or(field.default).unwrap_or(counted).to_be_bytes();
                 let size = match kind {

@@ -4,7 +4,9 @@ use super::FetchFailed;
 use crate::api::Call;
 use crate::api::serve::elsewhere::TopicRef;
 use crate::broker::Broker;
-use crate::fetch_sessions::{Key, Scope, SessionError, SessionFetch, StartedFetch, WantedPartition};
+use crate::fetch_sessions::{
+    FetchPartitionKey, Scope, SessionError, SessionFetch, StartedFetch, WantedPartition,
+};
 use crate::quotas::ClientQuotas;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +14,15 @@ use thalweg_hash::HashMap;
 use thalweg_metadata::{BrokerId, Image, ImageCell};
 use thalweg_net::Holder;
 use thalweg_record::{LeaderEpoch, Offset};
-use thalweg_replica::partition::{Isolation, News, Partition, Reader, Subscription, Topic};
+use thalweg_replica::partition::{Isolation, LocalTopic, News, Partition, Reader, Subscription};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// One partition of a fetch.
 #[derive(Debug)]
-pub struct Entry {
-    pub key: Key,
+pub struct FetchEntry {
+    pub key: FetchPartitionKey,
     /// The partition's slot in the session.
     pub place: Option<u32>,
     /// The partition's entry in the session's news, if the fetch waits on news.
@@ -38,8 +40,8 @@ pub struct Entry {
 
 /// A whole fetch.
 #[derive(Debug)]
-pub struct Plan {
-    pub entries: Vec<Entry>,
+pub struct FetchPlan {
+    pub entries: Vec<FetchEntry>,
     pub max_wait: Duration,
     pub min_bytes: usize,
     pub max_bytes: usize,
@@ -54,9 +56,9 @@ pub struct Plan {
     pub elsewhere: Option<String>,
 }
 
-impl Plan {
+impl FetchPlan {
     /// Finds the session and the partitions of a request.
-    pub fn new(broker: &Broker, call: &Call, request: FetchRequest) -> Result<Plan, FetchFailed> {
+    pub fn new(broker: &Broker, call: &Call, request: FetchRequest) -> Result<FetchPlan, FetchFailed> {
         let replica_id =
             if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
         let reader = match replica_id {
@@ -75,8 +77,9 @@ impl Plan {
         let (max_wait_ms, min_bytes) = (request.max_wait_ms, clamp(request.min_bytes));
         // Every fetch of a follower must visit all partitions, to report its offsets. Changes of permissions
         // and racks make no news.
-        let is_told_all = reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
-        let scope = if is_told_all { Scope::Unsettled } else { Scope::Whole };
+        let has_all_news =
+            reader == Reader::Client && call.permissions.are_unlimited() && elsewhere.is_none();
+        let scope = if has_all_news { Scope::Unread } else { Scope::Whole };
         let isolation = Isolation::of(request.isolation_level).unwrap_or(Isolation::ReadUncommitted);
         let follows = reader != Reader::Client && call.permissions.may_on_cluster(Operation::ClusterAction);
         let holder = if follows { Holder::Brokers } else { call.holder() };
@@ -88,7 +91,7 @@ impl Plan {
                 entry.partition = Err(ErrorCode::NotLeaderOrFollower);
             }
         }
-        Ok(Plan {
+        Ok(FetchPlan {
             entries,
             max_wait: Duration::from_millis(u64::try_from(max_wait_ms).unwrap_or(0)),
             min_bytes: min_bytes.min(max_bytes),
@@ -103,7 +106,7 @@ impl Plan {
     }
 }
 
-impl Plan {
+impl FetchPlan {
     /// Adds the partitions of the session with news since the fetch began, or since the last call; returns
     /// their indexes in `entries`. Partitions already in `entries` are looked up again, because their topic
     /// may have been replaced.
@@ -142,7 +145,7 @@ impl Plan {
 }
 
 /// Looks up the partitions of a fetch.
-fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<WantedPartition>) -> Vec<Entry> {
+fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<WantedPartition>) -> Vec<FetchEntry> {
     let mut topics = LastTopic::default();
     let mut rights = Rights::of(broker.images(), call, reader);
     let entries = wanted.into_iter().map(|wanted| {
@@ -177,10 +180,10 @@ fn clamp(bytes: i32) -> usize {
     usize::try_from(bytes).unwrap_or(0)
 }
 
-fn entry(wanted: WantedPartition, partition: Result<Arc<Partition>, ErrorCode>) -> Entry {
+fn entry(wanted: WantedPartition, partition: Result<Arc<Partition>, ErrorCode>) -> FetchEntry {
     let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
     let WantedPartition { key, partition: wanted, place, subscription } = wanted;
-    Entry {
+    FetchEntry {
         partition,
         key,
         place,
@@ -196,11 +199,17 @@ fn entry(wanted: WantedPartition, partition: Result<Arc<Partition>, ErrorCode>) 
 /// The topic of the last lookup. Partitions of one topic usually follow each other, and all connections share
 /// the table of topics.
 #[derive(Default)]
-struct LastTopic(Option<(Arc<str>, Uuid, Arc<Topic>)>);
+struct LastTopic(Option<(Arc<str>, Uuid, Arc<LocalTopic>)>);
 
 impl LastTopic {
-    fn find(&mut self, broker: &Broker, version: i16, key: &Key) -> Result<Arc<Partition>, ErrorCode> {
-        let same = |(name, id, _): &&(Arc<str>, Uuid, Arc<Topic>)| *id == key.topic_id && *name == key.topic;
+    fn find(
+        &mut self,
+        broker: &Broker,
+        version: i16,
+        key: &FetchPartitionKey,
+    ) -> Result<Arc<Partition>, ErrorCode> {
+        let same =
+            |(name, id, _): &&(Arc<str>, Uuid, Arc<LocalTopic>)| *id == key.topic_id && *name == key.topic;
         let topic = match self.0.as_ref().filter(same) {
             Some((_, _, topic)) => Some(Arc::clone(topic)),
             None => named(version, key).here(&broker.partitions),
@@ -231,7 +240,7 @@ impl Rights {
         }
     }
 
-    fn may_read(&mut self, call: &Call, key: &Key) -> bool {
+    fn may_read(&mut self, call: &Call, key: &FetchPartitionKey) -> bool {
         let (image, last) = match self {
             Rights::Same(may) => return *may,
             Rights::ByTopic { image, last } => (image, last),
@@ -254,7 +263,7 @@ impl Rights {
 }
 
 /// The topic of a partition, by id or by name as the version requires.
-pub(super) fn named(version: i16, key: &Key) -> TopicRef<'_> {
+pub(super) fn named(version: i16, key: &FetchPartitionKey) -> TopicRef<'_> {
     TopicRef::of(version >= 13, &key.topic, key.topic_id)
 }
 

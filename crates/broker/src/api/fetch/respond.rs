@@ -1,6 +1,6 @@
 //! Builds the answer of a fetch: a head in memory and slices of log segments.
 
-use super::plan::{Entry, Plan, named};
+use super::plan::{FetchEntry, FetchPlan, named};
 use super::{FetchFailed, is_silent};
 use crate::api::Call;
 use crate::api::serve::elsewhere;
@@ -12,7 +12,7 @@ use thalweg_log::LogSlice;
 use thalweg_metadata::BrokerId;
 use thalweg_net::{Frame, Reply};
 use thalweg_record::Offset;
-use thalweg_replica::partition::{FetchRead, Isolation, Reader, Snapshot};
+use thalweg_replica::partition::{FetchRead, Isolation, PartitionSnapshot, Reader};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::fetch_response::{
     AbortedTransaction, EpochEndOffset, FetchableTopicResponse, LeaderIdAndEpoch, NodeEndpoint, PartitionData,
@@ -25,7 +25,7 @@ const TELLS_LEADER: i16 = 16;
 
 /// The outcome of one partition.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct FetchOutcome {
     error: ErrorCode,
     read: Option<FetchRead>,
     /// For a follower that fetches below the log start: the first lost offset, if records were lost and not
@@ -33,7 +33,7 @@ pub struct Outcome {
     lost_from: Option<Offset>,
 }
 
-impl Outcome {
+impl FetchOutcome {
     pub fn failed(error: ErrorCode) -> Self {
         Self { error, read: None, lost_from: None }
     }
@@ -53,7 +53,7 @@ impl Outcome {
     }
 
     /// State of the partition when it was read; `None` if it was not read.
-    pub fn snapshot(&self) -> Option<Snapshot> {
+    pub fn snapshot(&self) -> Option<PartitionSnapshot> {
         self.read.as_ref().map(|read| read.snapshot)
     }
 
@@ -66,7 +66,7 @@ impl Outcome {
     }
 
     /// True if the reader has all records that it may see.
-    fn has_read_to_the_end(&self, entry: &Entry, isolation: Isolation) -> bool {
+    fn is_read_to_end(&self, entry: &FetchEntry, isolation: Isolation) -> bool {
         self.read.as_ref().is_some_and(|read| {
             let end = match isolation {
                 Isolation::ReadUncommitted => read.high_watermark,
@@ -120,7 +120,13 @@ pub fn refused(call: &Call, request: &FetchRequest, error: ErrorCode) -> Reply {
 }
 
 /// Counts a fetch, its bytes, and its failures.
-fn count(requests: &RequestMetrics, call: &Call, plan: &Plan, outcomes: &[Outcome], spent: Duration) {
+fn count(
+    requests: &RequestMetrics,
+    call: &Call,
+    plan: &FetchPlan,
+    outcomes: &[FetchOutcome],
+    spent: Duration,
+) {
     let is_follower = matches!(plan.reader, Reader::Follower { .. });
     let label = match is_follower {
         true => requests.label_of_followers(),
@@ -161,9 +167,15 @@ fn throttled(
 }
 
 /// The answer to a fetch. `spent` is the broker's work time.
-pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, spent: Duration) -> Reply {
+pub fn answer(
+    broker: &Broker,
+    call: &Call,
+    plan: FetchPlan,
+    outcomes: Vec<FetchOutcome>,
+    spent: Duration,
+) -> Reply {
     if plan.reader == Reader::Client {
-        let bytes = outcomes.iter().map(Outcome::bytes).sum();
+        let bytes = outcomes.iter().map(FetchOutcome::bytes).sum();
         let throttle_time_ms = broker.quotas.charge_fetch(&call.caller(), bytes, spent);
         if throttle_time_ms > 0 {
             return throttled(broker, call, plan.session, throttle_time_ms, spent);
@@ -179,7 +191,7 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
             place: entry.place,
             answered: outcome.answered(),
             has_news: outcome.read.as_ref().is_some_and(|read| !is_silent(read)),
-            is_settled: outcome.has_read_to_the_end(entry, plan.isolation),
+            is_read_to_end: outcome.is_read_to_end(entry, plan.isolation),
         })
         .collect();
     let mentioned = broker.fetch_sessions.finish(plan.session, &reads);
@@ -224,7 +236,12 @@ pub fn answer(broker: &Broker, call: &Call, plan: Plan, outcomes: Vec<Outcome>, 
     }
 }
 
-fn partition_data(plan: &Plan, entry: &Entry, outcome: Outcome, slices: &mut Vec<LogSlice>) -> PartitionData {
+fn partition_data(
+    plan: &FetchPlan,
+    entry: &FetchEntry,
+    outcome: FetchOutcome,
+    slices: &mut Vec<LogSlice>,
+) -> PartitionData {
     let mut data = PartitionData {
         partition_index: entry.key.partition.0,
         error_code: outcome.error.code(),

@@ -2,6 +2,7 @@
 
 use super::changing;
 use crate::api::Api;
+use crate::api::entry::RefusalMessage;
 use crate::audit::{Changes, ClusterChange, listed};
 use std::collections::BTreeMap;
 use thalweg_audit::Action;
@@ -14,7 +15,7 @@ use thalweg_wire::request::*;
 pub(super) const APIS: &[Api] = &[
     changing::<CreateAclsRequest>(1..=3),
     changing::<DeleteAclsRequest>(1..=3),
-    changing::<AlterClientQuotasRequest>(0..=1),
+    changing::<AlterClientQuotasRequest>(0..=1).refusal_message(RefusalMessage::Standard),
     changing::<AlterUserScramCredentialsRequest>(0..=0),
 ];
 

@@ -2,16 +2,17 @@
 
 use super::{changing, reading};
 use crate::api::Api;
+use crate::api::entry::RefusalMessage;
 use crate::audit::{Changes, ClusterChange, by_name, worst};
 use thalweg_audit::Action;
 use thalweg_wire::request::*;
 
 pub(super) const APIS: &[Api] = &[
-    reading::<DescribeQuorumRequest>(0..=2),
+    reading::<DescribeQuorumRequest>(0..=2).refusal_message(RefusalMessage::Standard),
     changing::<UpdateFeaturesRequest>(0..=2),
-    changing::<UnregisterBrokerRequest>(0..=0),
-    changing::<AddRaftVoterRequest>(0..=1),
-    changing::<RemoveRaftVoterRequest>(0..=0),
+    changing::<UnregisterBrokerRequest>(0..=0).refusal_message(RefusalMessage::StandardUnlessTimeout),
+    changing::<AddRaftVoterRequest>(0..=1).refusal_message(RefusalMessage::Standard),
+    changing::<RemoveRaftVoterRequest>(0..=0).refusal_message(RefusalMessage::Standard),
 ];
 
 impl ClusterChange for UpdateFeaturesRequest {

@@ -23,15 +23,15 @@ impl ClusterChange for CreateTopicsRequest {
         if self.validate_only {
             return;
         }
-        let asked = by_name(&self.topics, |topic| &topic.name);
+        let requested = by_name(&self.topics, |topic| &topic.name);
         for topic in &answer.topics {
-            let detail = asked.get(&*topic.name).map_or_else(String::new, |asked| {
+            let detail = requested.get(&*topic.name).map_or_else(String::new, |requested| {
                 let size = [
-                    ("partitions", asked.num_partitions.to_string()),
-                    ("replication.factor", asked.replication_factor.to_string()),
+                    ("partitions", requested.num_partitions.to_string()),
+                    ("replication.factor", requested.replication_factor.to_string()),
                 ];
-                let size = size.into_iter().filter(|_| asked.assignments.is_empty());
-                let configs = asked
+                let size = size.into_iter().filter(|_| requested.assignments.is_empty());
+                let configs = requested
                     .configs
                     .iter()
                     .map(|config| (&*config.name, config.value.clone().unwrap_or_default()));
@@ -64,11 +64,11 @@ impl ClusterChange for CreatePartitionsRequest {
         if self.validate_only {
             return;
         }
-        let asked = by_name(&self.topics, |topic| &topic.name);
+        let requested = by_name(&self.topics, |topic| &topic.name);
         for topic in &answer.results {
-            let detail = asked
+            let detail = requested
                 .get(&*topic.name)
-                .map_or_else(String::new, |asked| format!("partitions={}", asked.count));
+                .map_or_else(String::new, |requested| format!("partitions={}", requested.count));
             changes.note(
                 Action::Update,
                 TOPIC,

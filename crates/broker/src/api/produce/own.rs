@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use bytes::{Bytes, BytesMut};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, OnceLock};
-use thalweg_net::{Frame, Mute, Peer, Reply, Segment};
+use thalweg_net::{Frame, FrameSegment, Mute, Peer, Reply};
 use thalweg_security::Principal;
 use thalweg_wire::ApiKey;
 use thalweg_wire::frame::{LENGTH_LEN, decode_response};
@@ -26,6 +26,8 @@ pub async fn produce_own(broker: &Arc<Broker>, request: ProduceRequest) -> Resul
         tls: None,
         mute: Mute::default(),
         software: OnceLock::new(),
+        client_id: OnceLock::new(),
+        identified: OnceLock::new(),
         attached: Default::default(),
     };
     let call = Call {
@@ -41,11 +43,11 @@ pub async fn produce_own(broker: &Arc<Broker>, request: ProduceRequest) -> Resul
         frame_len: 0,
         frame: Bytes::new(),
     };
-    match begin(broker, call, request).settled().await {
+    match begin(broker, call, request).resolved().await {
         Reply::Now(Frame(segments)) => {
             let mut answer = BytesMut::new();
             for segment in segments {
-                if let Segment::Bytes(bytes) = segment {
+                if let FrameSegment::Bytes(bytes) = segment {
                     answer.extend_from_slice(&bytes);
                 }
             }

@@ -1,7 +1,7 @@
 //! Reasons to refuse a batch of a Produce request, with their codes and messages.
 
 use thalweg_record::{BatchError, RefusalReason, RefusedRecord};
-use thalweg_replica::partition::{AppendError, Partition};
+use thalweg_replica::partition::{LeaderAppendError, Partition};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::produce_response::{BatchIndexAndErrorMessage, PartitionProduceResponse};
 
@@ -10,13 +10,13 @@ const SHOWN_MAX: usize = 3;
 
 /// The reason to refuse a batch.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum BatchRefusal {
     /// An error of the request.
     #[error("{0}")]
     Request(ErrorCode),
     /// An error of the partition.
     #[error(transparent)]
-    Append(#[from] AppendError),
+    Append(#[from] LeaderAppendError),
     /// Verification of the partition with the transaction coordinator failed.
     #[error(
         "Unable to verify the partition has been added to the transaction. Underlying error: {underlying}"
@@ -30,57 +30,59 @@ pub enum Refusal {
     NotOfTransaction,
 }
 
-impl From<ErrorCode> for Refusal {
+impl From<ErrorCode> for BatchRefusal {
     fn from(code: ErrorCode) -> Self {
         Self::Request(code)
     }
 }
 
-impl Refusal {
+impl BatchRefusal {
     /// Kafka's error code.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Refusal::Request(code) => *code,
-            Refusal::Append(error) => error.code(),
+            BatchRefusal::Request(code) => *code,
+            BatchRefusal::Append(error) => error.code(),
             // The only error that every client retries without looking up the leader.
-            Refusal::Unverified { .. } => ErrorCode::NotEnoughReplicas,
-            Refusal::NotOfTransaction => ErrorCode::InvalidTxnState,
+            BatchRefusal::Unverified { .. } => ErrorCode::NotEnoughReplicas,
+            BatchRefusal::NotOfTransaction => ErrorCode::InvalidTxnState,
         }
     }
 
     /// The message for the client; `None` if the code suffices.
     pub fn message(&self) -> Option<String> {
         match self {
-            Refusal::Request(_) => None,
-            Refusal::Append(error) => error.message(),
+            BatchRefusal::Request(_) => None,
+            BatchRefusal::Append(error) => error.message(),
             error => Some(error.to_string()),
         }
     }
 
-    /// True for errors found without the partition: in the request, or in the number and the format of its
-    /// batches.
+    /// True for errors found without the partition: in the request, in the number and the format of its
+    /// batches, or by the coordinator of their transaction.
     fn is_of_the_request(&self) -> bool {
         use BatchError::{LegacyMagic, TrailingBytes, Truncated};
         match self {
-            Refusal::Append(AppendError::Batch(error)) => {
+            BatchRefusal::Append(LeaderAppendError::Batch(error)) => {
                 matches!(error, Truncated(_) | LegacyMagic(_) | TrailingBytes(_))
             }
-            Refusal::Request(_) => true,
-            _ => false,
+            BatchRefusal::Request(_) | BatchRefusal::Unverified { .. } | BatchRefusal::NotOfTransaction => {
+                true
+            }
+            BatchRefusal::Append(_) => false,
         }
     }
 
     /// The records that violate the topic's rules.
     pub fn record_errors(&self) -> &[RefusedRecord] {
         match self {
-            Refusal::Append(error) => error.record_errors(),
+            BatchRefusal::Append(error) => error.record_errors(),
             _ => &[],
         }
     }
 }
 
 /// The entry of a batch that was refused before it reached the partition.
-pub fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {
+pub fn refused(index: i32, error: &BatchRefusal) -> PartitionProduceResponse {
     PartitionProduceResponse {
         index,
         error_code: error.code().code(),
@@ -93,7 +95,7 @@ pub fn refused(index: i32, error: &Refusal) -> PartitionProduceResponse {
 }
 
 /// The entry of a batch that its partition refused.
-pub fn refused_by(partition: &Partition, error: &Refusal) -> PartitionProduceResponse {
+pub fn refused_by(partition: &Partition, error: &BatchRefusal) -> PartitionProduceResponse {
     tracing::debug!(topic = %partition.topic, partition = %partition.index, %error, "Refused to append");
     let mut entry = refused(partition.index.0, error);
     entry.log_start_offset = match error.code() {

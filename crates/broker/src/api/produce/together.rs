@@ -8,7 +8,9 @@
 //! Requests may share a write if they are small, uncompressed, without a transaction, and identical except
 //! for their records. Other requests are appended one by one.
 
-use super::{Call, PendingAppend, Place, TopicRef, accepted, acknowledge, begin, denied_topics, is_closed};
+use super::{
+    AnswerPosition, Call, PendingAppend, TopicRef, accepted, acknowledge, begin, denied_topics, is_closed,
+};
 use crate::broker::Broker;
 use bytes::Bytes;
 use std::ops::Range;
@@ -175,7 +177,7 @@ fn answer(
     appended: &AppendOutcome,
     local: Duration,
 ) -> Reply {
-    let mut waits: Vec<(Place, PendingAppend)> = Vec::new();
+    let mut waits: Vec<(AnswerPosition, PendingAppend)> = Vec::new();
     let entry = accepted(partition, request.acks, (0, 0), appended, &mut waits);
     let names = request.topic_data.into_iter().next().map(|topic| (topic.name, topic.topic_id));
     let (name, id) = names.unwrap_or_default();

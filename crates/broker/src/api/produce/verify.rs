@@ -4,8 +4,8 @@
 //! `begin` selects the batches to verify, and `client_error` maps the coordinator's errors for clients. A
 //! request whose transaction is already open in all partitions needs no verification.
 
-use super::refusal::Refusal;
-use super::{BY_TOPIC_ID, Call, TopicRef};
+use super::refusal::BatchRefusal;
+use super::{AnswerPosition, BY_TOPIC_ID, Call, TopicRef};
 use crate::authorization::Denials;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -16,28 +16,26 @@ use thalweg_record::BatchHeader;
 use thalweg_replica::partition::{Partition, Partitions};
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_transactions::{
-    GuardedPartition, Producer, Verification, VerificationError, Verifier, begin_verification, must_ask,
+    GuardedPartition, Producer, Verification, VerificationError, Verifier, begin_verification,
+    needs_verification,
 };
 use thalweg_wire::request::ProduceRequest;
 use thalweg_wire::request::produce_request::TopicProduceData;
 use thalweg_wire::{ErrorCode, Records};
 use tokio::time::Instant;
 
-/// The position of a batch in the request: the index of the topic, and the index in the topic.
-type Place = (usize, usize);
-
 /// Guards for the batches of a request.
 #[derive(Debug, Default)]
 pub struct Guards {
     /// True if transactional batches need a guard.
     required: bool,
-    known: HashMap<Place, Result<VerificationGuard, Refusal>>,
+    known: HashMap<AnswerPosition, Result<VerificationGuard, BatchRefusal>>,
 }
 
 impl Guards {
     /// The guard for the append of a batch, or the reason to refuse the batch.
-    pub fn take(&mut self, place: Place) -> Result<Option<VerificationGuard>, Refusal> {
-        let guard = self.known.remove(&place).unwrap_or(Ok(VerificationGuard::NONE))?;
+    pub fn take(&mut self, position: AnswerPosition) -> Result<Option<VerificationGuard>, BatchRefusal> {
+        let guard = self.known.remove(&position).unwrap_or(Ok(VerificationGuard::NONE))?;
         Ok(self.required.then_some(guard))
     }
 }
@@ -47,7 +45,7 @@ impl Guards {
 pub struct UnverifiedBatches {
     id: String,
     producer: Producer,
-    places: Vec<Place>,
+    positions: Vec<AnswerPosition>,
     sequences: Vec<i32>,
     guarded: Vec<GuardedPartition>,
     verification: Verification,
@@ -59,7 +57,7 @@ pub enum VerificationNeed {
     /// No verification needed.
     Ready(Guards),
     /// Verification by the transaction coordinator.
-    Asks(UnverifiedBatches),
+    Unverified(UnverifiedBatches),
 }
 
 /// Selects the batches of a request to verify, without denied topics. Fails if the batches have several
@@ -87,7 +85,7 @@ pub fn begin(
         return Err(ErrorCode::TransactionalIdAuthorizationFailed);
     }
     let mut producer = None;
-    let (mut places, mut batches) = (Vec::new(), Vec::new());
+    let (mut positions, mut batches) = (Vec::new(), Vec::new());
     let topics = request.topic_data.iter().enumerate();
     for (topic_index, topic) in topics.filter(|(place, _)| !denied.contains(*place)) {
         for (index, data) in topic.partition_data.iter().enumerate() {
@@ -99,7 +97,7 @@ pub fn begin(
             }
             // The append refuses a partition without a replica here.
             if let Some(partition) = find(partitions, version, topic, PartitionIndex(data.index)) {
-                places.push((topic_index, index));
+                positions.push((topic_index, index));
                 batches.push((partition, header.base_sequence));
             }
         }
@@ -110,23 +108,24 @@ pub fn begin(
     };
     let sequences = batches.iter().map(|(_, sequence)| *sequence).collect();
     let guarded = begin_verification(producer, batches, verification);
-    let unverified = UnverifiedBatches { id: id.clone(), producer, places, sequences, guarded, verification };
-    if must_ask(&unverified.guarded) {
-        Ok(VerificationNeed::Asks(unverified))
+    let unverified =
+        UnverifiedBatches { id: id.clone(), producer, positions, sequences, guarded, verification };
+    if needs_verification(&unverified.guarded) {
+        Ok(VerificationNeed::Unverified(unverified))
     } else {
         Ok(VerificationNeed::Ready(unverified.into_guards(required)))
     }
 }
 
 impl UnverifiedBatches {
-    /// Asks the coordinator. A partition cannot be added while the previous transaction is still ending;
-    /// retrying here is cheaper than a resent batch.
+    /// Requests verification by the coordinator. A partition cannot be added while the previous transaction
+    /// is still ending; retrying here is cheaper than a resent batch.
     pub async fn verify(mut self, config: &BrokerConfig, verifier: &Verifier) -> Guards {
         let settings = &config.transactions;
         let deadline = Instant::now() + settings.add_retry_max.min(config.network.request_timeout);
         loop {
             let (id, verification) = (&self.id, self.verification);
-            verifier.ask(id, self.producer, &mut self.guarded, verification).await;
+            verifier.verify(id, self.producer, &mut self.guarded, verification).await;
             let is_early = |(_, guard): &GuardedPartition| {
                 guard.as_ref().is_err_and(|error| error.code() == ErrorCode::ConcurrentTransactions)
             };
@@ -146,22 +145,22 @@ impl UnverifiedBatches {
             .guarded
             .into_iter()
             .map(|(_, guard)| guard.map_err(|error| client_error(&error, verification)));
-        Guards { required, known: self.places.into_iter().zip(guards).collect() }
+        Guards { required, known: self.positions.into_iter().zip(guards).collect() }
     }
 }
 
 /// The error for a producer: older clients have only one retriable error that does not trigger a new lookup
 /// of the leader.
-fn client_error(error: &VerificationError, verification: Verification) -> Refusal {
+fn client_error(error: &VerificationError, verification: Verification) -> BatchRefusal {
     match error.code() {
         underlying @ (ErrorCode::NetworkException
         | ErrorCode::CoordinatorLoadInProgress
         | ErrorCode::CoordinatorNotAvailable
-        | ErrorCode::NotCoordinator) => Refusal::Unverified { underlying },
+        | ErrorCode::NotCoordinator) => BatchRefusal::Unverified { underlying },
         underlying @ ErrorCode::ConcurrentTransactions if verification != Verification::Adds => {
-            Refusal::Unverified { underlying }
+            BatchRefusal::Unverified { underlying }
         }
-        ErrorCode::InvalidTxnState => Refusal::NotOfTransaction,
+        ErrorCode::InvalidTxnState => BatchRefusal::NotOfTransaction,
         other => other.into(),
     }
 }

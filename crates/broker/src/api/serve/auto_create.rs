@@ -10,7 +10,7 @@ use std::time::Duration;
 use thalweg_config::BrokerConfig;
 use thalweg_hash::HashMap;
 use thalweg_membership::ControllerLink;
-use thalweg_metadata::topic_name::{self, OFFSETS, SHARE_STATE, STREAM_DEFINITIONS, TRANSACTIONS};
+use thalweg_metadata::topic_name::{self, CoordinatorTopic, STREAM_DEFINITIONS};
 use thalweg_wire::request::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use thalweg_wire::request::create_topics_response::CreatableTopicResult;
 use thalweg_wire::request::{CreateTopicsRequest, CreateTopicsResponse};
@@ -157,12 +157,11 @@ async fn wait_for_leaders(broker: &Broker, names: &[String]) {
 }
 
 fn creatable(config: &BrokerConfig, name: &str) -> CreatableTopic {
-    let internal = match name {
-        OFFSETS => Some(config.groups.offsets_topic()),
-        TRANSACTIONS => Some(config.transactions.state_topic()),
-        SHARE_STATE => Some(config.share_coordinator.state_topic()),
-        STREAM_DEFINITIONS => Some(config.topics.stream_definitions()),
-        _ => None,
+    let internal = match CoordinatorTopic::of(name) {
+        Some(CoordinatorTopic::Offsets) => Some(config.groups.offsets_topic()),
+        Some(CoordinatorTopic::Transactions) => Some(config.transactions.state_topic()),
+        Some(CoordinatorTopic::ShareState) => Some(config.share_coordinator.state_topic()),
+        None => (name == STREAM_DEFINITIONS).then(|| config.topics.stream_definitions()),
     };
     let (num_partitions, replication_factor) = match &internal {
         Some(topic) => (topic.partitions, topic.replication_factor),

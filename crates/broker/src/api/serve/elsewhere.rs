@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_metadata::{BrokerId, BrokerRegistration, Endpoint, Image, ImageCell, PartitionIndex};
-use thalweg_replica::partition::{Partitions, Topic};
+use thalweg_replica::partition::{LocalTopic, Partitions};
 use thalweg_wire::{ErrorCode, Uuid};
 
 /// A topic as a request names it.
@@ -24,7 +24,7 @@ impl<'a> TopicRef<'a> {
 
 impl TopicRef<'_> {
     /// The topic, if it has replicas here.
-    pub fn here(self, partitions: &Partitions) -> Option<Arc<Topic>> {
+    pub fn here(self, partitions: &Partitions) -> Option<Arc<LocalTopic>> {
         match self {
             TopicRef::Id(id) => partitions.topic_by_id(id),
             TopicRef::Name(name) => partitions.topic_by_name(name),

@@ -5,8 +5,8 @@
 //! a little until this broker's image shows the change, so that the client's next read sees it. Kafka's
 //! broker answers immediately.
 
-use super::slow::{self, Stage};
 use crate::api::entry::Forwarding;
+use crate::api::slow::{self, Stage};
 use crate::api::{Api, Call, served};
 use crate::broker::Broker;
 use crate::request_metrics::timed;
@@ -21,7 +21,7 @@ use thalweg_wire::data::DefaultPrincipalData;
 use thalweg_wire::frame::{LENGTH_LEN, decode_response, encode_request};
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::{DescribeQuorumRequest, EnvelopeRequest};
-use thalweg_wire::{ApiKey, DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
+use thalweg_wire::{DecodeError, Decoder, Encoder, ErrorCode, Message, Refuse, Request};
 
 /// The versions of an API that both this broker and its controller serve; `None` if there is no common
 /// version.
@@ -38,7 +38,7 @@ pub fn served_with_controller(
     (min <= max).then_some((min, max))
 }
 
-/// Maximum wait until this broker's image shows a change.
+/// Maximum wait until this broker's image shows a change, with the question which offset to wait for.
 const SHOWN_WITHIN: Duration = Duration::from_millis(500);
 
 /// Forwards the request and returns the controller's answer, or, without one, the answer of Kafka's broker.
@@ -49,16 +49,17 @@ where
 {
     let broker = Arc::clone(broker);
     Ok(Reply::Later(Box::pin(async move {
-        let asked = async {
-            let answer = ask(&broker.registered.controller, &call, call.frame.clone()).await?;
-            if served(call.key).is_some_and(|api| api.forwarded == Some(Forwarding::Changes)) {
-                shown(&broker.registered.controller).await;
+        let api = served(call.key);
+        let exchange = async {
+            let answer = forward(&broker.registered.controller, &call, call.frame.clone()).await?;
+            if api.is_some_and(|api| api.forwarded == Some(Forwarding::Changes)) {
+                until_shown(&broker.registered.controller).await;
             }
             Ok(answer)
         };
-        let (asked, spent) = timed(asked).await;
+        let (answer, spent) = timed(exchange).await;
         slow::note(broker.slow_request, &call, Stage::Controller, call.received_at);
-        let failure = match asked {
+        let failure = match answer {
             Ok(answer) => {
                 let answer = broker.quotas.charge_forwarded(&call.caller(), call.version, spent, answer);
                 let throttled = call.peer.mute.left();
@@ -77,7 +78,8 @@ where
         };
         match R::decode(&mut d, call.version) {
             Ok(request) => {
-                let response = request.refuse(failure, words(call.key, failure), call.version);
+                let message = api.and_then(|api| api.refusal_message.of(failure));
+                let response = request.refuse(failure, message, call.version);
                 call.answered_with(&broker.requests, Some(spent), Duration::ZERO, &response);
                 call.reply::<R>(&response)
             }
@@ -98,7 +100,7 @@ enum Failure {
 }
 
 /// The controller's answer to a request in an envelope.
-async fn ask(controller: &ControllerLink, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
+async fn forward(controller: &ControllerLink, call: &Call, request: Bytes) -> Result<Bytes, Failure> {
     let (api, version) = (call.key, call.version);
     match controller.send(envelope(call, request), EnvelopeRequest::MAX_VERSION).await {
         Ok(response) => match (ErrorCode::from_i16(response.error_code), response.response_data) {
@@ -121,21 +123,10 @@ async fn ask(controller: &ControllerLink, call: &Call, request: Bytes) -> Result
     }
 }
 
-/// Kafka's words for a failure; `None` where Kafka's own refusal has none.
-fn words(api: ApiKey, failure: ErrorCode) -> Option<&'static str> {
-    let has_words = match api {
-        ApiKey::AlterClientQuotas
-        | ApiKey::DescribeQuorum
-        | ApiKey::AddRaftVoter
-        | ApiKey::RemoveRaftVoter => true,
-        // Kafka's exception for a timeout has no message.
-        ApiKey::UnregisterBroker => failure != ErrorCode::RequestTimedOut,
-        _ => false,
-    };
-    has_words.then_some(match failure {
-        ErrorCode::RequestTimedOut => "The request timed out.",
-        _ => "The server experienced an unexpected error when processing the request.",
-    })
+/// Waits until the image shows all records that are committed now, at most for [`SHOWN_WITHIN`]. After that,
+/// the client reads an older image.
+async fn until_shown(controller: &ControllerLink) {
+    drop(tokio::time::timeout(SHOWN_WITHIN, shown(controller)).await);
 }
 
 /// Waits until the image shows all records that are committed now. The offset comes from DescribeQuorum.
@@ -143,14 +134,12 @@ async fn shown(controller: &ControllerLink) {
     let mut changes = controller.image_changes();
     let partitions = vec![PartitionData::default()];
     let topics = vec![TopicData { topic_name: "__cluster_metadata".to_owned(), partitions }];
-    let asked = controller.send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION).await;
+    let quorum = controller.send(DescribeQuorumRequest { topics }, DescribeQuorumRequest::MAX_VERSION).await;
     let partition =
-        asked.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
+        quorum.ok().and_then(|quorum| quorum.topics.into_iter().next()?.partitions.into_iter().next());
     if let Some(partition) = partition {
-        let shown = changes.wait_for(|offset| offset + 1 >= partition.high_watermark);
-        let all = async { shown.await.map(drop) };
-        // After a timeout, the client reads an older image.
-        drop(tokio::time::timeout(SHOWN_WITHIN, all).await);
+        // The wait fails only if the broker stops.
+        drop(changes.wait_for(|offset| offset + 1 >= partition.high_watermark).await);
     }
 }
 
@@ -161,7 +150,7 @@ pub async fn send<R: Request>(
     request: &R,
 ) -> Result<R::Response, ErrorCode> {
     let answer = send_at(controller, call, request, call.version).await?;
-    shown(controller).await;
+    until_shown(controller).await;
     Ok(answer)
 }
 
@@ -174,7 +163,7 @@ pub async fn send_at<R: Request>(
 ) -> Result<R::Response, ErrorCode> {
     let encoded = encode_request(request, version, call.correlation_id, call.client_id.as_deref());
     let request = encoded.map_err(|error| unusable(call, &error))?.slice(LENGTH_LEN..);
-    let answer = ask(controller, call, request).await.map_err(|failure| match failure {
+    let answer = forward(controller, call, request).await.map_err(|failure| match failure {
         Failure::NoAnswer => ErrorCode::RequestTimedOut,
         Failure::Refused => ErrorCode::UnknownServerError,
         Failure::UnsupportedVersion => ErrorCode::UnsupportedVersion,
@@ -219,8 +208,8 @@ mod tests {
 
     use crate::quotas::throttle_time;
     use std::time::Duration;
-    use thalweg_wire::Response;
     use thalweg_wire::frame::{LENGTH_LEN, encode_response};
+    use thalweg_wire::{ApiKey, Response};
 
     use super::*;
 
@@ -234,7 +223,8 @@ mod tests {
 
     fn check<R: Refuse>(error: ErrorCode, version: i16, request: &str, expected: &str) {
         let request = R::decode(&mut Decoder::new(bytes(request)), version).expect("Kafka's own request");
-        let answer = request.refuse(error, words(R::KEY, error), version);
+        let api = served(R::KEY).expect("a served API");
+        let answer = request.refuse(error, api.refusal_message.of(error), version);
         let mut e = Encoder::with_capacity(64);
         answer.encode(&mut e, version).unwrap_or_else(|error| panic!("{:?} {version}: {error}", R::KEY));
         assert_eq!(e.into_bytes(), bytes(expected), "{:?} {version}: {answer:?}", R::KEY);

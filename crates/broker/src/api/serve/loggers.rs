@@ -4,7 +4,7 @@
 //! Each key is a logger, and its value a level. Changes hold for this process until it ends. A broker that is
 //! embedded in another program has no loggers, because the log belongs to that program.
 
-use super::verdicts::Verdict;
+use super::verdicts::ConfigVerdict;
 use thalweg_config::alter::{AlterOp, Alteration};
 use thalweg_config::describe::{ConfigSource, DescribedConfig, WantedKeys};
 use thalweg_config::{ConfigType, LoggerChange, LoggerError, Loggers};
@@ -33,7 +33,7 @@ pub fn alter(
     loggers: Option<&Loggers>,
     alterations: Vec<Alteration>,
     validate_only: bool,
-) -> Result<(), Verdict> {
+) -> Result<(), ConfigVerdict> {
     let changes: Vec<_> = alterations.into_iter().map(change).collect::<Result<_, _>>()?;
     let Some(loggers) = loggers else {
         let missing = changes.into_iter().next().map(|change| LoggerError::Unknown(change.logger));
@@ -49,9 +49,9 @@ pub fn alter(
     Ok(())
 }
 
-fn change(Alteration { name, op, value }: Alteration) -> Result<LoggerChange, Verdict> {
+fn change(Alteration { name, op, value }: Alteration) -> Result<LoggerChange, ConfigVerdict> {
     let refused = |operation: &str| {
-        Verdict::invalid(format!("{operation} operation is not allowed for the BROKER_LOGGER resource"))
+        ConfigVerdict::invalid(format!("{operation} operation is not allowed for the BROKER_LOGGER resource"))
     };
     match op {
         AlterOp::Set => Ok(LoggerChange { logger: name, level: value }),
@@ -61,12 +61,12 @@ fn change(Alteration { name, op, value }: Alteration) -> Result<LoggerChange, Ve
     }
 }
 
-impl From<LoggerError> for Verdict {
-    fn from(error: LoggerError) -> Verdict {
+impl From<LoggerError> for ConfigVerdict {
+    fn from(error: LoggerError) -> ConfigVerdict {
         let code = match error {
             LoggerError::Unknown(_) | LoggerError::Level { .. } => ErrorCode::InvalidConfig,
             LoggerError::Root => ErrorCode::InvalidRequest,
         };
-        Verdict::new(code, error.to_string())
+        ConfigVerdict::new(code, error.to_string())
     }
 }

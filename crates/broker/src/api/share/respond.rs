@@ -1,15 +1,15 @@
 //! Builds the answers of ShareFetch and ShareAcknowledge.
 
-use super::fetch::{Entry, Outcome, Plan};
+use super::plan::{ShareFetchEntry, ShareFetchOutcome, ShareFetchPlan};
 use crate::api::Call;
 use crate::api::serve::elsewhere::{self, TopicRef};
 use crate::broker::Broker;
 use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
-use thalweg_metadata::{BrokerId, ImageCell};
+use thalweg_metadata::{BrokerId, ImageCell, TopicIdPartition};
 use thalweg_net::{Frame, Reply};
-use thalweg_share_groups::{Batch, SettleOutcome, TopicPartitionId};
+use thalweg_share_groups::{AcknowledgementOutcome, AcquiredBatches};
 use thalweg_wire::frame::encode_response;
 use thalweg_wire::request::share_fetch_response::{
     AcquiredRecords, LeaderIdAndEpoch, NodeEndpoint, PartitionData, ShareFetchableTopicResponse,
@@ -35,12 +35,12 @@ fn has_moved(error: ErrorCode) -> bool {
 pub fn fetched(
     broker: &Broker,
     call: &Call,
-    mut plan: Plan,
-    settled: Vec<(TopicPartitionId, SettleOutcome)>,
+    mut plan: ShareFetchPlan,
+    outcomes: Vec<(TopicIdPartition, AcknowledgementOutcome)>,
     spent: Duration,
 ) -> Reply {
     let bytes = plan.entries.iter().map(|entry| match &entry.outcome {
-        Outcome::Acquired(batch) => batch.slice.len,
+        ShareFetchOutcome::Acquired(batch) => batch.slice.len,
         _ => 0,
     });
     let throttle_time_ms = broker.quotas.charge_fetch(&call.caller(), bytes.sum(), spent);
@@ -51,17 +51,19 @@ pub fn fetched(
     let lock_ms = i32::try_from(plan.settings.limits.lock_ms).unwrap_or(i32::MAX);
     let mut response =
         ShareFetchResponse { throttle_time_ms, acquisition_lock_timeout_ms: lock_ms, ..Default::default() };
-    let (mut slices, mut leaders, mut told) = (Vec::new(), Vec::new(), Vec::new());
-    for Entry { id, is_new, outcome, .. } in std::mem::take(&mut plan.entries) {
+    let (mut slices, mut leaders, mut listed) = (Vec::new(), Vec::new(), Vec::new());
+    for ShareFetchEntry { id, is_new, outcome, .. } in std::mem::take(&mut plan.entries) {
         let (error, mut data, slice) = match outcome {
-            Outcome::Acquired(batch) => acquired(batch),
-            Outcome::Failed(error) => (error, no_records(), None),
-            Outcome::Nothing if is_new && throttle_time_ms == 0 => (ErrorCode::None, no_records(), None),
-            Outcome::Nothing | Outcome::Loading => continue,
+            ShareFetchOutcome::Acquired(batch) => acquired(batch),
+            ShareFetchOutcome::Failed(error) => (error, no_records(), None),
+            ShareFetchOutcome::Nothing if is_new && throttle_time_ms == 0 => {
+                (ErrorCode::None, no_records(), None)
+            }
+            ShareFetchOutcome::Nothing | ShareFetchOutcome::Loading => continue,
         };
         (data.partition_index, data.error_code) = (id.1.0, error.code());
         if is_new && error == ErrorCode::None {
-            told.push(id);
+            listed.push(id);
         }
         if has_moved(error) {
             let (leader_id, leader_epoch) =
@@ -75,20 +77,20 @@ pub fn fetched(
         partitions.push(data);
     }
     // Slices in the order of the answer.
-    slices.sort_by_key(|(place, _)| *place);
+    slices.sort_by_key(|(position, _)| *position);
     let slices = slices.into_iter().map(|(_, slice)| slice).collect();
-    broker.shares.sessions.told(&plan.key, &told);
-    for (id, settled) in settled {
-        let (error, words) = outcome_of(settled);
-        let error_code = error.code();
+    broker.share_partitions.sessions.note_listed(&plan.key, &listed);
+    for (id, outcome) in outcomes {
+        let (error, message) = code_and_message(outcome);
+        let code = error.code();
         let topic = topic_of(&mut response, id);
         let partitions = &mut response.responses[topic].partitions;
         match partitions.iter_mut().find(|data| data.partition_index == id.1.0) {
-            Some(data) => (data.acknowledge_error_code, data.acknowledge_error_message) = (error_code, words),
+            Some(data) => (data.acknowledge_error_code, data.acknowledge_error_message) = (code, message),
             None => partitions.push(PartitionData {
                 partition_index: id.1.0,
-                acknowledge_error_code: error_code,
-                acknowledge_error_message: words,
+                acknowledge_error_code: code,
+                acknowledge_error_message: message,
                 ..no_records()
             }),
         }
@@ -102,29 +104,35 @@ pub fn fetched(
 
 /// Releases the acquired records of a throttled fetch. The answer has no records, and the member retries
 /// after the throttle time.
-fn take_back(plan: &mut Plan) {
+fn take_back(plan: &mut ShareFetchPlan) {
     for entry in &mut plan.entries {
-        let Outcome::Acquired(batch) = &entry.outcome else { continue };
+        let ShareFetchOutcome::Acquired(batch) = &entry.outcome else { continue };
         if let Some((led, _)) = &entry.led {
             led.take_back(&plan.key.member, &batch.runs);
         }
-        entry.outcome = Outcome::Nothing;
+        entry.outcome = ShareFetchOutcome::Nothing;
     }
 }
 
 /// Counts a fetch, its bytes, and its failures.
-fn count(requests: &RequestMetrics, call: &Call, plan: &Plan, throttle_time_ms: i32, spent: Duration) {
+fn count(
+    requests: &RequestMetrics,
+    call: &Call,
+    plan: &ShareFetchPlan,
+    throttle_time_ms: i32,
+    spent: Duration,
+) {
     call.answered(requests, Some(spent), milliseconds(throttle_time_ms));
     let label = requests.label(call.key);
     for entry in &plan.entries {
         match &entry.outcome {
-            Outcome::Acquired(batch) => {
+            ShareFetchOutcome::Acquired(batch) => {
                 if let Some((_, partition)) = &entry.led {
                     partition.sent(batch.slice.len, false);
                 }
             }
-            Outcome::Failed(error) => requests.failed(label, error.code()),
-            Outcome::Nothing | Outcome::Loading => {}
+            ShareFetchOutcome::Failed(error) => requests.failed(label, error.code()),
+            ShareFetchOutcome::Nothing | ShareFetchOutcome::Loading => {}
         }
     }
 }
@@ -134,8 +142,8 @@ fn no_records() -> PartitionData {
     PartitionData { records: Some(Records::default()), ..Default::default() }
 }
 
-fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
-    let Batch { slice, runs, .. } = batch;
+fn acquired(batch: AcquiredBatches) -> (ErrorCode, PartitionData, Option<LogSlice>) {
+    let AcquiredBatches { slice, runs, .. } = batch;
     let acquired_records = runs.iter().map(|run| AcquiredRecords {
         first_offset: run.first,
         last_offset: run.last,
@@ -147,15 +155,15 @@ fn acquired(batch: Batch) -> (ErrorCode, PartitionData, Option<LogSlice>) {
 }
 
 /// Kafka's code and message for an outcome.
-fn outcome_of(settled: SettleOutcome) -> (ErrorCode, Option<String>) {
-    match settled {
+fn code_and_message(outcome: AcknowledgementOutcome) -> (ErrorCode, Option<String>) {
+    match outcome {
         Ok(()) => (ErrorCode::None, None),
         Err(error) => (error.code(), Some(error.to_string())),
     }
 }
 
 /// The place of a topic in the answer.
-fn topic_of(response: &mut ShareFetchResponse, id: TopicPartitionId) -> usize {
+fn topic_of(response: &mut ShareFetchResponse, id: TopicIdPartition) -> usize {
     let topics = &mut response.responses;
     topics.iter().rposition(|topic| topic.topic_id == id.0).unwrap_or_else(|| {
         topics.push(ShareFetchableTopicResponse { topic_id: id.0, partitions: Vec::new() });
@@ -174,15 +182,15 @@ pub fn acknowledged(
     broker: &Broker,
     call: &Call,
     group: &str,
-    settled: Vec<(TopicPartitionId, SettleOutcome)>,
+    outcomes: Vec<(TopicIdPartition, AcknowledgementOutcome)>,
 ) -> ShareAcknowledgeResponse {
     use share_acknowledge_response as parts;
-    let lock_ms = i32::try_from(broker.shares.settings(group).limits.lock_ms).unwrap_or(i32::MAX);
+    let lock_ms = i32::try_from(broker.share_partitions.settings(group).limits.lock_ms).unwrap_or(i32::MAX);
     let mut response =
         ShareAcknowledgeResponse { acquisition_lock_timeout_ms: lock_ms, ..Default::default() };
     let mut leaders = Vec::new();
-    for (id, settled) in settled {
-        let (error, error_message) = outcome_of(settled);
+    for (id, outcome) in outcomes {
+        let (error, error_message) = code_and_message(outcome);
         let mut data = parts::PartitionData {
             partition_index: id.1.0,
             error_code: error.code(),

@@ -85,8 +85,8 @@ impl Bench {
     }
 
     /// The lines that would be logged now.
-    fn said(&mut self, undecided: &[UndecidedPartition]) -> Vec<(Fate, Vec<String>)> {
-        self.kept.unsaid(&self.image, undecided, self.now).into_iter().collect()
+    fn logged(&mut self, undecided: &[UndecidedPartition]) -> Vec<(Fate, Vec<String>)> {
+        self.kept.unlogged(&self.image, undecided, self.now).into_iter().collect()
     }
 }
 
@@ -111,7 +111,7 @@ fn partitions_without_a_leader_are_kept_until_they_have_one() {
 
 /// The follower stops, then the leader; then the leader's folder is deleted, and both start.
 #[test]
-fn loss_of_the_only_complete_log_is_said_once() {
+fn loss_of_the_only_complete_log_is_logged_once() {
     let mut bench = Bench::new();
     for index in [0, 1] {
         bench.change(TOPIC, index, 1, &[1], &[]);
@@ -122,15 +122,15 @@ fn loss_of_the_only_complete_log_is_said_once() {
     bench.change(TOPIC, 0, -1, &[], &[]);
     bench.change(TOPIC, 1, -1, &[], &[]);
     bench.wait();
-    assert_eq!(bench.said(&[]), [], "the cluster is down");
+    assert_eq!(bench.logged(&[]), [], "the cluster is down");
     bench.fence(2, false);
-    assert_eq!(bench.said(&[]), [], "it may be unclean elections' turn");
+    assert_eq!(bench.logged(&[]), [], "it may be unclean elections' turn");
     bench.wait();
     let lost = fate(Reason::Lost, Some(1), &[1]);
-    assert_eq!(bench.said(&[]), [(lost, vec!["t-0".to_owned(), "t-1".to_owned()])]);
+    assert_eq!(bench.logged(&[]), [(lost, vec!["t-0".to_owned(), "t-1".to_owned()])]);
     bench.fence(1, false);
     bench.wait();
-    assert_eq!(bench.said(&[]), [], "it was said");
+    assert_eq!(bench.logged(&[]), [], "it was logged");
     assert_eq!(bench.kept.partitions().len(), 2);
 }
 
@@ -141,14 +141,14 @@ fn replica_that_a_partition_cannot_do_without_is_named_once() {
     bench.change(TOPIC, 0, -1, &[1, 2], &[]);
     bench.wait();
     let one = UndecidedPartition { topic_id: TOPIC, ..undecided(&[1], &[2], Some(1)) };
-    assert_eq!(bench.said(&[one]), [], "its logs are compared");
+    assert_eq!(bench.logged(&[one]), [], "its logs are compared");
     let awaits = fate(Reason::Awaits(BrokerId::list(&[2])), Some(1), &[1, 2]);
-    assert_eq!(bench.said(&[]), [(awaits, vec!["t-0".to_owned()])]);
+    assert_eq!(bench.logged(&[]), [(awaits, vec!["t-0".to_owned()])]);
     bench.wait();
-    assert_eq!(bench.said(&[]), []);
+    assert_eq!(bench.logged(&[]), []);
     bench.fence(2, false);
     bench.wait();
-    assert_eq!(bench.said(&[]), [], "one of them is about to lead");
+    assert_eq!(bench.logged(&[]), [], "one of them is about to lead");
 }
 
 #[test]

@@ -108,7 +108,7 @@ struct MixedCluster {
 impl MixedCluster {
     async fn start(classpath: String) -> MixedCluster {
         let controllers =
-            Controllers::start(classpath.clone(), Quorum::OfKafkasDefaults, "broker.session.timeout.ms=3000")
+            Controllers::start(classpath.clone(), Quorum::OfKafkasDefaults, "broker.session.timeout.ms=6000")
                 .await;
         // Its coordinators count partitions by these, once and for all, if their topics do not exist yet.
         let internal = "offsets.topic.num.partitions=2\ntransaction.state.log.num.partitions=2";
@@ -151,7 +151,7 @@ impl MixedCluster {
     }
 
     async fn begin(&mut self, id: usize) {
-        let properties = [("broker.heartbeat.interval.ms", "500"), ("broker.session.timeout.ms", "3000")];
+        let properties = [("broker.heartbeat.interval.ms", "500"), ("broker.session.timeout.ms", "6000")];
         let servers = self.controllers.servers();
         let running = join(self.dirs[id - 2].path(), &id.to_string(), &servers, &properties).await;
         self.ours[id - 2] = Some(running);
@@ -165,7 +165,10 @@ impl MixedCluster {
         let assignments = (0..).zip(assignments).map(|(partition_index, replicas)| {
             CreatableReplicaAssignment { partition_index, broker_ids: replicas.to_vec() }
         });
-        let configs = [("min.insync.replicas", "2"), ONE_SEGMENT].map(|(name, value)| CreatableTopicConfig {
+        // The records have old timestamps, and on a busy machine a test outlasts the interval of retention
+        // checks.
+        let configs = [("min.insync.replicas", "2"), ("retention.ms", "-1"), ONE_SEGMENT];
+        let configs = configs.map(|(name, value)| CreatableTopicConfig {
             name: name.to_owned(),
             value: Some(value.to_owned()),
         });

@@ -319,9 +319,9 @@ async fn kafkas_reassignment_moves_replicas_between_data_directories() {
     let file = ["--reassignment-json-file", plan.to_str().expect("UTF-8")];
     let begun =
         format!("Successfully started moving log directory to {target} for replica moved-0 with broker 1");
-    let execute = ["--execute", "--replica-alter-log-dirs-throttle", "50000"];
+    let execute = ["--execute", "--replica-alter-log-dirs-throttle", "10000"];
     let said = tool(&jars, REASSIGN, &[&to, &file[..], &execute[..]].concat(), "").await;
-    assert_has(&said, &["The replica-alter-dir throttle limit was set to 50000 B/s", &begun]);
+    assert_has(&said, &["The replica-alter-dir throttle limit was set to 10000 B/s", &begun]);
     let said = tool(&jars, REASSIGN, &[&to, &file[..], &["--verify"][..]].concat(), "").await;
     assert_has(&said, &["Reassignment of replica moved-0-1 is still in progress"]);
     let describe = ["--describe", "--topic-list", "moved"];

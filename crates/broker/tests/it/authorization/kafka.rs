@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 use thalweg_broker::api::all_served;
+use thalweg_controller::takes_forwarded;
 use thalweg_dial::{Connection, ConnectionOptions};
 use thalweg_ports::free_port;
 use thalweg_security::acl::{CLUSTER_NAME, Operation, ResourceType};
@@ -106,26 +107,10 @@ const SETS: [&[(ResourceType, &str, Operation)]; 6] = {
     ]
 };
 
-/// APIs that brokers forward.
-const OF_CONTROLLER: [ApiKey; 17] = [
-    ApiKey::CreateTopics,
-    ApiKey::DeleteTopics,
-    ApiKey::CreatePartitions,
-    ApiKey::CreateAcls,
-    ApiKey::DeleteAcls,
-    ApiKey::AlterConfigs,
-    ApiKey::IncrementalAlterConfigs,
-    ApiKey::ElectLeaders,
-    ApiKey::AlterPartitionReassignments,
-    ApiKey::ListPartitionReassignments,
-    ApiKey::AlterClientQuotas,
-    ApiKey::AlterUserScramCredentials,
-    ApiKey::DescribeQuorum,
-    ApiKey::UpdateFeatures,
-    ApiKey::UnregisterBroker,
-    ApiKey::AddRaftVoter,
-    ApiKey::RemoveRaftVoter,
-];
+/// The APIs that brokers forward.
+fn of_controller() -> impl Iterator<Item = ApiKey> {
+    all_served().map(|api| api.key).filter(|key| takes_forwarded(*key))
+}
 
 /// Whether Kafka has accepted the member, and says nothing of the partition, because it is still loading its
 /// state.
@@ -157,7 +142,7 @@ async fn answers_are_those_of_apache_kafka_with_the_same_acls() {
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
         // What the controller decides is compared with no ACLs and with all of them.
         let is_whole = set == 0 || set == SETS.len() - 1;
-        let asked = |key: ApiKey| !OPEN.contains(&key) && (is_whole || !OF_CONTROLLER.contains(&key));
+        let asked = |key: ApiKey| !OPEN.contains(&key) && (is_whole || !takes_forwarded(key));
         for api in all_served().filter(|api| asked(api.key)) {
             let of_missing = || probes(api.key, &missing);
             let all = [&names[0], &names[1]].map(|names| [probes(api.key, names), of_missing()].concat());
@@ -256,7 +241,7 @@ async fn decisions_of_the_controller_are_logged_as_by_apache_kafka() {
             allow(admin, acls).await;
         }
         tokio::time::sleep(std::time::Duration::from_millis(500)).await;
-        for key in OF_CONTROLLER {
+        for key in of_controller() {
             let all =
                 [&names[0], &names[1]].map(|names| [probes(key, names), probes(key, &missing)].concat());
             for (theirs, own) in all[0].iter().zip(&all[1]) {
@@ -269,7 +254,7 @@ async fn decisions_of_the_controller_are_logged_as_by_apache_kafka() {
     ours.stop().await;
     let (expected, found) = (logged(&kafka), recorded(&path));
     let mut compared = 0;
-    for key in OF_CONTROLLER {
+    for key in of_controller() {
         let of = |lines: &BTreeMap<String, Vec<String>>| {
             lines.get(&format!("{key:?}")).cloned().unwrap_or_default()
         };

@@ -3,7 +3,7 @@
 
 use super::*;
 use std::sync::Arc;
-use thalweg_share::{DeliveryState, ShareKey, StateBatch, StateUpdate};
+use thalweg_share::{DeliveryState, SharePartitionKey, StateBatch, StateUpdate};
 use thalweg_share_groups::{PersistError, Persister};
 
 /// As Kafka creates its internal topics, with a few partitions for each broker.
@@ -43,12 +43,13 @@ async fn every_broker_reaches_every_state_and_none_is_lost_with_its_coordinator(
     let replicas: [&[i32]; 2] = [&[1, 2, 3], &[2, 3, 1]];
     let topic = cluster.create("shared", &replicas, &[]).await;
     let groups: Vec<Arc<str>> = (0..10).map(|n| format!("group-{n}").into()).collect();
-    let key = |group: &Arc<str>, partition| ShareKey {
+    let key = |group: &Arc<str>, partition| SharePartitionKey {
         group: Arc::clone(group),
         topic: topic.id,
         partition: PartitionIndex(partition),
     };
-    let keys: Vec<ShareKey> = groups.iter().flat_map(|group| [key(group, 0), key(group, 1)]).collect();
+    let keys: Vec<SharePartitionKey> =
+        groups.iter().flat_map(|group| [key(group, 0), key(group, 1)]).collect();
     // The first creates the topic.
     for (at, key) in keys.iter().enumerate() {
         let persister = cluster.persister(1 + at % 3);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::transactions::{
-    ONE_SEGMENT, Place, Protocol, Transactional, committed, committed_values, describe, patiently, settled,
+    ONE_SEGMENT, Protocol, Servers, Transactional, committed, committed_values, describe, patiently, settled,
 };
 use thalweg_dial::Connection;
 
@@ -40,7 +40,7 @@ impl Cluster {
     }
 }
 
-impl Place for Cluster {
+impl Servers for Cluster {
     async fn coordinator(&self, id: &str) -> &Connection {
         let coordinator = self.coordinator_id(id).await;
         self.running(coordinator).expect("it was just found").connection()

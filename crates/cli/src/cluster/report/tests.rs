@@ -1,5 +1,8 @@
 //! The display of a cluster's status, and its health.
 
+use thalweg_client::verdict::DirectoryEvidence;
+
+use super::super::state::{BrokerStatus, Quorum, QuorumNode};
 use super::*;
 use crate::output::Style;
 
@@ -13,7 +16,7 @@ fn partition(index: i32, leader: Option<i32>, isr: &[i32], min_isr: usize) -> Pa
         adding: 0,
         isr: isr.to_vec(),
         live_isr: isr.to_vec(),
-        min_isr,
+        min_isr: Some(min_isr),
     }
 }
 
@@ -26,6 +29,7 @@ fn broker(id: i32) -> BrokerStatus {
         reach: Reach::Answers,
         leaders: 1,
         replicas: 3,
+        directories: Ok(Vec::new()),
     }
 }
 
@@ -41,6 +45,8 @@ fn status(partitions: Vec<PartitionStatus>) -> Status {
         differing: Vec::new(),
         topics: 1,
         partitions,
+        hidden_topics: Ok(0),
+        throttled: Ok(Vec::new()),
         reassignments: Ok(Vec::new()),
         quorum: Ok(Quorum {
             leader: 1,
@@ -51,8 +57,12 @@ fn status(partitions: Vec<PartitionStatus>) -> Status {
     }
 }
 
+fn health(status: &Status) -> Health {
+    Health::of(&status.verdicts())
+}
+
 fn problems(status: &Status) -> Vec<String> {
-    status.problems().into_iter().map(|problem| problem.text).collect()
+    status.verdicts().into_iter().map(|verdict| verdict.text).collect()
 }
 
 #[test]
@@ -89,7 +99,7 @@ fn partitions_are_selected_by_their_problems() {
         partition(3, None, &[2], 1),
     ];
     let mut status = status(partitions);
-    status.reassignments = Err(AbsenceReason { cause: Cause::NotServed, why: "it is not served".to_owned() });
+    status.reassignments = Err(Absence { cause: Cause::NotServed, why: "it is not served".to_owned() });
     let json = status.to_json();
     let found = |key: &str| -> Vec<i64> {
         let partitions = json[key].as_array().expect("a list").iter();
@@ -107,9 +117,12 @@ fn partitions_are_selected_by_their_problems() {
     assert_eq!(
         problems(&status),
         [
-            "1 of 4 partitions without a leader that answers",
-            "1 of 4 partitions with too few replicas for acks=all",
-            "3 of 4 partitions under-replicated"
+            "1 of 4 partitions has no leader that answers: producers and consumers wait until a replica in sync is \
+             back.",
+            "1 of 4 partitions has fewer replicas in sync than min.insync.replicas: producers with acks=all are \
+             refused.",
+            "1 of 4 partitions has just min.insync.replicas in sync: the next failure stops producers with acks=all.",
+            "3 of 4 partitions have fewer replicas in sync than assigned: fewer failures are survived."
         ]
     );
     assert_eq!(status.judge().map_err(|unhealthy| unhealthy.code), Err(4));
@@ -123,7 +136,7 @@ fn a_leader_that_does_not_answer_is_none() {
     status.brokers[1].reach = Reach::NotReached("Cannot connect to localhost:9093".to_owned());
     let text = status.to_text(Style::PLAIN);
     for part in [
-        "Health: unavailable\n  unavailable: 1 of 1 partitions without a leader that answers\n",
+        "Health: unavailable\n  critical: 1 of 1 partitions has no leader that answers: ",
         "2       localhost:9093  -     not reached  1        3\n",
         "Not reached:\n  broker 2: Cannot connect to localhost:9093\n\n",
         "Partitions without a leader that answers: 1\n",
@@ -141,62 +154,99 @@ fn problems_hidden_from_clients_are_degraded() {
     let degraded = |change: fn(&mut Status), expected: &str| {
         let mut status = whole();
         change(&mut status);
-        assert_eq!((status.health(), problems(&status)), (Health::Degraded, vec![expected.to_owned()]));
+        assert_eq!((health(&status), problems(&status)), (Health::Degraded, vec![expected.to_owned()]));
         assert_eq!(status.judge().map_err(|unhealthy| unhealthy.code), Err(3));
         assert_eq!(status.to_json()["health"], "degraded");
     };
-    degraded(|s| s.brokers[1].is_fenced = true, "1 of 2 brokers fenced (2)");
-    degraded(|s| s.brokers[1].reach = Reach::NotReached(String::new()), "1 of 2 brokers not reached (2)");
+    degraded(
+        |s| s.brokers[1].is_fenced = true,
+        "1 of 2 brokers is fenced (2): it leads nothing, and clients do not see it.",
+    );
+    degraded(
+        |s| s.brokers[1].reach = Reach::NotReached(String::new()),
+        "1 of 2 brokers does not answer (2): its replicas do not count.",
+    );
     degraded(
         |s| s.brokers[1].reach = Reach::NoAddress,
-        "1 of 2 brokers with replicas and not registered (2)",
+        "1 of 2 brokers is not in the cluster (2): replicas are assigned to it.",
     );
     degraded(
         |s| s.not_reached = vec![("b:1".to_owned(), "gone".to_owned())],
-        "b:1 of --bootstrap-server not reached",
+        "b:1 of the bootstrap servers does not answer, and belongs to no known broker.",
     );
     degraded(
-        |s| s.quorum = Err(AbsenceReason { cause: Cause::Problem, why: "no answer".to_owned() }),
-        "no active controller answers",
+        |s| s.quorum = Err(Absence { cause: Cause::Failed, why: "no answer".to_owned() }),
+        "No active controller answers: leaders do not change, and topics cannot be created.",
     );
     degraded(
         |s| s.quorum.as_mut().expect("there is one").nodes[1].silent_ms = Some(60_000),
-        "controller or broker 2 does not follow the metadata",
+        "Controller or broker 2 does not follow the metadata.",
     );
     degraded(
         |s| {
             s.differing =
                 vec![DifferingBroker { broker: 2, behind: vec![("orders".to_owned(), 0)], brokers: vec![3] }]
         },
-        "broker 2 has different cluster metadata",
+        "Broker 2 has other metadata than the other brokers.",
     );
     let mut status = whole();
-    status.quorum = Err(AbsenceReason { cause: Cause::NotServed, why: "an old version".to_owned() });
-    assert_eq!(status.health(), Health::Healthy, "what is not served is no fault of the cluster");
+    status.quorum = Err(Absence { cause: Cause::NotServed, why: "an old version".to_owned() });
+    assert_eq!(health(&status), Health::Healthy, "what is not served is no fault of the cluster");
 }
 
 #[test]
 fn a_login_without_rights_sees_no_healthy_cluster() {
     let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
-    let denied = || AbsenceReason { cause: Cause::Denied, why: "not authorized".to_owned() };
+    let denied = || Absence { cause: Cause::Denied, why: "not authorized".to_owned() };
     status.reassignments = Err(denied());
     status.quorum = Err(denied());
+    status.hidden_topics = Err(denied());
     let expected = [
-        "the reassignments are unknown (not authorized)",
-        "the controller quorum is unknown (not authorized)",
-        "topics that the login may not describe are not counted",
+        "Topics that this login may not describe are not counted.",
+        "Not visible to this login, which lacks DESCRIBE on the cluster: the controller quorum, reassignments.",
     ];
-    assert_eq!((status.health(), problems(&status)), (Health::Unknown, expected.map(str::to_owned).to_vec()));
+    assert_eq!((health(&status), problems(&status)), (Health::Unknown, expected.map(str::to_owned).to_vec()));
     let judged = status.judge().expect_err("it is not healthy");
     assert_eq!(judged.code, 6);
-    assert!(
-        judged.why.starts_with("The health of the cluster is unknown: the reassignments"),
-        "{}",
-        judged.why
-    );
+    assert!(judged.why.starts_with("The health of the cluster is unknown: Topics that"), "{}", judged.why);
     assert_eq!(status.to_json()["health"], "unknown");
     status.brokers[1].is_fenced = true;
-    assert_eq!(status.health(), Health::Degraded, "known problems count more");
+    assert_eq!(health(&status), Health::Degraded, "known problems count more");
+}
+
+#[test]
+fn a_login_with_one_topic_of_two_sees_no_healthy_cluster() {
+    let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
+    status.hidden_topics = Ok(1);
+    assert_eq!(problems(&status), ["1 topic is not visible to this login, and not counted."]);
+    assert_eq!(status.judge().map_err(|unhealthy| unhealthy.code), Err(6));
+    assert_eq!(status.to_json()["hidden_topics"], 1);
+}
+
+#[test]
+fn a_hidden_minimum_is_shown_as_unknown() {
+    let mut hidden = partition(0, Some(1), &[1, 2], 2);
+    hidden.min_isr = None;
+    let status = status(vec![hidden]);
+    assert!(status.under_min_isr().is_empty());
+    let text = status.to_text(Style::PLAIN);
+    assert!(text.contains("  unknown: 1 of 1 partitions may refuse acks=all: "), "{text}");
+    assert!(text.contains("  orders-0   1       1,2,3     1,2      -\n"), "{text}");
+}
+
+#[test]
+fn warnings_about_disks_leave_the_exit_code() {
+    let mut status = status(vec![partition(0, Some(1), &[1, 2, 3], 2)]);
+    let directory = |usable| DirectoryEvidence {
+        path: "/data".to_owned(),
+        has_failed: false,
+        space: Some((1000, usable)),
+    };
+    status.brokers[0].directories = Ok(vec![directory(90)]);
+    assert!(status.to_text(Style::PLAIN).contains("Health: healthy\n  warning: 9 % of the disk of "));
+    assert!(status.judge().is_ok());
+    status.brokers[0].directories = Ok(vec![directory(10)]);
+    assert_eq!(status.judge().map_err(|unhealthy| unhealthy.code), Err(3));
 }
 
 #[test]

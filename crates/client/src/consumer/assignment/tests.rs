@@ -182,8 +182,11 @@ fn a_position_is_compared_with_the_log_of_another_leader_epoch() {
         assert!(assignment.unvalidated().is_empty());
     }
     assignment.apply(&metadata_of(Some(LEADER), 5));
-    let [asked] = &assignment.unvalidated()[..] else { panic!("one is to be compared") };
-    assert_eq!((asked.offset, asked.epoch, asked.leader_epoch), (Offset(15), LeaderEpoch(3), LeaderEpoch(5)));
+    let [requested] = &assignment.unvalidated()[..] else { panic!("one is to be compared") };
+    assert_eq!(
+        (requested.offset, requested.epoch, requested.leader_epoch),
+        (Offset(15), LeaderEpoch(3), LeaderEpoch(5))
+    );
     assert!(
         target(&assignment, 0).is_none()
             && assignment.lacks_position()
@@ -194,10 +197,10 @@ fn a_position_is_compared_with_the_log_of_another_leader_epoch() {
     assert_eq!(assignment.position(&at(0)), Some(Offset(15)));
 
     assignment.apply(&metadata_of(Some(LEADER), 6));
-    assert!(!assignment.is_unvalidated(asked), "that was another leader");
-    assignment.validated(asked, Offset(15), LeaderEpoch(3));
-    let [asked] = &assignment.unvalidated()[..] else { panic!("one is to be compared") };
-    assignment.validated(asked, Offset(12), LeaderEpoch(2));
+    assert!(!assignment.is_unvalidated(requested), "that was another leader");
+    assignment.validated(requested, Offset(15), LeaderEpoch(3));
+    let [requested] = &assignment.unvalidated()[..] else { panic!("one is to be compared") };
+    assignment.validated(requested, Offset(12), LeaderEpoch(2));
     let again = target(&assignment, 0).expect("it is read");
     assert_eq!((again.offset, again.leader_epoch), (Offset(12), LeaderEpoch(6)));
     assert_eq!(assignment.uncommitted()[&at(0)].leader_epoch, LeaderEpoch(2));
@@ -216,7 +219,10 @@ fn a_committed_position_is_compared_where_its_epoch_is_known() {
     };
     for (epoch, of_leader) in [(-1, 3), (2, -1)] {
         let assignment = found(epoch, of_leader);
-        assert!(assignment.is_settled(&at(0)) && target(&assignment, 0).is_some(), "{epoch} {of_leader}");
+        assert!(
+            assignment.has_valid_position(&at(0)) && target(&assignment, 0).is_some(),
+            "{epoch} {of_leader}"
+        );
     }
     assert_eq!(found(3, 3).unvalidated().len(), 1);
     // The metadata is stale until it has the epoch.
@@ -235,7 +241,7 @@ fn a_committed_position_is_compared_where_its_epoch_is_known() {
     }
     // A seek is the caller's decision.
     assignment.seek(&at(0), StartAt::Offset(Offset(7)));
-    assert!(assignment.is_settled(&at(0)));
+    assert!(assignment.has_valid_position(&at(0)));
 }
 
 #[test]
@@ -255,4 +261,19 @@ fn a_topic_that_is_not_subscribed_to_any_more_is_not_read() {
     assignment.subscribe(topics("u"));
     assignment.subscribe(None);
     assert!(target(&assignment, 0).is_some() && target(&assignment, 1).is_some());
+}
+
+#[test]
+fn a_partition_waits_for_its_group_before_its_leader() {
+    let mut assignment = Assignment::default();
+    assignment.add(at(0), StartAt::Committed, &metadata_of(None, 3));
+    let [(_, version, StartAt::Committed)] = assignment.without_position()[..] else { panic!("it has none") };
+    assert!(!assignment.lacks_leader_offset(&at(0)), "the committed offset is unknown");
+    assignment.found_uncommitted(&at(0), version - 1, OffsetSpec::Latest);
+    assert!(!assignment.lacks_leader_offset(&at(0)), "that was found for an earlier seek");
+    assignment.found_uncommitted(&at(0), version, OffsetSpec::Earliest);
+    assert!(assignment.lacks_leader_offset(&at(0)));
+    assert_eq!(assignment.without_position(), [(at(0), version, StartAt::Spec(OffsetSpec::Earliest))]);
+    assignment.found(&at(0), version, Offset(2));
+    assert!(!assignment.lacks_leader_offset(&at(0)), "it has a position");
 }

@@ -96,20 +96,20 @@ impl<'a> Board<'a> {
         let mut by_load: BTreeSet<(usize, Reader)> =
             (0..self.members.len()).map(|reader| (self.holdings[reader].len(), reader)).collect();
         // Members that cannot give a partition away until another load changes.
-        let mut settled = Vec::new();
+        let mut stuck = Vec::new();
         while let Some((load, from)) = by_load.pop_last() {
             let least = by_load.first().map_or(0, |(load, _)| *load);
             let Some((at, to)) = self.movable(from, least) else {
-                settled.push((load, from));
+                stuck.push((load, from));
                 continue;
             };
             by_load.remove(&(self.holdings[to].len(), to));
-            settled.retain(|(_, reader)| *reader != to);
+            stuck.retain(|(_, reader)| *reader != to);
             self.holdings[from].remove(&at);
             self.holdings[to].insert(at);
             by_load.extend([from, to].map(|reader| (self.holdings[reader].len(), reader)));
-            // With different subscriptions, this move may let a settled member give a partition to `from`.
-            by_load.extend(settled.drain(..));
+            // With different subscriptions, this move may let a stuck member give a partition to `from`.
+            by_load.extend(stuck.drain(..));
         }
     }
 

@@ -15,7 +15,7 @@ fn partition(topic: &str, partition: i32) -> TopicPartition {
 
 /// Rebalances until the assignment is stable, as members of the cooperative protocol do. Returns the
 /// assignment and the number of rebalances.
-fn settle(mut members: Vec<Subscriber>, count: impl Fn(&str) -> usize) -> (Assignments, usize) {
+fn stabilise(mut members: Vec<Subscriber>, count: impl Fn(&str) -> usize) -> (Assignments, usize) {
     for round in 1..10 {
         let assigned = assign(AssignmentStrategy::CooperativeSticky, members.clone(), &count);
         let mut revoked = false;
@@ -39,7 +39,7 @@ fn settle(mut members: Vec<Subscriber>, count: impl Fn(&str) -> usize) -> (Assig
             return (assigned, round);
         }
     }
-    panic!("it never settles");
+    panic!("the assignment never becomes stable");
 }
 
 #[test]
@@ -89,21 +89,21 @@ fn a_sticky_member_releases_only_its_surplus_when_another_joins() {
     let assigned = assign(AssignmentStrategy::CooperativeSticky, members.clone(), |_| 7);
     assert_eq!(assigned["a"].len(), 4);
     assert!(assigned["b"].is_empty(), "what moves is given up first");
-    let (settled, rounds) = settle(members, |_| 7);
+    let (stable, rounds) = stabilise(members, |_| 7);
     assert_eq!(rounds, 2);
-    assert_eq!((settled["a"].len(), settled["b"].len()), (4, 3));
-    assert!(settled["a"].iter().all(|at| first.owned.contains(at)));
+    assert_eq!((stable["a"].len(), stable["b"].len()), (4, 3));
+    assert!(stable["a"].iter().all(|at| first.owned.contains(at)));
 }
 
 #[test]
 fn when_a_sticky_member_leaves_only_its_partitions_move() {
     let members = ["a", "b", "c"].map(|id| member(id, &["t"])).to_vec();
-    let (before, _) = settle(members.clone(), |_| 9);
+    let (before, _) = stabilise(members.clone(), |_| 9);
     let left: Vec<Subscriber> = members[..2]
         .iter()
         .map(|member| Subscriber { owned: before[&member.id].clone(), generation: 9, ..member.clone() })
         .collect();
-    let (after, rounds) = settle(left, |_| 9);
+    let (after, rounds) = stabilise(left, |_| 9);
     assert_eq!(rounds, 1, "nothing has to be given up");
     for id in ["a", "b"] {
         assert!(before[id].iter().all(|at| after[id].contains(at)), "{id} keeps its partitions");
@@ -118,7 +118,7 @@ fn thousands_of_topics_are_shared_evenly_among_many_members() {
     let mut members: Vec<Subscriber> = (0..50).map(|id| member(&format!("m{id:02}"), &names)).collect();
     members[0].owned = topics.iter().map(|topic| partition(topic, 0)).collect();
     members[0].generation = 1;
-    let (assigned, _) = settle(members, |_| 1);
+    let (assigned, _) = stabilise(members, |_| 1);
     assert!(assigned.values().all(|partitions| partitions.len() == 40));
 }
 
@@ -134,8 +134,8 @@ fn of_two_claims_the_later_generation_holds_and_equal_ones_are_void() {
     let equal = vec![claims("a", 3), claims("b", 3), claims("c", 2)];
     let assigned = assign(AssignmentStrategy::CooperativeSticky, equal.clone(), |_| 1);
     assert_eq!(assigned.values().map(Vec::len).sum::<usize>(), 0, "both give it up first");
-    let (settled, rounds) = settle(equal, |_| 1);
-    assert_eq!((settled.values().map(Vec::len).sum::<usize>(), rounds), (1, 2));
+    let (stable, rounds) = stabilise(equal, |_| 1);
+    assert_eq!((stable.values().map(Vec::len).sum::<usize>(), rounds), (1, 2));
 }
 
 #[test]
@@ -145,8 +145,8 @@ fn a_partition_waits_for_an_owner_that_has_unsubscribed() {
     let members = vec![first, member("b", &["t"])];
     let assigned = assign(AssignmentStrategy::CooperativeSticky, members.clone(), |_| 1);
     assert_eq!((names(&assigned, "a"), names(&assigned, "b")), (vec!["u-0".to_owned()], Vec::new()));
-    let (settled, rounds) = settle(members, |_| 1);
-    assert_eq!((names(&settled, "b"), rounds), (vec!["t-0".to_owned()], 2));
+    let (stable, rounds) = stabilise(members, |_| 1);
+    assert_eq!((names(&stable, "b"), rounds), (vec!["t-0".to_owned()], 2));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn any_subscriptions_are_shared_wholly_and_evenly() {
             member.generation = i32::try_from(random(3)).expect("small");
             members.push(member);
         }
-        let (assigned, _) = settle(members.clone(), count);
+        let (assigned, _) = stabilise(members.clone(), count);
         let subscribed = |topic: &str| members.iter().any(|member| member.topics.contains(topic));
         let due: usize = topics.iter().filter(|topic| subscribed(topic)).map(|topic| count(topic)).sum();
         assert_eq!(assigned.values().map(Vec::len).sum::<usize>(), due, "case {case}");

@@ -23,9 +23,9 @@ use tokio::time::Instant;
 
 use super::super::ConsumerConfig;
 use super::super::assignor::{AssignmentStrategy, assign};
-use super::super::group::{Event, Membership};
+use super::super::membership::{Event, Membership};
 use super::super::protocol::{
-    Subscription, read_assignment, read_subscriber, write_assignment, write_subscription,
+    MemberSubscription, read_assignment, read_subscriber, write_assignment, write_subscription,
 };
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
@@ -36,7 +36,7 @@ use crate::offsets::{GroupMetadata, TopicPartition};
 const JOIN_GRACE: Duration = Duration::from_secs(5);
 
 /// A member of a classic group.
-pub(super) struct Member {
+pub(super) struct ClassicGroupMember {
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
@@ -73,14 +73,14 @@ enum Pulse {
     Failed(ClientError),
 }
 
-impl Member {
+impl ClassicGroupMember {
     pub(super) fn new(
         cluster: Cluster,
         config: Arc<ConsumerConfig>,
         coordinator: Arc<Coordinator>,
         membership: Arc<Membership>,
-    ) -> Member {
-        Member {
+    ) -> ClassicGroupMember {
+        ClassicGroupMember {
             cluster,
             membership,
             coordinator,
@@ -302,8 +302,8 @@ impl Member {
     async fn try_join(&mut self) -> Result<BTreeSet<TopicPartition>, ClientError> {
         let coordinator = self.joining().await?;
         let joined = self.send_join(&coordinator).await?;
-        let assignments = match joined.leader == joined.member_id && !joined.skip_assignment {
-            true => self.assign(&joined).await?,
+        let assignments = match joined.leader == joined.member_id {
+            true => self.lead(&joined).await?,
             false => {
                 self.membership.set_shared_out(BTreeMap::new());
                 Vec::new()
@@ -339,7 +339,7 @@ impl Member {
         let topics = self.membership.topics().names;
         let (owned, rack) = (&self.owned, self.config.rack.as_deref());
         let generation = if owned.is_empty() { -1 } else { self.owned_in };
-        let subscription = Subscription { topics: &topics, owned, generation, rack };
+        let subscription = MemberSubscription { topics: &topics, owned, generation, rack };
         let protocol = |strategy: &AssignmentStrategy| JoinGroupRequestProtocol {
             name: strategy.name().to_owned(),
             metadata: write_subscription(&subscription, *strategy),
@@ -365,11 +365,9 @@ impl Member {
     }
 
     /// Computes the assignment as the leader, by the strategy that the coordinator selected from those common
-    /// to all members.
-    async fn assign(
-        &self,
-        joined: &JoinGroupResponse,
-    ) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
+    /// to all members. A static leader that returns has nothing to assign, but the topics of all members to
+    /// watch (KIP-814).
+    async fn lead(&self, joined: &JoinGroupResponse) -> Result<Vec<SyncGroupRequestAssignment>, ClientError> {
         let chosen = joined.protocol_name.as_deref().and_then(AssignmentStrategy::from_name);
         let strategy = chosen.unwrap_or(self.config.assignment_strategies[0]);
         let members = joined.members.iter().map(|member| {
@@ -383,6 +381,9 @@ impl Member {
         let count = |topic: &str| metadata.topics.get(topic).map_or(0, |topic| topic.partitions.len());
         let counts = topics.iter().map(|topic| (topic.clone(), count(topic))).collect();
         self.membership.set_shared_out(counts);
+        if joined.skip_assignment {
+            return Ok(Vec::new());
+        }
         let assigned = assign(strategy, members, count);
         let assigned = assigned.into_iter().map(|(member_id, partitions)| SyncGroupRequestAssignment {
             member_id,

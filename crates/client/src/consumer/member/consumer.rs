@@ -23,11 +23,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::super::ConsumerConfig;
-use super::super::group::{Event, Membership, SubscribedTopics};
+use super::super::membership::{Event, Membership, SubscribedTopics};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
 use crate::coordinator::Coordinator;
-use crate::offsets::TopicPartition;
+use crate::offsets::{TopicIdPartition, TopicPartition};
 
 /// The epoch of a heartbeat that joins.
 const JOINS: i32 = 0;
@@ -41,11 +41,8 @@ const REGEX_FROM: i16 = 1;
 const NEEDS: &str = "group.protocol=consumer needs brokers of Kafka 4.0 or later with group.version=1 (KIP-848): expected \
                      group.protocol=classic";
 
-/// A partition by topic id.
-type Place = (Uuid, i32);
-
 /// A member of a consumer group.
-pub(super) struct Member {
+pub(super) struct ConsumerGroupMember {
     cluster: Cluster,
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
@@ -59,11 +56,11 @@ pub(super) struct Member {
     /// The coordinator's state of the member; `None` if uncertain.
     known: Option<SentFields>,
     /// The target assignment, until reached.
-    target: Option<BTreeSet<Place>>,
+    target: Option<BTreeSet<TopicIdPartition>>,
     /// The held partitions, with names.
-    owned: BTreeMap<Place, TopicPartition>,
+    owned: BTreeMap<TopicIdPartition, TopicPartition>,
     /// The held partitions that the consumer must release.
-    releasing: BTreeSet<Place>,
+    releasing: BTreeSet<TopicIdPartition>,
     /// True if the consumer has received an assignment since the member joined.
     is_assigned: bool,
     /// The lookup of topic ids, which no heartbeat waits for.
@@ -78,7 +75,7 @@ pub(super) struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SentFields {
     topics: SubscribedTopics,
-    owned: BTreeSet<Place>,
+    owned: BTreeSet<TopicIdPartition>,
 }
 
 /// The reason why the membership ends or restarts.
@@ -94,15 +91,15 @@ enum End {
     Failed(ClientError),
 }
 
-impl Member {
+impl ConsumerGroupMember {
     pub(super) fn new(
         cluster: Cluster,
         config: Arc<ConsumerConfig>,
         coordinator: Arc<Coordinator>,
         membership: Arc<Membership>,
-    ) -> Member {
+    ) -> ConsumerGroupMember {
         let now = Instant::now();
-        Member {
+        ConsumerGroupMember {
             cluster,
             membership,
             coordinator,
@@ -181,18 +178,18 @@ impl Member {
                 return None;
             }
             let released = std::mem::take(&mut self.releasing);
-            let released: Vec<_> = released.iter().filter_map(|place| self.owned.remove(place)).collect();
+            let released: Vec<_> = released.iter().filter_map(|key| self.owned.remove(key)).collect();
             self.membership.release(released.iter());
             self.beat_at = Instant::now();
         }
         let target = self.target.as_ref()?;
-        self.releasing = self.owned.keys().filter(|place| !target.contains(place)).copied().collect();
+        self.releasing = self.owned.keys().filter(|key| !target.contains(key)).copied().collect();
         if !self.releasing.is_empty() {
-            let revoked = self.releasing.iter().map(|place| self.owned[place].clone());
+            let revoked = self.releasing.iter().map(|key| self.owned[key].clone());
             self.membership.tell(Event::Revoked(revoked.collect()));
             return None;
         }
-        let missing = target.iter().filter(|place| !self.owned.contains_key(place)).copied().collect();
+        let missing = target.iter().filter(|key| !self.owned.contains_key(key)).copied().collect();
         let (added, unknown) = self.named(&missing);
         if !added.is_empty() || (unknown.is_empty() && !self.is_assigned) {
             let partitions: Vec<TopicPartition> = added.values().cloned().collect();
@@ -221,12 +218,15 @@ impl Member {
     }
 
     /// The partitions whose topics the metadata knows, with names; and the ids of the other topics.
-    fn named(&self, places: &BTreeSet<Place>) -> (BTreeMap<Place, TopicPartition>, Vec<Uuid>) {
+    fn named(
+        &self,
+        partitions: &BTreeSet<TopicIdPartition>,
+    ) -> (BTreeMap<TopicIdPartition, TopicPartition>, Vec<Uuid>) {
         let metadata = self.cluster.metadata();
-        let ids: BTreeSet<Uuid> = places.iter().map(|(id, _)| *id).collect();
+        let ids: BTreeSet<Uuid> = partitions.iter().map(|(id, _)| *id).collect();
         let topics = metadata.topics.values().filter(|topic| ids.contains(&topic.id));
         let names: BTreeMap<Uuid, &Arc<str>> = topics.map(|topic| (topic.id, &topic.name)).collect();
-        let named = places.iter().filter_map(|&(id, partition)| {
+        let named = partitions.iter().filter_map(|&(id, partition)| {
             let name = Arc::clone(names.get(&id)?);
             Some(((id, partition), TopicPartition::new(name, partition)))
         });
@@ -307,11 +307,11 @@ impl Member {
         self.membership.set_member(&self.id, self.epoch);
         self.beat_at = self.cluster.next_beat(response.heartbeat_interval_ms, self.config.retry_backoff);
         if let Some(assignment) = response.assignment {
-            let places = assignment.topic_partitions.into_iter().flat_map(|topic| {
+            let partitions = assignment.topic_partitions.into_iter().flat_map(|topic| {
                 let id = topic.topic_id;
                 topic.partitions.into_iter().map(move |partition| (id, partition))
             });
-            self.target = Some(places.collect());
+            self.target = Some(partitions.collect());
             self.look_up_at = Instant::now();
         }
     }
@@ -397,9 +397,9 @@ impl Member {
     }
 }
 
-fn by_topic(places: &BTreeSet<Place>) -> Vec<TopicPartitions> {
+fn by_topic(partitions: &BTreeSet<TopicIdPartition>) -> Vec<TopicPartitions> {
     let mut topics: Vec<TopicPartitions> = Vec::new();
-    for &(topic_id, partition) in places {
+    for &(topic_id, partition) in partitions {
         match topics.last_mut().filter(|last| last.topic_id == topic_id) {
             Some(topic) => topic.partitions.push(partition),
             None => topics.push(TopicPartitions { topic_id, partitions: vec![partition] }),

@@ -33,12 +33,15 @@ fn calls_are_taken_in_their_order_only() {
     transaction.initialised(true);
     assert!(transaction.check_new().is_err(), "once is enough");
     assert!(transaction.check_open("send").is_err());
-    assert!(transaction.end(End::Commit).is_err() && transaction.end(End::Abort).is_err());
+    assert!(
+        transaction.end(TransactionResult::Commit).is_err()
+            && transaction.end(TransactionResult::Abort).is_err()
+    );
     transaction.begin().expect("it is ready");
     assert!(transaction.begin().is_err(), "one at a time");
-    transaction.end(End::Commit).expect("it is open");
-    assert!(transaction.end(End::Abort).is_err(), "the commit may have been made");
-    transaction.end(End::Commit).expect("the same call goes on");
+    transaction.end(TransactionResult::Commit).expect("it is open");
+    assert!(transaction.end(TransactionResult::Abort).is_err(), "the commit may have been made");
+    transaction.end(TransactionResult::Commit).expect("the same call goes on");
     transaction.ended(true);
     transaction.begin().expect("the next one");
 }
@@ -54,16 +57,19 @@ fn a_partition_joins_by_itself_or_is_registered_first() {
     assert_eq!(explicit.take_unregistered(), [3]);
     assert!(explicit.is_registering());
     explicit.registered();
-    explicit.end(End::Commit).expect("it is open");
+    explicit.end(TransactionResult::Commit).expect("it is open");
     let expected = EndSteps { tells_coordinator: true, bumps_epoch: false };
     assert_eq!(explicit.flushed().expect("nothing failed"), expected);
 }
 
 #[test]
 fn an_empty_transaction_costs_no_request() {
-    for (implicit, end) in
-        [(true, End::Commit), (false, End::Commit), (true, End::Abort), (false, End::Abort)]
-    {
+    for (implicit, end) in [
+        (true, TransactionResult::Commit),
+        (false, TransactionResult::Commit),
+        (true, TransactionResult::Abort),
+        (false, TransactionResult::Abort),
+    ] {
         let mut transaction = open(implicit);
         transaction.end(end).expect("it is open");
         let expected = EndSteps { tells_coordinator: false, bumps_epoch: false };
@@ -80,8 +86,8 @@ fn a_failed_batch_makes_the_transaction_abortable() {
         transaction.batch_failed(&of_batch(ErrorCode::MessageTooLarge), true);
         assert!(transaction.drops_batches() && !transaction.may_retry() && !transaction.may_produce(true));
         assert!(transaction.check_open("send").expect_err("it has failed").is_abortable());
-        assert!(transaction.end(End::Commit).expect_err("it has failed").is_abortable());
-        transaction.end(End::Abort).expect("that is left");
+        assert!(transaction.end(TransactionResult::Commit).expect_err("it has failed").is_abortable());
+        transaction.end(TransactionResult::Abort).expect("that is left");
         // The newer protocol returns the next epoch with the end; the older protocol needs a separate
         // request.
         let expected = EndSteps { tells_coordinator: true, bumps_epoch: !implicit };
@@ -96,12 +102,12 @@ fn a_failed_batch_makes_the_transaction_abortable() {
 fn a_batch_that_fails_during_the_commit_takes_it_back() {
     let mut transaction = open(true);
     transaction.joined(0);
-    transaction.end(End::Commit).expect("it is open");
+    transaction.end(TransactionResult::Commit).expect("it is open");
     transaction.batch_failed(&of_batch(ErrorCode::InvalidRecord), true);
     let error = transaction.flushed().expect_err("a record is missing");
     assert!(error.is_abortable());
     assert_eq!(error.error_code(), Some(ErrorCode::InvalidRecord));
-    transaction.end(End::Abort).expect("it is open again");
+    transaction.end(TransactionResult::Abort).expect("it is open again");
 }
 
 #[test]
@@ -143,11 +149,11 @@ fn a_stale_epoch_in_a_partition_is_decided_by_the_coordinator() {
     let mut transaction = open(true);
     transaction.joined(0);
     transaction.batch_failed(&of_batch(ErrorCode::InvalidProducerEpoch), true);
-    transaction.end(End::Abort).expect("it is abortable");
+    transaction.end(TransactionResult::Abort).expect("it is abortable");
     transaction.flushed().expect("it may be ended");
     let error = transaction.refused(refusal(ErrorCode::InvalidProducerEpoch));
     assert!(error.is_fenced());
-    assert!(transaction.end(End::Abort).expect_err("it is over").is_fenced());
+    assert!(transaction.end(TransactionResult::Abort).expect_err("it is over").is_fenced());
     assert!(transaction.begin().expect_err("it is over").is_fatal());
 }
 
@@ -158,7 +164,7 @@ fn a_fatal_failure_stays_and_covers_an_abortable_one() {
     transaction.batch_failed(&of_batch(ErrorCode::InvalidRecord), true);
     transaction.batch_failed(&of_batch(ErrorCode::ProducerFenced), true);
     transaction.batch_failed(&of_batch(ErrorCode::InvalidRecord), true);
-    assert!(transaction.end(End::Abort).expect_err("it is over").is_fenced());
+    assert!(transaction.end(TransactionResult::Abort).expect_err("it is over").is_fenced());
 }
 
 #[test]
@@ -167,7 +173,7 @@ fn what_the_coordinator_may_have_registered_is_ended_by_another_epoch() {
     transaction.joined(0);
     transaction.take_unregistered();
     transaction.not_registered(refusal(ErrorCode::RequestTimedOut));
-    transaction.end(End::Abort).expect("it is abortable");
+    transaction.end(TransactionResult::Abort).expect("it is abortable");
     let expected = EndSteps { tells_coordinator: false, bumps_epoch: true };
     assert_eq!(transaction.flushed().expect("an abort cannot fail"), expected);
 }
@@ -177,10 +183,10 @@ fn a_refused_commit_leaves_the_abort() {
     let mut transaction = open(false);
     transaction.joined(0);
     transaction.registered();
-    transaction.end(End::Commit).expect("it is open");
+    transaction.end(TransactionResult::Commit).expect("it is open");
     transaction.flushed().expect("nothing failed");
     assert!(transaction.refused(refusal(ErrorCode::TransactionAbortable)).is_abortable());
-    transaction.end(End::Abort).expect("that is left");
+    transaction.end(TransactionResult::Abort).expect("that is left");
     let expected = EndSteps { tells_coordinator: true, bumps_epoch: true };
     assert_eq!(transaction.flushed().expect("an abort cannot fail"), expected);
 }

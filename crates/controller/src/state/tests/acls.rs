@@ -13,7 +13,7 @@ use thalweg_wire::request::{
 
 use super::*;
 use crate::Requester;
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 
 const ANY: i8 = 1;
 const TOPIC: i8 = 2;
@@ -32,8 +32,8 @@ fn bench() -> Bench {
     bench
 }
 
-fn asker(name: &str) -> Asker {
-    Asker::new(user(name), thalweg_wire::ApiKey::ElectLeaders)
+fn context(name: &str) -> RequestContext {
+    RequestContext::new(user(name), thalweg_wire::ApiKey::ElectLeaders)
 }
 
 fn user(name: &str) -> Requester {
@@ -131,16 +131,16 @@ fn without_an_authorizer_there_are_no_acls_and_everything_is_allowed() {
     let request = CreateAclsRequest { creations: Vec::new() };
     let error = bench.state.create_acls(&request).expect_err("no authorizer");
     assert_eq!(error.code, ErrorCode::SecurityDisabled);
-    assert!(bench.state.may_on_cluster(&asker("a"), Operation::ClusterAction));
+    assert!(bench.state.may_on_cluster(&context("a"), Operation::ClusterAction));
     bench.apply(Vec::new());
 }
 
 /// Sends a request as this requester, and returns the answer.
-fn ask<R: Request>(bench: &mut Bench, requester: &Requester, request: &R) -> R::Response {
+fn send<R: Request>(bench: &mut Bench, requester: &Requester, request: &R) -> R::Response {
     let frame = frame::encode_request(request, R::MAX_VERSION, 1, None).expect("it fits");
     let frame: Bytes = frame.slice(frame::LENGTH_LEN..);
     let parsed = dispatch::parse(frame, requester, false).expect("a request can be read");
-    let dispatch::ParsedFrame::Asked(Ask::Decide { decide, .. }) = parsed else {
+    let dispatch::ParsedFrame::Request(TaskRequest::Decide { decide, .. }) = parsed else {
         panic!("{:?} is not decided", R::KEY);
     };
     let decision = decide(&mut bench.state, bench.now);
@@ -159,17 +159,17 @@ fn a_request_about_the_cluster_needs_its_operation() {
     let request =
         CreateAclsRequest { creations: vec![creation(TOPIC, "t", LITERAL, "User:mallory", Operation::All)] };
     let refused = ErrorCode::ClusterAuthorizationFailed.code();
-    let result = &ask(&mut bench, &user("mallory"), &request).results[0];
+    let result = &send(&mut bench, &user("mallory"), &request).results[0];
     assert_eq!(result.error_code, refused);
     assert_eq!(result.error_message.as_deref(), Some("Cluster authorization failed."));
     let registration = bench.registration(1, &[1]);
-    assert_eq!(ask(&mut bench, &user("mallory"), &registration).error_code, refused);
+    assert_eq!(send(&mut bench, &user("mallory"), &registration).error_code, refused);
     assert!(bench.state.image().acls().is_empty() && bench.state.image().broker(BrokerId(1)).is_none());
-    assert_eq!(ask(&mut bench, &user("root"), &request).results[0].error_code, 0);
+    assert_eq!(send(&mut bench, &user("root"), &request).results[0].error_code, 0);
     let alter = creation(CLUSTER, "kafka-cluster", LITERAL, "User:admin", Operation::Alter);
     create(&mut bench, vec![alter]);
-    assert_eq!(ask(&mut bench, &user("admin"), &request).results[0].error_code, 0);
-    assert_eq!(ask(&mut bench, &user("admin"), &registration).error_code, refused);
+    assert_eq!(send(&mut bench, &user("admin"), &request).results[0].error_code, 0);
+    assert_eq!(send(&mut bench, &user("admin"), &registration).error_code, refused);
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn topics_are_created_and_deleted_by_those_who_may() {
         ..Default::default()
     };
     let refused = ErrorCode::TopicAuthorizationFailed.code();
-    let response = ask(&mut bench, &user("a"), &request);
+    let response = send(&mut bench, &user("a"), &request);
     assert_eq!(codes(&response)["seen"], refused);
     // The other topics are not refused for lack of a right, but because all brokers are fenced.
     assert!(codes(&response).iter().all(|(name, code)| (*name == "seen") == (*code == refused)));
@@ -205,7 +205,7 @@ fn topics_are_created_and_deleted_by_those_who_may() {
         timeout_ms: 1000,
         ..Default::default()
     };
-    let response = ask(&mut bench, &user("a"), &request);
+    let response = send(&mut bench, &user("a"), &request);
     let unknown = ErrorCode::UnknownTopicOrPartition.code();
     let codes: BTreeMap<_, _> =
         response.responses.iter().map(|r| (r.name.as_deref().expect("a name"), r.error_code)).collect();
@@ -226,7 +226,7 @@ fn a_topic_that_an_invalid_entry_repeats_is_not_deleted_without_the_right() {
     ] {
         let request = DeleteTopicsRequest { topics, timeout_ms: 1000, ..Default::default() };
         let quota = &mut MutationQuota::unlimited();
-        let outcome = bench.state.delete_topics_for(&asker("a"), &request, 6, quota);
+        let outcome = bench.state.delete_topics_for(&context("a"), &request, 6, quota);
         let response = bench.done(outcome).expect("the request is taken");
         assert!(response.responses.iter().all(|result| result.error_code != 0), "{response:?}");
         assert!(bench.state.image().topic("secret").is_some(), "{response:?}");

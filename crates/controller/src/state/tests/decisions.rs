@@ -355,7 +355,7 @@ fn what_could_not_be_written_is_decided_again() {
 
 /// Each check of AlterPartition, in Kafka's order.
 #[test]
-fn a_proposal_that_is_wrong_is_told_how() {
+fn a_wrong_proposal_gets_the_reason() {
     let mut bench = Bench::new();
     (1..=4).for_each(|id| bench.join(id));
     bench.create("t", &[&[1, 2, 3]], &[]);

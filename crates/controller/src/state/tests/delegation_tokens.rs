@@ -11,7 +11,7 @@ use thalweg_wire::request::{
 
 use super::*;
 use crate::Requester;
-use crate::asker::Asker;
+use crate::request_context::RequestContext;
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
@@ -31,9 +31,9 @@ fn bench(secret_key: Option<DelegationTokenSecret>) -> Bench {
     bench
 }
 
-fn user(name: &str) -> Asker {
+fn user(name: &str) -> RequestContext {
     let peer = Requester::peer(Principal::user(name), [10, 0, 0, 1].into());
-    Asker::new(peer, thalweg_wire::ApiKey::CreateDelegationToken)
+    RequestContext::new(peer, thalweg_wire::ApiKey::CreateDelegationToken)
 }
 
 fn renewers(names: &[&str]) -> Vec<CreatableRenewers> {

@@ -199,8 +199,8 @@ fn run(seed: u64) -> HashMap<&'static str, usize> {
         } else {
             let step = steps.next_or_placed(&before);
             allowed = exception(&step);
-            let told = performer.perform(&step);
-            history.0.push(format!("{step:?}: {told:?}"));
+            let answer = performer.perform(&step);
+            history.0.push(format!("{step:?}: {answer:?}"));
         }
         let after = performer.cluster.image();
         check(&after);

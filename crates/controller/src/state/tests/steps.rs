@@ -402,16 +402,16 @@ impl<C: Cluster> Performer<C> {
                 }],
             }],
         });
-        let mut told = vec![i32::from(answer.error_code)];
+        let mut codes = vec![i32::from(answer.error_code)];
         for p in answer.topics.iter().flat_map(|topic| &topic.partitions) {
-            told.push(i32::from(p.error_code));
+            codes.push(i32::from(p.error_code));
             if p.error_code == 0 {
-                told.extend([p.leader_id, p.leader_epoch, p.partition_epoch]);
-                told.push(i32::from(p.leader_recovery_state));
-                told.extend(&p.isr);
+                codes.extend([p.leader_id, p.leader_epoch, p.partition_epoch]);
+                codes.push(i32::from(p.leader_recovery_state));
+                codes.extend(&p.isr);
             }
         }
-        told
+        codes
     }
 
     fn grow(&mut self, topic: &str, count: i32, assignments: Option<Vec<Vec<i32>>>) -> Vec<i32> {

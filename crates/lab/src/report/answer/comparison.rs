@@ -1,8 +1,7 @@
 //! The pairs of figures of a run: of each point, the first system beside each other one.
 
-use super::words::at_least;
-use crate::quantity;
-use crate::report::headline::obstacles;
+use super::tails::ComparedLatency;
+use crate::report::obstacles::obstacles;
 use crate::report::palette::Palette;
 use crate::result::{
     Figure, Objection, PAIRS_MIN, PointResult, Ratio, RunResult, Subject, WorkloadResult, ratio_of, values,
@@ -16,6 +15,8 @@ pub(in crate::report) struct ComparedFigure {
     pub label: String,
     pub driver: Driver,
     pub subject: Subject,
+    /// The name of the figure.
+    pub figure: &'static str,
     /// The target whose figure is divided.
     pub ours: String,
     /// The target whose figure divides.
@@ -29,31 +30,27 @@ pub(in crate::report) struct ComparedFigure {
     pub cpu: Option<(f64, f64)>,
     /// Why the ratio is not quotable; empty if it is.
     pub obstacles: Vec<String>,
+    /// Why either figure is not quotable; empty if both are. A ratio may hold all the same.
+    pub figure_obstacles: Vec<String>,
+    /// Latencies that differ beyond the noise.
+    pub latencies: Vec<ComparedLatency>,
 }
 
 impl ComparedFigure {
-    /// The more conservative end of the interval, as a bound: `≥ 4.1` of a rate, `≤ 0.24` of a time.
-    pub fn bound(&self) -> String {
-        match self.subject {
-            Subject::Latency | Subject::Drain => at_most(self.interval.1),
-            _ if self.interval.0 >= 1.0 => format!("≥ {}", at_least(self.interval.0)),
-            _ => format!("≥ {}", quantity::digits(self.interval.0, 2)),
-        }
+    /// True if a headline may rest on the pair: ratio and both figures are quotable.
+    pub fn is_quotable(&self) -> bool {
+        self.obstacles.is_empty() && self.figure_obstacles.is_empty()
     }
 
-    /// The position of the pair in the run.
-    pub fn name(&self, with_workload: bool) -> String {
-        match with_workload {
-            true => format!("{}, {}", self.workload, self.label),
-            false => self.label.clone(),
-        }
+    /// The first reason against a headline.
+    pub fn first_obstacle(&self) -> Option<String> {
+        self.figure_obstacles.first().or(self.obstacles.first()).cloned()
     }
-}
 
-/// A share, rounded up, as a bound.
-pub(in crate::report) fn at_most(share: f64) -> String {
-    let unit = 10f64.powf(share.max(f64::MIN_POSITIVE).log10().floor() - 1.0);
-    format!("≤ {}", quantity::digits((share / unit - 1e-9).ceil() * unit, 2))
+    /// True if less is better.
+    pub fn is_time(&self) -> bool {
+        matches!(self.subject, Subject::Latency | Subject::Drain)
+    }
 }
 
 /// All pairs of a run.
@@ -95,15 +92,18 @@ fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Opt
         let found = a.repetitions.len().min(b.repetitions.len());
         obstacles.push(format!("a ratio needs {PAIRS_MIN} repetitions of each, in turns; there are {found}"));
     }
+    let mut figure_obstacles = Vec::new();
     for (point, is_better) in [(a, is_ours_better), (b, !is_ours_better)] {
-        let name = crate::result::system(&point.target);
-        obstacles.extend(against(point, is_better).into_iter().map(|why| format!("{name}: {why}")));
+        let named = |why: String| format!("{}: {why}", crate::result::system(&point.target));
+        figure_obstacles.extend(self::obstacles(point).into_iter().map(named));
+        obstacles.extend(against(point, is_better).into_iter().map(named));
     }
     Some(ComparedFigure {
         workload: workload.workload.name.clone(),
         label: a.point.label.clone(),
         driver: a.driver,
         subject,
+        figure: figure.name,
         ours: a.target.clone(),
         theirs: b.target.clone(),
         ratio: main.ratio,
@@ -111,6 +111,8 @@ fn of_points(workload: &WorkloadResult, a: &PointResult, b: &PointResult) -> Opt
         pairs: main.pairs,
         cpu,
         obstacles,
+        figure_obstacles,
+        latencies: ComparedLatency::all(a, b),
     })
 }
 

@@ -4,6 +4,7 @@
 //! A row is text around a small drawing with coordinates in percent, so it fits any width and its text never
 //! shrinks.
 
+use super::key::{self, Sign};
 use super::scale::Scale;
 use super::{nice_ceiling, put, ticks};
 use crate::report::text::escape;
@@ -26,7 +27,6 @@ pub(crate) struct Group {
     pub bars: Vec<Bar>,
 }
 
-/// A bar.
 pub(crate) struct Bar {
     /// The bar's label.
     pub name: String,
@@ -44,6 +44,8 @@ pub(crate) struct Bar {
     pub tip: String,
     /// True if not quotable: the bar is hollow.
     pub hollow: bool,
+    /// True if a headline rests on the figure: the bar has an outline.
+    pub is_quoted: bool,
 }
 
 /// A part of a bar.
@@ -82,7 +84,8 @@ impl Bars {
                 put(&mut markup, format_args!("<p class=\"name\">{}</p>", escape(&group.name)));
             }
             for bar in &group.bars {
-                row(&mut markup, bar, scale, &ticks);
+                let place = [self.title.as_str(), &group.name];
+                row(&mut markup, place, bar, scale, &ticks);
             }
             markup += "</div>";
         }
@@ -100,20 +103,30 @@ impl Bars {
                 format_args!("<text x=\"{at:.2}%\" y=\"12\" text-anchor=\"{anchor}\">{text}</text>"),
             );
         }
-        markup + "</svg><span></span></div></div>"
+        let signs = [
+            (Sign::QuotedBar, bars().any(|bar| bar.is_quoted)),
+            (Sign::HollowBar, bars().any(|bar| bar.hollow && !bar.parts.is_empty())),
+            (Sign::Whisker, bars().any(|bar| bar.whisker.is_some_and(|(low, high)| high > low))),
+        ];
+        let own = signs.into_iter().filter(|(_, has)| *has).map(|(sign, _)| sign);
+        markup + "</svg><span></span></div>" + &key::markup(&own.collect::<Vec<_>>()) + "</div>"
     }
 }
 
-fn row(markup: &mut String, bar: &Bar, scale: Scale, ticks: &[f64]) {
+fn row(markup: &mut String, place: [&str; 2], bar: &Bar, scale: Scale, ticks: &[f64]) {
     let name = escape(&bar.name);
     let hollow = if bar.hollow { " hollow" } else { "" };
+    let quoted = if bar.is_quoted { " quoted" } else { "" };
+    let place = place.iter().filter(|part| !part.is_empty()).map(|part| escape(part)).collect::<Vec<_>>();
     put(
         markup,
         format_args!(
             "<div class=\"row{grey}\" title=\"{tip}\"><span class=\"who\"><i class=\"dot {class}\"></i>{name}</span>\
-             <svg class=\"track\" role=\"img\" aria-label=\"{name}: {value}\">",
+             <svg class=\"track\" role=\"img\" aria-label=\"{place}, {name}: {value}{refused}\">",
             class = escape(&bar.class),
+            place = place.join(", "),
             value = escape(&bar.value),
+            refused = if bar.hollow { ", not quotable" } else { "" },
             grey = if bar.hollow { " grey" } else { "" },
             tip = escape(&bar.tip),
         ),
@@ -131,7 +144,7 @@ fn row(markup: &mut String, bar: &Bar, scale: Scale, ticks: &[f64]) {
         put(
             markup,
             format_args!(
-                "<rect class=\"bar {}{hollow} {}\" x=\"{start:.2}%\" y=\"4\" width=\"{:.2}%\" height=\"14\"/>",
+                "<rect class=\"bar {}{hollow}{quoted} {}\" x=\"{start:.2}%\" y=\"4\" width=\"{:.2}%\" height=\"14\"/>",
                 escape(&bar.class),
                 part.class,
                 (end - start).max(0.15),

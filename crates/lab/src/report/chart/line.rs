@@ -1,7 +1,8 @@
-//! Line charts with each line labelled at its end, so that no legend is needed. Points show their values on
-//! hover, by style alone: the page has no scripts. The page's tables contain the same values, for the
-//! keyboard and for screen readers.
+//! Line charts with each line labelled at its end; a key below the chart has the other signs. Points show
+//! their values on hover, by style alone: the page has no scripts. The page's tables contain the same values,
+//! for the keyboard and for screen readers, which also get a description of the chart.
 
+use super::key::{self, Sign};
 use super::put;
 use super::scale::Scale;
 use super::ticks;
@@ -18,7 +19,6 @@ const NAME_GAP: f64 = 13.0;
 /// on has one.
 const HOVERS_MAX: usize = 60;
 
-/// An axis.
 pub(crate) struct Axis {
     /// The axis title, with the unit.
     pub title: String,
@@ -34,7 +34,6 @@ pub(crate) struct Axis {
     pub names: Vec<String>,
 }
 
-/// A line.
 #[derive(Clone)]
 pub(crate) struct Line {
     /// The line's label, at its end; empty for none.
@@ -45,6 +44,15 @@ pub(crate) struct Line {
     pub points: Vec<(f64, f64)>,
     /// True if each point gets a dot.
     pub dots: bool,
+    /// Points that do not differ from the next one beyond the noise, by index: the line to it is thin.
+    pub within_noise: Vec<usize>,
+}
+
+/// The better direction of a chart's values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Better {
+    Higher,
+    Lower,
 }
 
 /// A highlighted point.
@@ -59,14 +67,29 @@ pub(crate) struct Mark {
     pub text: String,
 }
 
+impl Mark {
+    /// True for the knee of a search.
+    pub fn is_knee(&self) -> bool {
+        self.has("knee")
+    }
+
+    fn has(&self, class: &str) -> bool {
+        self.class.split(' ').any(|own| own == class)
+    }
+}
+
 /// A figure: a point with its spread and its text on hover.
 pub(crate) struct Dot {
     /// The x coordinate.
     pub x: f64,
     /// The y coordinate.
     pub y: f64,
-    /// The dot's CSS classes; `grey` if not quotable.
+    /// The dot's CSS classes.
     pub class: String,
+    /// True if not quotable: the dot is hollow.
+    pub is_hollow: bool,
+    /// True if a headline rests on the figure: the dot has a ring.
+    pub is_quoted: bool,
     /// Minimum and maximum.
     pub spread: Option<(f64, f64)>,
     /// The text on hover, by lines.
@@ -83,8 +106,10 @@ pub(crate) struct Band {
 
 /// A chart of lines.
 pub(crate) struct Chart {
-    /// The chart's title, for screen readers.
+    /// The chart's title, with which its description begins.
     pub title: String,
+    /// The better direction; `None` if the lines are not to be compared.
+    pub better: Option<Better>,
     /// The x axis.
     pub x: Axis,
     /// The y axis.
@@ -125,12 +150,32 @@ impl Axis {
 }
 
 impl Chart {
-    /// The markup, in the usual size.
-    pub fn svg(&self) -> String {
-        self.svg_of(SIZE)
+    /// The chart in the usual size, with its key.
+    pub fn markup(&self) -> String {
+        self.svg_of(SIZE) + &self.key()
     }
 
-    /// The markup. Text has the same size in charts of any width.
+    /// The key of the signs that the chart has.
+    pub fn key(&self) -> String {
+        let line = |class: &str| self.lines.iter().any(|line| line.class.split(' ').any(|own| own == class));
+        let mark = |class: &str| self.marks.iter().any(|mark| mark.has(class));
+        let signs = [
+            (Sign::QuotedDot, self.dots.iter().any(|dot| dot.is_quoted)),
+            (Sign::HollowDot, self.dots.iter().any(|dot| dot.is_hollow)),
+            (Sign::Whisker, self.dots.iter().any(|dot| dot.spread.is_some())),
+            (Sign::WithinNoise, self.lines.iter().any(|line| !line.within_noise.is_empty())),
+            (Sign::Faint, line("faint")),
+            (Sign::QuotedKnee, mark("quoted")),
+            (Sign::Knee, mark("knee") && !mark("quoted")),
+            (Sign::KneeRange, !self.bands.is_empty()),
+            (Sign::FellBehind, mark("behind")),
+            (Sign::Ideal, line("ideal")),
+        ];
+        let own = signs.into_iter().filter(|(_, has)| *has).map(|(sign, _)| sign);
+        key::markup(&own.collect::<Vec<_>>())
+    }
+
+    /// The drawing. Text has the same size in charts of any width.
     pub fn svg_of(&self, (width, height): (f64, f64)) -> String {
         let longest = self.lines.iter().map(|line| line.name.chars().count()).max().unwrap_or(0);
         let right = width - (longest as f64 * 6.8 + 12.0).clamp(16.0, width * 0.44);
@@ -139,7 +184,7 @@ impl Chart {
         let frame = Frame { x: self.x.scale((LEFT, right)), y: self.y.scale((floor, TOP)), right, floor };
         let mut svg = format!(
             "<svg class=\"chart\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{}\">",
-            escape(&self.title)
+            escape(&self.description())
         );
         self.axes(&mut svg, &frame);
         for band in &self.bands {
@@ -288,12 +333,25 @@ impl Chart {
 
 fn draw(svg: &mut String, line: &Line, frame: &Frame) {
     let class = escape(&line.class);
-    let mut path = String::new();
-    for (number, (x, y)) in line.points.iter().enumerate() {
-        let verb = if number == 0 { "M" } else { "L" };
-        put(&mut path, format_args!("{verb}{:.1} {:.1}", frame.x.at(*x), frame.y.at(*y)));
+    // The stretches of both kinds: full ones, and those within the noise.
+    let (mut full, mut thin) = (String::new(), String::new());
+    let mut was_thin = None;
+    for (number, pair) in line.points.windows(2).enumerate() {
+        let is_thin = line.within_noise.contains(&number);
+        let path = if is_thin { &mut thin } else { &mut full };
+        let at = |(x, y): (f64, f64)| (frame.x.at(x), frame.y.at(y));
+        let ((x, y), (next_x, next_y)) = (at(pair[0]), at(pair[1]));
+        if was_thin != Some(is_thin) {
+            put(path, format_args!("M{x:.1} {y:.1}"));
+        }
+        put(path, format_args!("L{next_x:.1} {next_y:.1}"));
+        was_thin = Some(is_thin);
     }
-    put(svg, format_args!("<path class=\"line {class}\" d=\"{path}\"/>"));
+    for (path, more) in [(full, ""), (thin, " within-noise")] {
+        if !path.is_empty() {
+            put(svg, format_args!("<path class=\"line {class}{more}\" d=\"{path}\"/>"));
+        }
+    }
     if line.dots {
         for (x, y) in &line.points {
             let (x, y) = (frame.x.at(*x), frame.y.at(*y));
@@ -304,7 +362,8 @@ fn draw(svg: &mut String, line: &Line, frame: &Frame) {
 
 /// A figure's dot, with a whisker from its minimum to its maximum.
 fn figure(svg: &mut String, dot: &Dot, frame: &Frame) {
-    let (x, y, class) = (frame.x.at(dot.x), frame.y.at(dot.y), escape(&dot.class));
+    let (x, y) = (frame.x.at(dot.x), frame.y.at(dot.y));
+    let class = format!("{}{}", escape(&dot.class), if dot.is_hollow { " grey" } else { "" });
     if let Some((low, high)) = dot.spread {
         let (low, high) = (frame.y.at(low), frame.y.at(high));
         put(
@@ -315,6 +374,9 @@ fn figure(svg: &mut String, dot: &Dot, frame: &Frame) {
         );
     }
     put(svg, format_args!("<circle class=\"figure {class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>"));
+    if dot.is_quoted {
+        put(svg, format_args!("<circle class=\"quoted\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"8\"/>"));
+    }
 }
 
 /// Text that appears on hover, in the chart.

@@ -39,7 +39,7 @@ fn luminance([r, g, b]: Rgb) -> f64 {
     0.2126 * r + 0.7152 * g + 0.0722 * b
 }
 
-/// CIE L*a*b*.
+/// The colour in CIE L*a*b*.
 fn lab([r, g, b]: Rgb) -> Rgb {
     let f = |t: f64| if t > 0.008856 { t.cbrt() } else { 7.787 * t + 16.0 / 116.0 };
     let x = f((0.4124 * r + 0.3576 * g + 0.1805 * b) / 0.9505);

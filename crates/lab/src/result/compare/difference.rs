@@ -24,7 +24,6 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("The results cannot be compared:{}", lines(differences))]
 pub struct NotComparable {
-    /// The differences.
     pub differences: Vec<Difference>,
 }
 

@@ -14,7 +14,7 @@ use crate::figures::{Figure, FigureUnit};
 /// Minimum pairs, or repetitions per side, for an interval: the standard deviation of two means little.
 pub const PAIRS_MIN: usize = 3;
 /// Differences below this are ignored: histograms have three digits.
-const RESOLUTION: f64 = 0.002;
+pub(crate) const RESOLUTION: f64 = 0.002;
 
 /// The statistical method, as text.
 pub const METHOD: &str = "Targets of one run take turns, so that their repetitions are pairs, the n-th of one with the n-th of \
@@ -27,7 +27,6 @@ pub const METHOD: &str = "Targets of one run take turns, so that their repetitio
 /// The ratio of a figure, second result by first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// The figure.
     pub figure: String,
     /// The geometric mean in the first result.
     pub a: f64,
@@ -43,7 +42,6 @@ pub struct Ratio {
     pub ratio: f64,
     /// The 95 % confidence interval; `None` with fewer than [`PAIRS_MIN`] pairs, or repetitions on a side.
     pub interval: Option<(f64, f64)>,
-    /// The judgement.
     pub judgement: Judgement,
 }
 
@@ -66,7 +64,7 @@ pub enum Judgement {
     Slower,
     /// Lower cost: processor time or memory.
     Cheaper,
-    /// Higher cost.
+    /// Higher cost: processor time or memory.
     Dearer,
     /// The interval contains 1.
     NoDifference,

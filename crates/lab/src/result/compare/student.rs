@@ -36,7 +36,7 @@ fn incomplete_beta(a: f64, b: f64, x: f64) -> f64 {
     front * fraction(a, b, x) / a
 }
 
-/// Lentz's method.
+/// The continued fraction, by Lentz's method.
 fn fraction(a: f64, b: f64, x: f64) -> f64 {
     let away_from_zero = |value: f64| if value.abs() < 1e-300 { 1e-300 } else { value };
     let mut c = 1.0;

@@ -69,13 +69,13 @@ pub(super) fn objections(
         against
             .extend(repetition.evidence.faults.iter().map(|fault| format!("repetition {number}: {fault}")));
     }
-    let asked = f64::from(point.topics.created_per_s);
+    let requested = f64::from(point.topics.created_per_s);
     against.extend(repetitions.iter().filter_map(|repetition| {
         let ready =
-            repetition.figures.topics_ready_per_s.filter(|ready| *ready < asked * TOPICS_READY_MIN)?;
+            repetition.figures.topics_ready_per_s.filter(|ready| *ready < requested * TOPICS_READY_MIN)?;
         let (number, ready) = (repetition.number + 1, quantity::number(ready));
         Some(format!(
-            "repetition {number}: the target fell behind: {ready} of {asked} topics a second were ready"
+            "repetition {number}: the target fell behind: {ready} of {requested} topics a second were ready"
         ))
     }));
     if let Load::Rate { records_per_s } = point.load {
@@ -109,8 +109,8 @@ mod tests {
     use super::super::tests::{calm, limit, verdict};
     use super::*;
     use crate::result::Evidence;
+    use crate::result::testing::point;
     use crate::run::summary::summarize;
-    use crate::run::testing::point;
 
     #[test]
     fn a_varying_latency_is_no_headline_even_if_the_rate_is_steady() {
@@ -138,12 +138,12 @@ mod tests {
             unlike(&knee, &summary)
         };
         assert_eq!(unlike(115.0), None);
-        let said = unlike(100.0).expect("22 % apart");
+        let note = unlike(100.0).expect("22 % apart");
         assert!(
-            said.starts_with(
+            note.starts_with(
                 "the search found 100 records/s, but the repetitions with the same load reached 122; they may differ by at most 10 %"
             ),
-            "{said}"
+            "{note}"
         );
     }
 

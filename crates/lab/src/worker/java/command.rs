@@ -133,7 +133,7 @@ impl Plan {
                 // final line: the final line if it stops at its own limit, intervals if the lab stops it.
                 match assignment.stop {
                     StopWhen::Records(_) => add(&["--timeout", "10000"]),
-                    StopWhen::Seconds(_) | StopWhen::Told => {
+                    StopWhen::Seconds(_) | StopWhen::OnCommand => {
                         add(&["--show-detailed-stats", "--timeout", "86400000"])
                     }
                 }
@@ -163,8 +163,8 @@ fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFi
 
 /// True if the tools stop after a number of records. A producer with a separate warm-up does not.
 pub(super) fn stops_by_itself(assignment: &Assignment, window: Window) -> bool {
-    let told_apart = assignment.role == Role::Producer && window.from_us > window.start_us;
-    matches!(assignment.stop, StopWhen::Records(_)) && !told_apart
+    let is_distinguished = assignment.role == Role::Producer && window.from_us > window.start_us;
+    matches!(assignment.stop, StopWhen::Records(_)) && !is_distinguished
 }
 
 /// The number of records of each client.

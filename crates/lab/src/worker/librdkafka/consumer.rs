@@ -15,8 +15,8 @@ use thalweg_client::TopicPartition;
 
 use super::{ClientFailure, LastError, UnconfigurableClient, UnreachableCluster, translate};
 use crate::worker::counts::{self, Window, lock};
+use crate::worker::inspections::{Inspection, Inspections};
 use crate::worker::link::Link;
-use crate::worker::look::{Inspection, Inspections};
 use crate::worker::threads::{self, Crew, Word};
 use crate::worker::{Assignment, Report, StopWhen, WorkerError};
 
@@ -29,12 +29,12 @@ const RECORDS_PER_LOOK: u32 = 1024;
 
 /// Runs a consumer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let looks = Inspections::new(assignment).map_err(WorkerError::driver)?;
+    let inspections = Inspections::new(assignment).map_err(WorkerError::driver)?;
     let left = match assignment.stop {
         StopWhen::Records(records) => AtomicU64::new(records),
-        StopWhen::Seconds(_) | StopWhen::Told => AtomicU64::new(u64::MAX),
+        StopWhen::Seconds(_) | StopWhen::OnCommand => AtomicU64::new(u64::MAX),
     };
-    let work = async |crew: Crew| consume(crew, assignment, &looks, &left).await;
+    let work = async |crew: Crew| consume(crew, assignment, &inspections, &left).await;
     let (counts, looked) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
     report.end_to_end_latency = latency;
@@ -48,17 +48,17 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
 async fn consume(
     mut crew: Crew,
     assignment: &Assignment,
-    looks: &Inspections,
+    inspections: &Inspections,
     left: &AtomicU64,
 ) -> Result<Vec<Inspection>, WorkerError> {
     let mut members = Vec::with_capacity(crew.clients.len());
     for &number in &crew.clients {
-        members.push(Member::subscribe(number, assignment, looks)?);
+        members.push(Member::subscribe(number, assignment, inspections)?);
     }
     join(&members, assignment, &crew)?;
     crew.ready().await;
     let Some(window) = hold(&mut crew, &members).await else {
-        return Ok(members.into_iter().map(|member| member.look).collect());
+        return Ok(members.into_iter().map(|member| member.inspection).collect());
     };
     for member in &members {
         member.consumer.context().begun.store(true, Ordering::Relaxed);
@@ -68,26 +68,30 @@ async fn consume(
     let limited = matches!(assignment.stop, StopWhen::Records(_));
     let turn = Turn { crew: &crew, window, left: limited.then_some(left), wait: POLL / count(&members) };
     turn.take_all(&mut members)?;
-    Ok(members.into_iter().map(|member| member.look).collect())
+    Ok(members.into_iter().map(|member| member.inspection).collect())
 }
 
 /// A member of the group.
 struct Member {
     number: u32,
     consumer: BaseConsumer<Membership>,
-    look: Inspection,
+    inspection: Inspection,
     /// The partition of the last record.
     at: Option<TopicPartition>,
 }
 
 impl Member {
-    fn subscribe(number: u32, assignment: &Assignment, looks: &Inspections) -> Result<Member, WorkerError> {
+    fn subscribe(
+        number: u32,
+        assignment: &Assignment,
+        inspections: &Inspections,
+    ) -> Result<Member, WorkerError> {
         let config = translate(assignment, number).map_err(WorkerError::driver)?.config;
         let consumer = BaseConsumer::from_config_and_context(&config, Membership::default())
             .map_err(|error| WorkerError::driver(UnconfigurableClient(error)))?;
         let topics: Vec<&str> = assignment.topics.iter().map(String::as_str).collect();
         consumer.subscribe(&topics).map_err(|error| WorkerError::driver(UnconfigurableClient(error)))?;
-        Ok(Member { number, consumer, look: looks.look(), at: None })
+        Ok(Member { number, consumer, inspection: inspections.inspection(), at: None })
     }
 }
 
@@ -180,7 +184,7 @@ impl Turn<'_> {
 
     /// Consumes available records, up to a limit; false when the measurement is complete.
     fn take(&self, member: &mut Member) -> Result<bool, WorkerError> {
-        let Member { consumer, look, at, .. } = member;
+        let Member { consumer, inspection, at, .. } = member;
         let mut wait = self.wait;
         for _ in 0..RECORDS_PER_LOOK {
             let message = match consumer.poll(wait) {
@@ -194,12 +198,12 @@ impl Turn<'_> {
             let value = message.payload().unwrap_or_default();
             let bytes = value.len() + message.key().map_or(0, <[u8]>::len);
             let mut counts = lock(&self.crew.counts);
-            if look.tells_times() {
+            if inspection.tells_times() {
                 let here = (message.topic(), message.partition());
                 if at.as_ref().is_none_or(|at| (&*at.topic, at.partition) != here) {
-                    look.enter(at.insert(TopicPartition::new(here.0, here.1)));
+                    inspection.enter(at.insert(TopicPartition::new(here.0, here.1)));
                 }
-                if let Some(intended_us) = look.see(value) {
+                if let Some(intended_us) = inspection.see(value) {
                     counts.took(1, now_us.saturating_sub(intended_us), intended_us);
                 }
             }

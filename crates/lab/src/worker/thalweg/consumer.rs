@@ -14,8 +14,8 @@ use thalweg_record::DecompressBuffer;
 use super::{NoGroup, settings};
 use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window, lock};
+use crate::worker::inspections::{Inspection, Inspections};
 use crate::worker::link::Link;
-use crate::worker::look::{Inspection, Inspections};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Report, SeenRecords, StopWhen, WorkerError};
 use crate::workload::Verification;
@@ -26,21 +26,21 @@ const RANGES_MAX: usize = 1 << 20;
 
 /// Runs a consumer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
-    let looks = Inspections::new(assignment).map_err(WorkerError::driver)?;
-    let job = Arc::new(Job { assignment: assignment.clone(), looks, consumed: AtomicU64::new(0) });
+    let inspections = Inspections::new(assignment).map_err(WorkerError::driver)?;
+    let job = Arc::new(Job { assignment: assignment.clone(), inspections, consumed: AtomicU64::new(0) });
     config(assignment, assignment.first_client)?;
     let work = async |crew: Crew| consume(crew, &job).await;
-    let (counts, looks) = threads::run(assignment, link, super::client(), work)?;
+    let (counts, inspections) = threads::run(assignment, link, super::client(), work)?;
     let (mut report, latency) = counts::report(&counts);
     report.sent = report.acknowledged;
     report.end_to_end_latency = latency;
     report.notes = notes(assignment)?;
-    report.seen = seen(looks.into_iter().flatten().collect(), &mut report.notes);
+    report.seen = seen(inspections.into_iter().flatten().collect(), &mut report.notes);
     Ok(report)
 }
 
-fn seen(looks: Vec<Inspection>, notes: &mut Vec<String>) -> Vec<SeenRecords> {
-    let mut seen = Inspection::seen(looks);
+fn seen(inspections: Vec<Inspection>, notes: &mut Vec<String>) -> Vec<SeenRecords> {
+    let mut seen = Inspection::seen(inspections);
     let ranges: usize = seen.iter().map(|seen| seen.ranges.len()).sum();
     if ranges > RANGES_MAX {
         seen.iter_mut().for_each(|seen| seen.ranges = Vec::new());
@@ -76,7 +76,7 @@ fn config(assignment: &Assignment, number: u32) -> Result<(ConsumerConfig, Optio
 #[derive(Debug)]
 struct Job {
     assignment: Assignment,
-    looks: Inspections,
+    inspections: Inspections,
     /// Records consumed within the measurement.
     consumed: AtomicU64,
 }
@@ -94,7 +94,7 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Inspection>, Work
             counts: crew.counts.clone(),
             clock: crew.clock,
             buffer: DecompressBuffer::default(),
-            look: job.looks.look(),
+            inspection: job.inspections.inspection(),
         };
         members.spawn(client.run(config, crew.word.clone(), joined.clone()));
     }
@@ -105,11 +105,11 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Inspection>, Work
         }
     }
     crew.ready().await;
-    let mut looks = Vec::new();
+    let mut inspections = Vec::new();
     while let Some(ended) = members.join_next().await {
-        looks.push(ended.map_err(WorkerError::driver)??);
+        inspections.push(ended.map_err(WorkerError::driver)??);
     }
-    Ok(looks)
+    Ok(inspections)
 }
 
 /// A member of the group.
@@ -118,7 +118,7 @@ struct Client {
     counts: SharedCounts,
     clock: Clock,
     buffer: DecompressBuffer,
-    look: Inspection,
+    inspection: Inspection,
 }
 
 type Words = tokio::sync::watch::Receiver<Word>;
@@ -137,8 +137,8 @@ impl Client {
         let mut joined = Some(joined);
         // Do not cancel a poll, which may be joining.
         let window = loop {
-            let said = if word.has_changed().is_ok() { *word.borrow() } else { Word::Stop };
-            match said {
+            let latest = if word.has_changed().is_ok() { *word.borrow() } else { Word::Stop };
+            match latest {
                 Word::Begin(window) => break Some(window),
                 Word::Stop => break None,
                 Word::Wait => {}
@@ -160,7 +160,7 @@ impl Client {
         if let Err(error) = consumer.close().await {
             tracing::warn!(%error, "Failed to leave the consumer group");
         }
-        Ok(self.look)
+        Ok(self.inspection)
     }
 
     async fn consume(&mut self, consumer: &mut Consumer, window: Window) -> Result<(), WorkerError> {
@@ -206,9 +206,9 @@ impl Client {
 
     /// Counts and checks the records of a chunk. Returns their number.
     fn read(&mut self, chunk: &Chunk, at_us: u64) -> u64 {
-        let Client { counts, buffer, look, .. } = self;
+        let Client { counts, buffer, inspection, .. } = self;
         let mut counts = lock(counts);
-        look.enter(&chunk.at);
+        inspection.enter(&chunk.at);
         let (mut records, mut bytes) = (0, 0);
         // Records with equal times are consecutive, and counted together.
         let (mut time, mut of_time) = (None, 0);
@@ -216,8 +216,8 @@ impl Client {
             let value = record.value.unwrap_or_default();
             records += 1;
             bytes += (value.len() + record.key.map_or(0, <[u8]>::len)) as u64;
-            let intended_us = match look.tells_times() {
-                true => look.see(value),
+            let intended_us = match inspection.tells_times() {
+                true => inspection.see(value),
                 false => u64::try_from(record.timestamp).ok().map(|ms| ms.saturating_mul(1000)),
             };
             if intended_us == time {

@@ -14,13 +14,6 @@ pub struct NoGroup;
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("Topic {topic}: {source}")]
 pub struct NotProducible {
-    /// The topic.
     pub topic: String,
-    /// The cause.
     pub source: thalweg_client::ClientError,
 }
-
-/// A thread ended before its work was complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("A worker thread ended early; its last output is on standard error")]
-pub struct ThreadEnded;

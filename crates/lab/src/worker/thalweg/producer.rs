@@ -112,7 +112,6 @@ struct Turn {
 /// The failed numbers of a client, as growing ranges.
 type GivenUp = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// One client.
 struct Client {
     number: u32,
     job: Arc<Job>,
@@ -253,7 +252,6 @@ impl Client {
 
 /// The event that a run of records waits for.
 enum Pause {
-    /// No event.
     None,
     /// The time of the next record.
     Until(Instant),
@@ -502,12 +500,12 @@ mod tests {
             assert_eq!(shares.iter().sum::<u64>(), records);
             assert_eq!(budget.take(), 0);
         }
-        assert_eq!(Budget::new(&assignment(StopWhen::Told, 1)).take(), u64::MAX);
+        assert_eq!(Budget::new(&assignment(StopWhen::OnCommand, 1)).take(), u64::MAX);
     }
 
     #[test]
     fn keys_are_drawn_evenly_and_the_same_with_the_same_seed() {
-        let assignment = assignment(StopWhen::Told, 1);
+        let assignment = assignment(StopWhen::OnCommand, 1);
         let draw = |client| {
             let mut keys = Keys::new(&assignment, client);
             let mut drawn = [0; 4];

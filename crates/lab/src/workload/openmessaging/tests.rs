@@ -27,8 +27,8 @@ fn mistake(key: &str, line: &str) -> (u32, String, String) {
 }
 
 #[track_caller]
-fn assert_mistake(key: &str, line: &str, at: u32, said: &str) {
-    assert_eq!(mistake(&format!("{key}:"), line), (at, key.to_owned(), said.to_owned()));
+fn assert_mistake(key: &str, line: &str, at: u32, message: &str) {
+    assert_eq!(mistake(&format!("{key}:"), line), (at, key.to_owned(), message.to_owned()));
 }
 
 fn replaced(from: &str, to: &str) -> Workload {
@@ -69,9 +69,9 @@ fn values_of_config_providers_are_put_in_place() {
         assert_eq!(client["sasl.password"], "hunter2");
         assert!(!client.keys().any(|key| key.starts_with("config.providers")), "{client:?}");
     }
-    let said =
+    let message =
         Driver::parse("d.yaml", &common("sasl.password=${env:PW}")).expect_err("no provider").to_string();
-    assert!(said.contains("config.providers does not name env"), "{said}");
+    assert!(message.contains("config.providers does not name env"), "{message}");
 }
 
 #[test]
@@ -93,10 +93,10 @@ fn a_backlog_is_drained() {
     let point = replaced("consumerBacklogSizeGB: 0", "consumerBacklogSizeGB: 2").points.remove(0);
     assert_eq!((point.measure, point.extent.unit), (Measure::Drain, Unit::Records(2 << 20)));
     let text = WORKLOAD.replace("GB: 0", "GB: 2").replace("Rate: 50000", "Rate: 0");
-    let said = read(&text).expect_err("no backlog at the highest rate").to_string();
+    let message = read(&text).expect_err("no backlog at the highest rate").to_string();
     assert!(
-        said.contains("producerRate: 0 searches for the highest rate, which builds no backlog"),
-        "{said}"
+        message.contains("producerRate: 0 searches for the highest rate, which builds no backlog"),
+        "{message}"
     );
 }
 
@@ -114,64 +114,64 @@ fn values_are_random_where_nothing_is_compressed() {
 fn values_that_matter_to_compression_are_refused() {
     let driver = DRIVER.replace("linger.ms=1", "compression.type=zstd");
     let driver = Driver::parse("d.yaml", &driver).unwrap_or_else(|error| panic!("{error}"));
-    let said = |text: &str| {
+    let message = |text: &str| {
         parse("stem", "w.yaml", text, &driver).expect_err("it depends on the values").to_string()
     };
-    let ratio = said(WORKLOAD);
+    let ratio = message(WORKLOAD);
     assert!(
         ratio
             .starts_with("w.yaml:8:19: randomBytesRatio: 0.5 cannot be expressed with compression.type=zstd"),
         "{ratio}"
     );
-    let file = said(&WORKLOAD.replace("useRandomizedPayloads: true", "payloadFile: a.data"));
+    let file = message(&WORKLOAD.replace("useRandomizedPayloads: true", "payloadFile: a.data"));
     assert!(file.starts_with("w.yaml:7:14: payloadFile: \"a.data\" cannot be expressed"), "{file}");
 }
 
 #[test]
 fn mistakes_are_reported_by_key() {
     assert_mistake("topics", "topics: many", 3, "\"many\" is invalid; use a whole number from 1 to 100000");
-    let said = "is missing; add topics: NUMBER";
-    assert_eq!(mistake("topics:", "topic: 1"), (1, "topics".to_owned(), said.to_owned()));
-    let said = "10001 is invalid; use a whole number from 0 to 10000";
-    assert_mistake("subscriptionsPerTopic", "subscriptionsPerTopic: 10001", 11, said);
-    let said = "\"RANDOM\" is invalid; use one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO";
-    assert_mistake("keyDistributor", "keyDistributor: RANDOM", 5, said);
-    let said = "the pool is empty, with useRandomizedPayloads; use at least 1";
-    assert_mistake("randomizedPayloadPoolSize", "randomizedPayloadPoolSize: 0", 9, said);
-    let said =
+    let message = "is missing; add topics: NUMBER";
+    assert_eq!(mistake("topics:", "topic: 1"), (1, "topics".to_owned(), message.to_owned()));
+    let message = "10001 is invalid; use a whole number from 0 to 10000";
+    assert_mistake("subscriptionsPerTopic", "subscriptionsPerTopic: 10001", 11, message);
+    let message = "\"RANDOM\" is invalid; use one of NO_KEY, KEY_ROUND_ROBIN, RANDOM_NANO";
+    assert_mistake("keyDistributor", "keyDistributor: RANDOM", 5, message);
+    let message = "the pool is empty, with useRandomizedPayloads; use at least 1";
+    assert_mistake("randomizedPayloadPoolSize", "randomizedPayloadPoolSize: 0", 9, message);
+    let message =
         "is missing, without useRandomizedPayloads; use the path of a file, or useRandomizedPayloads: true";
-    assert_eq!(mistake("useRandomizedPayloads:", "useRandomizedPayloads: false").2, said);
+    assert_eq!(mistake("useRandomizedPayloads:", "useRandomizedPayloads: false").2, message);
     assert_mistake("producersPerTopic", "producersPerTopic: 0", 13, "no producers; use at least 1");
-    let said = "16000 clients in total; use at most 10,000";
-    assert_mistake("producersPerTopic", "producersPerTopic: 8000", 13, said);
-    let said = "unknown key; did you mean producerRate?";
+    let message = "16000 clients in total; use at most 10,000";
+    assert_mistake("producersPerTopic", "producersPerTopic: 8000", 13, message);
+    let message = "unknown key; did you mean producerRate?";
     assert_eq!(
         mistake("producerRate:", "producersRate: 5"),
-        (14, "producersRate".to_owned(), said.to_owned())
+        (14, "producersRate".to_owned(), message.to_owned())
     );
 }
 
 #[test]
 fn a_ratio_of_a_backlog_is_refused() {
     let text = WORKLOAD.replace("GB: 0", "GB: 1") + "backlogDrainRatio: 0.9\n";
-    let said = read(&text).expect_err("it is drained whole").to_string();
+    let message = read(&text).expect_err("it is drained whole").to_string();
     assert!(
-        said.starts_with("w.yaml:17:20: backlogDrainRatio: 0.9: the lab always drains the whole backlog"),
-        "{said}"
+        message.starts_with("w.yaml:17:20: backlogDrainRatio: 0.9: the lab always drains the whole backlog"),
+        "{message}"
     );
 }
 
 #[test]
 fn drivers_of_other_systems_are_refused() {
     let driver = DRIVER.replace("kafka.KafkaBenchmarkDriver", "pulsar.PulsarBenchmarkDriver");
-    let said = Driver::parse("d.yaml", &driver).expect_err("it is not Kafka's").to_string();
-    assert!(said.starts_with("d.yaml:2:14: driverClass: \"io.openmessaging"), "{said}");
-    let said = Driver::parse("d.yaml", "replicationFactor: 0\n").expect_err("no replica").to_string();
-    assert!(said.starts_with("d.yaml:1:20: replicationFactor: 0 is invalid"), "{said}");
-    let said = Driver::parse("d.yaml", "replicationFactor: 1\nclient:\n  a: 1\n")
+    let message = Driver::parse("d.yaml", &driver).expect_err("it is not Kafka's").to_string();
+    assert!(message.starts_with("d.yaml:2:14: driverClass: \"io.openmessaging"), "{message}");
+    let message = Driver::parse("d.yaml", "replicationFactor: 0\n").expect_err("no replica").to_string();
+    assert!(message.starts_with("d.yaml:1:20: replicationFactor: 0 is invalid"), "{message}");
+    let message = Driver::parse("d.yaml", "replicationFactor: 1\nclient:\n  a: 1\n")
         .expect_err("no such key")
         .to_string();
-    assert!(said.starts_with("d.yaml:2:1: client: unknown key"), "{said}");
+    assert!(message.starts_with("d.yaml:2:1: client: unknown key"), "{message}");
 }
 
 #[test]
@@ -198,11 +198,11 @@ fn damaged_files_never_panic() {
             bytes[at] = random.random_range(b'\n'..b'~');
         }
         let text = String::from_utf8_lossy(&bytes);
-        let told = |invalid: InvalidFile| assert!(!invalid.mistakes.is_empty(), "seed 7, round {round}");
+        let reported = |invalid: InvalidFile| assert!(!invalid.mistakes.is_empty(), "seed 7, round {round}");
         if round % 2 == 0 {
-            let _ = read(&text).map_err(told);
+            let _ = read(&text).map_err(reported);
         } else {
-            let _ = Driver::parse("d.yaml", &text).map_err(told);
+            let _ = Driver::parse("d.yaml", &text).map_err(reported);
         }
     }
 }

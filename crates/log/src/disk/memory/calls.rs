@@ -12,7 +12,7 @@ use super::MemoryDisk;
 
 /// A kind of call to the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Call {
+pub enum DiskCall {
     /// Opening a file; for a whole small file, also reading it.
     Open,
     /// Creating a missing file.
@@ -46,19 +46,19 @@ pub enum Call {
 /// The system's error of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallError {
-    /// ENOSPC.
+    /// `ENOSPC`.
     NoSpace,
-    /// EIO.
+    /// `EIO`.
     InputOutput,
-    /// EACCES.
+    /// `EACCES`.
     Denied,
-    /// EMFILE.
+    /// `EMFILE`.
     TooManyOpen,
 }
 
 /// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum CallEffect {
     /// The call works.
     Works,
     /// A write writes half of its bytes, and the removal of a directory removes half of its files, before it
@@ -68,7 +68,7 @@ pub enum Answer {
     Fails(CallError),
 }
 
-type Watcher = Box<dyn FnMut(Call, &Path) -> Answer + Send>;
+type Watcher = Box<dyn FnMut(DiskCall, &Path) -> CallEffect + Send>;
 
 /// The watcher of a disk's calls, if any.
 #[derive(Default)]
@@ -89,19 +89,19 @@ impl From<CallError> for io::Error {
 impl MemoryDisk {
     /// Calls `watcher` before every call of a living process. A file renamed while open is reported under its
     /// former name.
-    pub fn watch_calls(&self, watcher: impl FnMut(Call, &Path) -> Answer + Send + 'static) {
+    pub fn watch_calls(&self, watcher: impl FnMut(DiskCall, &Path) -> CallEffect + Send + 'static) {
         *self.calls.0.lock() = Some(Box::new(watcher));
     }
 
     /// Begins a call that works completely or not at all.
-    pub(super) fn begin(&self, call: Call, path: &Path) -> io::Result<()> {
+    pub(super) fn begin(&self, call: DiskCall, path: &Path) -> io::Result<()> {
         match self.answer(call, path) {
-            Answer::Fails(error) => Err(error.into()),
-            Answer::Works | Answer::Half(_) => Ok(()),
+            CallEffect::Fails(error) => Err(error.into()),
+            CallEffect::Works | CallEffect::Half(_) => Ok(()),
         }
     }
 
-    pub(super) fn answer(&self, call: Call, path: &Path) -> Answer {
-        self.calls.0.lock().as_mut().map_or(Answer::Works, |watcher| watcher(call, path))
+    pub(super) fn answer(&self, call: DiskCall, path: &Path) -> CallEffect {
+        self.calls.0.lock().as_mut().map_or(CallEffect::Works, |watcher| watcher(call, path))
     }
 }

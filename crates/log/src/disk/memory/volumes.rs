@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::disk::Disk;
-    use crate::disk::memory::{Answer, Call};
+    use crate::disk::memory::{CallEffect, DiskCall};
 
     const DIR: &str = "/data";
 
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn a_watched_call_fails_as_it_is_told() {
+    fn a_watched_call_fails_as_instructed() {
         let (memory, disk) = disk();
         let path = Path::new(DIR).join("file");
         let file = disk.open_or_create(&path).expect("creates");
         memory.watch_calls(|call, _| match call {
-            Call::Write => Answer::Half(CallError::InputOutput),
-            Call::Rename => Answer::Fails(CallError::Denied),
-            _ => Answer::Works,
+            DiskCall::Write => CallEffect::Half(CallError::InputOutput),
+            DiskCall::Rename => CallEffect::Fails(CallError::Denied),
+            _ => CallEffect::Works,
         });
         assert!(disk.rename(&path, &path.with_extension("new")).is_err() && disk.exists(&path));
         // Writes half of the rest repeatedly, until all is written.

@@ -40,7 +40,7 @@ pub(super) struct Chain {
 }
 
 /// The range of a search for chains.
-pub(super) struct Search<'a> {
+pub(super) struct ChainSearch<'a> {
     pub(super) file: &'a LogFile,
     /// Positions from the damage to the end of the segment.
     pub(super) bytes: Range<u64>,
@@ -52,7 +52,7 @@ pub(super) struct Search<'a> {
     pub(super) batch_bytes_max: u64,
 }
 
-impl Search<'_> {
+impl ChainSearch<'_> {
     /// The accepted chains, in order.
     pub(super) fn run(&self) -> io::Result<Vec<Chain>> {
         let found = self.all()?;

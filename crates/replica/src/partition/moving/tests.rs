@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::path::PathBuf;
 use thalweg_hash::{HashMap, HashSet};
-use thalweg_log::disk::{Answer, Call, CallError, Disk, Faults, FaultyCall, MemoryDisk};
+use thalweg_log::disk::{CallEffect, CallError, Disk, DiskCall, Faults, FaultyCall, MemoryDisk};
 use thalweg_log::{BatchFault, CleanupPolicy, Clock, CorruptBatch, LogDirsOptions, TopicPartition};
 use thalweg_metadata::{BrokerId, PartitionRegistration};
 use thalweg_record::{BatchBuilder, BatchOptions, ProducerEpoch, ProducerId, batches};
@@ -643,15 +643,15 @@ fn copy_is_checked_and_restarted_outside_the_lock_of_the_partition() {
         let path = copy.dir().to_owned();
         let calls = Arc::new(parking_lot::Mutex::new((0, 0)));
         let (watched, counts) = (Arc::clone(&moving), Arc::clone(&calls));
-        disk.watch_calls(move |_: Call, called: &std::path::Path| {
+        disk.watch_calls(move |_: DiskCall, called: &std::path::Path| {
             if called.starts_with(&path) {
                 let (free, held) = &mut *counts.lock();
                 *(if watched.state.is_held() { held } else { free }) += 1;
             }
-            Answer::Works
+            CallEffect::Works
         });
         moving.resume_move(copy).expect("it goes on");
-        disk.watch_calls(|_, _| Answer::Works);
+        disk.watch_calls(|_, _| CallEffect::Works);
         let (free, held) = *calls.lock();
         assert!(free > 0 && held == 0, "{free} calls for the copy without the lock, {held} under it");
         let end = moving.future.lock().as_ref().map(PartitionLog::log_end_offset);

@@ -43,7 +43,7 @@ fn log_is_given_up_for_damage_although_that_is_mended_at_once() {
     let partition = &hanging.partition;
     let given_up = end(partition, &job, Some(Err(error))).expect_err("it is of no use to try again");
     assert!(given_up.is_damaged);
-    let (cleaner, mut known) = (Cleaner::default(), UncleanableLog::default());
+    let (cleaner, mut known) = (Cleaner::default(), UncleanableLogs::default());
     cleaner.gave_up(&partition.topic, partition.index, CORRUPT);
     known.insert(id(partition), given_up);
     let all = [Arc::clone(partition)];
@@ -67,7 +67,7 @@ fn damage_of_a_log_that_was_mended_meanwhile_is_none() {
 fn log_that_is_gone_is_not_uncleanable() {
     let hanging = HangingDisk::new();
     let topic = Arc::clone(&hanging.partition.topic);
-    let (cleaner, mut known) = (Cleaner::default(), UncleanableLog::default());
+    let (cleaner, mut known) = (Cleaner::default(), UncleanableLogs::default());
     cleaner.gave_up(&topic, hanging.partition.index, TOO_MANY_KEYS);
     known.insert(id(&hanging.partition), GivenUp { topic, is_damaged: false });
     forget_mended(&mut known, std::slice::from_ref(&hanging.partition), &cleaner);

@@ -36,7 +36,7 @@ pub enum ScramFault {
 }
 
 /// An exchange in progress.
-pub struct Client {
+pub struct ScramClient {
     hash: Hash,
     password: String,
     nonce: String,
@@ -54,16 +54,22 @@ enum State {
     Done,
 }
 
-impl Client {
+impl ScramClient {
     /// Starts an exchange, and returns the first message; `nonce` must be unique. With `by_token`, user and
     /// password are the id and the HMAC of a delegation token.
-    pub fn begin(hash: Hash, user: &str, password: &str, nonce: &str, by_token: bool) -> (Client, Vec<u8>) {
+    pub fn begin(
+        hash: Hash,
+        user: &str,
+        password: &str,
+        nonce: &str,
+        by_token: bool,
+    ) -> (ScramClient, Vec<u8>) {
         let user = user.replace('=', "=3D").replace(',', "=2C");
         let extension = if by_token { format!(",{TOKEN_AUTH}=true") } else { String::new() };
         let first_bare = format!("n={user},r={nonce}{extension}");
         let message = format!("{GS2_HEADER}{first_bare}").into_bytes();
         let (nonce, password) = (nonce.to_owned(), password.to_owned());
-        (Client { hash, password, nonce, first_bare, state: State::First }, message)
+        (ScramClient { hash, password, nonce, first_bare, state: State::First }, message)
     }
 
     /// Processes a message, and returns the next one; `None` once the broker is verified.
@@ -129,8 +135,9 @@ mod tests {
     const SERVER_FIRST: &[u8] =
         b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
 
-    fn begun() -> Client {
-        let (scram, first) = Client::begin(Hash::Sha256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO", false);
+    fn begun() -> ScramClient {
+        let (scram, first) =
+            ScramClient::begin(Hash::Sha256, "user", "pencil", "rOprNGfwEbeRWgbNEkqO", false);
         assert_eq!(first, b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO");
         scram
     }
@@ -149,9 +156,9 @@ mod tests {
 
     #[test]
     fn names_are_escaped() {
-        let (_, first) = Client::begin(Hash::Sha512, "a,b=c", "p", "n0", false);
+        let (_, first) = ScramClient::begin(Hash::Sha512, "a,b=c", "p", "n0", false);
         assert_eq!(first, b"n,,n=a=2Cb=3Dc,r=n0");
-        let (_, first) = Client::begin(Hash::Sha512, "id", "hmac", "n0", true);
+        let (_, first) = ScramClient::begin(Hash::Sha512, "id", "hmac", "n0", true);
         assert_eq!(first, b"n,,n=id,r=n0,tokenauth=true");
     }
 

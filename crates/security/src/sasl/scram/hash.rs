@@ -7,13 +7,24 @@ use ring::{digest, hmac, pbkdf2};
 /// The hash function of a mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hash {
-    /// SCRAM-SHA-256.
     Sha256,
-    /// SCRAM-SHA-512.
     Sha512,
 }
 
 impl Hash {
+    /// The name of the mechanism in SaslHandshake.
+    pub const fn mechanism(self) -> &'static str {
+        match self {
+            Hash::Sha256 => "SCRAM-SHA-256",
+            Hash::Sha512 => "SCRAM-SHA-512",
+        }
+    }
+
+    /// The hash function of a mechanism's name, case-sensitive as on the wire.
+    pub(super) fn from_mechanism(name: &str) -> Option<Hash> {
+        [Hash::Sha256, Hash::Sha512].into_iter().find(|hash| hash.mechanism() == name)
+    }
+
     /// Kafka's code in requests and metadata records.
     pub const fn code(self) -> i8 {
         match self {

@@ -7,7 +7,6 @@ use std::num::NonZeroU32;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::super::Mechanism;
 use super::client::ITERATIONS_MIN;
 use super::credential::{Credential, ITERATIONS_MAX};
 use super::hash::Hash;
@@ -41,7 +40,7 @@ impl NewUser {
     pub fn parse(text: &str, random: &[u8]) -> Result<NewUser, NewUserFault> {
         let fault = |reason: &str| NewUserFault(reason.to_owned());
         let (mechanism, fields) = text.split_once('=').ok_or_else(|| fault("there is no mechanism"))?;
-        let Some(Mechanism::Scram(hash)) = Mechanism::from_name(mechanism.trim()) else {
+        let Some(hash) = Hash::from_mechanism(mechanism.trim()) else {
             return Err(NewUserFault(format!("{} is no mechanism of SCRAM", mechanism.trim())));
         };
         let inner = fields.trim().strip_prefix('[').and_then(|fields| fields.strip_suffix(']'));

@@ -28,7 +28,7 @@ pub struct ClientFirst {
 }
 
 /// A server that awaits a client's proof.
-pub struct Server {
+pub struct ScramServer {
     hash: Hash,
     credential: Credential,
     is_known: bool,
@@ -37,9 +37,9 @@ pub struct Server {
     nonce: String,
 }
 
-impl fmt::Debug for Server {
+impl fmt::Debug for ScramServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("user", &self.first.user).finish_non_exhaustive()
+        f.debug_struct("ScramServer").field("user", &self.first.user).finish_non_exhaustive()
     }
 }
 
@@ -101,7 +101,7 @@ fn unescaped(name: &str) -> Option<String> {
     (!unescaped.is_empty() && !unescaped.contains('\0')).then_some(unescaped)
 }
 
-impl Server {
+impl ScramServer {
     /// Answers a first message. `credential` is that of the user, if any; `nonce` must be unique; `decoys` is
     /// the form of credentials for unknown users.
     pub fn begin(
@@ -110,7 +110,7 @@ impl Server {
         credential: Option<Credential>,
         nonce: &str,
         decoys: &DecoyForm,
-    ) -> Result<(Server, Vec<u8>), Rejection> {
+    ) -> Result<(ScramServer, Vec<u8>), Rejection> {
         if first.authorization_id.as_ref().is_some_and(|id| *id != first.user) {
             return Err(other_authorization_id());
         }
@@ -127,7 +127,7 @@ impl Server {
         let salt = STANDARD.encode(&credential.salt);
         let server_first = format!("r={nonce},s={salt},i={}", credential.iterations);
         let message = server_first.clone().into_bytes();
-        Ok((Server { hash, credential, is_known, first, server_first, nonce }, message))
+        Ok((ScramServer { hash, credential, is_known, first, server_first, nonce }, message))
     }
 
     /// Verifies the proof. Returns the user name or token id, and the last message.
@@ -169,7 +169,7 @@ impl Server {
 mod tests {
     use std::num::NonZeroU32;
 
-    use super::super::client::Client;
+    use super::super::client::ScramClient;
     use super::*;
 
     fn decoys() -> DecoyForm {
@@ -181,9 +181,9 @@ mod tests {
         Credential::of_password(hash, password, salt.to_vec(), iterations)
     }
 
-    fn begin(first: &[u8], known: Option<Credential>, hash: Hash) -> (Server, Vec<u8>) {
+    fn begin(first: &[u8], known: Option<Credential>, hash: Hash) -> (ScramServer, Vec<u8>) {
         let first = ClientFirst::parse(first).expect("a first message");
-        Server::begin(hash, first, known, "server", &decoys()).expect("an answer")
+        ScramServer::begin(hash, first, known, "server", &decoys()).expect("an answer")
     }
 
     #[test]
@@ -193,7 +193,7 @@ mod tests {
         let first = ClientFirst::parse(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").expect("a first message");
         let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
         let (server, answer) =
-            Server::begin(Hash::Sha256, first, Some(known), nonce, &decoys()).expect("an answer");
+            ScramServer::begin(Hash::Sha256, first, Some(known), nonce, &decoys()).expect("an answer");
         assert_eq!(
             answer,
             b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
@@ -211,7 +211,7 @@ mod tests {
     fn both_sides_agree_for_both_hashes_and_odd_names() {
         for hash in [Hash::Sha256, Hash::Sha512] {
             let known = credential(hash, "p,=\u{e4}", b"salt");
-            let (mut client, first) = Client::begin(hash, "a,b=c", "p,=\u{e4}", "nonce", false);
+            let (mut client, first) = ScramClient::begin(hash, "a,b=c", "p,=\u{e4}", "nonce", false);
             let (server, answer) = begin(&first, Some(known), hash);
             let proof = client.next(&answer).expect("a proof").expect("a message");
             let (user, last) = server.finish(&proof).expect("the right password");
@@ -223,7 +223,7 @@ mod tests {
     fn wrong_passwords_and_unknown_users_are_told_apart_in_the_log_only() {
         let hash = Hash::Sha512;
         let ends = |known: Option<Credential>| {
-            let (mut client, first) = Client::begin(hash, "alice", "wrong", "nonce", false);
+            let (mut client, first) = ScramClient::begin(hash, "alice", "wrong", "nonce", false);
             let (server, answer) = begin(&first, known, hash);
             let proof = client.next(&answer).expect("a proof").expect("a message");
             (answer, server.finish(&proof).expect_err("a rejection"))
@@ -271,13 +271,13 @@ mod tests {
     #[test]
     fn a_captured_proof_is_of_no_use_in_another_exchange() {
         let known = || Some(credential(Hash::Sha256, "p", b"salt"));
-        let (mut client, first) = Client::begin(Hash::Sha256, "u", "p", "nonce", false);
+        let (mut client, first) = ScramClient::begin(Hash::Sha256, "u", "p", "nonce", false);
         let (server, answer) = begin(&first, known(), Hash::Sha256);
         let proof = client.next(&answer).expect("a proof").expect("a message");
         server.finish(&proof).expect("the first time");
         let first = ClientFirst::parse(&first).expect("a first message");
         let (again, _) =
-            Server::begin(Hash::Sha256, first, known(), "another", &decoys()).expect("an answer");
+            ScramServer::begin(Hash::Sha256, first, known(), "another", &decoys()).expect("an answer");
         let rejection = again.finish(&proof).expect_err("a replay");
         assert_eq!(rejection.to_string(), "the final message answers another exchange");
     }
@@ -288,7 +288,7 @@ mod tests {
         assert!(first("n,,n=id,r=x,tokenauth=true").is_token);
         assert!(!first("n,,n=id,r=x,tokenauth=false").is_token);
         assert!(!first("n,,n=id,r=x,other=true").is_token);
-        let other = Server::begin(Hash::Sha256, first("n,a=root,n=u,r=x"), None, "n", &decoys());
+        let other = ScramServer::begin(Hash::Sha256, first("n,a=root,n=u,r=x"), None, "n", &decoys());
         assert!(other.expect_err("another name").for_client().is_some());
     }
 

@@ -3,14 +3,14 @@
 
 use super::super::error::PersistError;
 use super::super::request::{StateReply, StateRequest};
-use super::super::runs::Run;
+use super::super::runs::StateRun;
 use super::Outcome;
 use std::sync::Arc;
 use thalweg_dial::Connection;
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_membership::{Letter, PeerError};
-use thalweg_metadata::{BrokerId, PartitionIndex};
-use thalweg_share::{ShareKey, StateSummary};
+use thalweg_metadata::{BrokerId, TopicIdPartition};
+use thalweg_share::{SharePartitionKey, StateSummary};
 use thalweg_wire::request::*;
 use thalweg_wire::request::{
     delete_share_group_state_request as delete, initialize_share_group_state_request as initialize,
@@ -24,8 +24,8 @@ const QUESTIONS_AT_ONCE: usize = 1_000;
 
 /// The request for one share partition.
 pub(super) struct Question {
-    pub(super) key: ShareKey,
-    pub(super) ask: StateRequest,
+    pub(super) key: SharePartitionKey,
+    pub(super) request: StateRequest,
 }
 
 /// The API of a request.
@@ -39,8 +39,8 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    pub(super) fn of(ask: &StateRequest) -> Kind {
-        match ask {
+    pub(super) fn of(request: &StateRequest) -> Kind {
+        match request {
             StateRequest::Initialize { .. } => Kind::Initialize,
             StateRequest::Read { .. } => Kind::Read,
             StateRequest::Write(_) => Kind::Write,
@@ -56,7 +56,7 @@ type Outcomes = HashMap<(Uuid, i32), Outcome>;
 #[derive(Default)]
 pub(super) struct Load {
     group: Option<Arc<str>>,
-    share_partitions: HashSet<(Uuid, PartitionIndex)>,
+    share_partitions: HashSet<TopicIdPartition>,
 }
 
 impl Letter for Question {
@@ -67,7 +67,7 @@ impl Letter for Question {
     type Answer = Outcome;
 
     fn kind(&self) -> Kind {
-        Kind::of(&self.ask)
+        Kind::of(&self.request)
     }
 
     fn join(&self, load: &mut Load) -> bool {
@@ -84,70 +84,73 @@ impl Letter for Question {
     ) -> Result<Vec<Outcome>, PeerError> {
         let Some(first) = questions.first() else { return Ok(Vec::new()) };
         let group_id = first.key.group.to_string();
+        // Requests and responses of all APIs have the same form, with types of their own.
+        macro_rules! exchange {
+            ($request:ident, $module:ident::$topic:ident, $partition:ident, $reply:ident) => {{
+                let topic = |topic_id, partitions| $module::$topic { topic_id, partitions };
+                let topics = by_topic(questions, $partition, topic);
+                let response = connection.send(&$request { group_id, topics }).await?;
+                let mut outcomes = Outcomes::default();
+                for topic in response.results {
+                    for one in topic.partitions {
+                        let outcome = outcome(one.error_code, || $reply(&one));
+                        outcomes.insert((topic.topic_id, one.partition), outcome);
+                    }
+                }
+                outcomes
+            }};
+        }
         let mut outcomes = match first.kind() {
-            Kind::Initialize => {
-                let topics = by_topic(questions, initialize_partition);
-                let topics = topics
-                    .into_iter()
-                    .map(|(topic_id, partitions)| initialize::InitializeStateData { topic_id, partitions });
-                let topics = topics.collect();
-                initialized(connection.send(&InitializeShareGroupStateRequest { group_id, topics }).await?)
-            }
+            Kind::Initialize => exchange!(
+                InitializeShareGroupStateRequest,
+                initialize::InitializeStateData,
+                initialize_partition,
+                changed
+            ),
             Kind::Read => {
-                let topics = by_topic(questions, read_partition).into_iter();
-                let topics =
-                    topics.map(|(topic_id, partitions)| read::ReadStateData { topic_id, partitions });
-                let topics = topics.collect();
-                states(connection.send(&ReadShareGroupStateRequest { group_id, topics }).await?)
+                exchange!(ReadShareGroupStateRequest, read::ReadStateData, read_partition, state)
             }
             Kind::Write => {
-                let topics = by_topic(questions, write_partition).into_iter();
-                let topics =
-                    topics.map(|(topic_id, partitions)| write::WriteStateData { topic_id, partitions });
-                let topics = topics.collect();
-                written(connection.send(&WriteShareGroupStateRequest { group_id, topics }).await?)
+                exchange!(WriteShareGroupStateRequest, write::WriteStateData, write_partition, changed)
             }
             Kind::Delete => {
-                let topics = by_topic(questions, delete_partition).into_iter();
-                let topics =
-                    topics.map(|(topic_id, partitions)| delete::DeleteStateData { topic_id, partitions });
-                let topics = topics.collect();
-                deleted(connection.send(&DeleteShareGroupStateRequest { group_id, topics }).await?)
+                exchange!(DeleteShareGroupStateRequest, delete::DeleteStateData, delete_partition, changed)
             }
-            Kind::Summarize => {
-                let topics = by_topic(questions, summary_partition).into_iter();
-                let topics = topics
-                    .map(|(topic_id, partitions)| summary::ReadStateSummaryData { topic_id, partitions });
-                let topics = topics.collect();
-                summaries(connection.send(&ReadShareGroupStateSummaryRequest { group_id, topics }).await?)
-            }
+            Kind::Summarize => exchange!(
+                ReadShareGroupStateSummaryRequest,
+                summary::ReadStateSummaryData,
+                summary_partition,
+                state_summary
+            ),
         };
         let missing = PersistError::Refused(ErrorCode::UnknownServerError);
         let mut outcome =
-            |key: &ShareKey| outcomes.remove(&(key.topic, key.partition.0)).unwrap_or(Err(missing));
+            |key: &SharePartitionKey| outcomes.remove(&(key.topic, key.partition.0)).unwrap_or(Err(missing));
         Ok(questions.iter().map(|question| outcome(&question.key)).collect())
     }
 }
 
-fn by_topic<P>(
+/// The share partitions of a request by topic. `topic` builds an element from a topic id and its partitions.
+fn by_topic<P, T>(
     questions: &[Question],
     partition: fn(i32, &StateRequest) -> Option<P>,
-) -> Vec<(Uuid, Vec<P>)> {
+    topic: fn(Uuid, Vec<P>) -> T,
+) -> Vec<T> {
     let mut topics: Vec<(Uuid, Vec<P>)> = Vec::new();
     let mut places: HashMap<Uuid, usize> = HashMap::default();
-    for Question { key, ask, .. } in questions {
-        let Some(one) = partition(key.partition.0, ask) else { continue };
+    for Question { key, request, .. } in questions {
+        let Some(one) = partition(key.partition.0, request) else { continue };
         let place = *places.entry(key.topic).or_insert_with(|| {
             topics.push((key.topic, Vec::new()));
             topics.len() - 1
         });
         topics[place].1.push(one);
     }
-    topics
+    topics.into_iter().map(|(id, partitions)| topic(id, partitions)).collect()
 }
 
-fn initialize_partition(partition: i32, ask: &StateRequest) -> Option<initialize::PartitionData> {
-    match *ask {
+fn initialize_partition(partition: i32, request: &StateRequest) -> Option<initialize::PartitionData> {
+    match *request {
         StateRequest::Initialize { state_epoch, start_offset } => {
             Some(initialize::PartitionData { partition, state_epoch, start_offset })
         }
@@ -155,16 +158,16 @@ fn initialize_partition(partition: i32, ask: &StateRequest) -> Option<initialize
     }
 }
 
-fn read_partition(partition: i32, ask: &StateRequest) -> Option<read::PartitionData> {
-    match *ask {
+fn read_partition(partition: i32, request: &StateRequest) -> Option<read::PartitionData> {
+    match *request {
         StateRequest::Read { leader_epoch } => Some(read::PartitionData { partition, leader_epoch }),
         _ => None,
     }
 }
 
-fn write_partition(partition: i32, ask: &StateRequest) -> Option<write::PartitionData> {
-    let StateRequest::Write(update) = ask else { return None };
-    let batch = |run: &Run| write::StateBatch {
+fn write_partition(partition: i32, request: &StateRequest) -> Option<write::PartitionData> {
+    let StateRequest::Write(update) = request else { return None };
+    let batch = |run: &StateRun| write::StateBatch {
         first_offset: run.first_offset,
         last_offset: run.last_offset,
         delivery_state: run.delivery_state,
@@ -184,8 +187,8 @@ fn delete_partition(partition: i32, _: &StateRequest) -> Option<delete::Partitio
     Some(delete::PartitionData { partition })
 }
 
-fn summary_partition(partition: i32, ask: &StateRequest) -> Option<summary::PartitionData> {
-    match *ask {
+fn summary_partition(partition: i32, request: &StateRequest) -> Option<summary::PartitionData> {
+    match *request {
         StateRequest::Summarize { leader_epoch } => Some(summary::PartitionData { partition, leader_epoch }),
         _ => None,
     }
@@ -200,71 +203,29 @@ fn outcome(code: i16, done: impl FnOnce() -> StateReply) -> Outcome {
     }
 }
 
-fn initialized(response: InitializeShareGroupStateResponse) -> Outcomes {
-    let mut outcomes = Outcomes::default();
-    for topic in response.results {
-        for one in topic.partitions {
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || StateReply::Changed));
-        }
-    }
-    outcomes
+fn changed<P>(_: &P) -> StateReply {
+    StateReply::Changed
 }
 
-fn written(response: WriteShareGroupStateResponse) -> Outcomes {
-    let mut outcomes = Outcomes::default();
-    for topic in response.results {
-        for one in topic.partitions {
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || StateReply::Changed));
-        }
+fn state(one: &read_share_group_state_response::PartitionResult) -> StateReply {
+    let run = |batch: &read_share_group_state_response::StateBatch| StateRun {
+        first_offset: batch.first_offset,
+        last_offset: batch.last_offset,
+        delivery_count: batch.delivery_count,
+        delivery_state: batch.delivery_state,
+    };
+    StateReply::State {
+        state_epoch: one.state_epoch,
+        start_offset: one.start_offset,
+        runs: one.state_batches.iter().map(run).collect(),
     }
-    outcomes
 }
 
-fn deleted(response: DeleteShareGroupStateResponse) -> Outcomes {
-    let mut outcomes = Outcomes::default();
-    for topic in response.results {
-        for one in topic.partitions {
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, || StateReply::Changed));
-        }
-    }
-    outcomes
-}
-
-fn states(response: ReadShareGroupStateResponse) -> Outcomes {
-    let mut outcomes = Outcomes::default();
-    for topic in response.results {
-        for one in topic.partitions {
-            let run = |batch: &read_share_group_state_response::StateBatch| Run {
-                first_offset: batch.first_offset,
-                last_offset: batch.last_offset,
-                delivery_count: batch.delivery_count,
-                delivery_state: batch.delivery_state,
-            };
-            let done = || StateReply::State {
-                state_epoch: one.state_epoch,
-                start_offset: one.start_offset,
-                runs: one.state_batches.iter().map(run).collect(),
-            };
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, done));
-        }
-    }
-    outcomes
-}
-
-fn summaries(response: ReadShareGroupStateSummaryResponse) -> Outcomes {
-    let mut outcomes = Outcomes::default();
-    for topic in response.results {
-        for one in topic.partitions {
-            let done = || {
-                StateReply::Summary(StateSummary {
-                    state_epoch: one.state_epoch,
-                    leader_epoch: one.leader_epoch,
-                    start_offset: one.start_offset,
-                    delivery_complete_count: one.delivery_complete_count,
-                })
-            };
-            outcomes.insert((topic.topic_id, one.partition), outcome(one.error_code, done));
-        }
-    }
-    outcomes
+fn state_summary(one: &read_share_group_state_summary_response::PartitionResult) -> StateReply {
+    StateReply::Summary(StateSummary {
+        state_epoch: one.state_epoch,
+        leader_epoch: one.leader_epoch,
+        start_offset: one.start_offset,
+        delivery_complete_count: one.delivery_complete_count,
+    })
 }

@@ -3,24 +3,24 @@
 use super::super::entry::Entry;
 use super::super::error::StateError;
 use super::super::record::{ShareRecord, Snapshot, Update};
-use super::super::request::{StateReply, StateRequest, Write};
-use super::super::runs::{Run, Runs, overlap_too_much};
-use super::{Decision, Shard};
+use super::super::request::{StateReply, StateRequest, StateWrite};
+use super::super::runs::{Runs, StateRun, overlap_too_much};
+use super::{Decision, ShareShard};
 use thalweg_shard::Moment;
-use thalweg_share::{ShareKey, StateSummary};
+use thalweg_share::{SharePartitionKey, StateSummary};
 
-impl Shard {
+impl ShareShard {
     pub(super) fn decide(
         &self,
-        key: &ShareKey,
-        ask: &StateRequest,
+        key: &SharePartitionKey,
+        request: &StateRequest,
         now: Moment,
     ) -> Result<Decision, StateError> {
         if key.partition.0 < 0 {
             return Err(StateError::NegativePartition);
         }
         let entry = self.entries.get(key);
-        match ask {
+        match request {
             StateRequest::Initialize { state_epoch, start_offset } => {
                 if *state_epoch != -1
                     && entry.and_then(|entry| entry.state_epoch_max).is_some_and(|max| max > *state_epoch)
@@ -45,7 +45,7 @@ impl Shard {
                     return Err(StateError::FencedStateEpoch);
                 }
                 self.check_exists(key)?;
-                if !write.runs.iter().all(Run::is_filled) || overlap_too_much(&write.runs) {
+                if !write.runs.iter().all(StateRun::is_filled) || overlap_too_much(&write.runs) {
                     return Err(StateError::InvalidRuns);
                 }
                 let record = self.change(key, entry, write, entry.leader_epoch, now);
@@ -63,7 +63,7 @@ impl Shard {
         }
     }
 
-    fn check_exists(&self, key: &ShareKey) -> Result<(), StateError> {
+    fn check_exists(&self, key: &SharePartitionKey) -> Result<(), StateError> {
         if self.exists(key) { Ok(()) } else { Err(StateError::UnknownPartition) }
     }
 
@@ -71,7 +71,7 @@ impl Shard {
     /// known.
     fn note_leader(
         &self,
-        key: &ShareKey,
+        key: &SharePartitionKey,
         entry: &Entry,
         leader_epoch: i32,
         now: Moment,
@@ -79,7 +79,7 @@ impl Shard {
         if leader_epoch == -1 || entry.leader_epoch_max == Some(leader_epoch) {
             return None;
         }
-        let nothing = Write {
+        let nothing = StateWrite {
             state_epoch: entry.state_epoch,
             leader_epoch,
             start_offset: entry.start_offset,
@@ -92,13 +92,13 @@ impl Shard {
     /// An update, or a snapshot after a number of updates.
     fn change(
         &self,
-        key: &ShareKey,
+        key: &SharePartitionKey,
         entry: &Entry,
-        write: &Write,
+        write: &StateWrite,
         leader_epoch: i32,
         now: Moment,
     ) -> ShareRecord {
-        if entry.updates < self.context.config.updates_per_snapshot {
+        if entry.updates < self.shared.config.updates_per_snapshot {
             let update = Update {
                 snapshot_epoch: entry.snapshot_epoch,
                 leader_epoch,

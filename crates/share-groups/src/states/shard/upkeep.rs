@@ -2,23 +2,23 @@
 //! and the offset before which no record is needed (Kafka's `ShareCoordinatorOffsetsManager`).
 
 use super::super::record::ShareRecord;
-use super::super::request::Answer;
-use super::{Shard, Write, add};
+use super::super::request::ShareStateAnswer;
+use super::{ShareShard, Write, add};
 use thalweg_hash::HashSet;
 use thalweg_shard::{Basis, Moment, Ticket};
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 use thalweg_wire::Uuid;
 
-impl Shard {
+impl ShareShard {
     /// Repeats old snapshots, so that the log can be cut before them, unless nothing has changed since the
     /// last repetition. Also removes states of deleted topics whose tombstones could not be written at the
     /// time, or whose topics were deleted while the shard was loading.
     pub(in super::super) fn snapshot_cold(&mut self, now: Moment) {
         let (kept, gone): (Vec<_>, Vec<_>) = self.entries.iter().partition(|(key, _)| self.exists(key));
-        let tombstone = |key: &ShareKey| ShareRecord::Snapshot(key.clone(), None);
+        let tombstone = |key: &SharePartitionKey| ShareRecord::Snapshot(key.clone(), None);
         let mut records: Vec<ShareRecord> = gone.into_iter().map(|(key, _)| tombstone(key)).collect();
         if !kept.iter().all(|(_, entry)| entry.is_repeated()) {
-            let oldest_ms = now.wall_ms.saturating_sub(self.context.config.cold_snapshot_interval_ms);
+            let oldest_ms = now.wall_ms.saturating_sub(self.shared.config.cold_snapshot_interval_ms);
             let cold = kept.into_iter().filter(|(_, entry)| entry.written_ms <= oldest_ms);
             records.extend(cold.map(|(key, entry)| {
                 ShareRecord::Snapshot(key.clone(), Some(entry.next_snapshot(now.wall_ms)))
@@ -31,7 +31,7 @@ impl Shard {
     /// Removes the states of the partitions of deleted topics.
     pub(in super::super) fn topics_deleted(&mut self, topics: &HashSet<Uuid>) {
         let gone = self.entries.keys().filter(|key| topics.contains(&key.topic));
-        let mut gone: Vec<ShareKey> = gone.cloned().collect();
+        let mut gone: Vec<SharePartitionKey> = gone.cloned().collect();
         gone.sort_unstable();
         self.write_all(gone.into_iter().map(|key| ShareRecord::Snapshot(key, None)).collect());
     }
@@ -50,7 +50,7 @@ impl Shard {
     /// Answers with the offset before which no record is needed. The offset depends on the snapshots after
     /// it.
     pub(in super::super) fn find_redundant(&mut self, ticket: Ticket) {
-        self.answers.give(ticket, Answer::RedundantBefore(self.redundant_before()), Basis::LATEST);
+        self.answers.give(ticket, ShareStateAnswer::RedundantBefore(self.redundant_before()), Basis::LATEST);
     }
 
     /// The offset before which no record is needed; `None` if every record may be needed.

@@ -1,9 +1,8 @@
 //! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
-use super::super::config::ShareConfig;
-use super::super::coordinator::Cluster;
-use super::super::request::{Answer, Outcomes, StateRequest};
-use super::super::shard::{Shard, ShardContext};
+use super::super::config::ShareCoordinatorConfig;
+use super::super::request::{ShareStateAnswer, StateOutcomes, StateRequest};
+use super::super::shard::{ShareShard, ShareStatesView, SharedState};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -12,7 +11,7 @@ use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{DecompressBuffer, LeaderEpoch, Offset, batches, stamp_head};
 use thalweg_shard::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 use thalweg_wire::Uuid;
 
 /// Every topic has 8 partitions, except topic id 1, which does not exist, and deleted topics.
@@ -21,7 +20,7 @@ struct EightPartitions {
     deleted: Mutex<HashSet<Uuid>>,
 }
 
-impl Cluster for EightPartitions {
+impl ShareStatesView for EightPartitions {
     fn share_partition_count(&self) -> Option<i32> {
         Some(1)
     }
@@ -31,13 +30,13 @@ impl Cluster for EightPartitions {
     }
 }
 
-pub(super) fn key(group: &str, topic: u128, partition: i32) -> ShareKey {
-    ShareKey { group: group.into(), topic: Uuid(topic), partition: PartitionIndex(partition) }
+pub(super) fn key(group: &str, topic: u128, partition: i32) -> SharePartitionKey {
+    SharePartitionKey { group: group.into(), topic: Uuid(topic), partition: PartitionIndex(partition) }
 }
 
 pub(super) struct Harness {
-    pub(super) shard: Shard,
-    context: Arc<ShardContext>,
+    pub(super) shard: ShareShard,
+    shared: Arc<SharedState>,
     cluster: Arc<EightPartitions>,
     pub(super) now_ms: i64,
     /// The log: one encoded batch per write.
@@ -52,21 +51,21 @@ pub(super) struct Harness {
     pub(super) refuses: Option<WriteError>,
     next_ticket: u64,
     /// Answers that wait for the log.
-    waiting: HeldAnswers<Answer>,
-    pub(super) answers: BTreeMap<Ticket, Outcomes>,
-    /// The last answer to [`Shard::find_redundant`].
+    waiting: HeldAnswers<ShareStateAnswer>,
+    pub(super) answers: BTreeMap<Ticket, StateOutcomes>,
+    /// The last answer to [`ShareShard::find_redundant`].
     pub(super) redundant_before: Option<i64>,
 }
 
 impl Harness {
     pub(super) fn new(updates_per_snapshot: usize) -> Harness {
-        let config = ShareConfig { updates_per_snapshot, ..ShareConfig::default() };
+        let config = ShareCoordinatorConfig { updates_per_snapshot, ..ShareCoordinatorConfig::default() };
         let cluster = Arc::new(EightPartitions::default());
-        let context = Arc::new(ShardContext { config, cluster: cluster.clone() });
+        let shared = Arc::new(SharedState { config, cluster: cluster.clone() });
         let now_ms = 1_000_000;
         Harness {
-            shard: Shard::new(&context, 0, moment(now_ms)),
-            context,
+            shard: ShareShard::new(&shared, 0, moment(now_ms)),
+            shared,
             cluster,
             now_ms,
             log: Vec::new(),
@@ -83,8 +82,8 @@ impl Harness {
     }
 
     /// A new coordinator, loaded from the log.
-    pub(super) fn reloaded(&self) -> Shard {
-        let mut shard = Shard::new(&self.context, 0, moment(self.now_ms));
+    pub(super) fn reloaded(&self) -> ShareShard {
+        let mut shard = ShareShard::new(&self.shared, 0, moment(self.now_ms));
         let mut buffer = DecompressBuffer::default();
         for (place, batch) in self.log.iter().enumerate() {
             if self.lost.contains(&place) {
@@ -105,7 +104,7 @@ impl Harness {
     }
 
     /// One turn of the shard.
-    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut Shard, Ticket, Moment)) -> Ticket {
+    pub(super) fn turn(&mut self, turn: impl FnOnce(&mut ShareShard, Ticket, Moment)) -> Ticket {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         turn(&mut self.shard, ticket, moment(self.now_ms));
@@ -120,7 +119,7 @@ impl Harness {
                 self.shard.refused(write, error, usize::MAX, now);
                 continue;
             }
-            let (batch, _) = Shard::batch(&self.context, &write, now).expect("a small batch");
+            let (batch, _) = ShareShard::batch(&self.shared, &write, now).expect("a small batch");
             let mut bytes = batch.to_vec();
             stamp_head(&mut bytes, Offset(self.next_offset), LeaderEpoch(0));
             let batch = Bytes::from(bytes);
@@ -137,12 +136,12 @@ impl Harness {
                 self.waiting.acknowledged(last_offset);
             }
         }
-        let expires_ms = self.now_ms + Shard::answer_timeout_ms(&self.context);
+        let expires_ms = self.now_ms + ShareShard::answer_timeout_ms(&self.shared);
         self.waiting.take_in(self.shard.answers(), expires_ms);
         for (ticket, answer) in self.waiting.drain() {
             match answer {
-                Answer::Outcomes(outcomes) => drop(self.answers.insert(ticket, outcomes)),
-                Answer::RedundantBefore(offset) => self.redundant_before = offset,
+                ShareStateAnswer::Outcomes(outcomes) => drop(self.answers.insert(ticket, outcomes)),
+                ShareStateAnswer::RedundantBefore(offset) => self.redundant_before = offset,
             }
         }
     }
@@ -164,14 +163,18 @@ impl Harness {
     }
 
     /// Sends requests without waiting.
-    pub(super) fn begin(&mut self, asks: &[(ShareKey, StateRequest)]) -> Ticket {
-        let asks: Vec<&(ShareKey, StateRequest)> = asks.iter().collect();
-        self.turn(|shard, ticket, now| shard.serve(&asks, ticket, now))
+    pub(super) fn begin(&mut self, requests: &[(SharePartitionKey, StateRequest)]) -> Ticket {
+        let requests: Vec<&(SharePartitionKey, StateRequest)> = requests.iter().collect();
+        self.turn(|shard, ticket, now| shard.serve(&requests, ticket, now))
     }
 
     /// Sends a request and returns its answer.
-    pub(super) fn ask(&mut self, key: &ShareKey, ask: StateRequest) -> <Outcomes as IntoIterator>::Item {
-        let ticket = self.begin(&[(key.clone(), ask)]);
+    pub(super) fn request(
+        &mut self,
+        key: &SharePartitionKey,
+        request: StateRequest,
+    ) -> <StateOutcomes as IntoIterator>::Item {
+        let ticket = self.begin(&[(key.clone(), request)]);
         let mut answer = self.answers.remove(&ticket).expect("an answer at once");
         answer.pop().expect("one")
     }

@@ -1,8 +1,8 @@
 //! Compares with Kafka's share coordinator, on random requests: the answers, and the records byte for byte.
 //! Runs if KAFKA_CLASSPATH names the jars of a Kafka 4.3 distribution and `java` is installed.
 
-use super::super::request::{StateReply, StateRequest, Write};
-use super::super::runs::Run;
+use super::super::request::{StateReply, StateRequest, StateWrite};
+use super::super::runs::StateRun;
 use super::harness::{Harness, key};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -10,23 +10,23 @@ use std::fmt::Write as _;
 use std::path::Path;
 use thalweg_hash::HashSet;
 use thalweg_shard::testing::run_kafka_program;
-use thalweg_share::ShareKey;
+use thalweg_share::SharePartitionKey;
 
 const SEEDS: u64 = 60;
 const STEPS: usize = 150;
 
-fn runs(random: &mut StdRng) -> Vec<Run> {
+fn runs(random: &mut StdRng) -> Vec<StateRun> {
     let count = random.random_range(0..5);
     let one = |_| {
         let first_offset = random.random_range(0..80);
         let last_offset = first_offset + random.random_range(0..15);
         let delivery_state = [0, 2, 4, 0, 2][random.random_range(0..5)];
-        Run { first_offset, last_offset, delivery_count: random.random_range(0..4), delivery_state }
+        StateRun { first_offset, last_offset, delivery_count: random.random_range(0..4), delivery_state }
     };
     (0..count).map(one).collect()
 }
 
-fn random_ask(random: &mut StdRng, start: i64) -> StateRequest {
+fn random_request(random: &mut StdRng, start: i64) -> StateRequest {
     let leader_epoch = [-1, 0, 1, 1, 2][random.random_range(0..5)];
     let state_epoch = [-1, 0, 1, 1][random.random_range(0..4)];
     match random.random_range(0..20) {
@@ -36,7 +36,7 @@ fn random_ask(random: &mut StdRng, start: i64) -> StateRequest {
         2..5 => StateRequest::Read { leader_epoch },
         5..7 => StateRequest::Summarize { leader_epoch },
         7 => StateRequest::Delete,
-        _ => StateRequest::Write(Write {
+        _ => StateRequest::Write(StateWrite {
             state_epoch,
             leader_epoch,
             start_offset: [-1, start, start][random.random_range(0..3)],
@@ -46,16 +46,16 @@ fn random_ask(random: &mut StdRng, start: i64) -> StateRequest {
     }
 }
 
-fn text(runs: &[Run]) -> String {
-    let one = |run: &Run| {
+fn text(runs: &[StateRun]) -> String {
+    let one = |run: &StateRun| {
         format!("{}:{}:{}:{}", run.first_offset, run.last_offset, run.delivery_count, run.delivery_state)
     };
     runs.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-fn line(key: &ShareKey, ask: &StateRequest) -> String {
+fn line(key: &SharePartitionKey, request: &StateRequest) -> String {
     let at = format!("{} {} {}", key.group, key.topic, key.partition);
-    match ask {
+    match request {
         StateRequest::Initialize { state_epoch, start_offset } => {
             format!("init {at} {state_epoch} {start_offset}")
         }
@@ -64,7 +64,7 @@ fn line(key: &ShareKey, ask: &StateRequest) -> String {
         StateRequest::Delete => format!("delete {at}"),
         StateRequest::Write(write) => {
             let runs = if write.runs.is_empty() { "-".to_owned() } else { text(&write.runs) };
-            let Write { state_epoch, leader_epoch, start_offset, delivery_complete_count, .. } = write;
+            let StateWrite { state_epoch, leader_epoch, start_offset, delivery_complete_count, .. } = write;
             format!("write {at} {state_epoch} {leader_epoch} {start_offset} {delivery_complete_count} {runs}")
         }
     }
@@ -88,9 +88,9 @@ fn outcome(harness: &Harness, answer: &str, batch: usize) -> String {
     format!("{answer} [{}] {redundant}", records.join(" "))
 }
 
-fn served(harness: &mut Harness, key: &ShareKey, ask: StateRequest) -> String {
+fn served(harness: &mut Harness, key: &SharePartitionKey, request: StateRequest) -> String {
     let batch = harness.log.len();
-    let answer = match harness.ask(key, ask) {
+    let answer = match harness.request(key, request) {
         Err(error) => format!("{} -", error.code().code()),
         Ok(StateReply::Changed) => "0 -".to_owned(),
         Ok(StateReply::State { state_epoch, start_offset, runs }) => {
@@ -137,9 +137,9 @@ fn records_and_answers_are_kafkas() {
                     let topic = [7, 7, 8, 1][random.random_range(0..4)];
                     let partition = [0, 0, 1, 9, -1][random.random_range(0..5)];
                     let key = key(["g", "h:i"][random.random_range(0..2)], topic, partition);
-                    let ask = random_ask(&mut random, start);
-                    let line = line(&key, &ask);
-                    expected.push((seed, step, served(&mut harness, &key, ask)));
+                    let request = random_request(&mut random, start);
+                    let line = line(&key, &request);
+                    expected.push((seed, step, served(&mut harness, &key, request)));
                     line
                 }
             };

@@ -1,20 +1,20 @@
 //! The life of share partitions: initialized, read by leaders, written, repeated in snapshots, deleted.
 
 use super::super::error::StateError;
-use super::super::request::{StateReply, StateRequest, Write};
-use super::super::runs::{OVERLAPPING_MAX, Run};
+use super::super::request::{StateReply, StateRequest, StateWrite};
+use super::super::runs::{OVERLAPPING_MAX, StateRun};
 use super::harness::{Harness, key};
 use thalweg_hash::HashSet;
 use thalweg_shard::WriteError;
 use thalweg_share::StateSummary;
 use thalweg_wire::{ErrorCode, Uuid};
 
-fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state: i8) -> Run {
-    Run { first_offset, last_offset, delivery_count, delivery_state }
+fn run(first_offset: i64, last_offset: i64, delivery_count: i16, delivery_state: i8) -> StateRun {
+    StateRun { first_offset, last_offset, delivery_count, delivery_state }
 }
 
-fn write(leader_epoch: i32, start_offset: i64, runs: Vec<Run>) -> StateRequest {
-    StateRequest::Write(Write {
+fn write(leader_epoch: i32, start_offset: i64, runs: Vec<StateRun>) -> StateRequest {
+    StateRequest::Write(StateWrite {
         state_epoch: 0,
         leader_epoch,
         start_offset,
@@ -26,7 +26,7 @@ fn write(leader_epoch: i32, start_offset: i64, runs: Vec<Run>) -> StateRequest {
 fn initialized(updates_per_snapshot: usize) -> Harness {
     let mut harness = Harness::new(updates_per_snapshot);
     let begin = StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
-    assert_eq!(harness.ask(&key("g", 7, 0), begin), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&key("g", 7, 0), begin), Ok(StateReply::Changed));
     harness
 }
 
@@ -36,7 +36,7 @@ fn a_state_is_what_was_written_before_and_after_a_restart() {
     let g = key("g", 7, 0);
     for round in 0..10 {
         let runs = vec![run(10 * round, 10 * round + 4, 1, 2), run(10 * round + 5, 10 * round + 9, 1, 0)];
-        assert_eq!(harness.ask(&g, write(1, 5 * round, runs)), Ok(StateReply::Changed));
+        assert_eq!(harness.request(&g, write(1, 5 * round, runs)), Ok(StateReply::Changed));
         assert_eq!(harness.reloaded().entry(&g), harness.shard.entry(&g), "round {round}");
     }
     let entry = harness.shard.entry(&g).expect("it is there").clone();
@@ -45,7 +45,7 @@ fn a_state_is_what_was_written_before_and_after_a_restart() {
         (45, 2),
         "a snapshot in place of every fourth update"
     );
-    let read = harness.ask(&g, StateRequest::Read { leader_epoch: 1 });
+    let read = harness.request(&g, StateRequest::Read { leader_epoch: 1 });
     let runs = entry.runs.as_slice().to_vec();
     assert_eq!(runs[0], run(45, 49, 1, 0), "what is before the start offset is gone");
     assert_eq!(read, Ok(StateReply::State { state_epoch: 0, start_offset: 45, runs }));
@@ -55,15 +55,18 @@ fn a_state_is_what_was_written_before_and_after_a_restart() {
 fn an_earlier_leader_is_fenced_by_the_first_read_of_a_new_one() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    assert!(harness.ask(&g, StateRequest::Read { leader_epoch: 4 }).is_ok());
-    assert_eq!(harness.ask(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
-    assert_eq!(harness.ask(&g, StateRequest::Read { leader_epoch: 3 }), Err(StateError::FencedLeaderEpoch));
+    assert!(harness.request(&g, StateRequest::Read { leader_epoch: 4 }).is_ok());
+    assert_eq!(harness.request(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
+    assert_eq!(
+        harness.request(&g, StateRequest::Read { leader_epoch: 3 }),
+        Err(StateError::FencedLeaderEpoch)
+    );
     let batches = harness.log.len();
-    assert!(harness.ask(&g, StateRequest::Read { leader_epoch: 4 }).is_ok());
+    assert!(harness.request(&g, StateRequest::Read { leader_epoch: 4 }).is_ok());
     assert_eq!(harness.log.len(), batches, "a leader that is known leaves no record");
-    assert_eq!(harness.ask(&g, write(4, 0, Vec::new())), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(4, 0, Vec::new())), Ok(StateReply::Changed));
     harness.shard = harness.reloaded();
-    assert_eq!(harness.ask(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
+    assert_eq!(harness.request(&g, write(3, 0, Vec::new())), Err(StateError::FencedLeaderEpoch));
 }
 
 #[test]
@@ -71,14 +74,14 @@ fn a_state_that_begins_again_fences_writes_of_the_one_before() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
     let again = StateRequest::Initialize { state_epoch: 3, start_offset: 100 };
-    assert_eq!(harness.ask(&g, again), Ok(StateReply::Changed));
-    assert_eq!(harness.ask(&g, write(0, 50, Vec::new())), Err(StateError::FencedStateEpoch));
+    assert_eq!(harness.request(&g, again), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(0, 50, Vec::new())), Err(StateError::FencedStateEpoch));
     let earlier = StateRequest::Initialize { state_epoch: 2, start_offset: 0 };
-    assert_eq!(harness.ask(&g, earlier), Err(StateError::FencedStateEpoch));
+    assert_eq!(harness.request(&g, earlier), Err(StateError::FencedStateEpoch));
     let summary =
         StateSummary { state_epoch: 3, leader_epoch: 0, start_offset: 100, delivery_complete_count: 0 };
     assert_eq!(
-        harness.ask(&g, StateRequest::Summarize { leader_epoch: 0 }),
+        harness.request(&g, StateRequest::Summarize { leader_epoch: 0 }),
         Ok(StateReply::Summary(summary))
     );
 }
@@ -88,12 +91,12 @@ fn what_was_never_initialized_or_does_not_exist_is_refused() {
     let mut harness = initialized(500);
     let other = key("g", 7, 1);
     assert_eq!(
-        harness.ask(&other, StateRequest::Read { leader_epoch: 0 }),
+        harness.request(&other, StateRequest::Read { leader_epoch: 0 }),
         Err(StateError::UninitializedRead)
     );
-    assert_eq!(harness.ask(&other, write(0, 0, Vec::new())), Err(StateError::UninitializedWrite));
+    assert_eq!(harness.request(&other, write(0, 0, Vec::new())), Err(StateError::UninitializedWrite));
     assert_eq!(
-        harness.ask(&other, StateRequest::Delete),
+        harness.request(&other, StateRequest::Delete),
         Ok(StateReply::Changed),
         "there is nothing to delete"
     );
@@ -103,12 +106,12 @@ fn what_was_never_initialized_or_does_not_exist_is_refused() {
         (1, 0, StateError::UnknownPartition),
     ] {
         let begin = StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
-        assert_eq!(harness.ask(&key("g", topic, partition), begin), Err(expected));
+        assert_eq!(harness.request(&key("g", topic, partition), begin), Err(expected));
     }
     let g = key("g", 7, 0);
-    assert_eq!(harness.ask(&g, write(0, 0, vec![run(5, 4, 1, 0)])), Err(StateError::InvalidRuns));
+    assert_eq!(harness.request(&g, write(0, 0, vec![run(5, 4, 1, 0)])), Err(StateError::InvalidRuns));
     let nested = (0..=OVERLAPPING_MAX as i64).map(|n| run(n, 5_000, 1, 0)).collect();
-    assert_eq!(harness.ask(&g, write(0, 0, nested)), Err(StateError::InvalidRuns));
+    assert_eq!(harness.request(&g, write(0, 0, nested)), Err(StateError::InvalidRuns));
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn answers_wait_for_the_replicas_and_a_read_for_the_writes_before_it() {
     assert_eq!(failed.expect_err("it may not be on the replicas").code(), ErrorCode::CoordinatorNotAvailable);
     harness.holds = false;
     harness.refuses = Some(WriteError::NotLeader);
-    let refused = harness.ask(&g, write(0, 50, Vec::new())).expect_err("it is not in the log");
+    let refused = harness.request(&g, write(0, 50, Vec::new())).expect_err("it is not in the log");
     assert_eq!(refused.code(), ErrorCode::NotCoordinator);
     assert_eq!(harness.shard.entry(&g).map(|entry| entry.start_offset), Some(3), "nothing has happened");
 }
@@ -214,12 +217,12 @@ fn records_before_the_oldest_snapshot_are_redundant() {
     let (g, h) = (key("g", 7, 0), key("h", 7, 0));
     assert_eq!(harness.shard.redundant_before(), None, "the first record is a snapshot");
     for _ in 0..4 {
-        assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
+        assert!(harness.request(&g, write(0, 0, Vec::new())).is_ok());
     }
     assert_eq!(harness.shard.redundant_before(), Some(3), "two updates, then a snapshot");
-    assert!(harness.ask(&h, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    assert!(harness.request(&h, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
     for _ in 0..9 {
-        assert!(harness.ask(&g, write(0, 0, Vec::new())).is_ok());
+        assert!(harness.request(&g, write(0, 0, Vec::new())).is_ok());
     }
     assert_eq!(harness.shard.redundant_before(), Some(5), "the other has not changed since");
     // Five minutes later the snapshot is repeated.
@@ -238,14 +241,14 @@ fn the_states_of_a_deleted_topic_and_of_a_deleted_share_partition_are_gone() {
     let mut harness = initialized(500);
     let others = [key("h", 7, 3), key("g", 8, 0)];
     for key in &others {
-        assert!(harness.ask(key, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+        assert!(harness.request(key, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
     }
     harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
     for (key, is_there) in [(key("g", 7, 0), false), (others[0].clone(), false), (others[1].clone(), true)] {
         assert_eq!(harness.shard.entry(&key).is_some(), is_there);
         assert_eq!(harness.reloaded().entry(&key).is_some(), is_there);
     }
-    assert_eq!(harness.ask(&others[1], StateRequest::Delete), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&others[1], StateRequest::Delete), Ok(StateReply::Changed));
     let batches = i64::try_from(harness.log.len()).expect("few");
     assert_eq!(harness.shard.redundant_before(), Some(batches), "all but the last tombstone");
 }
@@ -254,7 +257,7 @@ fn the_states_of_a_deleted_topic_and_of_a_deleted_share_partition_are_gone() {
 fn states_of_a_deleted_topic_whose_tombstones_were_refused_go_later() {
     let mut harness = initialized(500);
     let (gone, kept) = (key("g", 7, 0), key("g", 8, 0));
-    assert!(harness.ask(&kept, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
+    assert!(harness.request(&kept, StateRequest::Initialize { state_epoch: 0, start_offset: 0 }).is_ok());
     harness.delete_topic(Uuid(7));
     harness.refuses = Some(WriteError::TooFewReplicas);
     harness.turn(|shard, _, _| shard.topics_deleted(&HashSet::from_iter([Uuid(7)])));
@@ -273,8 +276,8 @@ fn states_of_a_deleted_topic_whose_tombstones_were_refused_go_later() {
 fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
     let mut harness = Harness::new(500);
     let begin = || StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
-    let asks: Vec<_> = (0..2_000).map(|n| (key(&format!("group-{n}"), 7, n % 8), begin())).collect();
-    let ticket = harness.begin(&asks);
+    let requests: Vec<_> = (0..2_000).map(|n| (key(&format!("group-{n}"), 7, n % 8), begin())).collect();
+    let ticket = harness.begin(&requests);
     let answer = harness.answers.remove(&ticket).expect("an answer");
     assert_eq!(answer, vec![Ok(StateReply::Changed); 2_000]);
     assert!((2..20).contains(&harness.log.len()), "{} batches", harness.log.len());
@@ -286,12 +289,12 @@ fn many_share_partitions_in_one_request_share_batches_of_bounded_size() {
 fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    assert_eq!(harness.ask(&g, write(1, 0, vec![run(5, 90, 1, 2)])), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(1, 0, vec![run(5, 90, 1, 2)])), Ok(StateReply::Changed));
     harness.lost.insert(harness.log.len());
     let reset = StateRequest::Initialize { state_epoch: 0, start_offset: 0 };
-    assert_eq!(harness.ask(&g, reset), Ok(StateReply::Changed));
-    assert_eq!(harness.ask(&g, write(1, 3, vec![run(20, 24, 1, 2)])), Ok(StateReply::Changed));
-    assert_eq!(harness.ask(&g, write(1, -1, vec![run(30, 34, 1, 2)])), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, reset), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(1, 3, vec![run(20, 24, 1, 2)])), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(1, -1, vec![run(30, 34, 1, 2)])), Ok(StateReply::Changed));
     let entry = harness.reloaded().entry(&g).expect("it is there").clone();
     assert_eq!((entry.start_offset, entry.runs.as_slice()), (3, &[run(20, 24, 1, 2), run(30, 34, 1, 2)][..]));
 }
@@ -301,14 +304,14 @@ fn runs_from_before_a_lost_reset_keep_no_record_from_being_delivered() {
 fn runs_from_before_a_lost_deletion_keep_no_record_from_being_delivered() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
-    assert_eq!(harness.ask(&g, write(1, -1, vec![run(5, 9, 1, 2)])), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(1, -1, vec![run(5, 9, 1, 2)])), Ok(StateReply::Changed));
     let begin = StateRequest::Initialize { state_epoch: 0, start_offset: -1 };
-    for ask in [StateRequest::Delete, begin] {
+    for request in [StateRequest::Delete, begin] {
         harness.lost.insert(harness.log.len());
-        assert_eq!(harness.ask(&g, ask), Ok(StateReply::Changed));
+        assert_eq!(harness.request(&g, request), Ok(StateReply::Changed));
     }
     assert_eq!(harness.reloaded().entry(&g).expect("it is there").runs.as_slice(), []);
-    assert_eq!(harness.ask(&g, write(1, -1, vec![run(0, 0, 1, 2)])), Ok(StateReply::Changed));
+    assert_eq!(harness.request(&g, write(1, -1, vec![run(0, 0, 1, 2)])), Ok(StateReply::Changed));
     assert_eq!(harness.reloaded().entry(&g).expect("it is there").runs.as_slice(), [run(0, 0, 1, 2)]);
 }
 
@@ -317,7 +320,10 @@ fn lost_update_leaves_those_behind_it() {
     let mut harness = initialized(500);
     let g = key("g", 7, 0);
     for first in [0, 10, 20] {
-        assert_eq!(harness.ask(&g, write(1, -1, vec![run(first, first + 4, 1, 2)])), Ok(StateReply::Changed));
+        assert_eq!(
+            harness.request(&g, write(1, -1, vec![run(first, first + 4, 1, 2)])),
+            Ok(StateReply::Changed)
+        );
     }
     harness.lost.insert(harness.log.len() - 2);
     let entry = harness.reloaded().entry(&g).expect("it is there").clone();

@@ -12,7 +12,7 @@ use thalweg_client::{Cluster, ProducerConfig, SendError, TransactionError};
 use thalweg_wire::ErrorCode;
 use tokio::time::{Instant, timeout_at};
 
-use crate::kafka::{ClientSettings, Opening, Outlet, PendingMessages, failed};
+use crate::kafka::{ClientSettings, Opening, PendingMessages, TopicProducer, failed};
 use crate::stage::{GroupOffsets, StageError, TransactionOutcome};
 
 /// Time after which the cluster aborts the transaction of a dead instance, as in Kafka Streams.
@@ -30,7 +30,7 @@ pub struct Transactions {
     /// The time without a committed transaction after which the stream fails.
     patience: Duration,
     /// The producer, once open.
-    outlet: Option<Outlet>,
+    outlet: Option<TopicProducer>,
     /// Opens the producer.
     opening: Opening,
     /// The start of the open transaction.
@@ -40,7 +40,7 @@ pub struct Transactions {
     refused_since: Option<Instant>,
 }
 
-/// Why a transaction failed.
+/// The reason why a transaction failed.
 enum TransactionFailure {
     /// The transaction can be aborted and its messages sent again.
     Abortable(TransactionError),
@@ -48,7 +48,7 @@ enum TransactionFailure {
     Over(ProducerFailure),
 }
 
-/// Why a producer is no longer usable.
+/// The reason why a producer is no longer usable.
 struct ProducerFailure {
     reason: String,
     /// True if the cluster gave the id to another producer, or fenced this one.
@@ -152,7 +152,7 @@ impl Transactions {
     }
 
     /// The producer, once open.
-    async fn known(&mut self) -> Result<&mut Outlet, StageError> {
+    async fn known(&mut self) -> Result<&mut TopicProducer, StageError> {
         if self.outlet.is_none() {
             self.outlet = self.opening.opened_until(self.given_up_at()).await?;
         }

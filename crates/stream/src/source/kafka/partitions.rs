@@ -19,7 +19,6 @@ const ASKED_AGAIN: Duration = Duration::from_millis(200);
 
 /// The parameters of reading.
 pub struct ReadSettings {
-    /// The topics.
     pub topics: Vec<String>,
     /// The group to join, which assigns partitions and start offsets.
     pub group: Option<String>,

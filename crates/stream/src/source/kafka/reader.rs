@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, Commit, Consumer, ConsumerError, OffsetSpec, PollEvent, StartAt, TopicPartition,
+    Chunk, CommitInFlight, Consumer, ConsumerError, OffsetSpec, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
@@ -37,7 +37,6 @@ const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// A batch and the records of its messages.
 #[derive(Default)]
 pub struct PolledBatch {
-    /// The messages.
     pub batch: Batch,
     /// The records of the messages.
     pub runs: Runs,
@@ -47,7 +46,6 @@ pub struct PolledBatch {
 pub enum Command {
     /// Commits acknowledged messages, unless they are void.
     Commit {
-        /// Acknowledged records.
         runs: Runs,
         /// Receives the commit.
         started: oneshot::Sender<PendingCommit>,
@@ -64,7 +62,7 @@ pub struct PendingCommit {
     /// True if the commit covers everything requested.
     pub is_whole: bool,
     /// The commit, unless it is empty.
-    pub commit: Option<Commit>,
+    pub commit: Option<CommitInFlight>,
 }
 
 /// The reading task.

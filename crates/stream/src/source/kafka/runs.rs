@@ -12,7 +12,6 @@ pub type Offsets = BTreeMap<TopicPartition, CommittedOffset>;
 /// Messages with consecutive records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The partition.
     pub at: TopicPartition,
     /// The source's generation when the records were read.
     pub generation: u64,
@@ -65,7 +64,6 @@ impl Runs {
         Vec::from(left)
     }
 
-    /// All runs.
     pub fn iter(&self) -> impl Iterator<Item = &Run> {
         self.0.iter()
     }

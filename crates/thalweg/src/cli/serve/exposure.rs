@@ -5,7 +5,7 @@ use thalweg_config::{BrokerConfig, HTTP_LISTENER, Listener, SecurityProtocol, Tl
 /// A warning for each listener that other machines can reach without authentication.
 pub fn warnings(config: &BrokerConfig) -> Vec<String> {
     let listeners = &config.listeners;
-    let open = |listener: &&Listener| listener.is_reachable() && !asks_for_a_name(config, listener);
+    let open = |listener: &&Listener| listener.is_reachable() && !requires_authentication(config, listener);
     let warning = |listener: &Listener, may: &str| {
         let right = match listener.name == HTTP_LISTENER {
             true => "http.security.protocol=SSL and http.authentication=basic",
@@ -42,7 +42,7 @@ pub fn warnings(config: &BrokerConfig) -> Vec<String> {
 }
 
 /// True if a peer must authenticate.
-fn asks_for_a_name(config: &BrokerConfig, listener: &Listener) -> bool {
+fn requires_authentication(config: &BrokerConfig, listener: &Listener) -> bool {
     match listener.protocol {
         SecurityProtocol::SaslPlaintext | SecurityProtocol::SaslSsl => true,
         SecurityProtocol::Plaintext => false,
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ask_for_a_name_are_not() {
+    fn listeners_with_authentication_are_not() {
         for (listeners, name) in [
             ("PLAINTEXT://localhost:9092", "PLAINTEXT"),
             ("PLAINTEXT://127.0.0.1:9092", "PLAINTEXT"),

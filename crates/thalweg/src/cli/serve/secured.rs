@@ -20,7 +20,8 @@ use thalweg_config::{
 use thalweg_security::sasl::scram::NewUser;
 
 use super::first_users::first_user;
-use super::renewal;
+use super::{ownership, renewal};
+use crate::logging;
 
 /// The origin of the settings, in errors.
 const ORIGIN: &str = "--secure";
@@ -143,7 +144,9 @@ impl NodeSecurity {
         match files {
             Some(Ok((advertised, files))) => {
                 let here = std::env::current_dir().unwrap_or_default();
-                tracing::info!("{}", quick_start::text(self.directory.path(), &files, &advertised, &here));
+                let text = quick_start::text(self.directory.path(), &files, &advertised, &here);
+                let (title, lines) = text.split_once('\n').unwrap_or((&text, ""));
+                logging::log_instructions(title, lines);
             }
             // No error: a directory that is read-only still serves.
             Some(Err(error)) => tracing::warn!(%error, "Failed to write the settings of {ADMIN}"),
@@ -163,10 +166,7 @@ pub fn left_out(properties: &ServerProperties) -> Option<PathBuf> {
 /// Creates missing data directories for this user only, and warns about directories that all users may read.
 /// Existing permissions stay, because an operator may have granted them to a backup.
 pub fn keep_data_private(config: &BrokerConfig) {
-    let metadata = config.metadata_log_dir();
-    let dirs: BTreeSet<&Path> =
-        config.log.data_dirs().iter().chain([&metadata]).map(PathBuf::as_path).collect();
-    for dir in dirs {
+    for dir in &ownership::data_dirs(config) {
         match std::fs::metadata(dir) {
             Ok(facts) if facts.permissions().mode() & OTHERS != 0 => {
                 let dir = dir.display();

@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_broker::metrics::Exposition;
 use thalweg_cli::connect::{WAITS, report_waits_by};
 use thalweg_cli::failure::Usage;
-use thalweg_cli::output::Output;
+use thalweg_cli::output::CommandOutput;
 use thalweg_cli::stream::text::{Text, name};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{OptionType, Value};
@@ -51,7 +51,7 @@ pub struct Run {
     #[arg(long, value_name = "HOST:PORT", value_parser = http::address)]
     http: Option<HttpAddress>,
     #[command(flatten)]
-    output: Output,
+    output: CommandOutput,
     /// With --json or --format yaml: also print a report at this interval, such as 1s or 500ms, one per line.
     #[arg(long, value_name = "TIME", value_parser = every)]
     every: Option<Duration>,

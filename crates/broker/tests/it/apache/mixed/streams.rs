@@ -6,6 +6,29 @@ use super::transactions::name_in;
 use super::*;
 use crate::running::is_coming_up;
 use thalweg_metadata::topic_name::OFFSETS;
+use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
+
+/// Commits an offset of another group to the same partition, as soon as the coordinator has loaded it.
+///
+/// Kafka's loader reads the high watermark before its coordinator listens to it. When the high watermark
+/// moves between the two, answers to heartbeats without a change wait for the next record of the partition.
+async fn write(mixed: &MixedCluster, lines: &Topic) {
+    let partitions = vec![OffsetCommitRequestPartition { committed_offset: 1, ..Default::default() }];
+    let request = OffsetCommitRequest {
+        group_id: name_in(0, "other"),
+        generation_id_or_member_epoch: -1,
+        topics: vec![OffsetCommitRequestTopic { topic_id: lines.id, partitions, ..Default::default() }],
+        ..Default::default()
+    };
+    until("a committed offset", async || {
+        let leader = mixed.leader_of(OFFSETS, 0);
+        let answer = mixed.connection(leader).send(&request).await.expect("an answer");
+        let error_code = answer.topics[0].partitions[0].error_code;
+        assert!(error_code == 0 || is_coming_up(error_code), "{answer:?}");
+        error_code == 0
+    })
+    .await;
+}
 
 /// A heartbeat to the coordinator, as soon as it has loaded the group.
 async fn beat(mixed: &MixedCluster, group: &mut Group, member: &str) -> StreamsGroupHeartbeatResponse {
@@ -57,7 +80,8 @@ async fn a_streams_group_goes_on_when_its_coordinator_moves_between_the_makes() 
     let Some(jars) = jars() else { return };
     let mixed = MixedCluster::start(jars).await;
     mixed.create(OFFSETS, [[1, 2, 3], [2, 3, 1]]).await;
-    for topic in ["lines", "words-repartition", "words-changelog"] {
+    let lines = mixed.create("lines", [[1, 2, 3], [2, 3, 1]]).await;
+    for topic in ["words-repartition", "words-changelog"] {
         mixed.create(topic, [[1, 2, 3], [2, 3, 1]]).await;
     }
     let mut group = Group::new(&name_in(0, "words"), word_count("words", "lines"));
@@ -67,6 +91,7 @@ async fn a_streams_group_goes_on_when_its_coordinator_moves_between_the_makes() 
         let before = describe(&mixed, &group).await;
         let (epochs, owned) = (group.epochs.clone(), group.owned.clone());
         mixed.move_leader(OFFSETS, 0, to).await;
+        write(&mixed, &lines).await;
         for member in &members {
             let answer = beat(&mixed, &mut group, member).await;
             assert_eq!(answer.active_tasks, None, "nothing has changed: {answer:?}");

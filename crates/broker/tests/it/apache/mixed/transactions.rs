@@ -5,7 +5,7 @@
 use super::super::PATIENCE;
 use super::*;
 use crate::transactions::{
-    Place, Protocol, Transactional, committed, committed_offset, committed_values, settled,
+    Protocol, Servers, Transactional, committed, committed_offset, committed_values, settled,
 };
 use thalweg_metadata::topic_name::{OFFSETS, TRANSACTIONS};
 use thalweg_shard::partition_for;
@@ -112,7 +112,7 @@ impl MixedCluster {
     }
 }
 
-impl Place for MixedCluster {
+impl Servers for MixedCluster {
     async fn coordinator(&self, id: &str) -> &Connection {
         self.connection(self.leader_of(TRANSACTIONS, partition_for(id, 2).0))
     }

@@ -1,0 +1,125 @@
+//! The answers of each broker about itself: its log directories, and its limit of replication.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence, hidden_topics};
+use thalweg_client::{ClientError, Connection, LogDir, Metadata, RefusedRequest, throttle_rates};
+use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
+use thalweg_wire::request::{DescribeConfigsRequest, DescribeLogDirsRequest};
+use tokio::task::JoinSet;
+
+use super::views::Views;
+
+/// Kafka's number of the resource type "broker".
+const BROKER_RESOURCE: i8 = 4;
+/// Kafka's number of the source "set for this broker at run time".
+const SOURCE_BROKER: i8 = 2;
+
+/// The answers of all brokers that were reached.
+pub(crate) struct NodeAnswers {
+    directories: BTreeMap<i32, Result<Vec<DirectoryEvidence>, Absence>>,
+    /// Topics with a replica in one of the directories.
+    topics: BTreeSet<String>,
+    /// Brokers with a replication throttle.
+    pub throttled: Result<Vec<i32>, Absence>,
+}
+
+struct NodeAnswer {
+    directories: Result<(Vec<DirectoryEvidence>, BTreeSet<String>), ClientError>,
+    is_throttled: Result<bool, ClientError>,
+}
+
+impl NodeAnswers {
+    /// Asks all brokers at the same time.
+    pub async fn request(views: &Views<'_>, within: Duration) -> NodeAnswers {
+        let mut tasks = JoinSet::new();
+        for (id, view) in views.nodes() {
+            let connection = view.connection.clone();
+            tasks.spawn(async move {
+                let both =
+                    async { tokio::join!(directories(&connection, id), is_throttled(&connection, id)) };
+                let answer = tokio::time::timeout(within, both).await.ok();
+                (id, answer.map(|(directories, is_throttled)| NodeAnswer { directories, is_throttled }))
+            });
+        }
+        let mut answers =
+            NodeAnswers { directories: BTreeMap::new(), topics: BTreeSet::new(), throttled: Ok(Vec::new()) };
+        let mut all = tasks.join_all().await;
+        all.sort_by_key(|(id, _)| *id);
+        for (id, answer) in all {
+            answers.add(id, answer, within);
+        }
+        answers
+    }
+
+    fn add(&mut self, id: i32, answer: Option<NodeAnswer>, within: Duration) {
+        let late = || Absence::silent(format!("broker {id} did not answer within {} ms", within.as_millis()));
+        let (directories, is_throttled) = match answer {
+            Some(answer) => (
+                answer.directories.map_err(|error| Absence::of(&error)),
+                answer.is_throttled.map_err(|error| Absence::of(&error)),
+            ),
+            None => {
+                // The broker has answered before.
+                let failed = Absence { cause: Cause::Failed, ..late() };
+                (Err(failed.clone()), Err(failed))
+            }
+        };
+        let directories = directories.map(|(directories, topics)| {
+            self.topics.extend(topics);
+            directories
+        });
+        self.directories.insert(id, directories);
+        match (&mut self.throttled, is_throttled) {
+            (Ok(throttled), Ok(true)) => throttled.push(id),
+            (Ok(_), Err(absence)) => self.throttled = Err(absence),
+            _ => {}
+        }
+    }
+
+    /// The log directories of a broker; none if the broker was not reached.
+    pub fn directories(&self, id: i32) -> Result<Vec<DirectoryEvidence>, Absence> {
+        self.directories.get(&id).cloned().unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// The number of topics that exist and that the login may not describe.
+    pub async fn hidden_topics(&self, broker: &Connection, seen: &Metadata) -> Result<usize, Absence> {
+        if !self.directories.values().any(Result::is_ok) {
+            let absence = self.directories.values().find_map(|one| one.as_ref().err().cloned());
+            return Err(absence.unwrap_or_else(|| Absence::silent("no broker answers at its own address")));
+        }
+        let names = self.topics.iter().filter(|name| !seen.topics.contains_key(*name));
+        hidden_topics(broker, names.cloned().collect()).await.map_err(|error| Absence::of(&error))
+    }
+}
+
+async fn directories(
+    broker: &Connection,
+    id: i32,
+) -> Result<(Vec<DirectoryEvidence>, BTreeSet<String>), ClientError> {
+    let answer = broker.send(&DescribeLogDirsRequest { topics: None }).await?;
+    let (mut directories, mut topics) = (Vec::new(), BTreeSet::new());
+    for (path, found) in LogDir::from_response(id, answer)? {
+        let space = found.as_ref().ok().and_then(LogDir::space);
+        directories.push(DirectoryEvidence { path, has_failed: found.is_err(), space });
+        topics.extend(found.iter().flat_map(|dir| dir.replicas.keys()).map(|at| at.topic.to_string()));
+    }
+    Ok((directories, topics))
+}
+
+async fn is_throttled(broker: &Connection, id: i32) -> Result<bool, ClientError> {
+    let resources = vec![DescribeConfigsResource {
+        resource_type: BROKER_RESOURCE,
+        resource_name: id.to_string(),
+        configuration_keys: Some(throttle_rates()),
+    }];
+    let request = DescribeConfigsRequest { resources, ..DescribeConfigsRequest::default() };
+    let mut is_throttled = false;
+    for result in broker.send(&request).await?.results {
+        let what = || format!("The configuration of broker {id}");
+        RefusedRequest::check(result.error_code, result.error_message.as_deref(), what)?;
+        is_throttled |= result.configs.iter().any(|config| config.config_source == SOURCE_BROKER);
+    }
+    Ok(is_throttled)
+}

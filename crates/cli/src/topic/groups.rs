@@ -1,0 +1,144 @@
+//! `topic describe --groups`: the groups that read a topic, with their lag.
+
+use serde_json::{Value, json};
+use thalweg_client::{Admin, Cluster, GroupListing, TopicGroup, TopicGroupPartition};
+
+use crate::group::{ListedGroups, listed};
+use crate::moment::{now_ms, seconds};
+use crate::output::{Column, Style};
+
+const COLUMNS: [Column<'_>; 7] = [
+    ("GROUP", "group"),
+    ("TYPE", "type"),
+    ("STATE", "state"),
+    ("#MEMBERS", "members"),
+    ("#PARTITIONS", "partition_count"),
+    ("LAG", "lag"),
+    ("LAG-SECONDS", "lag_seconds"),
+];
+
+/// The columns of a tab at the beginning of a line.
+const TAB: usize = 8;
+
+/// The groups of a cluster, among which those of topics are found.
+pub(super) struct Groups {
+    admin: Admin,
+    listed: Vec<GroupListing>,
+}
+
+impl Groups {
+    /// Lists the groups. Warns about brokers that did not answer.
+    pub async fn of(cluster: &Cluster) -> anyhow::Result<Groups> {
+        let ListedGroups { groups, missing } = listed(cluster).await?;
+        if let Some(missing) = missing {
+            tracing::warn!("{missing}");
+        }
+        let groups = groups.into_iter().map(|group| GroupListing {
+            group: group.group_id,
+            protocol_type: group.protocol_type,
+            state: group.group_state,
+            kind: group.group_type,
+        });
+        Ok(Groups { admin: Admin::new(cluster.clone()), listed: groups.collect() })
+    }
+
+    /// The documents of the groups that read a topic.
+    pub async fn reading(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
+        let found = self.admin.groups_of_topic(topic, &self.listed, now_ms).await?;
+        if found.omitted > 0 {
+            tracing::warn!(
+                "{} groups that may read topic {topic} could not be read completely: the login lacks DESCRIBE \
+                 on them, their coordinators do not answer, or there are too many",
+                found.omitted
+            );
+        }
+        Ok(found.groups.iter().map(document).collect())
+    }
+}
+
+/// A table of the groups, below the topic's partitions.
+pub(super) fn table(groups: &[Value], style: Style) -> anyhow::Result<String> {
+    if groups.is_empty() {
+        return Ok("\tNo group reads the topic\n".to_owned());
+    }
+    let table = style.indented(TAB).rows(&COLUMNS, groups)?;
+    Ok(table.lines().map(|line| format!("\t{line}\n")).collect())
+}
+
+fn document(group: &TopicGroup) -> Value {
+    let partitions: Vec<Value> = group.partitions.iter().map(|found| partition(group, found)).collect();
+    json!({
+        "group": group.group,
+        "type": group.kind.name(),
+        "state": group.state,
+        "members": group.members.len(),
+        "lag": group.lag(),
+        "lag_seconds": group.lag_ms().map(seconds),
+        "partition_count": partitions.len(),
+        "partitions": partitions,
+    })
+}
+
+fn partition(group: &TopicGroup, found: &TopicGroupPartition) -> Value {
+    let reader = found.readers.first().map(|reader| &group.members[*reader]);
+    json!({
+        "partition": found.partition,
+        "current_offset": found.offset.map(|offset| offset.0),
+        "lag": found.lag,
+        "lag_seconds": found.lag_ms.map(seconds),
+        "member_id": reader.map(|member| &member.member_id),
+        "client_id": reader.map(|member| &member.client_id),
+        "host": reader.map(|member| &member.client_host),
+        "readers": found.readers.len(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_client::{GroupKind, GroupMember};
+    use thalweg_record::Offset;
+
+    #[test]
+    fn the_indented_table_fits_on_the_terminal() {
+        // 77 columns on one line.
+        let group = json!({
+            "group": "a-group-of-a-topic", "type": "consumer", "state": "Stable", "members": 1,
+            "partition_count": 1, "lag": 0, "lag_seconds": 0.0,
+        });
+        let table = table(&[group], Style::NARROW).expect("a table");
+        assert_eq!(table.lines().count(), 4, "{table}");
+        for line in table.lines() {
+            let text = line.strip_prefix('\t').expect("a tab");
+            assert!(TAB + text.len() <= 80, "{table}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_a_topic_is_shown_with_lag_and_readers() {
+        let member =
+            GroupMember { member_id: "m".to_owned(), client_id: "c".to_owned(), ..GroupMember::default() };
+        let at = |partition, offset: Option<i64>, lag, readers: &[usize]| TopicGroupPartition {
+            partition,
+            offset: offset.map(Offset),
+            lag,
+            lag_ms: lag.map(|lag| lag * 1_500),
+            readers: readers.to_vec(),
+        };
+        let group = TopicGroup {
+            group: "billing".to_owned(),
+            kind: GroupKind::Consumer,
+            state: "Stable".to_owned(),
+            members: vec![member],
+            partitions: vec![at(0, Some(3), Some(2), &[0]), at(1, None, None, &[0])],
+        };
+        let found = document(&group);
+        assert_eq!(
+            (&found["lag"], &found["lag_seconds"], &found["members"]),
+            (&json!(2), &json!(3.0), &json!(1))
+        );
+        let first = &found["partitions"][0];
+        assert_eq!((&first["client_id"], &first["readers"]), (&json!("c"), &json!(1)));
+        assert_eq!(found["partitions"][1]["current_offset"], json!(null));
+    }
+}

@@ -1,0 +1,152 @@
+//! `topic list`: the columns of the console's list of topics.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use thalweg_client::{Admin, ReplicaBytes, TopicMetadata, TopicPartition};
+
+use crate::connect::Connect;
+use crate::output::{Column, CommandOutput, Quiet};
+
+/// Time limit for the answer of a broker about its log directories.
+const SIZES_WITHIN: Duration = Duration::from_secs(5);
+
+/// List topics, with partitions, replicas, state and size.
+///
+/// The size is that of all replicas. It needs DESCRIBE on the cluster, and an answer of all brokers with a
+/// replica; otherwise there is a dash.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  thalweg topic list
+  thalweg topic list -q --exclude-internal")]
+pub struct List {
+    #[command(flatten)]
+    connect: Connect,
+    /// Hide Kafka's internal topics, such as __consumer_offsets.
+    #[arg(long)]
+    exclude_internal: bool,
+    #[command(flatten)]
+    quiet: Quiet,
+    #[command(flatten)]
+    output: CommandOutput,
+}
+
+const COLUMNS: [Column<'_>; 5] = [
+    ("TOPIC", "topic"),
+    ("PARTITIONS", "partitions"),
+    ("REPLICAS", "replicas"),
+    ("STATE", "state"),
+    ("BYTES", "bytes"),
+];
+
+impl List {
+    /// Prints a row per topic, or the names.
+    pub(crate) async fn run(&self) -> anyhow::Result<()> {
+        let cluster = self.connect.cluster().await?;
+        let metadata = cluster.refresh_all().await?;
+        let topics = metadata.topics.values().filter(|topic| !topic.internal || !self.exclude_internal);
+        let topics: Vec<&TopicMetadata> = topics.collect();
+        if self.quiet.quiet {
+            let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
+            return self.output.names(&names);
+        }
+        let admin = Admin::new(cluster).with_answer_limit(SIZES_WITHIN);
+        let sizes = admin.replica_bytes(None).await.unwrap_or_default();
+        let rows: Vec<Value> = topics.into_iter().map(|topic| row(topic, &sizes)).collect();
+        self.output.rows(&COLUMNS, &rows)
+    }
+}
+
+fn row(topic: &TopicMetadata, sizes: &ReplicaBytes) -> Value {
+    let partitions = &topic.partitions;
+    let leaderless = partitions.iter().filter(|partition| partition.leader.is_none()).count();
+    let under_replicated =
+        partitions.iter().filter(|partition| partition.isr.len() < partition.replicas.len()).count();
+    json!({
+        "topic": &*topic.name,
+        "internal": topic.internal,
+        "partitions": partitions.len(),
+        "replicas": partitions.first().map_or(0, |first| first.replicas.len()),
+        "under_replicated": under_replicated,
+        "leaderless": leaderless,
+        "state": match (leaderless, under_replicated) {
+            (0, 0) => "in sync".to_owned(),
+            (0, count) => format!("{count} under-replicated"),
+            (count, _) => format!("{count} without a leader"),
+        },
+        "bytes": bytes(topic, sizes),
+    })
+}
+
+/// The size of all replicas; none if that of one is unknown.
+fn bytes(topic: &TopicMetadata, sizes: &ReplicaBytes) -> Option<i64> {
+    let replicas = topic.partitions.iter().flat_map(|partition| {
+        let at = TopicPartition::new(Arc::clone(&topic.name), partition.index);
+        partition.replicas.iter().map(move |broker| (at.clone(), *broker))
+    });
+    replicas.map(|replica| sizes.get(&replica).copied()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_client::PartitionMetadata;
+    use thalweg_record::LeaderEpoch;
+    use thalweg_wire::Uuid;
+
+    use super::*;
+    use crate::output::Style;
+
+    fn topic(partitions: &[(Option<i32>, &[i32])]) -> TopicMetadata {
+        let partitions = (0..).zip(partitions).map(|(index, (leader, isr))| PartitionMetadata {
+            index,
+            error: None,
+            leader: *leader,
+            leader_epoch: LeaderEpoch(0),
+            replicas: vec![1, 2],
+            isr: isr.to_vec(),
+            offline: Vec::new(),
+        });
+        TopicMetadata {
+            name: "orders".into(),
+            id: Uuid(0),
+            internal: false,
+            error: None,
+            partitions: partitions.collect(),
+        }
+    }
+
+    #[test]
+    fn a_topic_has_its_state_and_the_size_of_all_replicas() {
+        let of = |topic: &TopicMetadata, sizes: &[((i32, i32), i64)]| {
+            let sizes = sizes.iter().map(|((partition, broker), bytes)| {
+                ((TopicPartition::new("orders", *partition), *broker), *bytes)
+            });
+            let row = row(topic, &sizes.collect());
+            (row["state"].clone(), row["bytes"].clone())
+        };
+        let whole = topic(&[(Some(1), &[1, 2])]);
+        assert_eq!(of(&whole, &[((0, 1), 70), ((0, 2), 30)]), (json!("in sync"), json!(100)));
+        assert_eq!(of(&whole, &[((0, 1), 70)]), (json!("in sync"), json!(null)), "one is unknown");
+        let lagging = topic(&[(Some(1), &[1]), (Some(2), &[1, 2])]);
+        assert_eq!(of(&lagging, &[]).0, "1 under-replicated");
+        assert_eq!(of(&topic(&[(None, &[]), (None, &[2])]), &[]).0, "2 without a leader");
+    }
+
+    #[test]
+    fn the_table_fits_80_columns() {
+        let row = row(&topic(&[(None, &[]), (None, &[2])]), &ReplicaBytes::new());
+        let fits = |topic: &str| {
+            let long = json!({
+                "topic": topic, "partitions": 1000, "replicas": 3, "state": "in sync", "bytes": 1_234_567_890_i64,
+            });
+            let table = Style::NARROW.rows(&COLUMNS, &[row.clone(), long]).expect("rows");
+            assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+            table.lines().count()
+        };
+        assert_eq!(fits("a-topic-with-a-usual-name"), 3, "a line each");
+        assert_eq!(fits(&"name".repeat(20)), 6, "a long name has its line");
+    }
+}

@@ -1,0 +1,128 @@
+//! The answers of the controllers: quorum, reassignments, fenced brokers; and limits of replication.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use thalweg_client::verdict::{Absence, Cause};
+use thalweg_client::{
+    Admin, BrokerAddress, ClientError, Connection, Outcomes, PartitionReassignment, QuorumDescription,
+    TopicPartition,
+};
+use tokio::task::JoinSet;
+
+/// Time limit for each answer. Without a majority, brokers search for an active controller much longer, and
+/// people wait for the page.
+const WAIT: Duration = Duration::from_secs(3);
+/// Time limit for the answer of each single broker, within the other limit.
+pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(2);
+/// Time limit for a connection to a fenced broker, which has most often stopped.
+const CONNECT_WAIT: Duration = Duration::from_secs(1);
+
+/// The state of the cluster beside its topics.
+pub struct Controllers {
+    pub quorum: Result<QuorumDescription, Absence>,
+    pub reassignments: Result<BTreeMap<TopicPartition, PartitionReassignment>, Absence>,
+    /// Brokers with a replication throttle.
+    pub throttled: Result<Vec<i32>, Absence>,
+    /// Brokers that did not answer whether they have one, or refused the answer.
+    pub throttle_unknown: BTreeMap<i32, Absence>,
+    /// Registered brokers that are fenced, if the cluster reports them.
+    pub fenced: Result<BTreeMap<i32, FencedBroker>, Absence>,
+}
+
+/// A broker that is not in the metadata of clients.
+pub struct FencedBroker {
+    pub address: BrokerAddress,
+    /// True if the broker accepts connections.
+    pub answers: bool,
+}
+
+impl Controllers {
+    /// Sends all requests at the same time. Requests to the controllers are sent over the connections of
+    /// `forwarded`.
+    pub async fn read(admin: &Admin, forwarded: &Admin) -> Controllers {
+        let of_brokers = admin.clone().with_answer_limit(ANSWER_WAIT);
+        let (quorum, reassignments, throttles, fenced) = tokio::join!(
+            in_time(forwarded.describe_quorum()),
+            in_time(forwarded.list_reassignments(None)),
+            in_time(of_brokers.describe_throttles()),
+            in_time(fenced(admin)),
+        );
+        let mut throttle_unknown = BTreeMap::new();
+        Controllers {
+            quorum,
+            reassignments,
+            throttled: throttles.map(|throttles| throttled(throttles, &mut throttle_unknown)),
+            throttle_unknown,
+            fenced: fenced.and_then(|found| found.ok_or_else(fenced_unreported)),
+        }
+    }
+}
+
+async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Absence> {
+    match tokio::time::timeout(WAIT, answer).await {
+        Ok(answered) => answered.map_err(|error| Absence::of(&error)),
+        Err(_) => Err(Absence::silent(format!("no answer within {} s", WAIT.as_secs()))),
+    }
+}
+
+/// The brokers with a limit. Brokers without an answer are added to `unknown`: one refusal hides no limit
+/// that another broker has reported.
+fn throttled(throttles: Outcomes<i32, Option<u64>>, unknown: &mut BTreeMap<i32, Absence>) -> Vec<i32> {
+    let mut throttled = Vec::new();
+    for (id, rate) in throttles {
+        match rate {
+            Ok(rate) => throttled.extend(rate.map(|_| id)),
+            Err(error) => drop(unknown.insert(id, Absence::of(&error))),
+        }
+    }
+    throttled
+}
+
+fn fenced_unreported() -> Absence {
+    let why = "the cluster does not report fenced brokers".to_owned();
+    Absence { cause: Cause::NotServed, why }
+}
+
+/// The fenced brokers, by a connection to each; `None` if the cluster does not report them.
+async fn fenced(admin: &Admin) -> Result<Option<BTreeMap<i32, FencedBroker>>, ClientError> {
+    let cluster = admin.describe_cluster().await?;
+    if !cluster.reports_fenced {
+        return Ok(None);
+    }
+    let mut options = admin.cluster().options().clone();
+    options.connect_timeout = options.connect_timeout.min(CONNECT_WAIT);
+    let mut tasks = JoinSet::new();
+    for address in cluster.brokers.into_iter().filter(|broker| cluster.fenced.contains(&broker.id)) {
+        let options = options.clone();
+        tasks.spawn(async move {
+            let name = address.address();
+            let connected = tokio::time::timeout(CONNECT_WAIT, Connection::connect(&name, &options)).await;
+            (address.id, FencedBroker { address, answers: connected.is_ok_and(|it| it.is_ok()) })
+        });
+    }
+    Ok(Some(tasks.join_all().await.into_iter().collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_client::RefusedRequest;
+    use thalweg_wire::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn a_broker_that_refuses_hides_no_throttle_of_another() {
+        let refused = RefusedRequest {
+            what: "Describing the configuration of broker 2".to_owned(),
+            error_code: ErrorCode::ClusterAuthorizationFailed,
+            message: None,
+        };
+        let answers = BTreeMap::from([(1, Ok(None)), (2, Err(refused.into())), (3, Ok(Some(5)))]);
+        let mut unknown = BTreeMap::new();
+        assert_eq!(throttled(answers, &mut unknown), [3]);
+        assert_eq!(unknown.keys().collect::<Vec<_>>(), [&2]);
+        assert_eq!(unknown[&2].cause, Cause::Denied);
+    }
+}

@@ -1,0 +1,117 @@
+//! The number of members of groups. The protocol lists groups without it, so each group is described, and the
+//! numbers are kept for some seconds.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_client::GroupKind;
+use tokio::time::Instant;
+
+use super::View;
+use super::groups::GroupLine;
+
+/// Maximum age of a number.
+const AGE: Duration = Duration::from_secs(10);
+/// Groups with a known number; then those that are too old are dropped.
+const GROUPS_MAX: usize = 10_000;
+/// Time for further attempts at coordinators that refuse, and time limit for the answer of each.
+const COORDINATOR_RETRY: Duration = Duration::from_secs(1);
+const COORDINATOR_WAIT: Duration = Duration::from_secs(3);
+
+/// Numbers of members by group.
+#[derive(Default)]
+pub struct GroupMembers(Mutex<HashMap<String, KnownCount>>);
+
+/// A number of members; `None` if the group could not be described.
+#[derive(Clone, Copy)]
+struct KnownCount {
+    members: Option<usize>,
+    at: Instant,
+}
+
+impl GroupMembers {
+    /// The number of members of these groups, without groups whose number is unknown.
+    pub async fn of(&self, view: &View, groups: &[&GroupLine]) -> BTreeMap<String, usize> {
+        let stale = self.stale(groups);
+        if !stale.is_empty() {
+            let found = read(view, &stale).await;
+            self.note(stale.into_iter().map(|group| (group.group.clone(), found.get(&group.group).copied())));
+        }
+        let known = self.0.lock();
+        let counts = groups.iter().filter_map(|group| {
+            let members = known.get(&group.group).and_then(|known| known.members);
+            Some((group.group.clone(), if is_empty(group) { 0 } else { members? }))
+        });
+        counts.collect()
+    }
+
+    /// The groups whose number has to be read.
+    fn stale<'a>(&self, groups: &[&'a GroupLine]) -> Vec<&'a GroupLine> {
+        let known = self.0.lock();
+        let is_fresh =
+            |group: &GroupLine| known.get(&group.group).is_some_and(|known| known.at.elapsed() < AGE);
+        groups.iter().filter(|group| !is_empty(group) && !is_fresh(group)).copied().collect()
+    }
+
+    fn note(&self, counts: impl Iterator<Item = (String, Option<usize>)>) {
+        let at = Instant::now();
+        let mut known = self.0.lock();
+        known.extend(counts.map(|(group, members)| (group, KnownCount { members, at })));
+        if known.len() > GROUPS_MAX {
+            known.retain(|_, known| known.at.elapsed() < AGE);
+        }
+    }
+
+    /// Drops all numbers.
+    pub fn clear(&self) {
+        self.0.lock().clear();
+    }
+}
+
+/// True if the state alone says that the group has no members.
+fn is_empty(group: &GroupLine) -> bool {
+    matches!(&*group.state, "Empty" | "Dead")
+}
+
+async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, usize> {
+    let admin = view.admin().clone().with_timeout(COORDINATOR_RETRY).with_answer_limit(COORDINATOR_WAIT);
+    let mut by_kind: BTreeMap<GroupKind, Vec<String>> = BTreeMap::new();
+    for group in groups {
+        if let Some(kind) = GroupKind::from_name(&group.kind) {
+            by_kind.entry(kind).or_default().push(group.group.clone());
+        }
+    }
+    admin.group_member_counts(&by_kind).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(group: &str, state: &str) -> GroupLine {
+        GroupLine {
+            group: group.to_owned(),
+            kind: "classic".to_owned(),
+            state: state.to_owned(),
+            protocol: "consumer".to_owned(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_group_is_described_once_in_a_while_and_an_empty_one_never() {
+        let (billing, idle) = (line("billing", "Stable"), line("idle", "Empty"));
+        let (groups, members) = ([&billing, &idle], GroupMembers::default());
+        let stale =
+            || members.stale(&groups).into_iter().map(|group| group.group.clone()).collect::<Vec<_>>();
+        assert_eq!(stale(), ["billing"]);
+        members.note([("billing".to_owned(), Some(3))].into_iter());
+        assert!(stale().is_empty());
+        tokio::time::advance(AGE).await;
+        assert_eq!(stale(), ["billing"]);
+        members.note((0..=GROUPS_MAX).map(|number| (number.to_string(), None)));
+        assert_eq!(members.0.lock().len(), GROUPS_MAX + 1, "the old number is dropped");
+        members.clear();
+        assert!(members.0.lock().is_empty());
+    }
+}

@@ -1,0 +1,250 @@
+//! Pages, Markdown and tables of made-up runs and of the published results.
+
+use std::path::Path;
+
+use super::answer::{QuotedPoints, compared, of_run};
+use super::obstacles::obstacles;
+use super::*;
+use crate::result::{self, PointResult, Spread};
+
+/// The published results of the lab, by name.
+fn published() -> Vec<(String, RunResult)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let files = std::fs::read_dir(folder).expect("the folder is there");
+    let paths = files.map(|entry| entry.expect("it can be read").path());
+    let of_lab = |path: &Path| {
+        let name = path.file_name().is_some_and(|name| name.to_string_lossy().contains("-lab"));
+        name && path.extension().is_some_and(|is| is == "json")
+    };
+    let found = paths.filter(|path| of_lab(path)).map(|path| {
+        let run = result::read(&path).unwrap_or_else(|error| panic!("{error}"));
+        (path.display().to_string(), run)
+    });
+    let found: Vec<(String, RunResult)> = found.collect();
+    assert!(found.len() >= 8);
+    found
+}
+
+fn quoted<'a>(run: &'a RunResult, points: &QuotedPoints) -> Vec<&'a PointResult> {
+    let all = run.workloads.iter().flat_map(|one| one.points.iter().map(move |point| (one, point)));
+    all.filter(|(workload, point)| points.contain(workload, point)).map(|(_, point)| point).collect()
+}
+
+/// The part of a page with its main charts.
+fn main_part(page: &str) -> &str {
+    let from = page.split("<div class=\"figures main\">").nth(1).unwrap_or_default();
+    from.split("<div class=\"cards\">").next().unwrap_or_default()
+}
+
+#[test]
+fn published_headlines_rest_on_quotable_points_that_the_charts_mark() {
+    for (name, run) in published() {
+        let headline = of_run(&run, &compared(&run));
+        let points = quoted(&run, &headline.points);
+        assert!(points.iter().all(|point| obstacles(point).is_empty()), "{name}");
+        assert_eq!(points.is_empty(), !headline.answer.is_quotable, "{name}: {:?}", headline.answer);
+        let page = html(&run);
+        let charts = main_part(&page);
+        for point in &run.workloads.iter().flat_map(|one| &one.points).collect::<Vec<_>>() {
+            let subject = result::Subject::of(&point.point);
+            let alone = run.workloads.iter().flat_map(|one| &one.points).count() < 2;
+            let is_shown = charts.contains(&escape(&point.point.label));
+            assert!(is_shown || alone || subject.value(point).is_none(), "{name}: {}", point.point.label);
+        }
+        if headline.answer.is_quotable {
+            assert!(charts.contains("a headline rests on it"), "{name}");
+        }
+    }
+}
+
+#[test]
+fn no_published_headline_stands_above_refused_figures_alone() {
+    for (name, run) in published() {
+        let all = || run.workloads.iter().flat_map(|one| &one.points);
+        if all().all(|point| !obstacles(point).is_empty()) {
+            assert!(!answer(&run).is_quotable, "{name}");
+        }
+    }
+}
+
+/// Three points of one family, and one that scales nothing.
+fn with_rest() -> RunResult {
+    testing::run(&[("3 brokers", 2.0), ("6 brokers", 3.0), ("9 brokers", 4.0), ("quiet at a rate", 0.5)])
+}
+
+#[test]
+fn charts_mark_the_points_of_the_headline() {
+    let mut run = with_rest();
+    for point in &mut run.workloads[0].points[..2] {
+        point.verdict.no_headline.push("the host was busy".to_owned());
+    }
+    let page = html(&run);
+    assert!(page.contains(">At 2 of 3 points, Thalweg carries at least "), "{page}");
+    let charts = main_part(&page);
+    let marked = |chart: &str| chart.matches("<circle class=\"quoted\"").count();
+    let rates = charts.split("<figcaption>").nth(1).expect("a chart").split("<ul class=\"key\">").next();
+    assert_eq!(marked(rates.unwrap_or_default()), 4, "two systems at two points: {charts}");
+    assert!(
+        charts
+            .contains("aria-label=\"ibm-fast · p99 until acknowledged, quiet at a rate, Thalweg: 50.0 µs\"")
+    );
+}
+
+#[test]
+fn points_that_scale_nothing_are_bars_marked_like_dots() {
+    let page = html(&testing::run(&[("first", 2.0), ("second", 3.0)]));
+    let charts = main_part(&page);
+    assert_eq!(charts.matches("class=\"bar s0 d0 quoted").count(), 2, "{charts}");
+    assert_eq!(charts.matches("class=\"bar s1 d0 quoted").count(), 2, "{charts}");
+    assert!(charts.contains(">a headline rests on it</li>"), "{charts}");
+}
+
+#[test]
+fn hollow_signs_are_explained_in_the_key_of_their_chart() {
+    let mut run = with_rest();
+    let keys = |run: &RunResult| {
+        let page = html(run);
+        main_part(&page)
+            .split("<figure")
+            .skip(1)
+            .map(|figure| figure.contains(">not quotable</li>"))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(&run), [false, false], "none is hollow");
+    run.workloads[0].points[0].verdict.no_headline.push("the host was busy".to_owned());
+    assert_eq!(keys(&run), [true, false]);
+    run.workloads[0].points[6].verdict.no_headline.push("the host was busy".to_owned());
+    assert_eq!(keys(&run), [true, true]);
+}
+
+#[test]
+fn lines_within_the_noise_are_thin() {
+    let drawn = |factors: [f64; 3]| {
+        let [a, b, c] = factors;
+        let page = html(&testing::run(&[("3 brokers", a), ("6 brokers", b), ("9 brokers", c)]));
+        let figure = main_part(&page).split("<div class=\"narrow\">").next().unwrap_or_default().to_owned();
+        let thin = figure.matches("class=\"line s0 d0 within-noise\"").count();
+        let full = figure.matches("class=\"line s0 d0\"").count();
+        (full, thin, page.contains("no difference shown: within the noise"))
+    };
+    // Apache Kafka's points are equal in all cases, so that the key is there.
+    assert_eq!(drawn([2.0, 3.0, 4.0]), (1, 0, true));
+    assert_eq!(drawn([2.0, 2.0, 4.0]), (1, 1, true));
+    assert_eq!(drawn([2.0, 2.0, 2.0]), (0, 1, true));
+    let mut run = testing::run(&[("3 brokers", 2.0), ("6 brokers", 3.0)]);
+    run.workloads[0].points.retain(|point| point.target == "embedded");
+    assert!(!html(&run).contains("no difference shown"));
+    for point in &mut run.workloads[0].points {
+        point.repetitions.truncate(2);
+        point.summary.figures = Spread::of_figures(&point.repetitions);
+    }
+    assert!(html(&run).contains("or fewer than 3 repetitions"));
+}
+
+#[test]
+fn results_precede_a_refusal_and_follow_an_answer() {
+    let mut run = testing::run(&[("3 brokers", 2.0), ("6 brokers", 3.0)]);
+    let order = |text: &str, result: &str, sentence: &str| {
+        let at = |part: &str| text.find(part).unwrap_or_else(|| panic!("{part} is missing: {text}"));
+        at(result) < at(sentence)
+    };
+    let said = answer(&run).sentence;
+    assert!(!order(&markdown(&run), "| 3 brokers", &said));
+    assert!(html(&run).contains(&format!("<h1 class=\"answer\">{said}</h1>")));
+    for point in &mut run.workloads[0].points {
+        point.verdict.no_headline.push("other processes used 30 % of the processors".to_owned());
+    }
+    let Answer { sentence, basis, .. } = answer(&run);
+    assert!(sentence.starts_with("No headline") && basis.contains("other processes used 30 %"), "{basis}");
+    assert!(order(&markdown(&run), "| 3 brokers", &sentence) && markdown(&run).trim_end().ends_with(&basis));
+    let page = html(&run);
+    assert!(order(&page, "<figcaption>", &sentence) && order(&page, &sentence, "class=\"card\""), "{page}");
+    assert!(page.contains("<h1 class=\"answer grey\">ibm-fast on Thalweg and Apache Kafka</h1>"));
+    // A run with one point has no chart: its card comes first.
+    run.workloads[0].points.retain(|point| point.target == "embedded" && point.point.label == "3 brokers");
+    let page = html(&run);
+    let sentence = answer(&run).sentence;
+    assert!(order(&page, "class=\"card\"", &sentence), "{page}");
+}
+
+#[test]
+fn cards_show_the_point_that_bounds_the_headline() {
+    let page = html(&testing::run(&[("3 brokers", 2.0), ("6 brokers", 4.0)]));
+    assert!(page.contains("<p class=\"over\">ibm-fast · 3 brokers</p>"), "the weakest, not the best: {page}");
+}
+
+#[test]
+fn a_ratio_of_figures_that_vary_says_that_no_headline_rests_on_it() {
+    let mut run = testing::run(&[("3 brokers", 2.0)]);
+    let note = "No headline rests on it: a figure above is not quotable.";
+    assert!(!html(&run).contains(note));
+    let varies = result::varies("produced_records_per_s", 0.2, 3, 0.1);
+    run.workloads[0].points[0].verdict.no_headline.push(varies);
+    assert!(html(&run).contains(note));
+}
+
+#[test]
+fn markdown_has_the_end_of_an_interval_that_is_nearer_to_one() {
+    let ratio = |factor: f64| {
+        let text = markdown(&testing::run(&[("3 brokers", factor)]));
+        let row = text.lines().find(|line| line.starts_with("| 3 brokers")).expect("a row").to_owned();
+        let explained = text.contains("≥ and ≤ are the ends of 95 % intervals that are nearer to 1.");
+        (row.split(" | ").nth(6).expect("a ratio").to_owned(), explained)
+    };
+    assert_eq!(ratio(2.0), ("≥ 1.9".to_owned(), true));
+    assert_eq!(ratio(0.5), ("≤ 0.52".to_owned(), true), "a loser");
+    assert_eq!(ratio(1.0), ("0.98 to 1.0".to_owned(), false), "equals");
+    let mut run = testing::run(&[("3 brokers", 2.0)]);
+    assert!(!markdown(&run).contains("in brackets"));
+    run.workloads[0].points[0].verdict.no_headline.push("the host was busy".to_owned());
+    assert!(markdown(&run).contains("Figures in brackets may not be quoted."));
+}
+
+#[test]
+fn charts_describe_what_they_show() {
+    let page = html(&testing::run(&[("3 brokers", 2.0), ("6 brokers", 3.0), ("9 brokers", 0.5)]));
+    let description = "aria-label=\"Records produced per second (records/s) by brokers. Thalweg: from 50 at 9 to \
+                       300 at 6. Apache Kafka: always 100. Thalweg leads from 3 to 6, Apache Kafka leads at 9 (higher is \
+                       better). They cross between 6 and 9.\"";
+    assert!(page.contains(description), "{page}");
+    for (name, run) in published() {
+        for chart in html(&run).split("<svg class=\"chart\"").skip(1) {
+            let label = chart.split("aria-label=\"").nth(1).and_then(|rest| rest.split('"').next());
+            let label = label.expect("a label");
+            assert!(
+                label.contains(" by ") && label.contains(": ") && !label.contains("NaN"),
+                "{name}: {label}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_search_marks_the_knees_that_are_compared() {
+    let mut run = testing::run(&[("3 brokers", 2.0)]);
+    for point in &mut run.workloads[0].points {
+        point.point.load = crate::workload::Load::AddProducers { producers_max: 2, gain_min: 0.03 };
+        let knee = point.summary.figures["produced_records_per_s"].mean;
+        point.steps = (1..=2)
+            .map(|producers| result::Step {
+                producers,
+                asked_records_per_s: None,
+                records_per_s: knee,
+                p99_us: None,
+                fell_behind: false,
+                broker_cpu_share: 0.5,
+                producer_cpu_share: 0.2,
+            })
+            .collect();
+        point.knee = Some(result::Knee {
+            records_per_s: knee,
+            low_records_per_s: knee,
+            high_records_per_s: knee,
+            producers: 1,
+        });
+    }
+    assert!(main_part(&html(&run)).contains(">knee: a headline rests on it</li>"));
+    run.workloads[0].points[0].verdict.no_headline.push("the host was busy".to_owned());
+    let page = html(&run);
+    assert!(main_part(&page).contains(">knee</li>") && !page.contains("a headline rests on it"));
+}

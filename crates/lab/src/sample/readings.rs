@@ -1,0 +1,76 @@
+//! A sample: reads `/proc` now.
+
+use std::path::Path;
+
+use crate::proc::{self, CpuTicks, Disk, Stat};
+
+/// A sample of the machine. All but `dirty_bytes` are counters.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HostReading {
+    pub cpu: CpuTicks,
+    pub loopback_bytes: u64,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
+    pub disks: Vec<Disk>,
+    pub dirty_bytes: u64,
+}
+
+/// A sample of a process. All but `resident_bytes` are counters.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ProcessReading {
+    pub stat: Stat,
+    /// Bytes read from and written to disks; `None` if unknown.
+    pub disk: Option<(u64, u64)>,
+}
+
+/// The block devices that are whole physical disks: not partitions, not composed of others, not in memory.
+pub(super) fn whole_disks() -> Vec<String> {
+    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+    let mut names: Vec<String> = devices
+        .filter_map(|device| device.ok()?.file_name().into_string().ok())
+        .filter(|name| !["loop", "ram", "zram"].iter().any(|memory| name.starts_with(memory)))
+        .filter(|name| is_empty(&Path::new("/sys/block").join(name).join("slaves")))
+        .collect();
+    names.sort();
+    names
+}
+
+fn is_empty(dir: &Path) -> bool {
+    std::fs::read_dir(dir).map_or(true, |mut entries| entries.next().is_none())
+}
+
+/// Samples the machine.
+pub(super) fn host(disks: &[String]) -> HostReading {
+    let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let network = proc::network(&text("/proc/net/dev"));
+    let mut all = proc::disks(&text("/proc/diskstats"));
+    all.retain(|disk| disks.contains(&disk.name));
+    HostReading {
+        cpu: proc::cpu(&text("/proc/stat"), &text("/proc/self/status")).unwrap_or_default(),
+        loopback_bytes: network.loopback,
+        received_bytes: network.received,
+        sent_bytes: network.sent,
+        disks: all,
+        dirty_bytes: proc::memory(&text("/proc/meminfo"), "Dirty").unwrap_or_default(),
+    }
+}
+
+/// Samples a process; `None` if it has exited.
+pub(super) fn process(pid: u32) -> Option<ProcessReading> {
+    let stat = proc::stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let disk = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| proc::io(&text));
+    Some(ProcessReading { stat, disk })
+}
+
+/// Samples the threads of a process: their ids and used ticks.
+pub(super) fn threads(pid: u32) -> Vec<(u32, u64)> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    tasks
+        .filter_map(|task| {
+            let task = task.ok()?;
+            let stat = proc::stat(&std::fs::read_to_string(task.path().join("stat")).ok()?)?;
+            let number = task.file_name().to_str()?.parse().ok()?;
+            Some((number, stat.user_ticks + stat.system_ticks))
+        })
+        .collect()
+}
