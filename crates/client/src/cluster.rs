@@ -15,8 +15,11 @@ use thalweg_dial::{
 };
 use thalweg_hash::HashMap;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
-use thalweg_wire::request::{FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest};
+use thalweg_wire::request::{
+    FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse,
+};
 use thalweg_wire::{ApiKey, ErrorCode, Request, Uuid};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::metadata::{BrokerAddress, LastSeen, Metadata};
@@ -26,6 +29,9 @@ const FIND_COORDINATORS_FROM: i16 = 4;
 
 /// Maximum number of keys in a request for several coordinators.
 const KEYS_PER_REQUEST: usize = 1000;
+
+/// Time without an answer after which another broker is asked, too: a stopped process keeps its connections.
+pub(crate) const SILENCE: Duration = Duration::from_secs(1);
 
 /// Poll interval while waiting for a topic.
 const TOPIC_RETRY: Duration = Duration::from_millis(100);
@@ -85,6 +91,15 @@ struct State {
     metadata: Arc<Metadata>,
     seen: LastSeen,
     by_address: HashMap<String, Connection>,
+    /// The addresses that no connection was made to yet, although it was tried.
+    attempts: HashMap<String, Attempt>,
+}
+
+/// An attempt to connect that has not succeeded.
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    began: Instant,
+    has_failed: bool,
 }
 
 impl Cluster {
@@ -232,7 +247,7 @@ impl Cluster {
         let of_all_topics = topics.is_none();
         let request =
             MetadataRequest { topics, allow_auto_topic_creation: create, ..MetadataRequest::default() };
-        let response = self.send_any(&request).await?;
+        let response = self.first_metadata(request).await?;
         RefusedRequest::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
         let mut answer = Metadata::from_response(response);
         let mut state = self.0.state.lock();
@@ -244,6 +259,33 @@ impl Cluster {
             Arc::make_mut(&mut state.metadata).update(&answer);
         }
         Ok(answer)
+    }
+
+    /// The metadata of any broker: after a failure or a silence the next one is asked, too.
+    async fn first_metadata(&self, request: MetadataRequest) -> Result<MetadataResponse, ClientError> {
+        let request = Arc::new(request);
+        let mut addresses = self.addresses().into_iter();
+        let mut attempts = JoinSet::new();
+        let mut first_failure = None;
+        loop {
+            if let Some(address) = addresses.next() {
+                let (cluster, request) = (self.clone(), Arc::clone(&request));
+                attempts.spawn(async move { cluster.connection_to(&address).await?.send(&*request).await });
+            }
+            let is_last = addresses.len() == 0;
+            let answer = tokio::select! {
+                biased;
+                answer = attempts.join_next() => answer,
+                () = tokio::time::sleep(SILENCE), if !is_last => continue,
+            };
+            match answer.map(|answer| answer.expect("an attempt neither panics nor is cancelled")) {
+                Some(Err(failure)) if failure.is_retriable() || is_of_controller(&failure) => {
+                    first_failure.get_or_insert(failure);
+                }
+                Some(other) => return other,
+                None => return Err(first_failure.unwrap_or_else(|| NoBootstrapServer.into())),
+            }
+        }
     }
 
     /// Sends a request to any broker, and to another if the connection fails.
@@ -380,9 +422,23 @@ impl Cluster {
         if let Some(connection) = self.living(address) {
             return Ok(connection);
         }
-        let connection = Connection::connect_by(&self.0.connector, address, &self.0.options).await?;
-        self.0.state.lock().by_address.insert(address.to_owned(), connection.clone());
-        Ok(connection)
+        let attempt = Attempt { began: Instant::now(), has_failed: false };
+        self.0.state.lock().attempts.entry(address.to_owned()).or_insert(attempt);
+        let connected = Connection::connect_by(&self.0.connector, address, &self.0.options).await;
+        let mut state = self.0.state.lock();
+        match connected {
+            Ok(connection) => {
+                state.attempts.remove(address);
+                state.by_address.insert(address.to_owned(), connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                if let Some(attempt) = state.attempts.get_mut(address) {
+                    attempt.has_failed = true;
+                }
+                Err(error)
+            }
+        }
     }
 
     fn living(&self, address: &str) -> Option<Connection> {
@@ -395,19 +451,39 @@ impl Cluster {
         None
     }
 
-    /// The brokers to try: those with a live connection, the other known brokers, the bootstrap addresses.
+    /// The addresses to try: of brokers with a live connection, of other brokers, of the bootstrap; last of all
+    /// those that are silent or could not be connected to.
     fn addresses(&self) -> Vec<String> {
         let state = self.0.state.lock();
         let mut known: Vec<String> = state.metadata.brokers.values().map(BrokerAddress::address).collect();
-        known.sort_by_key(|address| {
-            state.by_address.get(address).is_none_or(|connection| connection.is_closed())
-        });
+        let brokers = known.len();
         for address in &self.0.bootstrap {
             if !known.contains(address) {
                 known.push(address.clone());
             }
         }
+        known[..brokers].sort_by_cached_key(|address| !state.is_connected(address));
+        known.sort_by_cached_key(|address| state.silent_since(address));
         known
+    }
+}
+
+impl State {
+    fn connection(&self, address: &str) -> Option<&Connection> {
+        self.by_address.get(address).filter(|connection| !connection.is_closed())
+    }
+
+    fn is_connected(&self, address: &str) -> bool {
+        self.connection(address).is_some()
+    }
+
+    /// The time since which an address has not answered, if that is long ago or an attempt to connect failed.
+    fn silent_since(&self, address: &str) -> Option<Instant> {
+        if let Some(connection) = self.connection(address) {
+            return connection.unanswered_since().filter(|since| since.elapsed() >= SILENCE);
+        }
+        let attempt = self.attempts.get(address)?;
+        (attempt.has_failed || attempt.began.elapsed() >= SILENCE).then_some(attempt.began)
     }
 }
 

@@ -16,6 +16,7 @@ mod config;
 mod fetch_session;
 mod fetcher;
 mod group;
+mod leader_requests;
 mod member;
 mod membership;
 mod positions;
@@ -41,6 +42,7 @@ use assignment::Assignment;
 use commits::Commits;
 use fetcher::{FetchResult, Fetcher};
 use group::{Group, PollGuard};
+use leader_requests::LeaderRequests;
 use membership::{Event, SubscribedTopics};
 use shared_state::SharedState;
 use subscription::Subscription;
@@ -169,6 +171,8 @@ pub struct Consumer {
     fetching: BTreeMap<i32, AbortHandle>,
     to: mpsc::Sender<Box<FetchResult>>,
     fetched: mpsc::Receiver<Box<FetchResult>>,
+    /// Requests for positions.
+    leaders: LeaderRequests,
     ready: VecDeque<Chunk>,
     /// Newly assigned partitions, unreported until their positions are known.
     assigned: Option<NewAssignment>,
@@ -216,6 +220,7 @@ impl Consumer {
             fetching: BTreeMap::new(),
             to,
             fetched,
+            leaders: LeaderRequests::default(),
             ready: VecDeque::new(),
             assigned: None,
             refresh_at: now + config.metadata_max_age,
@@ -297,13 +302,23 @@ impl Consumer {
         self.cluster.refresh(&sorted(topics), self.config.create_topics).await?;
         self.begin(partitions);
         while self.shared.assignment.lock().lacks_position() {
-            self.find_positions().await?;
-            if self.shared.assignment.lock().lacks_position() {
-                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                    break;
-                }
-                tokio::time::sleep(self.backoff.next_pause()).await;
-                self.refresh().await?;
+            let until = match deadline {
+                None => self.keep_up().await?,
+                Some(deadline) => match tokio::time::timeout_at(deadline, self.keep_up()).await {
+                    Ok(due) => due?.min(deadline),
+                    Err(_) => break,
+                },
+            };
+            if !self.shared.assignment.lock().lacks_position() {
+                break;
+            }
+            tokio::select! {
+                biased;
+                answer = self.leaders.next() => self.take_answer(answer)?,
+                () = tokio::time::sleep_until(until) => {}
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                break;
             }
         }
         self.start_fetchers();
@@ -406,15 +421,16 @@ impl Consumer {
             }
             self.start_fetchers();
             self.shared.demand.set(records);
-            let fetched = tokio::select! {
+            let taken = tokio::select! {
                 biased;
-                fetched = self.fetched.recv(), if records => fetched,
+                fetched = self.fetched.recv(), if records => fetched.map(|fetched| self.take(*fetched)),
+                answer = self.leaders.next() => Some(self.take_answer(answer)),
                 () = happened(self.group.as_ref()) => None,
                 () = tokio::time::sleep_until(wake_at) => None,
             };
             self.shared.demand.set(false);
-            match fetched {
-                Some(fetched) => self.take(*fetched)?,
+            match taken {
+                Some(taken) => taken?,
                 None if Instant::now() >= deadline => return Ok(PollEvent::Nothing),
                 None => {}
             }
@@ -504,6 +520,7 @@ impl Consumer {
             }
             // The next round starts a fetcher of that broker.
             FetchResult::Redirected => {}
+            FetchResult::Silent => self.refresh_soon(),
             FetchResult::Stale(error) => {
                 self.config.connection.failed("fetch", &error);
                 tracing::debug!(%error, "Fetch failed, refreshing leaders");

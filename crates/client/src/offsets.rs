@@ -19,6 +19,7 @@ use thalweg_wire::request::{
     ListOffsetsRequest, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
 use thalweg_wire::{ApiKey, ErrorCode, Uuid};
+use tokio::task::JoinSet;
 
 use crate::cluster::Cluster;
 
@@ -170,22 +171,37 @@ impl Cluster {
             let leader = metadata.leader(&partition.topic, partition.partition);
             by_leader.entry(leader).or_default().push((partition.clone(), *spec));
         }
-        let mut found = BTreeMap::new();
+        let mut requests = JoinSet::new();
         for (leader, wanted) in by_leader {
-            let answer = match leader {
-                Some(leader) => self.list_offsets_of(leader, &wanted, read_committed).await,
-                None => {
-                    let what = format!("Offsets of {}", wanted[0].0);
-                    let error_code = ErrorCode::LeaderNotAvailable;
-                    Err(RefusedRequest { what, error_code, message: None }.into())
-                }
-            };
-            match answer {
-                Ok(answer) => found.extend(answer),
-                Err(error) => found.extend(wanted.into_iter().map(|(at, _)| (at, Err(error.clone())))),
-            }
+            let cluster = self.clone();
+            requests.spawn(async move { cluster.list_offsets_of(leader, wanted, read_committed).await });
+        }
+        let mut found = BTreeMap::new();
+        while let Some(answered) = requests.join_next().await {
+            found.append(&mut answered.expect("a request neither panics nor is cancelled"));
         }
         found
+    }
+
+    /// Requests offsets from one leader. Errors are per partition, also without a leader or its answer.
+    pub(crate) async fn list_offsets_of(
+        &self,
+        leader: Option<i32>,
+        wanted: Vec<(TopicPartition, OffsetSpec)>,
+        read_committed: bool,
+    ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
+        let answer = match leader {
+            Some(leader) => self.request_offsets(leader, &wanted, read_committed).await,
+            None => {
+                let what = format!("Offsets of {}", wanted[0].0);
+                let error_code = ErrorCode::LeaderNotAvailable;
+                Err(RefusedRequest { what, error_code, message: None }.into())
+            }
+        };
+        match answer {
+            Ok(found) => found,
+            Err(error) => wanted.into_iter().map(|(at, _)| (at, Err(error.clone()))).collect(),
+        }
     }
 
     /// The first data records at or after these offsets, whose age is the lag of a reader in time. Partitions
@@ -205,7 +221,7 @@ impl Cluster {
         found.filter(|(at, found)| is_unread(at, found)).collect()
     }
 
-    async fn list_offsets_of(
+    async fn request_offsets(
         &self,
         leader: i32,
         wanted: &[(TopicPartition, OffsetSpec)],

@@ -95,6 +95,9 @@ struct RequestQueues {
 #[derive(Debug)]
 struct InFlightRequest {
     correlation_id: i32,
+    api: ApiKey,
+    sent_at: Instant,
+    timeout: Duration,
     reply: oneshot::Sender<Bytes>,
     /// `None` for the connection's own requests.
     _permit: Option<OwnedSemaphorePermit>,
@@ -202,9 +205,30 @@ impl Connection {
         self.0.versions.pick::<R>(&self.0.peer)
     }
 
-    /// True if the connection has ended.
+    /// True if the connection has ended. An overdue answer ends it, also if its caller no longer waits.
     pub fn is_closed(&self) -> bool {
-        self.0.link.waiting.lock().closed.is_some()
+        let shared = &*self.0;
+        let overdue = {
+            let waiting = shared.link.waiting.lock();
+            if waiting.closed.is_some() {
+                return true;
+            }
+            waiting
+                .requests
+                .front()
+                .filter(|oldest| {
+                    shared.throttle.counts_from(oldest.sent_at) + oldest.timeout < Instant::now()
+                })
+                .map(|oldest| (oldest.api, oldest.timeout))
+        };
+        let Some((api, timeout)) = overdue else { return false };
+        shared.link.close(CloseReason::RequestTimedOut { api, timeout });
+        true
+    }
+
+    /// The time of the oldest request in flight.
+    pub fn unanswered_since(&self) -> Option<Instant> {
+        self.0.link.waiting.lock().requests.front().map(|oldest| oldest.sent_at)
     }
 
     /// Ends the connection; waiting requests fail.
@@ -239,7 +263,8 @@ impl Connection {
         let held = timeout.saturating_sub(shared.options.request_timeout);
         let held = if R::KEY == ApiKey::Fetch { held } else { Duration::ZERO };
         let _wait = shared.options.waits.as_ref().map(|waits| waits.answer(&shared.peer, R::KEY, held));
-        let answer = match shared.throttle.within(timeout, self.exchange(frame, correlation_id)).await {
+        let exchange = self.exchange(frame, correlation_id, R::KEY, timeout);
+        let answer = match shared.throttle.within(timeout, exchange).await {
             Some(answer) => shared.options.ended(&shared.peer, answer)?,
             None => {
                 shared.link.close(CloseReason::RequestTimedOut { api: R::KEY, timeout });
@@ -287,10 +312,18 @@ impl Connection {
         }
     }
 
-    async fn exchange(&self, frame: Bytes, correlation_id: i32) -> Result<Bytes, ClientError> {
+    async fn exchange(
+        &self,
+        frame: Bytes,
+        correlation_id: i32,
+        api: ApiKey,
+        timeout: Duration,
+    ) -> Result<Bytes, ClientError> {
         let permit = self.permit().await;
         let (reply, answer) = oneshot::channel();
-        let in_flight = InFlightRequest { correlation_id, reply, _permit: Some(permit) };
+        let sent_at = Instant::now();
+        let in_flight =
+            InFlightRequest { correlation_id, api, sent_at, timeout, reply, _permit: Some(permit) };
         self.enqueue(OutgoingFrame { frame, awaited: AwaitedEvent::Answer(in_flight) })?;
         answer.await.map_err(|_| self.closed().into())
     }
@@ -460,7 +493,7 @@ impl Renewal {
         writer: &mut W,
         link: &Link,
     ) -> Result<bool, CloseReason> {
-        let mut exchange = RenewalExchange { writer, link };
+        let mut exchange = RenewalExchange { writer, link, timeout: self.options.request_timeout };
         match handshake::authenticate(&mut exchange, &self.versions, &self.peer, &self.options).await {
             Ok(Some(at)) => {
                 self.at = at;
@@ -476,13 +509,16 @@ impl Renewal {
 struct RenewalExchange<'a, W> {
     writer: &'a mut W,
     link: &'a Link,
+    /// Time for each answer.
+    timeout: Duration,
 }
 
 impl<W: AsyncWrite + Unpin + Send> Exchange for RenewalExchange<'_, W> {
     async fn ask(&mut self, frame: Bytes) -> Result<Bytes, CloseReason> {
         let (reply, answer) = oneshot::channel();
         // Answers arrive in request order, so one correlation id suffices for all these requests.
-        let in_flight = InFlightRequest { correlation_id: 0, reply, _permit: None };
+        let (api, sent_at, timeout) = (ApiKey::SaslAuthenticate, Instant::now(), self.timeout);
+        let in_flight = InFlightRequest { correlation_id: 0, api, sent_at, timeout, reply, _permit: None };
         self.link.waiting.lock().requests.push_back(in_flight);
         self.writer.write_all(&frame).await?;
         self.writer.flush().await?;

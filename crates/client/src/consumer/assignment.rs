@@ -207,9 +207,17 @@ impl Assignment {
         }
     }
 
-    /// Sets the offset found for the start position, unless the caller has sought meanwhile.
+    /// True if a partition still lacks the offset of its start position.
+    pub(super) fn lacks_offset(&self, at: &TopicPartition, version: u64) -> bool {
+        let reading = self.partitions.get(at).filter(|reading| reading.version == version);
+        reading.is_some_and(|reading| reading.start.is_some() && !reading.revoked)
+    }
+
+    /// Sets the offset found for the start position, unless the caller has sought meanwhile, or another leader
+    /// gave one.
     pub(super) fn found(&mut self, at: &TopicPartition, version: u64, offset: Offset) {
-        if let Some(reading) = self.partitions.get_mut(at).filter(|reading| reading.version == version) {
+        let lacks = |reading: &&mut PartitionState| reading.version == version && reading.start.is_some();
+        if let Some(reading) = self.partitions.get_mut(at).filter(lacks) {
             (reading.start, reading.unvalidated) = (None, false);
             reading.position = offset;
             reading.position_epoch = LeaderEpoch::NONE;
@@ -262,7 +270,8 @@ impl Assignment {
     /// Applies a comparison: the leader's log contains the record before the position at this offset, or
     /// diverges there, and records from there on are read again.
     pub(super) fn validated(&mut self, requested: &PositionCheck, offset: Offset, epoch: LeaderEpoch) {
-        let is_same = |reading: &&mut PartitionState| reading.version == requested.version;
+        let is_same =
+            |reading: &&mut PartitionState| reading.version == requested.version && reading.unvalidated;
         if let Some(reading) = self.partitions.get_mut(&requested.at).filter(is_same) {
             reading.unvalidated = false;
             (reading.position, reading.position_epoch, reading.fetch_from) = (offset, epoch, offset);

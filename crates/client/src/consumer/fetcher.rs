@@ -24,7 +24,7 @@ use super::assignment::{Assignment, Target};
 use super::chunk::Chunk;
 use super::fetch_session::FetchSession;
 use super::shared_state::SharedState;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, SILENCE};
 use crate::metadata::BrokerAddress;
 use crate::offsets::TopicPartition;
 
@@ -48,6 +48,8 @@ pub(super) enum FetchResult {
     OutOfRange(TopicPartition, Offset),
     /// A partition must be read from a follower.
     Redirected,
+    /// The broker's answer is late: another broker may lead by now.
+    Silent,
     /// Partitions have moved, or the broker is unavailable: metadata is needed.
     Stale(ClientError),
     /// The fetcher cannot continue.
@@ -103,7 +105,7 @@ impl Fetcher {
             }
             let fetched = tokio::select! {
                 biased;
-                fetched = self.fetch(&connection, &session, &targets) => Some(fetched?),
+                fetched = self.watched(self.fetch(&connection, &session, &targets)) => Some(fetched?),
                 () = self.superseded(&targets) => None,
             };
             let Some((response, by_id)) = fetched else {
@@ -139,6 +141,21 @@ impl Fetcher {
             if pause {
                 tokio::time::sleep(self.config.retry_backoff).await;
             }
+        }
+    }
+
+    /// Waits for an answer, and reports at intervals that it is late. Brokers of a stopped process are fenced
+    /// long before a request times out.
+    async fn watched<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = std::pin::pin!(answer);
+        let mut late = self.config.fetch_wait_max + SILENCE;
+        loop {
+            match tokio::time::timeout(late, answer.as_mut()).await {
+                Ok(answer) => return answer,
+                // A consumer with results to take needs no other.
+                Err(_) => drop(self.to.try_send(Box::new(FetchResult::Silent))),
+            }
+            late = SILENCE * 2;
         }
     }
 

@@ -7,14 +7,12 @@ use thalweg_record::Offset;
 use thalweg_wire::{ErrorCode, Request, request::OffsetFetchRequest};
 use tokio::time::Instant;
 
+use super::leader_requests::{LeaderAnswer, OffsetQuery, VersionedPartition};
 use super::{Consumer, ConsumerError, NoGroup, NoOffset, OffsetReset, StartAt};
 use crate::coordinator::Coordinator;
 use crate::offsets::{
     CommittedOffset, ListedOffset, OffsetSpec, TopicPartition, committed_request, read_committed_offsets,
 };
-
-/// A partition without an offset, with the version of its position.
-type MissingPosition = (TopicPartition, u64);
 
 impl Consumer {
     /// The committed offsets of these partitions; partitions without one are omitted. Waits while an open
@@ -72,59 +70,86 @@ impl Consumer {
         Retry::within(self.config.retry_backoff, self.config.connection.request_timeout)
     }
 
-    /// Tries once to find the missing offsets, and to validate positions that may be beyond the leader's log.
-    /// Retriable failures are left to the next round.
+    /// Finds missing committed offsets, and requests from the leaders the other missing offsets and the
+    /// validation of positions that may be beyond their logs. Retriable failures are left to the next round.
     pub(super) async fn find_positions(&mut self) -> Result<(), ConsumerError> {
         self.positions_at = Instant::now() + self.config.retry_backoff;
-        let mut specs: Vec<(MissingPosition, OffsetSpec)> = Vec::new();
-        let mut committed: Vec<MissingPosition> = Vec::new();
+        let mut queries: Vec<OffsetQuery> = Vec::new();
+        let mut committed: Vec<VersionedPartition> = Vec::new();
         for (at, version, start) in self.shared.assignment.lock().without_position() {
             match start {
-                StartAt::Spec(spec) => specs.push(((at, version), spec)),
+                StartAt::Spec(spec) => queries.push(OffsetQuery { at, version, spec }),
                 StartAt::Committed => committed.push((at, version)),
                 StartAt::Offset(_) => unreachable!("a given offset is a position"),
             }
         }
+        if self.leaders.is_late() {
+            self.refresh_soon();
+        }
+        // Before the coordinator, which may not answer.
+        self.leaders.find(&self.cluster, queries, self.config.read_committed);
+        self.validate_positions();
         if !committed.is_empty() {
-            let partitions: Vec<TopicPartition> = committed.iter().map(|(at, _)| at.clone()).collect();
-            let known = match self.committed(&partitions).await {
-                Ok(known) => known,
-                // The next round retries.
-                Err(ConsumerError::Client(error)) if error.is_retriable() => {
-                    self.config.connection.failed("offsets", &error);
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            };
-            for (at, version) in committed {
-                match known.get(&at) {
-                    Some(known) => self.shared.assignment.lock().found_committed(&at, version, known),
-                    None => {
-                        let spec = self.reset_spec(&at, None)?;
-                        self.shared.assignment.lock().found_uncommitted(&at, version, spec);
-                        specs.push(((at, version), spec));
-                    }
+            let uncommitted = self.find_committed(committed).await?;
+            self.leaders.find(&self.cluster, uncommitted, self.config.read_committed);
+            self.validate_positions();
+            self.shared.changed.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Applies the committed offsets of these partitions, and returns the partitions without one.
+    async fn find_committed(
+        &mut self,
+        partitions: Vec<VersionedPartition>,
+    ) -> Result<Vec<OffsetQuery>, ConsumerError> {
+        let wanted: Vec<TopicPartition> = partitions.iter().map(|(at, _)| at.clone()).collect();
+        let known = match self.committed(&wanted).await {
+            Ok(known) => known,
+            // The next round retries.
+            Err(ConsumerError::Client(error)) if error.is_retriable() => {
+                self.config.connection.failed("offsets", &error);
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        let mut uncommitted = Vec::new();
+        for (at, version) in partitions {
+            match known.get(&at) {
+                Some(known) => self.shared.assignment.lock().found_committed(&at, version, known),
+                None => {
+                    let spec = self.reset_spec(&at, None)?;
+                    self.shared.assignment.lock().found_uncommitted(&at, version, spec);
+                    uncommitted.push(OffsetQuery { at, version, spec });
                 }
             }
         }
-        self.find_offsets(specs).await?;
-        let validated = self.validate_positions().await;
-        self.shared.changed.notify_waiters();
-        validated
+        Ok(uncommitted)
     }
 
-    async fn find_offsets(&mut self, specs: Vec<(MissingPosition, OffsetSpec)>) -> Result<(), ConsumerError> {
-        if specs.is_empty() {
-            return Ok(());
-        }
-        let wanted: Vec<(TopicPartition, OffsetSpec)> =
-            specs.iter().map(|((at, _), spec)| (at.clone(), *spec)).collect();
-        let found = self.cluster.list_offsets(&wanted, self.config.read_committed).await;
-        for ((at, version), _) in specs {
+    /// Applies the answer of a leader.
+    pub(super) fn take_answer(&mut self, answer: LeaderAnswer) -> Result<(), ConsumerError> {
+        let taken = match answer {
+            LeaderAnswer::Offsets(queries, found) => self.take_offsets(queries, &found),
+            LeaderAnswer::Ends(checks, ends) => self.read_ends(&checks, ends),
+        };
+        self.shared.changed.notify_waiters();
+        taken
+    }
+
+    fn take_offsets(
+        &mut self,
+        queries: Vec<OffsetQuery>,
+        found: &BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>,
+    ) -> Result<(), ConsumerError> {
+        for OffsetQuery { at, version, .. } in queries {
+            if !self.shared.assignment.lock().lacks_offset(&at, version) {
+                continue;
+            }
             match found.get(&at) {
                 // No record is that new: start with the next record.
                 Some(Ok(found)) if found.offset < Offset(0) => {
-                    self.shared.assignment.lock().seek(&at, StartAt::Spec(OffsetSpec::Latest));
+                    self.seek_to(&at, StartAt::Spec(OffsetSpec::Latest));
                 }
                 Some(Ok(found)) => self.shared.assignment.lock().found(&at, version, found.offset),
                 Some(Err(error)) if !error.is_retriable() => return Err(error.clone().into()),

@@ -16,7 +16,6 @@ use thalweg_wire::request::offset_for_leader_epoch_request::{
 };
 use thalweg_wire::request::offset_for_leader_epoch_response::EpochEndOffset;
 use thalweg_wire::{ApiKey, ErrorCode};
-use tokio::task::JoinSet;
 
 use super::assignment::PositionCheck;
 use super::{Consumer, ConsumerError, LogTruncated, OffsetReset, StartAt};
@@ -29,12 +28,11 @@ const FOR_CONSUMERS_FROM: i16 = 3;
 const CONSUMER: i32 = -1;
 
 /// The ends of epochs in a leader's log, as answered.
-type Ends = BTreeMap<TopicPartition, EpochEndOffset>;
+pub(super) type Ends = BTreeMap<TopicPartition, EpochEndOffset>;
 
 impl Consumer {
-    /// Tries once to validate the positions that need it with their leaders. Retriable failures are left to
-    /// the next round.
-    pub(super) async fn validate_positions(&mut self) -> Result<(), ConsumerError> {
+    /// Requests the validation of the positions that need it from their leaders.
+    pub(super) fn validate_positions(&mut self) {
         let (unvalidated, lacks_leader) = {
             let assignment = self.shared.assignment.lock();
             (assignment.unvalidated(), assignment.without_leader().is_some())
@@ -42,38 +40,28 @@ impl Consumer {
         if lacks_leader {
             self.refresh_soon();
         }
-        let mut by_leader: BTreeMap<i32, Vec<PositionCheck>> = BTreeMap::new();
-        for position in unvalidated {
-            by_leader.entry(position.leader).or_default().push(position);
-        }
-        // Concurrently, so that a leader that does not answer cannot delay the others.
-        let mut requests = JoinSet::new();
-        for (leader, requested) in by_leader {
-            let cluster = self.cluster.clone();
-            requests.spawn(async move {
-                let ends = ends_of_epochs(&cluster, leader, &requested).await;
-                (requested, ends)
-            });
-        }
-        while let Some(answered) = requests.join_next().await {
-            let (requested, ends) = answered.expect("the task neither panics nor is cancelled");
-            match ends {
-                Ok(Some(ends)) => {
-                    for position in &requested {
-                        self.read_end(position, ends.get(&position.at))?;
-                    }
-                }
-                Ok(None) => {
-                    let mut assignment = self.shared.assignment.lock();
-                    requested.iter().for_each(|requested| {
-                        assignment.validated(requested, requested.offset, requested.epoch)
-                    });
-                }
-                Err(error) if error.is_retriable() => self.unvalidated_because(&error),
-                Err(error) => return Err(error.into()),
+        self.leaders.compare(&self.cluster, unvalidated);
+    }
+
+    /// Applies a leader's ends of epochs. Retriable failures are left to the next round.
+    pub(super) fn read_ends(
+        &mut self,
+        checks: &[PositionCheck],
+        ends: Result<Option<Ends>, ClientError>,
+    ) -> Result<(), ConsumerError> {
+        match ends {
+            Ok(Some(ends)) => checks.iter().try_for_each(|check| self.read_end(check, ends.get(&check.at))),
+            Ok(None) => {
+                let mut assignment = self.shared.assignment.lock();
+                checks.iter().for_each(|check| assignment.validated(check, check.offset, check.epoch));
+                Ok(())
             }
+            Err(error) if error.is_retriable() => {
+                self.unvalidated_because(&error);
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
         }
-        Ok(())
     }
 
     fn read_end(
@@ -133,7 +121,7 @@ impl Consumer {
 }
 
 /// Requests the ends of these epochs in a leader's log; `None` if the leader is too old.
-async fn ends_of_epochs(
+pub(super) async fn ends_of_epochs(
     cluster: &Cluster,
     leader: i32,
     requested: &[PositionCheck],

@@ -20,6 +20,7 @@ mod share;
 mod share_kafka;
 #[path = "../support/sharing.rs"]
 mod sharing;
+mod silent_leader;
 mod transactions;
 mod transactions_kafka;
 mod truncation;
