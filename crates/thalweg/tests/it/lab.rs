@@ -368,7 +368,10 @@ fn nodes_are_held_to_their_limits_and_their_groups_are_removed() {
     let broker = repetition.processes.iter().find(|used| used.name == "broker-1").expect("a broker");
     let used = (broker.user_s + broker.system_s) / repetition.measured_s;
     assert!(used < 0.24, "{used} processors");
-    assert_eq!(point.verdict.limit, "broker CPU", "{:?}", point.verdict);
+    // Beside other tests the whole machine may be at its limit, too.
+    let verdict = &point.verdict;
+    let is_crowded = verdict.no_headline.iter().any(|reason| reason.starts_with("processes outside the run"));
+    assert!(verdict.limit == "broker CPU" || is_crowded && verdict.limit == "machine CPU", "{verdict:?}");
     let notes = &lab.result().targets["embedded"].notes;
     let said = "Each node is limited to 0.2 CPU, 512 MB by control groups, version ";
     assert!(notes.iter().any(|note| note.starts_with(said)), "{notes:?}");
