@@ -190,15 +190,15 @@ impl Cluster {
         wanted: Vec<(TopicPartition, OffsetSpec)>,
         read_committed: bool,
     ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
-        let answer = match leader {
-            Some(leader) => self.request_offsets(leader, &wanted, read_committed).await,
-            None => {
-                let what = format!("Offsets of {}", wanted[0].0);
-                let error_code = ErrorCode::LeaderNotAvailable;
-                Err(RefusedRequest { what, error_code, message: None }.into())
-            }
+        let Some(leader) = leader else {
+            let refused = |at: TopicPartition| {
+                let (what, error_code) = (format!("Offsets of {at}"), ErrorCode::LeaderNotAvailable);
+                let refused = RefusedRequest { what, error_code, message: None };
+                (at, Err(refused.into()))
+            };
+            return wanted.into_iter().map(|(at, _)| refused(at)).collect();
         };
-        match answer {
+        match self.request_offsets(leader, &wanted, read_committed).await {
             Ok(found) => found,
             Err(error) => wanted.into_iter().map(|(at, _)| (at, Err(error.clone()))).collect(),
         }

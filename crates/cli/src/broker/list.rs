@@ -98,7 +98,7 @@ fn counts(metadata: &Metadata) -> BTreeMap<i32, ReplicaCounts> {
 
 /// The size of the replicas of each broker that reports its log directories.
 async fn bytes(admin: &Admin) -> BTreeMap<i32, i64> {
-    let admin = admin.clone().with_answer_limit(ANSWER_WITHIN);
+    let admin = admin.clone().with_timeout(ANSWER_WITHIN).with_answer_limit(ANSWER_WITHIN);
     let Ok(brokers) = admin.describe_log_dirs(None, None).await else { return BTreeMap::new() };
     let sizes = brokers.into_iter().filter_map(|(broker, dirs)| {
         let dirs = dirs.ok()?.into_values().flatten();

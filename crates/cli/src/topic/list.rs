@@ -53,7 +53,7 @@ impl List {
             let names: Vec<&str> = topics.iter().map(|topic| &*topic.name).collect();
             return self.output.names(&names);
         }
-        let admin = Admin::new(cluster).with_answer_limit(SIZES_WITHIN);
+        let admin = Admin::new(cluster).with_timeout(SIZES_WITHIN).with_answer_limit(SIZES_WITHIN);
         let sizes = admin.replica_bytes(None).await.unwrap_or_default();
         let rows: Vec<Value> = topics.into_iter().map(|topic| row(topic, &sizes)).collect();
         self.output.rows(&COLUMNS, &rows)
