@@ -35,6 +35,8 @@ const COMMIT_INTERVAL: Duration = Duration::from_secs(5);
 const ASSIGNMENT_MAX: Duration = Duration::from_secs(12);
 /// Time limit to commit and to leave the group at the end.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
+/// Time limit for the end after a signal, if the output is blocked.
+const END_MAX: Duration = Duration::from_secs(10);
 
 /// Print the records of topics, one per line.
 ///
@@ -151,6 +153,8 @@ struct ReadProgress {
     started: BTreeSet<TopicPartition>,
     /// Partitions that cannot be read, with the reason.
     unreadable: BTreeMap<TopicPartition, String>,
+    /// The partition and start of a chunk whose records are not printed yet.
+    unprinted: Option<(TopicPartition, Offset)>,
 }
 
 /// Records that the filter could not test.
@@ -204,7 +208,9 @@ impl Consume {
             idle_since: None,
             started: BTreeSet::new(),
             unreadable: BTreeMap::new(),
+            unprinted: None,
         };
+        signals::exit_when_blocked(END_MAX)?;
         let read = async {
             if self.is_member() {
                 self.subscribe(&mut consumer).await?;
@@ -217,6 +223,10 @@ impl Consume {
             printed = read => printed,
             signal = signals::end() => signal.map_err(anyhow::Error::from),
         };
+        // The consumer would commit all returned records. Seek, so that only printed records are committed.
+        if let Some((at, start)) = progress.unprinted.take() {
+            consumer.seek(&at, start);
+        }
         printing.printer.report();
         let is_wanted = progress.records > 0;
         let whole =
@@ -295,6 +305,7 @@ impl Consume {
             let wait = timeout.map_or(POLL, |timeout| timeout.min(POLL));
             match consumer.poll(wait).await? {
                 PollEvent::Chunk(chunk) => {
+                    progress.unprinted = Some((chunk.at.clone(), chunk.start));
                     if let Some(decoding) = &printing.printer.decoding {
                         let buffer = &mut printing.buffer;
                         let walk = |visit: &mut dyn FnMut(&Record<'_>)| {
@@ -305,15 +316,12 @@ impl Consume {
                         };
                         decoding.prepare(walk).await?;
                     }
-                    let printed = self.print_chunk(&chunk, progress, printing);
-                    let printed = printed.and_then(|next| Ok(printing.printer.out.flush().map(|()| next)?));
-                    // The consumer would commit all returned records. Seek, so that only printed records are
-                    // committed.
-                    let next = printed.as_ref().map_or(Some(chunk.start), |next| *next);
+                    let next = self.print_chunk(&chunk, progress, printing)?;
+                    printing.printer.out.flush()?;
+                    progress.unprinted = None;
                     if let Some(next) = next.filter(|_| self.group.is_some()) {
                         consumer.seek(&chunk.at, next);
                     }
-                    printed?;
                     last = Instant::now();
                 }
                 PollEvent::Assigned(partitions) => self.assigned(consumer, partitions, progress).await?,

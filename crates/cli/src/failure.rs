@@ -82,6 +82,8 @@ pub(crate) const UNREACHABLE: u8 = 5;
 pub(crate) const REFUSED: u8 = 6;
 /// The object that the command names does not exist.
 const NOT_FOUND: u8 = 7;
+/// After a second signal, or if a command did not end in time after the first one.
+pub const EXIT_KILLED: i32 = 130;
 
 /// The special exit code of an error, if it has one.
 fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {

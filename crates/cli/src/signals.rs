@@ -1,15 +1,51 @@
 //! The signals that end a command cleanly: SIGINT from Ctrl-C, and SIGTERM from a service manager or
 //! container.
 
-use tokio::signal::unix::{SignalKind, signal};
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::failure::EXIT_KILLED;
+
+/// Both signals. While this exists, neither signal ends the process directly.
+struct EndSignals {
+    interrupted: Signal,
+    terminated: Signal,
+}
+
+impl EndSignals {
+    fn listen() -> std::io::Result<EndSignals> {
+        Ok(EndSignals {
+            interrupted: signal(SignalKind::interrupt())?,
+            terminated: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupted.recv() => {}
+            _ = self.terminated.recv() => {}
+        }
+    }
+}
 
 /// Waits for either signal. From the first call on, neither signal ends the process directly.
 pub(crate) async fn end() -> std::io::Result<()> {
-    let (mut interrupted, mut terminated) =
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::select! {
-        _ = interrupted.recv() => {}
-        _ = terminated.recv() => {}
-    }
+    EndSignals::listen()?.next().await;
+    Ok(())
+}
+
+/// Exits at the second signal, or this long after the first one: a command whose output is blocked cannot end
+/// by itself. The task needs a thread that the output does not block.
+pub(crate) fn exit_when_blocked(within: Duration) -> std::io::Result<()> {
+    let mut signals = EndSignals::listen()?;
+    tokio::spawn(async move {
+        signals.next().await;
+        tokio::select! {
+            () = signals.next() => {}
+            () = tokio::time::sleep(within) => {}
+        }
+        std::process::exit(EXIT_KILLED);
+    });
     Ok(())
 }

@@ -15,6 +15,7 @@ use thalweg_cli::{
     CommandFuture, broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab,
     man, perf, produce, profile, profile_command, quorum, quota, security, topic, transaction,
 };
+use tokio::runtime::Builder;
 
 use crate::logging;
 
@@ -135,7 +136,7 @@ impl Cli {
             Command::Group(group) => group.run(),
             Command::Console(console) => Box::pin(console.run()),
             Command::Produce(produce) => produce.run(),
-            Command::Consume(consume) => consume.run(),
+            Command::Consume(consume) => return run_beside_tasks(bars, consume.run()),
             Command::Transaction(transaction) => transaction.run(),
             Command::Broker(broker) => broker.run(),
             Command::Config(config) => config.run(),
@@ -166,10 +167,21 @@ impl Cli {
 
 /// Runs a command that serves nothing, with the log of a tool.
 fn run_tool(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
-    logging::begin_for_tool(bars);
     // One thread: a tool's cost should be its own work, not switching between threads.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    run_on(Builder::new_current_thread(), bars, tool)
+}
+
+/// Runs a command like [`run_tool`], and its tasks on another thread: a member of a group stays alive while the
+/// command waits for its output to be read.
+fn run_beside_tasks(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(1);
+    run_on(runtime, bars, tool)
+}
+
+fn run_on(mut runtime: Builder, bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
+    logging::begin_for_tool(bars);
+    runtime.enable_all().build()?.block_on(async {
         tokio::select! {
             biased;
             ended = tool => ended,

@@ -3,10 +3,18 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_browse::{DecodeBuffer, Decoder, Registry};
 use thalweg_client::ChunkError;
 use thalweg_record::Record;
+use tokio::task::JoinSet;
+
+/// Time limit for the schemas of one chunk of records: far below `max.poll.interval.ms` and the time for which
+/// a share group's records are locked.
+const SCHEMAS_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum number of schemas fetched at the same time.
+const FETCHES_MAX: usize = 8;
 
 /// The decoder of a command, and the count of its failures.
 pub(crate) struct RecordDecoder {
@@ -41,10 +49,25 @@ impl RecordDecoder {
             let parts = [record.key, record.value].into_iter().flatten();
             ids.extend(parts.filter_map(Decoder::schema_id));
         })?;
-        for id in ids {
-            self.registry.prepare(id).await;
-        }
+        // Schemas that do not come in time are missing for their records alone.
+        let _ = tokio::time::timeout(SCHEMAS_WITHIN, self.fetch(ids)).await;
         Ok(())
+    }
+
+    async fn fetch(&self, ids: BTreeSet<u32>) {
+        let mut ids = ids.into_iter();
+        let mut fetching = JoinSet::new();
+        loop {
+            while fetching.len() < FETCHES_MAX
+                && let Some(id) = ids.next()
+            {
+                let registry = Arc::clone(&self.registry);
+                fetching.spawn(async move { registry.prepare(id).await });
+            }
+            if fetching.join_next().await.is_none() {
+                return;
+            }
+        }
     }
 
     /// A record with its key and value decoded. A key or value stays unchanged if it names no schema, or does

@@ -13,7 +13,7 @@ use thalweg_record::{Offset, Record};
 use tokio::time::Instant;
 
 use super::decoding::RecordDecoder;
-use super::{CLOSE_MAX, ChunkPrinter, Consume, POLL, Usage};
+use super::{CLOSE_MAX, ChunkPrinter, Consume, END_MAX, POLL, Usage};
 use crate::connect::{WAITS, warn_about_rest};
 use crate::signals;
 
@@ -32,6 +32,7 @@ impl Consume {
         }
         let (mut consumer, registry) = self.share_consumer().await?;
         printing.printer.decoding = registry.map(RecordDecoder::new);
+        signals::exit_when_blocked(END_MAX)?;
         let read = async {
             // Check the names first: a member would wait forever for a misspelled topic.
             let topics = self.names(&consumer.cluster().clone()).await?;

@@ -7,9 +7,7 @@ use thalweg_lab::run::{Interrupt, interrupt};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::control::End;
-
-/// The exit code after a second signal.
-const EXIT_KILLED: i32 = 130;
+use crate::failure::EXIT_KILLED;
 
 /// Listens for signals from now on, and for the end of the controlling process.
 pub(crate) fn listen(control: Option<End>) -> anyhow::Result<Interrupt> {

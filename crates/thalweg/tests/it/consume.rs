@@ -4,7 +4,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::binary::{Broker, RunningProcess, pause, run, run_with_input, thalweg};
+use rustix::process::Signal;
+
+use crate::binary::{Broker, RunningProcess, pause, run, run_with_input, thalweg, until};
 
 fn to(broker: &Broker, line: &str) -> Command {
     let mut command = thalweg(line);
@@ -123,6 +125,47 @@ fn a_partition_that_comes_back_continues_at_the_offset_of_the_group() {
         run_with_input(&mut to(&broker, "produce t --key-separator :"), lines("new").concat().as_bytes());
     assert_eq!(code, Some(0));
     assert_eq!(eight(), "new0 new1 new2 new3 new4 new5 new6 new7");
+}
+
+#[test]
+fn a_member_whose_output_is_not_read_stays_in_its_group() {
+    let broker = Broker::start();
+    let lines: Vec<String> = (0..6000).map(|number| format!("k:{number:040}\n")).collect();
+    fill(&broker, "t", 1, &lines.concat());
+    let line = "consume t --group g --from-beginning --set session.timeout.ms=6000";
+    let mut blocked = RunningProcess::start(&mut to(&broker, line));
+    let members = || {
+        let groups: serde_json::Value =
+            serde_json::from_str(&printed(&broker, "group list --json", &[])).expect("JSON");
+        groups[0]["members"].as_i64()
+    };
+    until("the member has joined", || members() == Some(1));
+    pause(Duration::from_secs(9));
+    assert_eq!(members(), Some(1));
+    let read: Vec<String> = blocked.lines().take(6000).collect();
+    assert!(read.iter().enumerate().all(|(number, line)| *line == format!("{number:040}")));
+
+    let mut blocked = RunningProcess::start(&mut to(&broker, "consume t --from-beginning"));
+    pause(Duration::from_secs(1));
+    blocked.interrupt();
+    pause(Duration::from_millis(500));
+    blocked.interrupt();
+    assert_eq!(blocked.exit_code(), Some(130));
+}
+
+#[test]
+fn records_that_wait_for_a_schema_are_not_committed() {
+    let broker = Broker::start();
+    fill(&broker, "t", 1, "k:\0\0\0\0\x07x\n");
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let registry = format!("http://{}", silent.local_addr().expect("an address"));
+    let line = format!("consume t --group g --from-beginning --schema-registry {registry}");
+    let mut waiting = RunningProcess::start(&mut to(&broker, &line));
+    silent.accept().expect("a request for the schema");
+    waiting.signal(Signal::TERM);
+    assert_eq!(waiting.exit_code(), Some(0));
+    let again = printed(&broker, "consume t --group g --from-beginning --until-end", &[]);
+    assert_eq!(again, "\0\0\0\0\x07x\n");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use thalweg_broker::metrics::Exposition;
 use thalweg_cli::connect::{WAITS, report_waits_by};
-use thalweg_cli::failure::Usage;
+use thalweg_cli::failure::{EXIT_KILLED, Usage};
 use thalweg_cli::output::CommandOutput;
 use thalweg_cli::stream::text::{Text, name};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
@@ -24,8 +24,6 @@ use crate::logging;
 
 /// Refresh interval of the progress line.
 const DRAWN_EVERY: Duration = Duration::from_millis(500);
-/// The exit code after a second signal.
-const EXIT_KILLED: i32 = 130;
 
 /// Run the streams of a text, until their sources end or Ctrl-C is pressed.
 ///
