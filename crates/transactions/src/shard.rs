@@ -64,6 +64,16 @@ pub struct Write {
     answer: Option<(Ticket, TransactionAnswer)>,
 }
 
+impl Write {
+    /// Two writes that delete the first and the second half of the ids.
+    fn halves(mut self) -> [Write; 2] {
+        let Change::Forget(ids) = &mut self.change else { unreachable!("only deletions are divided") };
+        let middle = ids.len() / 2;
+        let (records, ids) = (self.records.split_off(middle), ids.split_off(middle));
+        [self, Write { records, change: Change::Forget(ids), answer: None }]
+    }
+}
+
 /// The effect of an acknowledged write.
 #[derive(Debug)]
 enum Change {
@@ -232,6 +242,15 @@ impl thalweg_shard::Shard for TransactionShard {
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: TurnContext) {
+        if let Change::Forget(ids) = &write.change
+            && ids.len() > 1
+            && error.is_of_one_record()
+        {
+            for half in write.halves().into_iter().rev() {
+                self.writes.push_front(half);
+            }
+            return;
+        }
         self.failed(write, error, turn);
     }
 

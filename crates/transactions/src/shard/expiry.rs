@@ -6,8 +6,8 @@ use super::{Change, TransactionShard, TurnContext, Write};
 use std::sync::Arc;
 use thalweg_shard::WriteError;
 
-/// Maximum number of ids deleted in one batch.
-const FORGOTTEN_AT_ONCE: usize = 200;
+/// Maximum size of the ids deleted in one batch. A batch beyond the topic's limit is divided further.
+const FORGOTTEN_BYTES: usize = 64 << 10;
 
 impl TransactionShard {
     /// The monotonic time of the next work for [`TransactionShard::expire_one`].
@@ -92,14 +92,29 @@ impl TransactionShard {
         if !expired.is_empty() {
             tracing::info!(ids = expired.len(), "Removing expired transactional ids");
         }
-        for ids in expired.chunks(FORGOTTEN_AT_ONCE) {
-            let tombstones = ids.iter().filter_map(|id| Some((encode_key(id).ok()?, None)));
-            let records = tombstones.collect();
-            for id in ids {
-                let entry = self.entries.get_mut(id).expect("it was just found");
-                entry.pending = Some(TransactionState::Dead);
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        for id in expired {
+            if !batch.is_empty() && bytes + id.len() > FORGOTTEN_BYTES {
+                self.forget(std::mem::take(&mut batch));
+                bytes = 0;
             }
-            self.writes.push_back(Write { records, change: Change::Forget(ids.to_vec()), answer: None });
+            bytes += id.len();
+            batch.push(id);
         }
+        self.forget(batch);
+    }
+
+    /// Deletes these ids by one batch.
+    fn forget(&mut self, ids: Vec<Arc<str>>) {
+        let encoded = ids.into_iter().filter_map(|id| Some(((encode_key(&id).ok()?, None), id)));
+        let (records, ids): (Vec<_>, Vec<_>) = encoded.unzip();
+        if ids.is_empty() {
+            return;
+        }
+        for id in &ids {
+            let entry = self.entries.get_mut(id).expect("it was just found");
+            entry.pending = Some(TransactionState::Dead);
+        }
+        self.writes.push_back(Write { records, change: Change::Forget(ids), answer: None });
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct Harness {
     acknowledged_to: i64,
     /// The next appends fail with this error.
     pub(super) refuses: Option<WriteError>,
+    /// Maximum size of the keys and values of a batch.
+    pub(super) batch_bytes_max: usize,
     /// True if markers wait for [`Harness::write_markers`].
     pub(super) keeps_markers: bool,
     pub(super) orders: Vec<MarkerOrder>,
@@ -76,6 +78,7 @@ impl Harness {
             held: VecDeque::new(),
             acknowledged_to: -1,
             refuses: None,
+            batch_bytes_max: usize::MAX,
             keeps_markers: false,
             orders: Vec::new(),
             markers: Vec::new(),
@@ -184,7 +187,10 @@ impl Harness {
     fn append_writes(&mut self) {
         let now = self.now();
         while let Some(write) = self.shard.next_write() {
-            if let Some(error) = self.refuses {
+            let sizes =
+                write.records.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Bytes::len));
+            let is_too_large = sizes.sum::<usize>() > self.batch_bytes_max;
+            if let Some(error) = self.refuses.or(is_too_large.then_some(WriteError::TooLarge)) {
                 self.shard.refused(write, error, usize::MAX, now);
                 continue;
             }

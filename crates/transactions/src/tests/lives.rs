@@ -144,6 +144,30 @@ fn an_id_that_nobody_uses_is_forgotten() {
 }
 
 #[test]
+fn an_id_that_is_too_long_to_be_forgotten_keeps_no_other_one() {
+    let config = TransactionConfig {
+        id_expiration_ms: 5_000,
+        remove_expired_interval_ms: 1_000,
+        ..Default::default()
+    };
+    let mut h = Harness::with(config, 2);
+    let long = "l".repeat(400);
+    let ids: Vec<String> = (0..9).map(|number| format!("id-{number}")).collect();
+    for id in ids.iter().chain([&long]) {
+        let ticket = h.send_init(id, None);
+        h.producer(ticket).expect("nothing is in the way");
+    }
+    h.batch_bytes_max = 300;
+    h.advance(7_000);
+    assert!(ids.iter().all(|id| h.shard.metadata(id).is_none()));
+    assert!(h.shard.metadata(&long).is_some());
+    // It goes as soon as the topic takes it.
+    h.batch_bytes_max = usize::MAX;
+    h.advance(2_000);
+    assert!(h.shard.metadata(&long).is_none());
+}
+
+#[test]
 fn an_id_that_is_being_forgotten_is_busy_until_that_counts() {
     let config = TransactionConfig {
         id_expiration_ms: 5_000,
