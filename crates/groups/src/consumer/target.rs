@@ -72,7 +72,9 @@ impl ConsumerGroup {
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
-    /// The assignor that most members request, or the broker's first.
+    /// The assignor that most members request, or the broker's first. Between assignors with equal counts, the
+    /// one that this member alone requests is chosen, and `uniform` otherwise: Apache Kafka takes the first
+    /// entry of a hash map, to which a new name is added in front.
     fn assignor(&self, cx: &ConsumerContext<'_>, member: &ConsumerGroupMember) -> ServerAssignor {
         let mut counts: BTreeMap<&str, usize> =
             self.assignors.iter().map(|(name, count)| (name.as_str(), *count)).collect();
@@ -86,7 +88,9 @@ impl ConsumerGroup {
             *counts.entry(name).or_default() += 1;
         }
         let offered = &cx.config.consumer.assignors;
-        let wanted = counts.into_iter().filter(|(_, count)| *count > 0).max_by_key(|(_, count)| *count);
+        let is_new = |name: &str, count| count == 1 && member.assignor.as_deref() == Some(name);
+        let requested = counts.into_iter().filter(|(_, count)| *count > 0);
+        let wanted = requested.max_by_key(|(name, count)| (*count, is_new(name, *count)));
         let wanted = wanted.and_then(|(name, _)| offered.iter().find(|assignor| assignor.name() == name));
         wanted.or(offered.first()).copied().unwrap_or(ServerAssignor::Uniform)
     }

@@ -428,6 +428,26 @@ fn members_choose_the_assignor_by_majority() {
     assert_eq!((a.owned, b.owned), (all(0..2), all(2..4)));
 }
 
+/// As `ConsumerGroup.computePreferredServerAssignor` and `preferredServerAssignor` choose.
+#[test]
+fn of_equally_many_votes_the_new_one_counts() {
+    for (first, second) in [("uniform", "range"), ("range", "uniform")] {
+        let mut h = with_topic(4);
+        h.topics.set("u", 8, 3);
+        let asks = |id: &str, assignor: &str, topics: &[&str]| Consumer {
+            assignor: Some(assignor.to_owned()),
+            ..Consumer::new(id, topics)
+        };
+        let (mut a, mut b) = (asks("a", first, &["t"]), asks("b", second, &["t", "u"]));
+        h.settle_consumers(&mut [&mut a]);
+        h.settle_consumers(&mut [&mut a, &mut b]);
+        // With range each has two partitions of t; with uniform as many in all as the other.
+        let of_t = a.owned.iter().filter(|(topic, _)| *topic == 7).count();
+        assert_eq!(of_t, if second == "range" { 2 } else { 4 }, "{first}, then {second}");
+        assert_eq!(h.described().assignor_name, "uniform");
+    }
+}
+
 #[test]
 fn offsets_are_committed_by_members_at_their_epoch() {
     let mut h = with_topic(2);
