@@ -115,8 +115,12 @@ impl GroupShard {
         }
     }
 
-    /// Changes the sessions among these deadlines.
+    /// Changes the sessions among these deadlines, but for a join: a refused join leaves the member the session
+    /// of the last one.
     fn change_sessions(&mut self, id: &str, changes: Vec<(Arc<str>, DeadlineChange)>, now: Moment) {
+        if changes.iter().any(|(_, change)| matches!(change, DeadlineChange::Joined(_))) {
+            return;
+        }
         let is_session = |(_, change): &(_, DeadlineChange)| matches!(change, DeadlineChange::Session(_));
         self.change_deadlines(id, changes.into_iter().filter(is_session).collect(), now);
     }

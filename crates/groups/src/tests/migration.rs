@@ -4,7 +4,7 @@ use super::super::config::{GroupConfig, Migration};
 use super::consumer::{Consumer, GROUP, with_topic};
 use super::harness::{Harness, Join, REBALANCE_MS, error, subscription};
 use bytes::Bytes;
-use thalweg_shard::Ticket;
+use thalweg_shard::{Ticket, WriteError};
 use thalweg_wire::data::ConsumerProtocolAssignment;
 use thalweg_wire::request::*;
 use thalweg_wire::{Decoder, ErrorCode, Message};
@@ -191,6 +191,23 @@ fn a_refused_join_leaves_a_consumer_group_without_members_as_it_was() {
     h.beat(&mut two);
     assert_eq!(two.epoch, 4);
     h.check_replay();
+}
+
+#[test]
+fn a_refused_join_leaves_a_classic_member_its_session() {
+    let mut h = with_topic(2);
+    let (classic, generation) = classic_group(&mut h);
+    let mut new = Consumer::new("new", &["t"]);
+    h.beat(&mut new);
+    h.refuses = Some(WriteError::TooFewReplicas);
+    let protocols: &[(&str, &[u8])] = &[("range", &metadata(&["t", "u"], &[0, 1]))];
+    let join = Join { member_id: &classic, protocols, session_ms: 1_000, ..Join::default() };
+    let ticket = h.send_join(join);
+    let refused = h.join_answer(ticket).expect("at once");
+    assert_eq!(error(refused.error_code), ErrorCode::CoordinatorNotAvailable);
+    h.refuses = None;
+    h.advance(2_000);
+    assert_ne!(h.heartbeat(&classic, generation), ErrorCode::UnknownMemberId);
 }
 
 #[test]
