@@ -6,6 +6,7 @@ use super::admission::{Admission, End};
 use super::answers::{AnswerMemory, HeldAnswers};
 use super::behind::FramesBehind;
 use super::flow::{ApiSlot, Flow, UnsentAnswers};
+use super::holder::Holder;
 use super::input::{FrameLength, Input, ReadOutcome};
 use super::memory::FrameMemory;
 use super::output::{Frame, HELD_MAX, OutputQueue};
@@ -21,6 +22,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 use thalweg_config::NetworkSettings;
+use thalweg_places::network;
 use thalweg_watch as watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -257,7 +259,7 @@ impl<H: Handler> Connection<H> {
     ) -> Self {
         let session = handler.open(Arc::clone(&peer));
         let unproven = handler.unproven(&session);
-        let mut input = Input::new(settings.frame_max, settings.memory.clone());
+        let mut input = Input::new(settings.frame_max, settings.memory.share(&holder(&peer)));
         input.limit(unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
         let alarm = Alarm::new(Instant::now() + settings.idle_max);
         Self {
@@ -451,10 +453,7 @@ impl<H: Handler> Connection<H> {
                 self.settings.flow.received(slot, frame_len, waited);
                 self.take_reply(slot, reply, *now)?;
             }
-            if self.unproven.is_some() {
-                self.unproven = self.handler.unproven(&self.session);
-                self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
-            }
+            self.update_limits();
         }
         Ok(())
     }
@@ -650,11 +649,20 @@ impl<H: Handler> Connection<H> {
             }
         }
         // A pending answer may have authenticated the peer.
-        if self.unproven.is_some() {
-            self.unproven = self.handler.unproven(&self.session);
-            self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
-        }
+        self.update_limits();
         Ok(())
+    }
+
+    /// Applies the limits of the peer, which may have authenticated.
+    fn update_limits(&mut self) {
+        if self.unproven.is_none() {
+            return;
+        }
+        self.unproven = self.handler.unproven(&self.session);
+        self.input.limit(self.unproven.map(|unproven| (unproven.frame_max, unproven.setting)));
+        if self.unproven.is_none() {
+            self.input.charge_to(self.settings.memory.share(&holder(&self.peer)));
+        }
     }
 
     /// Reads available bytes; `None` if there are none.
@@ -685,6 +693,15 @@ impl<H: Handler> Connection<H> {
             self.input.was_held_up(since);
         }
         Ok(read.is_some())
+    }
+}
+
+/// The holder of a connection's memory.
+fn holder(peer: &Peer) -> Holder {
+    let address = peer.address.ip();
+    match peer.identified.get() {
+        Some(principal) => Holder::of(principal, address),
+        None => Holder::Network(network(address)),
     }
 }
 

@@ -5,7 +5,7 @@
 //! is freed after the frame's last use.
 
 use super::large_frame::LargeFrame;
-use super::memory::{Charge, FrameMemory, Purpose};
+use super::memory::{Charge, MemoryShare, Purpose};
 use super::stream::Stream;
 use bytes::{Buf, Bytes, BytesMut};
 use std::io;
@@ -59,7 +59,7 @@ pub(super) enum ReadOutcome {
 /// The received bytes that are not handled yet.
 #[derive(Debug)]
 pub(super) struct Input {
-    memory: FrameMemory,
+    memory: MemoryShare,
     frame_max: usize,
     /// A lower limit, and the name of its setting.
     limit: Option<(usize, &'static str)>,
@@ -109,9 +109,14 @@ impl Block {
 }
 
 impl Input {
-    pub(super) fn new(frame_max: usize, memory: FrameMemory) -> Self {
+    pub(super) fn new(frame_max: usize, memory: MemoryShare) -> Self {
         let (retired, large) = (Vec::new(), None);
         Self { memory, frame_max, limit: None, block: None, retired, large, is_busy: false, since: None }
+    }
+
+    /// Charges further buffers to another holder.
+    pub(super) fn charge_to(&mut self, memory: MemoryShare) {
+        self.memory = memory;
     }
 
     /// Sets a lower frame limit and the name of its setting, or removes it.
@@ -239,7 +244,7 @@ impl Input {
     /// Waits for the memory of the next read.
     pub(super) async fn room(&mut self) {
         if let Some(large) = &mut self.large {
-            return large.room(&self.memory).await;
+            return large.room().await;
         }
         let (bytes, purpose) = self.needed();
         let charge = self.memory.take(bytes, purpose).await;

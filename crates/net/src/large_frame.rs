@@ -3,7 +3,7 @@
 //! The buffer grows with the received bytes: an announced length is no reason to allocate. The charge in the
 //! common memory is released when the last slice of the frame is dropped.
 
-use super::memory::{Charge, FrameMemory, Purpose};
+use super::memory::Charge;
 use super::stream::Stream;
 use bytes::{BufMut, Bytes};
 use std::io;
@@ -83,13 +83,12 @@ impl LargeFrame {
     }
 
     /// Waits for room.
-    pub(super) async fn room(&mut self, memory: &FrameMemory) {
+    pub(super) async fn room(&mut self) {
         if self.has_free() {
             return;
         }
         let growth = self.growth();
-        let more = memory.take(growth, Purpose::Grow).await;
-        self.charge.absorb(more);
+        self.charge.grow(growth).await;
         self.grow(growth);
     }
 
