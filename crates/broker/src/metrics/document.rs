@@ -80,8 +80,8 @@ Apache Kafka's controllers expose their own.
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
     use super::*;
+    use crate::metrics::Kind;
     use std::collections::BTreeSet;
 
     #[test]

@@ -11,9 +11,9 @@ use thalweg_client::TopicPartition;
 use thalweg_record::{BatchHeader, ControlRecordType, Record, TimestampType};
 use thalweg_security::visible::in_json;
 
-use super::super::failure::{CommandFailure, Usage};
-use super::super::notice::say;
 use super::template::Template;
+use crate::failure::{CommandFailure, Usage};
+use crate::notice::say;
 
 /// Unreadable partitions that an error names.
 const UNREADABLE_NAMED: usize = 10;

@@ -1,8 +1,8 @@
 //! The table against the facts of Kafka 4.3.1 in `tests/golden/config-keys.txt`.
 
-use super::super::key::Unit;
-use super::super::value::Value;
 use super::*;
+use crate::key::Unit;
+use crate::value::Value;
 
 const GOLDEN: &str = include_str!("../../tests/golden/config-keys.txt");
 

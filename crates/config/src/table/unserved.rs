@@ -4,10 +4,10 @@
 //! An entry per key; `table::declare` documents the format.
 //! Facts are compared with Kafka in `table::tests`.
 
-use super::super::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
-use super::super::key::Support::{Accepted, Listener, Unserved};
 use super::declare::{family, names};
 use super::reason::{JMX, METRICS, NO_JAVA, TIERED, TLS};
+use crate::check::{ANY, LIST, NOT_EMPTY, at_least, one_of, ratio};
+use crate::key::Support::{Accepted, Listener, Unserved};
 
 family! { QUOTA_KEYS "Principals and quotas";
     "principal.builder.class": Class = "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", ANY, Medium, PerBroker, Unserved(NO_JAVA),

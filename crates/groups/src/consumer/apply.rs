@@ -3,12 +3,12 @@
 //! Tombstones may come in any order, and for missing keys: a compacted log does not have all records that
 //! were written.
 
-use super::super::member_epoch::LEAVING;
-use super::super::record::ConsumerRecord;
-use super::super::timers::Timers;
 use super::ConsumerGroup;
 use super::member::{ConsumerGroupMember, PartitionEpochs, target_of};
 use super::subscription::{ResolvedRegex, count};
+use crate::member_epoch::LEAVING;
+use crate::record::ConsumerRecord;
+use crate::timers::Timers;
 use std::sync::Arc;
 
 impl ConsumerGroup {

@@ -1,16 +1,16 @@
 //! A heartbeat: a member joins, changes, or moves towards its target.
 
-use super::super::assignor::Assignment;
-use super::super::client::ClientInfo;
-use super::super::deadlines::DeadlineChange;
-use super::super::member_epoch::{self, LEAVING_FOR_A_WHILE};
-use super::super::modern::{Target, changed_topics};
-use super::super::record::CoordinatorRecord;
-use super::super::regex::validate;
 use super::error::ConsumerGroupError;
 use super::member::{ConsumerGroupMember, PartitionEpochs, target_record};
 use super::reconcile::Reconciliation;
 use super::{ConsumerContext, ConsumerGroup};
+use crate::assignor::Assignment;
+use crate::client::ClientInfo;
+use crate::deadlines::DeadlineChange;
+use crate::member_epoch::{self, LEAVING_FOR_A_WHILE};
+use crate::modern::{Target, changed_topics};
+use crate::record::CoordinatorRecord;
+use crate::regex::validate;
 use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_wire::Uuid;

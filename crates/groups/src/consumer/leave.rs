@@ -1,11 +1,11 @@
 //! Members that leave, and the removal of members that leave or have missed a deadline.
 
-use super::super::member_epoch::LEAVING_FOR_A_WHILE;
-use super::super::record::CoordinatorRecord;
 use super::error::ConsumerGroupError;
 use super::member::{ConsumerGroupMember, PartitionEpochs};
 use super::migration::Downgrade;
 use super::{ConsumerContext, ConsumerGroup};
+use crate::member_epoch::LEAVING_FOR_A_WHILE;
+use crate::record::CoordinatorRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};

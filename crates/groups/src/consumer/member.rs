@@ -1,8 +1,8 @@
 //! A member of a consumer group (`ConsumerGroupMember`), and its records.
 
-use super::super::assignor::{Assignment, by_topic};
-use super::super::client::ClientInfo;
-use super::super::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
+use crate::assignor::{Assignment, by_topic};
+use crate::client::ClientInfo;
+use crate::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

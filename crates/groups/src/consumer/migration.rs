@@ -2,15 +2,15 @@
 //! consumers becomes a consumer group when a member of the consumer protocol joins, and a consumer group
 //! becomes a classic one when its last member of the consumer protocol leaves.
 
-use super::super::classic::{ClassicGroup, ClassicGroupMember, Protocol, Terms};
-use super::super::deadlines::DeadlineChange;
-use super::super::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
-use super::super::subscription::{consumer_assignment, consumer_subscription, encode_assignment};
-use super::super::timers::Deadline;
 use super::error::ConsumerGroupError;
 use super::heartbeat::ReportedPartitions;
 use super::member::{ClassicMember, ConsumerGroupMember, PartitionEpochs, target_record};
 use super::{ConsumerContext, ConsumerGroup};
+use crate::classic::{ClassicGroup, ClassicGroupMember, Protocol, Terms};
+use crate::deadlines::DeadlineChange;
+use crate::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
+use crate::subscription::{consumer_assignment, consumer_subscription, encode_assignment};
+use crate::timers::Deadline;
 use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_shard::WriteError;

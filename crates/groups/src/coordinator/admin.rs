@@ -1,8 +1,8 @@
 //! ListGroups, DescribeGroups and DeleteGroups, across the shards of this broker.
 
-use super::super::answer::GroupAnswer;
-use super::super::error::ViewError;
 use super::GroupCoordinator;
+use crate::answer::GroupAnswer;
+use crate::error::ViewError;
 use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;

@@ -1,11 +1,11 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers
 //! for missing topics without the group.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::error::{MembershipError, ViewError};
 use super::GroupCoordinator;
 use super::bounds;
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::error::{MembershipError, ViewError};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;

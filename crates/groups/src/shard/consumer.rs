@@ -1,21 +1,21 @@
 //! Consumer groups: heartbeats, requests of classic members, deadlines, and records.
 
-use super::super::answer::{GroupAnswer, join_error, sync_error};
-use super::super::assignor::ServerAssignor;
-use super::super::classic::{GroupState, PendingJoin};
-use super::super::client::ClientInfo;
-use super::super::consumer::{
-    ConsumerContext, ConsumerGroup, ConsumerGroupError, ConsumerHeartbeat, Matches, Removal, Resolution,
-};
-use super::super::error::MembershipError;
-use super::super::kind::Group;
-use super::super::member_epoch::LEAVING;
-use super::super::record::{ConsumerRecord, CoordinatorRecord};
-use super::super::timed::TimelineObject;
-use super::super::timers::Timer;
-use super::super::topic_filter::TopicFilter;
 use super::GroupShard;
 use super::follow_up::FollowUp;
+use crate::answer::{GroupAnswer, join_error, sync_error};
+use crate::assignor::ServerAssignor;
+use crate::classic::{GroupState, PendingJoin};
+use crate::client::ClientInfo;
+use crate::consumer::{
+    ConsumerContext, ConsumerGroup, ConsumerGroupError, ConsumerHeartbeat, Matches, Removal, Resolution,
+};
+use crate::error::MembershipError;
+use crate::kind::Group;
+use crate::member_epoch::LEAVING;
+use crate::record::{ConsumerRecord, CoordinatorRecord};
+use crate::timed::TimelineObject;
+use crate::timers::Timer;
+use crate::topic_filter::TopicFilter;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;

@@ -1,9 +1,9 @@
 //! Deadlines: sessions and phases end, writes time out, offsets expire.
 
-use super::super::classic::{ClassicContext, ClassicGroup};
-use super::super::offsets::OffsetAndMetadata;
-use super::super::timers::Timer;
 use super::{GroupShard, UnacknowledgedWrite};
+use crate::classic::{ClassicContext, ClassicGroup};
+use crate::offsets::OffsetAndMetadata;
+use crate::timers::Timer;
 use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 

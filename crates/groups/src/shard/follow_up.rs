@@ -2,12 +2,12 @@
 //! or a conversion. A refused write changes no deadlines but those of sessions, and delays a conversion that
 //! exceeded a batch; a resolution is started all the same.
 
-use super::super::consumer::{Downgrade, Resolution};
-use super::super::deadlines::DeadlineChange;
-use super::super::kind::Group;
-use super::super::timed::TimelineObject;
-use super::super::topic_filter::TopicFilter;
 use super::GroupShard;
+use crate::consumer::{Downgrade, Resolution};
+use crate::deadlines::DeadlineChange;
+use crate::kind::Group;
+use crate::timed::TimelineObject;
+use crate::topic_filter::TopicFilter;
 use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 

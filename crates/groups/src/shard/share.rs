@@ -1,17 +1,15 @@
 //! Share groups: heartbeats, sessions, offsets, and records.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::kind::Group;
-use super::super::member_epoch::LEAVING;
-use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-use super::super::share::{
-    ShareAnswer, ShareContext, ShareGroup, ShareGroupError, ShareHeartbeat, SharePartitions,
-};
-use super::super::timed::TimelineObject;
-use super::super::timers::Timer;
 use super::GroupShard;
 use super::follow_up::FollowUp;
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::kind::Group;
+use crate::member_epoch::LEAVING;
+use crate::record::{CoordinatorRecord, ShareGroupRecord};
+use crate::share::{ShareAnswer, ShareContext, ShareGroup, ShareGroupError, ShareHeartbeat, SharePartitions};
+use crate::timed::TimelineObject;
+use crate::timers::Timer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
@@ -296,7 +294,7 @@ type HeartbeatDecision = (
     Vec<CoordinatorRecord>,
     Option<FollowUp>,
     ShareGroupHeartbeatResponse,
-    Option<super::super::share::Initialization>,
+    Option<crate::share::Initialization>,
 );
 
 fn is_share(slot: &TimelineObject<Group>) -> bool {

@@ -1,18 +1,18 @@
 //! Streams groups: heartbeats, deadlines, and records.
 
-use super::super::answer::GroupAnswer;
-use super::super::classic::GroupState;
-use super::super::client::ClientInfo;
-use super::super::kind::Group;
-use super::super::member_epoch::LEAVING;
-use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
-use super::super::streams::{
-    StreamsAnswer, StreamsContext, StreamsDecision, StreamsGroup, StreamsGroupError, StreamsHeartbeat,
-};
-use super::super::timed::TimelineObject;
-use super::super::timers::{Timer, Timers};
 use super::GroupShard;
 use super::follow_up::FollowUp;
+use crate::answer::GroupAnswer;
+use crate::classic::GroupState;
+use crate::client::ClientInfo;
+use crate::kind::Group;
+use crate::member_epoch::LEAVING;
+use crate::record::{CoordinatorRecord, StreamsGroupRecord};
+use crate::streams::{
+    StreamsAnswer, StreamsContext, StreamsDecision, StreamsGroup, StreamsGroupError, StreamsHeartbeat,
+};
+use crate::timed::TimelineObject;
+use crate::timers::{Timer, Timers};
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;

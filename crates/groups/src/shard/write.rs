@@ -1,11 +1,11 @@
 //! A shard's writes, and their batches.
 
-use super::super::answer::GroupAnswer;
-use super::super::classic::Completion;
-use super::super::kind::Group;
-use super::super::offsets::TransactionOutcome;
-use super::super::record::CoordinatorRecord;
 use super::follow_up::FollowUp;
+use crate::answer::GroupAnswer;
+use crate::classic::Completion;
+use crate::kind::Group;
+use crate::offsets::TransactionOutcome;
+use crate::record::CoordinatorRecord;
 use bytes::Bytes;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};

@@ -1,8 +1,8 @@
 //! A member of a share group (`ShareGroupMember`), and its records.
 
-use super::super::assignor::{Assignment, by_topic};
-use super::super::client::ClientInfo;
-use super::super::record::{CoordinatorRecord, ModernRecord, ShareGroupRecord};
+use crate::assignor::{Assignment, by_topic};
+use crate::client::ClientInfo;
+use crate::record::{CoordinatorRecord, ModernRecord, ShareGroupRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;

@@ -1,11 +1,11 @@
 //! The target assignment of a share group: computed for a group epoch by the assignor `simple`.
 
-use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
-use super::super::modern::Target;
-use super::super::record::CoordinatorRecord;
-use super::super::topics::TopicsView;
 use super::member::{ShareGroupMember, target_record};
 use super::{ShareContext, ShareGroup, SharePartitions};
+use crate::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
+use crate::modern::Target;
+use crate::record::CoordinatorRecord;
+use crate::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;

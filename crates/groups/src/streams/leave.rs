@@ -1,10 +1,10 @@
 //! Members of a streams group that leave, and the removal of a member that left or has missed a deadline.
 
-use super::super::member_epoch::LEAVING;
-use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
 use super::StreamsGroup;
 use super::error::StreamsGroupError;
 use super::member::StreamsGroupMember;
+use crate::member_epoch::LEAVING;
+use crate::record::{CoordinatorRecord, StreamsGroupRecord};
 use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 
 impl StreamsGroup {

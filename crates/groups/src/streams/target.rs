@@ -1,11 +1,11 @@
 //! The target assignment of a streams group: computed for a group epoch by the assignor `sticky`.
 
-use super::super::assignor::{TaskAssignment, TaskGroupSpec, TaskMemberSpec, assign_tasks};
-use super::super::record::CoordinatorRecord;
 use super::configure::ConfiguredTopology;
 use super::member::{StreamsGroupMember, target_record};
 use super::tasks::TargetTasks;
 use super::{StreamsContext, StreamsGroup};
+use crate::assignor::{TaskAssignment, TaskGroupSpec, TaskMemberSpec, assign_tasks};
+use crate::record::CoordinatorRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! The driver: shards are found, loaded and unloaded; requests are formatted by version.
 
-use super::super::client::ClientInfo;
-use super::super::config::GroupConfig;
-use super::super::coordinator::GroupCoordinator;
-use super::super::topics::{DeletedTopic, TopicPlacement, TopicsView};
 use super::harness::error;
+use crate::client::ClientInfo;
+use crate::config::GroupConfig;
+use crate::coordinator::GroupCoordinator;
+use crate::topics::{DeletedTopic, TopicPlacement, TopicsView};
 use bytes::Bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Partitions whose log cannot be read after this broker's election: loading is retried until it succeeds or
 //! the leader epoch ends.
 
-use super::super::coordinator::GroupCoordinator;
 use super::driver::{client, commit_errors, commit_request, coordinator, elected};
 use super::harness::error;
+use crate::coordinator::GroupCoordinator;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

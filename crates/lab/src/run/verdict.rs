@@ -262,10 +262,10 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
 /// The objections to a headline.
 #[cfg(test)]
 mod tests {
-    use super::super::summary::summarize;
     use super::*;
     use crate::result::testing::{point, repetition};
     use crate::result::{DiskUse, Figures, HostUse, ProcessUse};
+    use crate::run::summary::summarize;
 
     fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
         ProcessUse { name: name.to_owned(), user_s: cpu_s, busiest_thread, ..ProcessUse::default() }

@@ -1,8 +1,8 @@
 //! Deadlines: transactions time out, completions are retried, ids expire.
 
-use super::super::record::encode_key;
-use super::super::state::TransactionState;
 use super::{Change, TransactionShard, TurnContext, Write};
+use crate::record::encode_key;
+use crate::state::TransactionState;
 use std::sync::Arc;
 use thalweg_shard::WriteError;
 

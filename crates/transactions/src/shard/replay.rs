@@ -1,8 +1,8 @@
 //! Rebuilds the state from the log.
 
-use super::super::record::decode;
-use super::super::state::TransactionState;
 use super::{Entry, TransactionShard, TurnContext};
+use crate::record::decode;
+use crate::state::TransactionState;
 use std::sync::Arc;
 use thalweg_record::{DecompressBuffer, batches};
 use thalweg_shard::ShardLoadError;

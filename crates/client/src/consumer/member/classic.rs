@@ -21,14 +21,14 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
-use super::super::ConsumerConfig;
-use super::super::assignor::{AssignmentStrategy, assign};
-use super::super::membership::{Event, Membership};
-use super::super::protocol::{
-    MemberSubscription, read_assignment, read_subscriber, write_assignment, write_subscription,
-};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
+use crate::consumer::ConsumerConfig;
+use crate::consumer::assignor::{AssignmentStrategy, assign};
+use crate::consumer::membership::{Event, Membership};
+use crate::consumer::protocol::{
+    MemberSubscription, read_assignment, read_subscriber, write_assignment, write_subscription,
+};
 use crate::coordinator::Coordinator;
 use crate::offsets::{GroupMetadata, TopicPartition};
 

@@ -22,10 +22,10 @@ use thalweg_wire::{ErrorCode, Uuid};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::ConsumerConfig;
-use super::super::membership::{Event, Membership, SubscribedTopics};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
+use crate::consumer::ConsumerConfig;
+use crate::consumer::membership::{Event, Membership, SubscribedTopics};
 use crate::coordinator::Coordinator;
 use crate::offsets::{TopicIdPartition, TopicPartition};
 
