@@ -22,7 +22,7 @@ impl ConsumerGroup {
             ConsumerRecord::PartitionMetadata(_, value) => self.has_partition_metadata = value.is_some(),
             ConsumerRecord::Member(key, Some(value)) => {
                 let mut member = self.modern.member_or_new(key.member_id, ConsumerGroupMember::new);
-                member.say(value);
+                member.set_description(value);
                 self.put(member);
             }
             ConsumerRecord::Member(key, None) => self.remove(&key.member_id, timers),

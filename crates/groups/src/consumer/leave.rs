@@ -70,7 +70,7 @@ impl ConsumerGroup {
         }
         let mut regexes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in members {
-            self.member_tombstones(&member.id, &mut records);
+            self.push_member_tombstones(&member.id, &mut records);
             if let Some(regex) = member.regex() {
                 *regexes.entry(regex).or_default() += 1;
             }

@@ -68,7 +68,7 @@ impl ConsumerGroup {
         leaving: &[&ConsumerGroupMember],
         records: &mut Vec<CoordinatorRecord>,
     ) -> Downgrade {
-        self.tombstones(records);
+        self.push_tombstones(records);
         let is_leaving = |member: &ConsumerGroupMember| leaving.iter().any(|other| other.id == member.id);
         let left = self.modern.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
         let group = self.to_classic(cx, left);
@@ -88,7 +88,7 @@ impl ConsumerGroup {
         reported: ReportedPartitions<'_>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(ConsumerGroupMember, Downgrade), ConsumerGroupError> {
-        let (epoch, changed) = self.subscribe(cx, before, &joining, replaces, records)?;
+        let (epoch, changed) = self.push_subscription(cx, before, &joining, replaces, records)?;
         let rebalances = self.modern.target_epoch < epoch;
         let mut member = joining;
         if !rebalances {
@@ -97,7 +97,7 @@ impl ConsumerGroup {
             let step = self.reconcile(cx, after, &target, replaces, Some(reported), changed, records)?;
             member = step.member.into_owned();
         }
-        self.tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
+        self.push_tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
         let others =
             self.modern.members.values().filter(|other| other.id != replaced.id && other.id != member.id);
         let all = others.map(|other| (other, &*other.id)).chain([(&member, &*replaced.id)]);

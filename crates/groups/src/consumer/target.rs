@@ -68,7 +68,7 @@ impl ConsumerGroup {
         let assignor = self.assignor(cx, member);
         let mut assigned = assignor.assign(&spec);
         tracing::info!(group = %self.modern.id, epoch, assignor = assignor.name(), members = members.len(), "Computed a target assignment");
-        self.modern.write_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
+        self.modern.push_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 

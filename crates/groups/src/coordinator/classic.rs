@@ -88,7 +88,7 @@ impl GroupCoordinator {
 
     /// Heartbeat, versions 0 to 4. While the group is being loaded every heartbeat succeeds, because members
     /// must not conclude that they were removed.
-    pub async fn heartbeat(&self, request: HeartbeatRequest, _version: i16) -> HeartbeatResponse {
+    pub async fn heartbeat(&self, request: HeartbeatRequest) -> HeartbeatResponse {
         let error = if request.group_id.is_empty() {
             MembershipError::InvalidGroupId
         } else {

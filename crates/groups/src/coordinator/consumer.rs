@@ -107,7 +107,6 @@ impl GroupCoordinator {
     pub async fn consumer_group_describe(
         &self,
         request: ConsumerGroupDescribeRequest,
-        _version: i16,
     ) -> ConsumerGroupDescribeResponse {
         let groups = self.describe_each(request.group_ids, GroupShard::describe_consumer_groups).await;
         ConsumerGroupDescribeResponse { groups, ..Default::default() }

@@ -70,7 +70,7 @@ impl GroupShard {
                 Some(group) if !group.is_empty() => ErrorCode::NonEmptyGroup,
                 Some(group) => {
                     records.extend(self.offsets.tombstones_of(id));
-                    group.tombstones(id, &mut records);
+                    group.push_tombstones(id, &mut records);
                     ErrorCode::None
                 }
             };

@@ -59,7 +59,7 @@ impl GroupShard {
         }
         let mut tombstones = Vec::new();
         if let Some(group) = &replaced {
-            group.tombstones(id, &mut tombstones);
+            group.push_tombstones(id, &mut tombstones);
         }
         let decided = self.with_classic_group(id, now, |group, cx| {
             group.join(cx, &joining);

@@ -56,12 +56,12 @@ impl GroupShard {
         if self.group(id).is_none() && request.member_epoch == 0 {
             let group = ShareGroup::new(id.into());
             let decision = group.heartbeat(&mut self.share_context(id, now), &beat)?;
-            let after = FollowUp::ShareSession(id.into(), decision.member);
+            let after = FollowUp::ShareSession { group: id.into(), member: decision.member };
             return Ok((decision.records, Some(after), decision.response, decision.initialization));
         }
         let (id, group, mut cx) = self.share_group(id, now)?;
         let decision = group.heartbeat(&mut cx, &beat)?;
-        let after = FollowUp::ShareSession(id, decision.member);
+        let after = FollowUp::ShareSession { group: id, member: decision.member };
         Ok((decision.records, Some(after), decision.response, decision.initialization))
     }
 

@@ -81,8 +81,8 @@ impl GroupShard {
         };
         let StreamsDecision { records: decided, response, changes, delay_ms, topics } = decision;
         let after = match delay_ms {
-            Some(delay_ms) => FollowUp::Delay(id, changes, delay_ms),
-            None => FollowUp::DeadlineChanges(id, changes),
+            Some(delay_ms) => FollowUp::InitialDelay { group: id, changes, delay_ms },
+            None => FollowUp::DeadlineChanges { group: id, changes },
         };
         let records = records.into_iter().chain(decided).collect();
         Ok((records, after, StreamsAnswer::Heartbeat(Box::new(response), topics)))
@@ -97,7 +97,8 @@ impl GroupShard {
         let group = group.streams().ok_or_else(|| StreamsGroupError::OtherKind(id.to_owned()))?;
         let (records, response) = group.leave(request)?;
         let answer = StreamsAnswer::Heartbeat(Box::new(response), Vec::new());
-        Ok((records, FollowUp::DeadlineChanges(id.into(), Vec::new()), answer))
+        let after = FollowUp::DeadlineChanges { group: id.into(), changes: Vec::new() };
+        Ok((records, after, answer))
     }
 
     /// True if the name belongs to a streams group.

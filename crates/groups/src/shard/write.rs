@@ -49,8 +49,8 @@ pub struct Write {
     pub(super) replaced: Option<Group>,
     /// Work to do as soon as the records are in the log.
     pub(super) after: Option<FollowUp>,
-    /// True if the state is derived from the records once they are written. False for classic group
-    /// membership, whose records describe the group's current state.
+    /// True if the state follows the records (see `thalweg_shard::Shard`); false for the membership of groups
+    /// of the classic protocol.
     pub(super) is_applied: bool,
     /// True if each record is independent, so that a write beyond the limit may be divided.
     pub(super) is_divisible: bool,

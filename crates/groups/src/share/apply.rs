@@ -27,7 +27,7 @@ impl ShareGroup {
             }
             ShareGroupRecord::Member(key, Some(value)) => {
                 let mut member = self.modern.member_or_new(key.member_id, ShareGroupMember::new);
-                member.say(value);
+                member.set_description(value);
                 self.put(member);
             }
             ShareGroupRecord::Member(key, None) => self.remove(&key.member_id, timers),

@@ -170,7 +170,7 @@ impl ShareGroup {
 
     fn without(&self, cx: &mut ShareContext<'_>, member: &ShareGroupMember) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern.member_tombstones::<ShareGroupRecord>(std::iter::once(&*member.id), &mut records);
+        self.modern.push_member_tombstones::<ShareGroupRecord>(std::iter::once(&*member.id), &mut records);
         let hash = cx.hashes.of_group(self.topics_with(Some(member), None).into_iter(), cx.topics);
         self.raise_epoch(hash, &mut records);
         records

@@ -29,7 +29,7 @@ pub(super) struct TopicStates {
 /// Partitions by their topic.
 pub(super) type StatesByTopic = BTreeMap<Uuid, TopicStates>;
 
-/// The states of a group; see the head of this file.
+/// The share partitions of a group by the progress of their states at the share coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct States {
     pub(super) initializing: StatesByTopic,

@@ -57,7 +57,7 @@ impl ShareGroup {
         let mut assigned =
             assign_shared(&spec, |topic, partition| self.states.is_initialized(topic, partition));
         tracing::info!(group = %self.modern.id, epoch, members = members.len(), "Computed a target assignment");
-        self.modern.write_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
+        self.modern.push_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 

@@ -30,7 +30,7 @@ impl StreamsGroup {
     /// The records that remove a member.
     pub(super) fn without(&self, member: &StreamsGroupMember) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern.member_tombstones::<StreamsGroupRecord>(std::iter::once(&*member.id), &mut records);
+        self.modern.push_member_tombstones::<StreamsGroupRecord>(std::iter::once(&*member.id), &mut records);
         let (hash, validated) = (self.modern.metadata_hash, self.validated_epoch);
         self.raise_epoch(hash, validated, &self.assignment_configs, &mut records);
         records

@@ -117,7 +117,7 @@ impl StreamsGroupMember {
     }
 
     /// Takes over the description in a record.
-    pub(super) fn say(&mut self, value: StreamsGroupMemberMetadataValue) {
+    pub(super) fn set_description(&mut self, value: StreamsGroupMemberMetadataValue) {
         self.instance_id = value.instance_id;
         self.rack_id = value.rack_id;
         self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };

@@ -49,7 +49,7 @@ impl StreamsGroup {
         let target =
             |TaskAssignment { active, standby }| TargetTasks { active, standby, warmup: BTreeMap::new() };
         let targets = assigned.into_iter().map(|(id, assigned)| (id, target(assigned))).collect();
-        self.modern.write_target(&targets, epoch, cx.now.wall_ms, target_record, records);
+        self.modern.push_target(&targets, epoch, cx.now.wall_ms, target_record, records);
         targets
     }
 }

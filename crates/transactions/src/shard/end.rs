@@ -179,7 +179,7 @@ impl TransactionShard {
     }
 }
 
-/// Judges by epochs; see the head of this file.
+/// The verdict on an EndTxn by state and epoch, as in the table above.
 fn judge(
     current: &TransactionMetadata,
     is_busy: bool,
