@@ -111,7 +111,7 @@ impl ClassicGroupMember {
                 Pulse::Leaving => return Box::pin(self.leave()).await,
                 Pulse::Failed(error) => {
                     self.lose();
-                    self.membership.tell(Event::Failed(error));
+                    self.membership.push_event(Event::Failed(error));
                     return Ok(());
                 }
             }
@@ -146,13 +146,13 @@ impl ClassicGroupMember {
         let added: Vec<TopicPartition> = assigned.difference(&self.owned).cloned().collect();
         self.owned = assigned;
         if revoked.is_empty() {
-            self.membership.tell(Event::Assigned(added));
+            self.membership.push_event(Event::Assigned(added));
             return self.beat_until(false).await;
         }
         // No other member may get these partitions before their release, which the next join reports.
         match self.revoke(revoked).await {
             Pulse::Done => {
-                self.membership.tell(Event::Assigned(added));
+                self.membership.push_event(Event::Assigned(added));
                 Pulse::Rejoin
             }
             end => end,
@@ -174,7 +174,7 @@ impl ClassicGroupMember {
 
     /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits, too.
     async fn revoke(&mut self, partitions: BTreeSet<TopicPartition>) -> Pulse {
-        self.membership.tell(Event::Revoked(partitions.into_iter().collect()));
+        self.membership.push_event(Event::Revoked(partitions.into_iter().collect()));
         self.beat_until(true).await
     }
 
