@@ -451,8 +451,8 @@ impl Cluster {
         None
     }
 
-    /// The addresses to try: of brokers with a live connection, of other brokers, of the bootstrap; addresses
-    /// that are silent or refused a connection come last.
+    /// The addresses to try: of brokers with a live connection, of other brokers, of the bootstrap; last of
+    /// all those that are silent or could not be connected to.
     fn addresses(&self) -> Vec<String> {
         let state = self.0.state.lock();
         let mut known: Vec<String> = state.metadata.brokers.values().map(BrokerAddress::address).collect();

@@ -214,7 +214,7 @@ impl Assignment {
     }
 
     /// Sets the offset found for the start position, unless the caller has sought meanwhile, or another
-    /// leader gave an offset.
+    /// leader gave one.
     pub(super) fn found(&mut self, at: &TopicPartition, version: u64, offset: Offset) {
         let lacks = |reading: &&mut PartitionState| reading.version == version && reading.start.is_some();
         if let Some(reading) = self.partitions.get_mut(at).filter(lacks) {
