@@ -13,6 +13,8 @@ mod documents;
 mod figures;
 mod function_size;
 mod headers;
+mod help_texts;
+mod import_paths;
 mod leftovers;
 mod licences;
 mod lints;
@@ -54,7 +56,7 @@ struct Rule {
     check: fn(&Tree) -> Result<Vec<Finding>>,
 }
 
-const RULES: [Rule; 20] = [
+const RULES: [Rule; 22] = [
     dependencies::RULE,
     workspace_table::RULE,
     rooms::RULE,
@@ -66,6 +68,8 @@ const RULES: [Rule; 20] = [
     names::RULE,
     comments::RULE,
     doc_comments::RULE,
+    help_texts::RULE,
+    import_paths::RULE,
     leftovers::RULE,
     chance::RULE,
     machines::RULE,

@@ -245,10 +245,10 @@ pub fn all_served() -> impl Iterator<Item = &'static Api> {
     SERVED.iter().copied().flatten()
 }
 
-/// The error for a fenced client: versions before `known_from` of each API get an older code.
-fn fenced_before(known_from: i16, version: i16, error: ErrorCode) -> ErrorCode {
+/// The error for a fenced client: versions before `fenced_from` of an API get an older code.
+fn fenced_before(fenced_from: i16, version: i16, error: ErrorCode) -> ErrorCode {
     match error {
-        ErrorCode::ProducerFenced if version < known_from => ErrorCode::InvalidProducerEpoch,
+        ErrorCode::ProducerFenced if version < fenced_from => ErrorCode::InvalidProducerEpoch,
         error => error,
     }
 }

@@ -134,7 +134,7 @@ impl FullDirectories {
                 Need::Outside => {}
             }
         }
-        self.say(broker, &handed_over, &stay);
+        self.log_change(broker, &handed_over, &stay);
     }
 
     fn take_back(&self, broker: &Broker, image: &Image) {
@@ -161,7 +161,7 @@ impl FullDirectories {
     }
 
     /// Logs one line for all partitions after a change.
-    fn say(&mut self, broker: &Broker, handed_over: &[Arc<Partition>], stay: &[Arc<Partition>]) {
+    fn log_change(&mut self, broker: &Broker, handed_over: &[Arc<Partition>], stay: &[Arc<Partition>]) {
         let staying: BTreeSet<_> =
             stay.iter().map(|partition| (partition.topic_id, partition.index)).collect();
         let is_news = !handed_over.is_empty() || !staying.is_subset(&self.staying);

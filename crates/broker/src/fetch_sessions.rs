@@ -34,7 +34,12 @@ use thalweg_wire::request::FetchRequest;
 /// A session that was idle for this long may be evicted.
 const EVICTION_MS: i64 = 120_000;
 
-/// The partition of a fetch: by id from version 13 on, by name before.
+/// The first version of Fetch with sessions (KIP-227).
+const SESSIONS_FROM: i16 = 7;
+/// The first version of Fetch that names topics by their ids (KIP-516).
+pub const TOPIC_IDS_FROM: i16 = 13;
+
+/// The partition of a fetch: by id from [`TOPIC_IDS_FROM`] on, by name before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FetchPartitionKey {
     pub topic: Arc<str>,
@@ -50,9 +55,9 @@ pub struct PartitionAnswer {
     pub log_start_offset: i64,
 }
 
-/// A session in its slot, with its eviction criteria.
+/// A session with its eviction criteria.
 #[derive(Debug)]
-struct Slot {
+struct CachedSession {
     holder: Holder,
     used_ms: AtomicI64,
     session: Mutex<FetchSession>,
@@ -100,14 +105,14 @@ pub struct FetchSessions {
 #[derive(Debug, Default)]
 struct State {
     next_id: i32,
-    sessions: HashMap<i32, Arc<Slot>>,
+    sessions: HashMap<i32, Arc<CachedSession>>,
     order: Order,
 }
 
 /// Room for a session.
 enum Room {
     Free,
-    /// The slot of the session with this id.
+    /// The session with this id.
     Of(i32),
 }
 
@@ -162,25 +167,25 @@ impl FetchSessions {
             // The removed session is dropped after the lock is released.
             let ended = self
                 .find(id)
-                .filter(|slot| slot.holder == *holder)
+                .filter(|cached| cached.holder == *holder)
                 .and_then(|_| self.state.lock().remove(id));
             drop(ended);
             let wanted = flatten(request.topics);
-            if epoch == -1 || version < 7 {
+            if epoch == -1 || version < SESSIONS_FROM {
                 return Ok(StartedFetch::without_session(wanted));
             }
             return Ok(self.open(holder, version, wanted, scope, now_ms));
         }
-        let slot = self.find(id).filter(|slot| slot.holder == *holder).ok_or(SessionError::NotFound)?;
-        let mut session = slot.session.lock();
+        let cached = self.find(id).filter(|cached| cached.holder == *holder).ok_or(SessionError::NotFound)?;
+        let mut session = cached.session.lock();
         if session.epoch != epoch {
             return Err(SessionError::InvalidEpoch);
         }
-        if session.by_id != (version >= 13) {
+        if session.by_id != (version >= TOPIC_IDS_FROM) {
             return Err(SessionError::TopicIds);
         }
         session.epoch = if epoch == i32::MAX { 1 } else { epoch + 1 };
-        slot.used_ms.store(now_ms, Ordering::Relaxed);
+        cached.used_ms.store(now_ms, Ordering::Relaxed);
         let size_before = session.len();
         session.update(flatten(request.topics), request.forgotten_topics_data);
         let size = session.len();
@@ -197,7 +202,7 @@ impl FetchSessions {
         Ok(StartedFetch { fetch: SessionFetch::Incremental { id }, wanted, news })
     }
 
-    fn find(&self, id: i32) -> Option<Arc<Slot>> {
+    fn find(&self, id: i32) -> Option<Arc<CachedSession>> {
         self.state.lock().sessions.get(&id).cloned()
     }
 
@@ -214,16 +219,16 @@ impl FetchSessions {
         if self.state.lock().room(holder, self.slots, wanted.len(), now_ms).is_none() {
             return StartedFetch::without_session(wanted);
         }
-        let mut session = FetchSession::open(version >= 13, wanted.clone(), now_ms);
+        let mut session = FetchSession::open(version >= TOPIC_IDS_FROM, wanted.clone(), now_ms);
         let (all, news) = (session.wanted(Scope::Whole, now_ms), Arc::clone(&session.news));
         let size = session.len();
-        let slot = Arc::new(Slot {
+        let cached = Arc::new(CachedSession {
             holder: holder.clone(),
             used_ms: AtomicI64::new(now_ms),
             session: Mutex::new(session),
         });
         let mut state = self.state.lock();
-        // Another session may have taken the slot meanwhile.
+        // Another session may have taken the room meanwhile.
         let Some(room) = state.room(holder, self.slots, size, now_ms) else {
             return StartedFetch::without_session(wanted);
         };
@@ -231,7 +236,7 @@ impl FetchSessions {
             Room::Free => None,
             Room::Of(other) => state.remove(other),
         };
-        let id = state.add(slot, size, now_ms);
+        let id = state.add(cached, size, now_ms);
         // A long list of partitions is dropped without the lock.
         drop(state);
         drop(given_up);
@@ -241,44 +246,44 @@ impl FetchSessions {
 
     /// The partitions of a session with news since its fetch began, or since the last call.
     pub fn with_news(&self, fetch: SessionFetch) -> Vec<WantedPartition> {
-        self.find(fetch.id()).map_or_else(Vec::new, |slot| slot.session.lock().with_news())
+        self.find(fetch.id()).map_or_else(Vec::new, |cached| cached.session.lock().with_news())
     }
 
     /// Records an answer, and returns which of its partitions must be included.
     pub fn finish(&self, fetch: SessionFetch, reads: &[PartitionResult]) -> Vec<bool> {
-        let slot = if fetch == SessionFetch::None { None } else { self.find(fetch.id()) };
+        let cached = if fetch == SessionFetch::None { None } else { self.find(fetch.id()) };
         let is_full = !matches!(fetch, SessionFetch::Incremental { .. });
-        match slot {
-            Some(slot) => slot.session.lock().answered(reads, is_full),
+        match cached {
+            Some(cached) => cached.session.lock().answered(reads, is_full),
             None => vec![true; reads.len()],
         }
     }
 }
 
 impl State {
-    fn add(&mut self, slot: Arc<Slot>, size: usize, now_ms: i64) -> i32 {
+    fn add(&mut self, cached: Arc<CachedSession>, size: usize, now_ms: i64) -> i32 {
         loop {
             self.next_id = if self.next_id == i32::MAX { 1 } else { self.next_id + 1 };
             if !self.sessions.contains_key(&self.next_id) {
-                self.order.add(self.next_id, &slot.holder, size, now_ms);
-                self.sessions.insert(self.next_id, slot);
+                self.order.add(self.next_id, &cached.holder, size, now_ms);
+                self.sessions.insert(self.next_id, cached);
                 return self.next_id;
             }
         }
     }
 
-    fn remove(&mut self, id: i32) -> Option<Arc<Slot>> {
+    fn remove(&mut self, id: i32) -> Option<Arc<CachedSession>> {
         self.order.remove(id);
         self.sessions.remove(&id)
     }
 
-    /// The slot for a session of `size` partitions, by the rules of eviction; `None` if the cache is full.
+    /// The room for a session of `size` partitions, by the rules of eviction; `None` if the cache is full.
     fn room(&mut self, holder: &Holder, slots: usize, size: usize, now_ms: i64) -> Option<Room> {
         if self.sessions.len() < slots {
             return Some(Room::Free);
         }
         let State { sessions, order, .. } = self;
-        let used_ms = |id: i32| sessions.get(&id).map_or(0, |slot| slot.used_ms.load(Ordering::Relaxed));
+        let used_ms = |id: i32| sessions.get(&id).map_or(0, |cached| cached.used_ms.load(Ordering::Relaxed));
         if let Some((id, at_ms)) = order.least_used(None, used_ms)
             && now_ms - at_ms > EVICTION_MS
         {

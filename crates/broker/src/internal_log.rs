@@ -77,7 +77,7 @@ impl CoordinatorLog for InternalLog {
         let wait = self
             .partition(partition)
             .map(|partition| PendingAppend::new(&partition, end, epoch, of.is_replicated, of.is_flushed));
-        Box::pin(async move { Ok(wait.ok_or(WriteError::NotLeader)?.done().await?) })
+        Box::pin(async move { Ok(wait.ok_or(WriteError::NotLeader)?.wait_replicated().await?) })
     }
 
     fn batch_bytes_max(&self, partition: PartitionIndex) -> usize {

@@ -151,7 +151,12 @@ impl LogEndComparison {
                 .iter()
                 .find(|(one, _)| one.topic_id == election.topic_id && one.partition == election.partition);
             if let Some((one, _)) = known {
-                say(one, election.leader, answers.get(&key(one)).unwrap_or(&nothing), &self.listener);
+                log_election(
+                    one,
+                    election.leader,
+                    answers.get(&key(one)).unwrap_or(&nothing),
+                    &self.listener,
+                );
             }
         }
         Ok(())
@@ -264,7 +269,12 @@ fn key(one: &UndecidedPartition) -> Key {
     (Arc::clone(&one.topic), one.partition)
 }
 
-fn say(one: &UndecidedPartition, leader: BrokerId, answers: &BTreeMap<BrokerId, Answer>, listener: &str) {
+fn log_election(
+    one: &UndecidedPartition,
+    leader: BrokerId,
+    answers: &BTreeMap<BrokerId, Answer>,
+    listener: &str,
+) {
     let (mut compared, mut not_compared) = (Vec::new(), Vec::new());
     for id in &one.candidates {
         match answers.get(id) {

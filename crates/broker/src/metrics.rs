@@ -38,7 +38,7 @@ pub use exposition::{Exposition, Form, Samples};
 pub(crate) use lag::LagSources;
 use push::{Exports, Push};
 pub(crate) use requests::quantile_us;
-pub use sample::{Exemplar, Kind, Label, Number};
+pub use sample::{Exemplar, Label, MetricKind, Number};
 
 use crate::authentication::Authenticator;
 use crate::broker::Broker;
@@ -60,7 +60,7 @@ pub struct Family {
     /// The name on the page, with unit and suffix.
     pub name: &'static str,
     /// The type of its samples.
-    pub kind: Kind,
+    pub kind: MetricKind,
     /// The help text: one or two sentences.
     pub help: &'static str,
     /// The labels of its samples.
@@ -97,7 +97,7 @@ const CHAPTERS: &[Chapter] = &[
 /// The last family, because it counts the samples left out before.
 const DROPPED: Family = Family {
     name: "thalweg_metrics_dropped_series",
-    kind: Kind::Gauge,
+    kind: MetricKind::Gauge,
     help: "Samples of a family that was left out because of thalweg.metrics.series.max.",
     labels: &["family"],
     read: |_, _| {},

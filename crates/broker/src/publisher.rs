@@ -331,7 +331,7 @@ impl Publisher {
                 let preferred = broker.replication.moves.take_preferred(change.topic.id, change.partition);
                 let directory = preferred.or(assigned);
                 if preferred.is_none() && change.registration.replicas.len() == 1 {
-                    self.say_lost(&name, assigned);
+                    self.log_lost(&name, assigned);
                 }
                 let log = broker.log_dirs.create(&name, Some(change.topic.id), config, directory)?;
                 if let Some(copy) = broker.log_dirs.take_future(&name) {
@@ -351,7 +351,7 @@ impl Publisher {
     }
 
     /// Logs that the log of a partition's only replica is missing, so that its records are lost.
-    fn say_lost(&self, name: &TopicPartition, assigned: Option<Uuid>) {
+    fn log_lost(&self, name: &TopicPartition, assigned: Option<Uuid>) {
         let dirs = &self.broker.log_dirs;
         if let Some(missing) = assigned.filter(|id| !dirs.online_ids().contains(id)) {
             tracing::error!(partition = %name, directory = %missing, "The log of a partition with one replica is in a directory that is not in log.dirs: it begins anew, without its records");

@@ -71,8 +71,9 @@ pub struct ScannedChunk {
     /// The number of records without a value of the expression, and the reason for the first one.
     pub without_value: u64,
     pub reason: Option<String>,
-    /// All records before [`ScannedChunk::next`] were scanned.
+    /// The partition of the chunk; `None` if no record was scanned.
     pub at: Option<TopicPartition>,
+    /// All records of the partition before this offset were scanned.
     pub next: Offset,
     /// True if the scan ended at the maximum number of matches.
     pub is_full: bool,

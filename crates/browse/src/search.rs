@@ -242,7 +242,7 @@ impl Search {
             to,
             began: Instant::now(),
             progress: Progress::default(),
-            ranges: BTreeMap::new(),
+            partitions: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             heard_at: Instant::now(),
         };
@@ -270,7 +270,7 @@ struct Driver {
     to: mpsc::Sender<Event>,
     began: Instant,
     progress: Progress,
-    ranges: BTreeMap<TopicPartition, PartitionProgress>,
+    partitions: BTreeMap<TopicPartition, PartitionProgress>,
     /// The reasons of unreadable partitions.
     unreadable: BTreeMap<TopicPartition, String>,
     /// The matches of an ordered search, which are reported at its end.
@@ -356,7 +356,7 @@ impl Driver {
         let merged = self.merge.take();
         self.progress.matches += merged.len() as u64;
         self.progress.match_bytes += merged.iter().map(Message::size_bytes).sum::<u64>();
-        if !merged.is_empty() && self.say(Event::Matches(merged)).await.is_err() {
+        if !merged.is_empty() && self.send_event(Event::Matches(merged)).await.is_err() {
             return;
         }
         let progress = self.snapshot();
@@ -373,12 +373,12 @@ impl Driver {
             let progress = progress_of(&at, &range, self.query.order);
             (at, progress)
         };
-        self.ranges = ranges.into_iter().map(progress).collect();
+        self.partitions = ranges.into_iter().map(progress).collect();
         self.unreadable = unreadable;
         if self.query.order != Order::Unordered {
             return self.read_in_order().await;
         }
-        let open = self.ranges.iter().filter(|(_, range)| !range.is_done());
+        let open = self.partitions.iter().filter(|(_, range)| !range.is_done());
         let starts = open.map(|(at, range)| (at.clone(), StartAt::Offset(range.position))).collect();
         let (mut consumer, mut scanners) = match self.begin(starts, FETCH_PARTITION_BYTES, FETCH_WAIT).await {
             Ok(begun) => begun,
@@ -405,7 +405,7 @@ impl Driver {
             };
             let pause = if is_retry { RETRY } else { UNREADABLE_RETRY };
             is_retry = true;
-            self.say(Event::Waiting(waiting)).await?;
+            self.send_event(Event::Waiting(waiting)).await?;
             tokio::time::sleep(pause).await;
         }
     }
@@ -480,7 +480,7 @@ impl Driver {
                 found = scanners.next(), if !is_idle => match found {
                     Some(ScanEvent::Matches(_)) if end.is_some() => {}
                     Some(ScanEvent::Matches(matches)) => {
-                        end = self.matches(matches).await?;
+                        end = self.send_matches(matches).await?;
                         if end.is_some() {
                             // The scan of the chunk ends at its next record, and is counted.
                             self.plan.cancelled.store(true, Ordering::Relaxed);
@@ -524,14 +524,14 @@ impl Driver {
         if !error.is_retriable() {
             return Ok(Some(EndReason::Failed(error.into())));
         }
-        self.say(Event::Waiting(error.to_string())).await?;
+        self.send_event(Event::Waiting(error.to_string())).await?;
         tokio::time::sleep(RETRY).await;
         Ok(None)
     }
 
     /// True if the scanners have had all ranges, up to these offsets.
     fn is_all_handed(&self, handed: &BTreeMap<TopicPartition, Offset>) -> bool {
-        self.ranges.iter().all(|(at, range)| {
+        self.partitions.iter().all(|(at, range)| {
             range.is_done() || range.end.is_some_and(|end| handed.get(at).is_some_and(|next| *next >= end))
         })
     }
@@ -539,7 +539,7 @@ impl Driver {
     /// Takes a fetched chunk. Returns the scan to make, if the chunk begins within the range.
     fn fetched(&mut self, consumer: &mut Consumer, chunk: Chunk) -> Option<Job> {
         self.heard_at = Instant::now();
-        let end = self.ranges.get(&chunk.at).and_then(|range| range.end);
+        let end = self.partitions.get(&chunk.at).and_then(|range| range.end);
         if end.is_some_and(|end| chunk.next >= end) {
             // The rest of the partition is not needed.
             consumer.pause(std::slice::from_ref(&chunk.at));
@@ -547,44 +547,51 @@ impl Driver {
         if end.is_none_or(|end| chunk.start < end) {
             return Some(Job { chunk, end });
         }
-        if let Some(range) = self.ranges.get_mut(&chunk.at) {
+        if let Some(range) = self.partitions.get_mut(&chunk.at) {
             range.position = chunk.next;
         }
         None
     }
 
-    async fn matches(&mut self, mut matches: Vec<Message>) -> Result<Option<EndReason>, ClosedChannel> {
+    /// Sends matches within the limits. Returns the limit that ends the search, if one is reached.
+    async fn send_matches(&mut self, matches: Vec<Message>) -> Result<Option<EndReason>, ClosedChannel> {
+        let (matches, reached) = self.within_limits(matches);
+        self.progress.matches += matches.len() as u64;
+        self.progress.match_bytes += matches.iter().map(Message::size_bytes).sum::<u64>();
+        if let Some(last) = matches.last().filter(|_| reached.is_some()) {
+            let at = TopicPartition::new(Arc::clone(&last.topic), last.partition);
+            if let Some(range) = self.partitions.get_mut(&at) {
+                range.position = Offset(last.offset.0 + 1);
+            }
+        }
+        if !matches.is_empty() {
+            self.send_event(Event::Matches(matches)).await?;
+        }
+        Ok(reached)
+    }
+
+    /// The first matches that the limits allow, and the limit that ends the search, if one is reached.
+    fn within_limits(&self, mut matches: Vec<Message>) -> (Vec<Message>, Option<EndReason>) {
         let limits = self.query.limits;
-        let mut why = None;
+        let mut reached = None;
         if let Some(allowed) = limits.matches {
             let left =
                 usize::try_from((allowed as u64).saturating_sub(self.progress.matches)).unwrap_or(usize::MAX);
             if matches.len() >= left {
                 matches.truncate(left);
-                why = Some(EndReason::Matches);
+                reached = Some(EndReason::Matches);
             }
         }
-        let mut count = 0;
-        for message in &matches {
-            self.progress.match_bytes += message.size_bytes();
-            count += 1;
-            if limits.bytes.is_some_and(|bytes| self.progress.match_bytes >= bytes) {
-                why = Some(EndReason::Bytes);
-                break;
-            }
+        let mut bytes = self.progress.match_bytes;
+        let is_last = |message: &Message| {
+            bytes += message.size_bytes();
+            limits.bytes.is_some_and(|bytes_max| bytes >= bytes_max)
+        };
+        if let Some(last) = matches.iter().position(is_last) {
+            matches.truncate(last + 1);
+            reached = Some(EndReason::Bytes);
         }
-        matches.truncate(count);
-        self.progress.matches += count as u64;
-        if let Some(last) = matches.last().filter(|_| why.is_some()) {
-            let at = TopicPartition::new(Arc::clone(&last.topic), last.partition);
-            if let Some(range) = self.ranges.get_mut(&at) {
-                range.position = Offset(last.offset.0 + 1);
-            }
-        }
-        if !matches.is_empty() {
-            self.say(Event::Matches(matches)).await?;
-        }
-        Ok(why)
+        (matches, reached)
     }
 
     /// Retries the unreadable partitions of a live tail, and reports those that remain.
@@ -601,7 +608,7 @@ impl Driver {
                 for (at, range) in found.ranges {
                     let progress = progress_of(&at, &range, self.query.order);
                     self.unreadable.remove(&at);
-                    self.ranges.insert(at, progress);
+                    self.partitions.insert(at, progress);
                 }
                 self.unreadable.extend(found.unreadable);
                 let position = |(at, range): (&TopicPartition, &PartitionProgress)| {
@@ -609,7 +616,7 @@ impl Driver {
                     (at.clone(), StartAt::Offset(next))
                 };
                 if is_changed
-                    && let Err(error) = consumer.assign(self.ranges.iter().map(position).collect()).await
+                    && let Err(error) = consumer.assign(self.partitions.iter().map(position).collect()).await
                 {
                     return Ok(Err(error.into()));
                 }
@@ -618,7 +625,7 @@ impl Driver {
             Err(error) => return Ok(Err(error.into())),
         }
         if let Some((at, reason)) = self.unreadable.iter().next() {
-            self.say(Event::Waiting(unreadable_words(at, reason))).await?;
+            self.send_event(Event::Waiting(unreadable_words(at, reason))).await?;
         }
         Ok(Ok(()))
     }
@@ -634,7 +641,7 @@ impl Driver {
 
     fn scanned(&mut self, scanned: ScannedChunk) -> Option<SearchError> {
         self.count(&scanned);
-        if let Some(range) = scanned.at.and_then(|at| self.ranges.get_mut(&at)) {
+        if let Some(range) = scanned.at.and_then(|at| self.partitions.get_mut(&at)) {
             range.position = scanned.next;
         }
         scanned.failed.map(|reason| SearchError::Unreadable { reason })
@@ -642,9 +649,9 @@ impl Driver {
 
     async fn report_progress(&mut self, is_idle: bool) -> Result<(), ClosedChannel> {
         let progress = self.snapshot();
-        self.say(Event::Progress(progress)).await?;
+        self.send_event(Event::Progress(progress)).await?;
         // A live tail may have no records to read, unlike a bounded search.
-        let behind = self.ranges.iter().find(|(_, range)| range.end.is_some() && !range.is_done());
+        let behind = self.partitions.iter().find(|(_, range)| range.end.is_some() && !range.is_done());
         if is_idle
             && self.heard_at.elapsed() >= SILENCE
             && let Some((at, range)) = behind
@@ -653,19 +660,19 @@ impl Driver {
             let end = range.end.unwrap_or(range.latest);
             let text = format!("records of {at} from offset {} to {end}{cause}", range.position);
             self.heard_at = Instant::now();
-            self.say(Event::Waiting(text)).await?;
+            self.send_event(Event::Waiting(text)).await?;
         } else if behind.is_none()
             && let Some(trouble) = self.cluster.trouble()
             && self.heard_at.elapsed() >= SILENCE
         {
             self.heard_at = Instant::now();
-            self.say(Event::Waiting(trouble)).await?;
+            self.send_event(Event::Waiting(trouble)).await?;
         }
         Ok(())
     }
 
     fn snapshot(&self) -> Progress {
-        let partitions = self.ranges.values().copied().collect();
+        let partitions = self.partitions.values().copied().collect();
         let unreadable = self
             .unreadable
             .iter()
@@ -674,7 +681,7 @@ impl Driver {
         Progress { elapsed: self.began.elapsed(), partitions, unreadable, ..self.progress.clone() }
     }
 
-    async fn say(&self, event: Event) -> Result<(), ClosedChannel> {
+    async fn send_event(&self, event: Event) -> Result<(), ClosedChannel> {
         self.to.send(event).await.map_err(|_| ClosedChannel)
     }
 }

@@ -37,7 +37,7 @@ fi
 
 /// Print the completion script of a shell.
 ///
-/// It completes commands, options, files, and the names of profiles, topics and groups.
+/// The script completes commands, options, files, and the names of profiles, topics and groups.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Install it:

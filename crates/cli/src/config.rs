@@ -175,7 +175,7 @@ fn named(resource: &ConfigResource) -> String {
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Only of this kind; can be repeated.
+    /// List only resources of this kind; can be repeated.
     #[arg(long = "kind", value_enum, value_name = "KIND")]
     kinds: Vec<Kind>,
     #[command(flatten)]
@@ -208,7 +208,7 @@ pub struct Describe<N: ResourceName + std::str::FromStr<Err = Usage>> {
     /// Show all settings, not only those that were set for the resource itself.
     #[arg(long)]
     all_configs: bool,
-    /// Only these settings; can be repeated.
+    /// Show only these settings; can be repeated.
     #[arg(long = "name", value_name = "KEY")]
     names: Vec<String>,
     /// Show what each setting is for, if the broker knows.
@@ -293,7 +293,7 @@ pub struct Set<N: ResourceName + std::str::FromStr<Err = Usage>> {
     /// The settings, with their new values.
     #[arg(required = true, value_name = "KEY=VALUE", value_parser = assignment)]
     changes: Vec<ConfigChange>,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
@@ -335,7 +335,7 @@ pub struct Remove<N: ResourceName + std::str::FromStr<Err = Usage>> {
     /// The settings to remove.
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<String>,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]

@@ -85,15 +85,15 @@ pub struct Consume {
     /// 2026-01-31T12:00:00Z; without a zone it is UTC. With --group, even if the group has an offset.
     #[arg(long, visible_alias = "timestamp", value_name = "TIME")]
     from_time: Option<String>,
-    /// Only these partitions, separated by commas, for example 0,3. With --group, the group's offsets are
-    /// used, but other members are not considered.
+    /// Read only these partitions, separated by commas, for example 0,3. With --group, the group's offsets
+    /// are used, but other members are not considered.
     #[arg(long, short = 'p', value_name = "INDEX", value_delimiter = ',')]
     partition: Vec<i32>,
     /// Read as a member of this group, and commit offsets.
     #[arg(long, short = 'g', value_name = "ID")]
     group: Option<String>,
-    /// How the group assigns its partitions: by one of its members (classic), or by the broker (consumer,
-    /// since Kafka 4.0) [default: group.protocol of the settings, or classic].
+    /// Assignment of partitions: by a member of the group (classic), or by the broker (consumer, since Kafka
+    /// 4.0) [default: group.protocol of the settings, or classic].
     #[arg(long, value_name = "PROTOCOL", requires = "group", value_parser = ["classic", "consumer"])]
     group_protocol: Option<String>,
     /// Read as a member of the share group that --group names: each record goes to one member at a time,

@@ -81,7 +81,7 @@ pub struct Change {
     /// The features with their new levels; level 0 turns a feature off.
     #[arg(required = true, value_name = "FEATURE=LEVEL", value_parser = assignment)]
     levels: Vec<(String, i16)>,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long, visible_alias = "validate-only")]
     dry_run: bool,
     #[command(flatten)]

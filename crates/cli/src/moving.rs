@@ -73,12 +73,12 @@ impl Execution {
             .collect();
         output.rows(&COLUMNS, &rows)?;
         if moves.is_empty() {
-            say("Nothing moves: every replica is where it should be.");
+            print_line("Nothing moves: every replica is where it should be.");
             return Ok(());
         }
         if !self.execute {
             if let Some(rate) = self.throttle {
-                say(&format!("At most {rate} bytes/s would be copied from and to each broker."));
+                print_line(&format!("At most {rate} bytes/s would be copied from and to each broker."));
             }
             dry_run();
             return Ok(());
@@ -95,7 +95,11 @@ impl Execution {
             return fail_with(errors);
         }
         if !errors.is_empty() {
-            say(&format!("{} of {} partitions cannot move; the others do.", errors.len(), moves.len()));
+            print_line(&format!(
+                "{} of {} partitions cannot move; the others do.",
+                errors.len(),
+                moves.len()
+            ));
         }
         let ended = self.follow(admin, moves, &begun).await;
         let errors: Vec<anyhow::Error> = errors.into_iter().map(Into::into).chain(ended.err()).collect();
@@ -129,15 +133,15 @@ impl Execution {
         }
         let is_unused = admin.list_reassignments(None).await.is_ok_and(|going| going.is_empty());
         let is_ended = is_unused && end_throttles(admin, moves.keys()).await.is_ok();
-        say(if is_ended { "Nothing moves: the throttle is removed." } else { THROTTLE_STAYS });
+        print_line(if is_ended { "Nothing moves: the throttle is removed." } else { THROTTLE_STAYS });
     }
 
     /// With `--wait`, waits for the moves that began, and then removes the throttle of all moves.
     async fn follow(&self, admin: &Admin, moves: &PlannedMoves, begun: &PlannedMoves) -> anyhow::Result<()> {
         if !self.wait {
-            say("The moves have begun. `thalweg topic moves` shows their progress.");
+            print_line("The moves have begun. `thalweg topic moves` shows their progress.");
             if self.throttle.is_some() {
-                say(THROTTLE_STAYS);
+                print_line(THROTTLE_STAYS);
             }
             return Ok(());
         }
@@ -148,7 +152,7 @@ impl Execution {
         if self.throttle.is_some() {
             end_throttles(admin, moves.keys()).await?;
         }
-        say("The moves are done.");
+        print_line("The moves are done.");
         Ok(())
     }
 }
@@ -159,7 +163,7 @@ pub(crate) async fn end_throttles<'a>(
     partitions: impl IntoIterator<Item = &'a TopicPartition>,
 ) -> Result<(), ClientError> {
     for id in admin.end_throttles(partitions).await? {
-        say(&format!(
+        print_line(&format!(
             "Broker {id} does not run and keeps its throttle: when it is back, `thalweg topic moves --end-throttle` removes it."
         ));
     }
@@ -171,7 +175,7 @@ const THROTTLE_STAYS: &str =
     "The throttle stays: when the moves are done, `thalweg topic moves --end-throttle` removes it.";
 
 /// Prints a sentence about the moves on standard error.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_line(text: &str) {
     // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
@@ -183,7 +187,7 @@ async fn wait(admin: &Admin, moves: &PlannedMoves) -> anyhow::Result<()> {
     loop {
         let going = admin.list_reassignments(Some(&partitions)).await?.len();
         if last != Some(going) {
-            say(&format!("{going} of {} partitions still move.", moves.len()));
+            print_line(&format!("{going} of {} partitions still move.", moves.len()));
             last = Some(going);
         }
         if going == 0 {

@@ -32,7 +32,7 @@ impl Quorum {
     }
 }
 
-/// Describe the controller quorum: leader, voters, observers, how far each is behind.
+/// Describe the controller quorum: leader, voters, observers, and the lag of each.
 #[derive(Args, Debug)]
 pub struct Describe {
     #[command(flatten)]
@@ -99,7 +99,7 @@ fn rows(quorum: &QuorumDescription) -> Vec<serde_json::Value> {
 
 /// Make a controller a voter.
 ///
-/// It must run, and have caught up: `quorum describe` shows it as an observer.
+/// The controller must run and have caught up: `quorum describe` shows it as an observer.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Example:
@@ -109,10 +109,10 @@ pub struct AddVoter {
     connect: Connect,
     /// The controller's node id.
     node: i32,
-    /// The id of its metadata directory, from its meta.properties [default: that in `quorum describe`].
+    /// Id of the new voter's metadata directory, from meta.properties [default: the id in `quorum describe`].
     #[arg(long, value_name = "ID")]
     directory_id: Option<Uuid>,
-    /// Its controller listeners, as NAME://HOST:PORT; can be repeated.
+    /// Controller listeners of the new voter, as NAME://HOST:PORT; can be repeated.
     #[arg(long = "endpoint", value_name = "NAME://HOST:PORT", required = true, value_parser = endpoint)]
     endpoints: Vec<ControllerEndpoint>,
     #[command(flatten)]
@@ -149,14 +149,14 @@ impl AddVoter {
 
 /// Remove a controller from the voters.
 ///
-/// The others must be a majority.
+/// The remaining voters must have a majority.
 #[derive(Args, Debug)]
 pub struct RemoveVoter {
     #[command(flatten)]
     connect: Connect,
     /// The controller's node id.
     node: i32,
-    /// The id of its metadata directory [default: that in `quorum describe`].
+    /// Id of the controller's metadata directory [default: the id in `quorum describe`].
     #[arg(long, value_name = "ID")]
     directory_id: Option<Uuid>,
     #[command(flatten)]

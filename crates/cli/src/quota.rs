@@ -54,7 +54,7 @@ impl From<Kind> for QuotaEntityKind {
     }
 }
 
-/// Whose quotas are meant. A user and a client id together are that client of that user.
+/// The owner of quotas. A user and a client id together are this client of this user.
 #[derive(Args, Debug)]
 struct Entity {
     /// The name of a user.
@@ -175,7 +175,7 @@ pub struct Set {
     /// The quotas, with their new values.
     #[arg(required = true, value_name = "QUOTA=NUMBER", value_parser = assignment)]
     quotas: Vec<(String, f64)>,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]
@@ -216,7 +216,7 @@ pub struct Remove {
     /// All of them.
     #[arg(long, conflicts_with = "quotas")]
     all: bool,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]

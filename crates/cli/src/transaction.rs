@@ -51,19 +51,19 @@ Examples:
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Only in this state, such as Ongoing or Empty; can be repeated.
+    /// List only transactional ids in this state, such as Ongoing or Empty; can be repeated.
     #[arg(long = "in-state", value_name = "STATE", value_parser = STATES, ignore_case = true)]
     states: Vec<String>,
-    /// Only of this producer; can be repeated.
+    /// List only transactions of this producer; can be repeated.
     #[arg(long = "producer-id", value_name = "ID")]
     producer_ids: Vec<i64>,
-    /// Only those that have been running for longer: 90s, 15m, 12h.
+    /// List only transactions that have been running for longer than this: 90s, 15m, 12h.
     #[arg(long, value_name = "DURATION", value_parser = moment::duration)]
     longer_than: Option<std::time::Duration>,
-    /// Only transactional ids that begin with this text, by any broker.
+    /// List only transactional ids that begin with this text, by any broker.
     #[arg(long, value_name = "TEXT")]
     prefix: Option<String>,
-    /// Only transactional ids that match this regular expression, by brokers since Kafka 4.1.
+    /// List only transactional ids that match this regular expression, by brokers since Kafka 4.1.
     #[arg(long, value_name = "REGEX")]
     pattern: Option<String>,
     #[command(flatten)]
@@ -241,8 +241,8 @@ impl Producers {
 
 /// Abort a transaction in one partition: by its first offset, or by its producer.
 ///
-/// This is for a transaction that `transaction find-hanging` found. For one whose producer is alive or whose
-/// coordinator knows it, use `transaction fence`.
+/// Use this command for a transaction that `transaction find-hanging` has found. If the producer is alive, or
+/// the coordinator knows the transaction, use `transaction fence`.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("which").required(true)),

@@ -55,10 +55,10 @@ fn own<T: SettingType>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BrokerConfig, ServerProperties};
     use super::*;
+    use crate::{BrokerConfig, ServerProperties};
 
-    fn config(properties: &[(&str, &str)]) -> Result<BrokerConfig, super::super::InvalidConfig> {
+    fn config(properties: &[(&str, &str)]) -> Result<BrokerConfig, crate::InvalidConfig> {
         let mut all = ServerProperties::default();
         all.set("listeners", "PLAINTEXT://localhost:9092,EXTERNAL://localhost:9093");
         all.set("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,EXTERNAL:PLAINTEXT");

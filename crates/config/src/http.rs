@@ -63,8 +63,8 @@ mod tests {
     use thalweg_security::sasl::Mechanism;
     use thalweg_security::sasl::scram::Hash;
 
-    use super::super::{BrokerConfig, ServerProperties};
     use super::*;
+    use crate::{BrokerConfig, ServerProperties};
 
     const PLAIN: &str =
         "org.apache.kafka.common.security.plain.PlainLoginModule required user_ann=\"s3cret\";";

@@ -29,8 +29,8 @@ impl BrokerConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ServerProperties;
     use super::*;
+    use crate::ServerProperties;
 
     #[test]
     fn a_listeners_own_setting_counts_first() {

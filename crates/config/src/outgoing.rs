@@ -61,8 +61,8 @@ impl BrokerConfig {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ServerProperties;
     use super::*;
+    use crate::ServerProperties;
 
     fn config(settings: &[(&str, &str)]) -> BrokerConfig {
         let mut properties = ServerProperties::default();

@@ -399,7 +399,7 @@ mod tests {
                 .collect();
             if let Ok(properties) = ServerProperties::parse(Path::new("x"), &bytes) {
                 properties.warnings();
-                drop(super::super::BrokerConfig::new(&properties));
+                drop(crate::BrokerConfig::new(&properties));
             }
         }
     }
@@ -425,7 +425,7 @@ mod tests {
         properties.set_from("--listen", "listeners", "PLAINTEXT://nowhere");
         properties.assign("--set", "log.segment.bytes=2").expect("an assignment");
         properties.set("broker.rack", "r");
-        let invalid = super::super::BrokerConfig::new(&properties).expect_err("three are wrong");
+        let invalid = crate::BrokerConfig::new(&properties).expect_err("three are wrong");
         let told = properties.place(invalid).to_string();
         for start in [
             "server.properties: Invalid value many for configuration num.partitions",

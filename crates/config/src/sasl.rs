@@ -324,8 +324,8 @@ impl Names<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BrokerConfig, ServerProperties};
     use super::*;
+    use crate::{BrokerConfig, ServerProperties};
 
     const PLAIN: &str = "org.apache.kafka.common.security.plain.PlainLoginModule required \
                          username=\"admin\" password=\"s3cret\" user_admin=\"s3cret\";";

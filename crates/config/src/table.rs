@@ -16,6 +16,7 @@ mod reason;
 mod sasl;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod topic;
 mod unserved;
 
@@ -40,8 +41,9 @@ pub use own::{
     RegistryUser, StreamSettings,
 };
 pub use sasl::SaslKeys;
+pub use tls::TlsKeys;
 pub use topic::EffectiveTopicConfig;
-pub use unserved::{TieredStorageKeys, TlsKeys};
+pub use unserved::TieredStorageKeys;
 
 /// Related keys, under a title for the documentation.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ pub const BROKER_FAMILIES: &[Family] = &[
     unserved::QUOTA_KEYS,
     unserved::METRIC_KEYS,
     unserved::TIERED_STORAGE,
-    unserved::TLS_KEYS,
+    tls::TLS_KEYS,
     own::REVOCATION,
     sasl::SASL_KEYS,
     own::HTTP,
@@ -103,7 +105,7 @@ pub const SASL_FAMILY: &Family = &sasl::SASL_KEYS;
 
 /// The TLS keys that a listener may set for itself.
 pub fn listener_tls_keys() -> impl Iterator<Item = &'static ConfigKey> {
-    let families = [&unserved::TLS_KEYS, &own::REVOCATION];
+    let families = [&tls::TLS_KEYS, &own::REVOCATION];
     families.into_iter().flat_map(|family| family.keys).filter(|key| key.is_of_listeners())
 }
 

@@ -232,9 +232,9 @@ impl View {
         Ok(*rights & (1 << operation.code()) != 0)
     }
 
-    /// Those of these groups that the login may describe, cached for `RIGHTS_AGE`. A login with DESCRIBE on
-    /// the cluster lists all groups, but may not describe all of them. The same groups are asked for each
-    /// time: new ones are missing until the next reading.
+    /// The groups of a list that the login may describe, cached for `RIGHTS_AGE`. A login with DESCRIBE on
+    /// the cluster lists all groups, but may not describe all of them. A group that is new since the last
+    /// reading is missing until the next one.
     pub async fn describable_groups(&self, groups: Vec<String>) -> Arc<BTreeSet<String>> {
         let read = || async {
             let described = self.admin.describe_groups(&groups).await;

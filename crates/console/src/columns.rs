@@ -112,7 +112,7 @@ fn path(text: &str) -> Vec<String> {
 fn name_of(path: &[String]) -> String {
     let names: Vec<String> = path.iter().map(|name| name.replace('\\', "\\\\").replace('.', "\\.")).collect();
     let name = names.join(".");
-    // Such a prefix has a meaning.
+    // The prefixes `value:`, `key:` and `header:` select a part of the message.
     match name.split_once(':') {
         Some(("value" | "key" | "header", _)) => format!("value:{name}"),
         _ => name,

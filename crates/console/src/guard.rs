@@ -264,16 +264,21 @@ async fn person(console: &Console, request: &Parts) -> Result<Arc<Person>, Box<R
         };
         return Err(Box::new(Redirect::to(&page).into_response()));
     }
+    Err(Box::new(unauthenticated(request)))
+}
+
+/// The answer to a request without a valid login.
+fn unauthenticated(request: &Parts) -> Response {
     let message =
         "This console asks for a user and a password of the cluster (HTTP Basic, or the page /login)";
     let problem =
         Problem { status: StatusCode::UNAUTHORIZED, ..Problem::forbidden("unauthenticated", message) };
-    let mut response = failed(&problem);
+    let mut response = page::refusal(request.uri.path(), &problem);
     // WWW-Authenticate would make a browser open its own login dialog.
     if !request.headers.contains_key("sec-fetch-mode") {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static(CHALLENGE));
     }
-    Err(response)
+    response
 }
 
 #[cfg(test)]

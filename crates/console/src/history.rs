@@ -85,7 +85,7 @@ pub struct TrafficSeries {
 pub struct OtherTopics {
     /// Number of these topics at the last sample, and of those with a series that the login may not see.
     pub topics: usize,
-    /// Their sum.
+    /// Total traffic of these topics.
     pub traffic: TrafficSeries,
 }
 

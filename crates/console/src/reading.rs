@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// Waits for a place to search, up to `patience`.
-    pub async fn search(&self, patience: Duration) -> Result<Place, Problem> {
+    pub async fn search_place(&self, patience: Duration) -> Result<Place, Problem> {
         let searches = &self.reading.searches;
         let place = tokio::time::timeout(patience, searches.take(&self.user)).await;
         place.map_err(|_| match searches.full(&self.user) {
@@ -138,7 +138,7 @@ mod tests {
     async fn searches(reader: &Reader, most: usize) -> Vec<Place> {
         let mut places = Vec::new();
         while places.len() < most
-            && let Ok(place) = reader.search(SOON).await
+            && let Ok(place) = reader.search_place(SOON).await
         {
             places.push(place);
         }
@@ -167,9 +167,9 @@ mod tests {
         }
 
         let held = searches(&eve, SEARCHES_MAX).await;
-        let of_ann = ann.search(SOON).await;
+        let of_ann = ann.search_place(SOON).await;
         assert!(of_ann.is_ok(), "eve has {} searches: {of_ann:?}", held.len());
-        let refused = eve.search(SOON).await.expect_err("it has its share");
+        let refused = eve.search_place(SOON).await.expect_err("it has its share");
         assert!(refused.message.contains("2 searches going on, the most of one user"), "{}", refused.message);
     }
 

@@ -150,7 +150,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
             Err(ClosedConnection) => return,
         };
         // The connection may have closed in the meantime.
-        let _ = self.say("end", &words).await;
+        let _ = self.send_event("end", &words).await;
     }
 
     async fn pump(&mut self) -> Result<String, ClosedConnection> {
@@ -239,7 +239,7 @@ impl<W: Fn(&Message) -> String> Tail<W> {
     }
 
     /// Sends a sentence in JSON, which has no line breaks.
-    async fn say(&self, event: &str, words: &str) -> Result<(), ClosedConnection> {
+    async fn send_event(&self, event: &str, words: &str) -> Result<(), ClosedConnection> {
         self.send(format!("event: {event}\ndata: {}\n\n", serde_json::Value::from(words))).await
     }
 

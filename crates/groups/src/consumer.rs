@@ -10,9 +10,10 @@
 //!                 records ──► the log ──► apply: the group's state, here and wherever the log is loaded
 //! ```
 //!
-//! A decision changes nothing but the group's deadlines: it returns records, and the group changes when they
-//! are in the log. A loaded group therefore equals a group that was in memory all the time. A heartbeat
-//! without a change looks at its member only, and leaves no record.
+//! A decision returns records and changes only caches (`hashed_at`, `is_resolving`). The group changes when
+//! the records are in the log, and the members' deadlines follow that write. A loaded group therefore equals
+//! a group that was in memory all the time. A heartbeat without a change looks at its member only, and leaves
+//! no record.
 //!
 //! Members of the classic protocol may be in the group (`classic`), and the whole group may change its type
 //! (`migration`).
@@ -209,29 +210,29 @@ impl ConsumerGroup {
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
         for id in self.modern.lost_members() {
-            self.member_tombstones(id, &mut records);
+            self.push_member_tombstones(id, &mut records);
         }
         records
     }
 
-    /// Writes the tombstones of a member.
-    fn member_tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
-        self.modern.member_tombstones::<ConsumerRecord>(std::iter::once(id), records);
+    /// Pushes the tombstones of a member.
+    fn push_member_tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
+        self.modern.push_member_tombstones::<ConsumerRecord>(std::iter::once(id), records);
     }
 
-    /// The records that delete the group.
-    pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
-        self.tombstones_with(|id| id, records);
+    /// Pushes the records that delete the group.
+    pub(super) fn push_tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
+        self.push_tombstones_with(|id| id, records);
     }
 
-    /// The records that delete the group after earlier records have renamed a member.
-    fn tombstones_with<'a>(
+    /// Pushes the records that delete the group after earlier records have renamed a member.
+    fn push_tombstones_with<'a>(
         &'a self,
         renamed: impl Fn(&'a str) -> &'a str,
         records: &mut Vec<CoordinatorRecord>,
     ) {
         let ids = self.modern.members.keys().map(|id| renamed(id));
-        self.modern.tombstones::<ConsumerRecord>(ids, records);
+        self.modern.push_tombstones::<ConsumerRecord>(ids, records);
         records.extend(self.resolved.keys().map(|regex| self.regex_record(regex, None)));
         records.push(self.partition_metadata_tombstone());
         records.push(ConsumerRecord::Group(self.group_key(), None).into());

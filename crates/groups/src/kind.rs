@@ -250,13 +250,13 @@ impl Group {
         }
     }
 
-    /// The records that delete the group.
-    pub(super) fn tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
+    /// Pushes the records that delete the group.
+    pub(super) fn push_tombstones(&self, id: &str, records: &mut Vec<CoordinatorRecord>) {
         match self {
             Group::Classic(_) => records.push(CoordinatorRecord::group_tombstone(id)),
-            Group::Consumer(group) => group.tombstones(records),
-            Group::Share(group) => group.tombstones(records),
-            Group::Streams(group) => group.tombstones(records),
+            Group::Consumer(group) => group.push_tombstones(records),
+            Group::Share(group) => group.push_tombstones(records),
+            Group::Streams(group) => group.push_tombstones(records),
         }
     }
 

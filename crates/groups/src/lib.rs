@@ -15,10 +15,11 @@
 //!     Timers         every deadline of the shard, in one queue
 //! ```
 //!
-//! A request becomes a call on the shard, which changes its state and leaves behind a [`Write`] for the log.
-//! The driver appends the write under the shard's lock, so the log has the order of the shard's decisions,
-//! and passes the offset to the shard. An answer is released when all earlier writes are acknowledged; reads
-//! ([`GroupCoordinator::offset_fetch`], list, describe) see only the acknowledged state.
+//! A request becomes a call on the shard, which leaves behind a [`Write`] for the log; the state changes
+//! before or after the write, as `thalweg_shard::Shard` describes. The driver appends the write under the
+//! shard's lock, so the log has the order of the shard's decisions, and passes the offset to the shard. An
+//! answer is released when all earlier writes are acknowledged; reads ([`GroupCoordinator::offset_fetch`],
+//! list, describe) see only the acknowledged state.
 
 mod answer;
 pub mod assignor;

@@ -116,9 +116,9 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
         self.targets.keys().filter(|id| !self.members.contains_key(*id)).map(|id| &**id)
     }
 
-    /// Writes a target assignment of this epoch: the targets that differ from the last ones, then epoch and
-    /// time. `record` makes the record of a member's target from the ids of group and member.
-    pub(super) fn write_target<R: ModernRecord>(
+    /// Pushes the records of a target assignment of this epoch: the targets that differ from the last ones,
+    /// then epoch and time. `record` makes the record of a member's target from the ids of group and member.
+    pub(super) fn push_target<R: ModernRecord>(
         &self,
         assigned: &BTreeMap<Arc<str>, T>,
         epoch: i32,
@@ -136,26 +136,26 @@ impl<M: Clone, T: Default> ModernGroup<M, T> {
         records.push(R::target(&self.id, Some((epoch, now_ms))).into());
     }
 
-    /// Writes the tombstones of members.
-    pub(super) fn member_tombstones<'a, R: ModernRecord>(
+    /// Pushes the tombstones of members.
+    pub(super) fn push_member_tombstones<'a, R: ModernRecord>(
         &self,
         ids: impl Iterator<Item = &'a str> + Clone,
         records: &mut Vec<CoordinatorRecord>,
     ) {
-        self.write_tombstones::<R>(ids, None, records);
+        self.push_in_order::<R>(ids, None, records);
     }
 
-    /// Writes the tombstones of members and of the target assignment.
-    pub(super) fn tombstones<'a, R: ModernRecord>(
+    /// Pushes the tombstones of members and of the target assignment.
+    pub(super) fn push_tombstones<'a, R: ModernRecord>(
         &self,
         ids: impl Iterator<Item = &'a str> + Clone,
         records: &mut Vec<CoordinatorRecord>,
     ) {
-        self.write_tombstones(ids, Some(R::target(&self.id, None)), records);
+        self.push_in_order(ids, Some(R::target(&self.id, None)), records);
     }
 
-    /// Writes tombstones in Kafka's order: Kafka rejects any other order on replay.
-    fn write_tombstones<'a, R: ModernRecord>(
+    /// Pushes tombstones in Kafka's order: Kafka rejects any other order on replay.
+    fn push_in_order<'a, R: ModernRecord>(
         &self,
         ids: impl Iterator<Item = &'a str> + Clone,
         target: Option<R>,

@@ -185,7 +185,7 @@ impl OffsetStore {
     pub(super) fn acknowledge(&mut self, last_offset: i64) {
         while self.unacknowledged.front().is_some_and(|change| change.at <= last_offset) {
             let Change { group, topic, partition, .. } =
-                self.unacknowledged.pop_front().expect("it was just looked at");
+                self.unacknowledged.pop_front().expect("the condition has found it");
             let slot = self.groups.get_mut(&group).and_then(|topics| topics.get_mut(&topic));
             if let Some(slot) = slot.and_then(|partitions| partitions.get_mut(&partition)) {
                 slot.acknowledge();

@@ -43,15 +43,14 @@ use thalweg_log::disk::Disk;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_record::{DecompressBuffer, ProducerId};
 use thalweg_shard::{
-    self, Answers, Basis, Cell, Moment, Piece, ShardLoadError, Ticket, TransactionalAppendOptions, WriteError,
+    self, Answers, Basis, Cell, Moment, Piece, ShardLoadError, Ticket, TransactionalAppendOptions,
+    UnacknowledgedWrites, WriteError,
 };
 use tokio::runtime::Handle;
 
-/// A write without an acknowledgement yet.
+/// The part of a write that waits for the acknowledgement.
 #[derive(Debug)]
-struct UnacknowledgedWrite {
-    last_offset: i64,
-    expires_ms: i64,
+struct WaitingWork {
     answers: Vec<(Ticket, GroupAnswer)>,
     completion: Option<Completion>,
 }
@@ -153,7 +152,7 @@ impl fmt::Debug for SharedState {
     }
 }
 
-/// A shard; see the head of this module.
+/// The groups and offsets of one partition of `__consumer_offsets`, driven by `thalweg_shard::Shards`.
 #[derive(Debug)]
 pub struct GroupShard {
     shared: Arc<SharedState>,
@@ -168,7 +167,7 @@ pub struct GroupShard {
     offsets: OffsetStore,
     timers: Timers,
     writes: VecDeque<Write>,
-    pending: VecDeque<UnacknowledgedWrite>,
+    pending: UnacknowledgedWrites<WaitingWork>,
     answers: Answers<GroupAnswer>,
     next_cleanup_ms: i64,
     /// True if offsets have just expired: groups without offsets are removed next.
@@ -205,7 +204,7 @@ impl thalweg_shard::Shard for GroupShard {
             offsets: OffsetStore::default(),
             timers: Timers::default(),
             writes: VecDeque::new(),
-            pending: VecDeque::new(),
+            pending: UnacknowledgedWrites::default(),
             answers: Answers::default(),
             // Expired offsets are first removed after one interval.
             next_cleanup_ms: now.monotonic_ms.saturating_add(config.offsets_retention_check_interval_ms),
@@ -307,7 +306,7 @@ impl thalweg_shard::Shard for GroupShard {
         }
         let (answers, completion) = (write.answers, write.completion);
         let expires_ms = now.monotonic_ms.saturating_add(self.shared.config.commit_timeout_ms);
-        self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, answers, completion });
+        self.pending.push(last_offset, expires_ms, WaitingWork { answers, completion });
     }
 
     fn refused(&mut self, mut write: Write, error: WriteError, batch_bytes_max: usize, now: Moment) {
@@ -340,11 +339,10 @@ impl thalweg_shard::Shard for GroupShard {
 
     fn acknowledged(&mut self, last_offset: i64, now: Moment) {
         self.replicated(last_offset);
-        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            self.give(pending.answers, Basis::up_to(pending.last_offset));
-            if let Some(completion) = pending.completion {
-                self.complete(completion, Ok(pending.last_offset), now);
+        while let Some(write) = self.pending.pop_to(last_offset) {
+            self.give(write.content.answers, Basis::up_to(write.last_offset));
+            if let Some(completion) = write.content.completion {
+                self.complete(completion, Ok(write.last_offset), now);
             }
         }
     }
@@ -354,15 +352,14 @@ impl thalweg_shard::Shard for GroupShard {
         if error == WriteError::TooFewReplicas {
             self.replicated(last_offset);
         }
-        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            self.fail(pending.answers, pending.completion, error, now);
+        while let Some(write) = self.pending.pop_to(last_offset) {
+            self.fail(write.content.answers, write.content.completion, error, now);
         }
     }
 
     fn unload(&mut self) {
         let error = WriteError::NotLeader;
-        let waiting = self.pending.drain(..).flat_map(|pending| pending.answers);
+        let waiting = self.pending.drain().flat_map(|waiting| waiting.answers);
         let unwritten = self.writes.drain(..).flat_map(|write| write.answers);
         for (ticket, answer) in waiting.chain(unwritten) {
             self.answers.fail(ticket, answer, error);
@@ -486,7 +483,7 @@ impl GroupShard {
     fn replicated(&mut self, last_offset: i64) {
         self.offsets.acknowledge(last_offset);
         while self.unacknowledged_groups.front().is_some_and(|&(at, _)| at <= last_offset) {
-            let (_, group) = self.unacknowledged_groups.pop_front().expect("it was just looked at");
+            let (_, group) = self.unacknowledged_groups.pop_front().expect("the condition has found it");
             if let Some(slot) = self.groups.get_mut(&group) {
                 slot.acknowledge();
                 if slot.is_gone() {

@@ -182,14 +182,14 @@ impl ShareGroup {
     /// would seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern.member_tombstones::<ShareGroupRecord>(self.modern.lost_members(), &mut records);
+        self.modern.push_member_tombstones::<ShareGroupRecord>(self.modern.lost_members(), &mut records);
         records
     }
 
-    /// The records that delete the group.
-    pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
+    /// Pushes the records that delete the group.
+    pub(super) fn push_tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
         let ids = self.modern.members.keys().map(|id| &**id);
-        self.modern.tombstones::<ShareGroupRecord>(ids, records);
+        self.modern.push_tombstones::<ShareGroupRecord>(ids, records);
         records.push(states::tombstone(&self.modern.id));
         records.push(ShareGroupRecord::Group(self.group_key(), None).into());
     }

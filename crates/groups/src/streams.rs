@@ -216,14 +216,14 @@ impl StreamsGroup {
     /// seem assigned.
     pub(super) fn stray_target_tombstones(&self) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern.member_tombstones::<StreamsGroupRecord>(self.modern.lost_members(), &mut records);
+        self.modern.push_member_tombstones::<StreamsGroupRecord>(self.modern.lost_members(), &mut records);
         records
     }
 
-    /// The records that delete the group.
-    pub(super) fn tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
+    /// Pushes the records that delete the group.
+    pub(super) fn push_tombstones(&self, records: &mut Vec<CoordinatorRecord>) {
         let ids = self.modern.members.keys().map(|id| &**id);
-        self.modern.tombstones::<StreamsGroupRecord>(ids, records);
+        self.modern.push_tombstones::<StreamsGroupRecord>(ids, records);
         records.push(StreamsGroupRecord::Group(self.group_key(), None).into());
         let key = StreamsGroupTopologyKey { group_id: self.modern.id.to_string() };
         records.push(StreamsGroupRecord::Topology(key, None).into());

@@ -60,21 +60,21 @@ pub struct Plan {
     /// The size of the calibration.
     pub extent: Extent,
     /// The allowed errors.
-    pub limits: Limits,
+    pub limits: ErrorTolerance,
 }
 
 /// Allowed errors, relative to the true values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct ErrorTolerance {
     /// Maximum relative error of a percentile.
     pub percentile: f64,
     /// Maximum relative error of the knee.
     pub knee: f64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { percentile: 0.02, knee: 0.05 }
+impl Default for ErrorTolerance {
+    fn default() -> ErrorTolerance {
+        ErrorTolerance { percentile: 0.02, knee: 0.05 }
     }
 }
 
@@ -88,7 +88,7 @@ pub struct Calibration {
     /// The size of the calibration.
     pub extent: Extent,
     /// The allowed errors.
-    pub limits: Limits,
+    pub limits: ErrorTolerance,
     /// The floor: latencies with a server that answers immediately, by percentile of [`QUANTILES`].
     pub floor_us: Vec<f64>,
     /// Scenarios with known latencies.

@@ -66,7 +66,7 @@ pub fn html(run: &RunResult) -> String {
             true => (cards, String::new()),
             false => (format!("<div class=\"figures main\">{charts}</div>"), cards),
         };
-        let refused = if headline.answer.is_quotable { String::new() } else { said(&headline) };
+        let refused = if headline.answer.is_quotable { String::new() } else { headline_sentence(&headline) };
         body += &format!("<section id=\"headlines\">{first}{refused}{rest}{}</section>", reading());
     }
     for (number, (workload, own)) in run.workloads.iter().zip(&own).enumerate() {
@@ -86,7 +86,7 @@ pub fn html(run: &RunResult) -> String {
 }
 
 /// The sentence of a headline, with its basis.
-fn said(headline: &Headline) -> String {
+fn headline_sentence(headline: &Headline) -> String {
     let answer = &headline.answer;
     let class = if answer.is_quotable { "said" } else { "said grey" };
     format!("<p class=\"{class}\">{} <small>{}</small></p>", escape(&answer.sentence), escape(&answer.basis))
@@ -221,7 +221,7 @@ fn section(
         same if same == workload.workload.title => String::new(),
         description => format!("<p>{}</p>", escape(description)),
     };
-    let answer = headline.map(said).unwrap_or_default();
+    let answer = headline.map(headline_sentence).unwrap_or_default();
     let mut markup = format!(
         "<section class=\"workload\" id=\"w{number}\"><h2>{}</h2><p class=\"lead\">{}</p>{answer}{description}{scale}",
         escape(&workload.workload.name),

@@ -152,7 +152,7 @@ impl DirState {
     pub(crate) fn note_full(&self) {
         if !self.is_full.swap(true, Ordering::AcqRel) {
             tracing::warn!(dir = %self.path.display(), "Disk is full, appends are refused until there is room");
-            self.failure.tell();
+            self.failure.notify();
         }
     }
 

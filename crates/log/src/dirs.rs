@@ -359,7 +359,7 @@ impl LogDirs {
     /// Writes the recovery points (Kafka: every 60 s).
     pub fn checkpoint_recovery_points(&self) {
         self.checkpoint(RECOVERY_POINT_FILE, Checkpoint::RecoveryPoint);
-        self.disk.tell_missed_hints();
+        self.disk.log_missed_hints();
     }
 
     /// Writes the log starts (Kafka: every 60 s). Returns the directories whose log starts are synced. After

@@ -70,7 +70,7 @@ pub struct Disk {
     descriptors: Descriptors,
     /// Rebuildable files that did not fit on the disk, since the last report.
     missed_hints: Arc<AtomicU64>,
-    /// True if a lack of descriptors was logged since the last [`Disk::tell_missed_hints`].
+    /// True if a lack of descriptors was logged since the last [`Disk::log_missed_hints`].
     reported_lack: Arc<AtomicBool>,
     /// The log directory that failing calls take offline.
     failure: Option<Arc<DirFailure>>,
@@ -160,7 +160,7 @@ impl Disk {
     fn noted<T>(&self, call: &str, path: &Path, result: io::Result<T>) -> io::Result<T> {
         if let Err(error) = &result {
             if lacks_descriptors(error) {
-                self.tell_lack(path, error);
+                self.log_lack(path, error);
             } else if let Some(failure) = &self.failure {
                 failure.note(&format!("{call} {}", path.display()), error);
             }
@@ -179,7 +179,7 @@ impl Disk {
     /// Logs a lack of descriptors, at most once a minute: the disk is not at fault, and clients only get an
     /// error code.
     #[cold]
-    fn tell_lack(&self, path: &Path, error: &io::Error) {
+    fn log_lack(&self, path: &Path, error: &io::Error) {
         if !self.reported_lack.swap(true, Ordering::Relaxed) {
             tracing::error!(
                 path = %path.display(), %error, limit = self.descriptors.max(),
@@ -209,7 +209,7 @@ impl Disk {
     }
 
     /// Ignores a full disk or a lack of descriptors if only rebuildable files could not be written: the log
-    /// is still readable. These failures are counted for [`Disk::tell_missed_hints`], because a start on a
+    /// is still readable. These failures are counted for [`Disk::log_missed_hints`], because a start on a
     /// full disk misses such files for every log.
     pub(crate) fn unless_full(&self, written: io::Result<()>) -> io::Result<()> {
         match written {
@@ -222,7 +222,7 @@ impl Disk {
     }
 
     /// Logs the number of rebuildable files that did not fit on a full disk since the last call, if any.
-    pub fn tell_missed_hints(&self) {
+    pub fn log_missed_hints(&self) {
         self.reported_lack.store(false, Ordering::Relaxed);
         let count = self.missed_hints.swap(0, Ordering::Relaxed);
         if count > 0 {

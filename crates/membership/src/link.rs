@@ -144,7 +144,7 @@ impl ControllerLink {
     }
 
     /// True if remote controllers have reported no features so far.
-    pub(super) fn tells_no_features(&self) -> bool {
+    pub(super) fn lacks_features(&self) -> bool {
         matches!(self.0.way, Way::Network(_)) && self.features().is_empty()
     }
 

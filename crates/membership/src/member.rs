@@ -130,7 +130,7 @@ impl Member {
         }
         let code = ErrorCode::UnsupportedVersion;
         match asked {
-            Ok(()) if self.claims() == claims && !self.link.tells_no_features() => {
+            Ok(()) if self.claims() == claims && !self.link.lacks_features() => {
                 Err(JoinError::Refused { code })
             }
             Ok(()) => Ok(format!("{code}: the cluster's features were not known yet")),

@@ -274,11 +274,11 @@ impl Observer {
         let based_on_published = Arc::ptr_eq(self.loader.image(), &self.published);
         let published = self.loader.publish();
         match published {
-            Some(PublishedImage { delta, image }) if based_on_published => self.tell(&delta, image),
+            Some(PublishedImage { delta, image }) if based_on_published => self.publish_image(&delta, image),
             // A snapshot was loaded in between, or this is the first image.
             _ if !Arc::ptr_eq(self.loader.image(), &self.published) => {
                 let image = self.loader.image().clone();
-                self.tell(&Delta::between(self.published.clone(), &image), image);
+                self.publish_image(&Delta::between(self.published.clone(), &image), image);
             }
             _ => {}
         }
@@ -291,7 +291,7 @@ impl Observer {
         registration.is_some_and(|broker| broker.incarnation_id == self.incarnation_id)
     }
 
-    fn tell(&mut self, delta: &Delta, image: Arc<Image>) {
+    fn publish_image(&mut self, delta: &Delta, image: Arc<Image>) {
         self.has_published = true;
         self.published = image.clone();
         self.listener.publish(delta, image.clone());

@@ -51,7 +51,7 @@ pub trait Letter: Send + Sync + Sized + 'static {
 #[error("the broker did not answer")]
 pub struct NoAnswer;
 
-/// Queues of letters to other brokers; see the head of this file.
+/// Queues of letters to other brokers. A caller that finds the connection free sends all waiting letters.
 pub struct Outbox<L: Letter> {
     peers: Arc<Peers>,
     queues: Mutex<Queues<L>>,

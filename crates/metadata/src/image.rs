@@ -133,12 +133,10 @@ impl Image {
         &self.topics
     }
 
-    /// The topic with this name.
     pub fn topic(&self, name: &str) -> Option<&Arc<Topic>> {
         self.topics.get(name)
     }
 
-    /// The topic with this id.
     pub fn topic_by_id(&self, id: Uuid) -> Option<&Arc<Topic>> {
         self.topics.get_by_id(id)
     }

@@ -28,8 +28,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// Memory of frames over all connections, unless `queued.max.request.bytes` is set.
 const FRAME_MEMORY: usize = 512 * 1024 * 1024;
-/// The fraction of this memory for answers that peers do not read, and the minimum.
+/// Divisor of [`FRAME_MEMORY`] for the memory of answers that peers do not read.
 const ANSWER_SHARE: usize = 4;
+/// Minimum memory of answers that peers do not read.
 const ANSWER_MEMORY_MIN: usize = 64 * 1024 * 1024;
 /// Size below which ready answers behind a pending one are not counted.
 const COUNTED_MIN: usize = 16 * 1024;
@@ -431,7 +432,7 @@ impl<H: Handler> Connection<H> {
     fn hold(&mut self, bytes: usize) {
         match &self.held {
             Some(held) => held.set(bytes),
-            None => self.held = Some(self.settings.answers.hold(bytes)),
+            None => self.held = Some(self.settings.answers.hold(holder(&self.peer), bytes)),
         }
     }
 

@@ -24,9 +24,11 @@ mod load;
 mod log;
 mod placement;
 mod record;
+mod replay;
 mod shards;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod unacknowledged;
 
 #[cfg(any(test, feature = "testing"))]
 pub use answers::HeldAnswers;
@@ -36,10 +38,12 @@ pub use error::{RequestError, Unavailability, WriteError};
 pub use log::{AppendedBatch, CoordinatorLog, Part, Piece, RecordDecodeError, ShardLoadError};
 pub use placement::partition_for;
 pub use record::prefixed;
+pub use replay::replay_records;
 pub use shards::LoadFigures;
 pub use shards::Shards;
 pub use thalweg_log::Moment;
 pub use thalweg_replica::partition::TransactionalAppendOptions;
+pub use unacknowledged::{UnacknowledgedWrite, UnacknowledgedWrites};
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -48,7 +52,7 @@ use thalweg_record::DecompressBuffer;
 /// Initial capacity for a batch, enough for a batch of one record.
 pub const BATCH_BYTES: usize = 512;
 
-/// A waiting request. The driver gives each request its own ticket.
+/// The number of a waiting request. The driver gives each request another number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -59,7 +63,15 @@ pub struct Ticket(pub u64);
 /// them in order and reports the outcome ([`Shard::written`] or [`Shard::refused`]), takes the answers, and
 /// runs all due work.
 ///
-/// A shard changes only when a write is in the log or acknowledged: a refused write leaves no trace.
+/// State and log change in one of two orders. Most state follows the log: a decision leaves behind a write,
+/// and the state changes when the write is in the log ([`Shard::written`]) or acknowledged
+/// ([`Shard::acknowledged`]). A refused write then has no effect on the state. The membership of groups of
+/// the classic protocol precedes the log: a decision changes the group, and its record describes the changed
+/// group. If that record is refused, the shard fails the waiting requests and removes a new group.
+///
+/// An answer waits for acknowledgements at two levels. The shard keeps the answer of a write until the
+/// outcome of the write is known, because a failure changes the answer. The driver holds every answer until
+/// the answer's [`Basis`] is acknowledged, which covers answers without a write.
 pub trait Shard: Send + Sized + 'static {
     /// Kind of the state, for log lines.
     const KEEPS: &'static str;

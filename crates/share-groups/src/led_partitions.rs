@@ -50,7 +50,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 type GroupSharePartitions = HashMap<TopicIdPartition, Arc<LedSharePartition>>;
 
-/// All share partitions led here; see the head of this file.
+/// All share partitions led here, and the sessions of their members. One task expires locks.
 pub struct LedSharePartitions {
     /// Share sessions of members.
     pub sessions: ShareSessions,

@@ -44,7 +44,7 @@ pub struct ShareGroupParts {
     pub peers: Arc<Peers>,
 }
 
-/// Share group requests; see the head of this module.
+/// Serves share group requests: orders the steps of the group and of its states at the share coordinator.
 #[derive(Debug)]
 pub struct ShareGroupService {
     parts: Arc<ShareGroupParts>,
@@ -72,7 +72,7 @@ impl ShareGroupService {
     }
 
     /// DeleteGroups, versions 0 to 2, for groups of all types: share groups lose their offsets first.
-    pub async fn delete(&self, mut request: DeleteGroupsRequest, version: i16) -> DeleteGroupsResponse {
+    pub async fn delete(&self, mut request: DeleteGroupsRequest) -> DeleteGroupsResponse {
         let parts = &self.parts;
         let mut refused = Vec::new();
         let ids: BTreeSet<String> = request.groups_names.iter().cloned().collect();
@@ -90,7 +90,7 @@ impl ShareGroupService {
         }
         let mut response = match request.groups_names.is_empty() {
             true => DeleteGroupsResponse::default(),
-            false => parts.groups.delete_groups(request, version).await,
+            false => parts.groups.delete_groups(request).await,
         };
         response.results.extend(refused);
         response

@@ -139,7 +139,7 @@ impl Member<'_> {
                 return Ok(());
             }
         };
-        if self.heard(answer)? {
+        if self.handle_answer(answer)? {
             self.work(&connection, sent, chance).await?;
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Member<'_> {
     }
 
     /// Handles an answer. Returns true if the member is at an epoch of the group.
-    fn heard(&mut self, answer: ConsumerGroupHeartbeatResponse) -> Result<bool, LostMembership> {
+    fn handle_answer(&mut self, answer: ConsumerGroupHeartbeatResponse) -> Result<bool, LostMembership> {
         let code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
         match code {
             ErrorCode::None => {}

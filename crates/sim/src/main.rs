@@ -31,14 +31,13 @@ struct Arguments {
     /// first run.
     #[arg(long)]
     failing_calls: bool,
-    /// Of the calls that may fail, only every Nth.
+    /// Fail only every Nth of the calls that may fail.
     #[arg(long, default_value_t = 1, requires = "failing_calls")]
     every: usize,
-    /// Of the calls that may fail, only those of a kind and file whose name contains this, as "Rename log/"
-    /// does.
+    /// Fail only calls of a kind and file whose name contains this, for example "Rename log/".
     #[arg(long, default_value = "", requires = "failing_calls")]
     class: String,
-    /// Only the call of this number.
+    /// Fail only the call with this number.
     #[arg(long, requires = "failing_calls")]
     call: Option<usize>,
     /// Runs each seed twice and compares.
@@ -98,8 +97,8 @@ fn main() -> ExitCode {
     });
     let (found, restless) = (found.into_inner(), restless.into_inner());
     let seeds = arguments.seeds.end - arguments.seeds.start;
-    say(&format!("{seeds} seeds, {found} with violations"));
-    say(&format!("{seeds} seeds, {restless} not at rest"));
+    print_line(&format!("{seeds} seeds, {found} with violations"));
+    print_line(&format!("{seeds} seeds, {restless} not at rest"));
     if found == 0 && restless == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -111,10 +110,10 @@ fn fail_calls(arguments: &Arguments) -> ExitCode {
     for seed in arguments.seeds.clone() {
         let whole = Trial::of(seed).run();
         let (calls, acknowledged) = (whole.calls.len(), whole.acknowledged);
-        say(&format!("seed {seed}: {calls} calls, {acknowledged} acknowledged"));
+        print_line(&format!("seed {seed}: {calls} calls, {acknowledged} acknowledged"));
         for what in &whole.violations {
             found += 1;
-            say(&format!("seed {seed} without a failure: VIOLATION: {what}"));
+            print_line(&format!("seed {seed} without a failure: VIOLATION: {what}"));
         }
         let numbers = match arguments.call {
             Some(number) => vec![number],
@@ -147,9 +146,9 @@ fn fail_calls(arguments: &Arguments) -> ExitCode {
         found += wrong.into_inner();
     }
     for (kind, count) in kinds.into_inner() {
-        say(&format!("{count:5} {kind}"));
+        print_line(&format!("{count:5} {kind}"));
     }
-    say(&format!(
+    print_line(&format!(
         "{runs} runs, {found} with violations, {} of which the log says nothing",
         silent.into_inner()
     ));
@@ -162,15 +161,15 @@ fn fill_dirs(arguments: &Arguments) -> ExitCode {
     for seed in arguments.seeds.clone() {
         let trial = Trial::of(seed).with_full_dir();
         let outcome = trial.run();
-        say(&format!("seed {seed}: {} acknowledged, {:?}", outcome.acknowledged, trial.full));
+        print_line(&format!("seed {seed}: {} acknowledged, {:?}", outcome.acknowledged, trial.full));
         found += usize::from(!outcome.violations.is_empty());
         for what in &outcome.violations {
-            say(&format!("  VIOLATION: {what}"));
+            print_line(&format!("  VIOLATION: {what}"));
         }
         let shown = if arguments.log { usize::MAX } else { 6 * usize::from(!outcome.violations.is_empty()) };
-        outcome.lines.iter().take(shown).for_each(|line| say(&format!("  | {line}")));
+        outcome.lines.iter().take(shown).for_each(|line| print_line(&format!("  | {line}")));
     }
-    say(&format!("{found} seeds with violations"));
+    print_line(&format!("{found} seeds with violations"));
     if found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -189,15 +188,15 @@ fn print_trial(trial: &Trial, outcome: &TrialOutcome, all: bool) {
         return;
     }
     let half = if half { "half of it, then " } else { "" };
-    say(&format!("seed {} call {number}, {call}: {half}{error:?}, then {ending:?}", trial.seed));
+    print_line(&format!("seed {} call {number}, {call}: {half}{error:?}, then {ending:?}", trial.seed));
     for what in &outcome.violations {
-        say(&format!("  VIOLATION: {what}"));
+        print_line(&format!("  VIOLATION: {what}"));
     }
     if outcome.is_silent {
-        say("  the log says nothing of it");
+        print_line("  the log says nothing of it");
     }
     for line in outcome.lines.iter().take(if all { usize::MAX } else { 6 }) {
-        say(&format!("  | {line}"));
+        print_line(&format!("  | {line}"));
     }
 }
 
@@ -228,18 +227,18 @@ fn print(outcome: &Outcome) {
         ..
     } = outcome;
     let seconds = simulated.as_secs();
-    say(&format!(
+    print_line(&format!(
         "seed {seed}: {acknowledged} acknowledged, {read} read, {committed} transactions, {shared} shared, {streamed} tasks, {faults} faults, {messages} messages, {seconds} s, {digest:016x}"
     ));
     if let Some(why) = &outcome.unrest {
-        say(&format!("seed {seed}: not at rest: {why}"));
+        print_line(&format!("seed {seed}: not at rest: {why}"));
     }
     for what in violations {
-        say(&format!("seed {seed}: VIOLATION: {what}"));
+        print_line(&format!("seed {seed}: VIOLATION: {what}"));
     }
 }
 
 /// Errors of a closed output are ignored: the exit code has the result.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{line}");
 }

@@ -62,7 +62,7 @@ impl OperatorTask {
 
 /// The pending tasks. Clones share them.
 #[derive(Clone, Default)]
-pub struct Tasks(Arc<Mutex<Queue>>);
+pub struct OperatorTasks(Arc<Mutex<Queue>>);
 
 #[derive(Default)]
 struct Queue {
@@ -71,7 +71,7 @@ struct Queue {
     busy: bool,
 }
 
-impl Tasks {
+impl OperatorTasks {
     /// Adds a task.
     pub fn add(&self, task: OperatorTask) {
         self.0.lock().waiting.push_back(task);

@@ -12,7 +12,7 @@ use crate::isolation;
 use crate::ledger::LEDGER;
 use crate::machine::{ProcessEnd, SimMachine};
 use crate::network::{MachineId, SharedNetwork};
-use crate::operator::{OperatorTask, Tasks};
+use crate::operator::{OperatorTask, OperatorTasks};
 use crate::panics;
 use crate::plan::{Plan, TICK_MS};
 use crate::share_ledger::DELIVERIES_MAX;
@@ -97,7 +97,7 @@ pub struct Simulation {
     /// Start time of each machine's process, if a start is pending.
     pub starts: Vec<Option<u64>>,
     /// The operator's tasks.
-    pub tasks: Tasks,
+    pub tasks: OperatorTasks,
     plan: Plan,
     history: History,
     clients: Clients,
@@ -152,7 +152,7 @@ impl Simulation {
             network,
             now_ms: 0,
             starts,
-            tasks: Tasks::default(),
+            tasks: OperatorTasks::default(),
             plan,
             history,
             clients,
@@ -611,7 +611,7 @@ fn properties(id: MachineId, plan: &Plan) -> ServerProperties {
 }
 
 /// The program of the clients' machine: creates topics, then runs the clients.
-async fn clients(clients: Clients, plan: Plan, tasks: Tasks) {
+async fn clients(clients: Clients, plan: Plan, tasks: OperatorTasks) {
     create_topics(&clients.connector, &clients.bootstrap, &plan).await;
     let operator = tasks.work(clients.connector.clone(), clients.bootstrap.clone());
     tokio::join!(clients.run(&plan), operator);

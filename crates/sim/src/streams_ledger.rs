@@ -126,7 +126,7 @@ impl StreamsLedger {
 
     /// Records a heartbeat answered with `epoch`. `least` is the lowest possible epoch: that of the request,
     /// or, for a joining member, the highest epoch known when the request was sent.
-    pub(crate) fn heard(&mut self, owner: TaskOwner, least: i32, epoch: i32) -> Option<String> {
+    pub(crate) fn note_heartbeat(&mut self, owner: TaskOwner, least: i32, epoch: i32) -> Option<String> {
         self.epoch = epoch.max(self.epoch);
         (epoch < least).then(|| format!("member {owner:?} got epoch {epoch} after epoch {least}"))
     }
@@ -266,10 +266,10 @@ mod tests {
     #[test]
     fn epochs_that_go_back_are_found() {
         let mut ledger = StreamsLedger::default();
-        assert_eq!(ledger.heard(A, 0, 4), None);
-        assert_eq!(ledger.heard(A, 4, 4), None);
+        assert_eq!(ledger.note_heartbeat(A, 0, 4), None);
+        assert_eq!(ledger.note_heartbeat(A, 4, 4), None);
         assert_eq!(ledger.epoch(), 4);
-        assert!(ledger.heard(B, ledger.epoch(), 3).is_some());
+        assert!(ledger.note_heartbeat(B, ledger.epoch(), 3).is_some());
     }
 
     fn member(id: TaskOwner, process: &str, active: &[i32], standby: &[i32]) -> DescribedMember {
@@ -308,7 +308,7 @@ mod tests {
     fn a_group_is_at_rest_when_members_and_coordinator_agree() {
         let mut ledger = StreamsLedger::default();
         let all = || [(TASK, true)].into_iter();
-        ledger.heard(A, 0, 4);
+        ledger.note_heartbeat(A, 0, 4);
         assert!(ledger.unrest(all(), 1).is_some(), "nothing is described");
         ledger.describes(described(vec![member(A, "p", &[0], &[]), member(B, "q", &[], &[0])]));
         assert!(ledger.unrest(all(), 1).is_some(), "there is no owner");
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(ledger.unrest(all(), 1), None);
         assert_eq!(ledger.unrest(all(), 2), None, "there are two processes");
         assert!(ledger.unrest(all(), 0).is_some(), "there is a standby too many");
-        ledger.heard(A, 4, 5);
+        ledger.note_heartbeat(A, 4, 5);
         assert!(ledger.unrest(all(), 1).is_some(), "the description is old");
     }
 }

@@ -172,7 +172,7 @@ impl Member<'_> {
                 return Ok(());
             }
         };
-        if self.heard(least, answer)? {
+        if self.handle_answer(least, answer)? {
             self.work(&connection, sent, chance).await?;
         }
         Ok(())
@@ -209,7 +209,11 @@ impl Member<'_> {
     }
 
     /// Handles an answer. Returns true if the member is at an epoch of the group.
-    fn heard(&mut self, least: i32, answer: StreamsGroupHeartbeatResponse) -> Result<bool, LostMembership> {
+    fn handle_answer(
+        &mut self,
+        least: i32,
+        answer: StreamsGroupHeartbeatResponse,
+    ) -> Result<bool, LostMembership> {
         let code = ErrorCode::from_i16(answer.error_code).unwrap_or(ErrorCode::UnknownServerError);
         tracing::debug!(owner = ?self.owner, ?answer, "Heartbeat");
         match code {
@@ -239,7 +243,7 @@ impl Member<'_> {
             }
         }
         let before = std::mem::replace(&mut self.epoch, answer.member_epoch);
-        let wrong = self.ledger(|ledger| ledger.heard(self.owner, least, answer.member_epoch));
+        let wrong = self.ledger(|ledger| ledger.note_heartbeat(self.owner, least, answer.member_epoch));
         wrong.iter().for_each(|what| self.violation(what));
         (self.is_full, self.is_reported) = (false, true);
         let all = |ids: Vec<TaskIds>| tasks(ids.into_iter().map(|ids| (ids.subtopology_id, ids.partitions)));

@@ -7,14 +7,14 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use thalweg_stream::module::Console;
+use thalweg_stream::module::StageOutput;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{RunOptions, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 
 struct StandardOutput;
 
-impl Console for StandardOutput {
+impl StageOutput for StandardOutput {
     fn line(&self, text: &str) {
         let _ = writeln!(std::io::stdout(), "{text}");
     }

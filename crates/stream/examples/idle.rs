@@ -8,7 +8,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_stream::module::Console;
+use thalweg_stream::module::StageOutput;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{RunOptions, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
@@ -23,7 +23,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 struct StandardOutput;
 
-impl Console for StandardOutput {
+impl StageOutput for StandardOutput {
     fn line(&self, text: &str) {
         let _ = writeln!(std::io::stdout(), "{text}");
     }

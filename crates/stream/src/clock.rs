@@ -1,4 +1,4 @@
-//! The only place that reads the time of day.
+//! The only place in this crate that reads the wall clock.
 
 use std::time::SystemTime;
 

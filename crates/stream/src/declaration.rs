@@ -93,7 +93,7 @@ pub struct Site {
     /// The transactional id of this instance, if the stream runs exactly once.
     pub transactional_id: Option<Arc<str>>,
     /// Output for people.
-    pub console: Arc<dyn Console>,
+    pub console: Arc<dyn StageOutput>,
     /// The limits of the stream outside the cluster.
     pub reach: Arc<Reach>,
     /// Counters and histograms, published for the report.
@@ -101,7 +101,7 @@ pub struct Site {
 }
 
 /// Receives the lines that a stage prints.
-pub trait Console: Send + Sync {
+pub trait StageOutput: Send + Sync {
     /// Prints a line; without its line end.
     fn line(&self, text: &str);
 }

@@ -40,7 +40,7 @@ use crate::NotExactlyOnce;
 use crate::bad::OnError;
 use crate::deployment::{Deployment, WrongProperty};
 use crate::language::{self, Complaints};
-use crate::module::{Console, Module};
+use crate::module::{Module, StageOutput};
 use crate::plan::{Plan, Surroundings, tappable};
 use crate::reach::{Reach, Refusal};
 use crate::runtime::Taps;
@@ -75,7 +75,7 @@ pub struct HostSettings {
     /// The rights of principals in the cluster.
     pub rights: Arc<dyn Rights>,
     /// Receives the lines that stages print.
-    pub console: Arc<dyn Console>,
+    pub console: Arc<dyn StageOutput>,
 }
 
 /// The reason why a verb failed.

@@ -6,8 +6,8 @@ mod document;
 use crate::{processor, sink, source};
 
 pub use crate::declaration::{
-    Console, Findings, Kind, Maker, Module, OptionDefault, OptionSpec, OptionType, Settings, Site,
-    StageMaker, Value, WrongMix, WrongValue, any,
+    Findings, Kind, Maker, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker,
+    StageOutput, Value, WrongMix, WrongValue, any,
 };
 pub use document::{page, summary, text};
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
-use crate::declaration::{Console, Findings, Site, StageMaker};
+use crate::declaration::{Findings, Site, StageMaker, StageOutput};
 use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::reach::Reach;
 use crate::stage::{Source, StageError};
@@ -43,7 +43,7 @@ pub struct RunOptions {
     /// restarted under the same name fences its predecessor.
     pub instance: String,
     /// Receives the lines that stages print.
-    pub console: Arc<dyn Console>,
+    pub console: Arc<dyn StageOutput>,
     /// Taps between streams of different runs.
     pub taps: Taps,
     /// The limits of the streams outside the cluster.

@@ -18,7 +18,7 @@ use thalweg_client::bootstrap_servers;
 use thalweg_config::{SecurityProtocol, StreamSettings};
 use thalweg_stream::host::rest::Starting;
 use thalweg_stream::host::{Host, HostSettings, metrics, rest};
-use thalweg_stream::module::Console;
+use thalweg_stream::module::StageOutput;
 use thalweg_stream::{Cluster, Reach, STACK_BYTES};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -226,7 +226,7 @@ pub fn address_of(server: &Server, listener: &str) -> Option<SocketAddr> {
 /// Writes the output lines of stages to the broker's log.
 struct Log;
 
-impl Console for Log {
+impl StageOutput for Log {
     fn line(&self, text: &str) {
         tracing::info!("Stream: {text}");
     }

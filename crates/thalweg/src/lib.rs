@@ -25,7 +25,7 @@ pub fn run() -> ExitCode {
 fn report(error: &anyhow::Error) -> ExitCode {
     match failure::reason(error) {
         Some((reason, code)) => {
-            logging::say(&reason);
+            logging::print_complaint(&reason);
             ExitCode::from(code)
         }
         None => ExitCode::SUCCESS,

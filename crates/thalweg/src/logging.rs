@@ -60,7 +60,7 @@ pub fn begin(level: LogLevel, format: LogFormat, bars: &MultiProgress) -> Arc<Lo
         }
     }
     IS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
-    complaints.iter().for_each(|complaint| say(complaint));
+    complaints.iter().for_each(|complaint| print_complaint(complaint));
     let put_in_force = move |levels: &LogLevels| {
         // A reload fails only without a subscriber, and this process keeps the subscriber.
         let _ = handle.reload(filter::of(levels));
@@ -73,8 +73,8 @@ pub fn begin_for_tool(bars: &MultiProgress) {
     begin(LogLevel::Warn, LogFormat::Text, bars);
 }
 
-/// Lets [`say`] write JSON.
-pub fn say_json() {
+/// Lets [`print_complaint`] write JSON.
+pub fn use_json() {
     IS_JSON.store(true, Ordering::Relaxed);
 }
 
@@ -84,12 +84,12 @@ pub fn log_panics(format: LogFormat) {
 }
 
 /// Writes an unfiltered line to standard error: a complaint, or the reason for the end of the process.
-pub fn say(text: &str) {
+pub fn print_complaint(text: &str) {
     if IS_JSON.load(Ordering::Relaxed) {
         // Standard error may be closed.
         let _ = writeln!(io::stderr(), "{}", json::error_line(text));
     } else {
-        notice::say(text);
+        notice::print_notice(text);
     }
 }
 

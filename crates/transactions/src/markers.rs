@@ -85,8 +85,8 @@ impl MarkerWriter {
         .inspect_err(|error| {
             tracing::debug!(partition = ?found, producer_id = marker.producer_id.0, %error, "Rejected a transaction marker");
         })?;
-        match Partition::durable(&found, -1, &appended) {
-            Some(wait) => Ok(wait.until(deadline).await?),
+        match Partition::ack_wait(&found, -1, &appended) {
+            Some(wait) => Ok(wait.wait_until_acked(deadline).await?),
             None => Ok(()),
         }
     }

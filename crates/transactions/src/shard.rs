@@ -40,7 +40,7 @@ use thalweg_metadata::topic_name::TRANSACTIONS;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 use thalweg_shard::{
     self, Answers, BATCH_BYTES, Basis, Cell, Moment, Piece, ShardLoadError, Ticket,
-    TransactionalAppendOptions, WriteError,
+    TransactionalAppendOptions, UnacknowledgedWrites, WriteError,
 };
 
 /// Retry backoff for a completion that could not be written.
@@ -83,14 +83,6 @@ enum Change {
     Forget(Vec<Arc<str>>),
 }
 
-/// A write without an acknowledgement yet.
-#[derive(Debug)]
-struct UnacknowledgedWrite {
-    last_offset: i64,
-    expires_ms: i64,
-    write: Write,
-}
-
 #[derive(Debug)]
 struct Entry {
     current: TransactionMetadata,
@@ -128,7 +120,7 @@ pub struct MarkerOrder {
     pub partitions: Vec<(Arc<str>, PartitionIndex)>,
 }
 
-/// A shard; see the head of this module.
+/// The transactional ids of one partition of `__transaction_state`, driven by `thalweg_shard::Shards`.
 #[derive(Debug)]
 pub struct TransactionShard {
     config: Arc<TransactionConfig>,
@@ -141,7 +133,7 @@ pub struct TransactionShard {
     ongoing: BTreeSet<(i64, Arc<str>)>,
     writes: VecDeque<Write>,
     /// Unacknowledged writes, in the order of the log.
-    pending: VecDeque<UnacknowledgedWrite>,
+    pending: UnacknowledgedWrites<Write>,
     /// The offset of the last loaded record, until it is acknowledged.
     take_up_at: Option<i64>,
     /// Completions that could not be written, with the times of their retries.
@@ -238,7 +230,7 @@ impl thalweg_shard::Shard for TransactionShard {
 
     fn written(&mut self, write: Write, last_offset: i64, turn: TurnContext) {
         let expires_ms = turn.now.monotonic_ms.saturating_add(self.config.write_timeout_ms);
-        self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, write });
+        self.pending.push(last_offset, expires_ms, write);
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: TurnContext) {
@@ -256,9 +248,8 @@ impl thalweg_shard::Shard for TransactionShard {
 
     fn acknowledged(&mut self, last_offset: i64, turn: TurnContext) {
         self.replicated(last_offset, turn);
-        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            self.happens(pending.write, pending.last_offset, turn);
+        while let Some(write) = self.pending.pop_to(last_offset) {
+            self.happens(write.content, write.last_offset, turn);
         }
     }
 
@@ -266,14 +257,13 @@ impl thalweg_shard::Shard for TransactionShard {
         if error == WriteError::TooFewReplicas {
             self.replicated(last_offset, turn);
         }
-        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            self.failed(pending.write, error, turn);
+        while let Some(write) = self.pending.pop_to(last_offset) {
+            self.failed(write.content, error, turn);
         }
     }
 
     fn unload(&mut self) {
-        let waiting = self.pending.drain(..).map(|pending| pending.write).chain(self.writes.drain(..));
+        let waiting = self.pending.drain().chain(self.writes.drain(..));
         for (ticket, answer) in waiting.filter_map(|write| write.answer) {
             self.answers.fail(ticket, answer, WriteError::NotLeader);
         }
@@ -296,7 +286,7 @@ impl TransactionShard {
             forgotten_at: -1,
             ongoing: BTreeSet::new(),
             writes: VecDeque::new(),
-            pending: VecDeque::new(),
+            pending: UnacknowledgedWrites::default(),
             take_up_at: None,
             retries: VecDeque::new(),
             answers: Answers::default(),

@@ -88,7 +88,7 @@ struct Question {
     verify_only: bool,
 }
 
-/// Verification of transactions by leaders; see the head of this file.
+/// Asks coordinators, here or on other brokers, whether partitions belong to transactions.
 pub struct Verifier {
     node_id: BrokerId,
     image: Arc<ImageCell>,

@@ -48,7 +48,7 @@ pub fn channel<T>(value: T) -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> WatchState<T> {
-    fn tell(&self) {
+    fn wake_receivers(&self) {
         self.waiting.iter().for_each(Notify::notify_waiters);
     }
 
@@ -99,7 +99,7 @@ impl<T> Sender<T> {
             changed
         };
         if changed {
-            self.0.tell();
+            self.0.wake_receivers();
         }
         changed
     }
@@ -108,7 +108,7 @@ impl<T> Sender<T> {
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
         self.0.closed.store(true, Ordering::Release);
-        self.0.tell();
+        self.0.wake_receivers();
     }
 }
 

@@ -5,7 +5,8 @@ use super::{Finding, Rule};
 
 pub const RULE: Rule = Rule {
     name: "names",
-    reason: "a module without a specific name collects leftovers; name it after the noun it is about",
+    reason: "a module without a specific name collects leftovers: name it after the noun it is about; a function \
+             is named by what it does: log, print, send, return, handle",
     check: |tree| Ok(check(tree)),
 };
 
@@ -13,6 +14,9 @@ const MODULES: [&str; 9] =
     ["common", "core", "helper", "helpers", "misc", "shared", "types", "util", "utils"];
 
 const TYPE_ENDINGS: [&str; 4] = ["Helper", "Impl", "Manager", "Util"];
+
+/// Words of functions that stand for a specific verb: log, print, write, send, notify, handle, apply.
+const VAGUE_VERBS: [&str; 9] = ["hear", "heard", "hears", "said", "say", "says", "tell", "tells", "told"];
 
 /// Words that must not name a type alone, because such a name has no meaning far from its definition. A noun
 /// makes the name meaningful (`StoredOffset`).
@@ -93,6 +97,13 @@ fn check(tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(source.path, number, complaint));
             }
         }
+        // The names of tests are sentences.
+        for (number, line) in source.production_lines().filter(|_| !source.is_test()) {
+            if let Some((name, word)) = vague_function(line) {
+                let message = format!("`{name}`: {word} is no verb of the field");
+                findings.push(Finding::new(source.path, number, message));
+            }
+        }
     }
     findings
 }
@@ -118,6 +129,17 @@ fn complaint(line: &str) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// The name of the function that a line defines, and its vague verb.
+fn vague_function(line: &str) -> Option<(&str, &str)> {
+    let (before, after) = line.split_once("fn ")?;
+    let is_definition = before
+        .split_whitespace()
+        .all(|word| ["async", "const", "pub", "unsafe"].contains(&word) || word.starts_with("pub("));
+    let name = after.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+    let word = name.split('_').find(|word| VAGUE_VERBS.contains(word))?;
+    is_definition.then_some((name, word))
 }
 
 /// True if a type is named by a bare participle, pronoun or adverb.
@@ -148,6 +170,23 @@ mod tests {
             ("crates/a/src/types.rs", 0, "a module named types"),
         ];
         assert_eq!(found, expected.map(|(path, line, message)| (path.to_owned(), line, message.to_owned())));
+    }
+
+    #[test]
+    fn functions_have_verbs_of_the_field() {
+        for (line, found) in [
+            ("    pub(super) async fn tell(&self) {", ("tell", "tell")),
+            ("fn say_lost(name: &str) {", ("say_lost", "say")),
+            ("pub fn says_the_same() -> bool {", ("says_the_same", "says")),
+        ] {
+            assert_eq!(vague_function(line), Some(found), "{line}");
+        }
+        for good in ["fn log_lost() {", "fn essay() {", "let fn_name = tell();", "/// a fn tell() {"] {
+            assert_eq!(vague_function(good), None, "{good}");
+        }
+        let tests = "fn log() {}\n#[cfg(test)]\nmod tests {\n    fn errors_say_why() {}\n}\n";
+        let tree = Tree::of(&[("crates/a/src/b.rs", tests), ("crates/a/tests/it/c.rs", "fn told() {}\n")]);
+        assert_eq!(check(&tree), []);
     }
 
     #[test]

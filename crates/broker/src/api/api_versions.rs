@@ -21,9 +21,16 @@ use thalweg_wire::{ApiKey, ErrorCode};
 pub(super) const API: Api =
     Api::new(ApiKey::ApiVersions, 0..=4, Open, |b, c, d| now::<ApiVersionsRequest>(b, c, d, handle));
 
+/// The first version with the name and version of the client (KIP-511).
+const SOFTWARE_FROM: i16 = 3;
+/// The first version whose clients accept features with a first level of 0. Java clients before 4.0 fail on
+/// such a feature.
+const LEVEL_ZERO_FROM: i16 = 4;
+
 /// Answers a request at a version that is served.
 pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiVersionsResponse {
-    if call.version >= 3 && !(valid(&request.client_software_name) && valid(&request.client_software_version))
+    if call.version >= SOFTWARE_FROM
+        && !(valid(&request.client_software_name) && valid(&request.client_software_version))
     {
         return ApiVersionsResponse { error_code: ErrorCode::InvalidRequest.code(), ..Default::default() };
     }
@@ -31,7 +38,7 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
     if let Some(id) = &call.client_id {
         call.peer.note_client_id(id);
     }
-    if call.version >= 3 {
+    if call.version >= SOFTWARE_FROM {
         let ApiVersionsRequest { client_software_name: name, client_software_version: version, .. } = request;
         let _ = call.peer.software.set(Software { name, version });
     }
@@ -44,12 +51,10 @@ pub fn handle(broker: &Broker, call: &Call, request: ApiVersionsRequest) -> ApiV
         error_code: ErrorCode::None.code(),
         api_keys: api_keys(|api| served_with_controller(&config, controller, api)),
         throttle_time_ms: 0,
-        // Java clients before 4.0 fail on a feature whose first level is 0, so such a feature is left out
-        // below version 4.
         supported_features: registered
             .unwrap_or_else(thalweg_membership::features::ranges)
             .into_iter()
-            .filter(|(_, range)| call.version >= 4 || range.min > 0)
+            .filter(|(_, range)| call.version >= LEVEL_ZERO_FROM || range.min > 0)
             .map(|(name, range)| SupportedFeatureKey { name, min_version: range.min, max_version: range.max })
             .collect(),
         finalized_features_epoch: image.provenance().offset,

@@ -77,7 +77,7 @@ pub async fn describe(
     call: &Call,
     request: ConsumerGroupDescribeRequest,
 ) -> ConsumerGroupDescribeResponse {
-    let read = |request| groups.consumer_group_describe(request, call.version);
+    let read = |request| groups.consumer_group_describe(request);
     described_groups::describe(call, is_served, request, read).await
 }
 

@@ -42,6 +42,8 @@ pub(super) const DESCRIBE: Api = Api::new(ApiKey::DescribeDelegationToken, 1..=3
     now(b, c, d, |b, c, r| describe(&b.config(), &b.image(), c, r))
 });
 
+/// The first version that names the requester of a token (KIP-373).
+const REQUESTER_FROM: i16 = 3;
 /// The type of principals that can renew tokens.
 const USER: &str = "User";
 /// The type of tokens in audit events, which name them by their ids, never by their secrets.
@@ -65,7 +67,8 @@ pub fn create(broker: &Arc<Broker>, call: Call, d: Decoder) -> Result<Reply, Dec
         } else {
             return None;
         };
-        let of_requester = |text: &str| if call.version >= 3 { text.to_owned() } else { String::new() };
+        let of_requester =
+            |text: &str| if call.version >= REQUESTER_FROM { text.to_owned() } else { String::new() };
         Some(CreateDelegationTokenResponse {
             error_code: error.code(),
             principal_type: owner.kind().to_owned(),
@@ -143,7 +146,7 @@ fn may_describe(call: &Call, id: &str, token: &DelegationToken) -> bool {
 
 fn described(id: &str, token: &DelegationToken, hmac: Vec<u8>, version: i16) -> DescribedDelegationToken {
     let (principal_type, principal_name) = parts(&token.owner);
-    let (token_requester_principal_type, token_requester_principal_name) = match version >= 3 {
+    let (token_requester_principal_type, token_requester_principal_name) = match version >= REQUESTER_FROM {
         true => parts(&token.requester),
         false => Default::default(),
     };

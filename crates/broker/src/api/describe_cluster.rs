@@ -14,6 +14,8 @@ pub(super) const API: Api = Api::new(ApiKey::DescribeCluster, 0..=2, Open, |b, c
     now(b, c, d, |b, c, r| handle(&b.cluster_id, b.node_id, &b.image(), c, r))
 });
 
+/// The first version with an endpoint type (KIP-919).
+const ENDPOINT_TYPE_FROM: i16 = 1;
 /// A request for brokers, not for controllers.
 const BROKERS: i8 = 1;
 /// A request for controllers, which only controllers answer.
@@ -27,7 +29,7 @@ pub fn handle(
     call: &Call,
     request: DescribeClusterRequest,
 ) -> DescribeClusterResponse {
-    if call.version >= 1 && request.endpoint_type != BROKERS {
+    if call.version >= ENDPOINT_TYPE_FROM && request.endpoint_type != BROKERS {
         let (error, message) = match request.endpoint_type {
             CONTROLLERS => (
                 ErrorCode::MismatchedEndpointType,

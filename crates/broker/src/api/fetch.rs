@@ -125,7 +125,7 @@ async fn wait_for_news(
     }
 }
 
-/// Reads partitions with news. Returns true if there were any.
+/// Adds the partitions with news of the session, and reads them. Returns true if there were any.
 fn read_news(broker: &Broker, call: &Call, plan: &mut FetchPlan, outcomes: &mut Vec<FetchOutcome>) -> bool {
     let news = plan.add_news(broker, call);
     outcomes.resize_with(plan.entries.len(), || FetchOutcome::failed(ErrorCode::None));
@@ -133,7 +133,7 @@ fn read_news(broker: &Broker, call: &Call, plan: &mut FetchPlan, outcomes: &mut 
     !news.is_empty()
 }
 
-/// Reads partitions with news again. Returns true if there were any.
+/// Reads the partitions again that have changed by `has_news`. Returns true if there were any.
 fn read_again(
     plan: &FetchPlan,
     outcomes: &mut [FetchOutcome],

@@ -29,6 +29,8 @@ const TRANSACTION: i8 = 1;
 const SHARE: i8 = 2;
 /// The first version that finds coordinators of share partitions.
 const SHARE_FROM: i16 = 6;
+/// The first version with several keys (KIP-699).
+const SEVERAL_KEYS_FROM: i16 = 4;
 /// A type without coordinators.
 const NO_TYPE: i8 = -1;
 
@@ -38,7 +40,7 @@ pub async fn handle(
     call: Arc<Call>,
     request: FindCoordinatorRequest,
 ) -> FindCoordinatorResponse {
-    let batched = call.version >= 4;
+    let batched = call.version >= SEVERAL_KEYS_FROM;
     let keys = if batched { request.coordinator_keys } else { vec![request.key] };
     let key_type = match request.key_type {
         SHARE if call.version < SHARE_FROM => NO_TYPE,

@@ -5,7 +5,7 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
-use super::groups::client;
+use super::serve::topic_rights::take_denied;
 use crate::audit::{Changes, ClusterChange, by_name, numbers, worst};
 use thalweg_audit::Action;
 use thalweg_groups::GroupCoordinator;
@@ -42,8 +42,12 @@ pub(super) const DELETE: Api = Api::new(ApiKey::OffsetDelete, 0..=0, ByResource,
 
 const GROUP_DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
 const TOPIC_DENIED: i16 = ErrorCode::TopicAuthorizationFailed as i16;
-/// From this version of OffsetCommit and OffsetFetch on, topics are named by their ids.
-const BY_TOPIC_ID: i16 = 10;
+/// The first version of OffsetCommit and OffsetFetch that names topics by their ids.
+const TOPIC_IDS_FROM: i16 = 10;
+/// The first version of OffsetFetch for several groups (KIP-709).
+const SEVERAL_GROUPS_FROM: i16 = 8;
+/// The first version of OffsetFetch with an error of the group.
+const GROUP_ERROR_FROM: i16 = 2;
 
 /// OffsetCommit, versions 2 to 10: READ on the group and on each topic.
 pub async fn commit(
@@ -58,26 +62,21 @@ pub async fn commit(
         return OffsetCommitResponse { topics, ..Default::default() };
     }
     if permissions.are_unlimited() {
-        return groups.offset_commit(&client(call), request, call.version).await;
+        return groups.offset_commit(request, call.version).await;
     }
     let image = images.get();
-    let (mut allowed, mut denied) = (Vec::new(), Vec::new());
-    for topic in request.topics {
-        match may_use(call, &image, Operation::Read, &topic.name, topic.topic_id) {
-            true => allowed.push(topic),
-            false => denied.push(commit_refused(topic, TOPIC_DENIED)),
-        }
-    }
-    request.topics = allowed;
-    let mut response = groups.offset_commit(&client(call), request, call.version).await;
-    response.topics.extend(denied);
+    let denied = take_denied(&mut request.topics, |topic| {
+        may_use(call, &image, Operation::Read, &topic.name, topic.topic_id)
+    });
+    let mut response = groups.offset_commit(request, call.version).await;
+    response.topics.extend(denied.into_iter().map(|topic| commit_refused(topic, TOPIC_DENIED)));
     response
 }
 
 /// True if the client may use a topic that a request gives by name or by id.
 fn may_use(call: &Call, image: &Image, operation: Operation, name: &str, id: Uuid) -> bool {
     let may = |name: &str| call.permissions.may(operation, ResourceType::Topic, name);
-    match call.version >= BY_TOPIC_ID && call.key != ApiKey::OffsetDelete {
+    match call.version >= TOPIC_IDS_FROM && call.key != ApiKey::OffsetDelete {
         true => image.topic_by_id(id).is_none_or(|topic| may(&topic.name)),
         false => may(name),
     }
@@ -102,7 +101,7 @@ pub async fn fetch(
     if call.permissions.are_unlimited() {
         return groups.offset_fetch(request, call.version).await;
     }
-    match call.version >= 8 {
+    match call.version >= SEVERAL_GROUPS_FROM {
         true => fetch_groups(groups, images, call, request).await,
         false => fetch_group(groups, call, request).await,
     }
@@ -131,13 +130,8 @@ async fn fetch_groups(
             continue;
         }
         let is_whole = group.topics.is_none();
-        let mut denied = Vec::new();
-        if let Some(topics) = group.topics.take() {
-            let (may, may_not) = topics.into_iter().partition(&may_describe);
-            group.topics = Some(may);
-            denied = may_not;
-        }
-        denied_topics.push((group.group_id.clone(), is_whole, denied));
+        let denied = group.topics.as_mut().map(|topics| take_denied(topics, may_describe));
+        denied_topics.push((group.group_id.clone(), is_whole, denied.unwrap_or_default()));
         allowed.push(group);
     }
     let mut response = OffsetFetchResponse::default();
@@ -182,7 +176,7 @@ async fn fetch_group(
     mut request: OffsetFetchRequest,
 ) -> OffsetFetchResponse {
     if !call.permissions.may(Operation::Describe, ResourceType::Group, &request.group_id) {
-        if call.version >= 2 {
+        if call.version >= GROUP_ERROR_FROM {
             return OffsetFetchResponse { error_code: GROUP_DENIED, ..Default::default() };
         }
         let topics = request.topics.into_iter().flatten();
@@ -190,15 +184,8 @@ async fn fetch_group(
         return OffsetFetchResponse { topics, ..Default::default() };
     }
     let may_describe = |name: &str| call.permissions.may(Operation::Describe, ResourceType::Topic, name);
-    let mut denied = Vec::new();
     let is_whole = request.topics.is_none();
-    if let Some(topics) = request.topics.take() {
-        let (may, may_not) = topics
-            .into_iter()
-            .partition::<Vec<OffsetFetchRequestTopic>, _>(|topic| may_describe(&topic.name));
-        request.topics = Some(may);
-        denied = may_not;
-    }
+    let denied = request.topics.as_mut().map(|topics| take_denied(topics, |topic| may_describe(&topic.name)));
     let mut response = groups.offset_fetch(request, call.version).await;
     if response.error_code != 0 {
         return response;
@@ -206,7 +193,8 @@ async fn fetch_group(
     if is_whole {
         response.topics.retain(|topic| may_describe(&topic.name));
     }
-    response.topics.extend(denied.into_iter().map(|topic| topic_refused(topic, TOPIC_DENIED)));
+    let denied = denied.into_iter().flatten();
+    response.topics.extend(denied.map(|topic| topic_refused(topic, TOPIC_DENIED)));
     response
 }
 
@@ -229,12 +217,10 @@ pub async fn delete(
     if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
         return OffsetDeleteResponse { error_code: GROUP_DENIED, ..Default::default() };
     }
-    let may_read = |topic: &OffsetDeleteRequestTopic| {
+    let denied = take_denied(&mut request.topics, |topic| {
         call.permissions.may(Operation::Read, ResourceType::Topic, &topic.name)
-    };
-    let (allowed, denied): (_, Vec<_>) = request.topics.into_iter().partition(may_read);
-    request.topics = allowed;
-    let mut response = groups.offset_delete(request, call.version).await;
+    });
+    let mut response = groups.offset_delete(request).await;
     if response.error_code == 0 {
         response.topics.extend(denied.into_iter().map(delete_refused));
     }

@@ -43,6 +43,12 @@ pub(super) const DELETE: Api = Api::new(ApiKey::DeleteGroups, 0..=2, ByResource,
 .changing::<DeleteGroupsRequest>();
 
 const DENIED: i16 = ErrorCode::GroupAuthorizationFailed as i16;
+/// The first version of JoinGroup whose answer may lack a protocol name.
+const NULL_PROTOCOL_NAME_FROM: i16 = 7;
+/// The first version of SyncGroup with protocol type and name (KIP-559).
+const PROTOCOL_FROM: i16 = 5;
+/// The first version of DescribeGroups with authorized operations (KIP-430).
+const OPERATIONS_FROM: i16 = 3;
 
 pub(super) fn client(call: &Call) -> ClientInfo {
     ClientInfo::new(call.client_id.as_deref(), call.peer.address.ip())
@@ -59,8 +65,7 @@ pub async fn join(groups: &GroupCoordinator, call: &Call, request: JoinGroupRequ
         return JoinGroupResponse {
             error_code: DENIED,
             generation_id: -1,
-            // Before version 7 the field is not nullable.
-            protocol_name: (call.version < 7).then(String::new),
+            protocol_name: (call.version < NULL_PROTOCOL_NAME_FROM).then(String::new),
             ..Default::default()
         };
     }
@@ -70,7 +75,7 @@ pub async fn join(groups: &GroupCoordinator, call: &Call, request: JoinGroupRequ
 /// SyncGroup, versions 0 to 5.
 pub async fn sync(groups: &GroupCoordinator, call: &Call, request: SyncGroupRequest) -> SyncGroupResponse {
     // As in Kafka, before any other check.
-    if call.version >= 5 && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
+    if call.version >= PROTOCOL_FROM && (request.protocol_type.is_none() || request.protocol_name.is_none()) {
         let error_code = ErrorCode::InconsistentGroupProtocol.code();
         return SyncGroupResponse { error_code, ..Default::default() };
     }
@@ -89,7 +94,7 @@ pub async fn heartbeat(
     if !may_join(call, &request.group_id) {
         return HeartbeatResponse { error_code: DENIED, ..Default::default() };
     }
-    groups.heartbeat(request, call.version).await
+    groups.heartbeat(request).await
 }
 
 /// LeaveGroup, versions 0 to 5.
@@ -105,7 +110,7 @@ pub async fn leave(groups: &GroupCoordinator, call: &Call, request: LeaveGroupRe
 pub async fn list(groups: &GroupCoordinator, call: &Call, request: ListGroupsRequest) -> ListGroupsResponse {
     let permissions = &call.permissions;
     let may_all = permissions.may_also_on_cluster(Operation::Describe);
-    let mut response = groups.list_groups(request, call.version).await;
+    let mut response = groups.list_groups(request).await;
     if !may_all {
         let may_describe = |id: &str| permissions.may_also(Operation::Describe, ResourceType::Group, id);
         response.groups.retain(|group| may_describe(&group.group_id));
@@ -132,7 +137,7 @@ pub async fn describe(
         }
         may_describe
     });
-    let shows_operations = call.version >= 3 && request.include_authorized_operations;
+    let shows_operations = call.version >= OPERATIONS_FROM && request.include_authorized_operations;
     let mut response = groups.describe_groups(request, call.version).await;
     for group in response.groups.iter_mut().filter(|group| shows_operations && group.error_code == 0) {
         group.authorized_operations = permissions.operations(ResourceType::Group, &group.group_id);
@@ -155,7 +160,7 @@ pub async fn delete(
         }
         may_delete
     });
-    let mut response = share_groups.delete(request, call.version).await;
+    let mut response = share_groups.delete(request).await;
     let refused = |group_id| DeletableGroupResult { group_id, error_code: DENIED };
     response.results.extend(denied.into_iter().map(refused));
     response

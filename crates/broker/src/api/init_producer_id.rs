@@ -24,6 +24,9 @@ pub(super) const API: Api = Api::new(ApiKey::InitProducerId, 0..=5, ByResource, 
     later(b, c, d, async |b, c, r| handle(&b.producer_ids, &b.transactions, &c, r).await)
 });
 
+/// The first version with PRODUCER_FENCED.
+const FENCED_FROM: i16 = 4;
+
 /// Allocates a producer id and an epoch.
 pub async fn handle(
     producer_ids: &ProducerIds,
@@ -37,7 +40,7 @@ pub async fn handle(
             InitProducerIdResponse { producer_id: id, producer_epoch: epoch, ..Default::default() }
         }
         Err(error) => InitProducerIdResponse {
-            error_code: super::fenced_before(4, call.version, error).code(),
+            error_code: super::fenced_before(FENCED_FROM, call.version, error).code(),
             producer_id: -1,
             producer_epoch: -1,
             ..Default::default()

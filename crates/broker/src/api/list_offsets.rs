@@ -32,6 +32,9 @@ pub(super) const API: Api = Api::new(ApiKey::ListOffsets, 1..=11, ByResource, |b
     now(b, c, d, |b, c, r| handle(&b.partitions, b.node_id, b.images(), c, r))
 });
 
+/// The first version with the leader epoch of the found record (KIP-320).
+const LEADER_EPOCH_FROM: i16 = 4;
+
 /// Looks each partition up.
 pub fn handle(
     partitions: &Partitions,
@@ -123,6 +126,6 @@ fn lookup(
         error_code: 0,
         timestamp: found.timestamp,
         offset: found.offset,
-        leader_epoch: if version >= 4 { found.leader_epoch } else { -1 },
+        leader_epoch: if version >= LEADER_EPOCH_FROM { found.leader_epoch } else { -1 },
     })
 }

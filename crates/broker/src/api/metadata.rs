@@ -39,19 +39,22 @@ pub const OPERATIONS_OMITTED: i32 = i32::MIN;
 /// request.
 const CREATED_AT_ONCE_MAX: usize = 10_000;
 /// The first version with lookup by topic id.
-const BY_ID: i16 = 12;
+const LOOKUP_BY_ID_FROM: i16 = 12;
+/// The first version in which all topics are a null list; an empty list means all topics before.
+const NULL_LIST_FROM: i16 = 1;
+/// The first version in which the client may forbid automatic topic creation.
+const AUTO_CREATION_FROM: i16 = 4;
 
 /// Answers from the image, and starts automatic topic creation if it is allowed.
 pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataRequest) -> MetadataResponse {
-    if call.version < BY_ID
+    if call.version < LOOKUP_BY_ID_FROM
         && let Some(topics) = &request.topics
         && topics.iter().any(|topic| topic.name.is_none() || !topic.topic_id.is_zero())
     {
         return refused(topics);
     }
-    // Version 0 has no null list: an empty list means all topics.
     let requested = match request.topics {
-        Some(topics) if topics.is_empty() && call.version == 0 => None,
+        Some(topics) if topics.is_empty() && call.version < NULL_LIST_FROM => None,
         topics => topics,
     };
     // As in Kafka, which collects the requested topics in a set: each topic is answered once.
@@ -63,7 +66,7 @@ pub async fn handle(broker: Arc<Broker>, call: Arc<Call>, request: MetadataReque
     let mut denied = Denials::default();
     let image = broker.image();
     if let Some(topics) = &requested {
-        let may_create = call.version < 4 || request.allow_auto_topic_creation;
+        let may_create = call.version < AUTO_CREATION_FROM || request.allow_auto_topic_creation;
         let creates = may_create && broker.config().topics.auto_create;
         denied = Denials::among(topics, |topic| may_have(&call, &image, topic, creates));
         if creates {

@@ -58,12 +58,12 @@ use verify::{Guards, VerificationNeed};
 
 pub(super) const API: Api = Api::new(ApiKey::Produce, 3..=13, ByResource, handle).cost(Cost::Own);
 
-/// From this version on, answers name the current leader (KIP-951).
-const TELLS_LEADER: i16 = 10;
-/// From this version on, topics are named by their ids.
-const BY_TOPIC_ID: i16 = 13;
-/// From this version on, batches may be compressed with zstd (KIP-110).
-const KNOWS_ZSTD: i16 = 7;
+/// The first version whose answers name the current leader (KIP-951).
+const LEADER_FROM: i16 = 10;
+/// The first version that names topics by their ids (KIP-516).
+const TOPIC_IDS_FROM: i16 = 13;
+/// The first version with batches compressed by zstd (KIP-110).
+const ZSTD_FROM: i16 = 7;
 /// Number of partitions from which on a request is served outside the runtime's workers: each takes some
 /// microseconds.
 const MANY_PARTITIONS: usize = 1_000;
@@ -115,7 +115,7 @@ fn denied_topics(broker: &Broker, call: &Call, request: &ProduceRequest) -> Deni
             call.permissions.may_each(Operation::Write, ResourceType::Topic, name, count)
                 && also_needed(&config, name).is_none_or(|right| call.permissions.may_on_cluster(right))
         };
-        match call.version >= BY_TOPIC_ID {
+        match call.version >= TOPIC_IDS_FROM {
             // An unknown topic id needs no permission: it is reported as unknown to every client.
             true => image.topic_by_id(topic.topic_id).is_none_or(|topic| may(&topic.name)),
             false => may(&topic.name),
@@ -208,7 +208,7 @@ fn acknowledge(
     Reply::Ordered(Box::pin(async move {
         let waiting = broker.requests.waits(Purgatory::Produce);
         for ((topic, partition), wait) in waits {
-            if let Err(error) = wait.until(deadline).await {
+            if let Err(error) = wait.wait_until_acked(deadline).await {
                 let entry = &mut response.responses[topic].partition_responses[partition];
                 // The records are in the log and may yet become durable: the offset stays in the answer, as
                 // in Kafka.
@@ -223,7 +223,7 @@ fn acknowledge(
 
 fn answer(broker: &Broker, call: &Call, local: Duration, mut response: ProduceResponse) -> Reply {
     count(&broker.requests, call, local, &response);
-    if call.version >= TELLS_LEADER {
+    if call.version >= LEADER_FROM {
         add_leaders(&broker.partitions, broker.images(), call, &mut response);
     }
     call.reply::<ProduceRequest>(&response)
@@ -236,7 +236,7 @@ fn add_leaders(partitions: &Partitions, images: &ImageCell, call: &Call, respons
     for topic in &mut response.responses {
         for data in &mut topic.partition_responses {
             if data.error_code == ErrorCode::NotLeaderOrFollower.code() {
-                let topic = TopicRef::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
+                let topic = TopicRef::of(call.version >= TOPIC_IDS_FROM, &topic.name, topic.topic_id);
                 let (leader_id, leader_epoch) = topic.leader(partitions, images, PartitionIndex(data.index));
                 data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };
                 leaders.push(leader_id);
@@ -320,9 +320,9 @@ fn append_topic(
     topic: TopicProduceData,
     guard: &mut dyn FnMut(usize) -> Result<Option<VerificationGuard>, BatchRefusal>,
 ) -> TopicProduceResponse {
-    let named = TopicRef::of(call.version >= BY_TOPIC_ID, &topic.name, topic.topic_id);
+    let named = TopicRef::of(call.version >= TOPIC_IDS_FROM, &topic.name, topic.topic_id);
     let found = named.here(&broker.partitions);
-    let topic_id = if call.version >= BY_TOPIC_ID { topic.topic_id } else { Uuid::ZERO };
+    let topic_id = if call.version >= TOPIC_IDS_FROM { topic.topic_id } else { Uuid::ZERO };
     let mut partition_responses = Vec::with_capacity(topic.partition_data.len());
     for (entry_index, data) in topic.partition_data.into_iter().enumerate() {
         let index = PartitionIndex(data.index);
@@ -353,7 +353,7 @@ fn append_partition(
     data: PartitionProduceData,
 ) -> Result<PartitionProduceResponse, BatchRefusal> {
     let Some(Records::Inline(records)) = data.records else { return Err(ErrorCode::InvalidRecord.into()) };
-    if call.version < KNOWS_ZSTD && is_zstd(&records) {
+    if call.version < ZSTD_FROM && is_zstd(&records) {
         return Err(ErrorCode::UnsupportedCompressionType.into());
     }
     if !(-1..=1).contains(&appends.acks) {
@@ -390,7 +390,7 @@ fn accepted(
     appended: &AppendOutcome,
     waits: &mut Vec<(AnswerPosition, PendingAppend)>,
 ) -> PartitionProduceResponse {
-    let wait = Partition::durable(partition, acks, appended);
+    let wait = Partition::ack_wait(partition, acks, appended);
     waits.extend(wait.map(|wait| (position, wait)));
     PartitionProduceResponse {
         index: partition.index.0,

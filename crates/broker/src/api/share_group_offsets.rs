@@ -8,6 +8,7 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, later};
+use super::serve::topic_rights::take_denied;
 use super::share_groups::are_served;
 use futures_util::future::join_all;
 use thalweg_metadata::ImageCell;
@@ -71,11 +72,7 @@ async fn describe_group(
 ) -> DescribeShareGroupOffsetsResponseGroup {
     let may = |name: &str| call.permissions.may(Operation::Describe, ResourceType::Topic, name);
     let is_whole = group.topics.is_none();
-    let mut denied = Vec::new();
-    if let Some(topics) = group.topics.take() {
-        let (allowed, others) = topics.into_iter().partition(|topic| may(&topic.topic_name));
-        (group.topics, denied) = (Some(allowed), others);
-    }
+    let denied = group.topics.as_mut().map(|topics| take_denied(topics, |topic| may(&topic.topic_name)));
     let mut response = share_groups.describe_offsets(group).await;
     if response.error_code != 0 {
         return response;
@@ -83,7 +80,7 @@ async fn describe_group(
     if is_whole {
         response.topics.retain(|topic| may(&topic.topic_name));
     }
-    response.topics.extend(denied.into_iter().map(|topic| {
+    response.topics.extend(denied.into_iter().flatten().map(|topic| {
         let refused = |index: &i32| DescribeShareGroupOffsetsResponsePartition {
             partition_index: *index,
             start_offset: -1,
@@ -172,23 +169,18 @@ pub async fn delete(
     if !call.permissions.may(Operation::Delete, ResourceType::Group, &request.group_id) {
         return refused(ErrorCode::GroupAuthorizationFailed, NOT_ON_GROUP);
     }
-    let mut denied = Vec::new();
-    request.topics.retain(|topic| {
-        let may_read = call.permissions.may(Operation::Read, ResourceType::Topic, &topic.topic_name);
-        if !may_read {
-            denied.push(DeleteShareGroupOffsetsResponseTopic {
-                topic_name: topic.topic_name.clone(),
-                error_code: ErrorCode::TopicAuthorizationFailed.code(),
-                error_message: Some(NOT_ON_TOPIC.to_owned()),
-                ..Default::default()
-            });
-        }
-        may_read
+    let denied = take_denied(&mut request.topics, |topic| {
+        call.permissions.may(Operation::Read, ResourceType::Topic, &topic.topic_name)
     });
     let mut response = share_groups.delete_offsets(request).await;
     if response.error_code == 0 {
-        denied.append(&mut response.responses);
-        response.responses = denied;
+        let denied = denied.into_iter().map(|topic| DeleteShareGroupOffsetsResponseTopic {
+            topic_name: topic.topic_name,
+            error_code: ErrorCode::TopicAuthorizationFailed.code(),
+            error_message: Some(NOT_ON_TOPIC.to_owned()),
+            ..Default::default()
+        });
+        response.responses.splice(..0, denied);
     }
     response
 }

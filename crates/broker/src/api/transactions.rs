@@ -7,6 +7,7 @@
 
 use super::Call;
 use super::entry::{Api, ByResource, Cost, later, not_on_cluster, now};
+use super::serve::topic_rights::take_denied;
 use crate::authorization::{Denials, Permissions};
 use crate::broker::Broker;
 use futures_util::future::join_all;
@@ -55,8 +56,14 @@ pub(super) const LIST: Api = Api::new(ApiKey::ListTransactions, 0..=2, ByResourc
 })
 .cost(Cost::Always);
 
-/// From this version of AddPartitionsToTxn on, requests come from brokers and have several transactions.
-const BETWEEN_BROKERS: i16 = 4;
+/// The first version of AddPartitionsToTxn that comes from brokers and has several transactions.
+const BROKERS_FROM: i16 = 4;
+/// The first version of EndTxn with an epoch per transaction (KIP-890).
+const EPOCH_PER_TRANSACTION_FROM: i16 = 5;
+/// The first version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn with PRODUCER_FENCED.
+const FENCED_FROM: i16 = 2;
+/// The first version of TxnOffsetCommit with COORDINATOR_LOAD_IN_PROGRESS.
+const LOADING_FROM: i16 = 2;
 /// The level of transaction.version of a client with an epoch per transaction.
 const NEWER: i16 = 2;
 
@@ -70,7 +77,7 @@ pub async fn add_partitions(
     request: AddPartitionsToTxnRequest,
 ) -> AddPartitionsToTxnResponse {
     let version = call.version;
-    if version >= BETWEEN_BROKERS {
+    if version >= BROKERS_FROM {
         if !call.permissions.may_on_cluster(Operation::ClusterAction) {
             return not_on_cluster(&request, version);
         }
@@ -131,13 +138,13 @@ async fn add_to_one(
         let answers = if transaction.verify_only {
             transactions.verify_partitions(id, producer, &partitions).await
         } else {
-            let client_version = if version >= BETWEEN_BROKERS { NEWER } else { 0 };
+            let client_version = if version >= BROKERS_FROM { NEWER } else { 0 };
             let added = transactions.add_partitions(id, producer, &partitions, client_version).await;
             added.map(|()| vec![Ok(()); partitions.len()])
         };
         let codes = match answers {
             Ok(answers) => answers.into_iter().map(code).collect(),
-            Err(error) => vec![super::fenced_before(2, version, error.code()); partitions.len()],
+            Err(error) => vec![super::fenced_before(FENCED_FROM, version, error.code()); partitions.len()],
         };
         errors.extend(partitions.into_iter().zip(codes));
     }
@@ -197,7 +204,7 @@ pub async fn add_offsets(
         Err(error) => error,
     };
     AddOffsetsToTxnResponse {
-        error_code: super::fenced_before(2, call.version, error).code(),
+        error_code: super::fenced_before(FENCED_FROM, call.version, error).code(),
         ..Default::default()
     }
 }
@@ -231,12 +238,12 @@ pub async fn end(
         id: request.transactional_id,
         producer: Producer { id: request.producer_id, epoch: request.producer_epoch },
         outcome: if request.committed { TransactionOutcome::Commit } else { TransactionOutcome::Abort },
-        client_version: if call.version >= 5 { NEWER } else { 0 },
+        client_version: if call.version >= EPOCH_PER_TRANSACTION_FROM { NEWER } else { 0 },
     };
     let ended = transactions.end_transaction(end, || producer_ids.next()).await;
     let (error, producer) = match ended {
         Ok(producer) => (ErrorCode::None, producer),
-        Err(error) => (super::fenced_before(2, call.version, error.code()), Producer::NONE),
+        Err(error) => (super::fenced_before(FENCED_FROM, call.version, error.code()), Producer::NONE),
     };
     EndTxnResponse {
         error_code: error.code(),
@@ -262,14 +269,12 @@ pub async fn commit_offsets(
     if let Err(error) = authorize_offsets(permissions, &request.transactional_id, &request.group_id) {
         return all_refused(request.topics, error);
     }
-    let may_read = |topic: &TxnOffsetCommitRequestTopic| {
+    let denied = take_denied(&mut request.topics, |topic| {
         permissions.may(Operation::Read, ResourceType::Topic, &topic.name)
-    };
-    let (allowed, denied): (Vec<_>, Vec<_>) = request.topics.into_iter().partition(may_read);
-    if allowed.is_empty() && !denied.is_empty() {
+    });
+    if request.topics.is_empty() && !denied.is_empty() {
         return all_refused(denied, ErrorCode::TopicAuthorizationFailed);
     }
-    request.topics = allowed;
     let image = broker.image();
     let is_there = |topic: &str, index| image.partition(topic, PartitionIndex(index)).is_some();
     let is_any_there = request
@@ -282,7 +287,7 @@ pub async fn commit_offsets(
         false => Err(ErrorCode::UnknownTopicOrPartition),
     };
     let mut response = match verified {
-        Ok(guard) => broker.groups.txn_offset_commit(request, guard, call.version).await,
+        Ok(guard) => broker.groups.txn_offset_commit(request, guard).await,
         Err(error) => {
             let mut refused = all_refused(request.topics, error);
             for topic in &mut refused.topics {
@@ -296,7 +301,7 @@ pub async fn commit_offsets(
         }
     };
     response.topics.extend(all_refused(denied, ErrorCode::TopicAuthorizationFailed).topics);
-    if call.version < 2 {
+    if call.version < LOADING_FROM {
         let partitions = response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
         for partition in partitions.filter(|p| p.error_code == ErrorCode::CoordinatorLoadInProgress.code()) {
             partition.error_code = ErrorCode::CoordinatorNotAvailable.code();

@@ -23,7 +23,7 @@ pub struct WantedPartition {
     pub key: FetchPartitionKey,
     pub partition: FetchPartition,
     /// The partition's slot in the session, if there is a session.
-    pub place: Option<u32>,
+    pub slot: Option<u32>,
     /// The partition's entry in the session's news; `None` without a session.
     pub subscription: Option<Arc<Subscription>>,
 }
@@ -40,7 +40,7 @@ pub enum Scope {
 #[derive(Clone, Debug)]
 pub struct PartitionResult {
     pub key: FetchPartitionKey,
-    pub place: Option<u32>,
+    pub slot: Option<u32>,
     pub answered: PartitionAnswer,
     /// True if there are records or other news for the client.
     pub has_news: bool,
@@ -93,9 +93,9 @@ impl FetchSession {
     pub(super) fn update(&mut self, wanted: Vec<WantedPartition>, forgotten: Vec<ForgottenTopic>) {
         for WantedPartition { key, partition, .. } in wanted {
             match self.index.get(&key) {
-                Some(&place) => {
-                    self.partitions[place as usize].wanted = partition;
-                    self.mark_unread(place);
+                Some(&slot) => {
+                    self.partitions[slot as usize].wanted = partition;
+                    self.mark_unread(slot);
                 }
                 None => self.add(key, partition),
             }
@@ -106,10 +106,10 @@ impl FetchSession {
     }
 
     fn add(&mut self, key: FetchPartitionKey, wanted: FetchPartition) {
-        let place =
+        let slot =
             u32::try_from(self.partitions.len()).expect("a request names fewer partitions than it has bytes");
-        let subscription = News::subscription(&self.news, place);
-        self.index.insert(key.clone(), place);
+        let subscription = News::subscription(&self.news, slot);
+        self.index.insert(key.clone(), slot);
         self.partitions.push(CachedPartition {
             key,
             wanted,
@@ -118,7 +118,7 @@ impl FetchSession {
             is_read_to_end: true,
             served: 0,
         });
-        self.mark_unread(place);
+        self.mark_unread(slot);
     }
 
     /// Removes partitions. The remaining ones get new slots in the same order, with new subscriptions.
@@ -144,45 +144,45 @@ impl FetchSession {
         }
     }
 
-    fn mark_unread(&mut self, place: u32) {
-        let cached = &mut self.partitions[place as usize];
+    fn mark_unread(&mut self, slot: u32) {
+        let cached = &mut self.partitions[slot as usize];
         if std::mem::replace(&mut cached.is_read_to_end, false) {
-            self.unread.push(place);
+            self.unread.push(slot);
         }
     }
 
     /// The partitions for the next fetch to read, in order.
     pub(super) fn wanted(&mut self, scope: Scope, now_ms: i64) -> Vec<WantedPartition> {
         self.take_news();
-        let mut places = if scope == Scope::Whole || now_ms.abs_diff(self.whole_ms) >= WHOLE_EVERY_MS as u64 {
+        let mut slots = if scope == Scope::Whole || now_ms.abs_diff(self.whole_ms) >= WHOLE_EVERY_MS as u64 {
             self.whole_ms = now_ms;
-            (0..u32::try_from(self.partitions.len()).expect("places are numbers of 32 bits")).collect()
+            (0..u32::try_from(self.partitions.len()).expect("slots are numbers of 32 bits")).collect()
         } else {
             self.unread.clone()
         };
-        places.sort_unstable_by_key(|place| (self.partitions[*place as usize].served, *place));
-        places.into_iter().map(|place| self.wanted_at(place)).collect()
+        slots.sort_unstable_by_key(|slot| (self.partitions[*slot as usize].served, *slot));
+        slots.into_iter().map(|slot| self.wanted_at(slot)).collect()
     }
 
     /// The partitions with news since the last call, for a fetch that waits.
     pub(super) fn with_news(&mut self) -> Vec<WantedPartition> {
-        self.take_news().into_iter().map(|place| self.wanted_at(place)).collect()
+        self.take_news().into_iter().map(|slot| self.wanted_at(slot)).collect()
     }
 
     fn take_news(&mut self) -> Vec<u32> {
-        let places = self.news.take();
-        for place in &places {
-            self.mark_unread(*place);
+        let slots = self.news.take();
+        for slot in &slots {
+            self.mark_unread(*slot);
         }
-        places
+        slots
     }
 
-    fn wanted_at(&self, place: u32) -> WantedPartition {
-        let CachedPartition { key, wanted, subscription, .. } = &self.partitions[place as usize];
+    fn wanted_at(&self, slot: u32) -> WantedPartition {
+        let CachedPartition { key, wanted, subscription, .. } = &self.partitions[slot as usize];
         WantedPartition {
             key: key.clone(),
             partition: wanted.clone(),
-            place: Some(place),
+            slot: Some(slot),
             subscription: Some(Arc::clone(subscription)),
         }
     }
@@ -191,13 +191,12 @@ impl FetchSession {
     pub(super) fn answered(&mut self, reads: &[PartitionResult], is_full: bool) -> Vec<bool> {
         self.answers += 1;
         let mentioned = reads.iter().map(|read| {
-            let is_at =
-                |place: &u32| self.partitions.get(*place as usize).is_some_and(|at| at.key == read.key);
+            let is_at = |slot: &u32| self.partitions.get(*slot as usize).is_some_and(|at| at.key == read.key);
             // A concurrent fetch may have removed partitions.
-            let Some(place) = read.place.filter(is_at).or_else(|| self.index.get(&read.key).copied()) else {
+            let Some(slot) = read.slot.filter(is_at).or_else(|| self.index.get(&read.key).copied()) else {
                 return true;
             };
-            let cached = &mut self.partitions[place as usize];
+            let cached = &mut self.partitions[slot as usize];
             let is_error = read.answered.error_code != 0;
             let changed = read.has_news || cached.answered != Some(read.answered) || is_error;
             // An error is repeated in each answer, and the recovery is reported.
@@ -208,12 +207,12 @@ impl FetchSession {
             match read.is_read_to_end {
                 // Removed from `unread` below.
                 true => cached.is_read_to_end = true,
-                false => self.mark_unread(place),
+                false => self.mark_unread(slot),
             }
             is_full || changed
         });
         let mentioned = mentioned.collect();
-        self.unread.retain(|place| !self.partitions[*place as usize].is_read_to_end);
+        self.unread.retain(|slot| !self.partitions[*slot as usize].is_read_to_end);
         mentioned
     }
 }
@@ -224,7 +223,7 @@ impl FetchSession {
 pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<WantedPartition> {
     let count: usize = topics.iter().map(|t| t.partitions.len()).sum();
     let mut wanted: Vec<WantedPartition> = Vec::with_capacity(count);
-    let mut places: HashMap<FetchPartitionKey, usize> = HashMap::default();
+    let mut indexes: HashMap<FetchPartitionKey, usize> = HashMap::default();
     for topic in topics {
         let name: Arc<str> = topic.topic.into();
         for partition in topic.partitions {
@@ -234,15 +233,15 @@ pub(super) fn flatten(topics: Vec<FetchTopic>) -> Vec<WantedPartition> {
                 partition: PartitionIndex(partition.partition),
             };
             if count >= MANY {
-                match places.entry(key.clone()) {
-                    Entry::Occupied(place) => {
-                        wanted[*place.get()].partition = partition;
+                match indexes.entry(key.clone()) {
+                    Entry::Occupied(index) => {
+                        wanted[*index.get()].partition = partition;
                         continue;
                     }
                     Entry::Vacant(free) => _ = free.insert(wanted.len()),
                 }
             }
-            wanted.push(WantedPartition { key, partition, place: None, subscription: None });
+            wanted.push(WantedPartition { key, partition, slot: None, subscription: None });
         }
     }
     wanted

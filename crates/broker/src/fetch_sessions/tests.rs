@@ -43,9 +43,9 @@ fn order(wanted: &[WantedPartition]) -> Vec<i32> {
 /// An answer without news, or with records in all partitions.
 fn answered(wanted: &[WantedPartition], has_records: bool) -> Vec<PartitionResult> {
     let answered = PartitionAnswer { error_code: 0, high_watermark: 7, log_start_offset: 0 };
-    let read = |WantedPartition { key, place, .. }: &WantedPartition| PartitionResult {
+    let read = |WantedPartition { key, slot, .. }: &WantedPartition| PartitionResult {
         key: key.clone(),
-        place: *place,
+        slot: *slot,
         answered,
         has_news: has_records,
         is_read_to_end: !has_records,
@@ -109,9 +109,9 @@ fn partitions_with_records_move_to_the_end_and_forgotten_ones_go() {
     let StartedFetch { fetch, wanted, .. } =
         sessions.begin(&ann(), 12, request, Scope::Whole, NOW_MS).expect("goes on");
     assert_eq!(order(&wanted), [0, 4, 1]);
-    // The places may have changed since the fetch began.
+    // The slots may have changed since the fetch began.
     let mut answer = answered(&wanted, false);
-    answer.iter_mut().zip([0, 4, 1]).for_each(|(read, before)| read.place = Some(before));
+    answer.iter_mut().zip([0, 4, 1]).for_each(|(read, before)| read.slot = Some(before));
     assert_eq!(sessions.finish(fetch, &answer), [false; 3]);
 }
 
@@ -311,7 +311,7 @@ fn the_order_of_giving_way_is_that_of_a_walk_over_all_sessions() {
                         continue;
                     }
                 }
-                let slot = Slot {
+                let slot = CachedSession {
                     holder: holder.clone(),
                     used_ms: AtomicI64::new(now_ms),
                     session: Mutex::default(),

@@ -118,7 +118,7 @@ impl Leaderless {
     /// because their logs are compared.
     pub fn report(&mut self, image: &Image, undecided: &[UndecidedPartition], now: Instant) {
         for (fate, partitions) in self.unlogged(image, undecided, now) {
-            say(&fate, &partitions);
+            log_fate(&fate, &partitions);
         }
     }
 
@@ -178,7 +178,7 @@ fn reason(image: &Image, partition: &PartitionRegistration) -> Option<Reason> {
     }
 }
 
-fn say(fate: &Fate, partitions: &[String]) {
+fn log_fate(fate: &Fate, partitions: &[String]) {
     let last_leader = fate.last_leader.map_or_else(|| "unknown".to_owned(), |id| id.to_string());
     let (count, names) = (partitions.len(), named(partitions));
     match &fate.reason {
@@ -205,7 +205,7 @@ fn named(partitions: &[String]) -> String {
 }
 
 /// Logs the partitions that wait for more replicas before their logs are compared.
-pub(super) fn say_waiting(waiting: &[UndecidedPartition], patience: Duration) {
+pub(super) fn log_waiting(waiting: &[UndecidedPartition], patience: Duration) {
     let (bounded, open): (Vec<&UndecidedPartition>, Vec<&UndecidedPartition>) =
         waiting.iter().partition(|one| one.awaited.is_empty() || one.last_leader.is_some());
     let of = |first: &UndecidedPartition| format!("{}-{}", first.topic, first.partition);

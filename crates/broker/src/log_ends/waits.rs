@@ -10,7 +10,7 @@ use thalweg_metadata::BrokerId;
 use tokio::time::Instant;
 
 use super::choice::ElectionWait;
-use super::leaderless::say_waiting;
+use super::leaderless::log_waiting;
 use super::{Key, key};
 
 /// Maximum wait for a starting replica that was not complete.
@@ -119,7 +119,7 @@ impl Waits {
                 queried.push(((is_early, wait.last_round), one, waiting));
             }
         }
-        say_waiting(&unlogged, self.patience);
+        log_waiting(&unlogged, self.patience);
         queried.sort_by_key(|(turn, ..)| *turn);
         queried.truncate(max);
         for (_, one, waiting) in &queried {

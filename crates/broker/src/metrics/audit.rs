@@ -1,12 +1,12 @@
 //! Metrics of the audit trail.
 
 use super::Family;
-use super::sample::Kind;
+use super::sample::MetricKind;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_audit_events_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Audit events by their kind in thalweg.audit.events, without those above thalweg.audit.events.per.second.",
         labels: &["kind"],
         read: |figures, out| {
@@ -17,7 +17,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_audit_events_written_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Audit events written to an outlet: file or topic.",
         labels: &["outlet"],
         read: |figures, out| {
@@ -28,7 +28,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_audit_events_dropped_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Audit events that an outlet lacks. The reason is rate (thalweg.audit.events.per.second), queue (the outlet is too slow), or unwritten (a full disk, an unavailable topic).",
         labels: &["outlet", "kind", "reason"],
         read: |figures, out| {

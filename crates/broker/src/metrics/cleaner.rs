@@ -1,6 +1,6 @@
 //! Compaction (Kafka's `LogCleaner` and `LogCleanerManager`).
 
-use super::sample::{Kind, Label, Number};
+use super::sample::{Label, MetricKind, Number};
 use super::{Family, Figures, Samples};
 use thalweg_replica::upkeep::CleanerFigures;
 
@@ -8,7 +8,7 @@ macro_rules! of_cleaner {
     ($name:literal, $kind:ident, $help:literal, $read:expr) => {
         Family {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             help: $help,
             labels: &[],
             read: |figures, out| {
@@ -36,7 +36,7 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
     Family {
         name: "kafka_log_logcleanermanager_time_since_last_run_ms",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Milliseconds since logs were last looked at for compaction; missing before the first time, or if log.cleaner.enable=false.",
         labels: &[],
         read: since_survey,
@@ -58,7 +58,7 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
     Family {
         name: "thalweg_cleaner_uncleanable",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "1 for each of these logs, as many as 1000, with the reason: corrupt (batches that cannot be read), too_many_keys (log.cleaner.dedupe.buffer.size is too small).",
         labels: &["topic", "partition", "reason"],
         read: uncleanable,

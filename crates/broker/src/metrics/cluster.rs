@@ -1,7 +1,7 @@
 //! The cluster: this broker's view of its metadata, and the controller in this process (Kafka's
 //! `KafkaController`, `ControllerStats` and `broker-metadata-metrics`).
 
-use super::sample::{Kind, Number};
+use super::sample::{MetricKind, Number};
 use super::{Family, Figures};
 use thalweg_controller::ControllerFigures;
 use thalweg_metadata::{BrokerId, Image};
@@ -10,7 +10,7 @@ macro_rules! of_controller {
     ($name:literal, $kind:ident, $help:literal, $read:expr) => {
         Family {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             help: $help,
             labels: &[],
             read: |figures, out| {
@@ -26,21 +26,21 @@ macro_rules! of_controller {
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_broker_metadata_metrics_last_applied_record_offset",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The last offset of the metadata log that this broker has applied.",
         labels: &[],
         read: |figures, out| of_image(figures, out, |image, _| image.offset().into()),
     },
     Family {
         name: "kafka_server_broker_metadata_metrics_last_applied_record_timestamp",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The timestamp of that record, in milliseconds since 1970.",
         labels: &[],
         read: |figures, out| of_image(figures, out, |image, _| image.provenance().timestamp_ms.into()),
     },
     Family {
         name: "thalweg_broker_epoch",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The epoch of this broker's registration.",
         labels: &[],
         read: |figures, out| {

@@ -1,7 +1,7 @@
 //! The coordinators of groups, share partitions and transactions: their partitions, how long these took to
 //! load, and transactions (Kafka's `group-coordinator-metrics`, `transaction-coordinator-metrics`).
 
-use super::sample::{Kind, Number};
+use super::sample::{MetricKind, Number};
 use super::{Family, Figures, Samples};
 use thalweg_shard::LoadFigures;
 use thalweg_transactions::TransactionFigures;
@@ -10,7 +10,7 @@ macro_rules! of_transactions {
     ($name:literal, $help:literal, $read:expr) => {
         Family {
             name: $name,
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: $help,
             labels: &[],
             read: |figures, out| {
@@ -26,7 +26,7 @@ macro_rules! of_transactions {
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_group_coordinator_metrics_num_partitions",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions of __consumer_offsets that this broker leads, by their state.",
         labels: &["state"],
         read: |figures, out| {
@@ -37,7 +37,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_transaction_coordinator_metrics_num_partitions",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions of __transaction_state that this broker leads, by their state.",
         labels: &["state"],
         read: |figures, out| {
@@ -48,7 +48,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_share_coordinator_metrics_num_partitions",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions of __share_group_state that this broker leads, by their state.",
         labels: &["state"],
         read: |figures, out| {
@@ -59,7 +59,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_coordinator_load_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "How long it took to load a partition of a coordinator: group, share or transaction.",
         labels: &["coordinator"],
         read: |figures, out| {
@@ -71,7 +71,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_transactions",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Transactional ids that this broker coordinates, by the state of their transaction.",
         labels: &["state"],
         read: transactions,

@@ -80,8 +80,8 @@ Apache Kafka's controllers expose their own.
 
 #[cfg(test)]
 mod tests {
-    use super::super::Kind;
     use super::*;
+    use crate::metrics::MetricKind;
     use std::collections::BTreeSet;
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
             let name = family.name;
             assert!(names.insert(name), "{name} is there twice");
             assert!(name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_'), "{name}");
-            assert_eq!(name.ends_with("_total"), family.kind == Kind::Counter, "{name}");
+            assert_eq!(name.ends_with("_total"), family.kind == MetricKind::Counter, "{name}");
             assert!(family.help.ends_with('.') && !family.help.contains('|'), "{name}");
         }
     }

@@ -8,7 +8,7 @@
 //! as a whole, so that no sum over a family is wrong, and is counted. A sample costs no allocation.
 
 use super::otlp;
-use super::sample::{Exemplar, Kind, Label, Number, family_name, scaled, unit};
+use super::sample::{Exemplar, Label, MetricKind, Number, family_name, scaled, unit};
 use super::text::{push_label_value, push_number, push_whole};
 use std::io::Write;
 use thalweg_histogram::Snapshot;
@@ -93,7 +93,7 @@ impl Exposition {
     pub fn family<'a>(
         &'a mut self,
         name: &'static str,
-        kind: Kind,
+        kind: MetricKind,
         help: &'static str,
         labels: &'a [&'a str],
     ) -> Samples<'a> {
@@ -106,7 +106,7 @@ impl Exposition {
         Samples { page: self, name, kind, help, labels, start, head, kept: head, is_limited, count: 0 }
     }
 
-    fn head(&mut self, name: &str, kind: Kind, help: &str) {
+    fn head(&mut self, name: &str, kind: MetricKind, help: &str) {
         let is_open = self.form == Form::OpenMetrics;
         let name = if is_open { family_name(name) } else { name };
         let out = &mut self.out;
@@ -194,7 +194,7 @@ impl Exposition {
 pub struct Samples<'a> {
     page: &'a mut Exposition,
     name: &'static str,
-    kind: Kind,
+    kind: MetricKind,
     help: &'static str,
     labels: &'a [&'a str],
     start: usize,
@@ -233,7 +233,7 @@ impl Samples<'_> {
             return self.keep(values);
         }
         self.line("", values, None, number);
-        if self.kind == Kind::Counter {
+        if self.kind == MetricKind::Counter {
             self.created(values);
         }
         self.keep(values);
@@ -428,12 +428,13 @@ mod tests {
     #[test]
     fn a_family_is_a_head_and_a_line_for_each_sample() {
         let mut page = Exposition::default();
-        let mut samples = page.family("bytes_total", Kind::Counter, "Bytes\nin.", &["topic", "partition"]);
+        let mut samples =
+            page.family("bytes_total", MetricKind::Counter, "Bytes\nin.", &["topic", "partition"]);
         samples.add(&["", ""], 7u64);
         samples.add_labelled(&[Label::Text("a\"\\b"), Label::Whole(3)], 2.5);
         drop(samples);
-        page.family("nothing", Kind::Gauge, "Nothing.", &[]);
-        let mut samples = page.family("time", Kind::Summary, "Time.", &["request"]);
+        page.family("nothing", MetricKind::Gauge, "Nothing.", &[]);
+        let mut samples = page.family("time", MetricKind::Summary, "Time.", &["request"]);
         samples.summary(&["Fetch"], &[("0.99", 0.99, f64::NAN)], 2, 0.5);
         drop(samples);
         assert_eq!(
@@ -448,12 +449,12 @@ mod tests {
     #[test]
     fn openmetrics_has_units_creation_times_exemplars_and_an_end() {
         let mut page = page(Form::OpenMetrics, 10);
-        page.family("cpu_seconds_total", Kind::Counter, "Say \"CPU\".", &[]).add(&[], 2u64);
+        page.family("cpu_seconds_total", MetricKind::Counter, "Say \"CPU\".", &[]).add(&[], 2u64);
         let histogram = Histogram::new(&[1_000, 1_000_000]);
         histogram.record(1_500);
         let exemplar = Exemplar { client_hash: 0xab, value: 0.0015, at_ms: 8_250 };
         let read = histogram.snapshot();
-        let mut samples = page.family("wait_seconds", Kind::Histogram, "Wait.", &["request"]);
+        let mut samples = page.family("wait_seconds", MetricKind::Histogram, "Wait.", &["request"]);
         samples.histogram(&["Fetch"], &read, 1e6, &[None, Some(exemplar)]);
         drop(samples);
         page.append("# HELP more_total More.\n# TYPE more_total counter\nmore_total{a=\"b\"} 1\n");
@@ -475,16 +476,16 @@ mod tests {
     fn a_family_that_does_not_fit_is_left_out_whole_and_counted() {
         let mut page = page(Form::Text, 3);
         for (name, topics) in [("one", 2), ("two", 2), ("three", 1)] {
-            let mut samples = page.family(name, Kind::Gauge, "Help.", &["topic"]);
+            let mut samples = page.family(name, MetricKind::Gauge, "Help.", &["topic"]);
             samples.add(&[""], 9u64);
             for topic in ["a", "b"].iter().take(topics) {
                 samples.add(&[topic], 1u64);
             }
         }
-        let mut samples = page.family("four", Kind::Gauge, "Help.", &["topic"]);
+        let mut samples = page.family("four", MetricKind::Gauge, "Help.", &["topic"]);
         assert!(!samples.fit(5));
         drop(samples);
-        page.family("five", Kind::Gauge, "Help.", &["request"]).add(&["Fetch"], 1u64);
+        page.family("five", MetricKind::Gauge, "Help.", &["request"]).add(&["Fetch"], 1u64);
         assert_eq!(page.dropped(), [("two", 2), ("four", 5)]);
         let text = page.into_text();
         let samples: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
@@ -508,7 +509,8 @@ mod tests {
         for form in [Form::Text, Form::OpenMetrics] {
             let mut page = page(form, usize::MAX);
             page.out.reserve(1024 * 1024);
-            let mut samples = page.family("bytes_total", Kind::Counter, "Bytes.", &["topic", "partition"]);
+            let mut samples =
+                page.family("bytes_total", MetricKind::Counter, "Bytes.", &["topic", "partition"]);
             let used = allocation_counter::measure(|| {
                 for partition in 0..1000 {
                     let labels = [Label::Text("orders"), Label::Whole(partition)];

@@ -3,7 +3,7 @@
 
 use super::exposition::Samples;
 use super::lag::{GroupLag, Lag};
-use super::sample::{Kind, Label, Number};
+use super::sample::{Label, MetricKind, Number};
 use super::{Family, Figures};
 use std::collections::BTreeMap;
 use thalweg_groups::GroupFigures;
@@ -13,7 +13,7 @@ macro_rules! of_state {
     ($name:literal, $state:literal, $help:literal) => {
         Family {
             name: concat!("kafka_coordinator_group_groupmetadatamanager_", $name),
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: $help,
             labels: &[],
             read: |figures, out| in_state(figures, out, $state),
@@ -33,7 +33,7 @@ pub(super) const FAMILIES: &[Family] = &[
     of_state!("numgroupsstable", "Stable", "Those whose members consume."),
     Family {
         name: "kafka_coordinator_group_groupmetadatamanager_numoffsets",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Committed offsets of these groups.",
         labels: &[],
         read: |figures, out| {
@@ -44,7 +44,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_consumergroup_members",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Members of a group that this broker coordinates.",
         labels: &["consumergroup"],
         read: |figures, out| {
@@ -55,7 +55,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_group_lag",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The lag of a group over all its partitions: offsets between its committed offsets and the high watermarks. Of partitions without a replica here, the broker asks their leaders every 10 s, 10,000 at most; unknown ones do not count.",
         labels: &["consumergroup"],
         read: |figures, out| {
@@ -68,7 +68,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_group_lag_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The lag of a group in time: the age of the oldest record that the group has not read, over all its partitions; 0 without lag. Of partitions without a replica here, the broker asks their leaders every 10 s; unknown ones, and those led by Apache Kafka's brokers, do not count.",
         labels: &["consumergroup"],
         read: |figures, out| {
@@ -81,14 +81,14 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_consumergroup_lag_sum",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The same for each of its topics.",
         labels: &["consumergroup", "topic"],
         read: topic_lags,
     },
     Family {
         name: "thalweg_group_lag_unknown_partitions",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions with a committed offset whose high watermark is unknown: their leader has not answered, or they were deleted.",
         labels: &[],
         read: |figures, out| {
@@ -98,7 +98,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_consumergroup_current_offset",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The group's committed offset.",
         labels: &["consumergroup", "topic", "partition"],
         read: |figures, out| {
@@ -107,14 +107,14 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_consumergroup_lag",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Offsets between the committed offset and the high watermark, where that is known.",
         labels: &["consumergroup", "topic", "partition"],
         read: |figures, out| each_partition(figures, out, |_, lag| lag.map(|lag| lag.records)),
     },
     Family {
         name: "thalweg_group_partition_lag_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The age of the first record that the group has not read, where that is known; 0 without lag.",
         labels: &["consumergroup", "topic", "partition"],
         read: |figures, out| each_partition(figures, out, |_, lag| lag?.age_ms.map(seconds)),

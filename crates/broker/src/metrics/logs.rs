@@ -2,7 +2,7 @@
 
 use super::exposition::Samples;
 use super::figures::labels;
-use super::sample::{Kind, Number};
+use super::sample::{MetricKind, Number};
 use super::{Family, Figures};
 use thalweg_replica::partition::PartitionFigures;
 
@@ -10,7 +10,7 @@ macro_rules! of_log {
     ($name:literal, $help:literal, $read:expr) => {
         Family {
             name: concat!("kafka_log_log_", $name),
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: $help,
             labels: &["topic", "partition"],
             read: |figures, out| each(figures, out, $read),
@@ -25,14 +25,14 @@ pub(super) const FAMILIES: &[Family] = &[
     of_log!("logendoffset", "The offset of its next record.", |p| p.log_end.0.into()),
     Family {
         name: "thalweg_log_high_watermark",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The offset below which its records are replicated, and consumers may read.",
         labels: &["topic", "partition"],
         read: |figures, out| each(figures, out, |p| p.high_watermark.0.into()),
     },
     Family {
         name: "kafka_log_logmanager_offlinelogdirectorycount",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Data directories that have failed.",
         labels: &[],
         read: |figures, out| {
@@ -43,7 +43,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_logs_size_bytes",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Size of all logs of this broker.",
         labels: &[],
         read: |figures, out| {
@@ -53,21 +53,21 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_log_directory_total_bytes",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Size of the volume of a data directory.",
         labels: &["directory"],
         read: |figures, out| volumes(figures, out, |(total, _)| total),
     },
     Family {
         name: "thalweg_log_directory_free_bytes",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "What is free of it for this process.",
         labels: &["directory"],
         read: |figures, out| volumes(figures, out, |(_, free)| free),
     },
     Family {
         name: "thalweg_log_flush_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "How long syncs of logs take, by the policies of flushing.",
         labels: &[],
         read: |figures, out| {

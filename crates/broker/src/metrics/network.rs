@@ -3,14 +3,14 @@
 use super::Family;
 use super::exposition::Samples;
 use super::figures::Figures;
-use super::sample::Kind;
+use super::sample::MetricKind;
 use thalweg_net::Ends;
 
 macro_rules! of_broker {
     ($name:literal, $kind:ident, $help:literal, $read:expr) => {
         Family {
             name: $name,
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             help: $help,
             labels: &[],
             read: |figures, out| {
@@ -27,7 +27,7 @@ macro_rules! of_logins {
     ($name:literal, $help:literal, $read:expr) => {
         Family {
             name: concat!("kafka_server_socket_server_metrics_", $name, "_authentication_total"),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: $help,
             labels: &["listener"],
             read: |figures, out| {
@@ -51,7 +51,7 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
     Family {
         name: "thalweg_listener_connections",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Open connections by listener, those of the controller too.",
         labels: &["listener"],
         read: |figures, out| {
@@ -88,7 +88,7 @@ pub(super) const FAMILIES: &[Family] = &[
     ),
     Family {
         name: "thalweg_connections_closed_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Connections to the broker or the controller that ended for a reason: idle (expired by connections.max.idle.ms), slow (a request arrived too slowly while others waited for memory), unread (answers were not read while others needed the memory), unauthenticated (no login in time), refused (a request could not be served), network (an error of the network).",
         labels: &["reason"],
         read: closed,
@@ -97,7 +97,7 @@ pub(super) const FAMILIES: &[Family] = &[
     of_logins!("failed", "Logins by SASL that failed.", |(_, failed)| failed),
     Family {
         name: "thalweg_tls_handshakes_failed_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "TLS handshakes that failed, without those that the client broke off.",
         labels: &["listener"],
         read: |figures, out| {
@@ -108,7 +108,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_certificate_expiry_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the first certificate of a listener's chain expires, in seconds since 1970.",
         labels: &["listener"],
         read: |figures, out| {

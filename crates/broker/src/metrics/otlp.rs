@@ -4,7 +4,7 @@
 //! Adding a sample writes a data point. [`metric`] wraps the data points of a family, [`request`] all
 //! families.
 
-use super::sample::{Exemplar, Kind, Label, Number, family_name, scaled, unit};
+use super::sample::{Exemplar, Label, MetricKind, Number, family_name, scaled, unit};
 use thalweg_histogram::Snapshot;
 
 /// The start of the counters, and the time of the page.
@@ -90,7 +90,7 @@ pub(super) fn summary(
 }
 
 /// Makes the data points from `start` on a `Metric`, as a field of `ScopeMetrics`.
-pub(super) fn metric(out: &mut Vec<u8>, start: usize, (name, kind, help): (&str, Kind, &str)) {
+pub(super) fn metric(out: &mut Vec<u8>, start: usize, (name, kind, help): (&str, MetricKind, &str)) {
     let points = out.split_off(start);
     nested(out, 2, |out| {
         text(out, 1, family_name(name));
@@ -101,17 +101,17 @@ pub(super) fn metric(out: &mut Vec<u8>, start: usize, (name, kind, help): (&str,
             _ => {}
         }
         let field = match kind {
-            Kind::Gauge => 5,
-            Kind::Counter => 7,
-            Kind::Histogram => 9,
-            Kind::Summary => 11,
+            MetricKind::Gauge => 5,
+            MetricKind::Counter => 7,
+            MetricKind::Histogram => 9,
+            MetricKind::Summary => 11,
         };
         nested(out, field, |out| {
             out.extend_from_slice(&points);
-            if matches!(kind, Kind::Counter | Kind::Histogram) {
+            if matches!(kind, MetricKind::Counter | MetricKind::Histogram) {
                 varint_field(out, 2, CUMULATIVE);
             }
-            if kind == Kind::Counter {
+            if kind == MetricKind::Counter {
                 varint_field(out, 3, 1);
             }
         });
@@ -226,7 +226,7 @@ mod tests {
     fn a_gauge_is_a_metric_with_a_point() {
         let mut out = Vec::new();
         number(&mut out, &["a"], &[Label::Text("b")], 5u64.into(), Times { started_ms: 0, now_ms: 1 });
-        metric(&mut out, 0, ("x", Kind::Gauge, "y"));
+        metric(&mut out, 0, ("x", MetricKind::Gauge, "y"));
         let mut point = vec![0x3a, 8, 0x0a, 1, b'a', 0x12, 3, 0x0a, 1, b'b', 0x11];
         point.extend(0u64.to_le_bytes());
         point.push(0x19);

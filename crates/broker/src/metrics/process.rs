@@ -1,14 +1,14 @@
 //! Metrics of the process, with the names of Prometheus' client libraries, and of its threads.
 
 use super::Family;
-use super::sample::{Kind, Label};
+use super::sample::{Label, MetricKind};
 use std::fs;
 use std::sync::atomic::Ordering;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "process_cpu_seconds_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "User and system CPU time of the process, in seconds.",
         labels: &[],
         read: |_, out| {
@@ -19,7 +19,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "process_resident_memory_bytes",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Resident memory of the process, without the page cache.",
         labels: &[],
         read: |_, out| {
@@ -30,7 +30,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "process_virtual_memory_bytes",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Address space of the process.",
         labels: &[],
         read: |_, out| {
@@ -41,7 +41,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "process_threads",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Threads of the process.",
         labels: &[],
         read: |_, out| {
@@ -52,7 +52,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "process_open_fds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Open file descriptors: one for each connection and each open segment.",
         labels: &[],
         read: |_, out| {
@@ -63,7 +63,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "process_max_fds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The limit of open file descriptors.",
         labels: &[],
         read: |_, out| {
@@ -74,21 +74,21 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "process_start_time_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Start time of the node, in seconds since 1970.",
         labels: &[],
         read: |figures, out| out.add(&[], seconds(figures.started_ms)),
     },
     Family {
         name: "thalweg_uptime_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Seconds since the start.",
         labels: &[],
         read: |figures, out| out.add(&[], seconds(figures.now_ms - figures.started_ms)),
     },
     Family {
         name: "thalweg_otlp_exports_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Pages of metrics sent to thalweg.otlp.endpoint, by outcome.",
         labels: &["outcome"],
         read: |figures, out| {
@@ -100,14 +100,14 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_build_info",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Always 1; the version is in the label.",
         labels: &["version"],
         read: |_, out| out.add(&[env!("CARGO_PKG_VERSION")], 1u32),
     },
     Family {
         name: "kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The share of time, from 0 to 1, in which the threads that serve requests had nothing to do in the last 30 to 60 seconds.",
         labels: &[],
         read: |figures, out| {
@@ -118,7 +118,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_worker_busy_seconds_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Time in which a thread that serves requests was busy.",
         labels: &["worker"],
         read: |figures, out| {
@@ -129,7 +129,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_worker_queue_size",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Tasks that wait for any of these threads.",
         labels: &[],
         read: |figures, out| {
@@ -140,7 +140,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_fetchsessioncache_numincrementalfetchsessions",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Cached fetch sessions.",
         labels: &[],
         read: |figures, out| {

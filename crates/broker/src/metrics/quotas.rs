@@ -2,7 +2,7 @@
 //! groups `Produce`, `Fetch`, `Request`, `ControllerMutation` and `socket-server-metrics`).
 
 use super::exposition::Samples;
-use super::sample::Kind;
+use super::sample::MetricKind;
 use super::{Family, Figures};
 use crate::quotas::{QuotaType, Usage};
 use thalweg_controller::MutationFigures;
@@ -17,7 +17,7 @@ const CLIENTS: &[&str] = &["resource", "user", "clientId"];
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_quota_byte_rate",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Bytes per second that clients with a limit produce and fetch, over the window of quotas. Clients that share a limit share a sample; in all families of clients there are the 1000 that were active last.",
         labels: CLIENTS,
         read: |figures, out| {
@@ -27,14 +27,14 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_quota_request_time",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Time of the requests of clients with a limit, in percent of one thread.",
         labels: CLIENTS,
         read: |figures, out| of_clients(figures, out, QuotaType::Request, |usage| usage.rate),
     },
     Family {
         name: "kafka_server_quota_throttle_time",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The average pause that clients above their limit were asked to make in the last 30 to 60 seconds, in milliseconds; NaN without any.",
         labels: CLIENTS,
         read: |figures, out| {
@@ -46,7 +46,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_quota_pause_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "Pauses that clients above a limit of this broker were asked to make, by the kind of quota.",
         labels: &["resource"],
         read: |figures, out| {
@@ -58,21 +58,21 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_quota_tokens",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions that clients with a limit could create or delete after their last request; negative when they had to pause.",
         labels: CLIENTS,
         read: |figures, out| of_controller(figures, out, |mutations| mutations.tokens),
     },
     Family {
         name: "kafka_server_quota_mutation_rate",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions per second that clients with a limit create and delete, over the last 30 to 60 seconds.",
         labels: CLIENTS,
         read: |figures, out| of_controller(figures, out, |mutations| mutations.per_second),
     },
     Family {
         name: "kafka_server_socket_server_metrics_broker_connection_accept_rate",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "New connections per second over all listeners, without those between brokers where they have a listener to themselves.",
         labels: &[],
         read: |figures, out| {
@@ -83,7 +83,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_socket_server_metrics_connection_accept_rate",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "New connections per second, by listener, and by address for those with a limit; of these the 1000 highest.",
         labels: &["listener", "ip"],
         read: |figures, out| {
@@ -97,14 +97,14 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_socket_server_metrics_connection_accept_throttle_time",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The average time for which a listener accepted no connection because of max.connection.creation.rate, in milliseconds; NaN without any.",
         labels: &["listener"],
         read: |figures, out| of_listeners(figures, |listener| out.add(&[&listener.name], listener.pause_ms)),
     },
     Family {
         name: "kafka_server_socket_server_metrics_ip_connection_accept_throttle_time",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The average delay before a connection was closed because of the rate of its address, in milliseconds; NaN without any.",
         labels: &["listener"],
         read: |figures, out| {

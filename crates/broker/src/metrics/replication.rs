@@ -2,7 +2,7 @@
 
 use super::exposition::Samples;
 use super::figures::labels;
-use super::sample::{Kind, Label, Number};
+use super::sample::{Label, MetricKind, Number};
 use super::{Family, Figures};
 use std::sync::atomic::Ordering;
 use thalweg_replica::partition::PartitionFigures;
@@ -11,7 +11,7 @@ macro_rules! of_broker {
     ($name:literal, $kind:ident, $help:literal, $read:expr) => {
         Family {
             name: concat!("kafka_server_replicamanager_", $name),
-            kind: Kind::$kind,
+            kind: MetricKind::$kind,
             help: $help,
             labels: &[],
             read: |figures, out| {
@@ -27,7 +27,7 @@ macro_rules! of_partition {
     ($name:literal, $help:literal, $read:expr) => {
         Family {
             name: concat!("kafka_cluster_partition_", $name),
-            kind: Kind::Gauge,
+            kind: MetricKind::Gauge,
             help: $help,
             labels: &["topic", "partition"],
             read: |figures, out| each_led(figures, out, $read),
@@ -39,7 +39,7 @@ macro_rules! of_throttle {
     ($field:ident, $name:literal, $what:literal) => {
         Family {
             name: concat!("thalweg_", $name, "_throttled_bytes_total"),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: concat!("Bytes ", $what, " while a limit is set."),
             labels: &[],
             read: |figures, out| {
@@ -122,7 +122,7 @@ pub(super) const FAMILIES: &[Family] = &[
     of_throttle!(follower_throttle, "followerreplication", "fetched by throttled replicas here"),
     Family {
         name: "kafka_server_replicamanager_partitionswithlatetransactionscount",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions here with a transaction that has been open for five minutes longer than transaction.max.timeout.ms allows: its coordinator has lost it, and consumers of committed records wait.",
         labels: &[],
         read: |figures, out| {
@@ -137,21 +137,21 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_replica_lag",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Offsets that a follower of a partition led here is behind the log end, by its last fetch.",
         labels: &["topic", "partition", "follower"],
         read: follower_lags,
     },
     Family {
         name: "kafka_server_fetcherlagmetrics_consumerlag",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Offsets that a replica here is behind its leader's high watermark.",
         labels: &["clientId", "topic", "partition"],
         read: own_lags,
     },
     Family {
         name: "kafka_server_replicafetchermanager_maxlag",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The largest of these.",
         labels: &["clientId"],
         read: |figures, out| {

@@ -1,7 +1,7 @@
 //! Request metric families: counts, errors and times by API.
 
 use super::exposition::Samples;
-use super::sample::Kind;
+use super::sample::MetricKind;
 use super::{Family, Figures, stages};
 use crate::request_metrics::{BUCKETS, Counts, Purgatory, RequestMetrics, VERSIONS};
 use std::sync::atomic::Ordering;
@@ -14,49 +14,49 @@ const QUANTILES: [(&str, f64); 6] =
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_network_requestmetrics_requests_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Requests that were answered, by API and version. FetchConsumer and FetchFollower are the parts of Fetch.",
         labels: &["request", "version"],
         read: requests,
     },
     Family {
         name: "kafka_network_requestmetrics_errors_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Errors in answers, but for those that the controller has made; each partition, topic or group counts.",
         labels: &["request", "error"],
         read: refusals,
     },
     Family {
         name: "kafka_network_requestmetrics_totaltimems",
-        kind: Kind::Summary,
+        kind: MetricKind::Summary,
         help: "Milliseconds from reading a request to its complete answer, including waiting time.",
         labels: &["request"],
         read: times,
     },
     Family {
         name: "thalweg_request_time_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "Where the time of requests goes. Stages: queue (from the last read of the connection to the start), local (work of this broker), remote (waiting for replicas, data or other nodes, of requests that have to), throttle (pauses that clients are asked to make), send (from the complete answer until the socket has taken it), total (local and remote). Exemplars of requests above 0.1 s name the client by the FNV-1a hash of its id.",
         labels: &["request", "stage"],
         read: stages::times,
     },
     Family {
         name: "thalweg_request_size_bytes",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "Bytes of requests.",
         labels: &["request"],
         read: stages::request_sizes,
     },
     Family {
         name: "thalweg_response_size_bytes",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "Bytes of answers, with the records that are sent from files.",
         labels: &["request"],
         read: stages::response_sizes,
     },
     Family {
         name: "kafka_server_delayedoperationpurgatory_numdelayedoperations",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Requests that wait: Produce for replicas or the disk, Fetch for more to be appended, ShareFetch for records to acquire.",
         labels: &["delayedOperation"],
         read: |figures, out| {
@@ -206,7 +206,7 @@ mod tests {
         let metrics = RequestMetrics::new(&[ApiKey::ShareFetch], Clock::manual(0));
         let shown = || {
             let mut page = Exposition::default();
-            waiting(&metrics, &mut page.family("waiting", Kind::Gauge, "", &["delayedOperation"]));
+            waiting(&metrics, &mut page.family("waiting", MetricKind::Gauge, "", &["delayedOperation"]));
             let text = page.into_text();
             text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>()
         };

@@ -3,7 +3,7 @@
 
 /// The type of a family's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     /// A value that only rises until the process restarts. The name ends in `_total`.
     Counter,
     /// A value that rises and falls.
@@ -14,14 +14,14 @@ pub enum Kind {
     Summary,
 }
 
-impl Kind {
+impl MetricKind {
     /// Prometheus' name of the type.
     pub const fn name(self) -> &'static str {
         match self {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
-            Kind::Summary => "summary",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
+            MetricKind::Summary => "summary",
         }
     }
 }

@@ -2,14 +2,14 @@
 //! `share-group-metrics`).
 
 use super::exposition::Samples;
-use super::sample::{Kind, Label};
+use super::sample::{Label, MetricKind};
 use super::{Family, Figures};
 use thalweg_share_groups::ShareFigures;
 
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_server_sharesessioncache_sharesessionscount",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Members of share groups that read from this broker.",
         labels: &[],
         read: |figures, out| {
@@ -20,7 +20,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_sharesessioncache_sharepartitionscount",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Partitions that they read, counted for each of them.",
         labels: &[],
         read: |figures, out| {
@@ -31,7 +31,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_share_group_metrics_share_acknowledgement_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Records that members of share groups have acknowledged, by the type of the acknowledgement.",
         labels: &["ack_type"],
         read: |figures, out| {
@@ -43,7 +43,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_sharepartitionmetrics_acquisitionlocktimeout_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Records whose acquisition lock has ended without an acknowledgement.",
         labels: &[],
         read: |figures, out| {
@@ -54,7 +54,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_share_partition_load_seconds",
-        kind: Kind::Histogram,
+        kind: MetricKind::Histogram,
         help: "How long it took to load the state of a share partition.",
         labels: &[],
         read: |figures, out| {
@@ -65,14 +65,14 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "kafka_server_sharepartitionmetrics_inflightmessagecount",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Records in flight of a share partition: from the first whose delivery is not complete to the last that was delivered.",
         labels: &["group", "topic", "partition"],
         read: |figures, out| each(figures, out, |of| of.offsets),
     },
     Family {
         name: "kafka_server_sharepartitionmetrics_inflightbatchcount",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Batches of them that are tracked as one.",
         labels: &["group", "topic", "partition"],
         read: |figures, out| each(figures, out, |of| i64::try_from(of.runs).unwrap_or(i64::MAX)),

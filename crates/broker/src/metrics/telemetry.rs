@@ -1,6 +1,6 @@
 //! Metrics that clients send to this broker (KIP-714).
 
-use super::sample::{Kind, Label};
+use super::sample::{Label, MetricKind};
 use super::{Family, Figures};
 use crate::telemetry::TelemetryFigures;
 
@@ -8,7 +8,7 @@ macro_rules! counter {
     ($name:literal, $field:ident, $help:literal) => {
         Family {
             name: concat!("thalweg_client_telemetry_", $name),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: $help,
             labels: &[],
             read: |figures, out| {
@@ -23,7 +23,7 @@ macro_rules! counter {
 pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_client_telemetry",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The latest values of metrics that clients sent, by the names that clients give them: gauges as they are, sums added up since the client's first push. Forgotten after three intervals of silence, one minute at the least. At most 10,000 values of all clients.",
         labels: &["clientInstanceId", "clientId", "metric", "attributes"],
         read: |figures, out| {
@@ -37,7 +37,7 @@ pub(super) const FAMILIES: &[Family] = &[
     },
     Family {
         name: "thalweg_client_telemetry_instances",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Clients that asked for a subscription or pushed metrics lately, at most 16,384.",
         labels: &[],
         read: |figures, out| {

@@ -2,7 +2,7 @@
 //! and one without the label for all topics together.
 
 use super::exposition::Samples;
-use super::sample::Kind;
+use super::sample::MetricKind;
 use super::{Family, Figures};
 use thalweg_replica::partition::Traffic;
 
@@ -10,7 +10,7 @@ macro_rules! by_topic {
     ($($name:literal $field:ident $help:literal)*) => {
         &[$(Family {
             name: concat!("kafka_server_brokertopicmetrics_", $name, "_total"),
-            kind: Kind::Counter,
+            kind: MetricKind::Counter,
             help: $help,
             labels: &["topic"],
             read: |figures, out| each(figures, out, |traffic| traffic.$field),

@@ -21,10 +21,10 @@ use crate::scan::{Job, ScanEvent, ScannedChunk};
 
 /// Maximum bytes of a partition per fetch. The broker fills a fetch beyond the window, so that it is small
 /// where a window of a few messages suffices.
-const FETCH_BYTES: i32 = 1 << 20;
-const FETCH_BYTES_OLDEST: i32 = 256 << 10;
+const ORDERED_FETCH_BYTES: i32 = 1 << 20;
+const ORDERED_FETCH_BYTES_OLDEST: i32 = 256 << 10;
 /// Time that a broker may hold a fetch: the next window waits for the end of a held fetch.
-const FETCH_WAIT: Duration = Duration::from_millis(10);
+const ORDERED_FETCH_WAIT: Duration = Duration::from_millis(10);
 /// Intended bytes of a window, after the first.
 const WINDOW_BYTES: u64 = 4 << 20;
 /// Offsets of the first window with a filter, and at least without a filter.
@@ -118,20 +118,21 @@ impl Driver {
     pub(super) async fn read_in_order(&mut self) -> Result<EndReason, ClosedChannel> {
         let has_filter = !self.query.filter.is_empty();
         let limit = self.query.limits.matches.map_or(WINDOW_FILTERED, |limit| limit as u64);
-        let share = limit.saturating_mul(2) / (self.ranges.len().max(1) as u64);
+        let share = limit.saturating_mul(2) / (self.partitions.len().max(1) as u64);
         let first = if has_filter { WINDOW_FILTERED } else { share.clamp(WINDOW_MIN, limit.max(WINDOW_MIN)) };
         let sizes = BTreeMap::new();
         let mut windows = Windows { open: BTreeMap::new(), sizes, first, read_bytes: 0 };
         let partition_bytes = match self.query.order {
-            Order::OldestFirst if !has_filter => FETCH_BYTES_OLDEST,
-            _ => FETCH_BYTES,
+            Order::OldestFirst if !has_filter => ORDERED_FETCH_BYTES_OLDEST,
+            _ => ORDERED_FETCH_BYTES,
         };
         if let Some(why) = self.end_of_round(&windows) {
             return Ok(why);
         }
         let starts = self.open_windows(&mut windows).into_iter();
         let starts = starts.map(|(at, low)| (at, StartAt::Offset(low))).collect();
-        let (mut consumer, mut scanners) = match self.begin(starts, partition_bytes, FETCH_WAIT).await {
+        let (mut consumer, mut scanners) = match self.begin(starts, partition_bytes, ORDERED_FETCH_WAIT).await
+        {
             Ok(begun) => begun,
             Err(error) => return Ok(EndReason::Failed(error)),
         };
@@ -148,7 +149,7 @@ impl Driver {
             }
             if Instant::now() >= progress_at {
                 progress_at = Instant::now() + PROGRESS_INTERVAL;
-                self.say(Event::Progress(self.snapshot())).await?;
+                self.send_event(Event::Progress(self.snapshot())).await?;
             }
             let (is_idle, has_room) = (scanners.is_idle(), scanners.has_room());
             if is_idle && self.heard_at.elapsed() >= STALLED {
@@ -183,8 +184,10 @@ impl Driver {
 
     /// The partitions to read on, with the rank that each has reached.
     fn wanted(&self) -> Vec<(i64, TopicPartition)> {
-        let open =
-            self.ranges.iter().filter(|(at, range)| !range.is_done() && !self.unreadable.contains_key(at));
+        let open = self
+            .partitions
+            .iter()
+            .filter(|(at, range)| !range.is_done() && !self.unreadable.contains_key(at));
         let wanted = open.filter_map(|(at, range)| Some((self.merge.wanted(range.partition)?, at.clone())));
         let mut wanted: Vec<_> = wanted.collect();
         wanted.sort_unstable();
@@ -200,7 +203,7 @@ impl Driver {
         let is_read = |(at, range): (&TopicPartition, &PartitionProgress)| {
             range.is_done() || self.unreadable.contains_key(at)
         };
-        let is_complete = !self.merge.has_dropped() && self.ranges.iter().all(is_read);
+        let is_complete = !self.merge.has_dropped() && self.partitions.iter().all(is_read);
         Some(match (self.merge.is_cut(), is_complete) {
             (true, _) => EndReason::Bytes,
             (false, true) => EndReason::Complete,
@@ -217,7 +220,7 @@ impl Driver {
         wanted.retain(|(rank, _)| last.is_some_and(|last| *rank <= last));
         let mut starts = Vec::new();
         for (_, at) in wanted {
-            let Some(range) = self.ranges.get(&at) else { continue };
+            let Some(range) = self.partitions.get(&at) else { continue };
             let size = windows.sizes.entry(at.clone()).or_insert(WindowSize::first(windows.first));
             let size = i64::try_from(size.offsets).unwrap_or(i64::MAX);
             let end = range.end.unwrap_or(range.latest);
@@ -236,7 +239,7 @@ impl Driver {
     /// Takes a fetched chunk. Returns the scan to make, if the chunk reaches into its window.
     fn chunk(&mut self, windows: &mut Windows, consumer: &mut Consumer, chunk: Chunk) -> Option<Job> {
         let window = windows.open.get_mut(&chunk.at)?;
-        let range = self.ranges.get(&chunk.at)?;
+        let range = self.partitions.get(&chunk.at)?;
         self.heard_at = Instant::now();
         windows.read_bytes += chunk.bytes.len() as u64;
         if let Some(size) = windows.sizes.get_mut(&chunk.at) {
@@ -336,7 +339,7 @@ impl Driver {
         }
         let pending = std::mem::take(&mut window.pending);
         self.merge.add(at.partition, pending, scanned.timestamps.map(|(_, last)| last), false);
-        if let Some(range) = self.ranges.get_mut(&at) {
+        if let Some(range) = self.partitions.get_mut(&at) {
             range.position = scanned.next.min(range.end.unwrap_or(scanned.next)).max(range.position);
         }
         self.count(&scanned);
@@ -352,7 +355,7 @@ impl Driver {
         let read = windows.open.extract_if(.., |_, window| window.is_fetched && window.jobs == 0);
         for (at, window) in read.collect::<Vec<_>>() {
             window.scanned.iter().for_each(|scanned| self.count(scanned));
-            let Some(range) = self.ranges.get_mut(&at) else { continue };
+            let Some(range) = self.partitions.get_mut(&at) else { continue };
             if self.query.order == Order::NewestFirst {
                 range.from = window.low;
                 let first = window.scanned.iter().find_map(|scanned| scanned.timestamps);
@@ -373,7 +376,7 @@ impl Driver {
     /// Sets the position of each partition at which a further search continues.
     pub(super) fn note_resume(&mut self) {
         let is_newest_first = self.query.order == Order::NewestFirst;
-        for range in self.ranges.values_mut() {
+        for range in self.partitions.values_mut() {
             range.resume = match (self.merge.end(range.partition), is_newest_first) {
                 (Some(AnswerEnd::FirstBehind(offset)), true) => Offset(offset.0 + 1),
                 (Some(AnswerEnd::FirstBehind(offset)), false) => offset,

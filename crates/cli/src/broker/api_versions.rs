@@ -14,7 +14,7 @@ use crate::output::{Column, CommandOutput};
 pub struct ApiVersions {
     #[command(flatten)]
     connect: Connect,
-    /// The brokers; all, when none is named.
+    /// Brokers to show [default: all].
     #[arg(value_name = "ID")]
     brokers: Vec<i32>,
     #[command(flatten)]

@@ -31,7 +31,7 @@ const COLUMNS: [Column<'_>; 7] = [
     after_help = "Examples:\n  thalweg broker clients\n  thalweg broker clients billing --server https://broker-2:9090"
 )]
 pub struct Clients {
-    /// Only connections whose client id, address, principal, library or listener contains this text.
+    /// List only connections whose client id, address, principal, library or listener contains this text.
     #[arg(value_name = "TEXT", default_value = "")]
     filter: String,
     #[command(flatten)]

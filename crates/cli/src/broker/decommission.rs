@@ -50,7 +50,7 @@ pub struct Unregister {
     connect: Connect,
     /// The broker's id.
     broker: i32,
-    /// Do it even if the broker runs or holds replicas, whose records may be lost.
+    /// Remove the registration even if the broker runs or holds replicas, whose records may be lost.
     #[arg(long)]
     force: bool,
     #[command(flatten)]

@@ -21,10 +21,10 @@ Examples:
 pub struct LogDirs {
     #[command(flatten)]
     connect: Connect,
-    /// The brokers; all, when none is named.
+    /// Brokers to show [default: all].
     #[arg(value_name = "ID")]
     brokers: Vec<i32>,
-    /// Only replicas of a topic, or of some of its partitions as TOPIC:0,3; can be repeated.
+    /// Show only replicas of a topic, or of some of its partitions as TOPIC:0,3; can be repeated.
     #[arg(long = "topic", value_name = "TOPIC[:PARTITION,...]")]
     topics: Vec<Partitions>,
     /// Show each replica instead of each directory.

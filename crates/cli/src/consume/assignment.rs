@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::{Consume, Usage};
 use crate::failure::NotFound;
 use crate::moment;
-use crate::notice::say;
+use crate::notice::print_notice;
 
 /// Time limit for the first offsets of all partitions. Those without one are retried while others are read.
 const AVAILABLE_MAX: Duration = Duration::from_secs(1);
@@ -153,13 +153,13 @@ impl Consume {
     ) {
         let is_named = |at: &TopicPartition| is_new(at) && !self.until_end;
         for (at, reason) in progress.unreadable.iter().filter(|(at, _)| is_named(at)) {
-            say(&format!("Partition {at} cannot be read: {reason}"));
+            print_notice(&format!("Partition {at} cannot be read: {reason}"));
         }
         let metadata = consumer.cluster().metadata();
         let lacks_leader = |at: &TopicPartition| metadata.leader(&at.topic, at.partition).is_none();
         let is_waiting = |at: &TopicPartition| is_new(at) && !progress.unreadable.contains_key(at);
         for at in consumer.unavailable().iter().filter(|at| is_waiting(at) && lacks_leader(at)) {
-            say(&format!("Partition {at} cannot be read: {NO_LEADER}; trying again"));
+            print_notice(&format!("Partition {at} cannot be read: {NO_LEADER}; trying again"));
         }
     }
 

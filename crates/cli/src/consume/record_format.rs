@@ -11,14 +11,14 @@ use thalweg_client::TopicPartition;
 use thalweg_record::{BatchHeader, ControlRecordType, Record, TimestampType};
 use thalweg_security::visible::in_json;
 
-use super::super::failure::{CommandFailure, Usage};
-use super::super::notice::say;
 use super::template::Template;
+use crate::failure::{CommandFailure, Usage};
+use crate::notice::print_notice;
 
 /// Unreadable partitions that an error names.
 const UNREADABLE_NAMED: usize = 10;
 
-/// How records are printed.
+/// The form of printed records.
 #[derive(Args, Debug)]
 pub(crate) struct RecordFormat {
     /// Print the key before the value.
@@ -106,7 +106,7 @@ impl RecordFormat {
         if is_wanted {
             return Err(CommandFailure(text).into());
         }
-        say(&text);
+        print_notice(&text);
         Ok(())
     }
 

@@ -52,7 +52,7 @@ pub struct Bundle {
     /// A log file; can be repeated.
     #[arg(long = "log", value_name = "FILE")]
     logs: Vec<PathBuf>,
-    /// How much of the end of each log is taken.
+    /// Bytes from the end of each log.
     #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, value_parser = clap::value_parser!(u64).range(..=1 << 30))]
     log_bytes: u64,
     /// Seconds between the two pages of metrics.

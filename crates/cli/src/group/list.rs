@@ -28,10 +28,10 @@ Examples:
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Only groups of this type: classic, consumer, share or streams; can be repeated.
+    /// List only groups of this type: classic, consumer, share or streams; can be repeated.
     #[arg(long = "type", value_name = "TYPE", value_parser = ["classic", "consumer", "share", "streams"])]
     types: Vec<String>,
-    /// Only groups in this state, such as Stable or Empty; can be repeated.
+    /// List only groups in this state, such as Stable or Empty; can be repeated.
     #[arg(long = "in-state", value_name = "STATE", value_parser = STATES, ignore_case = true)]
     states: Vec<String>,
     #[command(flatten)]

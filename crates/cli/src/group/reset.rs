@@ -19,11 +19,11 @@ use crate::outcomes::{dry_run, fail_with};
 use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
 
-/// Change where a group without active members reads on.
+/// Change the offsets of a group without active members.
 ///
 /// Shows the new offsets; --execute sets them.
 ///
-/// An offset before the first or after the last record becomes the nearest that there is, with a warning. A
+/// An offset before the first or after the last record becomes the nearest valid offset, with a warning. A
 /// share group takes --to-earliest, --to-latest, --to-datetime and --by-duration.
 #[derive(Args, Debug)]
 #[command(
@@ -41,40 +41,41 @@ Examples:
 pub struct Reset {
     #[command(flatten)]
     connect: Connect,
-    /// The group. One that does not exist comes into being by its offsets.
+    /// Group id. A missing group is created with these offsets.
     group: String,
     /// A topic, or some of its partitions as TOPIC:0,3; can be repeated.
     #[arg(long = "topic", value_name = "TOPIC[:PARTITION,...]", group = "of")]
     topics: Vec<Partitions>,
-    /// All partitions that the group has offsets of.
+    /// All partitions with offsets of the group.
     #[arg(long, group = "of", conflicts_with = "topics")]
     all_topics: bool,
-    /// To the first record.
+    /// Reset to the first record.
     #[arg(long, group = "where")]
     to_earliest: bool,
-    /// To the end: the next record that is written.
+    /// Reset to the end: the next record that is written.
     #[arg(long, group = "where")]
     to_latest: bool,
-    /// To the committed offset, or the end where there is none: with --execute or --csv, a copy of what is
-    /// there.
+    /// Reset to the committed offset, or to the end of partitions without one. With --execute or --csv, this
+    /// copies the present offsets.
     #[arg(long, group = "where")]
     to_current: bool,
-    /// To this offset.
+    /// Reset to this offset.
     #[arg(long, value_name = "OFFSET", group = "where", value_parser = clap::value_parser!(i64).range(0..))]
     to_offset: Option<i64>,
-    /// To the first record at or after this time, such as 2026-11-25T04:30:00Z; without a zone it is UTC.
+    /// Reset to the first record at or after this time, such as 2026-11-25T04:30:00Z; a time without a zone
+    /// is UTC.
     #[arg(long, value_name = "TIME", group = "where", value_parser = moment::time_ms)]
     to_datetime: Option<i64>,
-    /// To the first record of the last so many seconds, minutes, hours or days: 90s, 15m, 12h, 7d, P7DT12H.
+    /// Reset to the first record of this last period: 90s, 15m, 12h, 7d, P7DT12H.
     #[arg(long, value_name = "DURATION", group = "where", value_parser = moment::duration)]
     by_duration: Option<std::time::Duration>,
-    /// By so many records: forwards, or backwards if negative.
+    /// Move each offset by this number of records: forwards, or backwards if negative.
     #[arg(long, value_name = "RECORDS", group = "where", allow_negative_numbers = true)]
     shift_by: Option<i64>,
-    /// To the committed offsets of another group.
+    /// Reset to the committed offsets of another group.
     #[arg(long, value_name = "GROUP", group = "where")]
     to_group: Option<String>,
-    /// To the offsets of a file with lines TOPIC,PARTITION,OFFSET, as --csv prints them.
+    /// Reset to the offsets of a file with lines TOPIC,PARTITION,OFFSET, as --csv prints them.
     #[arg(long, value_name = "FILE", groups = ["where", "of"], conflicts_with_all = ["topics", "all_topics"])]
     from_file: Option<PathBuf>,
     /// Set the offsets. Without it, nothing changes.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
+use thalweg_lab::calibrate::{ErrorTolerance, Extent, Plan, run};
 use thalweg_lab::worker::Driver;
 
 use crate::failure::CommandFailure;
@@ -39,7 +39,7 @@ impl Calibrate {
             binary: binary()?,
             driver: self.driver,
             extent: if self.reduced { Extent::Reduced } else { Extent::Full },
-            limits: Limits::default(),
+            limits: ErrorTolerance::default(),
         };
         let mut stderr = std::io::stderr();
         let calibration = run(&plan, |line| {

@@ -56,11 +56,11 @@ pub struct Run {
     /// The random seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
-    /// How far records are read back and checked after a measurement: not at all, for about as long as it
-    /// took, or to the end [default: set by the workload, or else bounded].
+    /// Records that are read back and checked after a measurement: none, as many as fit into about the time
+    /// of the measurement, or all [default: set by the workload, or else bounded].
     #[arg(long, value_name = "HOW")]
     verify: Option<Verification>,
-    /// Only points whose label contains this text; can be repeated, for any of several texts.
+    /// Run only points whose label contains this text; can be repeated, for any of several texts.
     #[arg(long, value_name = "TEXT")]
     points: Vec<String>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct Run {
     omb: OmbDriver,
     #[command(flatten)]
     pub(crate) omb_result: OmbResult,
-    /// How progress is shown on standard error: for people, animated on a terminal; or as one JSON object a
+    /// Form of progress on standard error: for people, animated on a terminal; or as one JSON object a
     /// line.
     #[arg(long, value_name = "FORM", value_enum, default_value_t)]
     progress: ProgressForm,
@@ -90,7 +90,7 @@ pub(crate) enum ProgressForm {
     Json,
 }
 
-/// How long repetitions go on.
+/// The number of repetitions.
 #[derive(Args, Debug, Clone, Copy)]
 pub(crate) struct PrecisionArguments {
     /// With several targets: repetitions go on until the 95 % interval of their paired ratio is within this

@@ -55,14 +55,14 @@ pub(crate) struct Drivers {
     drivers: Vec<Driver>,
 }
 
-/// How clients talk to brokers that the lab starts.
+/// Security of the brokers that the lab starts, and of their clients.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SecurityArguments {
-    /// How clients talk to brokers that the lab starts, and these to each other; certificates and passwords
-    /// are made for the run [default: set by the workload, or else PLAINTEXT].
+    /// Security protocol of clients and brokers that the lab starts; certificates and passwords are made for
+    /// the run [default: set by the workload, or else PLAINTEXT].
     #[arg(long, value_name = "PROTOCOL", ignore_case = true)]
     security_protocol: Option<SecurityProtocol>,
-    /// With SASL, how they log in [default: set by the workload, or else SCRAM-SHA-512].
+    /// SASL mechanism of these clients and brokers [default: set by the workload, or else SCRAM-SHA-512].
     #[arg(long, value_name = "MECHANISM", ignore_case = true)]
     sasl_mechanism: Option<SaslMechanism>,
 }

@@ -16,7 +16,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value, value};
 use super::{NONE, Profile};
 use crate::failure::{NotFound, Usage};
 use crate::format::FORMATS;
-use crate::notice::say;
+use crate::notice::print_notice;
 
 /// The environment variable with the path of the file.
 const VARIABLE: &str = "THALWEG_CONFIG";
@@ -337,7 +337,7 @@ fn is_public(metadata: &std::fs::Metadata) -> bool {
 fn warn(path: &Path) {
     let path = path.display();
     // `say`, because the log does not exist yet when a profile is chosen.
-    say(&format!("{path} has secrets, and other users may read it: `chmod 600 {path}`"));
+    print_notice(&format!("{path} has secrets, and other users may read it: `chmod 600 {path}`"));
 }
 
 fn no_home() -> Usage {

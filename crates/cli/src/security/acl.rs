@@ -166,16 +166,16 @@ fn operation(text: &str) -> Result<Operation, Usage> {
 /// The ACLs to list or remove.
 #[derive(Args, Debug)]
 struct Filter {
-    /// Only ACLs of this principal.
+    /// Select only ACLs of this principal.
     #[arg(long, value_name = "PRINCIPAL")]
     principal: Option<String>,
-    /// Only ACLs for this client address.
+    /// Select only ACLs for this client address.
     #[arg(long)]
     host: Option<String>,
-    /// Only ACLs of this operation.
+    /// Select only ACLs of this operation.
     #[arg(long)]
     operation: Option<String>,
-    /// Only ACLs with this effect.
+    /// Select only ACLs with this effect.
     #[arg(long, value_enum)]
     effect: Option<Effect>,
     #[command(flatten)]

@@ -23,8 +23,8 @@ pub enum Certificate {
 
 /// Sign a certificate for a client, whose principal becomes User:CN=NAME.
 ///
-/// It is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of the
-/// directory; without one, it is made. The key is kept when a certificate is signed again.
+/// The certificate is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of
+/// the directory, and is made if it is missing. The key is kept when a certificate is signed again.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
   thalweg security certificate client alice")]
@@ -40,10 +40,10 @@ pub struct Sign {
 
 /// Sign a certificate for a node: it serves, and connects to other nodes.
 ///
-/// It is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of the
-/// directory; without one, it is made. The key is kept when a certificate is signed again. With --export, the
-/// files that a new node of a secured cluster needs are written to a directory: copy it to the node's
-/// machine.
+/// The certificate is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of
+/// the directory, and is made if it is missing. The key is kept when a certificate is signed again. With
+/// --export, the files that a new node of a secured cluster needs are written to a directory: copy it to the
+/// node's machine.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   thalweg security certificate node broker-1 --host broker-1.example.org --host 10.0.0.1
@@ -51,11 +51,11 @@ pub struct Sign {
 pub struct SignNode {
     #[command(flatten)]
     sign: Sign,
-    /// A host name or address that others reach the node by; can be repeated.
+    /// Host name or address of the node for other machines; can be repeated.
     #[arg(long = "host", value_name = "HOST")]
     hosts: Vec<String>,
-    /// Write what a node of a cluster with --secure needs to this directory. NAME is node- with its node.id,
-    /// as in node-2
+    /// Write the files that a node of a cluster with --secure needs to this directory. NAME is node- with the
+    /// node.id, as in node-2
     #[arg(long, value_name = "DIR")]
     export: Option<PathBuf>,
 }

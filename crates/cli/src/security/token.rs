@@ -52,13 +52,13 @@ impl Token {
 pub struct Create {
     #[command(flatten)]
     connect: Connect,
-    /// The user that the bearer of the token is; default: the one who creates it.
+    /// User that the token stands for [default: its creator].
     #[arg(long, value_name = "PRINCIPAL")]
     owner: Option<String>,
-    /// Who may renew the token, besides its owner; can be repeated.
+    /// User that may renew the token, besides its owner; can be repeated.
     #[arg(long = "renewer", value_name = "PRINCIPAL")]
     renewers: Vec<String>,
-    /// The longest life of the token, with renewals; default: the cluster's limit.
+    /// Maximum lifetime of the token, with renewals [default: the cluster's limit].
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
     max_lifetime_hours: Option<u32>,
     /// The mechanism of the printed settings.
@@ -102,7 +102,7 @@ impl Create {
 pub struct List {
     #[command(flatten)]
     connect: Connect,
-    /// Only tokens that these own, asked for, or may renew; can be repeated.
+    /// Show only tokens that this user owns, has requested, or may renew; can be repeated.
     #[arg(long = "owner", value_name = "PRINCIPAL")]
     owners: Vec<String>,
     #[command(flatten)]
@@ -139,7 +139,7 @@ pub struct Renew {
     connect: Connect,
     /// The id of the token.
     token: String,
-    /// For how long; default: the cluster's period.
+    /// New lifetime of the token [default: the cluster's period].
     #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u32).range(1..))]
     hours: Option<u32>,
     #[command(flatten)]

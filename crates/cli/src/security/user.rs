@@ -74,7 +74,7 @@ pub struct Add {
     /// Read the password from standard input; a line feed at its end is not part of it.
     #[arg(long)]
     password_stdin: bool,
-    /// How often the password is hashed, 4096 to 16384.
+    /// Iterations of the password's hash, 4096 to 16384.
     #[arg(long, value_name = "NUMBER", default_value_t = SCRAM_ITERATIONS)]
     iterations: NonZeroU32,
     #[command(flatten)]
@@ -154,7 +154,7 @@ pub struct Remove {
     /// The users to remove.
     #[arg(required = true, value_name = "USER")]
     users: Vec<String>,
-    /// Only the credential of this mechanism.
+    /// Remove only the credential of this mechanism.
     #[arg(long, value_enum)]
     mechanism: Option<Mechanism>,
     #[command(flatten)]

@@ -51,7 +51,7 @@ pub struct Text {
     /// directly. onError=POLICY and guarantee=GUARANTEE are the same as --on-error and --guarantee.
     #[arg(long, value_name = "KEY=VALUE,...", default_value = "")]
     properties: String,
-    /// What to do with bad messages, which a stage cannot process: fail, skip, dead-letter:FILE or
+    /// Handling of bad messages, which a stage cannot process: fail, skip, dead-letter:FILE or
     /// dead-letter:topic:NAME [default: fail].
     #[arg(long, value_name = "POLICY")]
     on_error: Option<OnError>,

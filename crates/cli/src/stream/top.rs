@@ -29,7 +29,7 @@ Examples:
 
 --server may be a broker that hosts streams, or a `thalweg stream run --http HOST:PORT`.")]
 pub struct Top {
-    /// Only these streams.
+    /// Show only these streams.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Seconds between updates.

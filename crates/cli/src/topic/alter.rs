@@ -33,7 +33,7 @@ pub struct Alter {
     /// partition.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i32).range(1..))]
     partitions: Option<i32>,
-    /// Which brokers hold the new partitions: partitions with ',' between them, the brokers of each with ':'.
+    /// Brokers of the new partitions: partitions separated by ',', the brokers of each by ':'.
     #[arg(long, value_name = "ID:ID,...", requires = "partitions")]
     replica_assignment: Option<String>,
     /// Set a setting; can be repeated.
@@ -42,7 +42,7 @@ pub struct Alter {
     /// Put a setting back to the broker's default; can be repeated.
     #[arg(long, value_name = "KEY")]
     delete_config: Vec<String>,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]

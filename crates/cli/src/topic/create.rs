@@ -33,7 +33,7 @@ pub struct Create {
     /// Number of brokers that hold each partition [default: the broker's default.replication.factor].
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i16).range(1..))]
     replication_factor: Option<i16>,
-    /// Which brokers hold which partition: partitions with ',' between them, the brokers of each with ':'.
+    /// Brokers of each partition: partitions separated by ',', the brokers of each by ':'.
     #[arg(long, value_name = "ID:ID,...", conflicts_with_all = ["partitions", "replication_factor"])]
     replica_assignment: Option<String>,
     /// Set a setting of the topic; can be repeated.
@@ -42,7 +42,7 @@ pub struct Create {
     /// Do not fail when a topic exists.
     #[arg(long)]
     if_not_exists: bool,
-    /// Only check whether it could be done.
+    /// Check the request without changing anything.
     #[arg(long)]
     validate_only: bool,
     #[command(flatten)]

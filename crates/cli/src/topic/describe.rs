@@ -32,7 +32,7 @@ const SOURCE_TOPIC: i8 = 1;
 pub struct Describe {
     #[command(flatten)]
     connect: Connect,
-    /// The topics; all, when none is named.
+    /// Topics to describe [default: all].
     #[arg(value_name = "TOPIC")]
     topics: Vec<String>,
     /// Show all settings, not only those that were set on the topic.

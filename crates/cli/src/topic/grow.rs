@@ -15,7 +15,7 @@ use crate::partitions::{Partitions, resolve};
 ///
 /// Later records of a key may go to another partition.
 ///
-/// `topic alter --partitions` does the same to one topic, and can say which brokers hold the new partitions.
+/// `topic alter --partitions` grows one topic, and can assign brokers to the new partitions.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("size").required(true)),
@@ -27,10 +27,10 @@ pub struct Grow {
     /// The topics to grow.
     #[arg(required = true, value_name = "TOPIC")]
     topics: Vec<String>,
-    /// To this number of partitions.
+    /// New number of partitions.
     #[arg(long, value_name = "COUNT", group = "size", value_parser = clap::value_parser!(i32).range(1..))]
     to: Option<i32>,
-    /// By this number of partitions.
+    /// Number of additional partitions.
     #[arg(long, value_name = "COUNT", group = "size", value_parser = clap::value_parser!(i32).range(1..=100_000))]
     by: Option<i32>,
     #[command(flatten)]

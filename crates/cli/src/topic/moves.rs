@@ -12,7 +12,7 @@ use thalweg_client::{
 
 use crate::connect::Connect;
 use crate::failure::{CommandFailure, NotFound, Usage};
-use crate::moving::{Execution, current, end_throttles, say};
+use crate::moving::{Execution, current, end_throttles, print_line};
 use crate::outcomes::{add_outcomes, fail_with};
 use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
@@ -21,8 +21,8 @@ use crate::partitions::{Partitions, resolve};
 ///
 /// Shows the plan; --execute starts it.
 ///
-/// Only what must move moves: replicas on excluded brokers, a new broker's share, and replicas that would
-/// share a rack.
+/// Only these replicas move: those on excluded brokers, the share of a new broker, and those that would share
+/// a rack.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("what").required(true)),
@@ -44,19 +44,19 @@ pub struct Move {
     /// The partitions of all topics.
     #[arg(long, group = "what")]
     all_topics: bool,
-    /// Only brokers of these ids [default: all that run].
+    /// Move replicas only to these brokers [default: all running brokers].
     #[arg(long, value_name = "ID,...", value_delimiter = ',', group = "where")]
     to_brokers: Vec<i32>,
-    /// Not this broker; can be repeated.
+    /// Exclude this broker; can be repeated.
     #[arg(long = "without-broker", value_name = "ID", group = "where")]
     without: Vec<i32>,
     /// The number of replicas of each partition.
     #[arg(long, value_name = "COUNT", group = "where", value_parser = clap::value_parser!(u16).range(1..))]
     replication_factor: Option<u16>,
-    /// Just these replicas for every partition; the first is preferred as the leader.
+    /// Replicas of every partition; the first replica is the preferred leader.
     #[arg(long, value_name = "ID,...", value_delimiter = ',', group = "where", conflicts_with_all = ["to_brokers", "without", "replication_factor"])]
     replicas: Vec<i32>,
-    /// The plan of a file in the JSON of kafka-reassign-partitions.
+    /// Move by the plan in this file, in the JSON of kafka-reassign-partitions.
     #[arg(long, value_name = "FILE", groups = ["what", "where"])]
     from_file: Option<PathBuf>,
     #[command(flatten)]
@@ -220,7 +220,7 @@ fn read_json(text: &str) -> Result<ReplicaAssignment, String> {
     Ok(plan)
 }
 
-/// Show the partitions that move, and how far they are. A throttle of brokers is reported on standard error.
+/// Show the moving partitions and their progress. A throttle of brokers is reported on standard error.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  thalweg topic moves --end-throttle")]
 pub struct Moves {
@@ -283,7 +283,7 @@ impl Moves {
             Err(error) => return tracing::debug!(%error, "Throttles of brokers are unknown"),
         };
         if let Some(text) = throttle_report(&throttles, is_over) {
-            say(&text);
+            print_line(&text);
         }
     }
 }

@@ -11,8 +11,8 @@ use crate::outcomes::fail_with;
 use crate::output::{Column, CommandOutput};
 use crate::partitions::{Partitions, resolve};
 
-/// Show offsets of partitions: of the next record (default), the first, the newest by time, or that at a
-/// time.
+/// Show offsets of partitions: of the next record (default), the first record, the newest record by time, or
+/// the record at a time.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("at")),
@@ -21,19 +21,19 @@ use crate::partitions::{Partitions, resolve};
 pub struct Offsets {
     #[command(flatten)]
     connect: Connect,
-    /// Topics, or some of their partitions as TOPIC:0,3; all, when none is named.
+    /// Topics, or some of their partitions as TOPIC:0,3 [default: all topics].
     #[arg(value_name = "TOPIC[:PARTITION,...]")]
     topics: Vec<Partitions>,
-    /// Of the first record.
+    /// Show the offset of the first record.
     #[arg(long, group = "at")]
     earliest: bool,
-    /// Of the record with the largest timestamp.
+    /// Show the offset of the record with the largest timestamp.
     #[arg(long, group = "at")]
     max_timestamp: bool,
-    /// Of the first record at or after this time.
+    /// Show the offset of the first record at or after this time.
     #[arg(long, value_name = "TIME", group = "at", value_parser = moment::time_ms)]
     at_datetime: Option<i64>,
-    /// Only what read_committed consumers see: the end is before open transactions.
+    /// Show offsets of read_committed consumers: the end is before open transactions.
     #[arg(long)]
     read_committed: bool,
     #[command(flatten)]

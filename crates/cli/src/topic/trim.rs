@@ -17,7 +17,7 @@ use crate::partitions::{Partitions, resolve};
 
 /// Delete the records of partitions before an offset or a time.
 ///
-/// Shows what would go; --execute deletes it.
+/// Shows the records to be deleted; --execute deletes them.
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("until").required(true)),

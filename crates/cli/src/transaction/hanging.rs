@@ -31,7 +31,7 @@ pub struct FindHanging {
     /// The partitions of all topics.
     #[arg(long, group = "scope", conflicts_with = "topics")]
     all_topics: bool,
-    /// Only partitions that this broker leads.
+    /// Search only partitions that this broker leads.
     #[arg(long, value_name = "ID", group = "scope")]
     broker: Option<i32>,
     /// The brokers' transaction.max.timeout.ms: younger transactions may still end.

@@ -17,7 +17,7 @@ use crate::offsets::{ListedOffset, OffsetSpec, TopicPartition};
 
 /// Maximum number of groups whose offsets are requested.
 const GROUPS_MAX: usize = 5_000;
-/// Maximum number of share groups among them: each needs a separate request.
+/// Maximum number of share groups whose offsets are requested: each group needs a separate request.
 const SHARE_GROUPS_MAX: usize = 200;
 /// Maximum number of groups that are described for their assignments.
 const DESCRIBED_MAX: usize = 500;

@@ -82,8 +82,12 @@ impl Fetcher {
                 assignment.leader_lost(&target);
             }
         }
-        self.tell(if error.is_retriable() { FetchResult::Stale(error) } else { FetchResult::Failed(error) })
-            .await;
+        self.send_result(if error.is_retriable() {
+            FetchResult::Stale(error)
+        } else {
+            FetchResult::Failed(error)
+        })
+        .await;
     }
 
     async fn fetch_all(&self) -> Result<(), ClientError> {
@@ -132,11 +136,11 @@ impl Fetcher {
                 continue;
             }
             if !answer.chunks.is_empty() {
-                self.tell(FetchResult::Chunks(answer.chunks)).await;
+                self.send_result(FetchResult::Chunks(answer.chunks)).await;
             }
             let pause = !answer.problems.is_empty();
             for problem in answer.problems {
-                self.tell(problem).await;
+                self.send_result(problem).await;
             }
             if pause {
                 tokio::time::sleep(self.config.retry_backoff).await;
@@ -185,7 +189,7 @@ impl Fetcher {
         self.cluster.dedicated(&address).await
     }
 
-    async fn tell(&self, fetched: FetchResult) {
+    async fn send_result(&self, fetched: FetchResult) {
         // Fails if the consumer was dropped.
         let _ = self.to.send(Box::new(fetched)).await;
     }

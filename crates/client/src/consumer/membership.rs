@@ -241,7 +241,7 @@ impl Membership {
         }
     }
 
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn push_event(&self, event: Event) {
         self.state.lock().events.push_back(event);
         self.happened.notify_one();
     }

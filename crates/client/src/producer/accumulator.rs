@@ -326,7 +326,7 @@ impl Accumulator {
             while let Some(batch) = queue.queue.front()
                 && batch.created + config.delivery_timeout <= now
             {
-                let batch = queue.queue.pop_front().expect("it was just looked at");
+                let batch = queue.queue.pop_front().expect("the condition has found it");
                 queue.gave_up(&batch);
                 let error = timed_out(config, queue, &batch, self.trouble.clone());
                 if let Some(transaction) = &mut self.transaction {

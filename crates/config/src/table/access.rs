@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use thalweg_security::{DelegationTokenSecret, Principal};
 
-use super::super::check::{ANY, NOT_NULL, SUPER_USERS, at_least, super_users};
-use super::super::key::Support::Served;
-use super::super::setting::SecretText;
 use super::declare::settings;
+use crate::check::{ANY, NOT_NULL, SUPER_USERS, at_least, super_users};
+use crate::key::Support::Served;
+use crate::setting::SecretText;
 
 /// The only supported authorizer.
 pub const STANDARD_AUTHORIZER_CLASS: &str = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";

@@ -6,14 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::check::{
-    ANY, BOOTSTRAP_SERVERS, FILLED_LIST, LIST, QUORUM_VOTERS, at_least, filled_list_of,
-};
-use super::super::key::Support::{Accepted, Served, Startup, Unserved};
-use super::super::node::{Roles, Voter, servers, voters};
-use super::super::setting::unless_zero;
 use super::declare::{family, settings};
 use super::reason::{CHANNEL, ELECTIONS, SAMPLES, SOCKET_BUFFERS, STARTUP, TESTING, TIERED, VOTER};
+use crate::check::{ANY, BOOTSTRAP_SERVERS, FILLED_LIST, LIST, QUORUM_VOTERS, at_least, filled_list_of};
+use crate::key::Support::{Accepted, Served, Startup, Unserved};
+use crate::node::{Roles, Voter, servers, voters};
+use crate::setting::unless_zero;
 
 settings! {
     /// Node id and roles.

@@ -5,11 +5,11 @@
 
 use std::time::Duration;
 
-use super::super::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, one_of_any_case};
-use super::super::group_value::assignors;
-use super::super::key::Support::{Accepted, Served};
 use super::declare::settings;
 use super::reason::{LINGER, NO_JAVA, ONE_POOL, PURGATORY};
+use crate::check::{ANY, FILLED_LIST, at_least, between, filled_list_of, one_of_any_case};
+use crate::group_value::assignors;
+use crate::key::Support::{Accepted, Served};
 
 settings! {
     /// Classic groups and their committed offsets.

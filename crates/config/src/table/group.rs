@@ -3,11 +3,11 @@
 //!
 //! Facts are compared with Kafka in `table::tests`.
 
-use super::super::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
-use super::super::group_value::{ShareOffsetReset, is_read_committed};
-use super::super::key::Support::Served;
 use super::declare::settings;
 use super::{ConsumerGroupKeys, ShareGroupKeys, StreamsGroupKeys};
+use crate::check::{ANY, LIST, OFFSET_RESET, at_least, one_of};
+use crate::group_value::{ShareOffsetReset, is_read_committed};
+use crate::key::Support::Served;
 
 settings! {
     /// Every setting of a group, resolved: the group's override, otherwise the broker's value.

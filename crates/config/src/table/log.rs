@@ -6,13 +6,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::check::{
-    ANY, FILLED_LIST, FILLED_LIST_OR_NULL, LIST_OR_NULL, at_least, list_of, one_of, ratio,
-};
-use super::super::key::Support::{Accepted, FromFile, Served, Unserved};
-use super::super::setting::millis_unless_max;
 use super::declare::settings;
 use super::reason::{BEFORE_IMAGE, CLEANER_BUFFERS, CLEANER_LOAD, CORDON, DIRS};
+use crate::check::{ANY, FILLED_LIST, FILLED_LIST_OR_NULL, LIST_OR_NULL, at_least, list_of, one_of, ratio};
+use crate::key::Support::{Accepted, FromFile, Served, Unserved};
+use crate::setting::millis_unless_max;
 
 settings! {
     /// Data directories, and broker-wide work on logs.

@@ -4,10 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::super::check::{ANY, HTTP_HEADERS, HTTP_URL, at_least, between, http_headers};
-use super::super::key::Support::Served;
-use super::super::setting::{SecretText, unless_empty};
 use super::declare::settings;
+use crate::check::{ANY, HTTP_HEADERS, HTTP_URL, at_least, between, http_headers};
+use crate::key::Support::Served;
+use crate::setting::{SecretText, unless_empty};
 
 settings! {
     MetricsSettings, METRICS "Metrics";

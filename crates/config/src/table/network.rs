@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::check::{
+use super::declare::settings;
+use super::reason::{BOUNDED_BY_BYTES, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE};
+use crate::check::{
     ANY, CONNECTION_OVERRIDES, FILLED_LIST, FILLED_LIST_OR_NULL, GZIP_LEVEL, LIST_OR_NULL, at_least, between,
     connection_overrides, one_of,
 };
-use super::super::key::Support::{Accepted, PerListener, Served, Unserved};
-use super::super::setting::{if_positive, millis_unless_negative};
-use super::declare::settings;
-use super::reason::{BOUNDED_BY_BYTES, EARLY, NO_JAVA, ONE_POOL, PURGATORY, SETUP, UNSTABLE};
+use crate::key::Support::{Accepted, PerListener, Served, Unserved};
+use crate::setting::{if_positive, millis_unless_negative};
 
 settings! {
     /// The addresses of the broker, as text; resolved by [`Listeners`](crate::Listeners).

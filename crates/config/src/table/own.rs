@@ -6,13 +6,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::check::{
+use super::declare::{family, names, settings};
+use crate::check::{
     ANY, Check, LIST, LIST_OR_NULL, LISTEN_ADDRESS, at_least, between, filled_list_of, list_or_null_of,
     listen_address, one_of, one_of_any_case,
 };
-use super::super::key::Support::{Listener, Served};
-use super::super::setting::{SecretText, millis_unless_negative, unless_empty};
-use super::declare::{family, names, settings};
+use crate::key::Support::{Listener, Served};
+use crate::setting::{SecretText, millis_unless_negative, unless_empty};
 
 settings! {
     /// The HTTP server.

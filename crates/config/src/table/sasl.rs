@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use super::super::check::{ANY, LIST, between, one_of_any_case};
-use super::super::key::Support::{Served, Startup, Unserved};
 use super::declare::names;
 use super::reason::{KERBEROS, NO_JAVA, TOKEN_REQUESTS};
+use crate::check::{ANY, LIST, between, one_of_any_case};
+use crate::key::Support::{Served, Startup, Unserved};
 
 names! {
     /// Read per listener and mechanism (`sasl.rs`), or as text for connections to other nodes

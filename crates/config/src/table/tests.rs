@@ -1,8 +1,8 @@
 //! The table against the facts of Kafka 4.3.1 in `tests/golden/config-keys.txt`.
 
-use super::super::key::Unit;
-use super::super::value::Value;
 use super::*;
+use crate::key::Unit;
+use crate::value::Value;
 
 const GOLDEN: &str = include_str!("../../tests/golden/config-keys.txt");
 
@@ -65,7 +65,7 @@ fn every_broker_key_of_kafka_is_in_the_table() {
     };
     for key in own() {
         assert!(golden.iter().all(|line| line[1] != key.name), "{} is a key of Kafka's", key.name);
-        assert!(key.differs.is_some(), "{} is not told as ours", key.name);
+        assert!(key.differs.is_some(), "{} needs `differs`", key.name);
     }
     let ours = own().count();
     assert_eq!(broker_keys().len(), golden.len() + ours, "a key that Kafka does not have");

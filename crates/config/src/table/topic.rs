@@ -5,14 +5,14 @@
 use thalweg_log::CleanupPolicy;
 use thalweg_record::TimestampType;
 
-use super::super::check::{ANY, GZIP_LEVEL, THROTTLED_REPLICAS, at_least, between, list_of, one_of, ratio};
-use super::super::key::Support::{Accepted, Served, Unserved};
-use super::super::setting::unless_negative;
-use super::super::topic_value::{CompressionType, ThrottledReplicas, cleanup_policy, timestamp_type};
 use super::declare::settings;
 use super::own::PRODUCE_VALIDATION;
 use super::reason::TIERED;
 use super::{CleanerSettings, LogSettings, ProduceKeys, TieredStorageKeys, TopicSettings};
+use crate::check::{ANY, GZIP_LEVEL, THROTTLED_REPLICAS, at_least, between, list_of, one_of, ratio};
+use crate::key::Support::{Accepted, Served, Unserved};
+use crate::setting::unless_negative;
+use crate::topic_value::{CompressionType, ThrottledReplicas, cleanup_policy, timestamp_type};
 
 settings! {
     /// Every setting of a topic, resolved. Times are milliseconds as i64 for comparison with record

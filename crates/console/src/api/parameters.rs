@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn unknown_parameters_are_named_with_the_known_ones() {
-        let known = KnownParameters::of(super::super::described().get_openapi());
+        let known = KnownParameters::of(crate::api::described().get_openapi());
         let check = |method: Method, path: &str, names: &[&str]| {
             known.check(&method, path, names.iter().copied()).map_err(|problem| problem.message)
         };

@@ -39,8 +39,8 @@ const THREADS: usize = 1;
 #[serde(default, deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MessageQuery {
-    /// Start of the search: empty for the newest messages, newest first; or `earliest`, `offset` or `time`,
-    /// oldest first. Partitions are merged by timestamp.
+    /// Start of the search: `newest` (the default) for the newest messages, newest first; or `earliest`,
+    /// `offset` or `time`, oldest first. Partitions are merged by timestamp.
     #[param(required = false)]
     pub from: String,
     /// The offset, or the time: 2026-01-31T12:00:00Z, or milliseconds since 1970.
@@ -154,7 +154,8 @@ impl MessageQuery {
         matches!(self.from.as_str(), "" | "newest")
     }
 
-    async fn read(&self, topic: &str, time: Duration, share: &Share) -> Result<Query, Problem> {
+    /// The search that these parameters describe, in at most `time`.
+    async fn to_query(&self, topic: &str, time: Duration, share: &Share) -> Result<Query, Problem> {
         let number = |name: &str, text: &str| match text.trim().replace(',', "").parse::<i64>() {
             Ok(number @ 0..) => Ok(number),
             Ok(_) => Err(Problem::wrong(format!("{name}: {text:?} is negative: use 0 or more"))),
@@ -230,10 +231,10 @@ pub async fn search(
     keeping: Keeping,
 ) -> Result<SearchResult, Problem> {
     let (reader, began) = (view.reader(), Instant::now());
-    let place = Box::new(reader.search(SEARCH_MAX).await?);
+    let place = Box::new(reader.search_place(SEARCH_MAX).await?);
     let left = SEARCH_MAX.saturating_sub(began.elapsed());
     let share = reader.share();
-    let mut query = requested.read(topic, left, &share).await?;
+    let mut query = requested.to_query(topic, left, &share).await?;
     if keeping != Keeping::First {
         query.limits.message_bytes = WHOLE_MESSAGE_BYTES;
     }
@@ -320,7 +321,7 @@ pub async fn tail(
         ..requested.clone()
     };
     let (place, share) = (Box::new(view.reader().tail()?), view.reader().share());
-    let mut query = newest.read(topic, time, &share).await?;
+    let mut query = newest.to_query(topic, time, &share).await?;
     query.start = if from_before { Start::Last(TAIL_BEFORE) } else { Start::Latest };
     (query.end, query.order) = (End::Never, Order::Unordered);
     query.limits = Limits { matches: None, bytes: None, threads: 1, ..query.limits };

@@ -67,7 +67,7 @@ pub enum AclSupport {
     Enabled,
     /// The cluster has no authorizer: everyone may do everything.
     WithoutAuthorizer,
-    /// It cannot be known, with the reason.
+    /// The ACLs could not be read, with the reason.
     Unknown(String),
 }
 

@@ -223,7 +223,7 @@ async fn follow(run: Arc<Run>, mut child: Child) {
         summary = &mut ended => Some(summary),
         () = run.stopped.notified() => None,
         () = sleep_until(late) => {
-            run.state.lock().say(format!("stopped after {TIME_MAX:?}, the longest run of a console"));
+            run.state.lock().add_line(format!("stopped after {TIME_MAX:?}, the longest run of a console"));
             run.stop();
             None
         }
@@ -277,7 +277,7 @@ impl RunState {
         let event = match serde_json::from_str(line) {
             Ok(event) => event,
             // A warning or error message of the program.
-            Err(_) => return self.say(line.to_owned()),
+            Err(_) => return self.add_line(line.to_owned()),
         };
         match event {
             Event::Begin { number, of, at } => {
@@ -303,13 +303,13 @@ impl RunState {
             }
             Event::End { number, of, at, outcome } => {
                 (self.repetition, self.repetitions) = (number, of);
-                self.say(format!("{at}: {outcome}"));
+                self.add_line(format!("{at}: {outcome}"));
             }
-            Event::Message { text } => self.say(text),
+            Event::Message { text } => self.add_line(text),
         }
     }
 
-    fn say(&mut self, line: String) {
+    fn add_line(&mut self, line: String) {
         if self.lines.len() >= LINES_MAX {
             self.lines.pop_front();
         }

@@ -25,7 +25,7 @@ pub struct NextPage {
 
 /// The login form.
 #[derive(Deserialize)]
-pub struct Login {
+pub struct LoginForm {
     user: String,
     password: String,
     next: Option<String>,
@@ -56,7 +56,7 @@ pub async fn check(
     shell: Shell,
     arrival: Option<Extension<Arrival>>,
     headers: HeaderMap,
-    Form(login): Form<Login>,
+    Form(login): Form<LoginForm>,
 ) -> Response {
     if !console.has_login() {
         return Redirect::to("/").into_response();

@@ -568,7 +568,7 @@ fn open_log(
         let found = OpenOptions { synced_to: Some(recovery_point.read()?), ..OpenOptions::new(false) };
         let opened = PartitionLog::open(home, name, config, clock, &found);
         let mut log = opened.map_err(|error| start_error(dir, error))?;
-        options.disk.tell_missed_hints();
+        options.disk.log_missed_hints();
         log.set_high_watermark(log.log_end_offset());
         return Ok(log);
     }

@@ -61,15 +61,7 @@ impl State {
             }
             topics.push(TopicResult { topic_id: topic_data.topic_id, partitions });
         }
-        let raised =
-            records.iter().filter(|record| matches!(record.record, MetadataRecord::Partition(_))).count();
-        if raised > 0 {
-            tracing::warn!(
-                %broker, partitions = raised,
-                "A broker has later leader epochs in its logs than this controller, whose metadata log must be an older copy: raised \
-                 them. Whatever else was changed since that copy is lost"
-            );
-        }
+        log_raised_epochs(broker, &records);
         Ok(Outcome::new(records, AlterPartitionResponse { topics, ..Default::default() }))
     }
 
@@ -171,6 +163,19 @@ impl State {
             })
         };
         if isr.iter().all(eligible) { Ok(()) } else { Err(ErrorCode::IneligibleReplica) }
+    }
+}
+
+/// Logs the partitions whose leader epochs this decision raises.
+fn log_raised_epochs(broker: BrokerId, records: &[VersionedRecord]) {
+    let raised =
+        records.iter().filter(|record| matches!(record.record, MetadataRecord::Partition(_))).count();
+    if raised > 0 {
+        tracing::warn!(
+            %broker, partitions = raised,
+            "A broker has later leader epochs in its logs than this controller, whose metadata log must be an older copy: raised \
+             them. All other changes since that copy are lost"
+        );
     }
 }
 

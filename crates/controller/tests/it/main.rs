@@ -1,5 +1,6 @@
 //! The controller through its public interface: frames in, frames out, and files that Kafka reads.
 
+mod apis;
 mod brokers;
 mod cluster;
 mod cost;

@@ -245,22 +245,11 @@ impl Builder {
         let mut by_partition: Vec<usize> = (0..self.tasks.len()).collect();
         by_partition.sort_by_key(|task| self.tasks[*task].1);
         for task in &by_partition {
-            let before = self.was_active.get(task).copied();
-            if let Some(member) =
-                before.filter(|member| self.counts[*member] < self.active_quota.per_member())
-            {
-                self.give_active(member, *task);
-            }
+            self.give_active_if_room(self.was_active.get(task).copied(), *task);
         }
         for task in by_partition {
-            if self.active[task].is_some() {
-                continue;
-            }
-            let before = self.best_standby(task);
-            if let Some(member) =
-                before.filter(|member| self.counts[*member] < self.active_quota.per_member())
-            {
-                self.give_active(member, task);
+            if self.active[task].is_none() {
+                self.give_active_if_room(self.best_standby(task), task);
             }
         }
         for task in 0..self.tasks.len() {
@@ -268,6 +257,13 @@ impl Builder {
                 let member = self.least_loaded(task).expect("a task without a member is on no process");
                 self.give_active(member, task);
             }
+        }
+    }
+
+    /// Gives an active task to this member, if the member's share is not complete.
+    fn give_active_if_room(&mut self, member: Option<usize>, task: usize) {
+        if let Some(member) = member.filter(|member| self.counts[*member] < self.active_quota.per_member()) {
+            self.give_active(member, task);
         }
     }
 

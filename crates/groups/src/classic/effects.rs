@@ -1,11 +1,11 @@
 //! The effects of a classic group's decision: answers, and a record with its completion.
 
-use super::super::answer::{GroupAnswer, join_error, sync_error};
-use super::super::config::GroupConfig;
-use super::super::error::MembershipError;
-use super::super::record::CoordinatorRecord;
-use super::super::timers::Timers;
 use super::member::Terms;
+use crate::answer::{GroupAnswer, join_error, sync_error};
+use crate::config::GroupConfig;
+use crate::error::MembershipError;
+use crate::record::CoordinatorRecord;
+use crate::timers::Timers;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::HashMap;

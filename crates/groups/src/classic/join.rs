@@ -1,12 +1,12 @@
 //! Joining: admission, member ids, and the effect on the group.
 
-use super::super::client::ClientInfo;
-use super::super::config::GroupConfig;
-use super::super::error::MembershipError;
-use super::super::timers::{Deadline, Timer};
 use super::effects::{ClassicContext, Completion, StaticMember};
 use super::member::{ClassicGroupMember, Terms};
 use super::{ClassicGroup, GroupState, PENDING_MEMBERS_MAX};
+use crate::client::ClientInfo;
+use crate::config::GroupConfig;
+use crate::error::MembershipError;
+use crate::timers::{Deadline, Timer};
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::{HashMap, HashSet};

@@ -1,9 +1,9 @@
 //! Leaving: by request, or by session expiry.
 
-use super::super::error::MembershipError;
-use super::super::timers::Timer;
 use super::effects::ClassicContext;
 use super::{ClassicGroup, GroupState};
+use crate::error::MembershipError;
+use crate::timers::Timer;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::leave_group_response::MemberResponse;

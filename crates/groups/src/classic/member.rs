@@ -1,7 +1,7 @@
 //! A member of a classic group (`ClassicGroupMember`).
 
-use super::super::client::ClientInfo;
-use super::super::timers::Deadline;
+use crate::client::ClientInfo;
+use crate::timers::Deadline;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::HashSet;

@@ -1,9 +1,9 @@
 //! Rebalances: start, end, and result.
 
-use super::super::error::MembershipError;
-use super::super::timers::Timer;
 use super::effects::{ClassicContext, Completion};
 use super::{ClassicGroup, GroupState, JoinPhase};
+use crate::error::MembershipError;
+use crate::timers::Timer;
 use std::sync::Arc;
 
 impl ClassicGroup {

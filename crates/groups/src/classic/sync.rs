@@ -1,10 +1,10 @@
 //! SyncGroup and Heartbeat: the leader sends the assignment of a generation, and the other members wait for
 //! their parts.
 
-use super::super::error::MembershipError;
-use super::super::timers::Timer;
 use super::effects::{ClassicContext, Completion};
 use super::{ClassicGroup, GroupState};
+use crate::error::MembershipError;
+use crate::timers::Timer;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::HashMap;

@@ -3,12 +3,12 @@
 //! Tombstones may come in any order, and for missing keys: a compacted log does not have all records that
 //! were written.
 
-use super::super::member_epoch::LEAVING;
-use super::super::record::ConsumerRecord;
-use super::super::timers::Timers;
 use super::ConsumerGroup;
 use super::member::{ConsumerGroupMember, PartitionEpochs, target_of};
 use super::subscription::{ResolvedRegex, count};
+use crate::member_epoch::LEAVING;
+use crate::record::ConsumerRecord;
+use crate::timers::Timers;
 use std::sync::Arc;
 
 impl ConsumerGroup {
@@ -22,7 +22,7 @@ impl ConsumerGroup {
             ConsumerRecord::PartitionMetadata(_, value) => self.has_partition_metadata = value.is_some(),
             ConsumerRecord::Member(key, Some(value)) => {
                 let mut member = self.modern.member_or_new(key.member_id, ConsumerGroupMember::new);
-                member.say(value);
+                member.set_description(value);
                 self.put(member);
             }
             ConsumerRecord::Member(key, None) => self.remove(&key.member_id, timers),

@@ -7,17 +7,17 @@
 //! Heartbeat   REBALANCE_IN_PROGRESS when the member has to revoke, or gets more partitions
 //! ```
 
-use super::super::classic::PendingJoin;
-use super::super::deadlines::DeadlineChange;
-use super::super::error::MembershipError;
-use super::super::record::CoordinatorRecord;
-use super::super::subscription::{consumer_subscription, encode_assignment};
-use super::super::topics::TopicsView;
 use super::error::ConsumerGroupError;
 use super::leave::Removal;
 use super::member::{ClassicMember, ConsumerGroupMember, MemberState, PartitionEpochs};
 use super::migration::Downgrade;
 use super::{ConsumerContext, ConsumerGroup};
+use crate::classic::PendingJoin;
+use crate::deadlines::DeadlineChange;
+use crate::error::MembershipError;
+use crate::record::CoordinatorRecord;
+use crate::subscription::{consumer_subscription, encode_assignment};
+use crate::topics::TopicsView;
 use bytes::Bytes;
 use std::borrow::Cow;
 use std::sync::Arc;

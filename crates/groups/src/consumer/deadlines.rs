@@ -1,11 +1,11 @@
 //! Deadlines of a consumer group's members: the removal of members that missed one, and the deadlines after a
 //! load.
 
-use super::super::deadlines::{DeadlineChange, DeadlineMember};
-use super::super::timers::{DeadlineKind, Timer, Timers};
 use super::leave::Removal;
 use super::member::{ConsumerGroupMember, MemberState};
 use super::{ConsumerContext, ConsumerGroup};
+use crate::deadlines::{DeadlineChange, DeadlineMember};
+use crate::timers::{DeadlineKind, Timer, Timers};
 use std::sync::Arc;
 
 impl ConsumerGroup {

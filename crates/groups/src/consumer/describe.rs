@@ -1,9 +1,9 @@
 //! The details of a consumer group, for ConsumerGroupDescribe.
 
-use super::super::assignor::ServerAssignor;
-use super::super::topics::TopicsView;
 use super::ConsumerGroup;
 use super::member::{ConsumerGroupMember, PartitionEpochs};
+use crate::assignor::ServerAssignor;
+use crate::topics::TopicsView;
 use std::collections::BTreeMap;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::consumer_group_describe_response::{

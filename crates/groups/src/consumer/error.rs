@@ -1,6 +1,6 @@
 //! Why a consumer group refuses a request, and Kafka's codes for it.
 
-use super::super::regex::InvalidRegex;
+use crate::regex::InvalidRegex;
 use thalweg_shard::{RequestError, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::ConsumerGroupHeartbeatResponse;

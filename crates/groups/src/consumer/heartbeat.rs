@@ -1,16 +1,16 @@
 //! A heartbeat: a member joins, changes, or moves towards its target.
 
-use super::super::assignor::Assignment;
-use super::super::client::ClientInfo;
-use super::super::deadlines::DeadlineChange;
-use super::super::member_epoch::{self, LEAVING_FOR_A_WHILE};
-use super::super::modern::{Target, changed_topics};
-use super::super::record::CoordinatorRecord;
-use super::super::regex::validate;
 use super::error::ConsumerGroupError;
 use super::member::{ConsumerGroupMember, PartitionEpochs, target_record};
 use super::reconcile::Reconciliation;
 use super::{ConsumerContext, ConsumerGroup};
+use crate::assignor::Assignment;
+use crate::client::ClientInfo;
+use crate::deadlines::DeadlineChange;
+use crate::member_epoch::{self, LEAVING_FOR_A_WHILE};
+use crate::modern::{Target, changed_topics};
+use crate::record::CoordinatorRecord;
+use crate::regex::validate;
 use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -145,7 +145,7 @@ impl ConsumerGroup {
     ) -> ConsumerGroupMember {
         tracing::info!(group = %self.modern.id, old = %old.id, new = id, "Static member returns");
         let member = ConsumerGroupMember { id: id.into(), epoch: 0, previous_epoch: 0, ..old.clone() };
-        self.member_tombstones(&old.id, records);
+        self.push_member_tombstones(&old.id, records);
         records.push(member.to_record(&self.modern.id));
         records.push(target_record(&self.modern.id, id, &self.modern.target_of(&old.id)).into());
         records.push(member.to_current_record(&self.modern.id));
@@ -162,7 +162,7 @@ impl ConsumerGroup {
         reported: Option<ReportedPartitions<'_>>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<Step<'a>, ConsumerGroupError> {
-        let (epoch, subscription_changed) = self.subscribe(cx, before, &after, replaces, records)?;
+        let (epoch, subscription_changed) = self.push_subscription(cx, before, &after, replaces, records)?;
         let target = self.target(cx, epoch, &after, replaces, records);
         self.reconcile(cx, after, &target, replaces, reported, subscription_changed, records)
     }
@@ -206,9 +206,9 @@ impl ConsumerGroup {
         owner.is_some_and(|owner| replaced != Some(&**owner))
     }
 
-    /// Writes the member's description, and raises the group epoch if the description or the topics need
-    /// another assignment. Returns the epoch, and true if the member's subscription changed.
-    pub(super) fn subscribe(
+    /// Pushes the record of the member's description, and that of a higher group epoch if the description or
+    /// the topics need another assignment. Returns the epoch, and true if the member's subscription changed.
+    pub(super) fn push_subscription(
         &self,
         cx: &mut ConsumerContext<'_>,
         before: &ConsumerGroupMember,
@@ -217,7 +217,7 @@ impl ConsumerGroup {
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(i32, bool), ConsumerGroupError> {
         let is_new = replaces.is_none() && !self.modern.members.contains_key(&after.id);
-        let is_same = std::ptr::eq(before, after) || after.says_the_same(before);
+        let is_same = std::ptr::eq(before, after) || after.has_same_description(before);
         let mut topics_changed = false;
         if is_new || !is_same {
             records.push(after.to_record(&self.modern.id));

@@ -1,11 +1,11 @@
 //! Members that leave, and the removal of members that leave or have missed a deadline.
 
-use super::super::member_epoch::LEAVING_FOR_A_WHILE;
-use super::super::record::CoordinatorRecord;
 use super::error::ConsumerGroupError;
 use super::member::{ConsumerGroupMember, PartitionEpochs};
 use super::migration::Downgrade;
 use super::{ConsumerContext, ConsumerGroup};
+use crate::member_epoch::LEAVING_FOR_A_WHILE;
+use crate::record::CoordinatorRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::request::{ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse};
@@ -70,7 +70,7 @@ impl ConsumerGroup {
         }
         let mut regexes: BTreeMap<&str, usize> = BTreeMap::new();
         for member in members {
-            self.member_tombstones(&member.id, &mut records);
+            self.push_member_tombstones(&member.id, &mut records);
             if let Some(regex) = member.regex() {
                 *regexes.entry(regex).or_default() += 1;
             }

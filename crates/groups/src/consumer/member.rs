@@ -1,8 +1,8 @@
 //! A member of a consumer group (`ConsumerGroupMember`), and its records.
 
-use super::super::assignor::{Assignment, by_topic};
-use super::super::client::ClientInfo;
-use super::super::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
+use crate::assignor::{Assignment, by_topic};
+use crate::client::ClientInfo;
+use crate::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl ConsumerGroupMember {
     }
 
     /// True if both members have the same description.
-    pub(super) fn says_the_same(&self, other: &ConsumerGroupMember) -> bool {
+    pub(super) fn has_same_description(&self, other: &ConsumerGroupMember) -> bool {
         self.instance_id == other.instance_id
             && self.rack_id == other.rack_id
             && self.rebalance_timeout_ms == other.rebalance_timeout_ms
@@ -153,7 +153,7 @@ impl ConsumerGroupMember {
     }
 
     /// Takes over the description in a record.
-    pub(super) fn say(&mut self, value: ConsumerGroupMemberMetadataValue) {
+    pub(super) fn set_description(&mut self, value: ConsumerGroupMemberMetadataValue) {
         self.instance_id = value.instance_id.map(Arc::from);
         self.rack_id = value.rack_id;
         self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };

@@ -2,15 +2,15 @@
 //! consumers becomes a consumer group when a member of the consumer protocol joins, and a consumer group
 //! becomes a classic one when its last member of the consumer protocol leaves.
 
-use super::super::classic::{ClassicGroup, ClassicGroupMember, Protocol, Terms};
-use super::super::deadlines::DeadlineChange;
-use super::super::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
-use super::super::subscription::{consumer_assignment, consumer_subscription, encode_assignment};
-use super::super::timers::Deadline;
 use super::error::ConsumerGroupError;
 use super::heartbeat::ReportedPartitions;
 use super::member::{ClassicMember, ConsumerGroupMember, PartitionEpochs, target_record};
 use super::{ConsumerContext, ConsumerGroup};
+use crate::classic::{ClassicGroup, ClassicGroupMember, Protocol, Terms};
+use crate::deadlines::DeadlineChange;
+use crate::record::{ConsumerRecord, CoordinatorRecord, ModernRecord};
+use crate::subscription::{consumer_assignment, consumer_subscription, encode_assignment};
+use crate::timers::Deadline;
 use std::borrow::Cow;
 use std::sync::Arc;
 use thalweg_shard::WriteError;
@@ -68,7 +68,7 @@ impl ConsumerGroup {
         leaving: &[&ConsumerGroupMember],
         records: &mut Vec<CoordinatorRecord>,
     ) -> Downgrade {
-        self.tombstones(records);
+        self.push_tombstones(records);
         let is_leaving = |member: &ConsumerGroupMember| leaving.iter().any(|other| other.id == member.id);
         let left = self.modern.members.values().filter(|member| !is_leaving(member)).map(|m| (m, &*m.id));
         let group = self.to_classic(cx, left);
@@ -88,7 +88,7 @@ impl ConsumerGroup {
         reported: ReportedPartitions<'_>,
         records: &mut Vec<CoordinatorRecord>,
     ) -> Result<(ConsumerGroupMember, Downgrade), ConsumerGroupError> {
-        let (epoch, changed) = self.subscribe(cx, before, &joining, replaces, records)?;
+        let (epoch, changed) = self.push_subscription(cx, before, &joining, replaces, records)?;
         let rebalances = self.modern.target_epoch < epoch;
         let mut member = joining;
         if !rebalances {
@@ -97,7 +97,7 @@ impl ConsumerGroup {
             let step = self.reconcile(cx, after, &target, replaces, Some(reported), changed, records)?;
             member = step.member.into_owned();
         }
-        self.tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
+        self.push_tombstones_with(|id| if *id == *replaced.id { &*member.id } else { id }, records);
         let others =
             self.modern.members.values().filter(|other| other.id != replaced.id && other.id != member.id);
         let all = others.map(|other| (other, &*other.id)).chain([(&member, &*replaced.id)]);

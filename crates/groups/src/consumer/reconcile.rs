@@ -10,9 +10,9 @@
 //!
 //! A partition has one owner: the member that has it assigned, or has not revoked it yet.
 
-use super::super::assignor::Assignment;
 use super::error::ConsumerGroupError;
 use super::member::{ConsumerGroupMember, MemberState, PartitionEpochs};
+use crate::assignor::Assignment;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_wire::Uuid;

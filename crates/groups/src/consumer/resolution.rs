@@ -1,11 +1,11 @@
 //! The topics that match a group's regular expressions: when the expressions are resolved again, and the
 //! effects.
 
-use super::super::record::CoordinatorRecord;
-use super::super::regex::{Refresh, resolve};
-use super::super::topic_filter::TopicFilter;
-use super::super::topics::TopicsView;
 use super::{ConsumerContext, ConsumerGroup};
+use crate::record::CoordinatorRecord;
+use crate::regex::{Refresh, resolve};
+use crate::topic_filter::TopicFilter;
+use crate::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::group::ConsumerGroupRegularExpressionValue;

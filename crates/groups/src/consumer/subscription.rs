@@ -1,8 +1,8 @@
 //! The topics to which a group's members subscribe, by name and by regular expression.
 
-use super::super::topics::TopicsView;
 use super::ConsumerGroup;
 use super::member::ConsumerGroupMember;
+use crate::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;

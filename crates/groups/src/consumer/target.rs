@@ -1,11 +1,11 @@
 //! The target assignment: computed for a group epoch by one of the server's assignors
 //! (`TargetAssignmentBuilder`).
 
-use super::super::assignor::{Assignment, GroupSpec, MemberSpec, ServerAssignor, TopicSpec};
-use super::super::modern::Target;
-use super::super::record::CoordinatorRecord;
 use super::member::{ConsumerGroupMember, target_record};
 use super::{ConsumerContext, ConsumerGroup};
+use crate::assignor::{Assignment, GroupSpec, MemberSpec, ServerAssignor, TopicSpec};
+use crate::modern::Target;
+use crate::record::CoordinatorRecord;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -68,7 +68,7 @@ impl ConsumerGroup {
         let assignor = self.assignor(cx, member);
         let mut assigned = assignor.assign(&spec);
         tracing::info!(group = %self.modern.id, epoch, assignor = assignor.name(), members = members.len(), "Computed a target assignment");
-        self.modern.write_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
+        self.modern.push_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 

@@ -1,8 +1,8 @@
 //! ListGroups, DescribeGroups and DeleteGroups, across the shards of this broker.
 
-use super::super::answer::GroupAnswer;
-use super::super::error::ViewError;
 use super::GroupCoordinator;
+use crate::answer::GroupAnswer;
+use crate::error::ViewError;
 use std::collections::BTreeMap;
 use thalweg_hash::HashSet;
 use thalweg_metadata::PartitionIndex;
@@ -20,7 +20,7 @@ const DELETED_AT_ONCE: usize = 500;
 
 impl GroupCoordinator {
     /// ListGroups, versions 0 to 5.
-    pub async fn list_groups(&self, request: ListGroupsRequest, _version: i16) -> ListGroupsResponse {
+    pub async fn list_groups(&self, request: ListGroupsRequest) -> ListGroupsResponse {
         let listed = self.shards.read_all(|shard| {
             ReplicatedValue::of(shard.list_groups(&request.states_filter, &request.types_filter))
         });
@@ -60,7 +60,7 @@ impl GroupCoordinator {
     }
 
     /// DeleteGroups, versions 0 to 2.
-    pub async fn delete_groups(&self, request: DeleteGroupsRequest, _version: i16) -> DeleteGroupsResponse {
+    pub async fn delete_groups(&self, request: DeleteGroupsRequest) -> DeleteGroupsResponse {
         let mut by_partition: BTreeMap<PartitionIndex, Vec<String>> = BTreeMap::new();
         let mut seen = HashSet::default();
         for id in request.groups_names {

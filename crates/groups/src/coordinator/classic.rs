@@ -1,9 +1,9 @@
 //! The classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, in the form of each version.
 
-use super::super::answer::{GroupAnswer, join_error, sync_error};
-use super::super::client::ClientInfo;
-use super::super::error::MembershipError;
 use super::GroupCoordinator;
+use crate::answer::{GroupAnswer, join_error, sync_error};
+use crate::client::ClientInfo;
+use crate::error::MembershipError;
 use bytes::Bytes;
 use thalweg_hash::HashMap;
 use thalweg_shard::{RequestError, Unavailability};
@@ -88,7 +88,7 @@ impl GroupCoordinator {
 
     /// Heartbeat, versions 0 to 4. While the group is being loaded every heartbeat succeeds, because members
     /// must not conclude that they were removed.
-    pub async fn heartbeat(&self, request: HeartbeatRequest, _version: i16) -> HeartbeatResponse {
+    pub async fn heartbeat(&self, request: HeartbeatRequest) -> HeartbeatResponse {
         let error = if request.group_id.is_empty() {
             MembershipError::InvalidGroupId
         } else {

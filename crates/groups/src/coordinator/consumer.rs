@@ -1,14 +1,14 @@
 //! ConsumerGroupHeartbeat and ConsumerGroupDescribe: validates the form of a request before passing it to the
 //! group.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::consumer::ConsumerGroupError;
-use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
-use super::super::shard::GroupShard;
-use super::super::topic_filter::TopicFilter;
 use super::GroupCoordinator;
 use super::describing::GroupDescription;
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::consumer::ConsumerGroupError;
+use crate::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
+use crate::shard::GroupShard;
+use crate::topic_filter::TopicFilter;
 use thalweg_shard::RequestError;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
 use thalweg_wire::request::{
@@ -107,7 +107,6 @@ impl GroupCoordinator {
     pub async fn consumer_group_describe(
         &self,
         request: ConsumerGroupDescribeRequest,
-        _version: i16,
     ) -> ConsumerGroupDescribeResponse {
         let groups = self.describe_each(request.group_ids, GroupShard::describe_consumer_groups).await;
         ConsumerGroupDescribeResponse { groups, ..Default::default() }

@@ -1,9 +1,9 @@
 //! Describes groups one after the other, for group types with a describe API of their own.
 
-use super::super::answer::GroupAnswer;
-use super::super::error::ViewError;
-use super::super::shard::GroupShard;
 use super::GroupCoordinator;
+use crate::answer::GroupAnswer;
+use crate::error::ViewError;
+use crate::shard::GroupShard;
 use thalweg_hash::HashSet;
 use thalweg_net::answer_parts::AnswerRoom;
 use thalweg_shard::{RequestError, Ticket};

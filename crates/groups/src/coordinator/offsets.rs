@@ -1,11 +1,10 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete: resolves topics by name or id, and answers
 //! for missing topics without the group.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::error::{MembershipError, ViewError};
 use super::GroupCoordinator;
 use super::bounds;
+use crate::answer::GroupAnswer;
+use crate::error::{MembershipError, ViewError};
 use thalweg_hash::{HashMap, HashSet};
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
@@ -40,7 +39,6 @@ impl GroupCoordinator {
     /// OffsetCommit, versions 2 to 10.
     pub async fn offset_commit(
         &self,
-        _client: &ClientInfo,
         mut request: OffsetCommitRequest,
         version: i16,
     ) -> OffsetCommitResponse {
@@ -95,23 +93,25 @@ impl GroupCoordinator {
             topic.topic_id = self.topics().id(&topic.name).unwrap_or_default();
             topic.topic_id.is_zero().then_some(ErrorCode::UnknownTopicOrPartition)
         };
-        let mut refused_partitions = Vec::new();
-        topic.partitions.retain(|partition| {
-            let index = PartitionIndex(partition.partition_index);
-            let error = match unknown {
-                Some(error) => error,
-                None if self.topics().has_partition(&topic.name, index) => return true,
-                None => ErrorCode::UnknownTopicOrPartition,
-            };
-            let (partition_index, error_code) = (index.0, error.code());
-            refused_partitions.push(OffsetCommitResponsePartition { partition_index, error_code });
-            false
-        });
-        if !refused_partitions.is_empty() {
+        let missing = match unknown {
+            Some(_) => topic.partitions.drain(..).map(|partition| partition.partition_index).collect(),
+            None => self.remove_missing(&topic.name, &mut topic.partitions, |p| p.partition_index),
+        };
+        if !missing.is_empty() {
+            let error_code = unknown.unwrap_or(ErrorCode::UnknownTopicOrPartition).code();
+            let failed = |partition_index| OffsetCommitResponsePartition { partition_index, error_code };
             let (name, topic_id) = (topic.name.clone(), topic.topic_id);
-            refused.push(OffsetCommitResponseTopic { name, topic_id, partitions: refused_partitions });
+            let partitions = missing.into_iter().map(failed).collect();
+            refused.push(OffsetCommitResponseTopic { name, topic_id, partitions });
         }
         if topic.partitions.is_empty() { None } else { Some(topic) }
+    }
+
+    /// Removes the partitions that do not exist from a topic of a request, and returns their indexes.
+    fn remove_missing<P>(&self, topic: &str, partitions: &mut Vec<P>, index: impl Fn(&P) -> i32) -> Vec<i32> {
+        let is_missing =
+            |partition: &mut P| !self.topics().has_partition(topic, PartitionIndex(index(partition)));
+        partitions.extract_if(.., is_missing).map(|partition| index(&partition)).collect()
     }
 
     /// TxnOffsetCommit, versions 0 to 5. The log decides whether the transaction may commit; `guard` proves
@@ -120,24 +120,16 @@ impl GroupCoordinator {
         &self,
         mut request: TxnOffsetCommitRequest,
         guard: Option<VerificationGuard>,
-        _version: i16,
     ) -> TxnOffsetCommitResponse {
         let mut response = TxnOffsetCommitResponse::default();
         for topic in &mut request.topics {
-            let mut refused = Vec::new();
-            topic.partitions.retain(|partition| {
-                let is_known =
-                    self.topics().has_partition(&topic.name, PartitionIndex(partition.partition_index));
-                if !is_known {
-                    let error_code = ErrorCode::UnknownTopicOrPartition.code();
-                    let partition_index = partition.partition_index;
-                    refused.push(TxnOffsetCommitResponsePartition { partition_index, error_code });
-                }
-                is_known
-            });
-            if !refused.is_empty() {
-                let name = topic.name.clone();
-                response.topics.push(TxnOffsetCommitResponseTopic { name, partitions: refused });
+            let missing = self.remove_missing(&topic.name, &mut topic.partitions, |p| p.partition_index);
+            if !missing.is_empty() {
+                let error_code = ErrorCode::UnknownTopicOrPartition.code();
+                let failed =
+                    |partition_index| TxnOffsetCommitResponsePartition { partition_index, error_code };
+                let (name, partitions) = (topic.name.clone(), missing.into_iter().map(failed).collect());
+                response.topics.push(TxnOffsetCommitResponseTopic { name, partitions });
             }
         }
         request.topics.retain(|topic| !topic.partitions.is_empty());
@@ -306,11 +298,7 @@ impl GroupCoordinator {
     }
 
     /// OffsetDelete, version 0.
-    pub async fn offset_delete(
-        &self,
-        mut request: OffsetDeleteRequest,
-        _version: i16,
-    ) -> OffsetDeleteResponse {
+    pub async fn offset_delete(&self, mut request: OffsetDeleteRequest) -> OffsetDeleteResponse {
         let failed =
             |error: ErrorCode| OffsetDeleteResponse { error_code: error.code(), ..Default::default() };
         if request.group_id.is_empty() {
@@ -319,20 +307,15 @@ impl GroupCoordinator {
         let mut refused: Vec<OffsetDeleteResponseTopic> = Vec::new();
         let mut seen: HashMap<String, HashSet<i32>> = HashMap::default();
         for topic in &mut request.topics {
-            let mut partitions = Vec::new();
+            let missing = self.remove_missing(&topic.name, &mut topic.partitions, |p| p.partition_index);
+            // Skip a repeated partition: partitions are processed under a lock.
             let seen = seen.entry(topic.name.clone()).or_default();
-            topic.partitions.retain(|partition| {
-                let partition_index = partition.partition_index;
-                if self.topics().has_partition(&topic.name, PartitionIndex(partition_index)) {
-                    // Skip a repeated partition: partitions are processed under a lock.
-                    return seen.insert(partition_index);
-                }
+            topic.partitions.retain(|partition| seen.insert(partition.partition_index));
+            if !missing.is_empty() {
                 let error_code = ErrorCode::UnknownTopicOrPartition.code();
-                partitions.push(OffsetDeleteResponsePartition { partition_index, error_code });
-                false
-            });
-            if !partitions.is_empty() {
-                refused.push(OffsetDeleteResponseTopic { name: topic.name.clone(), partitions });
+                let failed = |partition_index| OffsetDeleteResponsePartition { partition_index, error_code };
+                let (name, partitions) = (topic.name.clone(), missing.into_iter().map(failed).collect());
+                refused.push(OffsetDeleteResponseTopic { name, partitions });
             }
         }
         request.topics.retain(|topic| !topic.partitions.is_empty());

@@ -1,14 +1,14 @@
 //! The group coordinator's part of share groups; the share coordinator's part is in `thalweg_share_groups`.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::member_epoch::LEAVING;
-use super::super::shard::GroupShard;
-use super::super::share::{
-    AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, ShareGroupError, SharePartitions,
-};
 use super::GroupCoordinator;
 use super::describing::GroupDescription;
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::member_epoch::LEAVING;
+use crate::shard::GroupShard;
+use crate::share::{
+    AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, ShareGroupError, SharePartitions,
+};
 use std::collections::BTreeSet;
 use thalweg_shard::{Moment, RequestError, Ticket, Unavailability};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;

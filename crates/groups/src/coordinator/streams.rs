@@ -1,13 +1,13 @@
 //! StreamsGroupHeartbeat and StreamsGroupDescribe: validates the form of a request before passing it to the
 //! group.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
-use super::super::shard::GroupShard;
-use super::super::streams::{StreamsAnswer, StreamsGroupError};
 use super::GroupCoordinator;
 use super::describing::GroupDescription;
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::member_epoch::{LEAVING, LEAVING_FOR_A_WHILE};
+use crate::shard::GroupShard;
+use crate::streams::{StreamsAnswer, StreamsGroupError};
 use thalweg_shard::RequestError;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::create_topics_request::CreatableTopic;

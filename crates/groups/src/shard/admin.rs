@@ -1,11 +1,11 @@
 //! ListGroups, DescribeGroups, DeleteGroups, and the effects of deleted topics.
 
-use super::super::answer::GroupAnswer;
-use super::super::kind::Group;
-use super::super::record::CoordinatorRecord;
-use super::super::timed::TimelineObject;
-use super::super::topics::DeletedTopic;
 use super::GroupShard;
+use crate::answer::GroupAnswer;
+use crate::kind::Group;
+use crate::record::CoordinatorRecord;
+use crate::timed::TimelineObject;
+use crate::topics::DeletedTopic;
 use thalweg_hash::HashSet;
 use thalweg_shard::Ticket;
 use thalweg_wire::request::delete_groups_response::DeletableGroupResult;
@@ -70,7 +70,7 @@ impl GroupShard {
                 Some(group) if !group.is_empty() => ErrorCode::NonEmptyGroup,
                 Some(group) => {
                     records.extend(self.offsets.tombstones_of(id));
-                    group.tombstones(id, &mut records);
+                    group.push_tombstones(id, &mut records);
                     ErrorCode::None
                 }
             };

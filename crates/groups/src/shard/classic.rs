@@ -1,12 +1,12 @@
 //! The classic protocol: JoinGroup, SyncGroup, Heartbeat and LeaveGroup, of classic groups and of classic
 //! members in consumer groups.
 
-use super::super::answer::{GroupAnswer, join_error, sync_error};
-use super::super::classic::{ClassicGroup, Completion, PendingJoin};
-use super::super::client::ClientInfo;
-use super::super::error::MembershipError;
-use super::super::kind::Group;
 use super::GroupShard;
+use crate::answer::{GroupAnswer, join_error, sync_error};
+use crate::classic::{ClassicGroup, Completion, PendingJoin};
+use crate::client::ClientInfo;
+use crate::error::MembershipError;
+use crate::kind::Group;
 use bytes::Bytes;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -59,7 +59,7 @@ impl GroupShard {
         }
         let mut tombstones = Vec::new();
         if let Some(group) = &replaced {
-            group.tombstones(id, &mut tombstones);
+            group.push_tombstones(id, &mut tombstones);
         }
         let decided = self.with_classic_group(id, now, |group, cx| {
             group.join(cx, &joining);

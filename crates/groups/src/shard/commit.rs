@@ -1,13 +1,13 @@
 //! OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete.
 
-use super::super::answer::GroupAnswer;
-use super::super::classic::GroupState;
-use super::super::commits::{Commit, CommitPermission};
-use super::super::error::{CommitError, MembershipError};
-use super::super::kind::Group;
-use super::super::offsets::{OffsetAndMetadata, TransactionOutcome, View};
-use super::super::record::CoordinatorRecord;
 use super::{EndOfTransaction, GroupShard, TransactionalProducer, Write};
+use crate::answer::GroupAnswer;
+use crate::classic::GroupState;
+use crate::commits::{Commit, CommitPermission};
+use crate::error::{CommitError, MembershipError};
+use crate::kind::Group;
+use crate::offsets::{OffsetAndMetadata, TransactionOutcome, View};
+use crate::record::CoordinatorRecord;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};

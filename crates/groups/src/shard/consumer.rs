@@ -1,21 +1,21 @@
 //! Consumer groups: heartbeats, requests of classic members, deadlines, and records.
 
-use super::super::answer::{GroupAnswer, join_error, sync_error};
-use super::super::assignor::ServerAssignor;
-use super::super::classic::{GroupState, PendingJoin};
-use super::super::client::ClientInfo;
-use super::super::consumer::{
-    ConsumerContext, ConsumerGroup, ConsumerGroupError, ConsumerHeartbeat, Matches, Removal, Resolution,
-};
-use super::super::error::MembershipError;
-use super::super::kind::Group;
-use super::super::member_epoch::LEAVING;
-use super::super::record::{ConsumerRecord, CoordinatorRecord};
-use super::super::timed::TimelineObject;
-use super::super::timers::Timer;
-use super::super::topic_filter::TopicFilter;
 use super::GroupShard;
 use super::follow_up::FollowUp;
+use crate::answer::{GroupAnswer, join_error, sync_error};
+use crate::assignor::ServerAssignor;
+use crate::classic::{GroupState, PendingJoin};
+use crate::client::ClientInfo;
+use crate::consumer::{
+    ConsumerContext, ConsumerGroup, ConsumerGroupError, ConsumerHeartbeat, Matches, Removal, Resolution,
+};
+use crate::error::MembershipError;
+use crate::kind::Group;
+use crate::member_epoch::LEAVING;
+use crate::record::{ConsumerRecord, CoordinatorRecord};
+use crate::timed::TimelineObject;
+use crate::timers::Timer;
+use crate::topic_filter::TopicFilter;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;
@@ -44,8 +44,8 @@ impl GroupShard {
         match decided {
             Ok((records, after, response)) => {
                 let after = match after {
-                    FollowUp::DeadlineChanges(id, changes) if !leaves => {
-                        FollowUp::Heartbeat(id, changes, filter.clone())
+                    FollowUp::DeadlineChanges { group, changes } if !leaves => {
+                        FollowUp::Heartbeat { group, changes, filter: filter.clone() }
                     }
                     after => after,
                 };
@@ -79,11 +79,8 @@ impl GroupShard {
         let slot = self.groups.get_key_value(id).and_then(|(id, slot)| Some((id, slot.latest()?)));
         if let Some((id, Group::Consumer(group))) = slot {
             let decision = group.heartbeat(cx, &beat)?;
-            return Ok((
-                decision.records,
-                FollowUp::DeadlineChanges(id.clone(), decision.changes),
-                decision.response,
-            ));
+            let after = FollowUp::DeadlineChanges { group: id.clone(), changes: decision.changes };
+            return Ok((decision.records, after, decision.response));
         }
         let not_found = || ConsumerGroupError::NoGroup(id.to_owned());
         if request.member_epoch != 0 {
@@ -111,8 +108,11 @@ impl GroupShard {
         records.extend(decision.records);
         changes.extend(decision.changes);
         let after = match upgrades {
-            true => FollowUp::Upgrade(group_id, changes, filter.clone(), request.member_id.clone()),
-            false => FollowUp::DeadlineChanges(group_id, changes),
+            true => {
+                let (filter, member) = (filter.clone(), request.member_id.clone());
+                FollowUp::Upgrade { group: group_id, changes, filter, member }
+            }
+            false => FollowUp::DeadlineChanges { group: group_id, changes },
         };
         Ok((records, after, decision.response))
     }
@@ -234,7 +234,8 @@ impl GroupShard {
     ) {
         let Some((id, group, mut cx)) = self.consumer_group(id, now) else { return };
         let records = group.end_resolution(&mut cx, matches, version);
-        self.write_group(records, FollowUp::DeadlineChanges(id, Vec::new()), Vec::new(), now);
+        let after = FollowUp::DeadlineChanges { group: id, changes: Vec::new() };
+        self.write_group(records, after, Vec::new(), now);
     }
 
     /// The regular expressions to resolve.
@@ -269,8 +270,8 @@ impl GroupShard {
         match group.join_classic(&mut cx, joining, &joining.unique.to_string()) {
             Ok(joined) => {
                 let after = match joined.downgrade {
-                    Some(downgrade) => FollowUp::Downgrade(id, downgrade),
-                    None => FollowUp::DeadlineChanges(id, joined.changes),
+                    Some(downgrade) => FollowUp::Downgrade { group: id, downgrade },
+                    None => FollowUp::DeadlineChanges { group: id, changes: joined.changes },
                 };
                 let answers = vec![(joining.ticket, GroupAnswer::JoinGroup(joined.response))];
                 self.write_group(joined.records, after, answers, now);
@@ -321,8 +322,8 @@ type HeartbeatDecision = (Vec<CoordinatorRecord>, FollowUp, ConsumerGroupHeartbe
 
 fn removed(id: Arc<str>, removal: Removal) -> (Vec<CoordinatorRecord>, FollowUp) {
     let after = match removal.downgrade {
-        Some(downgrade) => FollowUp::Downgrade(id, downgrade),
-        None => FollowUp::DeadlineChanges(id, Vec::new()),
+        Some(downgrade) => FollowUp::Downgrade { group: id, downgrade },
+        None => FollowUp::DeadlineChanges { group: id, changes: Vec::new() },
     };
     (removal.records, after)
 }

@@ -1,16 +1,16 @@
 //! Deadlines: sessions and phases end, writes time out, offsets expire.
 
-use super::super::classic::{ClassicContext, ClassicGroup};
-use super::super::offsets::OffsetAndMetadata;
-use super::super::timers::Timer;
-use super::{GroupShard, UnacknowledgedWrite};
+use super::GroupShard;
+use crate::classic::{ClassicContext, ClassicGroup};
+use crate::offsets::OffsetAndMetadata;
+use crate::timers::Timer;
 use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 
 impl GroupShard {
     /// The monotonic time of the next work for [`GroupShard::expire_one`].
     pub(super) fn nearest_deadline_ms(&self) -> i64 {
-        let write_ms = self.pending.front().map(|pending| pending.expires_ms);
+        let write_ms = Some(self.pending.next_expiry_ms());
         let timer_ms = self.timers.next_ms();
         // Groups are removed at once, after the writes of the turn that expired offsets.
         let groups_ms = self.removes_groups.then_some(i64::MIN);
@@ -20,13 +20,12 @@ impl GroupShard {
     /// Processes one due deadline. Returns false if there was none. This is a turn: its writes come before
     /// the next turn.
     pub(super) fn expire_one(&mut self, now: Moment) -> bool {
-        let is_over = |pending: &mut UnacknowledgedWrite| pending.expires_ms <= now.monotonic_ms;
-        if let Some(pending) = self.pending.pop_front_if(is_over) {
+        if let Some(write) = self.pending.pop_expired(now.monotonic_ms) {
             tracing::warn!(
-                offset = pending.last_offset,
+                offset = write.last_offset,
                 "Group coordinator write was not acknowledged in time (offsets.commit.timeout.ms)"
             );
-            self.fail(pending.answers, pending.completion, WriteError::TimedOut, now);
+            self.fail(write.content.answers, write.content.completion, WriteError::TimedOut, now);
             return true;
         }
         if let Some(timer) = self.timers.pop(now.monotonic_ms) {
@@ -116,7 +115,7 @@ impl GroupShard {
         for id in self.group_ids() {
             let Some(group) = self.group(&id) else { continue };
             if group.is_abandoned() && self.offsets.is_empty_for(&id) {
-                group.tombstones(&id, &mut records);
+                group.push_tombstones(&id, &mut records);
             }
         }
         if !records.is_empty() {

@@ -1,8 +1,8 @@
 //! Counts of groups for metrics.
 
-use super::super::kind::Group;
-use super::super::offsets::View;
 use super::GroupShard;
+use crate::kind::Group;
+use crate::offsets::View;
 use thalweg_metadata::PartitionIndex;
 
 /// A snapshot of a group.

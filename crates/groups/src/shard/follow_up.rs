@@ -2,55 +2,58 @@
 //! or a conversion. A refused write changes no deadlines but those of sessions, and delays a conversion that
 //! exceeded a batch; a resolution is started all the same.
 
-use super::super::consumer::{Downgrade, Resolution};
-use super::super::deadlines::DeadlineChange;
-use super::super::kind::Group;
-use super::super::timed::TimelineObject;
-use super::super::topic_filter::TopicFilter;
 use super::GroupShard;
+use crate::consumer::{Downgrade, Resolution};
+use crate::deadlines::DeadlineChange;
+use crate::kind::Group;
+use crate::timed::TimelineObject;
+use crate::topic_filter::TopicFilter;
 use std::sync::Arc;
 use thalweg_shard::{Moment, WriteError};
 
 /// Delay before a group whose conversion exceeded a batch is converted again.
 const CONVERSION_RETRY_MS: i64 = 60_000;
 
+/// Changed deadlines, by member id.
+type DeadlineChanges = Vec<(Arc<str>, DeadlineChange)>;
+
 /// Work to do once a group's records are in the log.
 #[derive(Debug)]
 pub(super) enum FollowUp {
     /// Changes deadlines of members.
-    DeadlineChanges(Arc<str>, Vec<(Arc<str>, DeadlineChange)>),
+    DeadlineChanges { group: Arc<str>, changes: DeadlineChanges },
     /// Changes deadlines after a heartbeat, and resolves the group's regular expressions if due, with the
     /// sender's permissions.
-    Heartbeat(Arc<str>, Vec<(Arc<str>, DeadlineChange)>, TopicFilter),
+    Heartbeat { group: Arc<str>, changes: DeadlineChanges, filter: TopicFilter },
     /// The same after a heartbeat of this member, which converts a classic group to a consumer group.
-    Upgrade(Arc<str>, Vec<(Arc<str>, DeadlineChange)>, TopicFilter, String),
+    Upgrade { group: Arc<str>, changes: DeadlineChanges, filter: TopicFilter, member: String },
     /// Changes deadlines of members, and starts the initial delay of a new streams group.
-    Delay(Arc<str>, Vec<(Arc<str>, DeadlineChange)>, i32),
+    InitialDelay { group: Arc<str>, changes: DeadlineChanges, delay_ms: i32 },
     /// Restarts the session of a share group's member.
-    ShareSession(Arc<str>, Arc<str>),
+    ShareSession { group: Arc<str>, member: Arc<str> },
     /// Replaces the group by a classic group.
-    Downgrade(Arc<str>, Downgrade),
+    Downgrade { group: Arc<str>, downgrade: Downgrade },
 }
 
 impl GroupShard {
     /// Runs the effects of a group's records once the log and the group have them.
     pub(super) fn after_write(&mut self, after: FollowUp, now: Moment) {
         match after {
-            FollowUp::DeadlineChanges(id, changes) => self.change_deadlines(&id, changes, now),
-            FollowUp::Heartbeat(id, changes, filter) => {
-                self.change_deadlines(&id, changes, now);
-                self.resolve_if_due(id, filter, now);
+            FollowUp::DeadlineChanges { group, changes } => self.change_deadlines(&group, changes, now),
+            FollowUp::Heartbeat { group, changes, filter } => {
+                self.change_deadlines(&group, changes, now);
+                self.resolve_if_due(group, filter, now);
             }
-            FollowUp::Upgrade(id, changes, filter, _) => {
-                tracing::info!(group = %id, "Converted the classic group to a consumer group");
-                self.after_write(FollowUp::Heartbeat(id, changes, filter), now);
+            FollowUp::Upgrade { group, changes, filter, member: _ } => {
+                tracing::info!(%group, "Converted the classic group to a consumer group");
+                self.after_write(FollowUp::Heartbeat { group, changes, filter }, now);
             }
-            FollowUp::ShareSession(id, member) => self.restart_share_session(&id, &member, now),
-            FollowUp::Delay(id, changes, delay_ms) => {
-                self.change_deadlines(&id, changes, now);
-                self.begin_delay(&id, delay_ms, now);
+            FollowUp::ShareSession { group, member } => self.restart_share_session(&group, &member, now),
+            FollowUp::InitialDelay { group, changes, delay_ms } => {
+                self.change_deadlines(&group, changes, now);
+                self.begin_delay(&group, delay_ms, now);
             }
-            FollowUp::Downgrade(id, downgrade) => {
+            FollowUp::Downgrade { group: id, downgrade } => {
                 tracing::info!(group = %id, "Converted the consumer group to a classic group");
                 // The record has the metadata of one protocol only; the group in memory has all.
                 self.groups.entry(id.clone()).or_default().set(Some(Group::Classic(downgrade.group)));
@@ -79,35 +82,32 @@ impl GroupShard {
         now: Moment,
     ) {
         match after {
-            FollowUp::Upgrade(id, _, _, member) if error == WriteError::TooLarge => {
+            FollowUp::Upgrade { group, member, .. } if error == WriteError::TooLarge => {
                 // The size of one member's subscription must not keep other members from converting the
                 // group.
                 if is_too_large_without(&member) {
-                    self.put_off_conversion(&id, now);
+                    self.put_off_conversion(&group, now);
                 } else {
-                    self.put_off_conversion_by(&member, &id, now);
+                    self.put_off_conversion_by(&member, &group, now);
                 }
             }
-            FollowUp::Downgrade(id, _) if error == WriteError::TooLarge => self.put_off_conversion(&id, now),
-            FollowUp::DeadlineChanges(id, changes) | FollowUp::Delay(id, changes, _) => {
-                self.change_sessions(&id, changes, now);
+            FollowUp::Downgrade { group, .. } if error == WriteError::TooLarge => {
+                self.put_off_conversion(&group, now);
             }
-            FollowUp::Heartbeat(id, changes, filter) => {
-                self.change_sessions(&id, changes, now);
-                self.resolve_if_due(id, filter, now);
+            FollowUp::DeadlineChanges { group, changes } | FollowUp::InitialDelay { group, changes, .. } => {
+                self.change_sessions(&group, changes, now);
             }
-            FollowUp::ShareSession(id, member) => self.restart_share_session(&id, &member, now),
-            FollowUp::Upgrade(..) | FollowUp::Downgrade(..) => {}
+            FollowUp::Heartbeat { group, changes, filter } => {
+                self.change_sessions(&group, changes, now);
+                self.resolve_if_due(group, filter, now);
+            }
+            FollowUp::ShareSession { group, member } => self.restart_share_session(&group, &member, now),
+            FollowUp::Upgrade { .. } | FollowUp::Downgrade { .. } => {}
         }
     }
 
     /// Changes deadlines of a group's members; ignored for group types without [`Group::deadlines`].
-    pub(super) fn change_deadlines(
-        &mut self,
-        id: &str,
-        changes: Vec<(Arc<str>, DeadlineChange)>,
-        now: Moment,
-    ) {
+    pub(super) fn change_deadlines(&mut self, id: &str, changes: DeadlineChanges, now: Moment) {
         let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut);
         let Some(deadlines) = group.and_then(Group::deadlines) else { return };
         for (member, change) in changes {
@@ -117,7 +117,7 @@ impl GroupShard {
 
     /// Changes the sessions among these deadlines, but for a join: a refused join leaves the member the session
     /// of the last one.
-    fn change_sessions(&mut self, id: &str, changes: Vec<(Arc<str>, DeadlineChange)>, now: Moment) {
+    fn change_sessions(&mut self, id: &str, changes: DeadlineChanges, now: Moment) {
         if changes.iter().any(|(_, change)| matches!(change, DeadlineChange::Joined(_))) {
             return;
         }

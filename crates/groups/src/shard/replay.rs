@@ -1,11 +1,11 @@
 //! Replays the log: the whole log when the shard is loaded, one record at a time as it is written.
 
-use super::super::classic::{ClassicGroup, Effects};
-use super::super::error::MembershipError;
-use super::super::kind::Group;
-use super::super::offsets::{OffsetAndMetadata, TransactionOutcome};
-use super::super::record::CoordinatorRecord;
 use super::{GroupShard, refuse_waiting};
+use crate::classic::{ClassicGroup, Effects};
+use crate::error::MembershipError;
+use crate::kind::Group;
+use crate::offsets::{OffsetAndMetadata, TransactionOutcome};
+use crate::record::CoordinatorRecord;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{Batch, ControlRecordType, DecompressBuffer, ProducerId, batches};

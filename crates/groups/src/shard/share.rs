@@ -1,17 +1,15 @@
 //! Share groups: heartbeats, sessions, offsets, and records.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::kind::Group;
-use super::super::member_epoch::LEAVING;
-use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-use super::super::share::{
-    ShareAnswer, ShareContext, ShareGroup, ShareGroupError, ShareHeartbeat, SharePartitions,
-};
-use super::super::timed::TimelineObject;
-use super::super::timers::Timer;
 use super::GroupShard;
 use super::follow_up::FollowUp;
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::kind::Group;
+use crate::member_epoch::LEAVING;
+use crate::record::{CoordinatorRecord, ShareGroupRecord};
+use crate::share::{ShareAnswer, ShareContext, ShareGroup, ShareGroupError, ShareHeartbeat, SharePartitions};
+use crate::timed::TimelineObject;
+use crate::timers::Timer;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
@@ -58,12 +56,12 @@ impl GroupShard {
         if self.group(id).is_none() && request.member_epoch == 0 {
             let group = ShareGroup::new(id.into());
             let decision = group.heartbeat(&mut self.share_context(id, now), &beat)?;
-            let after = FollowUp::ShareSession(id.into(), decision.member);
+            let after = FollowUp::ShareSession { group: id.into(), member: decision.member };
             return Ok((decision.records, Some(after), decision.response, decision.initialization));
         }
         let (id, group, mut cx) = self.share_group(id, now)?;
         let decision = group.heartbeat(&mut cx, &beat)?;
-        let after = FollowUp::ShareSession(id, decision.member);
+        let after = FollowUp::ShareSession { group: id, member: decision.member };
         Ok((decision.records, Some(after), decision.response, decision.initialization))
     }
 
@@ -296,7 +294,7 @@ type HeartbeatDecision = (
     Vec<CoordinatorRecord>,
     Option<FollowUp>,
     ShareGroupHeartbeatResponse,
-    Option<super::super::share::Initialization>,
+    Option<crate::share::Initialization>,
 );
 
 fn is_share(slot: &TimelineObject<Group>) -> bool {

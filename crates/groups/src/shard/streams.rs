@@ -1,18 +1,18 @@
 //! Streams groups: heartbeats, deadlines, and records.
 
-use super::super::answer::GroupAnswer;
-use super::super::classic::GroupState;
-use super::super::client::ClientInfo;
-use super::super::kind::Group;
-use super::super::member_epoch::LEAVING;
-use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
-use super::super::streams::{
-    StreamsAnswer, StreamsContext, StreamsDecision, StreamsGroup, StreamsGroupError, StreamsHeartbeat,
-};
-use super::super::timed::TimelineObject;
-use super::super::timers::{Timer, Timers};
 use super::GroupShard;
 use super::follow_up::FollowUp;
+use crate::answer::GroupAnswer;
+use crate::classic::GroupState;
+use crate::client::ClientInfo;
+use crate::kind::Group;
+use crate::member_epoch::LEAVING;
+use crate::record::{CoordinatorRecord, StreamsGroupRecord};
+use crate::streams::{
+    StreamsAnswer, StreamsContext, StreamsDecision, StreamsGroup, StreamsGroupError, StreamsHeartbeat,
+};
+use crate::timed::TimelineObject;
+use crate::timers::{Timer, Timers};
 use std::sync::Arc;
 use thalweg_shard::{Moment, Ticket};
 use thalweg_wire::ErrorCode;
@@ -81,8 +81,8 @@ impl GroupShard {
         };
         let StreamsDecision { records: decided, response, changes, delay_ms, topics } = decision;
         let after = match delay_ms {
-            Some(delay_ms) => FollowUp::Delay(id, changes, delay_ms),
-            None => FollowUp::DeadlineChanges(id, changes),
+            Some(delay_ms) => FollowUp::InitialDelay { group: id, changes, delay_ms },
+            None => FollowUp::DeadlineChanges { group: id, changes },
         };
         let records = records.into_iter().chain(decided).collect();
         Ok((records, after, StreamsAnswer::Heartbeat(Box::new(response), topics)))
@@ -97,7 +97,8 @@ impl GroupShard {
         let group = group.streams().ok_or_else(|| StreamsGroupError::OtherKind(id.to_owned()))?;
         let (records, response) = group.leave(request)?;
         let answer = StreamsAnswer::Heartbeat(Box::new(response), Vec::new());
-        Ok((records, FollowUp::DeadlineChanges(id.into(), Vec::new()), answer))
+        let after = FollowUp::DeadlineChanges { group: id.into(), changes: Vec::new() };
+        Ok((records, after, answer))
     }
 
     /// True if the name belongs to a streams group.

@@ -1,11 +1,11 @@
 //! A shard's writes, and their batches.
 
-use super::super::answer::GroupAnswer;
-use super::super::classic::Completion;
-use super::super::kind::Group;
-use super::super::offsets::TransactionOutcome;
-use super::super::record::CoordinatorRecord;
 use super::follow_up::FollowUp;
+use crate::answer::GroupAnswer;
+use crate::classic::Completion;
+use crate::kind::Group;
+use crate::offsets::TransactionOutcome;
+use crate::record::CoordinatorRecord;
 use bytes::Bytes;
 use thalweg_log::VerificationGuard;
 use thalweg_record::{BatchBuilder, BatchOptions, Compression, ProducerEpoch, ProducerId};
@@ -49,8 +49,8 @@ pub struct Write {
     pub(super) replaced: Option<Group>,
     /// Work to do as soon as the records are in the log.
     pub(super) after: Option<FollowUp>,
-    /// True if the state is derived from the records once they are written. False for classic group
-    /// membership, whose records describe the group's current state.
+    /// True if the state follows the records (see `thalweg_shard::Shard`); false for the membership of groups
+    /// of the classic protocol.
     pub(super) is_applied: bool,
     /// True if each record is independent, so that a write beyond the limit may be divided.
     pub(super) is_divisible: bool,

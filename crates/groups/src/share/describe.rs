@@ -1,9 +1,9 @@
 //! The details of a share group, for ShareGroupDescribe.
 
-use super::super::assignor::SIMPLE;
-use super::super::topics::TopicsView;
 use super::ShareGroup;
 use super::member::ShareGroupMember;
+use crate::assignor::SIMPLE;
+use crate::topics::TopicsView;
 use std::collections::BTreeSet;
 use thalweg_wire::Uuid;
 use thalweg_wire::request::share_group_describe_response::{

@@ -1,17 +1,17 @@
 //! A heartbeat of a share group's member: the member joins, changes, gets its partitions or leaves. Also
 //! session expiry.
 
-use super::super::assignor::by_topic;
-use super::super::client::ClientInfo;
-use super::super::member_epoch::{self, LEAVING};
-use super::super::modern::changed_topics;
-use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-#[cfg(test)]
-use super::super::timers::Deadline;
-use super::super::timers::{Timer, Timers};
 use super::error::ShareGroupError;
 use super::member::{ShareGroupMember, filtered};
 use super::{Initialization, ShareContext, ShareGroup};
+use crate::assignor::by_topic;
+use crate::client::ClientInfo;
+use crate::member_epoch::{self, LEAVING};
+use crate::modern::changed_topics;
+use crate::record::{CoordinatorRecord, ShareGroupRecord};
+#[cfg(test)]
+use crate::timers::Deadline;
+use crate::timers::{Timer, Timers};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -170,7 +170,7 @@ impl ShareGroup {
 
     fn without(&self, cx: &mut ShareContext<'_>, member: &ShareGroupMember) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern.member_tombstones::<ShareGroupRecord>(std::iter::once(&*member.id), &mut records);
+        self.modern.push_member_tombstones::<ShareGroupRecord>(std::iter::once(&*member.id), &mut records);
         let hash = cx.hashes.of_group(self.topics_with(Some(member), None).into_iter(), cx.topics);
         self.raise_epoch(hash, &mut records);
         records

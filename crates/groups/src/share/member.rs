@@ -1,8 +1,8 @@
 //! A member of a share group (`ShareGroupMember`), and its records.
 
-use super::super::assignor::{Assignment, by_topic};
-use super::super::client::ClientInfo;
-use super::super::record::{CoordinatorRecord, ModernRecord, ShareGroupRecord};
+use crate::assignor::{Assignment, by_topic};
+use crate::client::ClientInfo;
+use crate::record::{CoordinatorRecord, ModernRecord, ShareGroupRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -68,7 +68,7 @@ impl ShareGroupMember {
     }
 
     /// Takes over the description in a record.
-    pub(super) fn say(&mut self, value: ShareGroupMemberMetadataValue) {
+    pub(super) fn set_description(&mut self, value: ShareGroupMemberMetadataValue) {
         self.rack_id = value.rack_id;
         self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };
         self.topics = Arc::new(value.subscribed_topic_names.into_iter().collect());

@@ -1,11 +1,11 @@
 //! Setting and deleting the offsets of a share group without members, and deleting the group: the states that
 //! the share coordinator has to change, and the records before and after.
 
-use super::super::record::CoordinatorRecord;
-use super::super::topics::TopicsView;
 use super::error::ShareGroupError;
 use super::states::{States, StatesByTopic, TopicStates};
 use super::{Initialization, ShareContext, ShareGroup, SharePartitions};
+use crate::record::CoordinatorRecord;
+use crate::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::request::alter_share_group_offsets_request::AlterShareGroupOffsetsRequestTopic;
 use thalweg_wire::request::alter_share_group_offsets_response::{

@@ -6,9 +6,9 @@
 //! without an answer for `group.share.initialize.retry.interval.ms`, as after a crash, is repeated. Topics
 //! whose state is being deleted are recorded too, so that a failed deletion can be repeated.
 
-use super::super::record::CoordinatorRecord;
-use super::super::record::ShareGroupRecord;
-use super::super::topics::TopicsView;
+use crate::record::CoordinatorRecord;
+use crate::record::ShareGroupRecord;
+use crate::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_wire::Uuid;
 use thalweg_wire::group::share_group_state_partition_metadata_value::{TopicInfo, TopicPartitionsInfo};
@@ -29,7 +29,7 @@ pub(super) struct TopicStates {
 /// Partitions by their topic.
 pub(super) type StatesByTopic = BTreeMap<Uuid, TopicStates>;
 
-/// The states of a group; see the head of this file.
+/// The share partitions of a group by the progress of their states at the share coordinator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct States {
     pub(super) initializing: StatesByTopic,

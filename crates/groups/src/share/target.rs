@@ -1,11 +1,11 @@
 //! The target assignment of a share group: computed for a group epoch by the assignor `simple`.
 
-use super::super::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
-use super::super::modern::Target;
-use super::super::record::CoordinatorRecord;
-use super::super::topics::TopicsView;
 use super::member::{ShareGroupMember, target_record};
 use super::{ShareContext, ShareGroup, SharePartitions};
+use crate::assignor::{Assignment, GroupSpec, MemberSpec, TopicSpec, assign_shared};
+use crate::modern::Target;
+use crate::record::CoordinatorRecord;
+use crate::topics::TopicsView;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use thalweg_wire::Uuid;
@@ -57,7 +57,7 @@ impl ShareGroup {
         let mut assigned =
             assign_shared(&spec, |topic, partition| self.states.is_initialized(topic, partition));
         tracing::info!(group = %self.modern.id, epoch, members = members.len(), "Computed a target assignment");
-        self.modern.write_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
+        self.modern.push_target(&assigned, epoch, cx.now.wall_ms, target_record, records);
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 

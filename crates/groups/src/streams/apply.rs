@@ -3,11 +3,11 @@
 //! Tombstones may come in any order, and for missing keys: a compacted log does not have all records that
 //! were written.
 
-use super::super::member_epoch::LEAVING;
-use super::super::timers::Timers;
 use super::member::{StreamsGroupMember, target_of};
 use super::topology::Topology;
 use super::{StreamsGroup, StreamsGroupRecord};
+use crate::member_epoch::LEAVING;
+use crate::timers::Timers;
 use std::sync::Arc;
 
 impl StreamsGroup {
@@ -27,7 +27,7 @@ impl StreamsGroup {
             }
             StreamsGroupRecord::Member(key, Some(value)) => {
                 let mut member = self.modern.member_or_new(key.member_id, StreamsGroupMember::new);
-                member.say(value);
+                member.set_description(value);
                 self.put(member);
             }
             StreamsGroupRecord::Member(key, None) => self.remove(&key.member_id, timers),

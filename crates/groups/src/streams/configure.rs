@@ -7,11 +7,11 @@
 //! changelog topics     a partition for each task
 //! ```
 
-use super::super::assignor::SubtopologySpec;
-use super::super::topics::TopicsView;
 use super::error::StreamsGroupError;
 use super::hash_order::HashOrder;
 use super::topology::{Topology, sources};
+use crate::assignor::SubtopologySpec;
+use crate::topics::TopicsView;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! Deadlines of a streams group: those of members, which are removed after a missed one, and the initial
 //! delay of a new group.
 
-use super::super::deadlines::{DeadlineChange, DeadlineMember};
-use super::super::record::CoordinatorRecord;
-use super::super::timers::{DeadlineKind, Timer, Timers};
 use super::member::{MemberState, StreamsGroupMember};
 use super::{StreamsContext, StreamsGroup};
+use crate::deadlines::{DeadlineChange, DeadlineMember};
+use crate::record::CoordinatorRecord;
+use crate::timers::{DeadlineKind, Timer, Timers};
 use std::sync::Arc;
 
 impl StreamsGroup {

@@ -1,10 +1,10 @@
 //! The partitions that can be queried at each endpoint (interactive queries): for each member with an
 //! endpoint, the partitions of its tasks.
 
-use super::super::topics::TopicsView;
 use super::StreamsGroup;
 use super::member::StreamsGroupMember;
 use super::topology::{Topology, sources};
+use crate::topics::TopicsView;
 use std::collections::BTreeSet;
 use thalweg_wire::request::streams_group_heartbeat_response::{
     Endpoint, EndpointToPartitions, TopicPartition,

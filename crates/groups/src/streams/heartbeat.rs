@@ -1,9 +1,5 @@
 //! A heartbeat of a streams group's member: the member joins, changes, or moves towards its target.
 
-use super::super::client::ClientInfo;
-use super::super::deadlines::DeadlineChange;
-use super::super::member_epoch;
-use super::super::record::CoordinatorRecord;
 use super::configure::{ConfiguredTopology, Status, configure};
 use super::error::StreamsGroupError;
 use super::member::StreamsGroupMember;
@@ -11,6 +7,10 @@ use super::reconcile::Reconciliation;
 use super::tasks::{ReportedTasks, TargetTasks, active_ids, ids};
 use super::topology::{Topology, value};
 use super::{STANDBY_REPLICAS, StreamsContext, StreamsGroup, StreamsGroupRecord};
+use crate::client::ClientInfo;
+use crate::deadlines::DeadlineChange;
+use crate::member_epoch;
+use crate::record::CoordinatorRecord;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;

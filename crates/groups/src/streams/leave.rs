@@ -1,10 +1,10 @@
 //! Members of a streams group that leave, and the removal of a member that left or has missed a deadline.
 
-use super::super::member_epoch::LEAVING;
-use super::super::record::{CoordinatorRecord, StreamsGroupRecord};
 use super::StreamsGroup;
 use super::error::StreamsGroupError;
 use super::member::StreamsGroupMember;
+use crate::member_epoch::LEAVING;
+use crate::record::{CoordinatorRecord, StreamsGroupRecord};
 use thalweg_wire::request::{StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse};
 
 impl StreamsGroup {
@@ -30,7 +30,7 @@ impl StreamsGroup {
     /// The records that remove a member.
     pub(super) fn without(&self, member: &StreamsGroupMember) -> Vec<CoordinatorRecord> {
         let mut records = Vec::new();
-        self.modern.member_tombstones::<StreamsGroupRecord>(std::iter::once(&*member.id), &mut records);
+        self.modern.push_member_tombstones::<StreamsGroupRecord>(std::iter::once(&*member.id), &mut records);
         let (hash, validated) = (self.modern.metadata_hash, self.validated_epoch);
         self.raise_epoch(hash, validated, &self.assignment_configs, &mut records);
         records

@@ -1,8 +1,8 @@
 //! A member of a streams group (`StreamsGroupMember`), and its records.
 
-use super::super::client::ClientInfo;
-use super::super::record::{CoordinatorRecord, ModernRecord, StreamsGroupRecord};
 use super::tasks::{ActiveTasks, OwnedTasks, TargetTasks, ids, tasks};
+use crate::client::ClientInfo;
+use crate::record::{CoordinatorRecord, ModernRecord, StreamsGroupRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::group::streams_group_current_member_assignment_value::TaskIds;
@@ -117,7 +117,7 @@ impl StreamsGroupMember {
     }
 
     /// Takes over the description in a record.
-    pub(super) fn say(&mut self, value: StreamsGroupMemberMetadataValue) {
+    pub(super) fn set_description(&mut self, value: StreamsGroupMemberMetadataValue) {
         self.instance_id = value.instance_id;
         self.rack_id = value.rack_id;
         self.client = ClientInfo { client_id: value.client_id, client_host: value.client_host };
@@ -185,7 +185,7 @@ fn at_epochs(ids: TaskIds, member_epoch: i32) -> (Arc<str>, BTreeMap<i32, i32>) 
     (ids.subtopology_id.into(), ids.partitions.into_iter().zip(epochs).collect())
 }
 
-fn of_ids(ids: Vec<TaskIds>) -> super::super::assignor::Tasks {
+fn of_ids(ids: Vec<TaskIds>) -> crate::assignor::Tasks {
     tasks(ids.into_iter().map(|ids| (ids.subtopology_id, ids.partitions)))
 }
 

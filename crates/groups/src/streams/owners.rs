@@ -1,8 +1,8 @@
 //! The processes that have a task or have yet to revoke it.
 
-use super::super::assignor::Tasks;
 use super::member::StreamsGroupMember;
 use super::tasks::ActiveTasks;
+use crate::assignor::Tasks;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -11,11 +11,11 @@
 //! A task is active in one process at a time, and a process has a task in one role at a time: a new role
 //! waits until the process gives up the old one.
 
-use super::super::assignor::Tasks;
 use super::error::StreamsGroupError;
 use super::member::{MemberState, StreamsGroupMember};
 use super::owners::TaskOwners;
 use super::tasks::{ActiveTasks, OwnedTasks, ReportedTasks, TargetTasks};
+use crate::assignor::Tasks;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

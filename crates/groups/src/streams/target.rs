@@ -1,11 +1,11 @@
 //! The target assignment of a streams group: computed for a group epoch by the assignor `sticky`.
 
-use super::super::assignor::{TaskAssignment, TaskGroupSpec, TaskMemberSpec, assign_tasks};
-use super::super::record::CoordinatorRecord;
 use super::configure::ConfiguredTopology;
 use super::member::{StreamsGroupMember, target_record};
 use super::tasks::TargetTasks;
 use super::{StreamsContext, StreamsGroup};
+use crate::assignor::{TaskAssignment, TaskGroupSpec, TaskMemberSpec, assign_tasks};
+use crate::record::CoordinatorRecord;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ impl StreamsGroup {
         let target =
             |TaskAssignment { active, standby }| TargetTasks { active, standby, warmup: BTreeMap::new() };
         let targets = assigned.into_iter().map(|(id, assigned)| (id, target(assigned))).collect();
-        self.modern.write_target(&targets, epoch, cx.now.wall_ms, target_record, records);
+        self.modern.push_target(&targets, epoch, cx.now.wall_ms, target_record, records);
         targets
     }
 }

@@ -1,6 +1,6 @@
 //! Tasks of a streams group by subtopology and partition, in memory, in messages and in records.
 
-use super::super::assignor::Tasks;
+use crate::assignor::Tasks;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_wire::request::StreamsGroupHeartbeatRequest;

@@ -1,12 +1,12 @@
 //! Offsets: permission to commit, retention, and visibility.
 
-use super::super::GroupAnswer;
-use super::super::offsets::TransactionOutcome;
-use super::super::record::CoordinatorRecord;
-use super::super::shard::EndOfTransaction;
-use super::super::topics::DeletedTopic;
 use super::consumer::{Consumer, with_topic};
 use super::harness::{Commit, GROUP, Harness, Join, error, fetch_request};
+use crate::GroupAnswer;
+use crate::offsets::TransactionOutcome;
+use crate::record::CoordinatorRecord;
+use crate::shard::EndOfTransaction;
+use crate::topics::DeletedTopic;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{ProducerEpoch, ProducerId};
 use thalweg_shard::WriteError;

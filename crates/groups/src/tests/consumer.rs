@@ -1,11 +1,11 @@
 //! Black-box tests of consumer groups: members join, revoke, get revoked partitions, leave and are fenced.
 
-use super::super::answer::GroupAnswer;
-use super::super::config::GroupConfig;
-use super::super::record::ConsumerRecord;
-use super::super::record::CoordinatorRecord;
-use super::super::topic_filter::TopicFilter;
 use super::harness::{Harness, client, error, subscription};
+use crate::answer::GroupAnswer;
+use crate::config::GroupConfig;
+use crate::record::ConsumerRecord;
+use crate::record::CoordinatorRecord;
+use crate::topic_filter::TopicFilter;
 use std::collections::BTreeSet;
 use thalweg_shard::Ticket;
 use thalweg_wire::request::consumer_group_describe_response::DescribedGroup;
@@ -613,6 +613,6 @@ fn topics_that_match_a_regular_expression_are_assigned_as_they_come_and_go() {
 #[test]
 fn metadata_of_classic_consumers_names_their_topics() {
     let metadata = bytes::Bytes::from(subscription(&["t"]));
-    let read = super::super::subscription::consumer_subscription(&metadata).expect("a consumer's");
+    let read = crate::subscription::consumer_subscription(&metadata).expect("a consumer's");
     assert_eq!(read.topics, ["t"]);
 }

@@ -1,10 +1,10 @@
 //! The driver: shards are found, loaded and unloaded; requests are formatted by version.
 
-use super::super::client::ClientInfo;
-use super::super::config::GroupConfig;
-use super::super::coordinator::GroupCoordinator;
-use super::super::topics::{DeletedTopic, TopicPlacement, TopicsView};
 use super::harness::error;
+use crate::client::ClientInfo;
+use crate::config::GroupConfig;
+use crate::coordinator::GroupCoordinator;
+use crate::topics::{DeletedTopic, TopicPlacement, TopicsView};
 use bytes::Bytes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -133,13 +133,13 @@ async fn a_member_joins_syncs_and_commits() {
         member_id: joined.member_id.clone(),
         ..commit_request(&[("t", 0, 0)])
     };
-    let committed = groups.offset_commit(&client(), commit, 9).await;
+    let committed = groups.offset_commit(commit, 9).await;
     assert_eq!(commit_errors(&committed), [("t".to_owned(), 0, ErrorCode::None)]);
     let leave =
         LeaveGroupRequest { group_id: "g".to_owned(), member_id: joined.member_id, ..Default::default() };
     let left = groups.leave_group(leave, 1).await;
     assert_eq!((error(left.error_code), left.members.len()), (ErrorCode::None, 0));
-    let listed = groups.list_groups(ListGroupsRequest::default(), 5).await;
+    let listed = groups.list_groups(ListGroupsRequest::default()).await;
     assert_eq!(
         (listed.groups[0].group_state.as_str(), listed.groups[0].group_type.as_str()),
         ("Empty", "classic")
@@ -161,7 +161,7 @@ async fn requests_that_make_no_sense_are_refused_before_they_get_to_a_group() {
     assert_eq!(refused.protocol_name.as_deref(), Some(""), "before version 7 it is not null");
     let nameless = JoinGroupRequest { group_id: String::new(), ..join_request("") };
     assert_eq!(error(groups.join_group(&client(), nameless, 9).await.error_code), ErrorCode::InvalidGroupId);
-    let beat = groups.heartbeat(HeartbeatRequest::default(), 4).await;
+    let beat = groups.heartbeat(HeartbeatRequest::default()).await;
     assert_eq!(error(beat.error_code), ErrorCode::InvalidGroupId);
 }
 
@@ -176,8 +176,8 @@ async fn a_group_of_another_broker_is_not_served() {
     assert!(groups.is_loaded(PartitionIndex(0)), "that was an earlier epoch");
     groups.on_resigned(PartitionIndex(0), Some(5));
     let beat = HeartbeatRequest { group_id: "g".to_owned(), ..HeartbeatRequest::default() };
-    assert_eq!(error(groups.heartbeat(beat, 4).await.error_code), ErrorCode::NotCoordinator);
-    assert_eq!(groups.list_groups(ListGroupsRequest::default(), 5).await.groups, []);
+    assert_eq!(error(groups.heartbeat(beat).await.error_code), ErrorCode::NotCoordinator);
+    assert_eq!(groups.list_groups(ListGroupsRequest::default()).await.groups, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -189,12 +189,8 @@ async fn a_group_that_is_being_loaded_is_served_later() {
     let joined = groups.join_group(&client(), join_request(""), 9).await;
     assert_eq!(error(joined.error_code), ErrorCode::CoordinatorLoadInProgress);
     let beat = HeartbeatRequest { group_id: "g".to_owned(), ..HeartbeatRequest::default() };
-    assert_eq!(
-        error(groups.heartbeat(beat, 4).await.error_code),
-        ErrorCode::None,
-        "members must not give up"
-    );
-    let listed = groups.list_groups(ListGroupsRequest::default(), 5).await;
+    assert_eq!(error(groups.heartbeat(beat).await.error_code), ErrorCode::None, "members must not give up");
+    let listed = groups.list_groups(ListGroupsRequest::default()).await;
     assert_eq!(error(listed.error_code), ErrorCode::CoordinatorLoadInProgress);
     assert_eq!(
         groups.is_share_group("g"),
@@ -223,7 +219,7 @@ async fn a_log_that_cannot_be_read_is_not_served() {
 async fn an_offset_of_which_a_bit_has_changed_is_not_served() {
     let log = MemoryLog::new();
     let groups = elected(&log).await;
-    groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await;
     groups.shutdown();
     let mut batch = log.batches.lock()[0].to_vec();
     let last = batch.len() - 10;
@@ -252,7 +248,7 @@ async fn an_answer_waits_for_the_acknowledgement_of_the_log() {
     let groups = elected(&log).await;
     let committing = {
         let groups = groups.clone();
-        tokio::spawn(async move { groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await })
+        tokio::spawn(async move { groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await })
     };
     while log.batches.lock().is_empty() {
         tokio::task::yield_now().await;
@@ -261,18 +257,18 @@ async fn an_answer_waits_for_the_acknowledgement_of_the_log() {
         tokio::task::yield_now().await;
     }
     assert!(!committing.is_finished());
-    assert_eq!(groups.list_groups(ListGroupsRequest::default(), 5).await.groups, []);
+    assert_eq!(groups.list_groups(ListGroupsRequest::default()).await.groups, []);
     log.acknowledges.send_replace(true);
     let committed = committing.await.expect("it does not panic");
     assert_eq!(commit_errors(&committed), [("t".to_owned(), 0, ErrorCode::None)]);
-    assert_eq!(groups.list_groups(ListGroupsRequest::default(), 5).await.groups.len(), 1);
+    assert_eq!(groups.list_groups(ListGroupsRequest::default()).await.groups.len(), 1);
 }
 
 #[tokio::test]
 async fn what_is_loaded_and_not_acknowledged_is_not_shown() {
     let log = MemoryLog::new();
     let groups = elected(&log).await;
-    groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await;
     groups.shutdown();
     log.acknowledges.send_replace(false);
     let groups = elected(&log).await;
@@ -297,7 +293,7 @@ async fn writes_that_wait_for_the_replicas_have_a_limit() {
     let groups = elect(configured(config, &log)).await;
     let commit = || {
         let groups = groups.clone();
-        tokio::spawn(async move { groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await })
+        tokio::spawn(async move { groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await })
     };
     let waiting: Vec<_> = (0..MAX).map(|_| commit()).collect();
     while log.batches.lock().len() < MAX {
@@ -316,8 +312,7 @@ async fn writes_that_wait_for_the_replicas_have_a_limit() {
 #[tokio::test]
 async fn topics_are_named_by_their_ids_from_version_10_on() {
     let groups = elected(&MemoryLog::new()).await;
-    let by_name =
-        groups.offset_commit(&client(), commit_request(&[("t", 0, 0), ("u", 0, 0), ("t", 0, 2)]), 9).await;
+    let by_name = groups.offset_commit(commit_request(&[("t", 0, 0), ("u", 0, 0), ("t", 0, 2)]), 9).await;
     assert_eq!(
         commit_errors(&by_name),
         [
@@ -328,7 +323,7 @@ async fn topics_are_named_by_their_ids_from_version_10_on() {
     let t = by_name.topics.iter().find(|topic| topic.name == "t").expect("it was asked for");
     let errors: Vec<_> = t.partitions.iter().map(|p| (p.partition_index, error(p.error_code))).collect();
     assert_eq!(errors, [(2, ErrorCode::UnknownTopicOrPartition), (0, ErrorCode::None)]);
-    let by_id = groups.offset_commit(&client(), commit_request(&[("", 7, 1), ("", 8, 0)]), 10).await;
+    let by_id = groups.offset_commit(commit_request(&[("", 7, 1), ("", 8, 0)]), 10).await;
     let none = String::new();
     assert_eq!(
         commit_errors(&by_id),
@@ -372,13 +367,13 @@ async fn a_fetch_of_version_1_tells_errors_in_its_partitions() {
 async fn groups_survive_the_broker() {
     let log = MemoryLog::new();
     let groups = elected(&log).await;
-    groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await;
     groups.shutdown();
     let groups = elected(&log).await;
     let request = OffsetFetchRequest { group_id: "g".to_owned(), topics: None, ..Default::default() };
     let fetched = groups.offset_fetch(request, 7).await;
     assert_eq!(fetched.topics[0].partitions[0].committed_offset, 9);
-    let deleted = groups.delete_groups(DeleteGroupsRequest { groups_names: vec!["g".to_owned()] }, 2).await;
+    let deleted = groups.delete_groups(DeleteGroupsRequest { groups_names: vec!["g".to_owned()] }).await;
     assert_eq!(error(deleted.results[0].error_code), ErrorCode::None);
     let request =
         DescribeGroupsRequest { groups: vec!["g".to_owned()], include_authorized_operations: false };
@@ -434,7 +429,7 @@ async fn every_answer_can_be_sent_at_every_version() {
         };
         if version <= 5 {
             sends(&groups.sync_group(sync, version).await, version);
-            sends(&groups.list_groups(ListGroupsRequest::default(), version).await, version);
+            sends(&groups.list_groups(ListGroupsRequest::default()).await, version);
         }
         if version <= 6 {
             let request =
@@ -460,7 +455,7 @@ async fn every_answer_can_be_sent_at_every_version() {
         };
         sends(&groups.offset_fetch(request, version).await, version);
         let names = [("t", 7, 0), ("u", 8, 0)];
-        sends(&groups.offset_commit(&client(), commit_request(&names), version.max(2)).await, version.max(2));
+        sends(&groups.offset_commit(commit_request(&names), version.max(2)).await, version.max(2));
     }
 }
 

@@ -1,10 +1,10 @@
 //! `__consumer_offsets` written by Apache Kafka 4.3.1 (`tests/golden/ConsumerOffsetsWriter.java`): it loads
 //! to Kafka's description of its groups, and each record is encoded to Kafka's bytes.
 
-use super::super::offsets::TransactionOutcome;
-use super::super::record::CoordinatorRecord;
-use super::super::shard::{EndOfTransaction, GroupShard};
 use super::harness::{fetch_request, moment, shared_state};
+use crate::offsets::TransactionOutcome;
+use crate::record::CoordinatorRecord;
+use crate::shard::{EndOfTransaction, GroupShard};
 use std::fmt::Write;
 use thalweg_record::{DecompressBuffer, ProducerEpoch, ProducerId, batches};
 use thalweg_shard::{Piece, Shard as _, Ticket};
@@ -138,7 +138,7 @@ fn a_group_is_written_as_kafka_wrote_it() {
         }
     }
     let Some(CoordinatorRecord::GroupMetadata(key, Some(value))) = last else { panic!("it is in the log") };
-    let group = super::super::classic::ClassicGroup::from_record(key.group.as_str().into(), value.clone());
+    let group = crate::classic::ClassicGroup::from_record(key.group.as_str().into(), value.clone());
     assert_eq!(group.snapshot(), CoordinatorRecord::GroupMetadata(key, Some(value)));
 }
 

@@ -1,12 +1,12 @@
 //! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
-use super::super::answer::GroupAnswer;
-use super::super::client::ClientInfo;
-use super::super::config::{GroupConfig, StreamsGroupTimes};
-use super::super::offsets::TransactionOutcome;
-use super::super::record::CoordinatorRecord;
-use super::super::shard::{GroupShard, SharedState};
-use super::super::topics::{TopicPlacement, TopicsView};
+use crate::answer::GroupAnswer;
+use crate::client::ClientInfo;
+use crate::config::{GroupConfig, StreamsGroupTimes};
+use crate::offsets::TransactionOutcome;
+use crate::record::CoordinatorRecord;
+use crate::shard::{GroupShard, SharedState};
+use crate::topics::{TopicPlacement, TopicsView};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,9 +1,9 @@
 //! Partitions whose log cannot be read after this broker's election: loading is retried until it succeeds or
 //! the leader epoch ends.
 
-use super::super::coordinator::GroupCoordinator;
-use super::driver::{client, commit_errors, commit_request, coordinator, elected};
+use super::driver::{commit_errors, commit_request, coordinator, elected};
 use super::harness::error;
+use crate::coordinator::GroupCoordinator;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +54,7 @@ async fn wait_for_replays(log: &MemoryLog, count: usize) {
 async fn written() -> Arc<MemoryLog> {
     let log = MemoryLog::new();
     let groups = elected(&log).await;
-    let committed = groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    let committed = groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await;
     assert_eq!(commit_errors(&committed)[0].2, ErrorCode::None);
     groups.shutdown();
     log.replays.store(0, Ordering::Relaxed);
@@ -126,7 +126,7 @@ async fn damaged_log_is_served_once_its_batch_is_restored() {
 async fn damaged_batch_that_no_replica_can_mend_is_left_out() {
     let log = written().await;
     let groups = elected(&log).await;
-    let committed = groups.offset_commit(&client(), commit_request(&[("t", 0, 0)]), 9).await;
+    let committed = groups.offset_commit(commit_request(&[("t", 0, 0)]), 9).await;
     assert_eq!(commit_errors(&committed)[0].2, ErrorCode::None);
     groups.shutdown();
     let mut damaged = log.batches.lock()[0].to_vec();
@@ -146,7 +146,7 @@ async fn damaged_batch_that_no_replica_can_mend_is_left_out() {
         "the other is in the damaged batch"
     );
     assert_eq!(groups.load_figures().failed, 0);
-    let committed = groups.offset_commit(&client(), commit_request(&[("t", 0, 1)]), 9).await;
+    let committed = groups.offset_commit(commit_request(&[("t", 0, 1)]), 9).await;
     assert_eq!(commit_errors(&committed)[0].2, ErrorCode::None);
     assert_eq!(log.replays.load(Ordering::Relaxed), 1);
 }

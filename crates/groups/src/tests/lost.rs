@@ -1,10 +1,10 @@
 //! Logs with an unreadable batch at any place: the rest is served, and no member's state is trusted.
 
-use super::super::offsets::TransactionOutcome;
-use super::super::record::ConsumerRecord;
 use super::commits::{commit_in_transaction, end_transaction, fetch_stable, only_offset};
 use super::consumer::Consumer;
 use super::harness::{Commit, GROUP, Harness, SESSION_MS};
+use crate::offsets::TransactionOutcome;
+use crate::record::ConsumerRecord;
 use std::collections::BTreeSet;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::group::{

@@ -1,7 +1,7 @@
 //! Admission of members, their ids, and leaving.
 
-use super::super::config::GroupConfig;
 use super::harness::{Harness, Join, SESSION_MS, error};
+use crate::config::GroupConfig;
 use thalweg_wire::ErrorCode;
 
 fn join_error(h: &mut Harness, join: Join<'_>) -> ErrorCode {

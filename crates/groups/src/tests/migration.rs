@@ -1,8 +1,8 @@
 //! Conversion of groups between the classic and the consumer protocol while members run.
 
-use super::super::config::{GroupConfig, Migration};
 use super::consumer::{Consumer, GROUP, with_topic};
 use super::harness::{Harness, Join, REBALANCE_MS, error, subscription};
+use crate::config::{GroupConfig, Migration};
 use bytes::Bytes;
 use thalweg_shard::{Ticket, WriteError};
 use thalweg_wire::data::ConsumerProtocolAssignment;
@@ -57,7 +57,7 @@ fn sync(h: &mut Harness, id: &str, generation: i32, given: &[(&str, &[i32])]) ->
     let given = given.iter().map(|(id, partitions)| ((*id).to_owned(), assignment(partitions))).collect();
     let ticket = h.turn(|shard, ticket, now| shard.sync_group(&request, &given, ticket, now));
     match h.answer(ticket) {
-        Some(super::super::answer::GroupAnswer::SyncGroup(response)) => match error(response.error_code) {
+        Some(crate::answer::GroupAnswer::SyncGroup(response)) => match error(response.error_code) {
             ErrorCode::None => Ok(partitions_of(&response.assignment)),
             error => Err(error),
         },
@@ -123,7 +123,7 @@ fn a_classic_group_becomes_a_consumer_group_and_back_while_members_run() {
 
 /// The generation of the classic group, from its record.
 fn h_generation(h: &Harness) -> i32 {
-    use super::super::record::CoordinatorRecord;
+    use crate::record::CoordinatorRecord;
     let records = h.records();
     let last = records.iter().rev().find_map(|record| match record {
         CoordinatorRecord::GroupMetadata(_, Some(value)) => Some(value.generation),
@@ -142,7 +142,7 @@ fn policies_keep_groups_as_they_are() {
     assert_eq!(h.beat_error(&Consumer::new("new", &["t"]).request()), ErrorCode::GroupIdNotFound);
 
     let mut h = Harness::with(GroupConfig {
-        consumer: super::super::config::ConsumerGroupConfig {
+        consumer: crate::config::ConsumerGroupConfig {
             migration: Migration { upgrades: false, downgrades: false },
             ..GroupConfig::default().consumer
         },

@@ -1,10 +1,10 @@
 //! Seeded histories: clients join, crash, return and commit against a shard whose log acknowledges late.
 //! Invariants are checked after each step.
 
-use super::super::answer::GroupAnswer;
-use super::super::record::CoordinatorRecord;
-use super::super::shard::GroupShard;
 use super::harness::{Commit, Harness, Join, REBALANCE_MS, SESSION_MS, error};
+use crate::answer::GroupAnswer;
+use crate::record::CoordinatorRecord;
+use crate::shard::GroupShard;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

@@ -338,8 +338,8 @@ fn who_waits_when_the_coordinator_moves_is_sent_after_it() {
     h.turn(|shard, _, _| shard.unload());
     for ticket in [join, commit] {
         let code = match h.answer(ticket).expect("it does not wait for the log") {
-            super::super::GroupAnswer::JoinGroup(response) => response.error_code,
-            super::super::GroupAnswer::OffsetCommit(response) => response.topics[0].partitions[0].error_code,
+            crate::GroupAnswer::JoinGroup(response) => response.error_code,
+            crate::GroupAnswer::OffsetCommit(response) => response.topics[0].partitions[0].error_code,
             other => panic!("{other:?} was not asked for"),
         };
         assert_eq!(error(code), ErrorCode::NotCoordinator);

@@ -1,11 +1,11 @@
 //! Refused writes: the state follows the log, and every waiting member has a deadline.
 
-use super::super::answer::GroupAnswer;
-use super::super::share::ShareAnswer;
-use super::super::topics::DeletedTopic;
 use super::consumer::{Consumer, with_topic};
 use super::harness::{Commit, GROUP, Harness, Join, REBALANCE_MS, SESSION_MS, client, subscription};
 use super::streams::{Member, word_count};
+use crate::answer::GroupAnswer;
+use crate::share::ShareAnswer;
+use crate::topics::DeletedTopic;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::sync::atomic::Ordering;

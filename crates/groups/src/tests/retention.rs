@@ -1,8 +1,8 @@
 //! Expiry of offsets, and deletion of groups.
 
-use super::super::config::GroupConfig;
-use super::super::topics::DeletedTopic;
 use super::harness::{Commit, DELAY_MS, GROUP, Harness, Join, subscription};
+use crate::config::GroupConfig;
+use crate::topics::DeletedTopic;
 use thalweg_shard::WriteError;
 use thalweg_wire::request::offset_fetch_request::OffsetFetchRequestGroup;
 use thalweg_wire::{ErrorCode, Uuid};

@@ -1,11 +1,11 @@
 //! Black-box tests of share groups: members join, share initialized partitions, leave and are fenced; offsets
 //! are set and deleted.
 
-use super::super::answer::GroupAnswer;
-use super::super::config::GroupConfig;
-use super::super::record::{CoordinatorRecord, ShareGroupRecord};
-use super::super::share::{AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, SharePartitions};
 use super::harness::{Harness, client};
+use crate::answer::GroupAnswer;
+use crate::config::GroupConfig;
+use crate::record::{CoordinatorRecord, ShareGroupRecord};
+use crate::share::{AlteredOffsets, DeletedOffsets, Initialization, ShareAnswer, SharePartitions};
 use std::collections::BTreeMap;
 use thalweg_shard::{Ticket, WriteError};
 use thalweg_wire::request::alter_share_group_offsets_request::{
@@ -356,7 +356,7 @@ fn the_states_of_a_deleted_topic_are_forgotten() {
     let mut scene = Scene::new();
     let mut one = scene.joined("one", &["t", "u"]);
     scene.harness.topics.delete("t");
-    let deleted = [super::super::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
+    let deleted = [crate::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
     scene.harness.turn(|shard, _, _| shard.topics_deleted(&deleted));
     scene.harness.turn(|shard, _, _| shard.topics_changed(&["t".to_owned()], false));
     assert_eq!(scene.initialized(), partitions(&[(8, &[0])]));
@@ -426,7 +426,7 @@ fn a_refused_clean_up_of_a_deleted_topic_is_tried_again_and_raises_no_epoch() {
     let mut one = scene.joined("one", &["t", "u"]);
     scene.harness.topics.delete("t");
     scene.harness.topics.set("t", 9, 1);
-    let deleted = [super::super::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
+    let deleted = [crate::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
     scene.harness.refuses = Some(WriteError::TooLarge);
     scene.harness.turn(|shard, _, _| shard.topics_deleted(&deleted));
     scene.harness.turn(|shard, _, _| shard.topics_changed(&["t".to_owned()], true));

@@ -1,7 +1,7 @@
 //! Static members (KIP-345): they restart without a rebalance, and cannot be impersonated.
 
-use super::super::GroupAnswer;
 use super::harness::{DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
+use crate::GroupAnswer;
 use thalweg_shard::WriteError;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::JoinGroupResponse;

@@ -1,12 +1,12 @@
 //! Black-box tests of streams groups: members join, get tasks once the topics exist, give tasks up, leave and
 //! are fenced.
 
-use super::super::answer::GroupAnswer;
-use super::super::config::GroupConfig;
-use super::super::record::CoordinatorRecord;
-use super::super::record::StreamsGroupRecord;
-use super::super::streams::StreamsAnswer;
 use super::harness::{Harness, client};
+use crate::answer::GroupAnswer;
+use crate::config::GroupConfig;
+use crate::record::CoordinatorRecord;
+use crate::record::StreamsGroupRecord;
+use crate::streams::StreamsAnswer;
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_shard::{Ticket, WriteError};
 use thalweg_wire::request::create_topics_request::CreatableTopic;
@@ -445,7 +445,7 @@ fn standbys_are_with_another_process() {
     assert!(one.active.is_disjoint(&one.standby) && two.active.is_disjoint(&two.standby));
     // A group's override takes effect with the next heartbeat.
     let times = GroupConfig::default().streams.times;
-    let without = super::super::config::StreamsGroupTimes { initial_rebalance_delay_ms: 0, ..times };
+    let without = crate::config::StreamsGroupTimes { initial_rebalance_delay_ms: 0, ..times };
     scene.harness.set_streams_times(without);
     scene.settle(&mut [&mut one, &mut two]);
     assert!(one.standby.is_empty() && two.standby.is_empty());
@@ -575,7 +575,7 @@ fn transactional_offsets_are_fenced_as_those_of_generations() {
             topics: vec![topic],
             ..TxnOffsetCommitRequest::default()
         };
-        let commit = |shard: &mut super::super::shard::GroupShard, ticket, now| {
+        let commit = |shard: &mut crate::shard::GroupShard, ticket, now| {
             shard.commit_transactional_offsets(&request, None, ticket, now);
         };
         let ticket = scene.harness.turn(commit);

@@ -3,11 +3,11 @@
 //! active with one member, a process has no task twice, and a new coordinator loads an identical group from
 //! the log.
 
-use super::super::answer::GroupAnswer;
-use super::super::config::GroupConfig;
-use super::super::streams::StreamsAnswer;
 use super::harness::{Harness, client, error};
 use super::streams::{GROUP, Member, SESSION_MS, Tasks, word_count};
+use crate::answer::GroupAnswer;
+use crate::config::GroupConfig;
+use crate::streams::StreamsAnswer;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;

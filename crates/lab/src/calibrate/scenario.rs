@@ -168,7 +168,7 @@ mod tests {
                 }
             }
             latencies.sort_by(f64::total_cmp);
-            for quantile in super::super::QUANTILES {
+            for quantile in crate::calibrate::QUANTILES {
                 let walked = latencies[(latencies.len() as f64 * quantile) as usize];
                 let error = walked / scenario.true_us(quantile) - 1.0;
                 assert!(error.abs() < 0.005, "{name} {quantile}: {walked}, {error}");

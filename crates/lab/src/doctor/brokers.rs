@@ -331,8 +331,8 @@ fn min_in_sync(context: &Context<'_>, value: &str, mut found: Advice) -> Advice 
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity::{self, Fine, Note, Warning};
     use super::*;
+    use crate::doctor::Severity::{self, Fine, Note, Warning};
 
     fn settings(pairs: &[(&str, &str)]) -> Settings {
         pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()

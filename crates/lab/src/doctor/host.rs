@@ -219,8 +219,8 @@ fn migration_cost(ns: Option<u64>) -> Advice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity::{Fine, Note, Warning};
     use super::*;
+    use crate::doctor::Severity::{Fine, Note, Warning};
 
     #[test]
     fn a_quota_is_graver_than_few_processors() {

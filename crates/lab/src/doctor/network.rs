@@ -67,8 +67,8 @@ fn backlog(count: u32) -> Advice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::doctor::Severity;
 
     #[test]
     fn small_packets_are_reported() {

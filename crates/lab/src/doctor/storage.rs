@@ -220,8 +220,8 @@ fn write(dir: &Path) -> io::Result<WriteResult> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Severity;
     use super::*;
+    use crate::doctor::Severity;
 
     fn mount(kind: &str, options: &str) -> Mount {
         let options = options.split(',').map(str::to_owned).collect();

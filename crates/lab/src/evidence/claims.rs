@@ -153,7 +153,7 @@ mod tests {
         let policies = Policies { fsync: String::new(), compacted: Vec::new() };
         kept(&policies, &evidence, &mut faults);
         let partition = &evidence.partitions[0];
-        if !super::super::log::agree(partition) {
+        if !crate::evidence::log::agree(partition) {
             faults.push(difference(partition));
         }
         faults

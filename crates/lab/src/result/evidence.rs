@@ -37,7 +37,7 @@ pub struct Evidence {
 pub struct ReplicaCount {
     /// All replicas, complete or not.
     pub all: usize,
-    /// Those that end at the end of their partition's log.
+    /// Replicas whose log ends where their partition's log ends.
     pub complete: usize,
 }
 

@@ -142,8 +142,8 @@ fn ms(us: f64) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Figures, Summary, Verdict};
     use super::*;
+    use crate::result::{Figures, Summary, Verdict};
     use crate::worker::Driver;
     use crate::workload::load;
 

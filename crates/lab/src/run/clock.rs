@@ -7,7 +7,7 @@ pub(crate) fn now_us() -> u64 {
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The current time as [`rfc_3339`].
+/// The current time as RFC 3339 in UTC, in seconds.
 pub fn now_rfc_3339() -> String {
     rfc_3339(now_us())
 }

@@ -71,7 +71,7 @@ pub enum Failure {
         count: u32,
         /// Number of files needed.
         files: u64,
-        /// Its limit of open files (RLIMIT_NOFILE).
+        /// Limit of open files of the lab's process (RLIMIT_NOFILE).
         files_max: u64,
     },
     /// The repetition made no progress.

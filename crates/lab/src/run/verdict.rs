@@ -35,7 +35,7 @@ const IO_WAIT_MIN: f64 = 0.20;
 const MOST: f64 = 0.60;
 /// Processors used by a process, above which threads without any usage were not sampled.
 const THREADLESS: f64 = 0.02;
-/// The accepted share of a requested rate at which that rate is the limit.
+/// Accepted share of a requested rate from which on the request itself is the limit (asked rate).
 const TAKEN_MIN: f64 = 0.98;
 
 /// The limit of a point from its repetitions, and the objections to a headline.
@@ -262,10 +262,10 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
 /// The objections to a headline.
 #[cfg(test)]
 mod tests {
-    use super::super::summary::summarize;
     use super::*;
     use crate::result::testing::{point, repetition};
     use crate::result::{DiskUse, Figures, HostUse, ProcessUse};
+    use crate::run::summary::summarize;
 
     fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
         ProcessUse { name: name.to_owned(), user_s: cpu_s, busiest_thread, ..ProcessUse::default() }

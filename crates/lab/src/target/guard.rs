@@ -61,42 +61,42 @@ impl Guard {
 
     /// Registers a directory to remove.
     pub(super) fn remove(&mut self, dir: &Path) -> io::Result<()> {
-        self.say_path("remove", dir)
+        self.write_path("remove", dir)
     }
 
     /// Registers the directory of a control group, which is removed after the process groups have ended.
     pub(super) fn limit(&mut self, dir: &Path) -> io::Result<()> {
-        self.say_path("limit", dir)
+        self.write_path("limit", dir)
     }
 
-    fn say_path(&mut self, word: &str, dir: &Path) -> io::Result<()> {
+    fn write_path(&mut self, word: &str, dir: &Path) -> io::Result<()> {
         // A line break would truncate the path, and the wrong directory would be removed.
         if !dir.is_absolute() || dir.to_str().is_none_or(|path| path.contains('\n')) {
             let message = "the path must be absolute, in UTF-8 and without line breaks";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        self.say(&format!("{word} {}\n", dir.display()))
+        self.write_line(&format!("{word} {}\n", dir.display()))
     }
 
     /// Registers a process group to end.
     pub(super) fn group(&mut self, leader: u32) -> io::Result<()> {
-        self.say(&format!("group {leader}\n"))
+        self.write_line(&format!("group {leader}\n"))
     }
 
     /// Clears all process groups, which have ended; their ids may be reused.
     pub(super) fn forget_groups(&mut self) -> io::Result<()> {
-        self.say("forget\n")
+        self.write_line("forget\n")
     }
 
     /// Ends the guard without action, and reaps its process.
     pub(super) fn release(&mut self) {
         // A dead guard has nothing left to do.
-        let _gone = self.say("release\n");
+        let _gone = self.write_line("release\n");
         self.words = None;
         let _collected = self.child.wait();
     }
 
-    fn say(&mut self, line: &str) -> io::Result<()> {
+    fn write_line(&mut self, line: &str) -> io::Result<()> {
         match &mut self.words {
             Some(words) => words.write_all(line.as_bytes()),
             None => Err(io::ErrorKind::BrokenPipe.into()),

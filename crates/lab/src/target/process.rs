@@ -457,7 +457,7 @@ mod tests {
         }
         let lines = last_lines(&log);
         assert!(lines.starts_with(&format!("{start}\n[...]\nINFO closes 80\n")), "{lines}");
-        assert!(super::super::launch::is_port_taken(&lines));
+        assert!(crate::target::launch::is_port_taken(&lines));
         assert_eq!(last_lines("\n"), "(empty)");
     }
 

@@ -126,11 +126,11 @@ pub fn table(study: &Study, columns: Option<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{BestPoint, SCHEMA, Step};
     use super::*;
     use crate::result::Machine;
     use crate::result::testing::point;
     use crate::tune::decision::gain;
+    use crate::tune::{BestPoint, SCHEMA, Step};
 
     fn study() -> Study {
         let best = |records_per_s| BestPoint {

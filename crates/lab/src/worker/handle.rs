@@ -146,7 +146,7 @@ impl Handle {
             stderr: tail,
             stderr_end,
         };
-        handle.say(assignment);
+        handle.send(assignment);
         Ok(handle)
     }
 
@@ -172,12 +172,12 @@ impl Handle {
 
     /// Starts the worker at `at_us`, with the measurement from `measure_from_us`.
     pub async fn start(&mut self, at_us: u64, measure_from_us: u64) {
-        self.say(&Command::Start { at_us, measure_from_us });
+        self.send(&Command::Start { at_us, measure_from_us });
     }
 
     /// Stops sending, and requests the report. Ignored by a worker that has ended.
     pub async fn stop(&mut self) {
-        self.say(&Command::Stop);
+        self.send(&Command::Stop);
     }
 
     /// The worker's next message, `None` after [`Event::Done`]; an error if it failed. Cancel safe.
@@ -212,7 +212,7 @@ impl Handle {
     }
 
     /// A worker that does not read its few lines has exited, or will be detected by its silence.
-    fn say(&self, what: &impl serde::Serialize) {
+    fn send(&self, what: &impl serde::Serialize) {
         let mut line = serde_json::to_vec(what).expect("the types of the protocol are JSON");
         line.push(b'\n');
         let _ = self.lines.try_send(line);

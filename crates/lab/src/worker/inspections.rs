@@ -64,7 +64,7 @@ impl Inspections {
 
 impl Inspection {
     /// True if values contain their intended time.
-    pub(crate) fn tells_times(&self) -> bool {
+    pub(crate) fn has_times(&self) -> bool {
         !matches!(self, Inspection::Nowhere)
     }
 

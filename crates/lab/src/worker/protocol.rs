@@ -66,7 +66,7 @@ impl Assignment {
 pub enum StopWhen {
     /// This many seconds after the start of the measurement.
     Seconds(f64),
-    /// After this many records of all its clients, excluding the warm-up.
+    /// After this many records of all clients of the worker, without the warm-up.
     Records(u64),
     /// On the command to stop.
     OnCommand,

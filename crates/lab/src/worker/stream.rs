@@ -118,7 +118,7 @@ impl Streams {
         let until = self.clock.instant(end.min(self.clock.now_us() + 86_400_000_000 * 365));
         while self.open > 0 && self.tally.measured().records < records_max {
             tokio::select! {
-                heard = self.heard.recv() => self.hear(heard).await?,
+                event = self.heard.recv() => self.handle_event(event).await?,
                 command = link.command() => match command {
                     Some(Command::Start { .. }) => {}
                     Some(Command::Stop) | None => break,
@@ -136,7 +136,7 @@ impl Streams {
         let drained = timeout(DRAIN_TIMEOUT, async {
             while self.open > 0 {
                 let heard = self.heard.recv().await;
-                self.hear(heard).await?;
+                self.handle_event(heard).await?;
             }
             Ok::<(), WorkerError>(())
         });
@@ -147,8 +147,8 @@ impl Streams {
         self.tally.report_interval(self.clock.now_us(), link)
     }
 
-    async fn hear(&mut self, heard: Option<ToolEvent>) -> Result<(), WorkerError> {
-        match heard {
+    async fn handle_event(&mut self, event: Option<ToolEvent>) -> Result<(), WorkerError> {
+        match event {
             Some(ToolEvent::Line(at, line)) => {
                 let totals = Totals::read(&line).map_err(WorkerError::driver)?;
                 self.tally.take(at, totals, self.clock.now_us());

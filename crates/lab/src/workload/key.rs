@@ -190,10 +190,10 @@ pub(super) const POINT: &[Key] = keys! {
 
 #[cfg(test)]
 mod tests {
-    use super::super::document;
-    use super::super::layer::Layer;
-    use super::super::mistake::Position;
     use super::*;
+    use crate::workload::document;
+    use crate::workload::layer::Layer;
+    use crate::workload::mistake::Position;
 
     #[test]
     fn paths_find_their_keys() {

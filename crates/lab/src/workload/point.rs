@@ -59,17 +59,17 @@ impl Point {
     }
 }
 
-/// How far the records of a repetition are read back and compared with what was sent. Checked records carry
+/// The records of a repetition that are read back and compared with the sent records. Checked records carry
 /// producer, sequence and intended time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verification {
-    /// Not at all: offsets are the only evidence.
+    /// None: offsets are the only evidence.
     Off,
-    /// After the measurement, for about as long as it took.
+    /// Records after the measurement, for about as long as it took.
     #[default]
     Bounded,
-    /// To the last record, without a time limit; the run's own consumers check records, too.
+    /// All records, without a time limit; the run's own consumers check records, too.
     Whole,
 }
 

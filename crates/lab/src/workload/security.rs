@@ -96,8 +96,8 @@ impl ClusterSecurity {
 mod tests {
     use std::path::Path;
 
-    use super::super::file;
     use super::*;
+    use crate::workload::file;
 
     fn read(text: &str) -> Result<ClusterSecurity, String> {
         let text = format!("title = \"A\"\ndescription = \"A\"\n{text}\n");

@@ -41,7 +41,7 @@ impl DirFailure {
     }
 
     /// Notifies the watcher of the directories.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         self.news.notify_one();
     }
 
@@ -52,7 +52,7 @@ impl DirFailure {
             tracing::error!(dir = %self.path.display(), reason, "Log directory is offline");
             *known = Some(reason.into());
             self.is_offline.store(true, Ordering::Release);
-            self.tell();
+            self.notify();
         }
     }
 

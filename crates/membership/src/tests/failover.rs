@@ -24,9 +24,9 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, MetadataRecord, Records, Uuid};
 use tokio::io::{AsyncWriteExt, DuplexStream};
 
-use super::super::member::{Member, Wish};
-use super::super::observer::Observer;
-use super::super::*;
+use crate::member::{Member, Wish};
+use crate::observer::Observer;
+use crate::*;
 
 /// A batch in the log of a node.
 #[derive(Clone)]

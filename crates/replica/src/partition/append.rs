@@ -108,7 +108,7 @@ impl Partition {
         let records: Vec<&[u8]> = taken.iter().map(|records| &records[..]).collect();
         let infos = state.log.append_together(&records, leader_epoch)?;
         infos.iter().for_each(|info| state.traffic.count_append(info));
-        state.note_append(&self.context, infos.iter().map(|info| info.appended_bytes).sum());
+        state.after_append(&self.context, infos.iter().map(|info| info.appended_bytes).sum());
         let high_watermark = state.high_watermark();
         drop(state);
         let outcome = |info: &AppendInfo| appended(info, leader_epoch, high_watermark > info.last_offset);
@@ -180,7 +180,7 @@ impl Partition {
         let leader_epoch = state.leader_epoch();
         let info = state.log.append_as_leader(records, leader_epoch, options)?;
         state.traffic.count_append(&info);
-        state.note_append(&self.context, info.appended_bytes);
+        state.after_append(&self.context, info.appended_bytes);
         let is_replicated = state.high_watermark() > info.last_offset;
         drop(state);
         Ok(appended(&info, leader_epoch, is_replicated))
@@ -188,8 +188,9 @@ impl Partition {
 }
 
 impl State {
-    /// Counts the append and notifies its readers: followers see the log end, consumers the high watermark.
-    fn note_append(&mut self, context: &ReplicaContext, appended_bytes: u64) {
+    /// Counts the append, notifies the readers of the log end, and raises the high watermark if no other
+    /// replica is in sync.
+    fn after_append(&mut self, context: &ReplicaContext, appended_bytes: u64) {
         let State { replicas, woken, .. } = self;
         replicas.count(usize::try_from(appended_bytes).unwrap_or(usize::MAX), woken);
         let leader = self.leader_mut().expect("only a leader comes here, and the lock was held since");

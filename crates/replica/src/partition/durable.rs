@@ -20,7 +20,11 @@ pub struct PendingAppend {
 
 impl Partition {
     /// The future to await before acknowledging an append; `None` if the append can be acknowledged now.
-    pub fn durable(partition: &Arc<Partition>, acks: i16, appended: &AppendOutcome) -> Option<PendingAppend> {
+    pub fn ack_wait(
+        partition: &Arc<Partition>,
+        acks: i16,
+        appended: &AppendOutcome,
+    ) -> Option<PendingAppend> {
         if acks == 0 {
             // No waiter; periodic flushing applies the policy.
             return None;
@@ -53,14 +57,15 @@ impl PendingAppend {
     }
 
     /// Waits until the records are durable, `deadline` at the latest.
-    pub async fn until(self, deadline: Instant) -> Result<(), AckError> {
+    pub async fn wait_until_acked(self, deadline: Instant) -> Result<(), AckError> {
         self.flush().await?;
         let outcome = tokio::time::timeout_at(deadline, self.wait_for_replicas()).await;
         outcome.unwrap_or(Err(AckError::TimedOut)).map(drop)
     }
 
-    /// Waits while this broker leads the partition. Returns the high watermark at completion.
-    pub async fn done(self) -> Result<Offset, AckError> {
+    /// Waits until the records are durable, as long as this broker leads the partition. Returns the high
+    /// watermark at completion.
+    pub async fn wait_replicated(self) -> Result<Offset, AckError> {
         self.flush().await?;
         self.wait_for_replicas().await
     }

@@ -403,8 +403,8 @@ impl Partition {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{NODE, partition_as, registration};
     use super::*;
+    use crate::partition::testing::{NODE, partition_as, registration};
     use thalweg_log::disk::Disk;
     use thalweg_log::{Clock, Damage, Home, LogConfig, OpenOptions, PartitionLog, TopicPartition};
     use thalweg_metadata::{BrokerId, PartitionRegistration};

@@ -10,17 +10,17 @@ use tokio::sync::Notify;
 /// The news of one session.
 #[derive(Debug, Default)]
 pub struct News {
-    noted: Mutex<NotedPlaces>,
+    noted: Mutex<NotedSlots>,
     /// Bytes that a waiting fetch still needs; 0 while no fetch waits.
     missing: AtomicUsize,
     notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct NotedPlaces {
-    /// The places with news, each once.
-    places: Vec<u32>,
-    /// True for each place in `places`.
+struct NotedSlots {
+    /// The slots with news, each once.
+    slots: Vec<u32>,
+    /// True for each slot in `slots`.
     is_noted: Vec<bool>,
 }
 
@@ -28,24 +28,24 @@ struct NotedPlaces {
 #[derive(Debug)]
 pub struct Subscription {
     news: Arc<News>,
-    /// The place of the partition in the session.
-    place: u32,
+    /// The slot of the partition in the session.
+    slot: u32,
 }
 
 impl News {
-    /// The subscription for the partition at a place of the session.
-    pub fn subscription(news: &Arc<News>, place: u32) -> Arc<Subscription> {
-        Arc::new(Subscription { news: Arc::clone(news), place })
+    /// The subscription for the partition at a slot of the session.
+    pub fn subscription(news: &Arc<News>, slot: u32) -> Arc<Subscription> {
+        Arc::new(Subscription { news: Arc::clone(news), slot })
     }
 
-    /// The places with news since the last call.
+    /// The slots with news since the last call.
     pub fn take(&self) -> Vec<u32> {
         let mut noted = self.noted.lock();
-        let places = std::mem::take(&mut noted.places);
-        for place in &places {
-            noted.is_noted[*place as usize] = false;
+        let slots = std::mem::take(&mut noted.slots);
+        for slot in &slots {
+            noted.is_noted[*slot as usize] = false;
         }
-        places
+        slots
     }
 
     /// Begins to wait for this many bytes. Earlier news is not counted: take it between this call and
@@ -64,16 +64,16 @@ impl News {
     }
 
     /// Notes news and counts its bytes. Returns true if the waiting fetch has enough.
-    fn note(&self, place: u32, bytes: usize) -> bool {
-        let at = place as usize;
+    fn note(&self, slot: u32, bytes: usize) -> bool {
+        let at = slot as usize;
         let mut noted = self.noted.lock();
         if noted.is_noted.len() <= at {
             noted.is_noted.resize(at + 1, false);
         }
         if !std::mem::replace(&mut noted.is_noted[at], true) {
-            noted.places.push(place);
+            noted.slots.push(slot);
         }
-        // Before the count: a fetch that begins to wait now either finds the place, or is seen here as
+        // Before the count: a fetch that begins to wait now either finds the slot, or is seen here as
         // waiting.
         drop(noted);
         let left = self.missing.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |missing| {
@@ -107,7 +107,7 @@ impl Subscriptions {
     /// Notes this many bytes in all sessions. Sessions whose fetch has enough are added to `woken`.
     pub(super) fn note(&mut self, bytes: usize, woken: &mut Vec<Arc<News>>) {
         self.made.retain(|subscription| {
-            if subscription.news.note(subscription.place, bytes) {
+            if subscription.news.note(subscription.slot, bytes) {
                 woken.push(Arc::clone(&subscription.news));
             }
             is_kept(subscription)
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_are_noted_once_and_a_fetch_wakes_when_it_has_enough() {
+    async fn slots_are_noted_once_and_a_fetch_wakes_when_it_has_enough() {
         let news = Arc::new(News::default());
         let (one, other) = (News::subscription(&news, 3), News::subscription(&news, 0));
         let (mut first, mut second) = (Subscriptions::default(), Subscriptions::default());
@@ -158,8 +158,8 @@ mod tests {
         let mut subscriptions = Subscriptions::default();
         let kept = News::subscription(&news, 0);
         subscriptions.add(&kept);
-        for place in 1..10_000 {
-            subscriptions.add(&News::subscription(&news, place));
+        for slot in 1..10_000 {
+            subscriptions.add(&News::subscription(&news, slot));
         }
         assert!(subscriptions.made.len() <= 32, "{}", subscriptions.made.len());
         subscriptions.note(1, &mut Vec::new());

@@ -1,4 +1,5 @@
-//! Decides which replication traffic of a partition is throttled; see [`crate::throttle::Throttle`].
+//! Decides which replication traffic of a partition is throttled; see
+//! [`crate::throttle::ReplicationThrottle`].
 
 use super::role::{Follower, Role};
 use super::{Partition, State};

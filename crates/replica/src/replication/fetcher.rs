@@ -110,7 +110,7 @@ enum RoundError {
     Client(#[from] ClientError),
 }
 
-/// See the module.
+/// Replicates the followed partitions of one leader: a task with one connection and one Fetch at a time.
 pub(super) struct Fetcher {
     replication: Arc<Replication>,
     leader: BrokerId,

@@ -41,7 +41,7 @@ const CONSENT_WAIT: Duration = Duration::from_secs(1);
 /// Time after which a report is repeated: an abandoned move may have withdrawn it.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
 
-/// The moves of a broker.
+/// Schedules the moves of partitions to other log directories of this broker.
 #[derive(Debug)]
 pub struct Moves {
     /// `num.replica.alter.log.dirs.threads`.

@@ -177,8 +177,8 @@ impl ResourceType {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::terms::Permission;
     use super::*;
+    use crate::acl::terms::Permission;
 
     #[test]
     fn decisions_read_as_in_kafka() {

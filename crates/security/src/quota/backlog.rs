@@ -65,8 +65,8 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Window;
     use super::*;
+    use crate::quota::Window;
 
     const WINDOW: Window = Window { samples: 11, sample_ms: 1000 };
     const LIMIT: f64 = 1_000_000.0;

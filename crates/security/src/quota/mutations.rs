@@ -95,8 +95,8 @@ impl MutationQuota {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Window;
     use super::*;
+    use crate::quota::Window;
 
     fn quota(bucket: &TokenBucket, enforcement: Enforcement, now_ms: i64) -> MutationQuota {
         MutationQuota::limited(bucket.clone(), 5.0, enforcement, now_ms)

@@ -77,8 +77,8 @@ pub fn message(user: &str, password: &str) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::jaas;
     use super::*;
+    use crate::sasl::jaas;
 
     fn users() -> Users {
         let line = "org.apache.kafka.common.security.plain.PlainLoginModule required username=\"admin\" \

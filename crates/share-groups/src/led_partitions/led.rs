@@ -72,7 +72,7 @@ struct State {
     waiters: Waiters,
 }
 
-/// A share partition; see the head of this file.
+/// A share partition led here. Requests of its members drive it, and one write task while there are changes.
 pub struct LedSharePartition {
     key: SharePartitionKey,
     leader_epoch: LeaderEpoch,

@@ -29,7 +29,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(4);
 
 type Outcome = Result<StateReply, PersistError>;
 
-/// Access to the states of share partitions; see the head of this file.
+/// Reads and changes the states of share partitions at their coordinators, here or on other brokers.
 pub struct Persister {
     node_id: BrokerId,
     image: Arc<ImageCell>,
@@ -70,7 +70,7 @@ impl Persister {
     pub async fn read(&self, key: &SharePartitionKey, leader_epoch: i32) -> Result<ShareState, PersistError> {
         match self.request(key, StateRequest::Read { leader_epoch }).await? {
             StateReply::State { state_epoch, start_offset, runs } => {
-                // Such a state is never persisted.
+                // A state without a code for clients is never persisted.
                 let batches = runs.into_iter().map(|run| run.batch().ok_or(PersistError::Invalid));
                 let batches = batches.collect::<Result<_, _>>()?;
                 Ok(ShareState { state_epoch, start_offset, batches })

@@ -161,7 +161,7 @@ fn combine_all(runs: Vec<StateRun>) -> Vec<StateRun> {
     while let Some(run) = sorted.pop_first() {
         match sorted.first() {
             Some(next) if run.combines_with(*next) => {
-                let next = sorted.pop_first().expect("it was just looked at");
+                let next = sorted.pop_first().expect("the condition has found it");
                 combine_two(run, next, &mut sorted);
             }
             _ => done.push(run),

@@ -21,10 +21,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use thalweg_hash::HashMap;
 use thalweg_metadata::topic_name::SHARE_STATE;
-use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, batches};
+use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer};
 use thalweg_shard::{
     self, Answers, BATCH_BYTES, Basis, Cell, Moment, Piece, ShardLoadError, Ticket,
-    TransactionalAppendOptions, WriteError,
+    TransactionalAppendOptions, UnacknowledgedWrites, WriteError, replay_records,
 };
 use thalweg_share::SharePartitionKey;
 
@@ -45,14 +45,6 @@ pub(crate) struct Write {
 /// A waiting request, and the positions that a write answers.
 type RequestPositions = (Ticket, Vec<usize>);
 
-/// A write without an acknowledgement yet.
-#[derive(Debug)]
-struct UnacknowledgedWrite {
-    last_offset: i64,
-    expires_ms: i64,
-    request: Option<RequestPositions>,
-}
-
 /// A request whose writes are pending.
 #[derive(Debug)]
 struct WaitingRequest {
@@ -63,7 +55,7 @@ struct WaitingRequest {
     is_written: bool,
 }
 
-/// A shard; see the head of this module.
+/// The share partitions of one partition of `__share_group_state`, driven by `thalweg_shard::Shards`.
 #[derive(Debug)]
 pub(crate) struct ShareShard {
     shared: Arc<SharedState>,
@@ -74,7 +66,7 @@ pub(crate) struct ShareShard {
     has_lost_records: bool,
     writes: VecDeque<Write>,
     /// Unacknowledged writes, with their waiting requests.
-    pending: VecDeque<UnacknowledgedWrite>,
+    pending: UnacknowledgedWrites<Option<RequestPositions>>,
     waiting: HashMap<Ticket, WaitingRequest>,
     answers: Answers<ShareStateAnswer>,
     next_cold_check_ms: i64,
@@ -105,7 +97,7 @@ impl thalweg_shard::Shard for ShareShard {
             deleted_at: 0,
             has_lost_records: false,
             writes: VecDeque::new(),
-            pending: VecDeque::new(),
+            pending: UnacknowledgedWrites::default(),
             waiting: HashMap::default(),
             answers: Answers::default(),
         }
@@ -117,27 +109,14 @@ impl thalweg_shard::Shard for ShareShard {
         buffer: &mut DecompressBuffer,
         _: Moment,
     ) -> Result<(), ShardLoadError> {
-        for batch in batches(piece.bytes) {
-            let batch = batch?;
-            let header = &batch.header;
-            if header.attributes.is_control() {
-                continue;
+        replay_records(piece.bytes, buffer, |record| {
+            let offset = record.offset.0;
+            match ShareRecord::decode(record.key, record.value)? {
+                Some(decoded) => self.apply(decoded, offset),
+                None => tracing::debug!(offset, "Skipped a __share_group_state record of an unknown kind"),
             }
-            let unreadable = |error| ShardLoadError::Records { offset: header.base_offset.0, error };
-            for record in batch.records(buffer).map_err(unreadable)? {
-                let record = record.map_err(unreadable)?;
-                let offset = record.offset.0;
-                let decoded = ShareRecord::decode(record.key, record.value)
-                    .map_err(|error| ShardLoadError::Record { offset, error })?;
-                match decoded {
-                    Some(decoded) => self.apply(decoded, offset),
-                    None => {
-                        tracing::debug!(offset, "Skipped a __share_group_state record of an unknown kind")
-                    }
-                }
-            }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn skip_lost(&mut self) {
@@ -177,7 +156,7 @@ impl thalweg_shard::Shard for ShareShard {
             self.apply(record, offset);
         }
         let expires_ms = now.monotonic_ms.saturating_add(self.shared.config.write_timeout_ms);
-        self.pending.push_back(UnacknowledgedWrite { last_offset, expires_ms, request: write.request });
+        self.pending.push(last_offset, expires_ms, write.request);
     }
 
     fn refused(&mut self, write: Write, error: WriteError, _: usize, _: Moment) {
@@ -186,32 +165,28 @@ impl thalweg_shard::Shard for ShareShard {
     }
 
     fn acknowledged(&mut self, last_offset: i64, _: Moment) {
-        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            self.finish_write(pending.request, Ok(pending.last_offset));
+        while let Some(write) = self.pending.pop_to(last_offset) {
+            self.finish_write(write.content, Ok(write.last_offset));
         }
     }
 
     fn unacknowledged(&mut self, last_offset: i64, error: WriteError, _: Moment) {
-        while self.pending.front().is_some_and(|pending| pending.last_offset <= last_offset) {
-            let pending = self.pending.pop_front().expect("it was just looked at");
-            self.finish_write(pending.request, Err(error));
+        while let Some(write) = self.pending.pop_to(last_offset) {
+            self.finish_write(write.content, Err(error));
         }
     }
 
     fn next_deadline_ms(&self) -> i64 {
-        let expires_ms = self.pending.front().map_or(i64::MAX, |pending| pending.expires_ms);
-        self.next_cold_check_ms.min(expires_ms)
+        self.next_cold_check_ms.min(self.pending.next_expiry_ms())
     }
 
     fn expire_next(&mut self, now: Moment) -> bool {
-        let is_over = |pending: &mut UnacknowledgedWrite| pending.expires_ms <= now.monotonic_ms;
-        if let Some(pending) = self.pending.pop_front_if(is_over) {
+        if let Some(write) = self.pending.pop_expired(now.monotonic_ms) {
             tracing::warn!(
-                offset = pending.last_offset,
+                offset = write.last_offset,
                 "Share coordinator write was not acknowledged in time (share.coordinator.write.timeout.ms)"
             );
-            self.finish_write(pending.request, Err(WriteError::TimedOut));
+            self.finish_write(write.content, Err(WriteError::TimedOut));
             return true;
         }
         if self.next_cold_check_ms > now.monotonic_ms {

@@ -246,8 +246,8 @@ fn check_committed(sheet: &Sheet, found: &FoundRecords) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::books::SentBatch;
     use super::*;
+    use crate::disk_trial::books::SentBatch;
 
     /// Batches at these offsets; 0 for an unacknowledged batch.
     fn sheet(offsets: &[Option<i64>], fate: Visibility) -> Sheet {

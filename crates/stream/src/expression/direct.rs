@@ -463,8 +463,8 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{Rng, SeedableRng};
 
-    use super::super::Expression;
     use super::*;
+    use crate::expression::Expression;
     use crate::message::{Header, HeaderBuffer, Message};
 
     fn pick<'a>(random: &mut StdRng, from: &[&'a str]) -> &'a str {

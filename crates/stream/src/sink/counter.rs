@@ -8,7 +8,7 @@ use bytes::BytesMut;
 use tokio::time::Instant;
 
 use crate::declaration::{
-    self, Console, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker,
+    self, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker, StageOutput,
 };
 use crate::expression::Expression;
 use crate::message::Batch;
@@ -80,7 +80,7 @@ struct Counter {
     count: u64,
     counts: BTreeMap<Vec<u8>, u64>,
     findings: Findings,
-    console: Arc<dyn Console>,
+    console: Arc<dyn StageOutput>,
 }
 
 impl Counter {

@@ -7,7 +7,7 @@ use hdrhistogram::Histogram as Hdr;
 use tokio::time::Instant;
 
 use crate::declaration::{
-    self, Console, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker,
+    self, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker, StageOutput,
 };
 use crate::expression::Expression;
 use crate::message::Batch;
@@ -80,7 +80,7 @@ struct Histogram {
     most: u64,
     sum: f64,
     findings: Findings,
-    console: Arc<dyn Console>,
+    console: Arc<dyn StageOutput>,
 }
 
 impl Histogram {

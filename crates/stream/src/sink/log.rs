@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use chrono::{Local, TimeZone};
 
-use crate::declaration::{self, Console, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
+use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker, StageOutput};
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
 
@@ -44,7 +44,7 @@ pub const MODULE: Module = Module {
 struct Log {
     name: String,
     show_key: bool,
-    console: Arc<dyn Console>,
+    console: Arc<dyn StageOutput>,
 }
 
 impl Sink for Log {

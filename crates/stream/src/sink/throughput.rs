@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::declaration::{
-    self, Console, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker,
+    self, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker, StageOutput,
 };
 use crate::message::Batch;
 use crate::stage::{Sink, StageError, Turn};
@@ -127,7 +127,7 @@ struct Throughput {
     next: Vec<u64>,
     order: Order,
     findings: Findings,
-    console: Arc<dyn Console>,
+    console: Arc<dyn StageOutput>,
 }
 
 impl Throughput {

@@ -6,7 +6,7 @@ mod wrong;
 
 use std::sync::{Arc, Mutex};
 
-use thalweg_stream::module::Console;
+use thalweg_stream::module::StageOutput;
 use thalweg_stream::plan::Plan;
 use thalweg_stream::runtime::{Figures, RunOptions, StreamEnd, Taps, start};
 use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
@@ -15,7 +15,7 @@ use thalweg_stream::{Cluster, Guarantee, OnError, Reach};
 #[derive(Default)]
 struct Lines(Mutex<Vec<String>>);
 
-impl Console for Lines {
+impl StageOutput for Lines {
     fn line(&self, text: &str) {
         self.0.lock().expect("no test panics with the lock").push(text.to_owned());
     }

@@ -27,9 +27,9 @@ const CONTACT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serve the console: a cluster in the browser, and a JSON API.
 ///
-/// It works with any cluster that speaks Kafka's protocol. Where the client settings have SASL, people log in
-/// with their own names and passwords, and the cluster decides what they may see and do. A broker of thalweg
-/// serve has a console already, at its http.listener.
+/// The console works with any cluster that speaks Kafka's protocol. If the client settings have SASL, people
+/// log in with their own names and passwords, and the cluster decides what they may see and do. A broker of
+/// thalweg serve has a console already, at its http.listener.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   thalweg console --bootstrap-server broker-1:9092
@@ -139,7 +139,7 @@ impl Console {
         let server = listening.serve(routes, None, Some(pages));
         let Some(url) = server.urls.first() else { bail!("the address has no socket") };
         // On standard error and not logged, because the log level of tools is warn.
-        say(&format!("The console is at {url}"));
+        print_line(&format!("The console is at {url}"));
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
@@ -178,7 +178,7 @@ fn mechanism(name: &str) -> Result<Mechanism> {
     })
 }
 
-fn say(text: &str) {
+fn print_line(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -47,13 +47,13 @@ const CONSOLE: &str = "localhost:9090";
 
 /// Run a broker.
 ///
-/// By default it listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats; its
-/// console is at http://localhost:9090 unless a properties file is given. A Kafka server.properties can be
-/// used unchanged; unknown and unsupported keys are listed in warnings. Options override the file. SIGTERM or
-/// Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
+/// By default the broker listens on localhost:9092 and keeps its data in ./thalweg-data, which it formats;
+/// its console is at http://localhost:9090 unless a properties file is given. A Kafka server.properties can
+/// be used unchanged; unknown and unsupported keys are listed in warnings. Options override the file. SIGTERM
+/// or Ctrl-C stops it cleanly. RUST_LOG sets the log filter, for example RUST_LOG=debug.
 ///
-/// With process.roles=broker it joins the cluster of the controllers in controller.quorum.bootstrap.servers,
-/// Thalweg's or Apache Kafka's.
+/// With process.roles=broker the node joins the cluster of the controllers in
+/// controller.quorum.bootstrap.servers, Thalweg's or Apache Kafka's.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   thalweg serve
@@ -104,7 +104,7 @@ pub struct Serve {
 /// The form of log lines, as `thalweg.log.format` has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum LogFormatName {
-    /// For people
+    /// Text for people
     Text,
     /// One JSON object a line
     Json,
@@ -116,7 +116,7 @@ impl Serve {
         let started = now();
         if self.log_format == Some(LogFormatName::Json) {
             // Before the properties, so that errors in them are JSON, too.
-            logging::say_json();
+            logging::use_json();
         }
         let temporary = self.temporary.then(TemporaryData::create).transpose()?;
         let data_dir = temporary.as_ref().map(TemporaryData::path).or(self.data_dir.as_deref());

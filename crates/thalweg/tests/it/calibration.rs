@@ -5,12 +5,12 @@
     reason = "an attempt that failed is shown, and a test that is skipped says so"
 )]
 
-use thalweg_lab::calibrate::{Extent, Limits, Plan, run};
+use thalweg_lab::calibrate::{ErrorTolerance, Extent, Plan, run};
 use thalweg_lab::worker::Driver;
 
 /// Large, because a busy machine of two processors is imprecise. Coordinated omission would still show: it
 /// removes four fifths of the overload's median, and the stall from the stalls' p99.
-const LIMITS: Limits = Limits { percentile: 0.1, knee: 0.1 };
+const LIMITS: ErrorTolerance = ErrorTolerance { percentile: 0.1, knee: 0.1 };
 /// Maximum number of measurements: another program may have disturbed one.
 const ATTEMPTS: u32 = 3;
 

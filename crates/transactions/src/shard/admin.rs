@@ -1,8 +1,8 @@
 //! DescribeTransactions and ListTransactions (KIP-664), from the acknowledged state. Until all loaded records
 //! are acknowledged, both get COORDINATOR_LOAD_IN_PROGRESS.
 
-use super::super::state::TransactionState;
 use super::{TransactionMetadata, TransactionShard};
+use crate::state::TransactionState;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_hash::HashSet;

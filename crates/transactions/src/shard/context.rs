@@ -1,7 +1,7 @@
 //! State shared by the shards of a broker.
 
-use super::super::config::TransactionConfig;
 use super::{MarkerQueue, TransactionShard};
+use crate::config::TransactionConfig;
 use parking_lot::Mutex;
 use std::sync::Arc;
 use thalweg_shard::Cell;

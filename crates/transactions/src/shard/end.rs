@@ -10,11 +10,11 @@
 //! | CompleteAbort  | answered again      | raises the epoch  | INVALID_TXN_STATE    | INVALID_TXN_STATE  |
 //! | CompleteCommit | INVALID_TXN_STATE   | raises the epoch  | answered again       | INVALID_TXN_STATE  |
 
-use super::super::answer::{Producer, TransactionAnswer};
-use super::super::error::TransactionError;
-use super::super::metadata::{EPOCH_PER_TRANSACTION, FLEXIBLE_RECORDS, NO_PRODUCER_ID, TransactionMetadata};
-use super::super::state::TransactionState;
 use super::{MarkerOrder, TransactionShard, TurnContext};
+use crate::answer::{Producer, TransactionAnswer};
+use crate::error::TransactionError;
+use crate::metadata::{EPOCH_PER_TRANSACTION, FLEXIBLE_RECORDS, NO_PRODUCER_ID, TransactionMetadata};
+use crate::state::TransactionState;
 use std::sync::Arc;
 use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
@@ -179,7 +179,7 @@ impl TransactionShard {
     }
 }
 
-/// Judges by epochs; see the head of this file.
+/// The verdict on an EndTxn by state and epoch, as in the table above.
 fn judge(
     current: &TransactionMetadata,
     is_busy: bool,

@@ -1,8 +1,8 @@
 //! Deadlines: transactions time out, completions are retried, ids expire.
 
-use super::super::record::encode_key;
-use super::super::state::TransactionState;
 use super::{Change, TransactionShard, TurnContext, Write};
+use crate::record::encode_key;
+use crate::state::TransactionState;
 use std::sync::Arc;
 use thalweg_shard::WriteError;
 
@@ -15,7 +15,7 @@ impl TransactionShard {
         let retry_ms = self.retries.front().map_or(i64::MAX, |(at_ms, _)| *at_ms);
         // Without an open transaction, no check is scheduled.
         let timeout_ms = if self.ongoing.is_empty() { i64::MAX } else { self.next_timeout_check_ms };
-        let write_ms = self.pending.front().map_or(i64::MAX, |pending| pending.expires_ms);
+        let write_ms = self.pending.next_expiry_ms();
         timeout_ms.min(self.next_expiry_check_ms).min(retry_ms).min(write_ms)
     }
 
@@ -23,12 +23,12 @@ impl TransactionShard {
     /// the next turn.
     pub(super) fn expire_one(&mut self, turn: TurnContext) -> bool {
         let now_ms = turn.now.monotonic_ms;
-        if let Some(pending) = self.pending.pop_front_if(|pending| pending.expires_ms <= now_ms) {
-            self.failed(pending.write, WriteError::TimedOut, turn);
+        if let Some(write) = self.pending.pop_expired(now_ms) {
+            self.failed(write.content, WriteError::TimedOut, turn);
             return true;
         }
         if self.retries.front().is_some_and(|(at_ms, _)| *at_ms <= now_ms) {
-            let (_, id) = self.retries.pop_front().expect("it was just looked at");
+            let (_, id) = self.retries.pop_front().expect("the condition has found it");
             if self.entries.contains_key(&id) {
                 self.complete_if_all_written(&id, turn);
             }

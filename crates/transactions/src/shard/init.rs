@@ -1,10 +1,10 @@
 //! InitProducerId: a producer starts to use a transactional id, and its predecessor is fenced.
 
-use super::super::answer::{Producer, TransactionAnswer};
-use super::super::error::TransactionError;
-use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
-use super::super::state::TransactionState;
 use super::{Entry, TransactionShard, TurnContext};
+use crate::answer::{Producer, TransactionAnswer};
+use crate::error::TransactionError;
+use crate::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata, is_exhausted};
+use crate::state::TransactionState;
 use std::sync::Arc;
 use thalweg_groups::TransactionOutcome;
 use thalweg_shard::Ticket;

@@ -1,10 +1,10 @@
 //! AddPartitionsToTxn and AddOffsetsToTxn, and the verification of partitions for leaders.
 
-use super::super::answer::{Producer, TransactionAnswer, VerificationResult};
-use super::super::error::TransactionError;
-use super::super::metadata::TransactionPartitions;
-use super::super::state::TransactionState;
 use super::{Entry, TransactionShard, TurnContext};
+use crate::answer::{Producer, TransactionAnswer, VerificationResult};
+use crate::error::TransactionError;
+use crate::metadata::TransactionPartitions;
+use crate::state::TransactionState;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;
 use thalweg_shard::Ticket;

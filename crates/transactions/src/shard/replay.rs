@@ -1,11 +1,11 @@
 //! Rebuilds the state from the log.
 
-use super::super::record::decode;
-use super::super::state::TransactionState;
 use super::{Entry, TransactionShard, TurnContext};
+use crate::record::decode;
+use crate::state::TransactionState;
 use std::sync::Arc;
-use thalweg_record::{DecompressBuffer, batches};
-use thalweg_shard::ShardLoadError;
+use thalweg_record::DecompressBuffer;
+use thalweg_shard::{ShardLoadError, replay_records};
 
 impl TransactionShard {
     /// Replays a piece of the log: whole batches, in their order.
@@ -14,33 +14,22 @@ impl TransactionShard {
         bytes: &[u8],
         buffer: &mut DecompressBuffer,
     ) -> Result<(), ShardLoadError> {
-        for batch in batches(bytes) {
-            let batch = batch?;
-            let header = &batch.header;
-            if header.attributes.is_control() {
-                continue;
-            }
-            let unreadable = |error| ShardLoadError::Records { offset: header.base_offset.0, error };
-            for record in batch.records(buffer).map_err(unreadable)? {
-                let record = record.map_err(unreadable)?;
-                let offset = record.offset.0;
-                let decoded = decode(record.key, record.value)
-                    .map_err(|error| ShardLoadError::Record { offset, error })?;
-                let Some(decoded) = decoded else {
-                    tracing::warn!(offset, "Skipped a __transaction_state record of an unknown version");
-                    continue;
-                };
-                let id: Arc<str> = decoded.id.into();
-                match decoded.metadata {
-                    Some(metadata) => drop(self.entries.insert(id, Entry::new(metadata, Some(offset)))),
-                    None => {
-                        self.entries.remove(&id);
-                        self.forgotten_at = offset;
-                    }
+        replay_records(bytes, buffer, |record| {
+            let offset = record.offset.0;
+            let Some(decoded) = decode(record.key, record.value)? else {
+                tracing::warn!(offset, "Skipped a __transaction_state record of an unknown version");
+                return Ok(());
+            };
+            let id: Arc<str> = decoded.id.into();
+            match decoded.metadata {
+                Some(metadata) => drop(self.entries.insert(id, Entry::new(metadata, Some(offset)))),
+                None => {
+                    self.entries.remove(&id);
+                    self.forgotten_at = offset;
                 }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Continues decided, incomplete transactions after the replay of the log.

@@ -1,14 +1,14 @@
 //! The coordinator with its driver: requests wait for the log, and real time passes.
 
-use super::super::answer::Producer;
-use super::super::config::TransactionConfig;
-use super::super::coordinator::{TransactionCoordinator, TwoPhaseCommit};
-use super::super::error::NoProducerIds;
-use super::super::metadata::TransactionMetadata;
-use super::super::record::{encode_key, encode_value};
-use super::super::shard::{InitRequest, TransactionFilter, TransactionsView};
-use super::super::state::TransactionState;
 use super::harness::{ID, TIMEOUT_MS, named};
+use crate::answer::Producer;
+use crate::config::TransactionConfig;
+use crate::coordinator::{TransactionCoordinator, TwoPhaseCommit};
+use crate::error::NoProducerIds;
+use crate::metadata::TransactionMetadata;
+use crate::record::{encode_key, encode_value};
+use crate::shard::{InitRequest, TransactionFilter, TransactionsView};
+use crate::state::TransactionState;
 use bytes::Bytes;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};

@@ -1,10 +1,10 @@
 //! Start and end of transactions, in both protocols.
 
-use super::super::answer::Producer;
-use super::super::metadata::EPOCH_PER_TRANSACTION;
-use super::super::shard::EndRequest;
-use super::super::state::TransactionState;
 use super::harness::{EPOCH, Harness, ID, named};
+use crate::answer::Producer;
+use crate::metadata::EPOCH_PER_TRANSACTION;
+use crate::shard::EndRequest;
+use crate::state::TransactionState;
 use thalweg_groups::TransactionOutcome;
 use thalweg_shard::WriteError;
 use thalweg_wire::ErrorCode;

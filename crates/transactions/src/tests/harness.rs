@@ -1,12 +1,12 @@
 //! A shard with a log in memory, a manual clock, and partitions that accept its markers: acts as the driver,
 //! step by step.
 
-use super::super::answer::{Producer, TransactionAnswer};
-use super::super::config::TransactionConfig;
-use super::super::error::TransactionError;
-use super::super::metadata::{TransactionMetadata, TransactionPartitions};
-use super::super::shard::{EndRequest, InitRequest, MarkerOrder, TransactionShard, TurnContext};
-use super::super::state::TransactionState;
+use crate::answer::{Producer, TransactionAnswer};
+use crate::config::TransactionConfig;
+use crate::error::TransactionError;
+use crate::metadata::{TransactionMetadata, TransactionPartitions};
+use crate::shard::{EndRequest, InitRequest, MarkerOrder, TransactionShard, TurnContext};
+use crate::state::TransactionState;
 use bytes::Bytes;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -363,8 +363,8 @@ impl Harness {
     pub(super) fn wear_epochs_down(&mut self, epoch: i16) -> Producer {
         let mut metadata = self.metadata().clone();
         metadata.producer_epoch = epoch;
-        let key = super::super::record::encode_key(ID).expect("short");
-        let value = super::super::record::encode_value(&metadata, self.level).expect("short");
+        let key = crate::record::encode_key(ID).expect("short");
+        let value = crate::record::encode_value(&metadata, self.level).expect("short");
         let options = BatchOptions { base_offset: Offset(self.next_offset), ..BatchOptions::default() };
         let mut builder = BatchBuilder::new(options);
         builder.append(self.now_ms, Some(&key), Some(&value), &[]).expect("a small batch");

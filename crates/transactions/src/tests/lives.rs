@@ -1,10 +1,10 @@
 //! The life of a transactional id: takeover, timeout, expiry.
 
-use super::super::answer::Producer;
-use super::super::config::TransactionConfig;
-use super::super::shard::TransactionFilter;
-use super::super::state::TransactionState;
 use super::harness::{Harness, ID, TIMEOUT_MS, moment};
+use crate::answer::Producer;
+use crate::config::TransactionConfig;
+use crate::shard::TransactionFilter;
+use crate::state::TransactionState;
 use thalweg_groups::TransactionOutcome;
 use thalweg_shard::{Shard as _, WriteError};
 use thalweg_wire::ErrorCode;
@@ -108,7 +108,7 @@ fn a_fence_that_could_not_be_written_is_not_raised_twice() {
 #[test]
 fn a_transaction_of_another_systems_is_not_ended_by_time() {
     let mut h = Harness::new();
-    let request = super::super::shard::InitRequest {
+    let request = crate::shard::InitRequest {
         id: ID.to_owned(),
         timeout_ms: i32::MAX,
         expected: None,

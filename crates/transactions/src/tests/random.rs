@@ -1,10 +1,10 @@
 //! Seeded histories: producers come and go, answers are lost, coordinators are replaced, partitions accept
 //! markers late. The clients' answers are compared with the content of the partitions.
 
-use super::super::answer::{Producer, TransactionAnswer};
-use super::super::error::TransactionError;
-use super::super::state::TransactionState;
 use super::harness::{Harness, ID};
+use crate::answer::{Producer, TransactionAnswer};
+use crate::error::TransactionError;
+use crate::state::TransactionState;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, BTreeSet};

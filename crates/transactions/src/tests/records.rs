@@ -1,9 +1,9 @@
 //! Records encoded by Apache Kafka 4.3.1 (`tests/golden/TransactionStateWriter.java`): they decode to Kafka's
 //! values, and encode to Kafka's bytes.
 
-use super::super::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata};
-use super::super::record::{TransactionRecord, decode, encode_key, encode_value};
-use super::super::state::TransactionState;
+use crate::metadata::{NO_PRODUCER_EPOCH, TransactionMetadata};
+use crate::record::{TransactionRecord, decode, encode_key, encode_value};
+use crate::state::TransactionState;
 use thalweg_shard::RecordDecodeError;
 
 const RECORDS: &str = include_str!("../../tests/golden/transaction-state.txt");

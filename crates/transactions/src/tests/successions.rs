@@ -1,11 +1,11 @@
 //! Successive coordinators: unreplicated writes of the first may be lost with the second, so no client may
 //! act on a write before the replicas have it.
 
-use super::super::answer::Producer;
-use super::super::config::TransactionConfig;
-use super::super::shard::TransactionFilter;
-use super::super::state::TransactionState;
 use super::harness::{Harness, ID, moment};
+use crate::answer::Producer;
+use crate::config::TransactionConfig;
+use crate::shard::TransactionFilter;
+use crate::state::TransactionState;
 use thalweg_groups::TransactionOutcome;
 use thalweg_shard::{Ticket, Unavailability, WriteError};
 use thalweg_wire::ErrorCode;

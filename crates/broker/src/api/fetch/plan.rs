@@ -5,7 +5,7 @@ use crate::api::Call;
 use crate::api::serve::elsewhere::TopicRef;
 use crate::broker::Broker;
 use crate::fetch_sessions::{
-    FetchPartitionKey, Scope, SessionError, SessionFetch, StartedFetch, WantedPartition,
+    FetchPartitionKey, Scope, SessionError, SessionFetch, StartedFetch, TOPIC_IDS_FROM, WantedPartition,
 };
 use crate::quotas::ClientQuotas;
 use std::sync::Arc;
@@ -19,12 +19,17 @@ use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::request::FetchRequest;
 use thalweg_wire::{ErrorCode, Uuid};
 
+/// The first version in which consumers may read from followers (KIP-392).
+const ANY_REPLICA_FROM: i16 = 11;
+/// The first version with the state of the follower, in place of its id (KIP-903).
+const REPLICA_STATE_FROM: i16 = 15;
+
 /// One partition of a fetch.
 #[derive(Debug)]
 pub struct FetchEntry {
     pub key: FetchPartitionKey,
-    /// The partition's slot in the session.
-    pub place: Option<u32>,
+    /// The slot of the partition in the session.
+    pub slot: Option<u32>,
     /// The partition's entry in the session's news, if the fetch waits on news.
     pub subscription: Option<Arc<Subscription>>,
     pub partition: Result<Arc<Partition>, ErrorCode>,
@@ -59,8 +64,11 @@ pub struct FetchPlan {
 impl FetchPlan {
     /// Finds the session and the partitions of a request.
     pub fn new(broker: &Broker, call: &Call, request: FetchRequest) -> Result<FetchPlan, FetchFailed> {
-        let replica_id =
-            if call.version >= 15 { request.replica_state.replica_id } else { request.replica_id };
+        let replica_id = if call.version >= REPLICA_STATE_FROM {
+            request.replica_state.replica_id
+        } else {
+            request.replica_id
+        };
         let reader = match replica_id {
             id if id >= 0 => {
                 let broker_epoch = request.replica_state.replica_epoch;
@@ -100,7 +108,7 @@ impl FetchPlan {
             isolation,
             session,
             news,
-            from_any_replica: call.version >= 11,
+            from_any_replica: call.version >= ANY_REPLICA_FROM,
             elsewhere,
         })
     }
@@ -115,22 +123,22 @@ impl FetchPlan {
         if wanted.is_empty() {
             return Vec::new();
         }
-        let known = self.entries.iter().enumerate().filter_map(|(at, entry)| Some((entry.place?, at)));
+        let known = self.entries.iter().enumerate().filter_map(|(at, entry)| Some((entry.slot?, at)));
         let known: HashMap<u32, usize> = known.collect();
-        let mut places = Vec::with_capacity(wanted.len());
+        let mut indexes = Vec::with_capacity(wanted.len());
         for entry in find(broker, call, self.reader, wanted) {
-            match entry.place.and_then(|place| known.get(&place)) {
+            match entry.slot.and_then(|slot| known.get(&slot)) {
                 Some(&at) => {
                     self.entries[at] = entry;
-                    places.push(at);
+                    indexes.push(at);
                 }
                 None => {
-                    places.push(self.entries.len());
+                    indexes.push(self.entries.len());
                     self.entries.push(entry);
                 }
             }
         }
-        places
+        indexes
     }
 
     /// Limits a client's fetch to the bytes that its quota could ever allow.
@@ -160,7 +168,7 @@ fn find(broker: &Broker, call: &Call, reader: Reader, wanted: Vec<WantedPartitio
 
 /// The consumer's rack if it differs from this broker's and replicas are chosen by rack (KIP-392).
 fn other_rack(broker: &Broker, version: i16, reader: Reader, rack: &str) -> Option<String> {
-    if version < 11 || reader != Reader::Client || rack.is_empty() {
+    if version < ANY_REPLICA_FROM || reader != Reader::Client || rack.is_empty() {
         return None;
     }
     let config = broker.config();
@@ -182,11 +190,11 @@ fn clamp(bytes: i32) -> usize {
 
 fn entry(wanted: WantedPartition, partition: Result<Arc<Partition>, ErrorCode>) -> FetchEntry {
     let epoch = |epoch: i32| (epoch >= 0).then_some(LeaderEpoch(epoch));
-    let WantedPartition { key, partition: wanted, place, subscription } = wanted;
+    let WantedPartition { key, partition: wanted, slot, subscription } = wanted;
     FetchEntry {
         partition,
         key,
-        place,
+        slot,
         subscription,
         fetch_offset: Offset(wanted.fetch_offset),
         log_start_offset: Offset(wanted.log_start_offset),
@@ -264,7 +272,7 @@ impl Rights {
 
 /// The topic of a partition, by id or by name as the version requires.
 pub(super) fn named(version: i16, key: &FetchPartitionKey) -> TopicRef<'_> {
-    TopicRef::of(version >= 13, &key.topic, key.topic_id)
+    TopicRef::of(version >= TOPIC_IDS_FROM, &key.topic, key.topic_id)
 }
 
 fn session_error(error: SessionError) -> ErrorCode {

@@ -5,7 +5,7 @@ use super::{FetchFailed, is_silent};
 use crate::api::Call;
 use crate::api::serve::elsewhere;
 use crate::broker::Broker;
-use crate::fetch_sessions::{PartitionAnswer, PartitionResult, SessionFetch};
+use crate::fetch_sessions::{PartitionAnswer, PartitionResult, SessionFetch, TOPIC_IDS_FROM};
 use crate::request_metrics::{RequestMetrics, milliseconds};
 use std::time::Duration;
 use thalweg_log::LogSlice;
@@ -20,8 +20,8 @@ use thalweg_wire::request::fetch_response::{
 use thalweg_wire::request::{FetchRequest, FetchResponse};
 use thalweg_wire::{ErrorCode, Records};
 
-/// From this version on, answers name the current leader and its address (KIP-951).
-const TELLS_LEADER: i16 = 16;
+/// The first version whose answers name the current leader and its address (KIP-951).
+const LEADER_FROM: i16 = 16;
 
 /// The outcome of one partition.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub fn failed(call: &Call, error: FetchFailed) -> Reply {
 /// The answer to a request that is refused as a whole: as in Kafka, with an entry for each partition if the
 /// version names topics by name.
 pub fn refused(call: &Call, request: &FetchRequest, error: ErrorCode) -> Reply {
-    let named = request.topics.iter().filter(|_| call.version < 13);
+    let named = request.topics.iter().filter(|_| call.version < TOPIC_IDS_FROM);
     let responses = named.map(|topic| FetchableTopicResponse {
         topic: topic.topic.clone(),
         partitions: topic
@@ -188,7 +188,7 @@ pub fn answer(
         .zip(&outcomes)
         .map(|(entry, outcome)| PartitionResult {
             key: entry.key.clone(),
-            place: entry.place,
+            slot: entry.slot,
             answered: outcome.answered(),
             has_news: outcome.read.as_ref().is_some_and(|read| !is_silent(read)),
             is_read_to_end: outcome.is_read_to_end(entry, plan.isolation),
@@ -204,7 +204,7 @@ pub fn answer(
         }
         let moved = matches!(outcome.error, ErrorCode::NotLeaderOrFollower | ErrorCode::FencedLeaderEpoch);
         let mut data = partition_data(&plan, entry, outcome, &mut slices);
-        if moved && call.version >= TELLS_LEADER {
+        if moved && call.version >= LEADER_FROM {
             let (topic, index) = (named(call.version, &entry.key), entry.key.partition);
             let (leader_id, leader_epoch) = topic.leader(&broker.partitions, broker.images(), index);
             data.current_leader = LeaderIdAndEpoch { leader_id: leader_id.0, leader_epoch };

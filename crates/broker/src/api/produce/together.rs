@@ -157,7 +157,7 @@ fn append(
     if denied_topics(broker, call, request).contains(0) {
         return None;
     }
-    let named = TopicRef::of(call.version >= super::BY_TOPIC_ID, &topic.name, topic.topic_id);
+    let named = TopicRef::of(call.version >= super::TOPIC_IDS_FROM, &topic.name, topic.topic_id);
     let partition =
         named.here(&broker.partitions)?.partition(PartitionIndex(topic.partition_data.first()?.index))?;
     if is_closed(call, &partition.topic) || !matches!(request.acks, 1 | -1) {
@@ -181,7 +181,7 @@ fn answer(
     let entry = accepted(partition, request.acks, (0, 0), appended, &mut waits);
     let names = request.topic_data.into_iter().next().map(|topic| (topic.name, topic.topic_id));
     let (name, id) = names.unwrap_or_default();
-    let topic_id = if call.version >= super::BY_TOPIC_ID { id } else { Uuid::ZERO };
+    let topic_id = if call.version >= super::TOPIC_IDS_FROM { id } else { Uuid::ZERO };
     let topic = TopicProduceResponse { name, topic_id, partition_responses: vec![entry] };
     let throttle_time_ms = broker.quotas.charge_produce(&call.caller(), request.acks, || local);
     let response = ProduceResponse { responses: vec![topic], throttle_time_ms, ..Default::default() };

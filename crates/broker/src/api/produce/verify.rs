@@ -5,7 +5,7 @@
 //! request whose transaction is already open in all partitions needs no verification.
 
 use super::refusal::BatchRefusal;
-use super::{AnswerPosition, BY_TOPIC_ID, Call, TopicRef};
+use super::{AnswerPosition, Call, TOPIC_IDS_FROM, TopicRef};
 use crate::authorization::Denials;
 use std::sync::Arc;
 use thalweg_config::BrokerConfig;
@@ -181,5 +181,5 @@ fn find(
     topic: &TopicProduceData,
     index: PartitionIndex,
 ) -> Option<Arc<Partition>> {
-    TopicRef::of(version >= BY_TOPIC_ID, &topic.name, topic.topic_id).here(partitions)?.partition(index)
+    TopicRef::of(version >= TOPIC_IDS_FROM, &topic.name, topic.topic_id).here(partitions)?.partition(index)
 }

@@ -1,9 +1,9 @@
 //! ShareAcknowledge: acknowledges records without a fetch.
 
-use super::super::entry::{Api, ByResource, later};
 use super::acknowledgements::{Acknowledgements, CountedAcknowledgement};
 use super::{RENEWS_FROM, respond, session_key};
 use crate::api::Call;
+use crate::api::entry::{Api, ByResource, later};
 use crate::broker::Broker;
 use std::sync::Arc;
 use thalweg_metadata::{PartitionIndex, TopicIdPartition};

@@ -4,11 +4,11 @@
 //! share partitions and their partitions until something changes, or for max.wait.ms. Records are sent by
 //! sendfile, as slices of the log with whole batches; the answer lists the acquired records.
 
-use super::super::entry::{Api, ByResource};
 use super::acknowledgements::{AckBatch, Acknowledgements, CountedAcknowledgement};
 use super::plan::{ShareFetchEntry, ShareFetchOutcome, ShareFetchPlan};
 use super::{RENEWS_FROM, readable, respond, session_key};
 use crate::api::Call;
+use crate::api::entry::{Api, ByResource};
 use crate::api::serve::elsewhere::TopicRef;
 use crate::broker::Broker;
 use crate::request_metrics::{Purgatory, timed};

@@ -2,8 +2,8 @@
 
 use thalweg_client::verdict::DirectoryEvidence;
 
-use super::super::state::{BrokerStatus, Quorum, QuorumNode};
 use super::*;
+use crate::cluster::state::{BrokerStatus, Quorum, QuorumNode};
 use crate::output::Style;
 
 fn partition(index: i32, leader: Option<i32>, isr: &[i32], min_isr: usize) -> PartitionStatus {

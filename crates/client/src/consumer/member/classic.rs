@@ -21,14 +21,14 @@ use thalweg_wire::request::{
 use thalweg_wire::{ApiKey, ErrorCode};
 use tokio::time::Instant;
 
-use super::super::ConsumerConfig;
-use super::super::assignor::{AssignmentStrategy, assign};
-use super::super::membership::{Event, Membership};
-use super::super::protocol::{
-    MemberSubscription, read_assignment, read_subscriber, write_assignment, write_subscription,
-};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
+use crate::consumer::ConsumerConfig;
+use crate::consumer::assignor::{AssignmentStrategy, assign};
+use crate::consumer::membership::{Event, Membership};
+use crate::consumer::protocol::{
+    MemberSubscription, read_assignment, read_subscriber, write_assignment, write_subscription,
+};
 use crate::coordinator::Coordinator;
 use crate::offsets::{GroupMetadata, TopicPartition};
 
@@ -111,7 +111,7 @@ impl ClassicGroupMember {
                 Pulse::Leaving => return Box::pin(self.leave()).await,
                 Pulse::Failed(error) => {
                     self.lose();
-                    self.membership.tell(Event::Failed(error));
+                    self.membership.push_event(Event::Failed(error));
                     return Ok(());
                 }
             }
@@ -146,13 +146,13 @@ impl ClassicGroupMember {
         let added: Vec<TopicPartition> = assigned.difference(&self.owned).cloned().collect();
         self.owned = assigned;
         if revoked.is_empty() {
-            self.membership.tell(Event::Assigned(added));
+            self.membership.push_event(Event::Assigned(added));
             return self.beat_until(false).await;
         }
         // No other member may get these partitions before their release, which the next join reports.
         match self.revoke(revoked).await {
             Pulse::Done => {
-                self.membership.tell(Event::Assigned(added));
+                self.membership.push_event(Event::Assigned(added));
                 Pulse::Rejoin
             }
             end => end,
@@ -174,7 +174,7 @@ impl ClassicGroupMember {
 
     /// Waits until the consumer has released partitions. A rebalance that starts meanwhile waits, too.
     async fn revoke(&mut self, partitions: BTreeSet<TopicPartition>) -> Pulse {
-        self.membership.tell(Event::Revoked(partitions.into_iter().collect()));
+        self.membership.push_event(Event::Revoked(partitions.into_iter().collect()));
         self.beat_until(true).await
     }
 

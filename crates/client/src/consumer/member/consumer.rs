@@ -22,10 +22,10 @@ use thalweg_wire::{ErrorCode, Uuid};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::super::ConsumerConfig;
-use super::super::membership::{Event, Membership, SubscribedTopics};
 use super::{millis, warn_of_stall};
 use crate::cluster::Cluster;
+use crate::consumer::ConsumerConfig;
+use crate::consumer::membership::{Event, Membership, SubscribedTopics};
 use crate::coordinator::Coordinator;
 use crate::offsets::{TopicIdPartition, TopicPartition};
 
@@ -136,7 +136,7 @@ impl ConsumerGroupMember {
                 End::Leaving => return Box::pin(self.leave()).await,
                 End::Failed(error) => {
                     self.start_over();
-                    self.membership.tell(Event::Failed(error));
+                    self.membership.push_event(Event::Failed(error));
                     return Ok(());
                 }
             }
@@ -186,7 +186,7 @@ impl ConsumerGroupMember {
         self.releasing = self.owned.keys().filter(|key| !target.contains(key)).copied().collect();
         if !self.releasing.is_empty() {
             let revoked = self.releasing.iter().map(|key| self.owned[key].clone());
-            self.membership.tell(Event::Revoked(revoked.collect()));
+            self.membership.push_event(Event::Revoked(revoked.collect()));
             return None;
         }
         let missing = target.iter().filter(|key| !self.owned.contains_key(key)).copied().collect();
@@ -194,7 +194,7 @@ impl ConsumerGroupMember {
         if !added.is_empty() || (unknown.is_empty() && !self.is_assigned) {
             let partitions: Vec<TopicPartition> = added.values().cloned().collect();
             self.membership.hold(&partitions);
-            self.membership.tell(Event::Assigned(partitions));
+            self.membership.push_event(Event::Assigned(partitions));
             self.is_assigned = true;
         }
         if !added.is_empty() {

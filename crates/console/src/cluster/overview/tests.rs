@@ -9,8 +9,8 @@ use thalweg_wire::request::metadata_response::{
 };
 use tokio::time::Instant;
 
-use super::super::controllers::FencedBroker;
 use super::*;
+use crate::cluster::controllers::FencedBroker;
 
 fn address(id: i32) -> BrokerAddress {
     BrokerAddress { id, host: "localhost".to_owned(), port: 9090 + id, rack: None }

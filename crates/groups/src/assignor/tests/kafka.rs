@@ -1,9 +1,9 @@
 //! Compares with Kafka's assignors, on random groups. Runs if KAFKA_CLASSPATH names the jars of a Kafka 4.3
 //! distribution and `java` is installed.
 
-use super::super::*;
 use super::properties::{imbalance, kept};
 use super::random::{Group, Life};
+use crate::assignor::*;
 use std::fmt::Write as _;
 use std::path::Path;
 use thalweg_shard::testing::run_kafka_program;

@@ -1,7 +1,7 @@
 //! Properties of every assignment, checked on random groups.
 
-use super::super::*;
 use super::random::{Group, Life};
+use crate::assignor::*;
 use std::time::Duration;
 
 const SEEDS: u64 = 150;

@@ -1,6 +1,6 @@
 //! Random groups that change step by step, from a seed.
 
-use super::super::*;
+use crate::assignor::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

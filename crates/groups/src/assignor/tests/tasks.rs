@@ -1,6 +1,6 @@
 //! Assignments of tasks: properties on random groups, and a comparison with Kafka's.
 
-use super::super::*;
+use crate::assignor::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fmt::Write as _;

@@ -189,9 +189,9 @@ fn capital(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Dot;
     use super::*;
     use crate::quantity;
+    use crate::report::chart::Dot;
 
     /// Name and points of a line.
     type Points<'a> = (&'a str, &'a [(f64, f64)]);

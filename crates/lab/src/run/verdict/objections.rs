@@ -106,11 +106,11 @@ pub(super) fn unlike(knee: &Knee, summary: &Summary) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{calm, limit, verdict};
     use super::*;
     use crate::result::Evidence;
     use crate::result::testing::point;
     use crate::run::summary::summarize;
+    use crate::run::verdict::tests::{calm, limit, verdict};
 
     #[test]
     fn a_varying_latency_is_no_headline_even_if_the_rate_is_steady() {

@@ -198,7 +198,7 @@ impl Turn<'_> {
             let value = message.payload().unwrap_or_default();
             let bytes = value.len() + message.key().map_or(0, <[u8]>::len);
             let mut counts = lock(&self.crew.counts);
-            if inspection.tells_times() {
+            if inspection.has_times() {
                 let here = (message.topic(), message.partition());
                 if at.as_ref().is_none_or(|at| (&*at.topic, at.partition) != here) {
                     inspection.enter(at.insert(TopicPartition::new(here.0, here.1)));

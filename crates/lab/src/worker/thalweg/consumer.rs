@@ -216,7 +216,7 @@ impl Client {
             let value = record.value.unwrap_or_default();
             records += 1;
             bytes += (value.len() + record.key.map_or(0, <[u8]>::len)) as u64;
-            let intended_us = match inspection.tells_times() {
+            let intended_us = match inspection.has_times() {
                 true => inspection.see(value),
                 false => u64::try_from(record.timestamp).ok().map(|ms| ms.saturating_mul(1000)),
             };

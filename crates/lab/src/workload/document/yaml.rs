@@ -2,8 +2,8 @@
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::super::mistake::{Mistake, Position};
 use super::{DEPTH_MAX, Entry, Node, Value, malformed};
+use crate::workload::mistake::{Mistake, Position};
 
 /// The tree of a file; its root is a table.
 pub(in super::super) fn parse(text: &str) -> Result<Node, Mistake> {

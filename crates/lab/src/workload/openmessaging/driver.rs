@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use thalweg_client::Properties;
 
-use super::super::document;
-use super::super::mistake::InvalidFile;
 use super::Fields;
+use crate::workload::document;
+use crate::workload::mistake::InvalidFile;
 
 /// The class that reads such files.
 const CLASS: &str = "io.openmessaging.benchmark.driver.kafka.KafkaBenchmarkDriver";

@@ -180,7 +180,7 @@ fn files_are_read_by_their_ending() {
     let path = folder.path().join("two-topics.yaml");
     std::fs::write(&path, WORKLOAD).expect("written");
     let workload =
-        super::super::load(&path.to_string_lossy(), Some(0.1)).unwrap_or_else(|error| panic!("{error}"));
+        crate::workload::load(&path.to_string_lossy(), Some(0.1)).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!((workload.name.as_str(), workload.scale), ("two-topics", 0.1));
     assert_eq!(workload.points[0].extent.unit, Unit::Seconds(30.0));
     let missing = load(&path, Some(&folder.path().join("driver.yaml"))).expect_err("no driver").to_string();

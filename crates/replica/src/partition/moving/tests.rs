@@ -551,7 +551,7 @@ fn copy_that_lacks_its_end_is_made_again_and_is_no_damaged_log_afterwards() {
     let paths = ["one", "two"].map(|name| root.path().join(name));
     let options = LogDirsOptions { threads: 1, ..LogDirsOptions::new(paths.to_vec(), NODE.0) };
     let (dirs, mut logs) = LogDirs::open(options, |_| Arc::new(LogConfig::default())).expect("opens");
-    let partition = super::super::testing::partition(logs.pop().expect("it is there"), 0);
+    let partition = crate::partition::testing::partition(logs.pop().expect("it is there"), 0);
     let copy = dirs.take_future(&TopicPartition::new("t", 0)).expect("it is there");
     assert!(copy.damage().is_some());
     let to = copy.directory_id().expect("it lies in a directory");

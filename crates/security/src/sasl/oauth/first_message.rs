@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::super::rejection::Rejection;
+use crate::sasl::rejection::Rejection;
 
 /// The client's acknowledgement of a refusal.
 pub const MORE: &[u8] = b"\x01";

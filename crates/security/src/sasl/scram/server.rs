@@ -8,11 +8,11 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use subtle::ConstantTimeEq;
 
-use super::super::rejection::{Rejection, other_authorization_id};
 use super::client::ITERATIONS_MIN;
 use super::credential::{Credential, DecoyForm};
 use super::hash::Hash;
 use super::{TOKEN_AUTH, auth_message, xor};
+use crate::sasl::rejection::{Rejection, other_authorization_id};
 
 /// A client's first message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,8 +169,8 @@ impl ScramServer {
 mod tests {
     use std::num::NonZeroU32;
 
-    use super::super::client::ScramClient;
     use super::*;
+    use crate::sasl::scram::client::ScramClient;
 
     fn decoys() -> DecoyForm {
         DecoyForm::like(None, b"of the cluster".to_vec())

@@ -1,10 +1,10 @@
 //! Requests to remote share coordinators: InitializeShareGroupState (83), ReadShareGroupState (84),
 //! WriteShareGroupState (85), DeleteShareGroupState (86), ReadShareGroupStateSummary (87).
 
-use super::super::error::PersistError;
-use super::super::request::{StateReply, StateRequest};
-use super::super::runs::StateRun;
 use super::Outcome;
+use crate::states::error::PersistError;
+use crate::states::request::{StateReply, StateRequest};
+use crate::states::runs::StateRun;
 use std::sync::Arc;
 use thalweg_dial::Connection;
 use thalweg_hash::{HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! State shared by the shards of a broker.
 
-use super::super::config::ShareCoordinatorConfig;
+use crate::states::config::ShareCoordinatorConfig;
 use std::fmt;
 use std::sync::Arc;
 use thalweg_metadata::PartitionIndex;

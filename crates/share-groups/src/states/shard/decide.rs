@@ -1,11 +1,11 @@
 //! Decisions about one share partition. The order of the checks is Kafka's.
 
-use super::super::entry::Entry;
-use super::super::error::StateError;
-use super::super::record::{ShareRecord, Snapshot, Update};
-use super::super::request::{StateReply, StateRequest, StateWrite};
-use super::super::runs::{Runs, StateRun, overlap_too_much};
 use super::{Decision, ShareShard};
+use crate::states::entry::Entry;
+use crate::states::error::StateError;
+use crate::states::record::{ShareRecord, Snapshot, Update};
+use crate::states::request::{StateReply, StateRequest, StateWrite};
+use crate::states::runs::{Runs, StateRun, overlap_too_much};
 use thalweg_shard::Moment;
 use thalweg_share::{SharePartitionKey, StateSummary};
 

@@ -1,9 +1,9 @@
 //! Upkeep of the log: snapshots of idle share partitions, tombstones for share partitions of deleted topics,
 //! and the offset before which no record is needed (Kafka's `ShareCoordinatorOffsetsManager`).
 
-use super::super::record::ShareRecord;
-use super::super::request::ShareStateAnswer;
 use super::{ShareShard, Write, add};
+use crate::states::record::ShareRecord;
+use crate::states::request::ShareStateAnswer;
 use thalweg_hash::HashSet;
 use thalweg_shard::{Basis, Moment, Ticket};
 use thalweg_share::SharePartitionKey;

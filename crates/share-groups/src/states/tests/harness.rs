@@ -1,8 +1,8 @@
 //! A shard with a log in memory and a manual clock: acts as the driver, step by step.
 
-use super::super::config::ShareCoordinatorConfig;
-use super::super::request::{ShareStateAnswer, StateOutcomes, StateRequest};
-use super::super::shard::{ShareShard, ShareStatesView, SharedState};
+use crate::states::config::ShareCoordinatorConfig;
+use crate::states::request::{ShareStateAnswer, StateOutcomes, StateRequest};
+use crate::states::shard::{ShareShard, ShareStatesView, SharedState};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

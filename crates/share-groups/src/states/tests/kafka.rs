@@ -1,9 +1,9 @@
 //! Compares with Kafka's share coordinator, on random requests: the answers, and the records byte for byte.
 //! Runs if KAFKA_CLASSPATH names the jars of a Kafka 4.3 distribution and `java` is installed.
 
-use super::super::request::{StateReply, StateRequest, StateWrite};
-use super::super::runs::StateRun;
 use super::harness::{Harness, key};
+use crate::states::request::{StateReply, StateRequest, StateWrite};
+use crate::states::runs::StateRun;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::fmt::Write as _;

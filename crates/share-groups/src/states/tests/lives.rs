@@ -1,9 +1,9 @@
 //! The life of share partitions: initialized, read by leaders, written, repeated in snapshots, deleted.
 
-use super::super::error::StateError;
-use super::super::request::{StateReply, StateRequest, StateWrite};
-use super::super::runs::{OVERLAPPING_MAX, StateRun};
 use super::harness::{Harness, key};
+use crate::states::error::StateError;
+use crate::states::request::{StateReply, StateRequest, StateWrite};
+use crate::states::runs::{OVERLAPPING_MAX, StateRun};
 use thalweg_hash::HashSet;
 use thalweg_shard::WriteError;
 use thalweg_share::StateSummary;

@@ -198,8 +198,8 @@ pub enum CommitVerdict {
 
 #[cfg(test)]
 mod tests {
-    use super::super::runs::Runs;
     use super::*;
+    use crate::source::kafka::runs::Runs;
 
     fn run(partition: i32, generation: u64) -> Run {
         let mut runs = Runs::default();

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use indicatif::MultiProgress;
-use thalweg_stream::module::Console;
+use thalweg_stream::module::StageOutput;
 
 /// Writes the output lines of stages.
 pub struct Lines {
@@ -14,7 +14,7 @@ pub struct Lines {
     pub to_standard_error: bool,
 }
 
-impl Console for Lines {
+impl StageOutput for Lines {
     fn line(&self, text: &str) {
         // The output is closed: nothing can be reported.
         self.bars.suspend(|| match self.to_standard_error {

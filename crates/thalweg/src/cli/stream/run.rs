@@ -190,7 +190,7 @@ async fn watch(
     let result = loop {
         tokio::select! {
             biased;
-            () = signals.heard() => {
+            () = signals.received() => {
                 heard += 1;
                 if heard > 1 {
                     std::process::exit(EXIT_KILLED);
@@ -243,7 +243,7 @@ impl Signals {
         })
     }
 
-    async fn heard(&mut self) {
+    async fn received(&mut self) {
         tokio::select! {
             _ = self.interrupted.recv() => {}
             _ = self.terminated.recv() => {}

@@ -1,9 +1,9 @@
 //! The coordinator of a streams group moves between the makes: members go on at their epochs, with their
 //! tasks, and each make goes on from the records of the other.
 
-use super::super::streams::{Group, normal_description, word_count};
 use super::transactions::name_in;
 use super::*;
+use crate::apache::streams::{Group, normal_description, word_count};
 use crate::running::is_coming_up;
 use thalweg_metadata::topic_name::OFFSETS;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};

@@ -2,8 +2,8 @@
 //! transaction writes to, or is of the other, or moves between them in the midst of it. Questions of leaders
 //! (AddPartitionsToTxn) and markers (WriteTxnMarkers) go both ways.
 
-use super::super::PATIENCE;
 use super::*;
+use crate::apache::PATIENCE;
 use crate::transactions::{
     Protocol, Servers, Transactional, committed, committed_offset, committed_values, settled,
 };

@@ -213,7 +213,7 @@ fn other_keys_of_a_provider_are_left_out() {
     let parse = |value: Value| KeySet::parse(value.to_string().as_bytes());
     assert_eq!(
         parse(json!({ "keys": others })).expect_err("none is left").to_string(),
-        super::super::KeySetFault::Empty.to_string()
+        crate::sasl::oauth::KeySetFault::Empty.to_string()
     );
     let mut all = others.to_vec();
     all.push(signer.entry());
