@@ -36,7 +36,8 @@ struct WaitingConnection {
 impl AnswerMemory {
     /// A budget of `max` bytes. The answers of a single connection may always exceed it.
     pub fn new(max: usize) -> Self {
-        let answers = Answers { max, bytes: 0, next_id: 0, waiting: BTreeMap::new(), holders: BTreeMap::new() };
+        let answers =
+            Answers { max, bytes: 0, next_id: 0, waiting: BTreeMap::new(), holders: BTreeMap::new() };
         Self(Arc::new(Mutex::new(answers)))
     }
 

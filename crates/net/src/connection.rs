@@ -182,7 +182,7 @@ pub(super) enum Disconnect {
     Idle(Duration),
     #[error("a request arrives too slowly while others wait for memory (queued.max.request.bytes)")]
     TooSlow,
-    #[error("it does not read its answers, and others need the memory")]
+    #[error("it reads its answers too slowly, and others need the memory")]
     Unread,
     #[error("it has not authenticated in time")]
     Unproven,
