@@ -14,13 +14,20 @@ pub struct Figures {
     /// MB (2^20 bytes) acknowledged per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub produced_mb_per_s: Option<f64>,
-    /// Records consumed per second.
+    /// Records consumed per second; of a drain, those of the backlog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumed_records_per_s: Option<f64>,
     /// MB (2^20 bytes) consumed per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumed_mb_per_s: Option<f64>,
-    /// Processor time of all brokers per record produced (or consumed, if none is produced), microseconds.
+    /// The lesser of the records produced, and consumed by each group, per second; only with consumers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carried_records_per_s: Option<f64>,
+    /// The lesser of the MB (2^20 bytes) produced, and consumed by each group, per second; only with
+    /// consumers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carried_mb_per_s: Option<f64>,
+    /// Processor time of all brokers per record produced (or consumed, if a backlog is), microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_us_per_record: Option<f64>,
     /// Processor time of all producers per record produced, microseconds.
@@ -32,9 +39,12 @@ pub struct Figures {
     /// The maximum resident memory of one broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_memory_bytes_max: Option<u64>,
-    /// Time to drain the backlog.
+    /// Time to drain the backlog, from the consumers' start to its last record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain_s: Option<f64>,
+    /// Time until the consumers of a drain had joined their group, before it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_start_s: Option<f64>,
     /// Time from the intended send time to the acknowledgement, median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p50_us: Option<f64>,
@@ -59,6 +69,18 @@ pub struct Figures {
     /// Time from the intended send time to the consumer, maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_max_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_p50_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_p99_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_p999_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, maximum.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_max_us: Option<f64>,
     /// Temporary topics that got leaders, per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topics_ready_per_s: Option<f64>,
@@ -110,16 +132,19 @@ const fn figure(name: &'static str, title: &'static str, unit: FigureUnit) -> Fi
 }
 
 /// All figures, in the order of [`Figures`].
-pub const FIGURES: [Figure; 21] = [
+pub const FIGURES: [Figure; 28] = [
     figure("produced_records_per_s", "produced", FigureUnit::RecordsPerSecond),
     figure("produced_mb_per_s", "produced", FigureUnit::MbPerSecond),
     figure("consumed_records_per_s", "consumed", FigureUnit::RecordsPerSecond),
     figure("consumed_mb_per_s", "consumed", FigureUnit::MbPerSecond),
+    figure("carried_records_per_s", "carried", FigureUnit::RecordsPerSecond),
+    figure("carried_mb_per_s", "carried", FigureUnit::MbPerSecond),
     figure("broker_cpu_us_per_record", "broker CPU", FigureUnit::CpuUs),
     figure("producer_cpu_us_per_record", "producer CPU", FigureUnit::CpuUs),
     figure("consumer_cpu_us_per_record", "consumer CPU", FigureUnit::CpuUs),
     figure("broker_memory_bytes_max", "broker memory, max", FigureUnit::Bytes),
     figure("drain_s", "backlog drained in", FigureUnit::Seconds),
+    figure("group_start_s", "group started in", FigureUnit::Seconds),
     figure("acknowledge_p50_us", "acknowledged, p50", FigureUnit::LatencyUs),
     figure("acknowledge_p99_us", "acknowledged, p99", FigureUnit::LatencyUs),
     figure("acknowledge_p999_us", "acknowledged, p99.9", FigureUnit::LatencyUs),
@@ -128,6 +153,10 @@ pub const FIGURES: [Figure; 21] = [
     figure("end_to_end_p99_us", "end to end, p99", FigureUnit::LatencyUs),
     figure("end_to_end_p999_us", "end to end, p99.9", FigureUnit::LatencyUs),
     figure("end_to_end_max_us", "end to end, max", FigureUnit::LatencyUs),
+    figure("drained_p50_us", "drained, p50", FigureUnit::LatencyUs),
+    figure("drained_p99_us", "drained, p99", FigureUnit::LatencyUs),
+    figure("drained_p999_us", "drained, p99.9", FigureUnit::LatencyUs),
+    figure("drained_max_us", "drained, max", FigureUnit::LatencyUs),
     figure("topics_ready_per_s", "topics ready", FigureUnit::PerSecond),
     figure("topic_ready_p50_us", "topic ready, p50", FigureUnit::LatencyUs),
     figure("topic_ready_p99_us", "topic ready, p99", FigureUnit::LatencyUs),
@@ -169,11 +198,14 @@ impl Figures {
             self.produced_mb_per_s,
             self.consumed_records_per_s,
             self.consumed_mb_per_s,
+            self.carried_records_per_s,
+            self.carried_mb_per_s,
             self.broker_cpu_us_per_record,
             self.producer_cpu_us_per_record,
             self.consumer_cpu_us_per_record,
             self.broker_memory_bytes_max.map(|bytes| bytes as f64),
             self.drain_s,
+            self.group_start_s,
             self.acknowledge_p50_us,
             self.acknowledge_p99_us,
             self.acknowledge_p999_us,
@@ -182,12 +214,32 @@ impl Figures {
             self.end_to_end_p99_us,
             self.end_to_end_p999_us,
             self.end_to_end_max_us,
+            self.drained_p50_us,
+            self.drained_p99_us,
+            self.drained_p999_us,
+            self.drained_max_us,
             self.topics_ready_per_s,
             self.topic_ready_p50_us,
             self.topic_ready_p99_us,
             self.metadata_us,
         ];
         std::array::from_fn(|place| (&FIGURES[place], values[place]))
+    }
+
+    /// Adds the rates that a cluster carried from producers to `groups` groups of consumers: a record counts
+    /// once each group has it.
+    pub fn set_carried(&mut self, groups: u32) {
+        let groups = f64::from(groups.max(1));
+        let lesser = |produced: Option<f64>, consumed: Option<f64>| {
+            produced.map(|produced| produced.min(consumed.unwrap_or(0.0) / groups))
+        };
+        self.carried_records_per_s = lesser(self.produced_records_per_s, self.consumed_records_per_s);
+        self.carried_mb_per_s = lesser(self.produced_mb_per_s, self.consumed_mb_per_s);
+    }
+
+    /// The records per second of a measurement of producers: carried to consumers if there are any.
+    pub fn records_per_s(&self) -> Option<f64> {
+        self.carried_records_per_s.or(self.produced_records_per_s)
     }
 
     /// The value of a figure by name; `None` if it does not apply or exist.
@@ -200,6 +252,25 @@ impl Figures {
 mod tests {
     use super::*;
     use serde_json::{from_value, json, to_value};
+
+    #[test]
+    fn consumers_that_lag_bound_the_carried_rate() {
+        let rates = |consumed: Option<f64>, groups| {
+            let mut figures = Figures {
+                produced_records_per_s: Some(1000.0),
+                produced_mb_per_s: Some(10.0),
+                consumed_records_per_s: consumed,
+                consumed_mb_per_s: consumed.map(|rate| rate / 100.0),
+                ..Figures::default()
+            };
+            figures.set_carried(groups);
+            (figures.carried_records_per_s, figures.carried_mb_per_s)
+        };
+        assert_eq!(rates(Some(400.0), 1), (Some(400.0), Some(4.0)));
+        assert_eq!(rates(Some(1001.0), 1), (Some(1000.0), Some(10.0)));
+        assert_eq!(rates(Some(1600.0), 2), (Some(800.0), Some(8.0)), "each group reads every record");
+        assert_eq!(rates(None, 1), (Some(0.0), Some(0.0)), "nothing was consumed");
+    }
 
     #[test]
     fn the_table_holds_each_field_under_its_name() {

@@ -13,6 +13,7 @@ mod latency;
 mod markdown;
 mod obstacles;
 mod palette;
+mod publication;
 mod saturation;
 mod scaling;
 mod settings;
@@ -30,6 +31,7 @@ mod unscaled;
 pub use answer::{Answer, answer};
 pub use condensed::condensed;
 pub use markdown::markdown;
+pub(crate) use obstacles::in_words;
 pub use throughput::cumulative_bars;
 
 use crate::quantity;

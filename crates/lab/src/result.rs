@@ -15,18 +15,19 @@ mod subject;
 mod system;
 #[cfg(test)]
 pub(crate) mod testing;
+mod upgrade;
 mod usage;
 
 pub use compare::{
-    Comparison, Difference, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair, Pairing,
-    PointName, Ratio, Values, compare, ratio_of, values,
+    Comparison, Difference, FigurePair, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair,
+    Pairing, PointName, Ratio, Values, compare, ratio_of, values,
 };
 pub(crate) use compare::{RESOLUTION, two_sided_95};
 pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use objection::Objection;
-pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, varies};
+pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, consumers_fell_behind, varies};
 pub use subject::Subject;
 pub use system::system;
 pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
@@ -42,7 +43,7 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Workload;
 
 /// The version of the document, increased if readers of the old version would misread the new one.
-pub const SCHEMA: &str = "thalweg-lab-result/2";
+pub const SCHEMA: &str = "thalweg-lab-result/3";
 
 /// A run: workloads on targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

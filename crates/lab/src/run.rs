@@ -3,9 +3,9 @@
 //! `walk` is the state machine of a run. The modules are in layers, and each uses only those above it in this
 //! list:
 //!
-//! - [`saturation`], [`summary`], [`verdict`], `figures` and `plan` decide without side effects. So do
-//!   `contender` (one target with one driver at one point, and its next step) and `precision` (the need for
-//!   more repetitions).
+//! - [`saturation`], [`summary`], [`verdict`], `drain`, `figures` and `plan` decide without side effects. So
+//!   do `contender` (one target with one driver at one point, and its next step) and `precision` (the need
+//!   for more repetitions).
 //! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources;
 //!   `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
 //! - `resources` owns all that a run has created, and the clean-up.
@@ -28,6 +28,7 @@ mod clock;
 mod clusters;
 mod contender;
 mod course;
+mod drain;
 mod duel;
 mod error;
 pub mod estimate;
@@ -193,6 +194,7 @@ pub(crate) mod testing {
             precision: None,
             seed: 1,
             work_dir: "/".into(),
+            kafka: Default::default(),
             binary: "/bin/true".into(),
             partial: None,
             arguments: Vec::new(),

@@ -21,7 +21,7 @@ pub use error::{
     JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
     PropertyOwned, TargetError, TooFewBrokers,
 };
-pub use jars::{KafkaJars, kafka_jars};
+pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
 pub use security::NegotiatedSecurity;
@@ -38,7 +38,7 @@ use process::Brokers;
 /// Maximum number of brokers that the lab starts on one machine.
 pub const BROKERS_MAX: u32 = 9;
 
-/// The release of Apache Kafka that the lab fetches.
+/// The release of Apache Kafka that the lab fetches by default.
 pub const KAFKA_VERSION: &str = "4.3.1";
 
 /// A system to measure.
@@ -68,6 +68,9 @@ pub struct TargetInfo {
     pub command: Vec<String>,
     /// Notes for readers.
     pub notes: Vec<String>,
+    /// Further facts by name, such as the Java of the brokers, or the release of each of them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub facts: BTreeMap<String, String>,
 }
 
 /// A running target, for points of one [`crate::workload::ClusterSpec`].
@@ -96,6 +99,8 @@ pub struct StartOptions {
     pub work_dir: PathBuf,
     /// The heap of each JVM broker, in MiB.
     pub heap_mb: u32,
+    /// The release, Java and JVM options of Apache Kafka.
+    pub kafka: KafkaOptions,
     /// The binary of embedded brokers; `None` for the current program.
     pub binary: Option<PathBuf>,
     /// Maximum time for brokers to become ready.
@@ -108,6 +113,7 @@ impl StartOptions {
         StartOptions {
             work_dir: work_dir.into(),
             heap_mb: 1024,
+            kafka: KafkaOptions::default(),
             binary: None,
             start_timeout: Duration::from_secs(120),
         }
@@ -129,6 +135,7 @@ impl RunningCluster {
             version: "no cluster".to_owned(),
             command: Vec::new(),
             notes: vec!["Streams in memory, without a broker.".to_owned()],
+            facts: BTreeMap::new(),
         };
         let cluster = Cluster {
             name: "in memory".to_owned(),

@@ -5,6 +5,7 @@
 
 mod columns;
 mod event;
+mod notes;
 mod progress;
 mod table;
 

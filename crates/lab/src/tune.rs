@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
-use crate::result::{Machine, PointResult, State, TargetInfo};
+use crate::result::{Machine, Objection, PointResult, State, TargetInfo};
 use crate::run::{Duel, Interrupt, Options, now_rfc_3339};
 use crate::target::TargetSpec;
 use crate::terminal::Progress;
@@ -65,6 +65,9 @@ pub struct BestPoint {
     pub limit: String,
     /// The reasons for the limit.
     pub reasons: Vec<String>,
+    /// What took processors meanwhile, besides the study.
+    #[serde(default)]
+    pub disturbances: Vec<String>,
 }
 
 /// A setting that was tried, with its values.
@@ -99,6 +102,9 @@ pub struct TriedValue {
     pub limit: String,
     /// Why the value was not measured.
     pub failure: Option<String>,
+    /// What took processors meanwhile, besides the study.
+    #[serde(default)]
+    pub disturbances: Vec<String>,
 }
 
 /// The maximum number of repetitions of a study, including warm-ups.
@@ -143,7 +149,7 @@ async fn perform(
         steps: Vec::new(),
         best: base.clone(),
     };
-    study.state = match take(&mut study, &mut duel, keep).await {
+    study.state = match take(&mut study, &mut duel, progress, keep).await {
         Ok(()) => State::Complete,
         Err(why) => State::Partial { why },
     };
@@ -153,11 +159,17 @@ async fn perform(
 }
 
 /// Performs the steps. An error is the reason to stop.
-async fn take(study: &mut Study, duel: &mut Duel<'_>, keep: &dyn Fn(&Study)) -> Result<(), String> {
+async fn take(
+    study: &mut Study,
+    duel: &mut Duel<'_>,
+    progress: &Progress,
+    keep: &dyn Fn(&Study),
+) -> Result<(), String> {
     let base = duel.measure(&[&study.base]).await?.remove(0);
     if let Some(failure) = &base.failure {
         return Err(format!("the base measurement failed: {failure}"));
     }
+    warn(progress, "the base", &disturbances(&base));
     study.measured_base = Some(best(&base));
     interim(study, keep);
     let settings = steps::all(&study.base, study.machine.cpus, duel.target()?);
@@ -176,6 +188,7 @@ async fn take(study: &mut Study, duel: &mut Duel<'_>, keep: &dyn Fn(&Study)) -> 
             let results = duel.measure(&[&study.best, &point]).await?;
             let (before, with) = (&results[0], &results[1]);
             let tried = compare(&change.label, before, with);
+            warn(progress, &tried.label, &tried.disturbances);
             if tried.kept {
                 study.best = point;
                 now = best(with);
@@ -195,8 +208,20 @@ fn interim(study: &mut Study, keep: &dyn Fn(&Study)) {
     keep(study);
 }
 
+/// What took processors besides a measurement.
+fn disturbances(of: &PointResult) -> Vec<String> {
+    let found = of.verdict.no_headline.iter().filter(|text| Objection::of(text) == Objection::Disturbed);
+    found.cloned().collect()
+}
+
+fn warn(progress: &Progress, what: &str, disturbances: &[String]) {
+    for why in disturbances {
+        progress.log(&format!("Disturbed while measuring {what}: {why}"));
+    }
+}
+
 fn rates(of: &PointResult) -> Vec<f64> {
-    of.repetitions.iter().filter_map(|repetition| repetition.figures.produced_records_per_s).collect()
+    of.repetitions.iter().filter_map(|repetition| repetition.figures.records_per_s()).collect()
 }
 
 fn best(of: &PointResult) -> BestPoint {
@@ -206,6 +231,7 @@ fn best(of: &PointResult) -> BestPoint {
         half_interval_records_per_s: half_interval(&rates),
         limit: of.verdict.limit.clone(),
         reasons: of.verdict.reasons.clone(),
+        disturbances: disturbances(of),
     }
 }
 
@@ -213,6 +239,8 @@ fn compare(label: &str, before: &PointResult, with: &PointResult) -> TriedValue 
     let (before_rates, with_rates) = (rates(before), rates(with));
     let failure = with.failure.clone().or_else(|| before.failure.clone());
     let lost = |of: &PointResult| of.repetitions.iter().any(|taken| !taken.evidence.faults.is_empty());
+    let mut disturbances = disturbances(with);
+    disturbances.extend(self::disturbances(before));
     let gain = gain(&before_rates, &with_rates).filter(|_| failure.is_none());
     TriedValue {
         label: label.to_owned(),
@@ -222,5 +250,6 @@ fn compare(label: &str, before: &PointResult, with: &PointResult) -> TriedValue 
         records_per_s: with_rates,
         limit: with.verdict.limit.clone(),
         failure,
+        disturbances,
     }
 }

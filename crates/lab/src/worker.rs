@@ -29,7 +29,9 @@ pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
-pub use protocol::{Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span, StopWhen};
+pub use protocol::{
+    Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span, StopWhen, ToolPercentiles,
+};
 pub use stamp::VerifyError;
 
 /// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,
@@ -78,6 +80,7 @@ pub(crate) mod testing {
             records_per_s: Some(1000.0),
             stop: StopWhen::OnCommand,
             groups: vec!["g".to_owned()],
+            drains: false,
             seed: 1,
         }
     }

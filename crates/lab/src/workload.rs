@@ -107,7 +107,8 @@ pub struct PublishedFigure {
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Loads a built-in workload by name, or a file by path: our TOML, or, if it ends in `.yaml` or `.yml`, a
-/// workload of the OpenMessaging Benchmark with client defaults. With a scale, as in [`scaled`].
+/// workload of the OpenMessaging Benchmark with client defaults. With a scale, as in [`scaled`], whose
+/// numbers are also in the labels.
 pub fn load(name_or_path: &str, scale: Option<f64>) -> Result<Workload, WorkloadError> {
     load_with(name_or_path, None, scale)
 }
@@ -124,13 +125,18 @@ pub fn load_with(
     scale: Option<f64>,
 ) -> Result<Workload, WorkloadError> {
     let path = Path::new(name_or_path);
+    let factor = scale.unwrap_or(1.0);
     let workload = match source(name_or_path) {
-        Some(text) => file::parse(name_or_path, &format!("{name_or_path}.toml"), text, Path::new(""))?,
+        Some(text) => {
+            let file = format!("{name_or_path}.toml");
+            file::parse_for(factor, name_or_path, &file, text, Path::new(""))?
+        }
         None if is_openmessaging(name_or_path) => openmessaging::load(path, omb_driver)?,
         None if path.extension().is_some_and(|ending| ending == "toml") => {
             let text = read(path)?;
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
-            file::parse(&name, name_or_path, &text, path.parent().unwrap_or(Path::new("")))?
+            let folder = path.parent().unwrap_or(Path::new(""));
+            file::parse_for(factor, &name, name_or_path, &text, folder)?
         }
         None => {
             return Err(UnknownWorkload { name: name_or_path.to_owned(), known: names() }.into());

@@ -11,8 +11,9 @@ use crate::output::CommandOutput;
 
 /// Compare two results: ratios with their confidence.
 ///
-/// Points are paired by workload, label, target and driver. Points that differ in machine, settings or length
-/// are refused, with the difference.
+/// Points are paired by workload, label, target and driver. Points that differ in settings or length are
+/// refused, with the difference. Results of different machines, or of one whose kernel was updated, have
+/// their figures side by side, without ratios.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -61,6 +61,7 @@ impl Rerun {
         let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
         // Store the arguments, so that the new result can be repeated, too.
         let wanted = MeasureOptions {
+            kafka: run.targets.kafka()?,
             directories: &self.directories,
             omb_result: run.omb_result.omb_result,
             precision: run.precision(),

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use thalweg_lab::quantity;
 use thalweg_lab::run::estimate::estimate;
 use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run};
-use thalweg_lab::target::{TargetSpec, reach};
+use thalweg_lab::target::{KafkaOptions, TargetSpec, reach};
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
@@ -191,6 +191,7 @@ impl Run {
             self.drivers.all(),
             self.seed,
             MeasureOptions {
+                kafka: self.targets.kafka()?,
                 directories: &self.directories,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
@@ -215,9 +216,18 @@ impl Run {
                 tracing::warn!("{name}: {warning}");
             }
         }
-        let labels: Vec<String> = loaded.points.iter().map(|point| point.label.clone()).collect();
+        // --points selects by the labels that `lab show` prints, not by those of the scaled points.
+        let labels: Vec<String> = match self.scale {
+            Some(_) => self.omb.load(name, None)?.points,
+            None => loaded.points.clone(),
+        }
+        .into_iter()
+        .map(|point| point.label)
+        .collect();
         if !self.points.is_empty() {
-            loaded.points.retain(|point| self.points.iter().any(|text| point.label.contains(text.as_str())));
+            let is_chosen = |label: &String| self.points.iter().any(|text| label.contains(text.as_str()));
+            let mut chosen = labels.iter().map(is_chosen);
+            loaded.points.retain(|_| chosen.next().unwrap_or_default());
         }
         if loaded.points.is_empty() {
             let message = format!("--points selects nothing of {name}: its points are {}", labels.join(", "));
@@ -242,6 +252,8 @@ impl Run {
 /// The wanted output of a run, and its control.
 #[derive(Debug)]
 pub(crate) struct MeasureOptions<'a> {
+    /// How the target apache-kafka is started.
+    pub kafka: KafkaOptions,
     /// The directories of results and brokers.
     pub directories: &'a RunDirectories,
     /// True to also write results for the tools of the OpenMessaging Benchmark.
@@ -281,6 +293,7 @@ pub(crate) async fn measure(
         precision: Some(wanted.precision),
         seed,
         work_dir: work_dir.path().to_owned(),
+        kafka: wanted.kafka.clone(),
         binary: binary()?,
         partial: Some(result_dir.result()),
         arguments,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use thalweg_client::{Properties, bootstrap_servers};
-use thalweg_lab::target::TargetSpec;
+use thalweg_lab::target::{KafkaOptions, KafkaVersion, TargetSpec};
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{ClusterSecurity, Point, SaslMechanism, SecurityProtocol};
 
@@ -29,7 +29,25 @@ pub(crate) struct Targets {
     #[arg(long = "target", value_name = "TARGET")]
     targets: Vec<TargetName>,
     #[command(flatten)]
+    kafka: KafkaArguments,
+    #[command(flatten)]
     cluster: RunningCluster,
+}
+
+/// How Apache Kafka is started.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct KafkaArguments {
+    /// The release of the target apache-kafka, from 3.3.0 on [default: that of KAFKA_CLASSPATH, or else
+    /// 4.3.1].
+    #[arg(long, value_name = "VERSION")]
+    kafka_version: Option<KafkaVersion>,
+    /// The Java of the target apache-kafka: the program, or its JAVA_HOME [default: that of JAVA_HOME, or
+    /// else of PATH].
+    #[arg(long, value_name = "PATH")]
+    java: Option<PathBuf>,
+    /// Options of the JVMs of the target apache-kafka, after the lab's own, such as '-Xmx4g -XX:+UseZGC'.
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
+    jvm_options: Option<String>,
 }
 
 /// A running cluster.
@@ -99,6 +117,23 @@ impl SecurityArguments {
 }
 
 impl Targets {
+    /// How the target apache-kafka is started. Refused without it.
+    pub fn kafka(&self) -> anyhow::Result<KafkaOptions> {
+        let KafkaArguments { kafka_version, java, jvm_options } = &self.kafka;
+        let given = [
+            ("--kafka-version", kafka_version.is_some()),
+            ("--java", java.is_some()),
+            ("--jvm-options", jvm_options.is_some()),
+        ];
+        if let Some((name, _)) = given.into_iter().find(|(_, given)| *given)
+            && !self.targets.contains(&TargetName::ApacheKafka)
+        {
+            return Err(Usage(format!("{name} has no effect: add --target apache-kafka")).into());
+        }
+        let options = jvm_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned);
+        Ok(KafkaOptions { version: *kafka_version, java: java.clone(), jvm_options: options.collect() })
+    }
+
     /// All targets, each once.
     pub fn specs(&self) -> anyhow::Result<Vec<TargetSpec>> {
         let mut specs = Vec::new();

@@ -43,8 +43,8 @@ pub struct Tune {
     /// Multiply seconds and records by this factor.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// Repetitions of each value, preferably at least three.
-    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
+    /// Repetitions of each value, at least three: fewer have no interval.
+    #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=100))]
     repetitions: u32,
     /// The random seed of payloads and keys.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -88,6 +88,7 @@ impl Tune {
             precision: None,
             seed: self.seed,
             work_dir: work_dir.path().to_owned(),
+            kafka: self.targets.kafka()?,
             binary: binary()?,
             partial: None,
             arguments: arguments::of_process(),

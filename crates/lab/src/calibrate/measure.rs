@@ -177,6 +177,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
         records_per_s,
         stop: StopWhen::Seconds(measured_s),
         groups: Vec::new(),
+        drains: false,
         seed: 42,
     }
 }

@@ -8,6 +8,7 @@ use crate::quantity;
 use crate::result::{PointResult, Subject, WorkloadResult, system};
 
 /// The cards of a workload: one per subject, for the point that bounds a headline, or else its best point.
+/// Points that the published report does not have come last.
 pub(super) fn cards(
     workload: &WorkloadResult,
     palette: &Palette,
@@ -20,7 +21,9 @@ pub(super) fn cards(
             workload.points.iter().filter(|point| Subject::of(&point.point) == subject).collect();
         let bound = quoted.bound(workload);
         let bound = points.iter().copied().find(|point| Some(point.point.label.as_str()) == bound);
-        if let Some(best) = bound.or_else(|| best(subject, &points)) {
+        let has_reported = points.iter().any(|point| workload.reports(point));
+        let bound = bound.filter(|point| workload.reports(point) || !has_reported);
+        if let Some(best) = bound.or_else(|| best(workload, subject, &points)) {
             let mut same: Vec<&PointResult> =
                 points.into_iter().filter(|point| point.point.label == best.point.label).collect();
             same.sort_by_key(|point| palette.order(point));
@@ -30,9 +33,13 @@ pub(super) fn cards(
     markup
 }
 
-/// The point with the largest value, preferably a quotable one. For latencies and drains the first one,
-/// because their points differ in the load.
-fn best<'a>(subject: Subject, points: &[&'a PointResult]) -> Option<&'a PointResult> {
+/// The point with the largest value, preferably one of the report, and a quotable one. For latencies and
+/// drains the first one, because their points differ in the load.
+fn best<'a>(
+    workload: &WorkloadResult,
+    subject: Subject,
+    points: &[&'a PointResult],
+) -> Option<&'a PointResult> {
     let rank = |point: &&&PointResult| match subject {
         Subject::Latency | Subject::Drain => 0.0,
         _ => subject.value(point).unwrap_or(-1.0),
@@ -42,8 +49,9 @@ fn best<'a>(subject: Subject, points: &[&'a PointResult]) -> Option<&'a PointRes
         .iter()
         .rev()
         .max_by(|a, b| {
+            let reported = workload.reports(a).cmp(&workload.reports(b));
             let quotable = obstacles(a).is_empty().cmp(&obstacles(b).is_empty());
-            quotable.then(rank(a).total_cmp(&rank(b)))
+            reported.then(quotable).then(rank(a).total_cmp(&rank(b)))
         })
         .copied()
 }

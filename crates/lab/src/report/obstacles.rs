@@ -19,7 +19,7 @@ pub(super) fn obstacles(point: &PointResult) -> Vec<String> {
 }
 
 /// A reason with the words of a figure in place of its name in results.
-fn in_words(reason: &str) -> String {
+pub(crate) fn in_words(reason: &str) -> String {
     let figure = reason.split_once(' ').and_then(|(name, rest)| Some((Figure::named(name)?, rest)));
     match figure {
         Some((figure, rest)) if figure.unit == FigureUnit::RecordsPerSecond => format!("the rate {rest}"),

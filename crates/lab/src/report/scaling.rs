@@ -104,7 +104,8 @@ struct ChartContext<'a> {
     layout: Layout,
 }
 
-/// The charts of a workload, which have all its points. `quoted` are the points behind headlines.
+/// The charts of a workload, which have all its points: those of its published report first. `quoted` are the
+/// points behind headlines.
 pub(super) fn markup(
     workload: &WorkloadResult,
     palette: &Palette,
@@ -112,16 +113,28 @@ pub(super) fn markup(
     layout: Layout,
 ) -> String {
     let context = ChartContext { workload, palette, quoted, layout };
-    Subject::ALL.into_iter().map(|subject| of_subject(context, subject)).collect()
+    let (reported, others): (Vec<&PointResult>, Vec<&PointResult>) =
+        workload.points.iter().partition(|point| workload.reports(point));
+    let beside = if reported.is_empty() { "" } else { ", not in the report" };
+    let of = |points: &[&PointResult], name: &str| -> String {
+        Subject::ALL.into_iter().map(|subject| of_subject(context, subject, (points, name))).collect()
+    };
+    of(&reported, "") + &of(&others, beside)
 }
 
-fn of_subject(context: ChartContext<'_>, subject: Subject) -> String {
+/// The charts of the points of a subject; `beside` is added to their captions.
+fn of_subject(
+    context: ChartContext<'_>,
+    subject: Subject,
+    (points, beside): (&[&PointResult], &str),
+) -> String {
     let ChartContext { workload, palette, quoted, layout } = context;
     let points: Vec<&PointResult> =
-        workload.points.iter().filter(|point| Subject::of(&point.point) == subject).collect();
+        points.iter().copied().filter(|point| Subject::of(&point.point) == subject).collect();
     let mut charts = String::new();
     let mut rest = Vec::new();
     for (name, family) in families(&points) {
+        let name = name + beside;
         match positions(&family) {
             Some(positions) => charts += &of_family(context, subject, (&name, &family), &positions),
             None => rest.extend(family),
@@ -239,6 +252,9 @@ impl ChartFigure {
         match self {
             ChartFigure::Main(subject) => subject.figure(&point.summary),
             ChartFigure::Bytes(Subject::Consume) => "consumed_mb_per_s",
+            ChartFigure::Bytes(_) if point.summary.figures.contains_key("carried_mb_per_s") => {
+                "carried_mb_per_s"
+            }
             ChartFigure::Bytes(_) => "produced_mb_per_s",
             ChartFigure::Cost => "broker_cpu_us_per_record",
             ChartFigure::TopicReady => "topic_ready_p99_us",
@@ -256,10 +272,14 @@ impl ChartFigure {
     }
 
     /// Minimum and maximum, in the unit of [`ChartFigure::value`].
-    fn reach(self, spread: &Spread) -> (f64, f64) {
+    fn reach(self, point: &PointResult, spread: &Spread) -> Option<(f64, f64)> {
+        let own = (spread.count > 1).then_some((spread.min, spread.max));
         match self {
-            ChartFigure::TopicReady | ChartFigure::Metadata => (spread.min / 1000.0, spread.max / 1000.0),
-            _ => (spread.min, spread.max),
+            ChartFigure::Main(subject) => subject.reach(point),
+            ChartFigure::Bytes(_) | ChartFigure::Cost => own,
+            ChartFigure::TopicReady | ChartFigure::Metadata => {
+                own.map(|(low, high)| (low / 1000.0, high / 1000.0))
+            }
         }
     }
 
@@ -278,6 +298,9 @@ impl ChartFigure {
         match self {
             ChartFigure::Main(subject) => points.first().map_or("", |point| subject.title(point)),
             ChartFigure::Bytes(Subject::Consume) => "MB consumed per second (2²⁰ bytes)",
+            ChartFigure::Bytes(_) if points.iter().any(|point| self.figure(point) == "carried_mb_per_s") => {
+                "MB per second (2²⁰ bytes), produced and consumed"
+            }
             ChartFigure::Bytes(_) => "MB produced per second (2²⁰ bytes)",
             ChartFigure::Cost => "Processor time of the brokers for a record",
             ChartFigure::TopicReady => "From the creation of a topic until it has leaders, p99",
@@ -385,7 +408,7 @@ fn chart(
         let found = own.filter_map(|point| {
             let spread = point.summary.figures.get(shown.figure(point))?;
             let y = shown.value(point, spread.mean)?;
-            let reach = (spread.count > 1).then(|| shown.reach(spread));
+            let reach = shown.reach(point, spread);
             (y.is_finite() && y > 0.0).then(|| (positions.of(point), y, reach, *point))
         });
         let mut found: Vec<_> = found.collect();
@@ -409,7 +432,9 @@ fn chart(
     }
     let ys = || dots.iter().map(|dot| dot.y);
     let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));
-    let reach = dots.iter().filter_map(|dot| dot.spread).map(|spread| spread.1).fold(most, f64::max);
+    let ends: Vec<f64> =
+        dots.iter().filter_map(|dot| dot.spread).flat_map(|(low, high)| [low, high]).collect();
+    let reach = ends.iter().copied().fold(most, f64::max);
     let is_latency = shown == ChartFigure::Main(Subject::Latency);
     let y_log = is_latency || (most / least > LOG_FROM && shown != ChartFigure::Main(Subject::Drain));
     let unit = shown.unit();
@@ -419,7 +444,7 @@ fn chart(
         x: x_axis(positions),
         y: Axis {
             title: if y_log { format!("{unit}, logarithmic") } else { unit.to_owned() },
-            domain: if y_log { log_domain(ys()) } else { (0.0, nice_ceiling(reach * 1.02)) },
+            domain: if y_log { log_domain(ys().chain(ends)) } else { (0.0, nice_ceiling(reach * 1.02)) },
             log: y_log,
             tick: if is_latency { quantity_of_tick } else { quantity::round },
             ticks: Vec::new(),

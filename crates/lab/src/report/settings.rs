@@ -72,6 +72,7 @@ fn target(name: &str, info: &TargetInfo, securities: &[String]) -> String {
         pairs.push(("started as".to_owned(), command_line(&info.command)));
     }
     pairs.extend(securities.iter().map(|security| ("security".to_owned(), security.clone())));
+    pairs.extend(info.facts.clone());
     pairs.extend(info.notes.iter().map(|note| ("note".to_owned(), note.clone())));
     format!("<h4>{}</h4>{}", escape(system(name)), facts(&pairs))
 }

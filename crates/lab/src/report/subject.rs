@@ -7,6 +7,9 @@ impl Subject {
     pub(super) fn title(self, point: &PointResult) -> &'static str {
         match self {
             Subject::Knee => "Maximum sustained records per second",
+            Subject::Produce if self.figure(&point.summary) == "carried_records_per_s" => {
+                "Records per second, produced and consumed"
+            }
             Subject::Produce => "Records produced per second",
             Subject::Consume => "Records consumed per second",
             Subject::Drain => "Seconds until the backlog is drained",
@@ -21,6 +24,16 @@ impl Subject {
             (Subject::Knee, Some(knee)) => Some(knee.records_per_s),
             _ => point.summary.figures.get(self.figure(&point.summary)).map(|spread| spread.mean),
         }
+    }
+
+    /// The reach of the value of [`Subject::value`]: of the repetitions, or of the search for a knee.
+    pub(super) fn reach(self, point: &PointResult) -> Option<(f64, f64)> {
+        if let (Subject::Knee, Some(knee)) = (self, &point.knee) {
+            let (low, high) = (knee.low_records_per_s, knee.high_records_per_s);
+            return Some((low.min(knee.records_per_s), high.max(knee.records_per_s)));
+        }
+        let spread = point.summary.figures.get(self.figure(&point.summary))?;
+        (spread.count > 1).then_some((spread.min, spread.max))
     }
 
     /// A value, in large print.

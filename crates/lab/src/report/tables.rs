@@ -9,18 +9,21 @@ use crate::worker::Driver;
 
 /// All figures that any point has, as means with their variation: rates and costs, then latencies.
 pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
-    const DONE: [(&str, &str); 9] = [
+    const DONE: [(&str, &str); 12] = [
         ("produced_records_per_s", "records/s produced"),
         ("produced_mb_per_s", "MB/s produced"),
         ("consumed_records_per_s", "records/s consumed"),
         ("consumed_mb_per_s", "MB/s consumed"),
+        ("carried_records_per_s", "records/s, the lesser of both"),
+        ("carried_mb_per_s", "MB/s, the lesser of both"),
         ("drain_s", "drained in"),
+        ("group_start_s", "group started in"),
         ("broker_cpu_us_per_record", "broker CPU per record"),
         ("producer_cpu_us_per_record", "producer CPU per record"),
         ("consumer_cpu_us_per_record", "consumer CPU per record"),
         ("broker_memory_bytes_max", "broker memory, max"),
     ];
-    const WAITED: [(&str, &str); 12] = [
+    const WAITED: [(&str, &str); 16] = [
         ("acknowledge_p50_us", "acknowledged, p50"),
         ("acknowledge_p99_us", "p99"),
         ("acknowledge_p999_us", "p99.9"),
@@ -29,6 +32,10 @@ pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
         ("end_to_end_p99_us", "p99"),
         ("end_to_end_p999_us", "p99.9"),
         ("end_to_end_max_us", "max"),
+        ("drained_p50_us", "drained, p50"),
+        ("drained_p99_us", "p99"),
+        ("drained_p999_us", "p99.9"),
+        ("drained_max_us", "max"),
         ("topics_ready_per_s", "topics ready per second"),
         ("topic_ready_p50_us", "topic ready, p50"),
         ("topic_ready_p99_us", "p99"),
@@ -278,12 +285,13 @@ pub(super) fn published(workload: &WorkloadResult, palette: &Palette) -> String 
     )
 }
 
-/// Published figures say `records_per_s`; ours distinguish produced and, if nothing is produced, consumed.
+/// Published figures say `records_per_s`; ours distinguish carried, produced and, if nothing is produced,
+/// consumed.
 fn names(figure: &str) -> Vec<String> {
     let prefixes: &[&str] = if figure.ends_with("_us") {
         &["", "acknowledge_", "end_to_end_"]
     } else {
-        &["", "produced_", "consumed_"]
+        &["", "carried_", "produced_", "consumed_"]
     };
     prefixes.iter().map(|prefix| format!("{prefix}{figure}")).collect()
 }

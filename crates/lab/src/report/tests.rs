@@ -173,6 +173,71 @@ fn cards_show_the_point_that_bounds_the_headline() {
     assert!(page.contains("<p class=\"over\">ibm-fast · 3 brokers</p>"), "the weakest, not the best: {page}");
 }
 
+/// A run whose last point is not in the published report.
+fn with_unreported() -> RunResult {
+    let mut run = testing::run(&[("1 broker (not published)", 9.0), ("3 brokers", 2.0), ("6 brokers", 3.0)]);
+    let published = |point: &str| crate::workload::PublishedFigure {
+        point: point.to_owned(),
+        system: String::new(),
+        hardware: String::new(),
+        figure: "produced_records_per_s".to_owned(),
+        value: 7.0,
+        source: String::new(),
+    };
+    run.workloads[0].workload.published = ["3 brokers", "6 brokers"].map(published).to_vec();
+    run
+}
+
+#[test]
+fn charts_and_cards_lead_with_the_points_of_the_report() {
+    let mut run = with_unreported();
+    // One system: its headline has the highest of all points.
+    run.workloads[0].points.retain(|point| point.target == "embedded");
+    let page = html(&run);
+    assert!(page.contains("<p class=\"over\">ibm-fast · 6 brokers</p>"), "{page}");
+    let page = html(&with_unreported());
+    let charts = main_part(&page);
+    let at = |text: &str| charts.find(text).unwrap_or_else(|| panic!("{text} is missing: {charts}"));
+    assert!(
+        at("by brokers. Thalweg: from 200 at 3 to 300 at 6.") < at("1 broker (not published)"),
+        "{charts}"
+    );
+}
+
+#[test]
+fn whiskers_stand_on_their_dots() {
+    let mut run = testing::run(&[("3 brokers", 2.0), ("6 brokers", 3.0)]);
+    for point in &mut run.workloads[0].points {
+        point.point.load = crate::workload::Load::AddProducers { producers_max: 2, gain_min: 0.03 };
+        // The repetitions at the knee carried less than the search found.
+        let records_per_s = point.summary.figures["produced_records_per_s"].mean * 1.5;
+        point.knee = Some(result::Knee {
+            records_per_s,
+            low_records_per_s: records_per_s * 0.9,
+            high_records_per_s: records_per_s * 1.1,
+            producers: 1,
+        });
+        let subject = result::Subject::of(&point.point);
+        let (low, high) = subject.reach(point).expect("a reach");
+        let value = subject.value(point).expect("a value");
+        assert!(low < value && value < high, "{low} {value} {high}");
+    }
+    let page = html(&run);
+    let charts = main_part(&page);
+    let number = |mark: &str, name: &str| -> f64 {
+        let value = mark.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+        value.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{name}: {mark}"))
+    };
+    let mut whiskers = 0;
+    for part in charts.split("<line class=\"reach").skip(1) {
+        let dot = part.split("<circle class=\"figure").nth(1).expect("a dot follows");
+        let (low, high, y) = (number(part, "y1"), number(part, "y2"), number(dot, "cy"));
+        assert!(high <= y && y <= low, "{low} {y} {high}");
+        whiskers += 1;
+    }
+    assert!(whiskers >= 4, "{charts}");
+}
+
 #[test]
 fn a_ratio_of_figures_that_vary_says_that_no_headline_rests_on_it() {
     let mut run = testing::run(&[("3 brokers", 2.0)]);

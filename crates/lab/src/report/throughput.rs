@@ -13,11 +13,15 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
         points.iter().copied().filter(|point| subjects.contains(&Subject::of(&point.point))).collect()
     };
     let mut panels = Vec::new();
-    for (subjects, name, mb, title) in [
-        (&[Subject::Knee, Subject::Produce][..], "produced_records_per_s", "produced_mb_per_s", "Produced"),
-        (&[Subject::Consume], "consumed_records_per_s", "consumed_mb_per_s", "Consumed"),
+    let (carried, produced): (Vec<&PointResult>, Vec<&PointResult>) =
+        about(&[Subject::Knee, Subject::Produce])
+            .into_iter()
+            .partition(|point| point.summary.figures.contains_key("carried_records_per_s"));
+    for (points, name, mb, title) in [
+        (produced, "produced_records_per_s", "produced_mb_per_s", "Produced"),
+        (carried, "carried_records_per_s", "carried_mb_per_s", "Produced and consumed, the lesser of both"),
+        (about(&[Subject::Consume]), "consumed_records_per_s", "consumed_mb_per_s", "Consumed"),
     ] {
-        let points = about(subjects);
         if sizes(&points) > 1 {
             panels.push(bars(&format!("{title}, MB per second (2²⁰ bytes)"), &points, mb, palette));
         }
@@ -184,7 +188,7 @@ pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
             tip: match *error > 0.0 {
                 true => format!(
                     "{} to {}",
-                    quantity::number((value - error).round()),
+                    quantity::number((value - error).max(0.0).round()),
                     quantity::number((value + error).round())
                 ),
                 false => String::new(),

@@ -42,7 +42,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
 pub(super) fn typical(point: &PointResult) -> Option<usize> {
     let rate = |index: &usize| {
         let figures = &point.repetitions[*index].figures;
-        figures.produced_records_per_s.or(figures.consumed_records_per_s).unwrap_or(0.0)
+        figures.records_per_s().or(figures.consumed_records_per_s).unwrap_or(0.0)
     };
     let mut sorted: Vec<usize> = (0..point.repetitions.len()).collect();
     sorted.sort_by(|a, b| rate(a).total_cmp(&rate(b)));

@@ -61,7 +61,7 @@ fn bar(subject: Subject, point: &PointResult, value: f64, palette: &Palette, is_
         name: series.name.clone(),
         class: series.class.clone(),
         parts: vec![Part { value, class: "" }],
-        whisker: spread.map(|spread| (spread.min, spread.max)),
+        whisker: subject.reach(point),
         value: subject.text(value),
         remark: spread
             .map_or_else(String::new, |spread| format!("± {}", quantity::percent(spread.variation))),

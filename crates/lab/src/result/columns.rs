@@ -124,6 +124,7 @@ impl Columns for Intervals {
                 length_us: lengths[place],
                 records: records[place],
                 bytes: bytes[place],
+                backlog: 0,
                 p50_us: p50[place],
                 p99_us: p99[place],
                 max_us: max[place],
@@ -252,7 +253,7 @@ mod tests {
     }
 
     fn interval(at_us: u64, p99_us: Option<u64>) -> Interval {
-        Interval { at_us, length_us: 1_000, records: 5, bytes: 50, p50_us: None, p99_us, max_us: None }
+        Interval { at_us, length_us: 1_000, records: 5, bytes: 50, p99_us, ..Interval::default() }
     }
 
     fn sample(at_us: u64, cpus: &[(&str, f64)]) -> Sample {

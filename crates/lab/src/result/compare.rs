@@ -1,5 +1,6 @@
 //! Compares two results: pairs points, refuses incomparable pairs with the differing field and values, and
-//! calculates each figure's ratio with its confidence. Single results are judged by their verdicts instead.
+//! calculates each figure's ratio with its confidence. Figures of different machines stand beside each other,
+//! without ratios. Single results are judged by their verdicts instead.
 
 mod difference;
 mod ratio;
@@ -13,7 +14,7 @@ pub use ratio::{Judgement, METHOD, PAIRS_MIN, Ratio, Values, ratio_of};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PointResult, Repetition, RunResult, WorkloadResult};
+use super::{PointResult, Repetition, RunResult, Spread, WorkloadResult};
 use crate::figures::FIGURES;
 use crate::worker::Driver;
 
@@ -42,6 +43,9 @@ pub struct Comparison {
     pub only_in_a: Vec<PointName>,
     /// Points only in the second result.
     pub only_in_b: Vec<PointName>,
+    /// Differences of the machines, such as a kernel update: with any, there are figures, but no ratios.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub machines: Vec<Difference>,
     /// Other differences, such as versions, commands and seeds, which may explain a ratio.
     pub differences: Vec<Difference>,
     /// The statistical method.
@@ -65,8 +69,22 @@ pub struct Pair {
     pub a: PointName,
     /// The point in the second result.
     pub b: PointName,
-    /// The ratio of each figure in both results.
+    /// The ratio of each figure in both results; empty for results of different machines.
     pub ratios: Vec<Ratio>,
+    /// Each figure in both results, for results of different machines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub figures: Vec<FigurePair>,
+}
+
+/// A figure in two results that have no ratio.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FigurePair {
+    /// The figure's name.
+    pub figure: String,
+    /// The figure in the first result.
+    pub a: Spread,
+    /// The figure in the second result.
+    pub b: Spread,
 }
 
 /// A point in both results that cannot be compared.
@@ -86,14 +104,12 @@ impl std::fmt::Display for PointName {
     }
 }
 
-/// Compares two results. Results from different machines, or without a common point, are refused as a whole;
-/// points with different settings or incomplete measurements are refused one by one.
+/// Compares two results. Results without a common point are refused as a whole; points with different
+/// settings or incomplete measurements are refused one by one. Results from different machines, or from a
+/// machine that has changed, have no ratios.
 pub fn compare(a: &RunResult, b: &RunResult, pairing: &Pairing) -> Result<Comparison, NotComparable> {
-    let obstacles = difference::between_runs(a, b);
-    if !obstacles.is_empty() {
-        return Err(NotComparable { differences: obstacles });
-    }
     let mut comparison = Comparison {
+        machines: difference::between_runs(a, b),
         pairs: Vec::new(),
         refused: Vec::new(),
         only_in_a: Vec::new(),
@@ -162,10 +178,19 @@ fn pair_up(
         comparison.refused.push(IncomparablePoint { a: name_a, b: name_b, differences });
         return;
     }
-    let ratios = FIGURES
-        .iter()
-        .filter_map(|figure| ratio_of(figure, &values(&a.repetitions, &b.repetitions, figure.name)));
-    comparison.pairs.push(Pair { a: name_a, b: name_b, ratios: ratios.collect() });
+    let mut pair = Pair { a: name_a, b: name_b, ratios: Vec::new(), figures: Vec::new() };
+    match comparison.machines.is_empty() {
+        true => pair.ratios.extend(
+            FIGURES
+                .iter()
+                .filter_map(|figure| ratio_of(figure, &values(&a.repetitions, &b.repetitions, figure.name))),
+        ),
+        false => pair.figures.extend(FIGURES.iter().filter_map(|figure| {
+            let (of_a, of_b) = (a.summary.figures.get(figure.name)?, b.summary.figures.get(figure.name)?);
+            Some(FigurePair { figure: figure.name.to_owned(), a: *of_a, b: *of_b })
+        })),
+    }
+    comparison.pairs.push(pair);
 }
 
 /// The values of a figure in two series of repetitions, paired if the series took turns.

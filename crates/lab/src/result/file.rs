@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::layout::laid_out;
+use super::upgrade::upgrade;
 use super::{RunResult, SCHEMA, Spread};
 
 /// Size limit: the result of a long run has some tens of megabytes.
@@ -64,7 +65,8 @@ pub struct WriteError {
     pub source: std::io::Error,
 }
 
-/// Reads a result. Newer schemas are refused, because they may use the same names differently.
+/// Reads a result, of this or an earlier version. Newer schemas are refused, because they may use the same
+/// names differently.
 pub fn read(path: &Path) -> Result<RunResult, ReadError> {
     let unreadable = |source| ReadError::Unreadable { path: path.to_owned(), source };
     let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
@@ -81,15 +83,18 @@ fn parse(path: &Path, text: &[u8]) -> Result<RunResult, ReadError> {
         Ok(document) => document,
         Err(source) => return Err(ReadError::NotJson { path, source }),
     };
-    match document.get("schema") {
-        Some(serde_json::Value::String(schema)) if version(schema).is_some() => {
-            if version(schema) > version(SCHEMA) {
-                return Err(ReadError::Newer { path, found: schema.clone() });
-            }
+    let schema = match document.get("schema") {
+        Some(serde_json::Value::String(schema)) => version(schema).map(|version| (schema, version)),
+        _ => None,
+    };
+    let version = match (schema, document.get("schema")) {
+        (Some((schema, found)), _) if Some(found) > version(SCHEMA) => {
+            return Err(ReadError::Newer { path, found: schema.clone() });
         }
-        Some(other) => return Err(ReadError::NotAResult { path, found: other.to_string() }),
-        None => return Err(ReadError::NotAResult { path, found: "missing".to_owned() }),
-    }
+        (Some((_, found)), _) => found,
+        (None, Some(other)) => return Err(ReadError::NotAResult { path, found: other.to_string() }),
+        (None, None) => return Err(ReadError::NotAResult { path, found: "missing".to_owned() }),
+    };
     let mut result: RunResult = serde_path_to_error::deserialize(document).map_err(|error| {
         ReadError::Field { path, field: error.path().to_string(), reason: error.inner().to_string() }
     })?;
@@ -98,6 +103,7 @@ fn parse(path: &Path, text: &[u8]) -> Result<RunResult, ReadError> {
             point.summary.figures = Spread::of_figures(&point.repetitions);
         }
     }
+    upgrade(&mut result, version);
     Ok(result)
 }
 

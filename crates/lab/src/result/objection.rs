@@ -5,6 +5,9 @@
 
 use std::fmt;
 
+use crate::figures::Figures;
+use crate::quantity;
+
 /// The kind of an objection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Objection {
@@ -14,6 +17,10 @@ pub enum Objection {
     Once,
     /// The clients were the limit: the target may sustain more.
     Generator,
+    /// The hypervisor or processes outside the run took processors.
+    Disturbed,
+    /// An earlier version timed the drain by its reports, not by its records.
+    DrainInSteps,
     /// Any other objection, which forbids ratios, too.
     Other,
 }
@@ -21,11 +28,34 @@ pub enum Objection {
 /// Maximum variation of a figure that may be quoted.
 pub(crate) const VARIATION_MAX: f64 = 0.10;
 
+/// Minimum share of the produced records that consumers must have consumed in the same time.
+const CONSUMED_MIN: f64 = 0.95;
+
 /// The text of [`Objection::Generator`].
 pub(crate) const GENERATOR: &str = "the generator was the limit: the target may sustain more";
 
 /// The text of [`Objection::Once`].
 pub(crate) const ONCE: &str = "there is only one repetition, so the variation is unknown";
+
+/// The beginnings of the texts of [`Objection::Disturbed`].
+const STEAL: &str = "the hypervisor took ";
+const OTHERS: &str = "processes outside the run used ";
+
+/// The text of [`Objection::DrainInSteps`].
+pub(super) const DRAIN_IN_STEPS: &str = "an earlier version of the lab timed the drain in steps of a second, until 99.5 % of the backlog were gone";
+
+/// Why consumers fell behind their producers; `None` if they did not, or if there are none.
+pub(crate) fn consumers_fell_behind(figures: &Figures) -> Option<String> {
+    let (produced, carried) = (figures.produced_records_per_s?, figures.carried_records_per_s?);
+    (carried < produced * CONSUMED_MIN).then(|| {
+        format!(
+            "consumers fell behind: {} of {} records/s were consumed ({:.0} %)",
+            quantity::number(carried.round()),
+            quantity::number(produced.round()),
+            carried / produced * 100.0
+        )
+    })
+}
 
 /// The text of [`Objection::Varies`].
 pub(crate) fn varies(figure: impl fmt::Display, variation: f64, repetitions: u32, limit: f64) -> String {
@@ -42,6 +72,8 @@ impl Objection {
         match text {
             text if text.contains(" varies by ") => Objection::Varies,
             text if text == ONCE => Objection::Once,
+            text if text == DRAIN_IN_STEPS => Objection::DrainInSteps,
+            text if text.starts_with(STEAL) || text.starts_with(OTHERS) => Objection::Disturbed,
             text if text.starts_with("the generator was the limit") => Objection::Generator,
             _ => Objection::Other,
         }
@@ -63,9 +95,28 @@ mod tests {
             (ONCE, Objection::Once),
             (GENERATOR, Objection::Generator),
             ("the generator was the limit: the target may well take more", Objection::Generator),
-            ("the hypervisor took 8.0 % of the processors", Objection::Other),
+            (DRAIN_IN_STEPS, Objection::DrainInSteps),
+            ("the hypervisor took 8.0 % of the processors", Objection::Disturbed),
+            ("processes outside the run used 67 % of the processors", Objection::Disturbed),
+            ("7 records lost", Objection::Other),
         ] {
             assert_eq!(Objection::of(text), objection, "{text}");
         }
+    }
+
+    #[test]
+    fn consumers_that_lag_are_an_objection_to_the_figure() {
+        let of = |produced, consumed| {
+            let (produced_records_per_s, consumed_records_per_s) = (Some(produced), Some(consumed));
+            let mut figures =
+                Figures { produced_records_per_s, consumed_records_per_s, ..Figures::default() };
+            figures.set_carried(1);
+            consumers_fell_behind(&figures)
+        };
+        assert_eq!(of(1_000_000.0, 960_000.0), None);
+        let why = of(1_101_442.0, 367_199.0).expect("a third");
+        assert_eq!(why, "consumers fell behind: 367,199 of 1,101,442 records/s were consumed (33 %)");
+        let alone = Figures { produced_records_per_s: Some(5.0), ..Figures::default() };
+        assert_eq!(consumers_fell_behind(&alone), None, "there are no consumers");
     }
 }

@@ -157,7 +157,8 @@ mod tests {
     fn second(number: u64, records: u64, p99_us: Option<u64>) -> Interval {
         let at_us = 1_000_000 * (number + 1);
         let (p50_us, max_us) = (p99_us.map(|us| us / 2), p99_us.map(|us| us * 2));
-        Interval { at_us, length_us: 500_000, records, bytes: records * 100, p50_us, p99_us, max_us }
+        let bytes = records * 100;
+        Interval { at_us, length_us: 500_000, records, bytes, backlog: 0, p50_us, p99_us, max_us }
     }
 
     fn result() -> PointResult {

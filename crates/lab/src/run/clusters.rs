@@ -1,6 +1,8 @@
 //! The clusters of a run: one per target, kept while points need the same kind. Clusters of several targets
 //! run side by side if memory allows; an idle broker costs almost nothing, a start costs minutes.
 
+use std::collections::BTreeMap;
+
 use super::error::Failure;
 use super::topics;
 use crate::quantity;
@@ -169,5 +171,6 @@ pub(super) fn unstarted(spec: &TargetSpec) -> TargetInfo {
         version: "unknown".to_owned(),
         command: Vec::new(),
         notes: vec!["It failed to start.".to_owned()],
+        facts: BTreeMap::new(),
     }
 }

@@ -6,6 +6,7 @@ use super::summary::summarize;
 use super::verdict::judge_result;
 use crate::result::{
     Knee, Machine, NegotiatedSecurity, PointResult, ProcessUse, Repetition, Step, Subject, Summary, Verdict,
+    consumers_fell_behind,
 };
 use crate::target::Cluster;
 use crate::terminal::PointAt;
@@ -343,13 +344,14 @@ fn set(current: &mut Point, requested: &Point, trial: Trial) {
 
 /// The outcome of a trial.
 fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
-    let records_per_s = repetition.figures.produced_records_per_s.unwrap_or_default();
+    let records_per_s = repetition.figures.records_per_s().unwrap_or_default();
     let behind = trial
         .records_per_s
         .and_then(|requested| fell_behind(requested, records_per_s, &repetition.produced))
         .is_some();
     // Failed records were not sustained, regardless of the rate of the others.
-    let fell_behind = trial.records_per_s.is_some() && (behind || repetition.given_up > 0);
+    let lags = consumers_fell_behind(&repetition.figures).is_some();
+    let fell_behind = trial.records_per_s.is_some() && (behind || lags || repetition.given_up > 0);
     let share = |prefix: &str| {
         let of_them = |used: &&ProcessUse| used.name.starts_with(prefix);
         let used_s: f64 =
@@ -405,5 +407,16 @@ mod tests {
         assert!(!step(trial, &taken, 4).0.fell_behind);
         taken.given_up = 1;
         assert!(step(trial, &taken, 4).0.fell_behind);
+    }
+
+    #[test]
+    fn a_step_is_what_reached_its_consumers() {
+        let trial = Trial { producers: 1, records_per_s: Some(100.0) };
+        let mut taken = repetition();
+        taken.figures.produced_records_per_s = Some(100.0);
+        taken.figures.consumed_records_per_s = Some(40.0);
+        taken.figures.set_carried(1);
+        let (outcome, step) = step(trial, &taken, 4);
+        assert!(outcome.fell_behind && outcome.records_per_s == 40.0, "{step:?}");
     }
 }

@@ -22,12 +22,10 @@ const ROOM_MIN_BYTES: u64 = 1 << 20;
 /// Time without new records after which consumers have read all available records: the evidence shows if any
 /// are missing.
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Time limit for draining a backlog.
+/// Time limit for draining a backlog, in which no more than [`STALL_TIMEOUT`] passes without its records.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(900);
 /// Interval of checking brokers and progress.
 const TICK: Duration = Duration::from_millis(100);
-/// A backlog below this share of its initial size is drained: the rest is in flight.
-const DRAINED: f64 = 0.005;
 
 /// A repetition in progress.
 pub(super) struct Course<'a> {
@@ -42,6 +40,8 @@ pub(super) struct Course<'a> {
     pub(super) data_dir: Option<&'a Path>,
     /// Number of records that existed before, counted once for each group that consumes them.
     pub(super) backlog: u64,
+    /// True if consumers tell the records of the backlog from later ones.
+    pub(super) tells_backlog: bool,
     /// Number of groups, each of which consumes every record.
     pub(super) groups: u64,
     /// Seconds after which consumers of a backlog are stopped, drained or not.
@@ -59,20 +59,26 @@ struct CourseState {
     at: Instant,
     /// Time of the consumers' last record.
     consumed_at: Instant,
-    /// The remaining backlog, and its time in seconds since the start.
-    left: (f64, f64),
+    /// Consumed records of the backlog.
+    drained: u64,
+    /// Time of the last of them.
+    drained_at: Instant,
 }
 
 impl Course<'_> {
-    /// Follows the course. Returns the seconds until a backlog was drained, if there was one.
-    pub(super) async fn run(&mut self) -> Result<Option<f64>, Failure> {
+    /// Follows the course to its end.
+    pub(super) async fn run(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let backlog = self.backlog as f64;
-        let mut seen =
-            CourseState { produced: 0, consumed: 0, at: began, consumed_at: began, left: (backlog, 0.0) };
-        let mut drained = None;
+        let mut seen = CourseState {
+            produced: 0,
+            consumed: 0,
+            at: began,
+            consumed_at: began,
+            drained: 0,
+            drained_at: began,
+        };
         while !(self.producers.is_done() && self.consumers.is_done()) {
             let ticked = self.listen(&mut tick).await;
             // The last log lines of a dead broker explain more than a worker's error.
@@ -84,14 +90,11 @@ impl Course<'_> {
                 Err(failure) => return Err(self.explained(failure).await),
             };
             let since_s = began.elapsed().as_secs_f64();
-            let news = self.look(&mut seen);
+            self.look(&mut seen);
             match self.measure {
                 Measure::Produce => self.steer_produce(&seen),
                 Measure::Consume => self.steer_consume(&seen, since_s),
-                Measure::Drain if drained.is_none() && news => {
-                    drained = self.steer_drain(&mut seen, since_s)?;
-                }
-                Measure::Drain => {}
+                Measure::Drain => self.steer_drain(&seen, since_s)?,
             }
             if ticked {
                 self.look_at_replicas();
@@ -103,7 +106,7 @@ impl Course<'_> {
                 return Err(self.stalled(&seen));
             }
         }
-        Ok(drained)
+        Ok(())
     }
 
     /// Waits for a message or the next tick; returns true for the tick.
@@ -131,18 +134,19 @@ impl Course<'_> {
         failure
     }
 
-    /// Notes progress; returns true if there was any.
-    fn look(&self, seen: &mut CourseState) -> bool {
+    fn look(&self, seen: &mut CourseState) {
         let (produced, consumed) = (self.producers.records(), self.consumers.records());
-        let news = (produced, consumed) != (seen.produced, seen.consumed);
-        if news {
+        if (produced, consumed) != (seen.produced, seen.consumed) {
             seen.at = Instant::now();
+        }
+        let drained = if self.tells_backlog { self.consumers.drained() } else { consumed };
+        if drained != seen.drained {
+            (seen.drained, seen.drained_at) = (drained, Instant::now());
         }
         if consumed != seen.consumed {
             seen.consumed_at = seen.at;
         }
         (seen.produced, seen.consumed) = (produced, consumed);
-        news
     }
 
     fn look_at_replicas(&mut self) {
@@ -172,26 +176,23 @@ impl Course<'_> {
         }
     }
 
-    /// Checks the backlog, and stops all workers when it is drained. Returns the drain time, interpolated
-    /// between two checks.
-    fn steer_drain(&self, seen: &mut CourseState, since_s: f64) -> Result<Option<f64>, Failure> {
-        let left = (self.backlog + self.groups * seen.produced).saturating_sub(seen.consumed);
-        let gone = self.backlog as f64 * DRAINED;
-        let (before, before_s) = std::mem::replace(&mut seen.left, (left as f64, since_s));
-        if seen.consumed > 0 && left as f64 <= gone {
+    /// Stops all workers when the backlog is drained. Its end is in their reports.
+    fn steer_drain(&self, seen: &CourseState, since_s: f64) -> Result<(), Failure> {
+        let left = self.backlog.saturating_sub(seen.drained);
+        if left == 0 {
             self.producers.stop();
             self.consumers.stop();
-            let part = (before - gone) / (before - left as f64).max(1.0);
-            return Ok(Some(before_s + (since_s - before_s) * part.clamp(0.0, 1.0)));
+            return Ok(());
         }
-        if since_s > DRAIN_TIMEOUT.as_secs_f64() || self.producers.is_done() && self.consumers.is_done() {
+        let is_late = since_s > DRAIN_TIMEOUT.as_secs_f64() || seen.drained_at.elapsed() > STALL_TIMEOUT;
+        if is_late || self.producers.is_done() && self.consumers.is_done() {
             return Err(Failure::NotDrained {
                 backlog: self.backlog,
                 left,
                 waited: Duration::from_secs_f64(since_s.round()),
             });
         }
-        Ok(None)
+        Ok(())
     }
 
     /// A broker with a full disk may stop accepting without an error.

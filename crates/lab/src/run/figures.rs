@@ -1,7 +1,8 @@
 //! Calculates the figures of a repetition from its workers' reports and its processes' usage. Pure.
 
+use super::drain::Drain;
 use crate::result::{Figures, Histogram, HistogramUnreadable, ProcessUse};
-use crate::worker::{Report, Span};
+use crate::worker::{Report, Span, ToolPercentiles};
 
 const MB: f64 = 1_048_576.0;
 
@@ -18,7 +19,17 @@ pub(super) struct CombinedReport {
     pub(super) first_failure: Option<String>,
     pub(super) acknowledge_latency: Option<Histogram>,
     pub(super) end_to_end_latency: Option<Histogram>,
+    /// The percentiles until acknowledged of tools without histograms.
+    pub(super) tool_percentiles: Option<ToolPercentiles>,
     pub(super) notes: Vec<String>,
+}
+
+impl CombinedReport {
+    /// Replaces the span of consumers by that of a drained backlog, with its part of the bytes.
+    pub(super) fn drain(&mut self, backlog: &Span) {
+        let each = self.span.bytes as f64 / self.span.records.max(1) as f64;
+        self.span = Span { bytes: (each * backlog.records as f64).round() as u64, ..*backlog };
+    }
 }
 
 /// Combines reports; merges histograms.
@@ -37,6 +48,10 @@ pub(super) fn gather<'a>(
     for report in reports {
         all.acknowledged += report.acknowledged;
         all.failed += report.failed;
+        all.tool_percentiles = match (all.tool_percentiles, report.tool_percentiles) {
+            (Some(known), Some(other)) => Some(known.slower(other)),
+            (known, other) => known.or(other),
+        };
         if all.first_failure.is_none() {
             all.first_failure.clone_from(&report.first_failure);
         }
@@ -63,46 +78,60 @@ pub(super) fn seconds(span: &Span) -> f64 {
     span.to_us.saturating_sub(span.from_us) as f64 / 1e6
 }
 
-/// Figures of produced and consumed records.
+/// Figures of produced and consumed records. The usage of the processes is that of the measurement: of the
+/// producers' span, or, without producers or with a drained backlog, of the consumers'.
 pub(super) fn figures(
     produced: &CombinedReport,
     consumed: &CombinedReport,
     processes: &[ProcessUse],
-    drain_s: Option<f64>,
+    drain: Option<&Drain>,
 ) -> Figures {
     let rate = |of: &CombinedReport, amount: f64| {
         let seconds = seconds(&of.span);
         (of.span.records > 0 && seconds > 0.0).then(|| amount / seconds)
     };
-    let cpu_us = |prefix: &str, records: u64| {
+    let main = if produced.span.records > 0 && drain.is_none() { produced } else { consumed };
+    // The spans of producers and consumers differ: consumers that lag need longer. Usage is of one span.
+    let cpu_us = |prefix: &str, of: &CombinedReport| {
         let of_them = processes.iter().filter(|used| used.name.starts_with(prefix));
         let used_s: f64 = of_them.clone().map(|used| used.user_s + used.system_s).sum();
-        (records > 0 && of_them.count() > 0).then(|| used_s * 1e6 / records as f64)
+        let records = rate(of, of.span.records as f64)? * seconds(&main.span);
+        (records > 0.0 && of_them.count() > 0).then(|| used_s * 1e6 / records)
     };
-    let moved = if produced.span.records > 0 { produced.span.records } else { consumed.span.records };
     let brokers = processes.iter().filter(|used| used.name.starts_with("broker"));
     let at = |histogram: &Option<Histogram>, figure: fn(&Histogram) -> u64| {
         histogram.as_ref().map(|histogram| figure(histogram) as f64)
     };
     let (acknowledge, end_to_end) = (&produced.acknowledge_latency, &consumed.end_to_end_latency);
+    let tool = |figure: fn(&ToolPercentiles) -> u64| {
+        produced.tool_percentiles.as_ref().map(|percentiles| figure(percentiles) as f64)
+    };
+    let drained = drain.map_or(&None, |drain| &drain.latency);
     Figures {
         produced_records_per_s: rate(produced, produced.span.records as f64),
         produced_mb_per_s: rate(produced, produced.span.bytes as f64 / MB),
         consumed_records_per_s: rate(consumed, consumed.span.records as f64),
         consumed_mb_per_s: rate(consumed, consumed.span.bytes as f64 / MB),
-        broker_cpu_us_per_record: cpu_us("broker", moved),
-        producer_cpu_us_per_record: cpu_us("producer", produced.span.records),
-        consumer_cpu_us_per_record: cpu_us("consumer", consumed.span.records),
+        carried_records_per_s: None,
+        carried_mb_per_s: None,
+        broker_cpu_us_per_record: cpu_us("broker", main),
+        producer_cpu_us_per_record: cpu_us("producer", produced),
+        consumer_cpu_us_per_record: cpu_us("consumer", consumed),
         broker_memory_bytes_max: brokers.map(|used| used.memory_bytes_max).max(),
-        drain_s,
-        acknowledge_p50_us: at(acknowledge, |h| h.p50_us),
-        acknowledge_p99_us: at(acknowledge, |h| h.p99_us),
-        acknowledge_p999_us: at(acknowledge, |h| h.p999_us),
-        acknowledge_max_us: at(acknowledge, |h| h.max_us),
+        drain_s: drain.map(|drain| seconds(&drain.span)),
+        group_start_s: drain.map(|drain| drain.group_start_s),
+        acknowledge_p50_us: at(acknowledge, |h| h.p50_us).or(tool(|of| of.p50_us)),
+        acknowledge_p99_us: at(acknowledge, |h| h.p99_us).or(tool(|of| of.p99_us)),
+        acknowledge_p999_us: at(acknowledge, |h| h.p999_us).or(tool(|of| of.p999_us)),
+        acknowledge_max_us: at(acknowledge, |h| h.max_us).or(tool(|of| of.max_us)),
         end_to_end_p50_us: at(end_to_end, |h| h.p50_us),
         end_to_end_p99_us: at(end_to_end, |h| h.p99_us),
         end_to_end_p999_us: at(end_to_end, |h| h.p999_us),
         end_to_end_max_us: at(end_to_end, |h| h.max_us),
+        drained_p50_us: at(drained, |h| h.p50_us),
+        drained_p99_us: at(drained, |h| h.p99_us),
+        drained_p999_us: at(drained, |h| h.p999_us),
+        drained_max_us: at(drained, |h| h.max_us),
         topics_ready_per_s: None,
         topic_ready_p50_us: None,
         topic_ready_p99_us: None,
@@ -143,5 +172,46 @@ mod tests {
         assert_eq!(figures.broker_memory_bytes_max, Some(7));
         assert_eq!(figures.consumed_records_per_s, None);
         assert_eq!(figures.consumer_cpu_us_per_record, None);
+    }
+
+    #[test]
+    fn the_cost_of_consumers_that_lag_is_that_of_what_they_read_meanwhile() {
+        // Produced in 4 s, of which the usage is, and consumed in 16 s.
+        let produced = gather([report(1_000_000, 5_000_000, 400)].iter()).expect("readable");
+        let consumed = gather([report(1_000_000, 17_000_000, 400)].iter()).expect("readable");
+        let used = ProcessUse { name: "consumer-0".to_owned(), user_s: 0.001, ..ProcessUse::default() };
+        let figures = figures(&produced, &consumed, &[used], None);
+        assert_eq!(figures.consumer_cpu_us_per_record, Some(10.0));
+    }
+
+    #[test]
+    fn the_figures_of_a_drain_are_of_its_backlog() {
+        let span = Span { from_us: 1_000_000, to_us: 1_500_000, records: 100_000, bytes: 1 << 20 };
+        let drain = Drain { span, latency: None, group_start_s: 0.25 };
+        // The producers went on at their rate, until the lab noticed.
+        let produced = gather([report(1_000_000, 2_000_000, 30_000)].iter()).expect("readable");
+        let consumed = CombinedReport { span, ..CombinedReport::default() };
+        let used = ProcessUse { name: "broker-1".to_owned(), user_s: 0.1, ..ProcessUse::default() };
+        let figures = figures(&produced, &consumed, &[used], Some(&drain));
+        assert_eq!((figures.drain_s, figures.group_start_s), (Some(0.5), Some(0.25)));
+        assert_eq!((figures.consumed_records_per_s, figures.consumed_mb_per_s), (Some(200_000.0), Some(2.0)));
+        assert_eq!(figures.broker_cpu_us_per_record, Some(1.0));
+    }
+
+    #[test]
+    fn percentiles_of_tools_take_the_place_of_a_histogram() {
+        let tool = |p99_us| {
+            let tool_percentiles =
+                Some(ToolPercentiles { p50_us: 1_000, p99_us, p999_us: 9_000, max_us: 20_000 });
+            Report { tool_percentiles, ..report(0, 1_000_000, 5) }
+        };
+        let produced = gather([tool(7_000), tool(8_000)].iter()).expect("readable");
+        let figures = figures(&produced, &CombinedReport::default(), &[], None);
+        assert_eq!(figures.acknowledge_p50_us, Some(1_000.0));
+        assert_eq!(figures.acknowledge_p99_us, Some(8_000.0), "that of the slowest");
+        assert_eq!(
+            (figures.acknowledge_p999_us, figures.acknowledge_max_us),
+            (Some(9_000.0), Some(20_000.0))
+        );
     }
 }

@@ -214,6 +214,11 @@ impl RunningFleet {
         each.sum()
     }
 
+    /// Records of a backlog consumed so far, if the workers tell them.
+    pub(super) fn drained(&self) -> u64 {
+        self.intervals.iter().flatten().map(|interval| interval.backlog).sum()
+    }
+
     /// The latest interval of all workers combined.
     pub(super) fn latest(&self) -> Interval {
         merge(self.intervals.iter().filter_map(|intervals| intervals.last()))
@@ -279,6 +284,7 @@ fn merge<'a>(parts: impl IntoIterator<Item = &'a Interval>) -> Interval {
         all.length_us = all.length_us.max(part.length_us);
         all.records += part.records;
         all.bytes += part.bytes;
+        all.backlog += part.backlog;
         all.p99_us = all.p99_us.max(part.p99_us);
         all.max_us = all.max_us.max(part.max_us);
         if let Some(p50_us) = part.p50_us {
@@ -320,6 +326,7 @@ mod tests {
             records_per_s: Some(500.0),
             stop: StopWhen::Records(11),
             groups: Vec::new(),
+            drains: false,
             seed: 7,
         };
         let clients = Clients { count: 5, processes: 2, threads: 4, properties: BTreeMap::new() };

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::result::{Machine, PAIRS_MIN};
-use crate::target::TargetSpec;
+use crate::target::{KafkaOptions, TargetSpec};
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Load, Measure, Point, Unit, Workload};
 
@@ -49,6 +49,8 @@ pub struct Options {
     pub seed: u64,
     /// The directory of brokers' directories.
     pub work_dir: PathBuf,
+    /// The release, Java and JVM options of the target apache-kafka.
+    pub kafka: KafkaOptions,
     /// The binary of workers and embedded brokers.
     pub binary: PathBuf,
     /// The path of the result written after each point.

@@ -7,8 +7,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::clock::now_us;
 use super::course::Course;
+use super::drain::Drain;
 use super::error::Failure;
 use super::figures::{CombinedReport, figures, gather, seconds};
 use super::fleet::{Fleet, RunningFleet, divide};
@@ -20,7 +23,7 @@ use super::topic_churn::TopicChurn;
 use super::topics;
 use crate::evidence::{self, ReadBack, Watch};
 use crate::quantity;
-use crate::result::{Evidence, Repetition};
+use crate::result::{Evidence, Repetition, Sample};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
@@ -72,6 +75,8 @@ pub(super) struct PreparedRepetition {
     producers: Option<Fleet>,
     consumers: Option<Fleet>,
     client: String,
+    /// Time until the consumers had joined their groups, in seconds.
+    group_start_s: f64,
     /// Notes for readers of the result.
     notes: Vec<String>,
 }
@@ -92,7 +97,18 @@ struct WorkerResults {
     /// Start time of the workers.
     began_us: u64,
     measure_from_us: u64,
-    drain_s: Option<f64>,
+    /// The records that existed before, once for each group.
+    backlog: u64,
+}
+
+impl WorkerResults {
+    /// Adds the smallest number of in-sync replicas to samples.
+    fn note_replicas(&self, samples: &mut [Sample]) {
+        for sample in samples {
+            let before = self.in_sync.iter().rev().find(|(at_us, _)| *at_us <= sample.at_us);
+            sample.in_sync_replicas_min = before.map(|(_, least)| *least);
+        }
+    }
 }
 
 /// Prepares topics, a backlog, workers and memory. The caller removes the topics.
@@ -120,10 +136,12 @@ pub(super) async fn prepare(
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
         Measure::Consume => (false, true),
     };
+    let joins_from = Instant::now();
     let consumers = match consuming {
         true => Some(ready_consumers(setting).await?),
         false => None,
     };
+    let group_start_s = joins_from.elapsed().as_secs_f64();
     let producers = match producing {
         true => Some(ready_producers(setting).await?),
         false => None,
@@ -148,6 +166,7 @@ pub(super) async fn prepare(
         producers,
         consumers,
         client,
+        group_start_s,
         notes: Vec::new(),
     })
 }
@@ -158,8 +177,18 @@ pub(super) async fn measure(
     prepared: PreparedRepetition,
 ) -> Result<RepetitionResult, Failure> {
     let point = setting.point;
-    let PreparedRepetition { admin, prefilled, sampler, watch, idle, producers, consumers, client, notes } =
-        prepared;
+    let PreparedRepetition {
+        admin,
+        prefilled,
+        sampler,
+        watch,
+        idle,
+        producers,
+        consumers,
+        client,
+        group_start_s,
+        notes,
+    } = prepared;
     tracing::debug!("Starting");
     setting.progress.phase("beginning");
     let backlog = prefilled.iter().map(|report| report.acknowledged).sum();
@@ -186,14 +215,10 @@ pub(super) async fn measure(
     let reports = |fleet: &RunningFleet| fleet.reports.iter().flatten().cloned().collect::<Vec<Report>>();
     let (produced_by, consumed_by) = (reports(&ran.producers), reports(&ran.consumers));
     let produced = gather(produced_by.iter())?;
-    // For streams in memory, the producers report deliveries.
-    let consumed = if admin.is_some() { gather(consumed_by.iter())? } else { CombinedReport::default() };
+    let (consumed, drain) = consumption(setting, &ran, &consumed_by, group_start_s)?;
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = sampler.finish(main.span.from_us, main.span.to_us);
-    for sample in &mut usage.samples {
-        let before = ran.in_sync.iter().rev().find(|(at_us, _)| *at_us <= sample.at_us);
-        sample.in_sync_replicas_min = before.map(|(_, least)| *least);
-    }
+    ran.note_replicas(&mut usage.samples);
     let evidence = match &admin {
         Some(admin) => {
             let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));
@@ -206,14 +231,11 @@ pub(super) async fn measure(
             ..Evidence::default()
         },
     };
-    let mut repetition = put_together(setting, &ran, &produced, &consumed, usage, evidence)?;
+    let mut repetition = put_together(setting, &ran, (&produced, &consumed, drain), usage, evidence)?;
     let figures = &mut repetition.figures;
     figures.metadata_us = metadata_us;
     if let Some(passed) = &passed {
-        let span = (main.span.from_us, main.span.to_us);
-        figures.topics_ready_per_s = Some(passed.ready_per_s(span));
-        let ready = passed.quantiles_us(span, [0.5, 0.99]);
-        (figures.topic_ready_p50_us, figures.topic_ready_p99_us) = ready.map(|[p50, p99]| (p50, p99)).unzip();
+        passed.set_figures(figures, (main.span.from_us, main.span.to_us));
     }
     let passed_note = passed.and_then(|passed| passed.note());
     repetition.notes.extend(notes.into_iter().chain(idle_note).chain(passed_note));
@@ -280,13 +302,23 @@ fn main_of<'a>(
 fn put_together(
     setting: &Setting<'_>,
     ran: &WorkerResults,
-    produced: &CombinedReport,
-    consumed: &CombinedReport,
+    (produced, consumed, drain): (&CombinedReport, &CombinedReport, Option<Drain>),
     usage: Usage,
     evidence: Evidence,
 ) -> Result<Repetition, Failure> {
     let main = main_of(setting.point.measure, produced, consumed)?;
+    let mut figures = figures(produced, consumed, &usage.processes, drain.as_ref());
+    if setting.point.measure == Measure::Produce && setting.point.consumers.count > 0 {
+        figures.set_carried(setting.point.consumer_groups);
+    }
     let mut notes: Vec<String> = produced.notes.iter().chain(&consumed.notes).cloned().collect();
+    if drain.is_some() && !tells_backlog(setting) {
+        notes.push(
+            "The driver does not tell the backlog from later records: the drain ends with as many records as it had, at a time \
+             between two of the driver's reports"
+                .to_owned(),
+        );
+    }
     if let Some(why) = &produced.first_failure {
         notes.push(format!("{} records failed: {why}", produced.failed));
     }
@@ -294,7 +326,7 @@ fn put_together(
         number: setting.number,
         began_at_us: main.span.from_us,
         measured_s: seconds(&main.span),
-        figures: figures(produced, consumed, &usage.processes, ran.drain_s),
+        figures,
         acknowledge_latency: produced.acknowledge_latency.clone(),
         end_to_end_latency: consumed.end_to_end_latency.clone(),
         produced: ran.producers.together(ran.measure_from_us),
@@ -306,6 +338,43 @@ fn put_together(
         given_up: produced.failed,
         notes,
     })
+}
+
+/// What consumers report, and the drain of a backlog, whose figures then are theirs.
+fn consumption(
+    setting: &Setting<'_>,
+    ran: &WorkerResults,
+    reports: &[Report],
+    group_start_s: f64,
+) -> Result<(CombinedReport, Option<Drain>), Failure> {
+    // For streams in memory, the producers report deliveries.
+    if setting.point.cluster.brokers == 0 {
+        return Ok((CombinedReport::default(), None));
+    }
+    let mut consumed = gather(reports.iter())?;
+    let drain = drain(setting, ran, group_start_s)?;
+    if let Some(drain) = &drain {
+        consumed.drain(&drain.span);
+    }
+    Ok((consumed, drain))
+}
+
+/// The drain of a backlog, if the point has one.
+fn drain(setting: &Setting<'_>, ran: &WorkerResults, group_start_s: f64) -> Result<Option<Drain>, Failure> {
+    if setting.point.measure != Measure::Drain {
+        return Ok(None);
+    }
+    let drain = match tells_backlog(setting) {
+        true => Drain::by_records(ran.consumers.reports.iter().flatten(), group_start_s)?,
+        false => Drain::by_count(&ran.consumers.intervals, ran.backlog, ran.began_us),
+    };
+    // Workers are stopped at the end of the drain only.
+    Ok(Some(drain.ok_or(Failure::NothingMeasured { what: "consumed" })?))
+}
+
+/// True if the consumers tell the records of the backlog from later ones.
+fn tells_backlog(setting: &Setting<'_>) -> bool {
+    assignment(setting, Role::Consumer, &setting.point.consumers).tells_backlog()
 }
 
 /// The assignment common to all workers of this repetition.
@@ -330,6 +399,7 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         records_per_s: None,
         stop: StopWhen::OnCommand,
         groups: Vec::new(),
+        drains: role == Role::Consumer && setting.point.measure == Measure::Drain,
         seed: setting.seed,
     }
 }
@@ -366,6 +436,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
         backlog: 0,
+        tells_backlog: false,
         groups: 1,
         consume_s_max: None,
         died: setting.died,
@@ -396,6 +467,7 @@ async fn run_workers(
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
         backlog: groups * backlog,
+        tells_backlog: tells_backlog(setting),
         groups,
         consume_s_max: match point.extent.unit {
             Unit::Seconds(seconds) => Some(seconds),
@@ -404,9 +476,9 @@ async fn run_workers(
         died: setting.died,
         progress: setting.progress,
     };
-    let drain_s = course.run().await?;
-    let Course { producers, consumers, in_sync, .. } = course;
-    Ok(WorkerResults { producers, consumers, in_sync, began_us: at_us, measure_from_us, drain_s })
+    course.run().await?;
+    let Course { producers, consumers, in_sync, backlog, .. } = course;
+    Ok(WorkerResults { producers, consumers, in_sync, began_us: at_us, measure_from_us, backlog })
 }
 
 async fn start(fleet: Option<Fleet>, role: Role, at_us: u64, measure_from_us: u64) -> RunningFleet {
@@ -462,11 +534,15 @@ pub(super) fn in_a_line(repetition: &Repetition) -> String {
             parts.push(format!("{what} {} records/s", quantity::number(rate.round())));
         }
     }
-    if let Some(p99) = figures.acknowledge_p99_us {
-        parts.push(format!("p99 {}", quantity::time_us(p99)));
+    for (what, p99) in
+        [("until acknowledged", figures.acknowledge_p99_us), ("end to end", figures.end_to_end_p99_us)]
+    {
+        if let Some(p99) = p99 {
+            parts.push(format!("p99 {what} {}", quantity::time_us(p99)));
+        }
     }
     if let Some(drain_s) = figures.drain_s {
-        parts.push(format!("drained in {drain_s:.1} s"));
+        parts.push(format!("drained in {} s", quantity::number(drain_s)));
     }
     let faults = repetition.evidence.faults.len();
     if faults > 0 {

@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinHandle, JoinSet};
 use super::clock::now_us;
 use super::error::Failure;
 use super::topics;
+use crate::result::Figures;
 use crate::workload::Topics;
 
 /// Maximum number of temporary topics at a time; further topics wait.
@@ -113,6 +114,13 @@ impl ChurnOutcome {
         times.extend(never.iter().map(|_| slowest));
         let last = times.len() - 1;
         Some(shares.map(|share| times[((times.len() as f64 * share) as usize).min(last)] as f64))
+    }
+
+    /// Sets the figures of the topics of an interval.
+    pub(super) fn set_figures(&self, figures: &mut Figures, span: (u64, u64)) {
+        figures.topics_ready_per_s = Some(self.ready_per_s(span));
+        let ready = self.quantiles_us(span, [0.5, 0.99]);
+        (figures.topic_ready_p50_us, figures.topic_ready_p99_us) = ready.map(|[p50, p99]| (p50, p99)).unzip();
     }
 
     /// A note for readers of the result.

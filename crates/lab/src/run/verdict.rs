@@ -15,7 +15,7 @@
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
 //! - network: interfaces other than loopback carried more than loopback, and at least 90 % of the slowest
 //!   link's speed in one direction; never if that speed is unknown.
-//! - one partition: there is one partition, and nothing else is saturated.
+//! - one partition: the topics have one partition, and nothing else is saturated.
 
 mod objections;
 
@@ -100,7 +100,7 @@ fn requested_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {
         Load::Rate { records_per_s } => records_per_s,
         _ => return None,
     };
-    let taken = repetition.figures.produced_records_per_s?;
+    let taken = repetition.figures.records_per_s()?;
     (point.measure == Measure::Produce && taken >= requested * TAKEN_MIN).then(|| {
         Finding::new("asked rate", format!("{taken:.0} of {requested:.0} requested records/s were accepted"))
     })
@@ -133,7 +133,9 @@ fn disk(repetition: &Repetition) -> Option<Finding> {
 /// Processors used by the processes with a name prefix.
 fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
     let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
-    of_them.map(|used| used.user_s + used.system_s).sum::<f64>() / repetition.measured_s.max(0.001)
+    // The sum of nothing is -0.
+    let used_s = of_them.map(|used| used.user_s + used.system_s).sum::<f64>() + 0.0;
+    used_s / repetition.measured_s.max(0.001)
 }
 
 /// Processors used by processes that are neither clients nor brokers. Interrupts belong to the run: to its
@@ -226,7 +228,9 @@ fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
 }
 
 fn one_partition(point: &Point, repetition: &Repetition) -> Option<Finding> {
-    (point.topics.count == 1 && point.topics.partitions == 1).then(|| Finding {
+    // Streams in memory have no topics.
+    let has_one = point.cluster.brokers > 0 && point.topics.count == 1 && point.topics.partitions == 1;
+    has_one.then(|| Finding {
         limit: "one partition".to_owned(),
         reasons: std::iter::once("all records go through one partition".to_owned())
             .chain(nothing_at_its_end(repetition))
@@ -336,6 +340,23 @@ mod tests {
         let stream = || Repetition { processes: vec![used("producer-0", 10.0, 0.99)], ..calm(100.0) };
         let verdict = verdict(&direct, &[stream(), stream()]);
         assert_eq!((verdict.limit.as_str(), verdict.no_headline.len()), ("stream CPU", 0), "{verdict:?}");
+    }
+
+    #[test]
+    fn a_stream_without_brokers_has_no_partition_and_no_negative_usage() {
+        let mut direct = point();
+        direct.cluster.brokers = 0;
+        let of = |cpu_busy, cpu_s| {
+            let one = || Repetition {
+                processes: vec![used("producer-0", cpu_s, 0.5)],
+                host: HostUse { cpu_busy, ..HostUse::default() },
+                ..calm(100.0)
+            };
+            verdict(&direct, &[one(), one()])
+        };
+        assert_eq!(of(0.3, 10.0).limit, "unknown");
+        let full = of(0.97, 38.0);
+        assert!(full.reasons[0].contains("clients used 3.80, brokers 0.00, "), "{full:?}");
     }
 
     #[test]

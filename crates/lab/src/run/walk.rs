@@ -168,6 +168,7 @@ impl<'a> Walk<'a> {
     /// A walk that has not started.
     pub(super) fn new(options: &'a Options, interrupt: &'a Interrupt, progress: &'a Progress) -> Walk<'a> {
         let mut start = StartOptions::new(&options.work_dir);
+        start.kafka.clone_from(&options.kafka);
         start.binary = Some(options.binary.clone());
         Walk {
             options,

@@ -3,7 +3,8 @@
 //!
 //! The JVM's options are those of Kafka's start script, except for the heap size, which is an option of the
 //! lab, and the directory of temporary files: native libraries unpacked by a killed JVM are not removed, so
-//! they go to the cluster's directory.
+//! they go to the cluster's directory. The user's JVM options follow; a JVM takes only one collector, so the
+//! user's takes the place of Kafka's.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::TargetInfo;
 use super::error::{DirectoryFailed, FormatFailed, TargetError};
-use super::jars::{KafkaJars, kafka_jars};
+use super::jars::{KafkaJars, KafkaOptions, kafka_jars};
 use super::plan::{Node, Plan, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
@@ -24,10 +25,13 @@ use crate::workload::ClusterSpec;
 /// The name of the target.
 const KIND: &str = "apache-kafka";
 
+/// The collector of Kafka's start script.
+const COLLECTOR: &str = "-XX:+UseG1GC";
+
 /// Kafka's default JVM options for its server.
 const JVM_OPTIONS: [&str; 7] = [
     "-server",
-    "-XX:+UseG1GC",
+    COLLECTOR,
     "-XX:MaxGCPauseMillis=20",
     "-XX:InitiatingHeapOccupancyPercent=35",
     "-XX:+ExplicitGCInvokesConcurrent",
@@ -51,6 +55,14 @@ rootLogger.level=INFO
 rootLogger.appenderRef.console.ref=console
 ";
 
+/// The same for releases with the first version of the logging framework.
+const LOGGING_1: &str = "\
+log4j.rootLogger=INFO, console
+log4j.appender.console=org.apache.log4j.ConsoleAppender
+log4j.appender.console.layout=org.apache.log4j.PatternLayout
+log4j.appender.console.layout.ConversionPattern=[%d] %p %m (%c)%n
+";
+
 /// Starts a cluster of Apache Kafka.
 pub(super) async fn start(
     spec: &ClusterSpec,
@@ -60,13 +72,15 @@ pub(super) async fn start(
     let mut settings = properties::merged(&spec.properties, spec.brokers)?;
     // By default, Kafka first removes files of deleted topics half a minute after its start.
     settings.entry("log.initial.task.delay.ms".to_owned()).or_insert_with(|| "500".to_owned());
-    let jars = find_jars().await?;
+    let jars = find_jars(&options.kafka).await?;
     launch::attempt(async || launch(spec, options, &settings, &jars).await).await
 }
 
 /// Finds or fetches the jars.
-pub(super) async fn find_jars() -> Result<KafkaJars, TargetError> {
-    tokio::task::spawn_blocking(kafka_jars).await.expect("finding jars does not panic")
+pub(super) async fn find_jars(options: &KafkaOptions) -> Result<KafkaJars, TargetError> {
+    let options = options.clone();
+    let found = tokio::task::spawn_blocking(move || kafka_jars(&options)).await;
+    found.expect("finding jars does not panic")
 }
 
 async fn launch(
@@ -78,7 +92,11 @@ async fn launch(
     let controllers = if spec.brokers >= 3 { 3 } else { 1 };
     let (mut brokers, plan, secured) =
         launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
-    let jvm = Jvm { processors: processors(spec), ..Jvm::new(jars, heap_mb(spec, options), brokers.dir())? };
+    let jvm = Jvm {
+        processors: processors(spec),
+        more: options.kafka.jvm_options.clone(),
+        ..Jvm::new(jars, heap_mb(spec, options), brokers.dir())?
+    };
     let format_options = FormatOptions { id: None, first_user: secured.first_user.as_deref() };
     format(&mut brokers, &plan.nodes, format_options, jars, options.start_timeout).await?;
     brokers.limit(spec.node)?;
@@ -90,6 +108,7 @@ async fn launch(
 
     let held = brokers.hold()?;
 
+    let heap = (!sets_heap(&options.kafka.jvm_options)).then(|| heap_mb(spec, options));
     let first = &plan.nodes[0];
     let mut command = vec![jars.java.display().to_string()];
     command.extend(jvm.options());
@@ -105,10 +124,8 @@ async fn launch(
             kind: KIND.to_owned(),
             version: format!("Apache Kafka {}", jars.kafka_version),
             command,
-            notes: notes(&plan, spec, settings, jars, heap_mb(spec, options))
-                .into_iter()
-                .chain(held)
-                .collect(),
+            notes: notes(&plan, spec, settings, jars, heap).into_iter().chain(held).collect(),
+            facts: facts(jars, &options.kafka),
         },
         bootstrap: plan.bootstrap(),
     };
@@ -121,6 +138,8 @@ pub(super) struct Jvm<'a> {
     heap_mb: u32,
     /// The processors that a JVM assumes; `None` to let it detect them.
     processors: Option<u32>,
+    /// The user's options.
+    more: Vec<String>,
     /// The option for the logging configuration.
     logging: String,
 }
@@ -128,16 +147,29 @@ pub(super) struct Jvm<'a> {
 impl<'a> Jvm<'a> {
     /// Command lines with this heap size, and a logging configuration in `dir`.
     pub fn new(jars: &'a KafkaJars, heap_mb: u32, dir: &Path) -> Result<Jvm<'a>, DirectoryFailed> {
-        let path = dir.join("log4j2.properties");
-        let logging = format!("-Dlog4j2.configurationFile={}", path.display());
-        std::fs::write(&path, LOGGING).map_err(|source| DirectoryFailed { path, source })?;
-        Ok(Jvm { jars, heap_mb, processors: None, logging })
+        let (name, text) = match jars.release.has_log4j_2() {
+            true => ("log4j2.properties", LOGGING),
+            false => ("log4j.properties", LOGGING_1),
+        };
+        let path = dir.join(name);
+        let logging = match jars.release.has_log4j_2() {
+            true => format!("-Dlog4j2.configurationFile={}", path.display()),
+            false => format!("-Dlog4j.configuration=file:{}", path.display()),
+        };
+        std::fs::write(&path, text).map_err(|source| DirectoryFailed { path, source })?;
+        Ok(Jvm { jars, heap_mb, processors: None, more: Vec::new(), logging })
     }
 
     fn options(&self) -> Vec<String> {
-        let heap = [format!("-Xms{}m", self.heap_mb), format!("-Xmx{}m", self.heap_mb)];
+        let heap = match sets_heap(&self.more) {
+            true => Vec::new(),
+            false => vec![format!("-Xms{}m", self.heap_mb), format!("-Xmx{}m", self.heap_mb)],
+        };
         let processors = self.processors.map(|count| format!("-XX:ActiveProcessorCount={count}"));
-        heap.into_iter().chain(JVM_OPTIONS.map(str::to_owned)).chain(processors).collect()
+        let has_collector = self.more.iter().any(|option| is_collector(option));
+        let usual = JVM_OPTIONS.into_iter().filter(|option| !(has_collector && *option == COLLECTOR));
+        let usual = usual.map(str::to_owned);
+        heap.into_iter().chain(usual).chain(processors).chain(self.more.iter().cloned()).collect()
     }
 
     /// The command of a node.
@@ -147,6 +179,28 @@ impl<'a> Jvm<'a> {
         command.args(self.options()).arg(&self.logging).arg("kafka.Kafka").arg(node.properties_file());
         command
     }
+}
+
+/// True for an option that chooses a collector, such as `-XX:+UseZGC`.
+fn is_collector(option: &str) -> bool {
+    option.strip_prefix("-XX:+Use").is_some_and(|name| name.ends_with("GC"))
+}
+
+/// True if options set the size of the heap: the lab's sizes would contradict theirs.
+fn sets_heap(options: &[String]) -> bool {
+    options.iter().any(|option| option.starts_with("-Xmx") || option.starts_with("-Xms"))
+}
+
+/// The Java of the brokers, for the facts of a result.
+fn facts(jars: &KafkaJars, options: &KafkaOptions) -> BTreeMap<String, String> {
+    let mut facts = BTreeMap::from([
+        ("java".to_owned(), jars.java.display().to_string()),
+        ("java_version".to_owned(), jars.java_version.clone()),
+    ]);
+    if !options.jvm_options.is_empty() {
+        facts.insert("jvm_options".to_owned(), options.jvm_options.join(" "));
+    }
+    facts
 }
 
 /// The heap of a node: with limited memory a quarter, a JVM's own default; the rest is for threads and cached
@@ -222,7 +276,7 @@ fn notes(
     spec: &ClusterSpec,
     settings: &BTreeMap<String, String>,
     jars: &KafkaJars,
-    heap_mb: u32,
+    heap_mb: Option<u32>,
 ) -> Vec<String> {
     let mut notes = properties::notes(&spec.properties, settings);
     notes.push(match (plan.nodes.len(), plan.controllers()) {
@@ -232,16 +286,65 @@ fn notes(
             format!("KRaft: {count} brokers; brokers 1 to {controllers} are also controllers")
         }
     });
-    notes.push(format!(
-        "{}; a heap of {} MB per broker; jars from {}",
-        jars.java_version, heap_mb, jars.origin
-    ));
+    let heap = match heap_mb {
+        Some(heap_mb) => format!("a heap of {heap_mb} MB per broker"),
+        None => "the heap of --jvm-options".to_owned(),
+    };
+    notes.push(format!("{}; {heap}; jars from {}", jars.java_version, jars.origin));
     notes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn jars(version: &str) -> KafkaJars {
+        KafkaJars {
+            java: "/opt/java/bin/java".into(),
+            java_version: "openjdk version \"25\"".to_owned(),
+            classpath: "x.jar".to_owned(),
+            kafka_version: version.to_owned(),
+            release: version.parse().expect("a release"),
+            origin: "a test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_users_options_follow_and_their_collector_takes_the_place_of_kafkas() {
+        let (dir, jars) = (tempfile::tempdir().expect("a directory"), jars("4.3.1"));
+        let options = |more: &[&str]| {
+            let more = more.iter().map(|&option| option.to_owned()).collect();
+            Jvm { more, ..Jvm::new(&jars, 512, dir.path()).expect("written") }.options()
+        };
+        assert!(options(&[]).starts_with(&["-Xms512m".to_owned(), "-Xmx512m".to_owned()]));
+        assert!(options(&[]).contains(&COLLECTOR.to_owned()));
+        let larger = options(&["-Xmx2g", "-XX:+UseStringDeduplication"]);
+        assert!(larger.ends_with(&["-Xmx2g".to_owned(), "-XX:+UseStringDeduplication".to_owned()]));
+        assert!(larger.contains(&COLLECTOR.to_owned()) && !larger.contains(&"-Xms512m".to_owned()));
+        let other = options(&["-XX:+UseZGC"]);
+        assert!(!other.contains(&COLLECTOR.to_owned()) && other.contains(&"-XX:+UseZGC".to_owned()));
+    }
+
+    #[test]
+    fn a_result_has_the_java_of_its_brokers() {
+        let options = KafkaOptions { jvm_options: vec!["-Xmx2g".to_owned()], ..KafkaOptions::default() };
+        let facts = facts(&jars("4.3.1"), &options);
+        let expected = [
+            ("java", "/opt/java/bin/java"),
+            ("java_version", "openjdk version \"25\""),
+            ("jvm_options", "-Xmx2g"),
+        ];
+        assert_eq!(facts, expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into());
+    }
+
+    #[test]
+    fn the_logging_of_a_release_is_configured_in_its_format() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let of = |version: &str| Jvm::new(&jars(version), 512, dir.path()).expect("written").logging;
+        assert!(of("4.0.0").starts_with("-Dlog4j2.configurationFile=/"));
+        assert!(of("3.9.1").starts_with("-Dlog4j.configuration=file:/"));
+        assert!(dir.path().join("log4j.properties").exists());
+    }
 
     #[tokio::test]
     async fn a_number_of_brokers_that_cannot_be_is_refused() {

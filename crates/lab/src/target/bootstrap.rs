@@ -1,6 +1,6 @@
 //! The target `--bootstrap`: a running cluster. The lab changes only the topics that it creates.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use thalweg_client::{ConnectionOptions, Properties};
@@ -98,6 +98,7 @@ pub(super) async fn find(
     let connection = client.any().await.map_err(failed)?;
     let metadata_version = connection.versions().feature("metadata.version");
     let described = client.send_any(&DescribeClusterRequest::default()).await;
+    let releases = releases(&client, metadata.brokers.keys().copied()).await;
 
     let addresses: Vec<String> = metadata
         .brokers
@@ -138,12 +139,61 @@ pub(super) async fn find(
         data_dir: None,
         info: TargetInfo {
             kind: "bootstrap".to_owned(),
-            version: match metadata_version {
-                Some(level) => format!("Kafka's protocol, metadata.version {level}"),
-                None => "Kafka's protocol".to_owned(),
-            },
+            version: version(&releases, metadata_version),
             command: Vec::new(),
             notes,
+            facts: facts(&releases),
         },
     })
+}
+
+/// The release of Apache Kafka that each broker corresponds to, by what the broker says of its features.
+/// Brokers that say nothing, or cannot be reached, have none.
+async fn releases(
+    client: &thalweg_client::Cluster,
+    brokers: impl Iterator<Item = i32>,
+) -> BTreeMap<i32, Option<&'static str>> {
+    let mut releases = BTreeMap::new();
+    for id in brokers {
+        let connection = client.broker(id).await;
+        releases.insert(id, connection.ok().and_then(|connection| connection.versions().release()));
+    }
+    releases
+}
+
+/// The version of a cluster: the releases of its brokers, and the finalized `metadata.version`.
+fn version(releases: &BTreeMap<i32, Option<&'static str>>, metadata_version: Option<i16>) -> String {
+    let known: BTreeSet<&str> = releases.values().flatten().copied().collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let release = match known.is_empty() {
+        true => "Kafka's protocol".to_owned(),
+        false => format!("Apache Kafka {}, or compatible", known.join(" and ")),
+    };
+    match metadata_version {
+        Some(level) => format!("{release}, metadata.version {level}"),
+        None => release,
+    }
+}
+
+/// The release of each broker, for the facts of a result.
+fn facts(releases: &BTreeMap<i32, Option<&'static str>>) -> BTreeMap<String, String> {
+    let fact = |(id, release): (&i32, &Option<&str>)| {
+        let release = release.map_or_else(|| "unknown".to_owned(), |of| format!("{of}, or compatible"));
+        (format!("broker {id}"), release)
+    };
+    releases.iter().map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brokers_are_named_by_their_releases_where_they_tell() {
+        let mixed = BTreeMap::from([(1, Some("4.2")), (2, Some("4.3")), (3, None), (4, Some("4.3"))]);
+        assert_eq!(version(&mixed, Some(28)), "Apache Kafka 4.2 and 4.3, or compatible, metadata.version 28");
+        assert_eq!(facts(&mixed)["broker 1"], "4.2, or compatible");
+        assert_eq!(facts(&mixed)["broker 3"], "unknown");
+        assert_eq!(version(&BTreeMap::from([(1, None)]), None), "Kafka's protocol");
+    }
 }

@@ -77,6 +77,7 @@ async fn launch(
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
         info: TargetInfo {
+            facts: BTreeMap::new(),
             kind: KIND.to_owned(),
             version: version(program),
             command: std::iter::once(program.display().to_string())

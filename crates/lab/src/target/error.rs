@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_authority::AuthorityError;
 use thalweg_client::{ClientError, InvalidSetting};
 
-use super::{BROKERS_MAX, KAFKA_VERSION};
+use super::BROKERS_MAX;
 pub use crate::cgroup::NoControlGroups;
 
 /// Why a target could not be started.
@@ -145,10 +145,14 @@ pub struct JavaMissing {
 /// Java is too old, or its version unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Apache Kafka {KAFKA_VERSION} needs Java 17 or later, but {program} is {found:?}. Install a later one (Debian: apt \
-     install openjdk-17-jre-headless), or set JAVA_HOME"
+    "Apache Kafka {version} needs Java {least} or later, but {program} is {found:?}. Install a later one (Debian: apt \
+     install openjdk-17-jre-headless), or set JAVA_HOME, or --java"
 )]
 pub struct JavaTooOld {
+    /// The release of Kafka.
+    pub version: String,
+    /// The oldest Java that it supports.
+    pub least: u32,
     /// The program that was tried.
     pub program: PathBuf,
     /// The version line in the output of `java -version`, otherwise the first line.
@@ -158,11 +162,13 @@ pub struct JavaTooOld {
 /// The jars are missing, and so is Maven to fetch them.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "The jars of Apache Kafka {KAFKA_VERSION} are not in {cache}, and Maven, which would fetch them, cannot be run: \
+    "The jars of Apache Kafka {version} are not in {cache}, and Maven, which would fetch them, cannot be run: \
      {source}. Install it (Debian: apt install maven), or set KAFKA_CLASSPATH to the jars, as in \
      KAFKA_CLASSPATH='/opt/kafka/libs/*'"
 )]
 pub struct MavenMissing {
+    /// The release of Kafka.
+    pub version: String,
     /// The cache path of the list of jars.
     pub cache: PathBuf,
     /// The system's error.
@@ -172,10 +178,12 @@ pub struct MavenMissing {
 /// Maven failed to fetch the jars.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Maven could not fetch Apache Kafka {KAFKA_VERSION} ({pom}): {reason}. Give Maven access to a repository, or set \
+    "Maven could not fetch Apache Kafka {version} ({pom}): {reason}. Give Maven access to a repository, or set \
      KAFKA_CLASSPATH to the jars"
 )]
 pub struct JarsNotFetched {
+    /// The release of Kafka.
+    pub version: String,
     /// The project file for Maven.
     pub pom: PathBuf,
     /// The end of Maven's output.

@@ -1,18 +1,70 @@
-//! Apache Kafka's jars, and the Java to run them. The jars are those in `KAFKA_CLASSPATH`, or else the
-//! published artifacts, fetched by Maven. Maven keeps the jars in its repository; the lab keeps the list in
-//! the user's cache.
+//! Apache Kafka's jars, and the Java to run them. The jars are those in `KAFKA_CLASSPATH`, unless another
+//! release is asked for, or else the published artifacts, fetched by Maven. Maven keeps the jars in its
+//! repository; the lab keeps the list in the user's cache.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 
 use super::KAFKA_VERSION;
 use super::error::{DirectoryFailed, JarsNotFetched, JavaMissing, JavaTooOld, MavenMissing, TargetError};
 use super::process::last_lines;
 
-/// The oldest supported Java.
-const JAVA_MIN: u32 = 17;
+/// The oldest release that the lab can start: the first with KRaft for production.
+const KAFKA_MIN: KafkaVersion = KafkaVersion(3, 3, 0);
+/// The first release with the second version of the logging framework.
+const KAFKA_LOG4J_2: KafkaVersion = KafkaVersion(4, 0, 0);
+
+/// A release of Apache Kafka.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KafkaVersion(u32, u32, u32);
+
+impl KafkaVersion {
+    /// The oldest Java that the release supports.
+    fn java_min(self) -> u32 {
+        if self >= KAFKA_LOG4J_2 { 17 } else { 11 }
+    }
+
+    /// True if the release logs with the second version of the logging framework.
+    pub(super) fn has_log4j_2(self) -> bool {
+        self >= KAFKA_LOG4J_2
+    }
+}
+
+impl fmt::Display for KafkaVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.0, self.1, self.2)
+    }
+}
+
+impl FromStr for KafkaVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KafkaVersion, String> {
+        let parts: Vec<Option<u32>> = text.split('.').map(|part| part.parse().ok()).collect();
+        match parts[..] {
+            [Some(major), Some(minor), Some(patch)] => match KafkaVersion(major, minor, patch) {
+                version if version >= KAFKA_MIN => Ok(version),
+                _ => Err(format!("use {KAFKA_MIN} or later: the lab starts brokers with KRaft")),
+            },
+            _ => Err(format!("use three numbers, such as {KAFKA_VERSION}")),
+        }
+    }
+}
+
+/// How the lab runs Apache Kafka.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KafkaOptions {
+    /// The release; `None` for that in `KAFKA_CLASSPATH`, or else [`KAFKA_VERSION`].
+    pub version: Option<KafkaVersion>,
+    /// The Java executable, or a directory with `bin/java`; `None` for that of `JAVA_HOME` or `PATH`.
+    pub java: Option<PathBuf>,
+    /// Options of the brokers' JVMs, after the lab's own.
+    pub jvm_options: Vec<String>,
+}
 
 /// Maven's project: the server, the tools, and the logging backend of Kafka's distribution.
 const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
@@ -25,9 +77,7 @@ const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
   <dependencies>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>@KAFKA@</version></dependency>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>@KAFKA@</version></dependency>
-    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-slf4j-impl</artifactId><version>@LOG4J@</version></dependency>
-    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-core</artifactId><version>@LOG4J@</version></dependency>
-    <dependency><groupId>org.apache.logging.log4j</groupId><artifactId>log4j-1.2-api</artifactId><version>@LOG4J@</version></dependency>
+@LOGGING@
   </dependencies>
   <build>
     <plugins>
@@ -37,8 +87,10 @@ const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 </project>
 "#;
 
-/// The version of the logging framework in that release.
+/// The version of the logging framework in the default release.
 const LOG4J_VERSION: &str = "2.25.4";
+/// The backend of the first version of the logging framework.
+const RELOAD4J_VERSION: &str = "1.7.36";
 
 /// Apache Kafka, ready to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,26 +104,52 @@ pub struct KafkaJars {
     pub classpath: String,
     /// Kafka's version, from the name of its jars.
     pub kafka_version: String,
+    /// The release, or the default one if the names of the jars do not tell.
+    pub release: KafkaVersion,
     /// The origin of the jars, as text.
     pub origin: String,
 }
 
 /// Finds Java and the jars, and lets Maven fetch missing jars. Blocking: the first time it can take minutes.
-pub fn kafka_jars() -> Result<KafkaJars, TargetError> {
-    let (java, java_version) = find_java()?;
-    let (classpath, origin) = match std::env::var("KAFKA_CLASSPATH") {
-        Ok(classpath) if !classpath.trim().is_empty() => (classpath, "KAFKA_CLASSPATH".to_owned()),
-        _ => (fetched()?, "Maven".to_owned()),
+pub fn kafka_jars(options: &KafkaOptions) -> Result<KafkaJars, TargetError> {
+    let own = std::env::var("KAFKA_CLASSPATH").ok().filter(|classpath| !classpath.trim().is_empty());
+    let own = own.map(|classpath| (version_in(&classpath), classpath));
+    let own = own.filter(|(version, _)| match options.version {
+        Some(wanted) => version.as_deref() == Some(wanted.to_string().as_str()),
+        None => true,
+    });
+    let wanted = options.version.unwrap_or_else(default_version);
+    let release = own.as_ref().and_then(|(version, _)| version.as_ref()?.parse().ok()).unwrap_or(wanted);
+    let (java, java_version) = find_java(options.java.as_deref(), release)?;
+    let (version, classpath, origin) = match own {
+        Some((version, classpath)) => (version, classpath, "KAFKA_CLASSPATH"),
+        None => {
+            let classpath = fetched(release)?;
+            (version_in(&classpath), classpath, "Maven")
+        }
     };
-    let kafka_version = version_in(&classpath).unwrap_or_else(|| "of an unknown version".to_owned());
-    Ok(KafkaJars { java, java_version, classpath, kafka_version, origin })
+    let kafka_version = version.unwrap_or_else(|| "of an unknown version".to_owned());
+    let origin = origin.to_owned();
+    Ok(KafkaJars { java, java_version, classpath, kafka_version, release, origin })
 }
 
-fn find_java() -> Result<(PathBuf, String), TargetError> {
-    let program = match std::env::var_os("JAVA_HOME").filter(|home| !home.is_empty()) {
-        Some(home) => Path::new(&home).join("bin").join("java"),
-        None => PathBuf::from("java"),
-    };
+fn default_version() -> KafkaVersion {
+    KAFKA_VERSION.parse().expect("the constant is a release")
+}
+
+/// The Java executable that the user names, by itself or by its directory.
+fn java_program(named: Option<&Path>) -> PathBuf {
+    let home = std::env::var_os("JAVA_HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    match (named, home) {
+        (Some(named), _) if named.is_dir() => named.join("bin").join("java"),
+        (Some(named), _) => named.to_owned(),
+        (None, Some(home)) => home.join("bin").join("java"),
+        (None, None) => PathBuf::from("java"),
+    }
+}
+
+fn find_java(named: Option<&Path>, release: KafkaVersion) -> Result<(PathBuf, String), TargetError> {
+    let program = java_program(named);
     let output = match Command::new(&program).arg("-version").stdin(Stdio::null()).output() {
         Ok(output) => output,
         Err(source) => return Err(JavaMissing { program, source }.into()),
@@ -79,9 +157,10 @@ fn find_java() -> Result<(PathBuf, String), TargetError> {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let found = text.lines().find(|line| line.contains("version")).or(text.lines().next());
     let found = found.unwrap_or_default().trim().to_owned();
+    let least = release.java_min();
     match java_release(&found) {
-        Some(release) if release >= JAVA_MIN => Ok((program, found)),
-        _ => Err(JavaTooOld { program, found }.into()),
+        Some(java) if java >= least => Ok((program, found)),
+        _ => Err(JavaTooOld { version: release.to_string(), least, program, found }.into()),
     }
 }
 
@@ -92,12 +171,28 @@ fn java_release(line: &str) -> Option<u32> {
     digits.parse().ok()
 }
 
-/// The class path from Maven, cached.
-fn fetched() -> Result<String, TargetError> {
-    let cache = cache_dir(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
+/// Maven's project for a release.
+fn project(release: KafkaVersion) -> String {
+    let dependency = |group: &str, name: &str, version: &str| {
+        format!(
+            "    <dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
+        )
+    };
+    let logging = match release.has_log4j_2() {
+        true => ["log4j-slf4j-impl", "log4j-core", "log4j-1.2-api"]
+            .map(|name| dependency("org.apache.logging.log4j", name, LOG4J_VERSION))
+            .join("\n"),
+        false => dependency("org.slf4j", "slf4j-reload4j", RELOAD4J_VERSION),
+    };
+    POM.replace("@KAFKA@", &release.to_string()).replace("@LOGGING@", &logging)
+}
+
+/// The class path of a release from Maven, cached.
+fn fetched(release: KafkaVersion) -> Result<String, TargetError> {
+    let cache = cache_dir(release, std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
     let pom = cache.join("pom.xml");
     let list = cache.join("classpath");
-    let text = POM.replace("@KAFKA@", KAFKA_VERSION).replace("@LOG4J@", LOG4J_VERSION);
+    let text = project(release);
     if std::fs::read_to_string(&pom).is_ok_and(|kept| kept == text)
         && let Ok(kept) = std::fs::read_to_string(&list)
         && is_whole(&kept)
@@ -112,13 +207,14 @@ fn fetched() -> Result<String, TargetError> {
     // Written to a temporary file and renamed, because another lab may run concurrently.
     let partial = cache.join(format!("classpath.{}", std::process::id()));
     std::fs::write(&pom, &text).map_err(failed(&pom))?;
-    let classpath = run_maven(&cache, &pom, &partial)?;
+    let classpath = run_maven(release, &cache, &pom, &partial)?;
     std::fs::rename(&partial, &list).map_err(failed(&list))?;
     Ok(classpath)
 }
 
-fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetError> {
-    tracing::info!("Fetching Apache Kafka {KAFKA_VERSION} with Maven");
+fn run_maven(release: KafkaVersion, cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetError> {
+    tracing::info!("Fetching Apache Kafka {release} with Maven");
+    let version = release.to_string();
     let ended = Command::new("mvn")
         .args(["--batch-mode", "--quiet", "dependency:build-classpath", "-DincludeScope=runtime", "--file"])
         .arg(pom)
@@ -129,8 +225,8 @@ fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetEr
         })
         .stdin(Stdio::null())
         .output()
-        .map_err(|source| MavenMissing { cache: cache.to_owned(), source })?;
-    let refused = |reason: String| JarsNotFetched { pom: pom.to_owned(), reason };
+        .map_err(|source| MavenMissing { version: version.clone(), cache: cache.to_owned(), source })?;
+    let refused = |reason: String| JarsNotFetched { version: version.clone(), pom: pom.to_owned(), reason };
     if !ended.status.success() {
         let text = [ended.stdout, ended.stderr].concat();
         return Err(refused(last_lines(&String::from_utf8_lossy(&text))).into());
@@ -142,11 +238,15 @@ fn run_maven(cache: &Path, pom: &Path, output: &Path) -> Result<String, TargetEr
     Ok(classpath.trim().to_owned())
 }
 
-fn cache_dir(xdg: Option<OsString>, home: Option<OsString>) -> Result<PathBuf, DirectoryFailed> {
+fn cache_dir(
+    release: KafkaVersion,
+    xdg: Option<OsString>,
+    home: Option<OsString>,
+) -> Result<PathBuf, DirectoryFailed> {
     let filled = |dir: Option<OsString>| dir.filter(|dir| Path::new(dir).is_absolute()).map(PathBuf::from);
     let base = filled(xdg).or_else(|| filled(home).map(|home| home.join(".cache")));
     match base {
-        Some(base) => Ok(base.join("thalweg").join(format!("kafka-{KAFKA_VERSION}"))),
+        Some(base) => Ok(base.join("thalweg").join(format!("kafka-{release}"))),
         None => {
             let message = "neither XDG_CACHE_HOME nor HOME is set to a directory";
             Err(DirectoryFailed { path: PathBuf::from("the cache"), source: io::Error::other(message) })
@@ -188,9 +288,35 @@ mod tests {
     }
 
     #[test]
+    fn a_release_decides_on_java_and_logging() {
+        let release = |text: &str| text.parse::<KafkaVersion>();
+        let (old, new) = (release("3.9.1").expect("it has KRaft"), release("4.1.0").expect("it has KRaft"));
+        assert_eq!((old.java_min(), new.java_min()), (11, 17));
+        let projects = [project(old), project(new), project(default_version())];
+        assert!(projects[0].contains("<artifactId>kafka_2.13</artifactId><version>3.9.1</version>"));
+        assert!(projects[0].contains("slf4j-reload4j") && !projects[0].contains("log4j-core"));
+        assert!(projects[1..].iter().all(|text| text.contains("log4j-core") && !text.contains('@')));
+        for (text, why) in [
+            ("3.0.0", "use 3.3.0 or later: the lab starts brokers with KRaft"),
+            ("4.1", "use three numbers, such as 4.3.1"),
+            ("latest", "use three numbers, such as 4.3.1"),
+        ] {
+            assert_eq!(release(text), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn java_is_named_by_its_program_or_its_directory() {
+        let home = tempfile::tempdir().expect("a directory");
+        assert_eq!(java_program(Some(home.path())), home.path().join("bin/java"));
+        assert_eq!(java_program(Some(Path::new("/opt/j9/bin/java"))), Path::new("/opt/j9/bin/java"));
+    }
+
+    #[test]
     fn the_cache_is_where_the_user_keeps_caches() {
         let dir = |xdg: Option<&str>, home: Option<&str>| {
-            cache_dir(xdg.map(OsString::from), home.map(OsString::from)).map_err(|error| error.to_string())
+            cache_dir(default_version(), xdg.map(OsString::from), home.map(OsString::from))
+                .map_err(|error| error.to_string())
         };
         let below = |base: &str| Ok(Path::new(base).join("thalweg").join(format!("kafka-{KAFKA_VERSION}")));
         assert_eq!(dir(Some("/caches"), Some("/me")), below("/caches"));

@@ -15,6 +15,7 @@ use thalweg_ports::Port;
 use thalweg_wire::request::MetadataRequest;
 
 use super::error::{DirectoryFailed, PortTaken, TargetError};
+use super::jars::KafkaOptions;
 use super::plan::{CONTROLLER_LISTENER, Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::{check_brokers, embedded, properties, readiness};
@@ -312,7 +313,7 @@ async fn start_controllers(
     if nodes.is_empty() {
         return Ok(());
     }
-    let jars = apache_kafka::find_jars().await?;
+    let jars = apache_kafka::find_jars(&KafkaOptions::default()).await?;
     let jvm = Jvm::new(&jars, CONTROLLER_HEAP_MB, processes.dir())?;
     let mut cluster_id = None;
     let mut bare = Vec::new();

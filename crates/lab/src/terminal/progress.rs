@@ -297,7 +297,9 @@ fn live_text(state: &State, room: usize) -> String {
 
 fn live_parts(state: &State, detail: LiveDetail) -> String {
     let mut parts: Vec<String> = Vec::new();
-    for (what, interval) in [("produced", &state.produced), ("consumed", &state.consumed)] {
+    for (what, waited, interval) in
+        [("produced", "acknowledged", &state.produced), ("consumed", "end to end", &state.consumed)]
+    {
         let Some(interval) = interval else { continue };
         let seconds = interval.length_us.max(1) as f64 / 1e6;
         let rate = quantity::number((interval.records as f64 / seconds).round());
@@ -316,7 +318,7 @@ fn live_parts(state: &State, detail: LiveDetail) -> String {
         let [p50, p99, max] = times;
         parts.push(match detail {
             LiveDetail::All => {
-                format!("{what} {rate} records/s, {mb} MB/s · p50 {p50}, p99 {p99}, max {max}")
+                format!("{what} {rate} records/s, {mb} MB/s · {waited} p50 {p50}, p99 {p99}, max {max}")
             }
             LiveDetail::Most => format!("{what} {rate} records/s, p50 {p50}, p99 {p99}"),
             LiveDetail::Least => format!("{what} {rate}/s, p99 {p99}"),
@@ -367,6 +369,7 @@ mod tests {
             length_us: 1_000_000,
             records: 12_000_000,
             bytes: 1_256_000_000,
+            backlog: 0,
             p50_us: Some(12_800),
             p99_us: Some(112_100),
             max_us: Some(1_239_000),
@@ -377,7 +380,7 @@ mod tests {
     fn figures_of_a_second_fit_a_narrow_terminal() {
         let mut state = State { produced: Some(second()), ..State::default() };
         let shown = |state: &State, room| live_text(state, room);
-        assert!(shown(&state, usize::MAX).contains("MB/s · p50"), "all with enough room");
+        assert!(shown(&state, usize::MAX).contains("MB/s · acknowledged p50"), "all with enough room");
         assert!(
             shown(&state, 78).starts_with("produced 12,000,000 records/s, p50 "),
             "{}",
@@ -412,6 +415,7 @@ mod tests {
                     length_us: 1_000_000,
                     records: 2_000_000,
                     bytes: 256_000_000,
+                    backlog: 0,
                     p50_us: Some(800),
                     p99_us: Some(2_100),
                     max_us: Some(9_000),
@@ -428,10 +432,10 @@ mod tests {
             [
                 "Starting 3 brokers",
                 "[1/2] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 1 of 2",
-                "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
+                "    produced 2,000,000 records/s, 244 MB/s · acknowledged p50 800 µs, p99 2.10 ms, max 9.00 ms",
                 "    2,000,000 records/s",
                 "[2/2] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 2 of 2",
-                "    produced 2,000,000 records/s, 244 MB/s · p50 800 µs, p99 2.10 ms, max 9.00 ms",
+                "    produced 2,000,000 records/s, 244 MB/s · acknowledged p50 800 µs, p99 2.10 ms, max 9.00 ms",
                 "    2,000,000 records/s",
                 "[3] ibm-fast · 3 brokers · Thalweg · thalweg · repetition 2 of 2",
             ]
@@ -450,6 +454,7 @@ mod tests {
             length_us: 500_000,
             records: 1_000,
             bytes: 128_000,
+            backlog: 0,
             p50_us: Some(800),
             p99_us: None,
             max_us: None,

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 
 use super::columns::Columns;
+use super::notes::Notes;
 use crate::quantity;
 use crate::report::{self, clean};
-use crate::result::{Check, Comparison, Figure, Judgement, PointResult, RunResult, State, Subject, system};
+use crate::result::{
+    Check, Comparison, Figure, Judgement, Pair, PointResult, RunResult, Spread, State, Subject, system,
+};
 
 /// The results of a run: its answer, a row per point, target and driver, and below them the figures that are
 /// not quotable, with reasons. An answer without a quotable figure follows the rows. With `colours` and the
@@ -35,6 +38,7 @@ pub fn table(run: &RunResult, colours: bool, columns: Option<usize>) -> String {
             "±",
             "MB/s",
             "drained in",
+            "group start",
             "latency",
             "p50",
             "p99",
@@ -46,13 +50,13 @@ pub fn table(run: &RunResult, colours: bool, columns: Option<usize>) -> String {
             "limited by",
             "",
         ]);
-        let mut notes = Vec::new();
+        let mut notes = Notes::default();
         for point in &workload.points {
             let mark = notes_of(point, &mut notes);
-            grid.row(cells(point, mark));
+            rows(point, mark).into_iter().for_each(|row| grid.row(row));
         }
         text += &grid.text(&paint);
-        for (number, note) in notes.iter().enumerate() {
+        for (number, note) in notes.texts().enumerate() {
             text += &paint.yellow(&format!("  [{}] {note}", number + 1));
             text.push('\n');
         }
@@ -98,40 +102,68 @@ fn evidence(points: &[PointResult]) -> String {
     text
 }
 
-/// Why points are not quotable; equal reasons share a number.
-fn notes_of(point: &PointResult, notes: &mut Vec<String>) -> String {
+/// Why points are not quotable; reasons that differ only in numbers share one.
+fn notes_of(point: &PointResult, notes: &mut Notes) -> String {
     let mut own: Vec<String> = Vec::new();
     if let Some(failure) = &point.failure {
         own.push(format!("failed: {}", clean(failure)));
     }
     // A point that failed before it was measured has one reason.
     if point.failure.is_none() || !point.repetitions.is_empty() {
-        own.extend(point.verdict.no_headline.iter().map(|reason| format!("no headline: {}", clean(reason))));
+        let reasons = point.verdict.no_headline.iter().map(|reason| report::in_words(reason));
+        own.extend(reasons.map(|reason| format!("no headline: {}", clean(&reason))));
     }
     for repetition in &point.repetitions {
         own.extend(repetition.evidence.faults.iter().map(|fault| format!("evidence: {}", clean(fault))));
     }
     let mut marks: Vec<usize> = Vec::new();
     for note in own {
-        let place = notes.iter().position(|known| *known == note).unwrap_or_else(|| {
-            notes.push(note);
-            notes.len() - 1
-        });
-        if !marks.contains(&place) {
-            marks.push(place);
+        let number = notes.number(&note);
+        if !marks.contains(&number) {
+            marks.push(number);
         }
     }
-    marks.iter().map(|place| format!("[{}]", place + 1)).collect()
+    marks.iter().map(|number| format!("[{number}]")).collect()
 }
 
+/// The column of the kind of latency, before its percentiles.
+const LATENCY_COLUMN: usize = 8;
+
+/// The row of a point with the latency of its headline, and a line for each other kind of latency.
+fn rows(point: &PointResult, mark: String) -> Vec<Vec<String>> {
+    let kinds = latencies_of(point);
+    let mut first = cells(point, mark);
+    let count = first.len();
+    let mut rows = Vec::new();
+    for (place, (name, prefix)) in kinds.into_iter().enumerate() {
+        let mut row = if place == 0 { std::mem::take(&mut first) } else { vec![String::new(); count] };
+        let waited = |end: &str| point.summary.figures.get(&format!("{prefix}_{end}"));
+        row[LATENCY_COLUMN] = name.to_owned();
+        for (number, end) in ["p50_us", "p99_us", "p999_us"].into_iter().enumerate() {
+            row[LATENCY_COLUMN + 1 + number] =
+                waited(end).map(|spread| quantity::time_us(spread.mean)).unwrap_or_default();
+        }
+        rows.push(row);
+    }
+    if rows.is_empty() {
+        rows.push(first);
+    }
+    rows
+}
+
+/// The cells of a point without its latencies.
 fn cells(point: &PointResult, mark: String) -> Vec<String> {
     let figure = |name: &str| point.summary.figures.get(name);
     let mean = |name: &str| figure(name).map(|spread| spread.mean);
-    let rate = figure("produced_records_per_s").or_else(|| figure("consumed_records_per_s"));
-    let mb = mean("produced_mb_per_s").or_else(|| mean("consumed_mb_per_s"));
-    let latency = latency_of(point);
-    let waited = |end: &str| latency.and_then(|(_, prefix)| mean(&format!("{prefix}_{end}")));
+    // A drain has producers beside it, at their own rate.
+    let sides: &[&str] = match Subject::of(&point.point) {
+        Subject::Drain => &["consumed"],
+        _ => &["carried", "produced", "consumed"],
+    };
+    let rate = sides.iter().find_map(|side| figure(&format!("{side}_records_per_s")));
+    let mb = sides.iter().find_map(|side| mean(&format!("{side}_mb_per_s")));
     let client = match (mean("producer_cpu_us_per_record"), mean("consumer_cpu_us_per_record")) {
+        (_, consumer @ Some(_)) if Subject::of(&point.point) == Subject::Drain => consumer,
         (Some(producer), Some(consumer)) => Some(producer + consumer),
         (producer, consumer) => producer.or(consumer),
     };
@@ -149,10 +181,11 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
         spread,
         number(mb),
         mean("drain_s").map(|seconds| format!("{} s", quantity::number(seconds))).unwrap_or_default(),
-        latency.map(|(name, _)| name.to_owned()).unwrap_or_default(),
-        time(waited("p50_us")),
-        time(waited("p99_us")),
-        time(waited("p999_us")),
+        mean("group_start_s").map(|seconds| format!("{} s", quantity::number(seconds))).unwrap_or_default(),
+        String::new(),
+        String::new(),
+        String::new(),
+        String::new(),
         time(mean("topic_ready_p99_us")),
         time(mean("metadata_us")),
         mean("broker_cpu_us_per_record").map(quantity::time_us).unwrap_or_default(),
@@ -162,29 +195,41 @@ fn cells(point: &PointResult, mark: String) -> Vec<String> {
     ]
 }
 
-/// The latency of a row, as words and as the prefix of its figures: at a rate that of the headline, otherwise
-/// that of acknowledgements if there are any.
-fn latency_of(point: &PointResult) -> Option<(&'static str, &'static str)> {
+/// The latencies of a point, as words and as the prefix of their figures; at a rate, that of the headline
+/// first.
+fn latencies_of(point: &PointResult) -> Vec<(&'static str, &'static str)> {
     const ACKNOWLEDGED: (&str, &str) = ("acknowledged", "acknowledge");
     const END_TO_END: (&str, &str) = ("end to end", "end_to_end");
+    const DRAINED: (&str, &str) = ("drained", "drained");
     let order = match Subject::of(&point.point) {
-        Subject::Latency => [END_TO_END, ACKNOWLEDGED],
-        _ => [ACKNOWLEDGED, END_TO_END],
+        Subject::Latency => [END_TO_END, ACKNOWLEDGED, DRAINED],
+        _ => [DRAINED, ACKNOWLEDGED, END_TO_END],
     };
     let has = |(_, prefix): &(&str, &str)| point.summary.figures.contains_key(&format!("{prefix}_p99_us"));
-    order.into_iter().find(has)
+    order.into_iter().filter(has).collect()
 }
 
 /// A comparison: a row per figure of each pair.
 pub fn comparison(of: &Comparison, colours: bool, columns: Option<usize>) -> String {
     let paint = Paint { colours, columns };
     let mut text = String::new();
+    if !of.machines.is_empty() {
+        let why = "There are no ratios, because the machines differ:";
+        text += &format!("\n{}\n", paint.yellow(why));
+        for difference in &of.machines {
+            text += &format!("  {}\n", clean(&difference.to_string()));
+        }
+    }
     for pair in &of.pairs {
         let title = match pair.a.target == pair.b.target {
             true => pair.a.to_string(),
             false => format!("{} → {}", pair.a, pair.b.target),
         };
         text += &format!("\n{}\n", paint.bold(&clean(&title)));
+        if !pair.figures.is_empty() {
+            text += &side_by_side(pair).text(&paint);
+            continue;
+        }
         let mut grid = Grid::new(&["figure", "first", "second", "ratio", "95 % interval", ""]);
         for ratio in &pair.ratios {
             let described = Figure::named(&ratio.figure);
@@ -218,6 +263,30 @@ pub fn comparison(of: &Comparison, colours: bool, columns: Option<usize>) -> Str
     text
 }
 
+/// The figures of a pair without ratios: each with its variation.
+fn side_by_side(pair: &Pair) -> Grid {
+    let mut grid = Grid::new(&["figure", "first", "±", "second", "±"]);
+    for both in &pair.figures {
+        let described = Figure::named(&both.figure);
+        let shown = |spread: &Spread| match described {
+            Some(figure) => figure.text(spread.mean),
+            None => quantity::number(spread.mean),
+        };
+        let varies = |spread: &Spread| match spread.count {
+            0 | 1 => String::new(),
+            _ => quantity::percent(spread.variation),
+        };
+        grid.row(vec![
+            described.map_or(both.figure.as_str(), |figure| figure.title).to_owned(),
+            shown(&both.a),
+            varies(&both.a),
+            shown(&both.b),
+            varies(&both.b),
+        ]);
+    }
+    grid
+}
+
 fn besides(of: &Comparison, paint: &Paint) -> String {
     let mut text = String::new();
     for refused in &of.refused {
@@ -237,7 +306,10 @@ fn besides(of: &Comparison, paint: &Paint) -> String {
             text += &format!("  {}\n", clean(&difference.to_string()));
         }
     }
-    text + "\n" + &of.method + "\n"
+    match of.machines.is_empty() {
+        true => text + "\n" + &of.method + "\n",
+        false => text,
+    }
 }
 
 struct Paint {
@@ -331,7 +403,6 @@ mod tests {
     use std::cmp::Ordering;
 
     use super::*;
-    use crate::result::Spread;
 
     #[test]
     fn results_precede_a_refusal_and_follow_an_answer() {
@@ -371,5 +442,46 @@ mod tests {
         assert!(row("3 brokers").windows(2).any(|cells| cells == ["acknowledged", "275 µs"]), "{text}");
         assert!(row("quiet").windows(2).any(|cells| cells == ["end to end", "519 µs"]), "{text}");
         assert!(row("point").contains(&"latency".to_owned()), "{text}");
+        // The other kind is on the next line.
+        let next = |kind: &str| {
+            let lines: Vec<&str> = text.lines().map(str::trim).collect();
+            let found = lines.windows(2).find(|pair| pair[0].contains(kind) && pair[0].contains("Thalweg "));
+            found.map_or_else(String::new, |pair| pair[1].split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(next("acknowledged"), "end to end 519 µs");
+        assert_eq!(next("end to end"), "acknowledged 275 µs");
+    }
+
+    #[test]
+    fn a_drain_shows_its_own_rate_and_latency() {
+        let mut run = report::testing::run(&[("drain", 2.0)]);
+        for point in &mut run.workloads[0].points {
+            point.point.measure = crate::workload::Measure::Drain;
+            for (name, value) in [
+                ("produced_records_per_s", 30_000.0),
+                ("consumed_records_per_s", 900_000.0),
+                ("drain_s", 1.25),
+                ("group_start_s", 0.125),
+                ("drained_p99_us", 4_000_000.0),
+                ("end_to_end_p99_us", 519.0),
+            ] {
+                point.summary.figures.insert(name.to_owned(), Spread::of(&[value]));
+            }
+        }
+        let text = table(&run, false, None);
+        let row = text.lines().find(|line| line.starts_with("  drain  Thalweg")).unwrap_or_default();
+        for part in ["900,000", "1.25 s", "0.125 s", "drained", "4.00 s"] {
+            assert!(row.contains(part), "{part}: {text}");
+        }
+        assert!(!text.contains("30,000"), "{text}");
+    }
+
+    #[test]
+    fn a_row_with_consumers_shows_what_reached_them() {
+        let mut run = report::testing::run(&[("3 brokers", 2.0)]);
+        for point in &mut run.workloads[0].points {
+            point.summary.figures.insert("carried_records_per_s".to_owned(), Spread::of(&[77.0]));
+        }
+        assert!(table(&run, false, None).contains("  77"), "{}", table(&run, false, None));
     }
 }

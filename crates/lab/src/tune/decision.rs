@@ -2,12 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::result::two_sided_95;
+#[cfg(doc)]
+use crate::result::PAIRS_MIN;
+use crate::result::{Figure, Values, ratio_of, two_sided_95};
 
 /// Minimum gain, even if certain.
 const GAIN_MIN: f64 = 0.02;
+/// Half of the interval, as a share of the ratio, from which measurements tell nothing of a gain.
+const NOISE_MAX: f64 = 0.25;
+/// The figure that is compared.
+const RATE: &str = "produced_records_per_s";
 
-/// The gain of a change: the ratio of the means minus one, with Welch's 95 % interval.
+/// The gain of a change: the geometric mean of the pairs' ratios minus one, with Student's 95 % interval on
+/// their logarithms, so that no end is below -100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gain {
     /// The gain: 0.1 is 10 % more records per second.
@@ -16,28 +23,22 @@ pub struct Gain {
     pub low: f64,
     /// The upper end of the interval.
     pub high: f64,
+    /// True if the interval is so wide that the measurements tell nothing.
+    #[serde(default)]
+    pub is_noise: bool,
     /// True if the change helps: the interval is above zero, and the gain above 2 %.
     pub helps: bool,
 }
 
-/// Compares measurements before and with a change, taken in turns. `None` if either has fewer than two
-/// values, because the noise is unknown then.
+/// Compares measurements before and with a change, which took turns: they are pairs. `None` with fewer than
+/// [`PAIRS_MIN`], because the noise is unknown then.
 pub fn gain(before: &[f64], with: &[f64]) -> Option<Gain> {
-    let (a, b) = (Moments::of(before)?, Moments::of(with)?);
-    let (error_a, error_b) = (a.variance / a.count, b.variance / b.count);
-    let error = (error_a + error_b).sqrt();
-    let freedom = match error > 0.0 {
-        true => {
-            (error_a + error_b).powi(2)
-                / (error_a.powi(2) / (a.count - 1.0) + error_b.powi(2) / (b.count - 1.0))
-        }
-        false => a.count + b.count - 2.0,
-    };
-    let half = two_sided_95(freedom) * error;
-    let difference = b.mean - a.mean;
-    let share = |value: f64| value / a.mean;
-    let (gain, low, high) = (share(difference), share(difference - half), share(difference + half));
-    Some(Gain { gain, low, high, helps: low > 0.0 && gain >= GAIN_MIN })
+    let pairs = before.iter().copied().zip(with.iter().copied()).collect();
+    let ratio = ratio_of(Figure::named(RATE)?, &Values::Paired(pairs))?;
+    let (low, high) = ratio.interval?;
+    let (gain, low, high) = (ratio.ratio - 1.0, low - 1.0, high - 1.0);
+    let is_noise = ratio.half_width().is_none_or(|half| half > NOISE_MAX);
+    Some(Gain { gain, low, high, is_noise, helps: low > 0.0 && gain >= GAIN_MIN && !is_noise })
 }
 
 /// Half of the 95 % interval of a mean; 0 for a single value.
@@ -47,7 +48,6 @@ pub fn half_interval(values: &[f64]) -> f64 {
 
 struct Moments {
     count: f64,
-    mean: f64,
     variance: f64,
 }
 
@@ -56,7 +56,7 @@ impl Moments {
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (values.len() >= 2 && mean > 0.0).then(|| Moments { count, mean, variance: squares / (count - 1.0) })
+        (values.len() >= 2 && mean > 0.0).then(|| Moments { count, variance: squares / (count - 1.0) })
     }
 }
 
@@ -67,20 +67,33 @@ mod tests {
     #[test]
     fn a_gain_beyond_the_noise_helps() {
         let gain = gain(&[100.0, 102.0, 98.0], &[120.0, 122.0, 118.0]).expect("enough");
-        assert!((gain.gain - 0.2).abs() < 1e-9 && gain.helps, "{gain:?}");
+        assert!((gain.gain - 0.2).abs() < 1e-3 && gain.helps, "{gain:?}");
         assert!(gain.low > 0.1 && gain.high < 0.3, "{gain:?}");
     }
 
     #[test]
     fn noise_and_trifles_do_not_help() {
-        assert!(!gain(&[100.0, 130.0, 80.0], &[110.0, 140.0, 90.0]).expect("enough").helps);
+        assert!(!gain(&[100.0, 130.0, 80.0], &[120.0, 100.0, 110.0]).expect("enough").helps);
         assert!(!gain(&[100.0, 100.0, 100.0], &[101.0, 101.0, 101.0]).expect("enough").helps);
         assert!(!gain(&[100.0, 101.0, 99.0], &[80.0, 81.0, 79.0]).expect("enough").helps);
     }
 
     #[test]
+    fn what_changes_for_both_of_a_pair_is_no_noise() {
+        let gain = gain(&[100.0, 130.0, 80.0], &[110.0, 143.0, 88.0]).expect("enough");
+        assert!(gain.helps && gain.high - gain.low < 0.001, "{gain:?}");
+    }
+
+    #[test]
+    fn an_interval_never_promises_less_than_nothing_and_a_wide_one_is_noise() {
+        let gain = gain(&[1000.0, 90.0, 400.0], &[100.0, 700.0, 300.0]).expect("enough");
+        assert!(gain.low > -1.0 && gain.is_noise && !gain.helps, "{gain:?}");
+        assert!(!super::gain(&[100.0, 101.0, 99.0], &[120.0, 122.0, 118.0]).expect("enough").is_noise);
+    }
+
+    #[test]
     fn one_value_tells_nothing_of_the_noise() {
-        assert_eq!(gain(&[100.0], &[200.0, 201.0]), None);
+        assert_eq!(gain(&[100.0, 101.0], &[200.0, 201.0]), None);
         assert_eq!(gain(&[100.0, 101.0], &[]), None);
         assert_eq!(half_interval(&[5.0]), 0.0);
         assert!(half_interval(&[5.0, 6.0]) > 1.0);

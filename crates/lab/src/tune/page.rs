@@ -23,6 +23,9 @@ pub fn html(study: &Study) -> String {
     if let State::Partial { why } = &study.state {
         let _ = write!(body, "<p class=\"banner\"><b>This study is incomplete.</b> {}</p>", escape(why));
     }
+    if let Some(note) = warnings(study) {
+        let _ = write!(body, "<p class=\"banner\"><b>The study was disturbed.</b> {}</p>", escape(&note));
+    }
     let _ = write!(
         body,
         "<section><h2>Records per second, step by step</h2>{}<p>Each bar is the best so far; its whisker is the 95 % \
@@ -40,7 +43,7 @@ pub fn html(study: &Study) -> String {
                 "<tr><td>{}</td><td>{}</td><td>{rate}</td><td>{gain}</td><td>{interval}</td><td>{kept}</td><td>{}</td></tr>",
                 escape(&step.setting),
                 escape(&tried.label),
-                escape(tried.failure.as_ref().unwrap_or(&tried.limit)),
+                escape(&outcome(tried)),
             );
         }
     }
@@ -82,12 +85,35 @@ fn cells(tried: &TriedValue) -> [String; 4] {
         count => quantity::number((tried.records_per_s.iter().sum::<f64>() / count as f64).round()),
     };
     let percent = |share: f64| format!("{:+.1} %", share * 100.0);
-    [
-        rate,
-        tried.gain.map(|gain| percent(gain.gain)).unwrap_or_default(),
-        tried.gain.map(|gain| format!("{} to {}", percent(gain.low), percent(gain.high))).unwrap_or_default(),
-        if tried.kept { "kept" } else { "" }.to_owned(),
-    ]
+    let (gain, interval) = match tried.gain {
+        Some(gain) if gain.is_noise => (String::new(), "too noisy to tell".to_owned()),
+        Some(gain) => (percent(gain.gain), format!("{} to {}", percent(gain.low), percent(gain.high))),
+        None => Default::default(),
+    };
+    [rate, gain, interval, if tried.kept { "kept" } else { "" }.to_owned()]
+}
+
+/// The limit with a value, or why there is none, and what disturbed the measurement.
+fn outcome(tried: &TriedValue) -> String {
+    let outcome = match &tried.failure {
+        Some(failure) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
+        None => tried.limit.clone(),
+    };
+    std::iter::once(&outcome).chain(&tried.disturbances).map(String::as_str).collect::<Vec<_>>().join("; ")
+}
+
+/// How often each kind of disturbance was seen.
+fn warnings(study: &Study) -> Option<String> {
+    let tried = study.steps.iter().flat_map(|step| &step.tried);
+    let values = tried.clone().count() + usize::from(study.measured_base.is_some());
+    let base = study.measured_base.iter().filter(|base| !base.disturbances.is_empty()).count();
+    let disturbed = tried.filter(|tried| !tried.disturbances.is_empty()).count() + base;
+    (disturbed > 0).then(|| {
+        format!(
+            "In {disturbed} of {values} measurements, others used the processors: their gains may be those of the others. \
+             The reasons are with each value."
+        )
+    })
 }
 
 /// The study as text: a line per tried value, and the final point.
@@ -100,16 +126,15 @@ pub fn table(study: &Study, columns: Option<usize>) -> String {
     if let Some(base) = &study.measured_base {
         let rate = quantity::number(base.records_per_s.round());
         let empty = String::new;
-        rows.push(vec!["base".to_owned(), empty(), rate, empty(), empty(), empty(), base.limit.clone()]);
+        let limit = std::iter::once(&base.limit).chain(&base.disturbances);
+        let limit = limit.map(String::as_str).collect::<Vec<_>>().join("; ");
+        rows.push(vec!["base".to_owned(), empty(), rate, empty(), empty(), empty(), limit]);
     }
     for step in &study.steps {
         for tried in &step.tried {
             let [rate, gain, interval, kept] = cells(tried);
-            let limit = match &tried.failure {
-                Some(failure) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
-                None => tried.limit.clone(),
-            };
-            rows.push(vec![step.setting.clone(), tried.label.clone(), rate, gain, interval, kept, limit]);
+            let outcome = outcome(tried);
+            rows.push(vec![step.setting.clone(), tried.label.clone(), rate, gain, interval, kept, outcome]);
         }
     }
     let columns = Columns::of(&rows, columns, |text| text.chars().count());
@@ -117,6 +142,9 @@ pub fn table(study: &Study, columns: Option<usize>) -> String {
     for line in rows.iter().flat_map(|row| columns.row(row, |_| false)) {
         text += &line;
         text.push('\n');
+    }
+    if let Some(warning) = warnings(study) {
+        let _ = writeln!(text, "\nThe study was disturbed. {warning}");
     }
     if let State::Partial { why } = &study.state {
         let _ = writeln!(text, "\nThis study is incomplete: {why}");
@@ -138,6 +166,7 @@ mod tests {
             half_interval_records_per_s: 5.0,
             limit: "one partition".to_owned(),
             reasons: vec!["<reason>".to_owned()],
+            disturbances: Vec::new(),
         };
         let (before, with) = (vec![100.0, 101.0, 99.0], vec![150.0, 151.0, 149.0]);
         Study {
@@ -164,6 +193,7 @@ mod tests {
                     kept: true,
                     limit: "broker CPU".to_owned(),
                     failure: None,
+                    disturbances: Vec::new(),
                 }],
                 best: Some(best(150.0)),
             }],
@@ -183,6 +213,22 @@ mod tests {
         assert!(page.contains("<td>2 partitions</td><td></td><td></td>"), "{page}");
         assert!(page.contains("was limited by an unknown cause."), "{page}");
         assert!(!table(&study, None).contains("2 partitions  0 "), "{}", table(&study, None));
+    }
+
+    #[test]
+    fn a_gain_within_the_noise_has_no_figures_and_others_are_named() {
+        let mut study = study();
+        let tried = &mut study.steps[0].tried[0];
+        tried.gain = gain(&[1000.0, 90.0, 400.0], &[100.0, 700.0, 300.0]);
+        tried.disturbances = vec!["processes outside the run used 30 % of the processors".to_owned()];
+        for text in [html(&study), table(&study, None)] {
+            assert!(text.contains("too noisy to tell") && !text.contains(" % to "), "{text}");
+            assert!(
+                text.contains("broker CPU; processes outside the run used 30 % of the processors"),
+                "{text}"
+            );
+            assert!(text.contains("In 1 of 2 measurements, others used the processors"), "{text}");
+        }
     }
 
     #[test]

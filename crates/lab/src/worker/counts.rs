@@ -21,7 +21,12 @@ pub(crate) struct Window {
     /// as those at the beginning belong to records of the warm-up: without them, the rate is that of the
     /// accepted records. At the maximum rate the time until the last answer counts, too.
     pub(crate) closes: bool,
+    /// True if records from before the start are a backlog, whose end and latency are measured.
+    pub(crate) drains: bool,
 }
+
+/// Timestamps are in whole milliseconds, so a record of this much less than the start may be newer.
+const TIMESTAMP_STEP_US: u64 = 1_000;
 
 impl Window {
     /// The window of the lab's start command.
@@ -30,12 +35,17 @@ impl Window {
             StopWhen::Seconds(seconds) => measure_from_us.saturating_add((seconds.max(0.0) * 1e6) as u64),
             StopWhen::Records(_) | StopWhen::OnCommand => u64::MAX,
         };
-        Window { start_us: at_us, from_us: measure_from_us, to_us, closes: false }
+        Window { start_us: at_us, from_us: measure_from_us, to_us, closes: false, drains: false }
     }
 
     /// The window for records at a fixed rate, if `is_paced`.
     pub(crate) fn paced(self, is_paced: bool) -> Window {
         Window { closes: is_paced && self.to_us != u64::MAX, ..self }
+    }
+
+    /// The window for a backlog, if there is one.
+    pub(crate) fn draining(self, drains: bool) -> Window {
+        Window { drains, ..self }
     }
 
     /// True if latencies of records intended at this time count.
@@ -56,6 +66,11 @@ pub(crate) struct Counts {
     latency: Recorded<u64>,
     interval: (u64, u64),
     interval_latency: Recorded<u64>,
+    /// The consumed records of a backlog, without their bytes.
+    drained: Span,
+    drained_latency: Recorded<u64>,
+    /// Those of the interval.
+    interval_drained: u64,
 }
 
 /// The counters of a thread, shared with the reporting thread.
@@ -64,7 +79,8 @@ pub(crate) type SharedCounts = Arc<Mutex<Counts>>;
 impl Counts {
     /// Empty counters. The lab's start command sets the window.
     pub(crate) fn shared() -> SharedCounts {
-        let never = Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX, closes: false };
+        let never =
+            Window { start_us: u64::MAX, from_us: u64::MAX, to_us: u64::MAX, closes: false, drains: false };
         Arc::new(Mutex::new(Counts {
             window: never,
             acknowledged: 0,
@@ -74,6 +90,9 @@ impl Counts {
             latency: Histogram::recorder(),
             interval: (0, 0),
             interval_latency: Histogram::recorder(),
+            drained: Span::default(),
+            drained_latency: Histogram::recorder(),
+            interval_drained: 0,
         }))
     }
 
@@ -82,6 +101,7 @@ impl Counts {
         self.window = window;
         self.measured.from_us = window.from_us;
         self.measured.to_us = window.from_us;
+        (self.drained.from_us, self.drained.to_us) = (window.start_us, window.start_us);
     }
 
     /// Counts records acknowledged or consumed at `at_us`. Latencies are recorded separately.
@@ -100,13 +120,20 @@ impl Counts {
         }
     }
 
-    /// Records the latencies of records intended at this time. Records intended before the start are ignored.
+    /// Records the latencies of records intended at this time. Those intended before the start are a backlog,
+    /// or ignored.
     #[inline]
     pub(crate) fn took(&mut self, records: u64, latency_us: u64, intended_us: u64) {
+        let latency_us = latency_us.max(1);
         if intended_us < self.window.start_us {
+            if self.window.drains && intended_us + TIMESTAMP_STEP_US < self.window.start_us {
+                self.drained.records += records;
+                self.drained.to_us = self.drained.to_us.max(intended_us + latency_us);
+                self.interval_drained += records;
+                self.drained_latency.saturating_record_n(latency_us, records);
+            }
             return;
         }
-        let latency_us = latency_us.max(1);
         self.interval_latency.saturating_record_n(latency_us, records);
         if self.window.holds(intended_us) {
             self.latency.saturating_record_n(latency_us, records);
@@ -134,6 +161,7 @@ pub(crate) fn interval(all: &[SharedCounts], since_us: u64, at_us: u64) -> Inter
         let (records, bytes) = std::mem::take(&mut counts.interval);
         interval.records += records;
         interval.bytes += bytes;
+        interval.backlog += std::mem::take(&mut counts.interval_drained);
         if !counts.interval_latency.is_empty() {
             latency.add(&counts.interval_latency).expect("all recorders have the same bounds");
             counts.interval_latency.reset();
@@ -150,9 +178,18 @@ pub(crate) fn interval(all: &[SharedCounts], since_us: u64, at_us: u64) -> Inter
 /// The totals of all threads since the start: the report without the role's own parts, and the latency.
 pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
     let mut latency = Histogram::recorder();
+    let mut drained_latency = Histogram::recorder();
     let mut report = Report::default();
     for (at, counts) in all.iter().enumerate() {
         let counts = lock(counts);
+        if counts.window.drains {
+            let drained = report.drained.get_or_insert(counts.drained);
+            if at > 0 {
+                drained.records += counts.drained.records;
+                drained.to_us = drained.to_us.max(counts.drained.to_us);
+            }
+            drained_latency.add(&counts.drained_latency).expect("all recorders have the same bounds");
+        }
         report.acknowledged += counts.acknowledged;
         report.failed += counts.failed;
         if report.first_failure.is_none() {
@@ -165,6 +202,7 @@ pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
         measured.bytes += counts.measured.bytes;
         latency.add(&counts.latency).expect("all recorders have the same bounds");
     }
+    report.drained_latency = Histogram::of(&drained_latency);
     (report, Histogram::of(&latency))
 }
 
@@ -225,6 +263,25 @@ mod tests {
         let span = Span { from_us: 1_000_000, to_us: 2_000_000, records: 10, bytes: 100 };
         assert_eq!((report.measured, report.acknowledged), (span, 20));
         assert!(!Window::new(0, 10, StopWhen::OnCommand).paced(true).closes, "its end is unknown");
+    }
+
+    #[test]
+    fn a_backlog_ends_with_its_last_record_not_with_later_ones() {
+        let all = [Counts::shared(), Counts::shared()];
+        let window = Window::new(5_000_000, 5_000_000, StopWhen::OnCommand).draining(true);
+        all.iter().for_each(|counts| lock(counts).measure(window));
+        lock(&all[0]).took(700, 4_100_000, 1_000_000);
+        lock(&all[1]).took(300, 4_321_000, 1_000_000);
+        // A record sent since, which is read with them, and one whose timestamp was rounded down.
+        lock(&all[0]).took(1, 20_000, 6_000_000);
+        lock(&all[0]).took(1, 3_000_000, 4_999_500);
+        let first = interval(&all, 5_000_000, 6_000_000);
+        assert_eq!(first.backlog, 1000);
+        let (report, latency) = report(&all);
+        let span = Span { from_us: 5_000_000, to_us: 5_321_000, records: 1000, bytes: 0 };
+        assert_eq!(report.drained, Some(span));
+        assert_eq!(report.drained_latency.map(|latency| latency.count), Some(1000));
+        assert_eq!(latency.map(|latency| latency.count), Some(1), "that of later records is apart");
     }
 
     #[test]

@@ -48,6 +48,8 @@ pub struct Assignment {
     pub stop: StopWhen,
     /// The consumers' groups, which they join in turn by their numbers.
     pub groups: Vec<String>,
+    /// True if consumers drain a backlog: records that exist before the start, whose end is measured.
+    pub drains: bool,
     /// The seed of payloads and keys.
     pub seed: u64,
 }
@@ -57,6 +59,17 @@ impl Assignment {
     pub fn group_of(&self, client: u32) -> Option<&str> {
         let at = (client as usize).checked_rem(self.groups.len())?;
         Some(&self.groups[at])
+    }
+
+    /// True if consumers tell the records of a backlog from later ones: by stamps, or the lab's own client by
+    /// timestamps.
+    pub fn tells_backlog(&self) -> bool {
+        let tells = match self.driver {
+            Driver::Thalweg => true,
+            Driver::Librdkafka => self.verify != Verification::Off,
+            Driver::Java | Driver::Stream => false,
+        };
+        self.drains && tells
     }
 }
 
@@ -117,6 +130,9 @@ pub struct Interval {
     pub records: u64,
     /// Bytes of these records.
     pub bytes: u64,
+    /// Those of the records that belong to a backlog, if the driver tells.
+    #[serde(default)]
+    pub backlog: u64,
     /// Median latency of these records; `None` without latencies.
     pub p50_us: Option<u64>,
     /// 99th percentile of these records' latency.
@@ -146,12 +162,42 @@ pub struct Report {
     pub acknowledge_latency: Option<Histogram>,
     /// Latency from the intended send time to the consumer, for records intended within the measurement.
     pub end_to_end_latency: Option<Histogram>,
+    /// The percentiles of a tool without a histogram, of the same latency.
+    #[serde(default)]
+    pub tool_percentiles: Option<ToolPercentiles>,
+    /// The records consumed of a backlog, from the start to the last one, if the driver tells them.
+    #[serde(default)]
+    pub drained: Option<Span>,
+    /// Latency of these records, from their intended send time.
+    #[serde(default)]
+    pub drained_latency: Option<Histogram>,
     /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
     /// Results of a checking consumer, per producer.
     pub seen: Vec<SeenRecords>,
     /// Per producer of this worker, the unacknowledged sequences; all others below `sent` were acknowledged.
     pub unacknowledged: Vec<Order>,
+}
+
+/// Percentiles that a tool prints, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolPercentiles {
+    pub p50_us: u64,
+    pub p99_us: u64,
+    pub p999_us: u64,
+    pub max_us: u64,
+}
+
+impl ToolPercentiles {
+    /// Those of the slower tool, percentile by percentile: without histograms there are no common ones.
+    pub fn slower(self, other: ToolPercentiles) -> ToolPercentiles {
+        ToolPercentiles {
+            p50_us: self.p50_us.max(other.p50_us),
+            p99_us: self.p99_us.max(other.p99_us),
+            p999_us: self.p999_us.max(other.p999_us),
+            max_us: self.max_us.max(other.max_us),
+        }
+    }
 }
 
 /// From the start of the measurement to the last acknowledged or consumed record.

@@ -118,7 +118,13 @@ impl Streams {
         let until = self.clock.instant(end.min(self.clock.now_us() + 86_400_000_000 * 365));
         while self.open > 0 && self.tally.measured().records < records_max {
             tokio::select! {
-                event = self.heard.recv() => self.handle_event(event).await?,
+                event = self.heard.recv() => {
+                    self.handle_event(event).await?;
+                    // The end of a drain is seen in the intervals.
+                    if assignment.drains {
+                        self.tally.report_interval(self.clock.now_us(), link)?;
+                    }
+                }
                 command = link.command() => match command {
                     Some(Command::Start { .. }) => {}
                     Some(Command::Stop) | None => break,
@@ -286,7 +292,7 @@ mod tests {
 
     #[test]
     fn the_measurement_lies_between_the_first_and_the_last_line() {
-        let window = Window { start_us: 0, from_us: 1000, to_us: 2000, closes: false };
+        let window = Window { start_us: 0, from_us: 1000, to_us: 2000, closes: false, drains: false };
         let mut tally = Tally::new(2, window);
         for (at, records, at_us) in
             [(0, 5, 900), (0, 10, 1010), (1, 7, 1005), (0, 60, 1900), (1, 7, 1990), (0, 99, 2100)]

@@ -172,7 +172,8 @@ impl Worker<'_> {
                 command = link.command() => match command {
                     Some(Command::Start { at_us, measure_from_us }) => {
                         let window = Window::new(at_us, measure_from_us, self.assignment.stop)
-                            .paced(self.assignment.records_per_s.is_some());
+                            .paced(self.assignment.records_per_s.is_some())
+                            .draining(self.assignment.tells_backlog());
                         self.counts.iter().for_each(|counts| lock(counts).measure(window));
                         self.signals.send_replace(Word::Begin(window));
                         since_us = at_us;

@@ -19,13 +19,26 @@ use super::{
 use crate::figures::FIGURES;
 
 /// Parses a workload file. `folder` is the base of relative paths.
+#[cfg(test)]
 pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result<Workload, InvalidFile> {
+    parse_for(1.0, name, file, text, folder)
+}
+
+/// Parses a workload file that will be scaled: its labels have the numbers after scaling, its points still
+/// those of the file.
+pub(super) fn parse_for(
+    scale: f64,
+    name: &str,
+    file: &str,
+    text: &str,
+    folder: &Path,
+) -> Result<Workload, InvalidFile> {
     let invalid = |mistakes| InvalidFile::of(file, text, mistakes);
     let root = document::toml::parse(text).map_err(|mistake| invalid(vec![mistake]))?;
     let Value::Table(entries) = root.value else { return Err(invalid(Vec::new())) };
     let mut mistakes = Vec::new();
     let top = Top::read(&entries, &mut mistakes);
-    let layers = top.layers(name, &mut mistakes);
+    let layers = top.layers(name, scale, &mut mistakes);
     if !mistakes.is_empty() {
         return Err(invalid(mistakes));
     }
@@ -101,8 +114,8 @@ impl<'a> Top<'a> {
         self.texts.get(key).map_or_else(String::new, |text| text.trim().to_owned())
     }
 
-    /// The settings of each point.
-    fn layers(&self, name: &str, mistakes: &mut Vec<Mistake>) -> Vec<Layer> {
+    /// The settings of each point, with labels for a scale.
+    fn layers(&self, name: &str, scale: f64, mistakes: &mut Vec<Mistake>) -> Vec<Layer> {
         let several = self.points.len() > 1;
         let merged: Vec<Layer> = match self.points.is_empty() {
             true => vec![self.base.clone()],
@@ -125,7 +138,7 @@ impl<'a> Top<'a> {
             }
         }
         for layer in &mut layers {
-            label(layer, name, several, mistakes);
+            label(layer, name, (several, scale), mistakes);
             if let Some(node) = layer.published.first().filter(|_| !layer.varied.is_empty()) {
                 mistakes.push(Mistake {
                     position: node.at,
@@ -266,7 +279,7 @@ fn read_points(entry: &Entry, value: &Value, mistakes: &mut Vec<Mistake>) -> Vec
 }
 
 /// Replaces the placeholders of a label, or composes a label from the varied keys.
-fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistake>) {
+fn label(layer: &mut Layer, name: &str, (several, scale): (bool, f64), mistakes: &mut Vec<Mistake>) {
     let mut mistake = |position, problem: String, remedy: &str| {
         mistakes.push(Mistake { position, key: "label".to_owned(), problem, remedy: remedy.to_owned() });
     };
@@ -275,7 +288,7 @@ fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistak
             mistake(layer.at, "is missing".to_owned(), "add label = \"...\" to each [[point]]");
         }
         let varied =
-            layer.varied.iter().map(|path| format!("{path} {}", layer.show(path).unwrap_or_default()));
+            layer.varied.iter().map(|path| format!("{path} {}", layer.show(path, scale).unwrap_or_default()));
         let text = varied.collect::<Vec<_>>().join(", ");
         let text = if text.is_empty() { name.to_owned() } else { text };
         layer.settings.insert("label".to_owned(), Node { at: layer.at, value: Value::Text(text) });
@@ -290,7 +303,7 @@ fn label(layer: &mut Layer, name: &str, several: bool, mistakes: &mut Vec<Mistak
             mistake(node.at, "{ without its }".to_owned(), "write it as {records.size_bytes}");
             return;
         };
-        match layer.show(path) {
+        match layer.show(path, scale) {
             Some(value) => text.push_str(&value),
             None => {
                 let problem = format!("{{{path}}} is not a setting of the point");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::document::{Entry, Node, Value};
 use super::key::{self, Key, Kind, grouped};
 use super::mistake::{Mistake, Position};
+use super::scale::scaled_setting;
 
 /// Maximum points of a workload.
 pub(super) const POINTS_MAX: usize = 500;
@@ -144,9 +145,11 @@ impl Layer {
         Some(layers)
     }
 
-    /// A setting as text, with thousands separators.
-    pub(super) fn show(&self, path: &str) -> Option<String> {
-        match &self.settings.get(path)?.value {
+    /// A setting as text, with thousands separators, as it is after scaling by a factor.
+    pub(super) fn show(&self, path: &str, scale: f64) -> Option<String> {
+        let value = &self.settings.get(path)?.value;
+        let scaled = if scale == 1.0 { None } else { scaled_setting(path, value, scale) };
+        match scaled.as_ref().unwrap_or(value) {
             Value::Whole(number) => Some(grouped(*number)),
             value => value.as_property(),
         }

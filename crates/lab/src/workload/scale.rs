@@ -1,6 +1,7 @@
 //! Scales the length of workloads, for small machines or longer measurements. Brokers, topics, clients and
 //! record sizes stay the same.
 
+use super::document::Value;
 use super::mistake::InvalidScale;
 use super::{Load, Unit, Workload};
 
@@ -18,7 +19,7 @@ pub fn scaled(workload: &Workload, factor: f64) -> Result<Workload, InvalidScale
     if !(SCALE_MIN..=SCALE_MAX).contains(&factor) {
         return Err(InvalidScale { scale: factor, min: SCALE_MIN, max: SCALE_MAX });
     }
-    let seconds = |seconds: f64, min: f64| (seconds * factor).max(seconds.min(min));
+    let seconds = |seconds: f64, min: f64| scaled_seconds(seconds, min, factor);
     let mut workload = workload.clone();
     workload.scale *= factor;
     for point in &mut workload.points {
@@ -26,7 +27,7 @@ pub fn scaled(workload: &Workload, factor: f64) -> Result<Workload, InvalidScale
         extent.warm_up_s = seconds(extent.warm_up_s, WARM_UP_SECONDS_MIN);
         extent.unit = match extent.unit {
             Unit::Seconds(length) => Unit::Seconds(seconds(length, SECONDS_MIN)),
-            Unit::Records(records) => Unit::Records(((records as f64 * factor).round() as u64).max(1)),
+            Unit::Records(records) => Unit::Records(scaled_records(records, factor)),
         };
         match &mut point.load {
             Load::Rate { records_per_s } => *records_per_s *= factor,
@@ -35,4 +36,33 @@ pub fn scaled(workload: &Workload, factor: f64) -> Result<Workload, InvalidScale
         }
     }
     Ok(workload)
+}
+
+fn scaled_seconds(seconds: f64, min: f64, factor: f64) -> f64 {
+    (seconds * factor).max(seconds.min(min))
+}
+
+fn scaled_records(records: u64, factor: f64) -> u64 {
+    ((records as f64 * factor).round() as u64).max(1)
+}
+
+/// A setting of a point after scaling, for its label; `None` if it stays the same.
+pub(super) fn scaled_setting(path: &str, value: &Value, factor: f64) -> Option<Value> {
+    let number = match value {
+        Value::Whole(number) => *number as f64,
+        Value::Number(number) => *number,
+        _ => return None,
+    };
+    let scaled = match path {
+        "extent.records" => scaled_records(number as u64, factor) as f64,
+        "extent.seconds" => scaled_seconds(number, SECONDS_MIN, factor),
+        "extent.warm_up_s" => scaled_seconds(number, WARM_UP_SECONDS_MIN, factor),
+        "load.records_per_s" | "load.first_records_per_s" => number * factor,
+        _ => return None,
+    };
+    Some(match scaled.fract() == 0.0 && scaled.abs() < i64::MAX as f64 {
+        true => Value::Whole(scaled as i64),
+        // A label needs no more digits.
+        false => Value::Number((scaled * 1e3).round() / 1e3),
+    })
 }

@@ -386,6 +386,28 @@ fn a_scale_multiplies_records_seconds_and_rates_and_nothing_else() {
 }
 
 #[test]
+fn labels_have_the_numbers_of_the_scaled_workload() {
+    let labels = |name: &str, scale| -> Vec<String> {
+        let workload = load(name, scale).unwrap_or_else(|error| panic!("{error}"));
+        workload.points.into_iter().map(|point| point.label).collect()
+    };
+    let drain = |scale| labels("queue-kafka", scale).pop().expect("a drain");
+    assert_eq!(drain(None), "drain 1,000,000 x 1,000 B, 1 broker");
+    assert_eq!(drain(Some(0.02)), "drain 20,000 x 1,000 B, 1 broker");
+    assert_eq!(labels("replicated-latency", Some(0.1))[0], "100/s, 3 brokers");
+    assert_eq!(labels("quick", Some(2.0))[1], "end to end, 40,000 records/s");
+    assert_eq!(labels("growth", Some(0.001))[0], "6 partitions, 200/s");
+    // Sizes are not scaled, nor are numbers outside of placeholders.
+    assert_eq!(labels("queue-kafka", Some(0.1))[0], "produce 1,000 B, 3 brokers");
+    for name in names() {
+        let workload = load(name, Some(0.5)).unwrap_or_else(|error| panic!("{error}"));
+        for figure in &workload.published {
+            assert!(workload.points.iter().any(|point| point.label == figure.point), "{name}: {figure:?}");
+        }
+    }
+}
+
+#[test]
 fn odd_settings_are_warned_of() {
     let text = "topics.properties.no.such = 1\nconsumers.count = 3\nrecords.size_bytes = 2000000\n[producers.properties]\n\
                 acks = \"all\"\nlinger.msec = 5\nbatch.num.messages = 10\nssl.anything = 1\n";

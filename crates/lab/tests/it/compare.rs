@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use thalweg_lab::result::{Judgement, Pairing, PointName, ReadError, RunResult, compare, read, write};
+use thalweg_lab::result::{
+    Judgement, Pairing, PointName, ReadError, RunResult, SCHEMA, compare, read, write,
+};
 use thalweg_lab::terminal;
+use thalweg_lab::workload::Measure;
 
 use crate::fixture;
 
@@ -41,11 +44,18 @@ fn a_run_does_not_differ_from_itself() {
 }
 
 #[test]
-fn another_machine_is_refused_by_field_and_values() {
+fn figures_of_another_machine_stand_beside_each_other_without_ratios() {
     let (a, mut b) = (fixture::run(7), fixture::run(8));
     b.machine.cpus = 2;
     b.machine.facts.insert("clock source".to_owned(), "hpet".to_owned());
-    let text = refusal(&a, &b);
+    let comparison = compare(&a, &b, &Pairing::SameTarget).expect("the same points");
+    assert!(comparison.pairs.iter().all(|pair| pair.ratios.is_empty() && !pair.figures.is_empty()));
+    let rate = &comparison.pairs[0].figures[0];
+    assert_eq!(rate.figure, "produced_records_per_s");
+    assert!(rate.a.count == 3 && rate.b.count == 3 && rate.a != rate.b, "{rate:?}");
+    let text = terminal::comparison(&comparison, false, None);
+    assert!(text.contains("There are no ratios, because the machines differ:"), "{text}");
+    assert!(!text.contains("95 % interval "), "{text}");
     assert!(text.contains("machine.cpus: 4 in the first, 2 in the second"), "{text}");
     assert!(
         text.contains("machine.facts.clock source: \"tsc\" in the first, \"hpet\" in the second"),
@@ -56,6 +66,7 @@ fn another_machine_is_refused_by_field_and_values() {
 #[test]
 fn other_settings_scales_and_sizes_are_refused_point_by_point() {
     let (a, mut b) = (fixture::run(7), fixture::run(8));
+    b.machine = a.machine.clone();
     b.workloads[0].workload.scale = 0.5;
     b.workloads[1].points[0].point.records.size_bytes = 999;
     b.workloads[1].points[1].point.producers.properties.insert("acks".to_owned(), "all".to_owned());
@@ -117,6 +128,8 @@ fn a_result_comes_back_as_it_was_written_and_leaves_nothing_beside() {
 #[test]
 fn a_result_of_the_first_schema_is_read() {
     let mut run = fixture::run(7);
+    // Drains of this version were timed in another way, which a unit test shows.
+    run.workloads[2].points.retain(|point| point.point.measure != Measure::Drain);
     run.schema = "thalweg-lab-result/1".to_owned();
     let mut document = serde_json::to_value(&run).expect("plain data");
     for (number, workload) in run.workloads.iter().enumerate() {
@@ -134,6 +147,7 @@ fn a_result_of_the_first_schema_is_read() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("result.json");
     std::fs::write(&path, document.to_string()).expect("written");
+    run.schema = SCHEMA.to_owned();
     assert!(read(&path).expect("readable") == run);
     // Its figures can be compared with those of today.
     let pairs = compare(&run, &fixture::run(7), &targets()).expect("comparable").pairs;
@@ -156,7 +170,7 @@ fn a_result_that_cannot_be_read_names_file_and_field() {
     });
     let text = error.to_string();
     assert!(text.contains("changed.json: workloads[1].points[2].repetitions[0].figures.drain_s: "), "{text}");
-    let error = written(dir.path(), |document| document["schema"] = "thalweg-lab-result/3".into());
+    let error = written(dir.path(), |document| document["schema"] = "thalweg-lab-result/4".into());
     assert!(matches!(error, ReadError::Newer { .. }), "{error}");
     let error = written(dir.path(), |document| document["schema"] = 7.into());
     assert!(matches!(error, ReadError::NotAResult { .. }), "{error}");

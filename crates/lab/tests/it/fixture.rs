@@ -138,6 +138,7 @@ fn targets() -> BTreeMap<String, TargetInfo> {
         version: version.to_owned(),
         command: command.iter().map(|part| (*part).to_owned()).collect(),
         notes: vec![note.to_owned()],
+        facts: BTreeMap::new(),
     };
     BTreeMap::from([
         (
@@ -423,7 +424,7 @@ impl FixtureBuilder {
         let end_to_end = consumed.then(|| self.latency(behaviour.p50_us * 1.6, records));
         let mb = f64::from(shape.records.size_bytes) / 1_048_576.0;
         let us = |of: fn(&Histogram) -> u64| Some(of(&latency) as f64);
-        let figures = Figures {
+        let mut figures = Figures {
             produced_records_per_s: Some(rate),
             produced_mb_per_s: Some(rate * mb),
             consumed_records_per_s: consumed.then_some(rate * 0.998),
@@ -432,7 +433,10 @@ impl FixtureBuilder {
             producer_cpu_us_per_record: Some(behaviour.producer_cpu_us * (1.0 + 0.02 * self.normal())),
             consumer_cpu_us_per_record: consumed.then_some(0.05),
             broker_memory_bytes_max: Some(412 << 20),
+            carried_records_per_s: None,
+            carried_mb_per_s: None,
             drain_s: None,
+            group_start_s: None,
             acknowledge_p50_us: us(|h| h.p50_us),
             acknowledge_p99_us: us(|h| h.p99_us),
             acknowledge_p999_us: us(|h| h.p999_us),
@@ -441,11 +445,18 @@ impl FixtureBuilder {
             end_to_end_p99_us: end_to_end.as_ref().map(|h| h.p99_us as f64),
             end_to_end_p999_us: end_to_end.as_ref().map(|h| h.p999_us as f64),
             end_to_end_max_us: end_to_end.as_ref().map(|h| h.max_us as f64),
+            drained_p50_us: None,
+            drained_p99_us: None,
+            drained_p999_us: None,
+            drained_max_us: None,
             topics_ready_per_s: None,
             topic_ready_p50_us: None,
             topic_ready_p99_us: None,
             metadata_us: None,
         };
+        if consumed && shape.measure == Measure::Produce {
+            figures.set_carried(1);
+        }
         let produced = self.intervals(began_at_us, rate, shape.records.size_bytes, &latency);
         let taken = match &end_to_end {
             Some(latency) => self.intervals(began_at_us, rate, shape.records.size_bytes, latency),
@@ -501,6 +512,7 @@ impl FixtureBuilder {
                 length_us: 1_000_000,
                 records,
                 bytes: records * u64::from(size_bytes),
+                backlog: 0,
                 p50_us: Some((latency.p50_us as f64 * factor) as u64),
                 p99_us: Some((latency.p99_us as f64 * factor) as u64),
                 max_us: Some(latency.max_us),

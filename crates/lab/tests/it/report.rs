@@ -169,7 +169,8 @@ fn the_main_chart_has_what_is_scaled_on_its_axis() {
         .and_then(|rest| rest.split("class=\"cards\"").next())
         .expect("charts");
     assert!(
-        main.contains("ibm-fast · Records produced per second") && main.contains(">brokers</text>"),
+        main.contains("ibm-fast · Records per second, produced and consumed")
+            && main.contains(">brokers</text>"),
         "{main}"
     );
     assert!(

@@ -330,6 +330,33 @@ fn every_group_consumes_every_record_beside_idle_connections() {
 }
 
 #[test]
+fn the_time_of_a_drain_follows_its_backlog() {
+    let _alone = alone();
+    let settings = "measure = \"drain\"\ntopics.partitions = 2\nconsumers.count = 1\n\
+                    load = { kind = \"rate\", records_per_s = 1000 }\n[[point]]\nlabel = \"short\"\n\
+                    extent = { warm_up_s = 0, records = 20000 }\n[[point]]\nlabel = \"long\"\n\
+                    extent = { warm_up_s = 0, records = 400000 }\n";
+    let lab = LabDirectory::with(&format!("title = \"t\"\ndescription = \"d\"\n{settings}"));
+    assert_ends_with(&ran(lab.run(&["--repetitions", "1"])), 0);
+    let result = lab.result();
+    let drain = |place: usize| {
+        let repetition = &result.workloads[0].points[place].repetitions[0];
+        let figures = &repetition.figures;
+        let drain_s = figures.drain_s.expect("drained");
+        let records = [20_000.0, 400_000.0][place];
+        let rate = figures.consumed_records_per_s.expect("consumed");
+        assert!((rate * drain_s / records - 1.0).abs() < 0.001, "{figures:?}");
+        let latency = figures.drained_p99_us.expect("the latency of drained records");
+        assert!(latency > drain_s * 1e6 / 2.0, "it contains the wait: {figures:?}");
+        assert!(figures.group_start_s.is_some_and(|start| start > 0.0), "{figures:?}");
+        drain_s
+    };
+    let (short, long) = (drain(0), drain(1));
+    assert!(short < 0.5 && long > short * 3.0, "{short} s and {long} s");
+    lab.assert_nothing_is_left();
+}
+
+#[test]
 fn topics_come_and_go_beside_the_load_and_partitions_that_are_not_used() {
     let _alone = alone();
     let settings = "load = { kind = \"rate\", records_per_s = 500 }\ncluster.idle_partitions = 1200\n\

@@ -10,7 +10,7 @@ use thalweg_client::{Cluster, ConnectionOptions};
 use thalweg_lab::evidence::{self, Claim, ReadBack, ReplicaObservations};
 use thalweg_lab::null_server::{Loss, NullServer, ServiceTime, Settings};
 use thalweg_lab::result::Evidence;
-use thalweg_lab::target::kafka_jars;
+use thalweg_lab::target::{KafkaOptions, kafka_jars};
 use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopWhen};
 use thalweg_lab::workload::{Payload, RecordSpec, Verification};
 
@@ -43,6 +43,7 @@ fn assignment(driver: Driver, role: Role, server: &NullServer, stop: StopWhen) -
         records_per_s: None,
         stop,
         groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
+        drains: false,
         seed: SEED,
     }
 }
@@ -88,7 +89,7 @@ fn has(driver: Driver) -> bool {
             .check()
             .err()
             .map(|_| "cargo test -p thalweg --features librdkafka --test it lab_drivers".to_owned()),
-        Driver::Java => kafka_jars().err().map(|error| error.to_string()),
+        Driver::Java => kafka_jars(&KafkaOptions::default()).err().map(|error| error.to_string()),
     };
     if let Some(missing) = &missing {
         // Bypasses the test harness, which captures output.
@@ -113,6 +114,7 @@ async fn every_driver_produces_to_the_null_server() {
         assert!(report.measured.to_us > report.measured.from_us, "{client}: {report:?}");
         // The tool's latencies do not count from the intended time, which its notes say.
         assert_eq!(report.acknowledge_latency.is_some(), driver != Driver::Java, "{client}");
+        assert_eq!(report.tool_percentiles.is_some(), driver == Driver::Java, "{client}: {report:?}");
         let own = report.notes.iter().any(|note| note.contains("coordinated omission"));
         assert_eq!(own, driver == Driver::Java, "{client}: {:?}", report.notes);
     }

@@ -82,6 +82,7 @@ impl Lab {
             records_per_s: None,
             stop,
             groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
+            drains: false,
             seed: SEED,
         }
     }

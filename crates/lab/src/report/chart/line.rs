@@ -13,6 +13,11 @@ pub(crate) const SIZE: (f64, f64) = (440.0, 236.0);
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 38.0;
 const LEFT: f64 = 54.0;
+/// The height of a tick's text, and the width of one of its characters in a wide font.
+const TICK_HEIGHT: f64 = 10.0;
+const TICK_WIDTH: f64 = 6.0;
+/// Minimum distance of the texts of two ticks.
+const TICK_GAP: f64 = 2.0;
 /// Minimum distance of two labels.
 const NAME_GAP: f64 = 13.0;
 /// Maximum number of points of a line with values on hover; with more points, only every second, third and so
@@ -231,39 +236,27 @@ impl Chart {
 
     fn axes(&self, svg: &mut String, frame: &Frame) {
         let floor = frame.floor;
-        for tick in self.y.ticks() {
-            let (y, text) = (frame.y.at(tick), escape(&(self.y.tick)(tick)));
+        self.x_ticks(svg, frame);
+        let ticks = self.y.ticks();
+        let places: Vec<(f64, f64)> = ticks.iter().map(|tick| (frame.y.at(*tick), TICK_HEIGHT)).collect();
+        let is_named = without_overlaps(&places);
+        for (tick, is_named) in ticks.into_iter().zip(is_named) {
+            let y = frame.y.at(tick);
             put(
                 svg,
                 format_args!(
-                    "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>\
-                     <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{text}</text>",
-                    frame.right,
-                    LEFT - 6.0,
-                    y + 3.6
+                    "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>",
+                    frame.right
                 ),
             );
-        }
-        for tick in self.x.ticks() {
-            let x = frame.x.at(tick);
-            put(
-                svg,
-                format_args!(
-                    "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{floor:.1}\" y2=\"{:.1}\"/>",
-                    floor + 4.0
-                ),
-            );
-            let text = match self.x.names.get(tick as usize) {
-                Some(name) => name.clone(),
-                None => (self.x.tick)(tick),
-            };
-            for (number, part) in text.splitn(2, ", ").enumerate() {
+            if is_named {
                 put(
                     svg,
                     format_args!(
-                        "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-                        floor + 15.0 + 12.0 * number as f64,
-                        escape(part)
+                        "<text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+                        LEFT - 6.0,
+                        y + 3.6,
+                        escape(&(self.y.tick)(tick))
                     ),
                 );
             }
@@ -282,6 +275,45 @@ impl Chart {
                 escape(&self.x.title)
             ),
         );
+    }
+
+    fn x_ticks(&self, svg: &mut String, frame: &Frame) {
+        let floor = frame.floor;
+        let ticks = self.x.ticks();
+        let text = |tick: f64| match self.x.names.get(tick as usize) {
+            Some(name) => name.clone(),
+            None => (self.x.tick)(tick),
+        };
+        let width = |text: &str| {
+            let longest = text.splitn(2, ", ").map(|part| part.chars().count()).max().unwrap_or(0);
+            longest as f64 * TICK_WIDTH
+        };
+        let places: Vec<(f64, f64)> =
+            ticks.iter().map(|tick| (frame.x.at(*tick), width(&text(*tick)))).collect();
+        let is_named = without_overlaps(&places);
+        for (tick, is_named) in ticks.into_iter().zip(is_named) {
+            let x = frame.x.at(tick);
+            put(
+                svg,
+                format_args!(
+                    "<line class=\"axis\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{floor:.1}\" y2=\"{:.1}\"/>",
+                    floor + 4.0
+                ),
+            );
+            if !is_named {
+                continue;
+            }
+            for (number, part) in text(tick).splitn(2, ", ").enumerate() {
+                put(
+                    svg,
+                    format_args!(
+                        "<text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
+                        floor + 15.0 + 12.0 * number as f64,
+                        escape(part)
+                    ),
+                );
+            }
+        }
     }
 
     /// The labels at the ends of the lines, moved apart if they are close.
@@ -400,6 +432,24 @@ fn hover(svg: &mut String, frame: &Frame, (x, y): (f64, f64), tip: &[String]) {
     *svg += "</g>";
 }
 
+/// Which of several texts, by middle and length, are shown so that none overlaps another: the first and the
+/// last, and as many between them as there is room for.
+fn without_overlaps(places: &[(f64, f64)]) -> Vec<bool> {
+    let mut shown = vec![false; places.len()];
+    let apart = |a: (f64, f64), b: (f64, f64)| (a.0 - b.0).abs() >= (a.1 + b.1) / 2.0 + TICK_GAP;
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    let inner = 1..places.len().saturating_sub(1);
+    for place in [0, places.len().saturating_sub(1)].into_iter().chain(inner) {
+        if let Some(wanted) = places.get(place)
+            && kept.iter().all(|other| apart(*wanted, *other))
+        {
+            kept.push(*wanted);
+            shown[place] = true;
+        }
+    }
+    shown
+}
+
 /// Sorted positions, moved as little as needed so that each is [`NAME_GAP`] from the next and all fit.
 fn apart(wanted: &[f64], floor: f64) -> Vec<f64> {
     let mut places = wanted.to_vec();
@@ -423,5 +473,17 @@ mod tests {
         let places = apart(&[50.0, 51.0, 52.0, 197.0, 198.0], 198.0);
         assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= NAME_GAP - 1e-9), "{places:?}");
         assert!(places.iter().all(|place| *place <= 198.0), "{places:?}");
+    }
+
+    #[test]
+    fn texts_of_close_ticks_do_not_cover_each_other() {
+        let wide =
+            |places: &[f64]| without_overlaps(&places.iter().map(|at| (*at, 20.0)).collect::<Vec<_>>());
+        assert_eq!(wide(&[0.0, 30.0, 60.0]), [true; 3]);
+        assert_eq!(wide(&[0.0, 5.0, 30.0, 31.0, 60.0]), [true, false, true, false, true]);
+        assert_eq!(wide(&[0.0, 45.0, 60.0]), [true, false, true], "the last is kept");
+        assert_eq!(wide(&[0.0, 5.0]), [true, false]);
+        assert_eq!(wide(&[7.0]), [true]);
+        assert_eq!(wide(&[]), [false; 0]);
     }
 }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Comparison, Pairing};
-use crate::result::{Machine, PointResult, RunResult, WorkloadResult};
+use crate::result::{Machine, Objection, PointResult, RunResult, WorkloadResult};
 
 /// Memory varies slightly between boots of one machine.
 const MEMORY_TOLERANCE: f64 = 0.02;
@@ -37,7 +37,7 @@ fn lines(differences: &[Difference]) -> String {
     differences.iter().map(|difference| format!("\n  {difference}")).collect()
 }
 
-/// Differences that forbid comparing any points.
+/// Differences that forbid ratios of any points.
 pub(super) fn between_runs(a: &RunResult, b: &RunResult) -> Vec<Difference> {
     let mut found = Vec::new();
     between_machines(&mut found, &a.machine, &b.machine);
@@ -65,6 +65,7 @@ pub(super) fn between_points(
     // The number of repetitions changes the interval, not the point.
     settings_a.repetitions = settings_b.repetitions;
     between_values(&mut found, "point", &value(&settings_a), &value(&settings_b));
+    differ(&mut found, "drain", &timed(a), &timed(b));
     if a.failure.is_some() || b.failure.is_some() {
         found.push(Difference { field: "failure".to_owned(), a: outcome(a), b: outcome(b) });
     } else if a.repetitions.is_empty() || b.repetitions.is_empty() {
@@ -72,6 +73,15 @@ pub(super) fn between_points(
         found.push(Difference { field: "repetitions".to_owned(), a: count(a), b: count(b) });
     }
     found
+}
+
+/// How a drain was timed.
+fn timed(point: &PointResult) -> &'static str {
+    let in_steps = |text: &String| Objection::of(text) == Objection::DrainInSteps;
+    match point.verdict.no_headline.iter().any(in_steps) {
+        true => "timed in steps of a second",
+        false => "timed to the last record",
+    }
 }
 
 fn outcome(point: &PointResult) -> String {

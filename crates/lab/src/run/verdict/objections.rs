@@ -3,12 +3,15 @@
 //! A figure is not quotable if the point's main figure ([`Subject`]) varies by more than 10 %, if a
 //! repetition is shorter than 5 s, if there are fewer than two repetitions, if these differ by more than 10 %
 //! from the knee that the search found, if the generator was the limit, if the evidence contradicts it, if
-//! records failed, or if the hypervisor took more than 5 % of the processors, or processes outside the run
-//! more than 15 %.
+//! records failed, if consumers got less than 95 % of what was produced, or if the hypervisor took more than
+//! 5 % of the processors, or processes outside the run more than 15 %.
 
 use super::others_share;
 use crate::quantity;
-use crate::result::{GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary, VARIATION_MAX, varies};
+use crate::result::{
+    GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary, VARIATION_MAX, consumers_fell_behind,
+    varies,
+};
 use crate::run::saturation::fell_behind;
 use crate::workload::{Load, Point};
 
@@ -85,13 +88,17 @@ pub(super) fn objections(
             Some(format!("repetition {}: the target fell behind: {why}", repetition.number + 1))
         }));
     }
+    against.extend(repetitions.iter().filter_map(|repetition| {
+        let why = consumers_fell_behind(&repetition.figures)?;
+        Some(format!("repetition {}: {why}", repetition.number + 1))
+    }));
     against
 }
 
 /// The contradiction between the repetitions at the knee's load and the search; `None` if they agree.
 pub(super) fn unlike(knee: &Knee, summary: &Summary) -> Option<String> {
     let found = knee.records_per_s;
-    let taken = summary.figures.get("produced_records_per_s")?.mean;
+    let taken = summary.figures.get(Subject::Knee.figure(summary))?.mean;
     let apart = (taken / found - 1.0).abs();
     (apart > VARIATION_MAX).then(|| {
         format!(
@@ -157,6 +164,13 @@ mod tests {
         against(|r| r.host.cpu_steal = 0.08, "8.0 %");
         against(|r| r.processes[1].busiest_thread = 0.96, "generator");
         against(|r| r.given_up = 3, "failed to send 3");
+        against(
+            |r| {
+                r.figures.consumed_records_per_s = Some(33.0);
+                r.figures.set_carried(1);
+            },
+            "repetition 1: consumers fell behind: 33.0 of 100 records/s were consumed (33 %)",
+        );
         against(
             |r| r.evidence = Evidence { faults: vec!["7 records lost".to_owned()], ..Evidence::default() },
             "7 records lost",

@@ -12,6 +12,10 @@ use crate::workload::{Payload, Verification};
 
 /// The number of records for a tool without a count limit, which the lab stops.
 const RECORDS_ENDLESS: u64 = i64::MAX.unsigned_abs();
+/// The first release whose producer has `--warmup-records`.
+const WARM_UP_SINCE: &str = "4.2.0";
+/// Fraction of the records that a warm-up has, at the maximum rate.
+const WARM_UP_SHARE: u64 = 4;
 /// Number of pool values written for the tool to choose from.
 const PAYLOADS: u64 = 4096;
 
@@ -61,6 +65,8 @@ pub(super) struct Plan {
     pub(super) role: Role,
     /// Size of a value; consumers report bytes themselves.
     pub(super) value_bytes: u64,
+    /// True if the tool can leave a warm-up out of its summary.
+    pub(super) knows_warm_up: bool,
     /// Values to choose from; removed with the plan.
     payloads: Option<tempfile::NamedTempFile>,
     /// Secret properties, which must not appear in process lists; removed with the plan.
@@ -83,6 +89,7 @@ impl Plan {
             classpath: jars.classpath.clone(),
             role: assignment.role,
             value_bytes: u64::from(assignment.records.size_bytes),
+            knows_warm_up: jars.release >= WARM_UP_SINCE.parse().expect("the constant is a release"),
             payloads,
             secrets: write_secrets(assignment)?,
         };
@@ -161,19 +168,48 @@ fn write_secrets(assignment: &Assignment) -> Result<Option<tempfile::NamedTempFi
     Ok(Some(file))
 }
 
-/// True if the tools stop after a number of records. A producer with a separate warm-up does not.
-pub(super) fn stops_by_itself(assignment: &Assignment, window: Window) -> bool {
-    let is_distinguished = assignment.role == Role::Producer && window.from_us > window.start_us;
-    matches!(assignment.stop, StopWhen::Records(_)) && !is_distinguished
+/// The records after which each tool stops, which is when it prints its percentiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RecordLimit {
+    /// The first records, which the tool leaves out of its second summary.
+    pub(super) warm_up: u64,
+    /// The records of the measurement.
+    pub(super) measured: u64,
 }
 
-/// The number of records of each client.
-pub(super) fn records(assignment: &Assignment, window: Window) -> u64 {
-    match assignment.stop {
-        StopWhen::Records(records) if stops_by_itself(assignment, window) => {
-            records.div_ceil(u64::from(assignment.clients.max(1)))
+impl RecordLimit {
+    /// The limit of an assignment; `None` if its number of records is unknown, as at the maximum rate for a
+    /// number of seconds, or if the tool does not know warm-ups, which it needs.
+    pub(super) fn of(assignment: &Assignment, window: Window, knows_warm_up: bool) -> Option<RecordLimit> {
+        let clients = u64::from(assignment.clients.max(1));
+        let warm_up_s = match assignment.role {
+            Role::Producer => window.from_us.saturating_sub(window.start_us) as f64 / 1e6,
+            Role::Consumer => 0.0,
+        };
+        let each = assignment.records_per_s.map(|rate| rate / clients as f64);
+        let (measured, warm_up) = match (assignment.stop, assignment.role, each) {
+            (StopWhen::Records(records), Role::Producer, each) if warm_up_s > 0.0 => {
+                let measured = records.div_ceil(clients);
+                (measured, each.map_or(measured.div_ceil(WARM_UP_SHARE), |each| (each * warm_up_s) as u64))
+            }
+            (StopWhen::Records(records), ..) => (records.div_ceil(clients), 0),
+            (StopWhen::Seconds(seconds), Role::Producer, Some(each)) => {
+                ((each * seconds) as u64, (each * warm_up_s) as u64)
+            }
+            _ => return None,
+        };
+        (measured > 0 && (warm_up == 0 || knows_warm_up)).then_some(RecordLimit { warm_up, measured })
+    }
+
+    /// The last arguments of a tool.
+    pub(super) fn arguments(limit: Option<RecordLimit>) -> String {
+        match limit {
+            Some(RecordLimit { warm_up: 0, measured }) => format!("--num-records {measured}"),
+            Some(RecordLimit { warm_up, measured }) => {
+                format!("--num-records {} --warmup-records {warm_up}", warm_up + measured)
+            }
+            None => format!("--num-records {RECORDS_ENDLESS}"),
         }
-        _ => RECORDS_ENDLESS,
     }
 }
 
@@ -233,6 +269,7 @@ mod tests {
             java_version: "17".to_owned(),
             classpath: "x.jar".to_owned(),
             kafka_version: "4.3.1".to_owned(),
+            release: "4.3.1".parse().expect("a release"),
             origin: "a test".to_owned(),
         }
     }
@@ -250,9 +287,27 @@ mod tests {
         let plan = Plan::new(&consume, &jars()).expect("possible");
         let line = plan.arguments(&consume, 0).join(" ");
         assert!(line.contains("--include t\\.1|u --hide-header --timeout 10000"), "{line}");
-        let window = |from_us| Window { start_us: 10, from_us, to_us: u64::MAX, closes: false };
-        assert_eq!(records(&produce, window(10)), 501);
-        assert_eq!(records(&produce, window(20)), RECORDS_ENDLESS, "a warm-up comes first");
+    }
+
+    #[test]
+    fn a_tool_stops_by_itself_where_its_number_of_records_is_known() {
+        let limit = |assignment: &Assignment, from_us, knows_warm_up| {
+            let window = Window::new(0, from_us, assignment.stop);
+            RecordLimit::arguments(RecordLimit::of(assignment, window, knows_warm_up))
+        };
+        // Two clients, together 1,000 records a second.
+        let records = assignment(Role::Producer);
+        let endless = format!("--num-records {RECORDS_ENDLESS}");
+        assert_eq!(limit(&records, 0, false), "--num-records 501");
+        assert_eq!(limit(&records, 2_000_000, true), "--num-records 1501 --warmup-records 1000");
+        assert_eq!(limit(&records, 2_000_000, false), endless, "an older tool");
+        let fastest = Assignment { records_per_s: None, ..records.clone() };
+        assert_eq!(limit(&fastest, 2_000_000, true), "--num-records 627 --warmup-records 126");
+        let seconds = Assignment { stop: StopWhen::Seconds(10.0), ..records };
+        assert_eq!(limit(&seconds, 5_000_000, true), "--num-records 7500 --warmup-records 2500");
+        let fastest = Assignment { records_per_s: None, ..seconds };
+        assert_eq!(limit(&fastest, 5_000_000, true), endless);
+        assert_eq!(limit(&assignment(Role::Consumer), 5_000_000, true), "--num-records 501");
     }
 
     #[test]

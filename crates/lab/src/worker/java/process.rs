@@ -4,11 +4,11 @@ use std::io;
 
 use tokio::sync::mpsc;
 
-use super::command::{self, Plan};
+use super::command::{Plan, RecordLimit};
 use super::lines;
 use crate::worker::counts::Window;
 use crate::worker::tool::{Tool, ToolEvent};
-use crate::worker::{Assignment, Role};
+use crate::worker::{Assignment, Role, ToolPercentiles};
 
 /// A tool could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +28,25 @@ pub(super) struct ToolFailed {
 pub(super) enum Line {
     /// The last interval.
     Interval { records: u64, bytes: u64, latency_max_us: Option<u64> },
-    /// The final line, records and bytes not in any interval, and the total duration.
-    Final { text: String, rest: (u64, u64), elapsed_us: u64 },
+    /// The final line of all records: those not in any interval, with their bytes, and the summary.
+    Final { text: String, rest: (u64, u64), summary: Summary },
+    /// The final line of the records after a warm-up: their number and bytes.
+    SteadyState { text: String, records: u64, bytes: u64, summary: Summary },
+}
+
+/// The summary in a final line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Summary {
+    pub(super) elapsed_us: u64,
+    /// A producer's percentiles.
+    pub(super) percentiles: Option<ToolPercentiles>,
 }
 
 /// The tools of a worker.
 pub(super) struct Tools {
     role: Role,
     value_bytes: u64,
+    knows_warm_up: bool,
     tools: Vec<Tool>,
     /// Records and bytes reported by each tool.
     reported: Vec<(u64, u64)>,
@@ -51,7 +62,8 @@ impl Tools {
         let prepare = |(at, words): (usize, &Vec<String>)| Tool::prepare(at, words, &environment, &to);
         let tools = plan.words.iter().enumerate().map(prepare).collect::<io::Result<Vec<Tool>>>()?;
         let (open, reported) = (tools.len(), vec![(0, 0); tools.len()]);
-        Ok(Tools { role: plan.role, value_bytes: plan.value_bytes, tools, reported, heard, open })
+        let Plan { role, value_bytes, knows_warm_up, .. } = *plan;
+        Ok(Tools { role, value_bytes, knows_warm_up, tools, reported, heard, open })
     }
 
     /// The tools' process ids, before and after executing Java.
@@ -59,13 +71,17 @@ impl Tools {
         self.tools.iter().filter_map(Tool::pid).collect()
     }
 
-    /// Starts the tools.
-    pub(super) async fn begin(&mut self, assignment: &Assignment, window: Window) -> Result<(), NotStarted> {
-        let last = format!("--num-records {}", command::records(assignment, window));
+    /// Starts the tools. Returns the records after which each of them stops, if it does.
+    pub(super) async fn begin(
+        &mut self,
+        assignment: &Assignment,
+        window: Window,
+    ) -> Result<Option<RecordLimit>, NotStarted> {
+        let limit = RecordLimit::of(assignment, window, self.knows_warm_up);
         for tool in &mut self.tools {
-            tool.begin(&last).await?;
+            tool.begin(&RecordLimit::arguments(limit)).await?;
         }
-        Ok(())
+        Ok(limit)
     }
 
     /// The next report of any tool; `None` when all have finished. Other lines are ignored. Cancel safe.
@@ -89,23 +105,31 @@ impl Tools {
 
     fn read(&mut self, at: usize, text: String) -> Option<Line> {
         let reported = &mut self.reported[at];
-        let (until_now, latency_max_us, elapsed_us) = match self.role {
+        let (until_now, latency_max_us, summary) = match self.role {
             Role::Producer => {
                 let line = lines::produced(&text)?;
+                let summary = line
+                    .summary
+                    .map(|of| Summary { elapsed_us: of.elapsed_us, percentiles: Some(of.percentiles) });
+                if let Some(summary) = summary.filter(|_| line.summary.is_some_and(|of| of.is_steady_state)) {
+                    let (records, bytes) = (line.records, line.records * self.value_bytes);
+                    return Some(Line::SteadyState { text, records, bytes, summary });
+                }
                 // An interval is incremental, the final line is the total.
-                let records = line.records + if line.elapsed_us.is_none() { reported.0 } else { 0 };
-                ((records, records * self.value_bytes), Some(line.latency_max_us), line.elapsed_us)
+                let records = line.records + if summary.is_none() { reported.0 } else { 0 };
+                ((records, records * self.value_bytes), Some(line.latency_max_us), summary)
             }
             Role::Consumer => {
                 let line = lines::consumed(&text)?;
-                ((line.records, line.bytes), None, line.elapsed_us)
+                let summary = line.elapsed_us.map(|elapsed_us| Summary { elapsed_us, percentiles: None });
+                ((line.records, line.bytes), None, summary)
             }
         };
         let before = std::mem::replace(reported, until_now);
         let (records, bytes) = (until_now.0.saturating_sub(before.0), until_now.1.saturating_sub(before.1));
-        Some(match elapsed_us {
+        Some(match summary {
             None => Line::Interval { records, bytes, latency_max_us },
-            Some(elapsed_us) => Line::Final { text, rest: (records, bytes), elapsed_us },
+            Some(summary) => Line::Final { text, rest: (records, bytes), summary },
         })
     }
 
