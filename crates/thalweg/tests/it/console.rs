@@ -376,7 +376,11 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
     let list = node::ask(&node.http, "GET", "/api/v1/topics", &basic, "");
     let list: Value = serde_json::from_str(&list.body).expect("JSON");
     let (matched, total, hidden) = (&list["matched"], &list["total"], &list["hidden"]);
-    assert_eq!((matched, total, hidden), (&json!(1), &Value::Null, &Value::Null), "others may be hidden: {list}");
+    assert_eq!(
+        (matched, total, hidden),
+        (&json!(1), &Value::Null, &Value::Null),
+        "others may be hidden: {list}"
+    );
     let page = node::ask(&node.http, "GET", "/topics/orders/purge", &basic, "").body;
     let hidden = "Groups that the login may not describe are not listed";
     assert!(page.contains(hidden) && page.contains("None of those that could be read."), "{page}");
