@@ -2,9 +2,9 @@
 //!
 //! A broker takes a sample every few seconds and records it as a round. The history has the last [`POINTS`]
 //! rounds, [`TOPICS_MAX`] topics and [`GROUPS_MAX`] groups with a series each. The others, which are the
-//! smallest or have long names, are kept as one sum, so that the series and the others together are the total at each point.
-//! Times without a sample are gaps, and unknown values stay unknown: neither is a zero. Pure: time and
-//! figures are parameters.
+//! smallest or have long names, are kept as one sum, so that the series and the others together are the
+//! total at each point. Times without a sample are gaps, and unknown values stay unknown: neither is a zero.
+//! Pure: time and figures are parameters.
 
 mod column;
 mod event;

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 /// The lag of each group over all its partitions that exist; unknown if the end of one is unknown. Ends of
 /// partitions without a replica here are requested in the background, for the next sample.
 ///
-/// A group whose id is too long for a series comes without the id: thousands of such ids would take memory for
-/// each sample.
+/// A group whose id is too long for a series comes without the id: thousands of such ids would take memory
+/// for each sample.
 pub(super) fn read(
     broker: &Broker,
     sources: &LagSources,

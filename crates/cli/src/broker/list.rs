@@ -131,8 +131,8 @@ impl Logs {
         logs
     }
 
-    /// True if topics exist, or may exist, of which the login sees none. Directories of an empty cluster have no
-    /// replicas.
+    /// True if topics exist, or may exist, of which the login sees none. Directories of an empty cluster have
+    /// no replicas.
     fn is_blind(&self, metadata: &Metadata) -> bool {
         metadata.topics.is_empty() && (self.has_replicas || !self.is_reported)
     }

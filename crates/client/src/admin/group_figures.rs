@@ -23,7 +23,7 @@ pub struct GroupAssignment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupLag {
     Records(i64),
-    /// The group has not committed in a partition that it reads and that has records, or has committed nothing.
+    /// The group has committed nothing, or nothing in a partition that it reads and that has records.
     Uncommitted,
 }
 

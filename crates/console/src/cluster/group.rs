@@ -193,8 +193,8 @@ pub fn lag_unknown(offsets: &[GroupOffset]) -> Option<String> {
     })
 }
 
-/// The age of the oldest record that the group has not read, in milliseconds; `None` if that of a partition is
-/// unknown.
+/// The age of the oldest record that the group has not read, in milliseconds; `None` if that of a partition
+/// is unknown.
 pub fn lag_ms(offsets: &[GroupOffset]) -> Option<i64> {
     let of_each = offsets.iter().map(|one| one.lag_ms);
     of_each.collect::<Option<Vec<i64>>>()?.into_iter().max()

@@ -101,8 +101,8 @@ pub async fn like(view: &View, name: &str) -> Result<(TopicCreation, Option<Stri
     Ok((creation, unread))
 }
 
-/// The number of replicas of a partition after the moves in progress. Of unknown moves, the partition with the
-/// fewest replicas has the least.
+/// The number of replicas of a partition after the moves in progress. While moves are unknown, the smallest
+/// number of a partition.
 fn target_replicas(
     topic: &str,
     partitions: &[PartitionMetadata],
