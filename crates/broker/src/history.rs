@@ -140,7 +140,7 @@ impl Sampler {
         let lags = lags::read(&broker, &self.lag_sources, &image);
         figures.set(Figure::UnknownLags, Some(lags.iter().filter(|(_, lag)| lag.is_none()).count() as u64));
         let groups: Vec<GroupSample<'_>> =
-            lags.iter().map(|(group, lag)| GroupSample { group, lag: *lag }).collect();
+            lags.iter().map(|(group, lag)| GroupSample { group: group.as_deref(), lag: *lag }).collect();
         let topics = self.traffic.samples(&self.changes.leader_changes);
         let cost = begun.elapsed();
         self.pause = self.interval.max(cost * SHARE);

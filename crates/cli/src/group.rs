@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
-use thalweg_client::{ClientError, Cluster, CoordinatorKind, RefusedRequest};
+use thalweg_client::{
+    Admin, ClientError, Cluster, CoordinatorKind, ListedGroups, RefusedRequest, UnseenGroups,
+};
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::list_groups_response::ListedGroup;
-use thalweg_wire::request::{DeleteGroupsRequest, ListGroupsRequest};
+use thalweg_wire::request::DeleteGroupsRequest;
 use tokio::time::Instant;
 
 use super::CommandFuture;
@@ -84,36 +85,19 @@ fn is_on_its_way(error: &anyhow::Error) -> bool {
     )
 }
 
-/// The groups of the brokers that answered.
-pub(crate) struct ListedGroups {
-    pub groups: Vec<ListedGroup>,
-    /// The failure of the brokers that did not answer.
-    pub missing: Option<CommandFailure>,
-}
-
 /// The groups of all brokers. Each broker lists the groups that it coordinates.
-pub(crate) async fn listed(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
-    patiently(async || list_all(cluster).await).await
+pub(crate) async fn listed(cluster: &Cluster) -> Result<ListedGroups, ClientError> {
+    Admin::new(cluster.clone()).listed_groups(COORDINATOR_WAIT).await
 }
 
-async fn list_all(cluster: &Cluster) -> anyhow::Result<ListedGroups> {
-    let (mut groups, mut silent) = (Vec::new(), Vec::new());
-    for &id in cluster.metadata().brokers.keys() {
-        let requested = async { cluster.broker(id).await?.send(&ListGroupsRequest::default()).await };
-        match requested.await {
-            Ok(response) => {
-                RefusedRequest::check(response.error_code, None, || format!("Groups of broker {id}"))?;
-                groups.extend(response.groups);
-            }
-            Err(error) if error.is_retriable() => silent.push(format!("{id} ({error})")),
-            Err(error) => return Err(error.into()),
-        }
+/// Warns of groups that the login may not see. Missing coordinators are a failure, at the end of a list.
+fn check_unseen(unseen: &UnseenGroups) -> Result<(), CommandFailure> {
+    let reasons = unseen.reasons();
+    if unseen.is_coordinator_missing() {
+        return Err(CommandFailure(reasons.join("; ")));
     }
-    groups.sort_by(|a, b| a.group_id.cmp(&b.group_id));
-    let silent = (!silent.is_empty()).then(|| silent.join(", "));
-    let missing =
-        silent.map(|silent| CommandFailure(format!("The groups of these brokers are missing: {silent}")));
-    Ok(ListedGroups { groups, missing })
+    reasons.iter().for_each(|reason| tracing::warn!("{reason}"));
+    Ok(())
 }
 
 /// Delete groups that have no members, with their offsets.

@@ -105,6 +105,7 @@ impl List {
         };
         let admin = Admin::new(self.connect.cluster().await?);
         let (mut found, mut errors) = (Vec::new(), Vec::new());
+        errors.extend(admin.missing_transaction_coordinators().await.map(Error::new));
         for (coordinator, listed) in admin.list_transactions(&filter).await? {
             match listed {
                 Ok(listed) => found.extend(listed.into_iter().map(|one| (coordinator, one))),

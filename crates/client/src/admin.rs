@@ -13,6 +13,7 @@ mod group_figures;
 mod group_offsets;
 mod groups;
 mod hanging;
+mod listed_groups;
 mod log_dirs;
 mod nodes;
 mod partitions;
@@ -41,12 +42,14 @@ pub use configs::{
     DescribeConfigs,
 };
 pub use features::{Feature, FeatureChange, FeatureUpdate, Features};
+pub use group_figures::{GroupAssignment, GroupLag};
 pub use group_offsets::ShareOffset;
 pub use groups::{
     ActiveGroup, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove,
     StreamsTask, StreamsTaskRole, Subtopology,
 };
 pub use hanging::{HangingTransactions, OpenTransaction};
+pub use listed_groups::{ListedGroups, UnseenGroups};
 pub use log_dirs::{LogDir, LogDirReplica, Replica};
 pub use partitions::Election;
 pub use placement::{

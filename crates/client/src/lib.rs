@@ -157,13 +157,14 @@ pub use admin::{
     AbortTransaction, ActiveGroup, ActiveProducer, Admin, ClusterDescription, ConfigChange, ConfigEntry,
     ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic,
     DelegationToken, DescribeConfigs, Election, Feature, FeatureChange, FeatureUpdate, Features,
-    FencedProducer, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, HangingTransactions,
-    LogDir, LogDirReplica, MemberToRemove, NewDelegationToken, NewTopic, OpenTransaction, Outcomes,
-    PartitionReassignment, PlannedMove, PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges,
-    QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes,
-    SCRAM_ITERATIONS, ShareOffset, StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup,
-    TopicGroupPartition, TopicGroups, TransactionDescription, TransactionFilter, TransactionListing,
-    UsableBroker, UserCredentials, planned_moves, spread, throttle_rates,
+    FencedProducer, GroupAssignment, GroupDescription, GroupFilter, GroupKind, GroupLag, GroupListing,
+    GroupMember, HangingTransactions, ListedGroups, LogDir, LogDirReplica, MemberToRemove,
+    NewDelegationToken, NewTopic, OpenTransaction, Outcomes, PartitionReassignment, PlannedMove,
+    PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter,
+    QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes, SCRAM_ITERATIONS, ShareOffset, StreamsTask,
+    StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup, TopicGroupPartition, TopicGroups,
+    TransactionDescription, TransactionFilter, TransactionListing, UnseenGroups, UsableBroker,
+    UserCredentials, planned_moves, spread, throttle_rates,
 };
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{

@@ -206,7 +206,7 @@ impl View {
 
     /// The groups of all brokers, cached for `CATALOG_AGE`.
     pub async fn groups(&self) -> Result<Arc<GroupCatalog>, ClientError> {
-        self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.cluster())).await
+        self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.admin())).await
     }
 
     /// Readings of the groups of topics.

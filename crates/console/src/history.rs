@@ -8,7 +8,7 @@ pub mod chart;
 
 use serde::Serialize;
 use std::collections::BTreeSet;
-use thalweg_history::{Event, Figure, GroupSeries, History, SharedHistory, TopicSeries};
+use thalweg_history::{Event, Figure, GroupSeries, History, NAME_BYTES_MAX, SharedHistory, TopicSeries};
 use thalweg_security::acl::Operation;
 use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
@@ -327,13 +327,8 @@ pub async fn topic(source: Option<&HistorySource>, view: &View, name: &str) -> R
     let history = source.history.lock();
     let traffic: Option<TrafficSeries> = history.topic(name).map(Into::into);
     let others = history.other_topics(|_| true).1;
-    let missing = traffic.is_none().then(|| match others {
-        0 => format!("Broker {} had no partition of this topic in the last hour", source.broker),
-        _ => format!(
-            "The topic is not among those with a series: broker {} adds its smallest topics up",
-            source.broker
-        ),
-    });
+    let is_here = catalog.is_on_any(line, &BTreeSet::from([source.broker]));
+    let missing = traffic.is_none().then(|| without_series(source.broker, is_here, others));
     Ok(TopicHistory {
         broker: source.broker,
         topic: name.to_owned(),
@@ -344,6 +339,20 @@ pub async fn topic(source: Option<&HistorySource>, view: &View, name: &str) -> R
         missing,
         events: events(&history, sees_all),
     })
+}
+
+/// The reason why a topic has no series. `others` is the number of topics without one at the last sample.
+fn without_series(broker: i32, is_here: bool, others: usize) -> String {
+    match (is_here, others) {
+        (false, 0) => format!("Broker {broker} had no partition of this topic in the last hour"),
+        (true, 0) => format!("The topic is new here: broker {broker} has not taken a sample of it yet"),
+        (false, _) => format!(
+            "Broker {broker} has no partition of this topic, and adds up the smallest topics of which it had one in the last hour"
+        ),
+        (true, _) => format!(
+            "The topic is not among those with a series: broker {broker} adds its smallest topics up, or has not taken a sample of it yet"
+        ),
+    }
 }
 
 /// Reads the history of a group that the login may describe.
@@ -360,6 +369,9 @@ pub async fn group(source: Option<&HistorySource>, view: &View, id: &str) -> Res
     };
     let others = history.other_groups(|_| true).1;
     let missing = lag.is_none().then(|| match others {
+        _ if id.len() > NAME_BYTES_MAX => {
+            format!("Groups with an id of more than {NAME_BYTES_MAX} bytes have no series, but are in the sum")
+        }
         0 => format!("Broker {} did not coordinate this group with committed offsets in the last hour", source.broker),
         _ => format!(
             "The group is not among those with a series: broker {} adds its groups with the smallest lags up, or another \

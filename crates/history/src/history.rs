@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::column::Column;
 use crate::event::{Event, EventKind};
 use crate::table::{NamedValues, SeriesTable};
-use crate::{GROUPS_MAX, POINTS, TOPICS_MAX};
+use crate::{GROUPS_MAX, NAME_BYTES_MAX, POINTS, TOPICS_MAX};
 
 /// Events that are kept: the oldest give way.
 const EVENTS_MAX: usize = 200;
@@ -82,7 +82,8 @@ pub struct TopicSample<'a> {
 /// The lag of a group.
 #[derive(Clone, Debug)]
 pub struct GroupSample<'a> {
-    pub group: &'a str,
+    /// The group id; none for an id of more than [`NAME_BYTES_MAX`] bytes, which gets no series.
+    pub group: Option<&'a str>,
     /// Records over all partitions; unknown if it is unknown of one.
     pub lag: Option<u64>,
 }
@@ -98,13 +99,14 @@ impl<'a> TopicSample<'a> {
             values[LEADER_CHANGES] = self.leader_changes;
         }
         let weight = values[BYTES_IN].saturating_add(values[BYTES_OUT]);
-        NamedValues { name: self.topic, values: values.map(Some), weight }
+        NamedValues { name: Some(self.topic), values: values.map(Some), weight }
     }
 }
 
 impl<'a> GroupSample<'a> {
     fn values(&self) -> NamedValues<'a, 1> {
-        NamedValues { name: self.group, values: [self.lag], weight: self.lag.unwrap_or(0) }
+        let name = self.group.filter(|id| id.len() <= NAME_BYTES_MAX);
+        NamedValues { name, values: [self.lag], weight: self.lag.unwrap_or(0) }
     }
 }
 

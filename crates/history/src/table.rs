@@ -12,12 +12,15 @@ use crate::column::Column;
 
 /// Changes of places in one round.
 const CHANGES_MAX: usize = 8;
-/// Names among the others whose weight is known. Further ones are counted, and get no series meanwhile.
+/// Names among the others whose weight is known, and their bytes. Further ones are counted, and get no series
+/// meanwhile.
 const CANDIDATES_MAX: usize = 4_000;
+const CANDIDATE_BYTES_MAX: usize = 256 << 10;
 
 /// The values of a name in one round.
 pub struct NamedValues<'a, const N: usize> {
-    pub name: &'a str,
+    /// None for a name that gets no series.
+    pub name: Option<&'a str>,
     pub values: [Option<u64>; N],
     /// The size by which names are compared.
     pub weight: u64,
@@ -73,9 +76,15 @@ impl<const N: usize> SeriesTable<N> {
         self.begin(round);
         let mut candidates = std::mem::take(&mut self.candidates);
         self.others_count = 0;
+        let mut candidate_bytes = 0;
         for NamedValues { name, values, weight } in samples {
             let known = values.map(|value| Some(value.unwrap_or(0)));
             add(&mut self.totals, round, known);
+            let Some(name) = name else {
+                self.others_count += 1;
+                add(&mut self.others, round, known);
+                continue;
+            };
             let of_candidate = match self.series.contains_key(name) {
                 true => None,
                 false => candidates.remove_entry(name),
@@ -90,7 +99,10 @@ impl<const N: usize> SeriesTable<N> {
             add(&mut self.others, round, known);
             let (name, before) = of_candidate.unwrap_or_else(|| (Arc::from(name), 0));
             let weight = decayed(before).saturating_add(weight);
-            if weight > 0 && self.candidates.len() < CANDIDATES_MAX {
+            let has_room =
+                self.candidates.len() < CANDIDATES_MAX && candidate_bytes + name.len() <= CANDIDATE_BYTES_MAX;
+            if weight > 0 && has_room {
+                candidate_bytes += name.len();
                 self.candidates.insert(name, weight);
             }
         }
@@ -214,7 +226,7 @@ mod tests {
     use rand::{Rng, SeedableRng};
 
     fn sample(name: &str, value: u64) -> NamedValues<'_, 1> {
-        NamedValues { name, values: [Some(value)], weight: value }
+        NamedValues { name: Some(name), values: [Some(value)], weight: value }
     }
 
     fn own(table: &SeriesTable<1>, name: &str, round: u64) -> Option<u64> {
@@ -297,7 +309,7 @@ mod tests {
     #[test]
     fn an_unknown_value_is_in_no_sum() {
         let mut table = SeriesTable::<1>::new(1);
-        let unknown = NamedValues { name: "a", values: [None], weight: 0 };
+        let unknown = NamedValues { name: Some("a"), values: [None], weight: 0 };
         table.record(0, [unknown, sample("b", 5)]);
         assert_eq!((own(&table, "a", 0), table.totals()[0].get(0), sum(&table, 0)), (None, Some(5), 5));
     }

@@ -98,7 +98,8 @@ pub(super) fn of(
     let mut lag = |group: &str, topic: &String, partition: PartitionIndex, committed: i64| {
         let Some(replica) = broker.partitions.get(topic, partition) else {
             is_unknown |= image.partition(topic, partition).is_some();
-            return sources.lag_elsewhere(group, topic, partition, committed, (now, now_ms));
+            let end = sources.end_elsewhere(image, topic, partition, now)?;
+            return Some(sources.lag_elsewhere(group, (topic, partition), committed, end, (now, now_ms)));
         };
         let records = (replica.published_offsets().high_watermark().0 - committed).max(0);
         let age_ms = match records {
@@ -121,8 +122,20 @@ pub(super) fn of(
 }
 
 impl LagSources {
-    /// The high watermark of a partition that has no replica here; `None` without a recent answer.
-    pub(crate) fn end_elsewhere(&self, topic: &str, partition: PartitionIndex, now: Instant) -> Option<i64> {
+    /// The high watermark of a partition that has no replica here; `None` without a recent answer, or without
+    /// a leader that is alive: its log may grow, and its next leader's may be shorter.
+    pub(crate) fn end_elsewhere(
+        &self,
+        image: &Image,
+        topic: &str,
+        partition: PartitionIndex,
+        now: Instant,
+    ) -> Option<i64> {
+        let is_led = image.partition(topic, partition).is_some_and(|known| image.is_alive(known.leader));
+        if is_led { self.known_end(topic, partition, now) } else { None }
+    }
+
+    fn known_end(&self, topic: &str, partition: PartitionIndex, now: Instant) -> Option<i64> {
         let (end, at) = *self.ends.lock().get(topic)?.get(&partition)?;
         (now.saturating_duration_since(at) < FRESH).then_some(end)
     }
@@ -136,20 +149,19 @@ impl LagSources {
     fn lag_elsewhere(
         &self,
         group: &str,
-        topic: &str,
-        partition: PartitionIndex,
+        (topic, partition): (&str, PartitionIndex),
         committed: i64,
+        end: i64,
         (now, now_ms): (Instant, i64),
-    ) -> Option<Lag> {
-        let end = self.end_elsewhere(topic, partition, now)?;
+    ) -> Lag {
         let records = (end - committed).max(0);
         if records == 0 {
-            return Some(Lag { records, age_ms: Some(0) });
+            return Lag { records, age_ms: Some(0) };
         }
         let ages = self.ages.lock();
         let age = ages.get(group).and_then(|topics| topics.get(topic)?.get(&partition));
         let age = age.filter(|age| now.saturating_duration_since(age.at) < FRESH);
-        Some(Lag { records, age_ms: age.and_then(|age| age.ms(committed, now_ms)) })
+        Lag { records, age_ms: age.and_then(|age| age.ms(committed, now_ms)) }
     }
 
     /// Requests high watermarks from leaders, as long as lags are read, and first unread records, as long as
@@ -163,6 +175,7 @@ impl LagSources {
                     Ok(connection) => drop(connections.insert(leader, connection)),
                     Err(error) => {
                         tracing::debug!(%leader, %error, "Failed to ask for the ends of logs, for the lag of groups");
+                        self.forget_ends(&partitions);
                     }
                 }
             }
@@ -220,6 +233,14 @@ impl LagSources {
                 let place = ends.entry(topic.name.clone()).or_default();
                 place.insert(PartitionIndex(partition.partition_index), (partition.offset, now));
             }
+        }
+    }
+
+    /// Drops the ends of partitions whose leader did not answer.
+    fn forget_ends(&self, partitions: &[(String, PartitionIndex)]) {
+        let mut ends = self.ends.lock();
+        for (topic, partition) in partitions {
+            ends.get_mut(topic).and_then(|of_topic| of_topic.remove(partition));
         }
     }
 
@@ -356,13 +377,9 @@ mod tests {
             committed,
         };
         let lag = |partition, committed, now_ms| {
-            sources.lag_elsewhere(
-                "billing",
-                "t",
-                PartitionIndex(partition),
-                committed,
-                (Instant::now(), now_ms),
-            )
+            let (at, now) = (PartitionIndex(partition), Instant::now());
+            let end = sources.known_end("t", at, now)?;
+            Some(sources.lag_elsewhere("billing", ("t", at), committed, end, (now, now_ms)))
         };
         assert_eq!(lag(0, 5, 10_000), None, "the end is unknown");
         sources.note_ends(&answer("t", &[(0, 0, 9, -1), (1, 0, 9, -1), (2, 0, 9, -1), (3, 6, 9, -1)]));
@@ -384,6 +401,8 @@ mod tests {
         );
         assert_eq!(lag(1, 5, 12_000), Some(Lag { records: 4, age_ms: Some(0) }));
         assert_eq!(lag(2, 5, 12_000), Some(Lag { records: 4, age_ms: None }));
+        sources.forget_ends(&[("t".to_owned(), PartitionIndex(2)), ("other".to_owned(), PartitionIndex(0))]);
+        assert_eq!(lag(2, 5, 12_000), None, "its leader did not answer the next request");
         tokio::time::advance(FRESH).await;
         assert_eq!(lag(0, 5, 12_000), None);
         sources.forget_old();

@@ -59,10 +59,16 @@ impl List {
         }
         let metadata = admin.cluster().refresh_all().await?;
         let running = described.running().map(|broker| broker.id);
-        let (versions, bytes) = tokio::join!(admin.broker_releases(running, ANSWER_WITHIN), bytes(&admin));
+        let (versions, logs) =
+            tokio::join!(admin.broker_releases(running, ANSWER_WITHIN), Logs::read(&admin));
         let counts = counts(&metadata);
+        let is_blind = logs.is_blind(&metadata);
+        if is_blind {
+            tracing::warn!("The login sees no topic of the cluster: it lacks DESCRIBE on topics");
+        }
         let rows = described.brokers.iter().map(|broker| {
             let of = counts.get(&broker.id).copied().unwrap_or_default();
+            let seen = |count: usize| (!is_blind).then_some(count);
             let is_controller = described.controller_id == Some(broker.id);
             json!({
                 "id": broker.id,
@@ -71,10 +77,10 @@ impl List {
                 "state": if described.fenced.contains(&broker.id) { "fenced" } else { "active" },
                 "role": if is_controller { "controller" } else { "broker" },
                 "kafka_version": versions.get(&broker.id),
-                "leaders": of.leaders,
-                "replicas": of.replicas,
-                "lagging": of.lagging,
-                "bytes": bytes.get(&broker.id),
+                "leaders": seen(of.leaders),
+                "replicas": seen(of.replicas),
+                "lagging": seen(of.lagging),
+                "bytes": logs.bytes.get(&broker.id),
             })
         });
         self.output.rows(&COLUMNS, &rows.collect::<Vec<Value>>())
@@ -96,22 +102,64 @@ fn counts(metadata: &Metadata) -> BTreeMap<i32, ReplicaCounts> {
     counts
 }
 
-/// The size of the replicas of each broker that reports its log directories.
-async fn bytes(admin: &Admin) -> BTreeMap<i32, i64> {
-    let admin = admin.clone().with_timeout(ANSWER_WITHIN).with_answer_limit(ANSWER_WITHIN);
-    let Ok(brokers) = admin.describe_log_dirs(None, None).await else { return BTreeMap::new() };
-    let sizes = brokers.into_iter().filter_map(|(broker, dirs)| {
-        let dirs = dirs.ok()?.into_values().flatten();
-        let replicas = dirs.flat_map(|dir| dir.replicas.into_values());
-        Some((broker, replicas.map(|replica| replica.bytes).sum()))
-    });
-    sizes.collect()
+/// The log directories of the brokers that report them.
+#[derive(Default)]
+struct Logs {
+    /// The size of the replicas of each broker, without brokers with an unusable directory.
+    bytes: BTreeMap<i32, i64>,
+    /// True if a broker has reported its directories.
+    is_reported: bool,
+    has_replicas: bool,
+}
+
+impl Logs {
+    async fn read(admin: &Admin) -> Logs {
+        let admin = admin.clone().with_timeout(ANSWER_WITHIN).with_answer_limit(ANSWER_WITHIN);
+        let mut logs = Logs::default();
+        let brokers = admin.describe_log_dirs(None, None).await.unwrap_or_default();
+        for (broker, dirs) in brokers {
+            let Ok(dirs) = dirs else { continue };
+            logs.is_reported = true;
+            let is_whole = dirs.values().all(Result::is_ok);
+            let replicas = dirs.into_values().flatten().flat_map(|dir| dir.replicas.into_values());
+            let sizes: Vec<i64> = replicas.map(|replica| replica.bytes).collect();
+            logs.has_replicas |= !sizes.is_empty();
+            if is_whole {
+                logs.bytes.insert(broker, sizes.iter().sum());
+            }
+        }
+        logs
+    }
+
+    /// True if topics exist, or may exist, of which the login sees none. Directories of an empty cluster have
+    /// no replicas.
+    fn is_blind(&self, metadata: &Metadata) -> bool {
+        metadata.topics.is_empty() && (self.has_replicas || !self.is_reported)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::output::Style;
+
+    #[test]
+    fn a_login_that_sees_no_topic_is_blind_unless_the_cluster_is_empty() {
+        let none = Metadata::default();
+        let logs = |is_reported, has_replicas| Logs { is_reported, has_replicas, ..Logs::default() };
+        assert!(logs(false, false).is_blind(&none), "the login may not see the directories");
+        assert!(logs(true, true).is_blind(&none));
+        assert!(!logs(true, false).is_blind(&none));
+        let topic = thalweg_client::TopicMetadata {
+            name: "orders".into(),
+            id: thalweg_wire::Uuid(0),
+            internal: false,
+            error: None,
+            partitions: Vec::new(),
+        };
+        let seen = Metadata { topics: BTreeMap::from([("orders".to_owned(), topic)]), ..none };
+        assert!(!logs(false, false).is_blind(&seen));
+    }
 
     #[test]
     fn the_table_fits_80_columns() {

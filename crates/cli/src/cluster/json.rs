@@ -12,6 +12,7 @@ impl Status {
             found.into_iter().map(PartitionStatus::to_json).collect()
         };
         let verdicts = self.verdicts();
+        let seen = |count: usize| (!self.is_blind()).then_some(count);
         let problems = verdicts.iter().map(|verdict| {
             json!({
                 "health": verdict.fault.health().name(),
@@ -34,12 +35,12 @@ impl Status {
             "cluster_id": self.cluster_id,
             "health": Health::of(&verdicts).name(),
             "problems": problems.collect::<Vec<_>>(),
-            "brokers": self.brokers.iter().map(BrokerStatus::to_json).collect::<Vec<_>>(),
+            "brokers": self.brokers.iter().map(|broker| broker.to_json(self.is_blind())).collect::<Vec<_>>(),
             "not_reached": not_reached.collect::<serde_json::Map<_, _>>(),
             "differing": differing.collect::<Vec<_>>(),
-            "topics": self.topics,
+            "topics": seen(self.topics),
             "hidden_topics": self.hidden_topics.as_ref().ok(),
-            "partitions": self.partitions.len(),
+            "partitions": seen(self.partitions.len()),
             "offline": all(self.offline()),
             "under_min_isr": all(self.under_min_isr()),
             "under_replicated": all(self.under_replicated()),
@@ -91,7 +92,8 @@ impl Status {
 }
 
 impl BrokerStatus {
-    fn to_json(&self) -> Value {
+    fn to_json(&self, is_blind: bool) -> Value {
+        let seen = |count: usize| (!is_blind).then_some(count);
         let error = match &self.reach {
             Reach::NotReached(why) => Some(why),
             _ => None,
@@ -104,8 +106,8 @@ impl BrokerStatus {
             "fenced": self.is_fenced,
             "reached": self.reach == Reach::Answers,
             "error": error,
-            "leaders": self.leaders,
-            "replicas": self.replicas,
+            "leaders": seen(self.leaders),
+            "replicas": seen(self.replicas),
         })
     }
 }

@@ -43,12 +43,16 @@ impl Status {
     pub fn to_text(&self, style: Style) -> String {
         let verdicts = self.verdicts();
         let health = Health::of(&verdicts);
+        let seen = |count: String, what: &str| match self.is_blind() {
+            true => format!("{what} unknown"),
+            false => count,
+        };
         let mut text = format!(
             "Cluster {}: {}, {}, {}\nHealth: {}\n",
             self.cluster_id,
             counted(self.brokers.len(), "broker"),
-            counted(self.topics, "topic"),
-            counted(self.partitions.len(), "partition"),
+            seen(counted(self.topics, "topic"), "topics"),
+            seen(counted(self.partitions.len(), "partition"), "partitions"),
             shown_health(health, style),
         );
         for verdict in &verdicts {
@@ -64,7 +68,7 @@ impl Status {
             ("Partitions with fewer in sync than min.insync.replicas", self.under_min_isr()),
             ("Under-replicated partitions", self.under_replicated()),
         ] {
-            text.push_str(&section(title, &found));
+            text.push_str(&self.section(title, &found));
         }
         text.push_str(&self.reassignment_text());
         text.push('\n');
@@ -95,14 +99,15 @@ impl Status {
     fn broker_rows(&self) -> Vec<Vec<String>> {
         let mut rows = vec![row(["BROKER", "ADDRESS", "RACK", "STATE", "LEADERS", "REPLICAS"])];
         let or_dash = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let seen = |count: usize| if self.is_blind() { "-".to_owned() } else { count.to_string() };
         rows.extend(self.brokers.iter().map(|broker| {
             vec![
                 broker.id.to_string(),
                 or_dash(&broker.address),
                 or_dash(&broker.rack),
                 broker.state().to_owned(),
-                broker.leaders.to_string(),
-                broker.replicas.to_string(),
+                seen(broker.leaders),
+                seen(broker.replicas),
             ]
         }));
         rows
@@ -171,10 +176,21 @@ impl DifferingBroker {
     }
 }
 
-fn section(title: &str, found: &[&PartitionStatus]) -> String {
-    if found.is_empty() {
-        return format!("{title}: none\n");
+impl Status {
+    fn section(&self, title: &str, found: &[&PartitionStatus]) -> String {
+        if found.is_empty() {
+            let none = match (self.is_blind(), self.is_partial()) {
+                (true, _) => "unknown (the login sees no topic)",
+                (false, true) => "none of the topics that the login sees",
+                (false, false) => "none",
+            };
+            return format!("{title}: {none}\n");
+        }
+        section(title, found)
     }
+}
+
+fn section(title: &str, found: &[&PartitionStatus]) -> String {
     let mut rows = vec![row(["  PARTITION", "LEADER", "REPLICAS", "IN SYNC", "MINIMUM"])];
     rows.extend(found.iter().take(ROWS_MAX).map(|partition| {
         let mut cells = partition.cells();

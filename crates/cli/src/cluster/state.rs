@@ -1,7 +1,7 @@
 //! The state of a cluster, from the answers of its brokers. `report` and `json` show it, `health` has it
 //! judged.
 
-use thalweg_client::verdict::{self, Absence, DirectoryEvidence, PartitionState, QuorumEvidence};
+use thalweg_client::verdict::{self, Absence, Cause, DirectoryEvidence, PartitionState, QuorumEvidence};
 
 /// The state of a cluster: brokers, partitions, reassignments, quorum.
 #[derive(Clone, Debug, PartialEq)]
@@ -203,6 +203,19 @@ impl PartitionStatus {
 }
 
 impl Status {
+    /// True if topics exist, or may exist, of which the login sees none.
+    pub(super) fn is_blind(&self) -> bool {
+        self.topics == 0 && self.is_partial()
+    }
+
+    /// True if the login may not describe all topics, as far as is known.
+    pub(super) fn is_partial(&self) -> bool {
+        match &self.hidden_topics {
+            Ok(hidden) => *hidden > 0,
+            Err(absence) => absence.cause == Cause::Denied,
+        }
+    }
+
     fn find(&self, wanted: impl Fn(&PartitionStatus) -> bool) -> Vec<&PartitionStatus> {
         self.partitions.iter().filter(|partition| wanted(partition)).collect()
     }

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use clap::Args;
 use serde_json::json;
 use thalweg_client::{
-    Admin, Cluster, CoordinatorKind, GroupKind, GroupMember, ListedOffset, OffsetSpec, TopicPartition,
+    Admin, Cluster, CoordinatorKind, GroupKind, GroupMember, ListedGroups, ListedOffset, OffsetSpec,
+    TopicPartition, UnseenGroups,
 };
 use thalweg_record::Offset;
 use thalweg_security::visible::visible;
 
-use super::{COORDINATOR_WAIT, ListedGroups, listed, patiently};
+use super::{COORDINATOR_WAIT, check_unseen, listed, patiently};
 use crate::connect::Connect;
 use crate::failure::Usage;
 use crate::moment::{now_ms, seconds};
@@ -96,12 +97,12 @@ impl Describe {
             return Err(Usage("No group: expected a name, or --all".to_owned()).into());
         }
         let cluster = self.connect.cluster().await?;
-        let (groups, missing) = match self.all {
+        let (groups, unseen) = match self.all {
             true => {
-                let ListedGroups { groups, missing } = listed(&cluster).await?;
-                (groups.into_iter().map(|group| group.group_id).collect(), missing)
+                let ListedGroups { groups, unseen } = listed(&cluster).await?;
+                (groups.into_iter().map(|group| group.group).collect(), unseen)
             }
-            false => (self.groups.clone(), None),
+            false => (self.groups.clone(), UnseenGroups::default()),
         };
         let mut described = Vec::new();
         for group in groups {
@@ -112,7 +113,7 @@ impl Describe {
             let texts: Vec<String> = described.iter().map(|group| self.text(group, style)).collect();
             Ok(texts.join("\n"))
         })?;
-        Ok(missing.map_or(Ok(()), Err)?)
+        Ok(check_unseen(&unseen)?)
     }
 
     fn text(&self, group: &GroupReport, style: Style) -> String {

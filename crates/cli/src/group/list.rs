@@ -1,14 +1,13 @@
 //! `group list`: the columns of the console's list of groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::{Admin, GroupKind};
-use thalweg_wire::request::list_groups_response::ListedGroup;
+use thalweg_client::{Admin, GroupAssignment, GroupKind, GroupListing, ListedGroups};
 
-use super::{ListedGroups, listed};
+use super::{check_unseen, listed};
 use crate::connect::Connect;
 use crate::output::{Column, CommandOutput, Quiet};
 
@@ -18,8 +17,10 @@ const COORDINATOR_WAIT: Duration = Duration::from_secs(5);
 
 /// List the groups of all brokers, with members and lag.
 ///
-/// The lag is in records, over all partitions with a committed offset. A share group has none in this list,
-/// and a figure that cannot be read is a dash.
+/// The lag is in records, over all partitions with a committed offset or a reader. A figure that is not known
+/// is a dash, as the lag of a group that has not committed in one of them, and of a share group. Groups that
+/// the login may not describe are left out, with a warning; if groups of a broker are missing, the command
+/// fails in the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -65,63 +66,68 @@ impl List {
     /// Prints a row per group, or the names.
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let cluster = self.connect.cluster().await?;
-        let ListedGroups { mut groups, missing } = listed(&cluster).await?;
+        let ListedGroups { mut groups, unseen } = listed(&cluster).await?;
         let is_one = |wanted: &[String], name: &str| {
             wanted.is_empty() || wanted.iter().any(|one| one.eq_ignore_ascii_case(name))
         };
-        groups.retain(|group| {
-            is_one(&self.types, &group.group_type) && is_one(&self.states, &group.group_state)
-        });
+        groups.retain(|group| is_one(&self.types, &group.kind) && is_one(&self.states, &group.state));
         if self.quiet.quiet {
-            let names: Vec<&str> = groups.iter().map(|group| &*group.group_id).collect();
+            let names: Vec<&str> = groups.iter().map(|group| &*group.group).collect();
             self.output.names(&names)?;
         } else {
             let admin =
                 Admin::new(cluster).with_timeout(COORDINATOR_RETRY).with_answer_limit(COORDINATOR_WAIT);
             self.output.rows(&COLUMNS, &rows(&admin, &groups).await)?;
         }
-        Ok(missing.map_or(Ok(()), Err)?)
+        Ok(check_unseen(&unseen)?)
     }
 }
 
-async fn rows(admin: &Admin, groups: &[ListedGroup]) -> Vec<Value> {
-    let (with_lag, by_kind) = (with_offsets(groups), with_members(groups));
-    let (lags, members) = tokio::join!(admin.group_lags(&with_lag), admin.group_member_counts(&by_kind));
-    let row = |group: &ListedGroup| {
-        let members = if is_empty(group) { Some(0) } else { members.get(&group.group_id).copied() };
+async fn rows(admin: &Admin, groups: &[GroupListing]) -> Vec<Value> {
+    let assignments = admin.group_assignments(&with_members(groups)).await;
+    let lags = admin.group_lags(with_lag(groups, &assignments)).await;
+    let row = |group: &GroupListing| {
+        let members =
+            if is_empty(group) { Some(0) } else { assignments.get(&group.group).map(|one| one.members) };
         json!({
-            "group": group.group_id,
-            "state": group.group_state,
-            "type": group.group_type,
+            "group": group.group,
+            "state": group.state,
+            "type": group.kind,
             "protocol_type": group.protocol_type,
             "members": members,
-            "lag": lags.get(&group.group_id),
+            "lag": lags.get(&group.group).and_then(|lag| lag.records()),
         })
     };
     groups.iter().map(row).collect()
 }
 
 /// The type of a group. Brokers before group types list classic groups only.
-fn kind(group: &ListedGroup) -> GroupKind {
-    GroupKind::from_name(&group.group_type).unwrap_or(GroupKind::Classic)
+fn kind(group: &GroupListing) -> GroupKind {
+    GroupKind::from_name(&group.kind).unwrap_or(GroupKind::Classic)
 }
 
 /// True if the state alone says that the group has no members.
-fn is_empty(group: &ListedGroup) -> bool {
-    matches!(&*group.group_state, "Empty" | "Dead")
+fn is_empty(group: &GroupListing) -> bool {
+    matches!(&*group.state, "Empty" | "Dead")
 }
 
-/// The groups with committed offsets.
-fn with_offsets(groups: &[ListedGroup]) -> Vec<String> {
-    let groups = groups.iter().filter(|group| kind(group) != GroupKind::Share);
-    groups.map(|group| group.group_id.clone()).collect()
+/// The groups with committed offsets, with what their members read. Without groups whose members are unknown.
+fn with_lag<'a>(
+    groups: &'a [GroupListing],
+    assignments: &'a BTreeMap<String, GroupAssignment>,
+) -> impl Iterator<Item = (&'a str, &'a GroupAssignment)> {
+    static NOTHING: GroupAssignment = GroupAssignment { members: 0, partitions: BTreeSet::new() };
+    groups.iter().filter(|group| kind(group) != GroupKind::Share).filter_map(|group| {
+        let assignment = if is_empty(group) { &NOTHING } else { assignments.get(&group.group)? };
+        Some((group.group.as_str(), assignment))
+    })
 }
 
 /// The groups that may have members, by type.
-fn with_members(groups: &[ListedGroup]) -> BTreeMap<GroupKind, Vec<String>> {
+fn with_members(groups: &[GroupListing]) -> BTreeMap<GroupKind, Vec<String>> {
     let mut by_kind: BTreeMap<GroupKind, Vec<String>> = BTreeMap::new();
     for group in groups.iter().filter(|group| !is_empty(group)) {
-        by_kind.entry(kind(group)).or_default().push(group.group_id.clone());
+        by_kind.entry(kind(group)).or_default().push(group.group.clone());
     }
     by_kind
 }
@@ -131,13 +137,9 @@ mod tests {
     use super::*;
     use crate::output::Style;
 
-    fn group(id: &str, kind: &str, state: &str) -> ListedGroup {
-        ListedGroup {
-            group_id: id.to_owned(),
-            group_type: kind.to_owned(),
-            group_state: state.to_owned(),
-            ..ListedGroup::default()
-        }
+    fn group(id: &str, kind: &str, state: &str) -> GroupListing {
+        let [group, kind, state] = [id, kind, state].map(str::to_owned);
+        GroupListing { group, kind, state, protocol_type: String::new() }
     }
 
     #[test]
@@ -148,7 +150,9 @@ mod tests {
             group("c", "share", "Stable"),
             group("d", "", ""),
         ];
-        assert_eq!(with_offsets(&groups), ["a", "b", "d"]);
+        let assignments = BTreeMap::from([("a".to_owned(), GroupAssignment::default())]);
+        let with_lag: Vec<&str> = with_lag(&groups, &assignments).map(|(group, _)| group).collect();
+        assert_eq!(with_lag, ["a", "b"], "what d reads is unknown");
         let expected = [(GroupKind::Classic, "d"), (GroupKind::Consumer, "a"), (GroupKind::Share, "c")];
         assert_eq!(with_members(&groups), expected.map(|(kind, id)| (kind, vec![id.to_owned()])).into());
     }

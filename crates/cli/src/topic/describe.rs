@@ -12,7 +12,7 @@ use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 
 use super::alter::TOPIC_RESOURCE;
-use super::groups::{self, Groups};
+use super::groups::{self, Groups, Reading};
 use crate::connect::Connect;
 use crate::output::CommandOutput;
 use crate::probe;
@@ -39,7 +39,8 @@ pub struct Describe {
     #[arg(long)]
     all_configs: bool,
     /// Show the groups that read the topics too, with their lag in records and, from Thalweg's brokers, in
-    /// seconds: groups with committed offsets, and groups with members that are assigned partitions.
+    /// seconds: groups with committed offsets, and groups with members that are assigned partitions. If
+    /// groups may be missing, a warning says why (in JSON, groups_unseen).
     #[arg(long)]
     groups: bool,
     #[command(flatten)]
@@ -96,7 +97,7 @@ impl Describe {
             true => Vec::new(),
             false => described
                 .iter()
-                .map(|(topic, configs, reading)| topic_json(topic, configs.as_ref(), reading.as_deref()))
+                .map(|(topic, configs, reading)| topic_json(topic, configs.as_ref(), reading.as_ref()))
                 .collect(),
         };
         self.output.show(&documents, |style| {
@@ -180,7 +181,7 @@ fn write_topic(out: &mut impl Write, topic: &TopicMetadata, configs: Option<&Con
 fn topic_json(
     topic: &TopicMetadata,
     configs: Option<&Configs>,
-    groups: Option<&[serde_json::Value]>,
+    reading: Option<&Reading>,
 ) -> serde_json::Value {
     let partitions: Vec<serde_json::Value> = topic
         .partitions
@@ -204,8 +205,9 @@ fn topic_json(
         "configs": configs,
         "partitions": partitions,
     });
-    if let Some(groups) = groups {
-        document["groups"] = groups.into();
+    if let Some(Reading { groups, unseen }) = reading {
+        document["groups"] = groups.as_slice().into();
+        document["groups_unseen"] = unseen.as_slice().into();
     }
     document
 }

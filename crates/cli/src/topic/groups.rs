@@ -1,9 +1,9 @@
 //! `topic describe --groups`: the groups that read a topic, with their lag.
 
 use serde_json::{Value, json};
-use thalweg_client::{Admin, Cluster, GroupListing, TopicGroup, TopicGroupPartition};
+use thalweg_client::{Admin, Cluster, ListedGroups, TopicGroup, TopicGroupPartition};
 
-use crate::group::{ListedGroups, listed};
+use crate::group::listed;
 use crate::moment::{now_ms, seconds};
 use crate::output::{Column, Style};
 
@@ -23,45 +23,50 @@ const TAB: usize = 8;
 /// The groups of a cluster, among which those of topics are found.
 pub(super) struct Groups {
     admin: Admin,
-    listed: Vec<GroupListing>,
+    listed: ListedGroups,
+}
+
+/// The groups that read a topic, and the reasons why some may be missing.
+pub(super) struct Reading {
+    pub groups: Vec<Value>,
+    pub unseen: Vec<String>,
 }
 
 impl Groups {
-    /// Lists the groups. Warns about brokers that did not answer.
+    /// Lists the groups. Warns if some may be missing.
     pub async fn of(cluster: &Cluster) -> anyhow::Result<Groups> {
-        let ListedGroups { groups, missing } = listed(cluster).await?;
-        if let Some(missing) = missing {
-            tracing::warn!("{missing}");
-        }
-        let groups = groups.into_iter().map(|group| GroupListing {
-            group: group.group_id,
-            protocol_type: group.protocol_type,
-            state: group.group_state,
-            kind: group.group_type,
-        });
-        Ok(Groups { admin: Admin::new(cluster.clone()), listed: groups.collect() })
+        let listed = listed(cluster).await?;
+        listed.unseen.reasons().iter().for_each(|reason| tracing::warn!("{reason}"));
+        Ok(Groups { admin: Admin::new(cluster.clone()), listed })
     }
 
     /// The documents of the groups that read a topic.
-    pub async fn reading(&self, topic: &str) -> anyhow::Result<Vec<Value>> {
-        let found = self.admin.groups_of_topic(topic, &self.listed, now_ms).await?;
+    pub async fn reading(&self, topic: &str) -> anyhow::Result<Reading> {
+        let found = self.admin.groups_of_topic(topic, &self.listed.groups, now_ms).await?;
+        let mut unseen = self.listed.unseen.reasons();
         if found.omitted > 0 {
-            tracing::warn!(
+            let reason = format!(
                 "{} groups that may read topic {topic} could not be read completely: the login lacks DESCRIBE \
                  on them, their coordinators do not answer, or there are too many",
                 found.omitted
             );
+            tracing::warn!("{reason}");
+            unseen.push(reason);
         }
-        Ok(found.groups.iter().map(document).collect())
+        Ok(Reading { groups: found.groups.iter().map(document).collect(), unseen })
     }
 }
 
 /// A table of the groups, below the topic's partitions.
-pub(super) fn table(groups: &[Value], style: Style) -> anyhow::Result<String> {
-    if groups.is_empty() {
-        return Ok("\tNo group reads the topic\n".to_owned());
+pub(super) fn table(reading: &Reading, style: Style) -> anyhow::Result<String> {
+    if reading.groups.is_empty() {
+        let none = match reading.unseen.is_empty() {
+            true => "No group reads the topic",
+            false => "No group that could be read reads the topic; others may",
+        };
+        return Ok(format!("\t{none}\n"));
     }
-    let table = style.indented(TAB).rows(&COLUMNS, groups)?;
+    let table = style.indented(TAB).rows(&COLUMNS, &reading.groups)?;
     Ok(table.lines().map(|line| format!("\t{line}\n")).collect())
 }
 
@@ -106,12 +111,23 @@ mod tests {
             "group": "a-group-of-a-topic", "type": "consumer", "state": "Stable", "members": 1,
             "partition_count": 1, "lag": 0, "lag_seconds": 0.0,
         });
-        let table = table(&[group], Style::NARROW).expect("a table");
+        let reading = Reading { groups: vec![group], unseen: Vec::new() };
+        let table = table(&reading, Style::NARROW).expect("a table");
         assert_eq!(table.lines().count(), 4, "{table}");
         for line in table.lines() {
             let text = line.strip_prefix('\t').expect("a tab");
             assert!(TAB + text.len() <= 80, "{table}");
         }
+    }
+
+    #[test]
+    fn no_group_reads_a_topic_only_if_all_were_seen() {
+        let text = |unseen: &[&str]| {
+            let unseen = unseen.iter().map(|reason| (*reason).to_owned()).collect();
+            table(&Reading { groups: Vec::new(), unseen }, Style::NARROW).expect("a sentence")
+        };
+        assert_eq!(text(&[]), "\tNo group reads the topic\n");
+        assert_eq!(text(&["2 groups"]), "\tNo group that could be read reads the topic; others may\n");
     }
 
     #[test]
@@ -133,10 +149,10 @@ mod tests {
             partitions: vec![at(0, Some(3), Some(2), &[0]), at(1, None, None, &[0])],
         };
         let found = document(&group);
-        assert_eq!(
-            (&found["lag"], &found["lag_seconds"], &found["members"]),
-            (&json!(2), &json!(3.0), &json!(1))
-        );
+        let uncommitted = (&json!(null), &json!(null), &json!(1));
+        assert_eq!((&found["lag"], &found["lag_seconds"], &found["members"]), uncommitted, "in partition 1");
+        let whole = document(&TopicGroup { partitions: vec![group.partitions[0].clone()], ..group });
+        assert_eq!((&whole["lag"], &whole["lag_seconds"]), (&json!(2), &json!(3.0)));
         let first = &found["partitions"][0];
         assert_eq!((&first["client_id"], &first["readers"]), (&json!("c"), &json!(1)));
         assert_eq!(found["partitions"][1]["current_offset"], json!(null));

@@ -255,11 +255,20 @@ impl Admin {
         &self,
         filter: &GroupFilter,
     ) -> Result<Outcomes<i32, Vec<GroupListing>>, ClientError> {
+        self.list_groups_of(None, filter).await
+    }
+
+    /// The groups that each of these brokers coordinates, or each of all.
+    pub(super) async fn list_groups_of(
+        &self,
+        brokers: Option<&[i32]>,
+        filter: &GroupFilter,
+    ) -> Result<Outcomes<i32, Vec<GroupListing>>, ClientError> {
         let request = |_| ListGroupsRequest {
             states_filter: filter.states.clone(),
             types_filter: filter.kinds.iter().map(|kind| kind.name().to_owned()).collect(),
         };
-        self.send_to_brokers(None, request, |broker, response| {
+        self.send_to_brokers(brokers, request, |broker, response| {
             refused(response.error_code, None, || format!("Groups of broker {broker}"))?;
             let groups = response.groups.into_iter().map(|group| GroupListing {
                 group: group.group_id,

@@ -53,10 +53,13 @@ impl Admin {
         let producer_ids: BTreeSet<i64> = open.iter().map(|(_, producer)| producer.producer_id).collect();
         let filter =
             TransactionFilter { producer_ids: producer_ids.into_iter().collect(), ..Default::default() };
+        // A coordinator that does not answer may know the transaction: without its answer, all would seem to
+        // hang.
+        if let Some(error) = self.missing_transaction_coordinators().await {
+            return Err(error);
+        }
         let mut ids = BTreeMap::new();
         for listed in self.list_transactions(&filter).await?.into_values() {
-            // A coordinator that does not answer may know the transaction: without its answer, all would seem
-            // to hang.
             ids.extend(listed?.into_iter().map(|one| (one.producer_id, one.transactional_id)));
         }
         let names: Vec<String> = ids.values().cloned().collect();

@@ -71,14 +71,15 @@ pub struct TopicGroupPartition {
 }
 
 impl TopicGroup {
-    /// The lag in records over all partitions where it is known; `None` if it is known nowhere.
+    /// The lag in records over all partitions; `None` if the lag of one is unknown, as without a committed
+    /// offset.
     pub fn lag(&self) -> Option<i64> {
-        self.partitions.iter().filter_map(|partition| partition.lag).reduce(i64::saturating_add)
+        self.partitions.iter().try_fold(0_i64, |sum, partition| Some(sum.saturating_add(partition.lag?)))
     }
 
-    /// The largest lag in time of the partitions where it is known, in milliseconds.
+    /// The largest lag in time of all partitions, in milliseconds; `None` if that of one is unknown.
     pub fn lag_ms(&self) -> Option<i64> {
-        self.partitions.iter().filter_map(|partition| partition.lag_ms).max()
+        self.partitions.iter().try_fold(0, |oldest: i64, partition| Some(oldest.max(partition.lag_ms?)))
     }
 }
 
@@ -139,8 +140,11 @@ impl Admin {
         };
         for group in groups.iter_mut().filter(|group| group.kind != GroupKind::Share) {
             for found in &mut group.partitions {
-                let to_end = found.offset.zip(ends.get(&found.partition));
+                let end = ends.get(&found.partition);
+                let to_end = found.offset.zip(end);
                 found.lag = to_end.map(|(offset, end)| (*end - offset).max(0));
+                // A partition that never had a record needs no committed offset.
+                found.lag = found.lag.or_else(|| end.filter(|end| end.0 == 0).map(|_| 0));
             }
         }
         let mut behind: BTreeMap<i32, BTreeSet<Offset>> = BTreeMap::new();
@@ -411,9 +415,11 @@ mod tests {
         let partition = |lag, lag_ms| TopicGroupPartition { lag, lag_ms, ..TopicGroupPartition::default() };
         let mut group = topic_group("orders", &listing("classic"), [(0, (Offset(0), None))].into(), None)
             .expect("it has an offset");
-        group.partitions = vec![partition(None, None)];
-        assert_eq!((group.lag(), group.lag_ms()), (None, None));
-        group.partitions.extend([partition(Some(3), Some(1_000)), partition(Some(4), None)]);
+        group.partitions = vec![partition(Some(3), Some(1_000)), partition(Some(4), Some(500))];
         assert_eq!((group.lag(), group.lag_ms()), (Some(7), Some(1_000)));
+        group.partitions[1].lag_ms = None;
+        assert_eq!((group.lag(), group.lag_ms()), (Some(7), None), "the other record may be older");
+        group.partitions.push(partition(None, None));
+        assert_eq!((group.lag(), group.lag_ms()), (None, None), "a part of the lag is not the lag");
     }
 }

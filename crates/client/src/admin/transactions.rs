@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use thalweg_dial::{ClientError, Connection};
+use thalweg_dial::{ClientError, Connection, RefusedRequest};
+use thalweg_wire::ErrorCode;
 use thalweg_wire::request::describe_producers_request::TopicRequest;
 use thalweg_wire::request::write_txn_markers_request::{WritableTxnMarker, WritableTxnMarkerTopic};
 use thalweg_wire::request::{
@@ -12,9 +13,11 @@ use thalweg_wire::request::{
     ListTransactionsRequest, WriteTxnMarkersRequest, WriteTxnMarkersResponse,
 };
 
+use super::listed_groups::leaderless;
 use super::{Admin, Outcomes, by_topic, refused};
 use crate::cluster::CoordinatorKind;
 use crate::coordinator::{Coordinator, version_up_to};
+use crate::metadata::Metadata;
 use crate::offsets::TopicPartition;
 
 /// A filter of listed transactions; all by default.
@@ -95,7 +98,19 @@ pub struct FencedProducer {
     pub producer_epoch: i16,
 }
 
+/// The topic whose partitions' leaders coordinate transactions.
+const STATE_TOPIC: &str = "__transaction_state";
+
 impl Admin {
+    /// The error of coordinators that nobody can ask, because their partitions of `__transaction_state` have
+    /// no leader: no list has their transactional ids. None also for a login that may not describe the topic.
+    pub async fn missing_transaction_coordinators(&self) -> Option<ClientError> {
+        match self.cluster.refresh(&[STATE_TOPIC.to_owned()], false).await {
+            Ok(metadata) => missing_coordinators(&metadata),
+            Err(error) => Some(error),
+        }
+    }
+
     /// The transactional ids of each broker's coordinators.
     pub async fn list_transactions(
         &self,
@@ -256,6 +271,14 @@ fn read_producers(response: DescribeProducersResponse) -> Outcomes<TopicPartitio
     outcomes
 }
 
+/// The error of coordinators whose partitions have no leader, if any.
+fn missing_coordinators(metadata: &Metadata) -> Option<ClientError> {
+    let (leaderless, partitions) = leaderless(metadata, STATE_TOPIC);
+    let what = format!("The coordinators of {leaderless} of {partitions} partitions of {STATE_TOPIC}");
+    let error_code = ErrorCode::CoordinatorNotAvailable;
+    (leaderless > 0).then(|| RefusedRequest { what, error_code, message: None }.into())
+}
+
 fn written(response: WriteTxnMarkersResponse) -> Outcomes<TopicPartition> {
     let mut outcomes = Outcomes::new();
     for topic in response.markers.into_iter().flat_map(|marker| marker.topics) {
@@ -267,4 +290,40 @@ fn written(response: WriteTxnMarkersResponse) -> Outcomes<TopicPartition> {
         }
     }
     outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use thalweg_record::LeaderEpoch;
+    use thalweg_wire::Uuid;
+
+    use super::*;
+    use crate::metadata::{PartitionMetadata, TopicMetadata};
+
+    #[test]
+    fn coordinators_without_a_leader_are_missing() {
+        assert!(missing_coordinators(&Metadata::default()).is_none(), "there are no transactions yet");
+        let partition = PartitionMetadata {
+            index: 0,
+            error: None,
+            leader: Some(1),
+            leader_epoch: LeaderEpoch(0),
+            replicas: vec![1],
+            isr: vec![1],
+            offline: Vec::new(),
+        };
+        let topic = TopicMetadata {
+            name: STATE_TOPIC.into(),
+            id: Uuid(0),
+            internal: true,
+            error: None,
+            partitions: vec![partition],
+        };
+        let topics = BTreeMap::from([(STATE_TOPIC.to_owned(), topic)]);
+        let error = missing_coordinators(&Metadata { topics, ..Metadata::default() });
+        let text = error.expect("broker 1 is none of the brokers").to_string();
+        assert!(text.contains("The coordinators of 1 of 1 partitions of __transaction_state"), "{text}");
+    }
 }

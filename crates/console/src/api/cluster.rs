@@ -10,7 +10,7 @@ use crate::cluster::configs::{self, ConfigChanges, ConfigLine, ConfiguredResourc
 use crate::cluster::overview::{self, Overview};
 use crate::cluster::quorum::{self, Feature, LevelChange, Quorum};
 use crate::cluster::transactions::{
-    self, Abortion, HangingList, HangingQuery, ProducerLine, Transaction, TransactionList, TransactionQuery,
+    self, Abortion, HangingList, HangingQuery, TopicProducers, Transaction, TransactionList, TransactionQuery,
 };
 use crate::problem::ErrorAnswer;
 
@@ -135,7 +135,7 @@ pub async fn transaction(RequestView(view): RequestView, Path(id): Path<String>)
     path = "/api/v1/topics/{name}/producers",
     tag = "transactions",
     params(("name" = String, Path, description = "The topic")),
-    responses((status = 200, body = Vec<ProducerLine>), (status = "default", body = ErrorAnswer))
+    responses((status = 200, body = TopicProducers), (status = "default", body = ErrorAnswer))
 )]
 pub async fn producers(RequestView(view): RequestView, Path(name): Path<String>) -> Response {
     answer(StatusCode::OK, transactions::producers(&view, &name).await)

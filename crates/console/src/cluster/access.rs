@@ -1,7 +1,7 @@
 //! ACLs, and the rights that they grant to a principal.
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::ClientError;
+use thalweg_client::{ClientError, ConfigResource, DescribeConfigs};
 use thalweg_security::Principal;
 use thalweg_security::acl::{
     Acl, AclFilter, Authorizer, CLUSTER_NAME, Operation, PatternType, Permission, Reason, ResourceType,
@@ -219,14 +219,16 @@ pub struct RightsQuery {
 pub struct Right {
     /// An operation such as `READ`.
     pub operation: String,
-    /// True if the operation is allowed.
-    pub is_allowed: bool,
-    /// The ACL that decides. None if no ACL matches, which denies the operation.
+    /// True if the operation is allowed. None if the resource has no ACL, and the login may not see whether
+    /// `allow.everyone.if.no.acl.found` is set.
+    pub is_allowed: Option<bool>,
+    /// The ACL that decides. None if no ACL matches: then the operation is denied, unless the resource has no
+    /// ACL at all and `allow.everyone.if.no.acl.found` is set.
     pub rule: Option<AclLine>,
 }
 
-/// The rights of a principal on a resource, by ACLs alone. Super users may do everything and do not appear in
-/// ACLs.
+/// The rights of a principal on a resource, by ACLs and `allow.everyone.if.no.acl.found`. Super users may do
+/// everything and do not appear in ACLs.
 pub async fn rights(view: &View, query: &RightsQuery) -> Result<Vec<Right>, Problem> {
     let principal = query.principal.trim().parse::<Principal>();
     let principal = principal.map_err(|_| {
@@ -238,15 +240,77 @@ pub async fn rights(view: &View, query: &RightsQuery) -> Result<Vec<Right>, Prob
         _ => query.resource_name.trim(),
     };
     let host = Some(query.host.trim()).filter(|host| !host.is_empty()).unwrap_or("127.0.0.1");
-    let acls = view.admin().describe_acls(&EVERY).await?;
-    let authorizer = Authorizer::new(Rules::default(), acls);
+    let (acls, is_open) = tokio::join!(view.admin().describe_acls(&EVERY), is_open_without_acls(view));
+    Ok(decided(&acls?, is_open, &principal, host, (kind, name)))
+}
+
+/// The decisions for all operations. `is_open` is `allow.everyone.if.no.acl.found`, if known.
+fn decided(
+    acls: &[Acl],
+    is_open: Option<bool>,
+    principal: &Principal,
+    host: &str,
+    (kind, name): (ResourceType, &str),
+) -> Vec<Right> {
+    let authorizer = |allow_everyone_if_no_acl_found| {
+        Authorizer::new(Rules { allow_everyone_if_no_acl_found, ..Rules::default() }, acls.iter().cloned())
+    };
+    let (strict, open) = (authorizer(false), authorizer(true));
     let rights = supported_operations(kind).iter().map(|operation| {
-        let answer = authorizer.authorize(&principal, host, *operation, kind, name);
+        let answer = strict.authorize(principal, host, *operation, kind, name);
+        let if_open = open.authorize(principal, host, *operation, kind, name);
         let rule = match &answer.reason {
             Reason::Acl(acl) => Some(AclLine::of(acl)),
             Reason::SuperUser | Reason::NoMatch => None,
         };
-        Right { operation: operation.name().to_owned(), is_allowed: answer.is_allowed, rule }
+        let is_allowed =
+            if answer.is_allowed == if_open.is_allowed { Some(answer.is_allowed) } else { is_open };
+        Right { operation: operation.name().to_owned(), is_allowed, rule }
     });
-    Ok(rights.collect())
+    rights.collect()
+}
+
+/// The value of `allow.everyone.if.no.acl.found` on a broker; none if the login may not see it.
+async fn is_open_without_acls(view: &View) -> Option<bool> {
+    const NAME: &str = "allow.everyone.if.no.acl.found";
+    let catalog = view.catalog().await.ok()?;
+    let broker = ConfigResource::Broker(*catalog.brokers.keys().next()?);
+    let wanted = DescribeConfigs { names: Some(vec![NAME.to_owned()]), ..DescribeConfigs::default() };
+    let described = view.admin().describe_configs_with(std::slice::from_ref(&broker), &wanted).await.ok()?;
+    match described.into_values().next()?.ok()?.remove(NAME) {
+        Some(entry) => entry.value?.trim().parse().ok(),
+        // Apache Kafka's brokers report it only if it is set, and without its value.
+        None => Some(false),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_resource_without_acls_is_open_if_the_cluster_says_so() {
+        let acl = |principal: &str, resource_name: &str| Acl {
+            resource_type: ResourceType::Topic,
+            resource_name: resource_name.to_owned(),
+            pattern_type: PatternType::Literal,
+            principal: principal.to_owned(),
+            host: "*".to_owned(),
+            operation: Operation::Read,
+            permission: Permission::Allow,
+        };
+        let acls = [acl("User:ann", "orders")];
+        let ann: Principal = "User:ann".parse().expect("a principal");
+        let of = |is_open, topic: &str| {
+            let rights = decided(&acls, is_open, &ann, "127.0.0.1", (ResourceType::Topic, topic));
+            let named =
+                |name: &str| rights.iter().find(|right| right.operation == name).expect("an operation");
+            assert_eq!(named("READ").rule.is_some(), topic == "orders");
+            (named("READ").is_allowed, named("DELETE").is_allowed)
+        };
+        for is_open in [Some(true), Some(false), None] {
+            assert_eq!(of(is_open, "orders"), (Some(true), Some(false)), "the topic has an ACL");
+            assert_eq!(of(is_open, "free"), (is_open, is_open));
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! All topics of a cluster in compact form: the data for lists and sums.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use thalweg_client::verdict::PartitionState;
@@ -93,6 +93,17 @@ impl Catalog {
         placements.sort_unstable_by_key(|(index, _)| *index);
         let placements = placements.into_iter().map(|(_, placement)| placement).collect();
         Catalog { cluster_id: response.cluster_id, brokers, topics, held, placements }
+    }
+
+    /// Brokers that hold replicas and are not among the brokers: they are fenced, or not registered.
+    pub fn unavailable(&self) -> impl Iterator<Item = i32> {
+        self.held.keys().copied().filter(|id| !self.brokers.contains_key(id))
+    }
+
+    /// True if a replica of the topic is on one of these brokers.
+    pub fn is_on_any(&self, topic: &TopicLine, brokers: &BTreeSet<i32>) -> bool {
+        let mut placements = topic.placements.iter().filter_map(|at| self.placements.get(*at as usize));
+        placements.any(|placement| placement.replicas.iter().any(|id| brokers.contains(id)))
     }
 
     /// Finds a topic by name.

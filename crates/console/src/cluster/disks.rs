@@ -9,6 +9,7 @@ use thalweg_client::{Admin, ClientError, LogDir};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::catalog::Catalog;
 use crate::format;
 
 /// Time for further attempts at a broker that refuses connections. People wait for the page.
@@ -21,7 +22,7 @@ pub struct Disks {
     pub directories: Vec<LogDirectory>,
     /// Brokers that did not report their directories, with the reason.
     pub unknown: BTreeMap<i32, Absence>,
-    /// Bytes of each topic, over all its replicas.
+    /// Bytes of each topic, over its replicas in the directories.
     pub sizes: HashMap<String, u64>,
     /// The time of the answers.
     pub at: Instant,
@@ -34,10 +35,10 @@ pub struct LogDirectory {
     pub broker: i32,
     /// Path of the directory.
     pub path: String,
-    /// Bytes of the replicas in it.
-    pub log_bytes: u64,
-    /// The number of replicas in it.
-    pub replicas: usize,
+    /// Bytes of the replicas in it; none in an unusable directory.
+    pub log_bytes: Option<u64>,
+    /// The number of replicas in it; none in an unusable directory.
+    pub replicas: Option<usize>,
     /// Size of the file system, if the broker reports it.
     pub total_bytes: Option<u64>,
     /// Free bytes of the file system, if the broker reports them.
@@ -80,6 +81,14 @@ impl Disks {
         Ok(evidence.collect())
     }
 
+    /// The brokers whose replicas are not all known: without an answer, not available, or with an unusable
+    /// directory.
+    pub fn incomplete(&self, catalog: &Catalog) -> BTreeSet<i32> {
+        let failed = self.directories.iter().filter(|directory| directory.error.is_some());
+        let failed = failed.map(|directory| directory.broker);
+        self.unknown.keys().copied().chain(catalog.unavailable()).chain(failed).collect()
+    }
+
     /// Growth of the logs since an earlier reading, in bytes per second. Topics that retention shortens, and
     /// new and deleted topics, do not count. None if the readings are not of the same brokers.
     pub fn growth_since(&self, before: &Disks) -> Option<f64> {
@@ -95,24 +104,32 @@ impl Disks {
         Some(bytes as f64 / seconds)
     }
 
-    /// The reason why sizes are missing or not those of all brokers, if so.
-    pub fn gap(&self) -> Option<String> {
-        let silent = |absence: &Absence| absence.cause == Cause::Silent;
-        let ids: Vec<i32> =
-            self.unknown.iter().filter(|(_, absence)| silent(absence)).map(|(id, _)| *id).collect();
-        match &ids[..] {
-            [] => self.unknown.values().next().map(|absence| absence.reason().to_owned()),
-            [id] => Some(format!("broker {id} does not answer")),
-            ids => Some(format!("brokers {} do not answer", format::ids(ids))),
-        }
+    /// The reason why sizes of replicas are missing, if so.
+    pub fn gap(&self, catalog: &Catalog) -> Option<String> {
+        let of_brokers = |ids: Vec<i32>, of_one: &str, of_all: &str| match &ids[..] {
+            [] => None,
+            [id] => Some(format!("broker {id} {of_one}")),
+            ids => Some(format!("brokers {} {of_all}", format::ids(ids))),
+        };
+        let silent = self.unknown.iter().filter(|(_, absence)| absence.cause == Cause::Silent);
+        let silent = silent.map(|(id, _)| *id).collect();
+        let failed = self.directories.iter().filter(|directory| directory.error.is_some());
+        let failed: BTreeSet<i32> = failed.map(|directory| directory.broker).collect();
+        of_brokers(silent, "does not answer", "do not answer")
+            .or_else(|| of_brokers(catalog.unavailable().collect(), "is not available", "are not available"))
+            .or_else(|| self.unknown.values().next().map(|absence| absence.reason().to_owned()))
+            .or_else(|| {
+                let of_one = "has an unusable log directory";
+                of_brokers(failed.into_iter().collect(), of_one, "have unusable log directories")
+            })
     }
 
     fn add(&mut self, broker: i32, path: String, found: Result<LogDir, ClientError>) {
         let mut directory = LogDirectory {
             broker,
             path,
-            log_bytes: 0,
-            replicas: 0,
+            log_bytes: None,
+            replicas: None,
             total_bytes: None,
             usable_bytes: None,
             error: found.as_ref().err().map(ToString::to_string),
@@ -121,10 +138,11 @@ impl Disks {
             let known = |bytes: Option<i64>| bytes.and_then(|bytes| u64::try_from(bytes).ok());
             (directory.total_bytes, directory.usable_bytes) =
                 (known(found.total_bytes), known(found.usable_bytes));
-            directory.replicas = found.replicas.len();
+            directory.replicas = Some(found.replicas.len());
+            let mut log_bytes = 0;
             for (at, replica) in found.replicas {
                 let bytes = u64::try_from(replica.bytes).unwrap_or(0);
-                directory.log_bytes += bytes;
+                log_bytes += bytes;
                 match self.sizes.get_mut(&*at.topic) {
                     Some(sum) => *sum += bytes,
                     None => {
@@ -132,6 +150,7 @@ impl Disks {
                     }
                 }
             }
+            directory.log_bytes = Some(log_bytes);
         }
         self.directories.push(directory);
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use thalweg_client::{
-    ClientError, CommittedOffset, GroupDescription, GroupKind, GroupMember, OffsetSpec, StreamsTaskRole,
-    TopicPartition,
+    ClientError, CommittedOffset, GroupDescription, GroupKind, GroupLag, GroupMember, OffsetSpec,
+    StreamsTaskRole, TopicPartition,
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
@@ -152,7 +152,7 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
     if offsets_problem.is_none()
         && let Some(lag) = lag(&offsets)
     {
-        view.lags().note(group, LagPoint { at_ms: now_ms(), lag });
+        view.lags().note(group, GroupLag::Records(lag), now_ms());
     }
     Ok(Group {
         lag_history: view.lags().history(group),
@@ -170,9 +170,34 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
     })
 }
 
-/// The lag over all partitions with an offset; `None` if the lag of one is unknown.
+/// The lag over all partitions; `None` if the lag of one is unknown, as without a committed offset, or if
+/// there are none.
 pub fn lag(offsets: &[GroupOffset]) -> Option<i64> {
-    offsets.iter().filter(|one| one.offset.is_some()).map(|one| one.lag).sum()
+    let sum = offsets.iter().map(|one| one.lag).sum::<Option<i64>>();
+    sum.filter(|_| !offsets.is_empty())
+}
+
+/// The reason why a group has no known lag; none if the lag is known.
+pub fn lag_unknown(offsets: &[GroupOffset]) -> Option<String> {
+    if offsets.is_empty() {
+        return Some("no committed offset".to_owned());
+    }
+    let unknown: Vec<&GroupOffset> = offsets.iter().filter(|one| one.lag.is_none()).collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    let uncommitted = unknown.iter().filter(|one| one.offset.is_none()).count();
+    Some(match uncommitted {
+        0 => format!("not known in {}", format::counted(unknown.len(), "partition")),
+        _ => format!("no committed offset in {}", format::counted(uncommitted, "partition")),
+    })
+}
+
+/// The age of the oldest record that the group has not read, in milliseconds; `None` if that of a partition
+/// is unknown.
+pub fn lag_ms(offsets: &[GroupOffset]) -> Option<i64> {
+    let of_each = offsets.iter().map(|one| one.lag_ms);
+    of_each.collect::<Option<Vec<i64>>>()?.into_iter().max()
 }
 
 fn member(kind: GroupKind, member: GroupMember) -> Member {
@@ -254,7 +279,12 @@ async fn partitions(
     let ends = ends(view, found.keys().cloned().collect()).await;
     let lag = |at: &TopicPartition, found: &FoundOffset| match group.kind {
         GroupKind::Share => found.lag,
-        _ => Some((ends.get(at)? - found.offset?).max(0)),
+        _ => match (*ends.get(at)?, found.offset) {
+            (end, Some(offset)) => Some((end - offset).max(0)),
+            // A partition that never had a record needs no committed offset.
+            (0, None) => Some(0),
+            (_, None) => None,
+        },
     };
     let behind = found.iter().filter(|(at, found)| lag(at, found).is_some_and(|lag| lag > 0));
     let behind = behind.filter_map(|(at, found)| Some((at.clone(), Offset(found.offset?))));
@@ -541,9 +571,15 @@ mod tests {
             metadata: String::new(),
         };
         let mut offsets = vec![at(0, Some(100), Some(30)), at(1, None, None)];
-        assert_eq!(lag(&offsets), Some(30), "a partition without an offset has no lag");
-        offsets.push(at(2, Some(100), None));
+        assert_eq!(lag(&offsets), None, "the group has not committed in partition 1");
+        assert_eq!(lag_unknown(&offsets).as_deref(), Some("no committed offset in 1 partition"));
+        offsets[1] = at(1, None, Some(0));
+        assert_eq!((lag(&offsets), lag_unknown(&offsets)), (Some(30), None));
+        offsets[1] = at(1, Some(100), None);
         assert_eq!(lag(&offsets), None);
+        assert_eq!(lag_unknown(&offsets).as_deref(), Some("not known in 1 partition"));
+        assert_eq!(lag(&[]), None, "it has committed nothing");
+        assert_eq!(lag_unknown(&[]).as_deref(), Some("no committed offset"));
     }
 
     #[test]

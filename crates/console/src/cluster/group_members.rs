@@ -1,52 +1,54 @@
-//! The number of members of groups. The protocol lists groups without it, so each group is described, and the
-//! numbers are kept for some seconds.
+//! The members of groups: their number, and the partitions that they read. The protocol lists groups without
+//! them, so each group is described, and the answers are kept for some seconds.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::GroupKind;
+use thalweg_client::{GroupAssignment, GroupKind};
 use tokio::time::Instant;
 
 use super::View;
 use super::groups::GroupLine;
 
-/// Maximum age of a number.
+/// Maximum age of an answer.
 const AGE: Duration = Duration::from_secs(10);
-/// Groups with a known number; then those that are too old are dropped.
+/// Groups with a known answer; then those that are too old are dropped.
 const GROUPS_MAX: usize = 10_000;
 /// Time for further attempts at coordinators that refuse, and time limit for the answer of each.
 const COORDINATOR_RETRY: Duration = Duration::from_secs(1);
 const COORDINATOR_WAIT: Duration = Duration::from_secs(3);
 
-/// Numbers of members by group.
+/// The members by group.
 #[derive(Default)]
-pub struct GroupMembers(Mutex<HashMap<String, KnownCount>>);
+pub struct GroupMembers(Mutex<HashMap<String, KnownMembers>>);
 
-/// A number of members; `None` if the group could not be described.
-#[derive(Clone, Copy)]
-struct KnownCount {
-    members: Option<usize>,
+/// The members of a group; `None` if the group could not be described.
+#[derive(Clone)]
+struct KnownMembers {
+    assignment: Option<Arc<GroupAssignment>>,
     at: Instant,
 }
 
 impl GroupMembers {
-    /// The number of members of these groups, without groups whose number is unknown.
-    pub async fn of(&self, view: &View, groups: &[&GroupLine]) -> BTreeMap<String, usize> {
+    /// The members of these groups, without groups that cannot be described.
+    pub async fn of(&self, view: &View, groups: &[&GroupLine]) -> BTreeMap<String, Arc<GroupAssignment>> {
         let stale = self.stale(groups);
         if !stale.is_empty() {
-            let found = read(view, &stale).await;
-            self.note(stale.into_iter().map(|group| (group.group.clone(), found.get(&group.group).copied())));
+            let mut found = read(view, &stale).await;
+            self.note(stale.into_iter().map(|group| (group.group.clone(), found.remove(&group.group))));
         }
         let known = self.0.lock();
-        let counts = groups.iter().filter_map(|group| {
-            let members = known.get(&group.group).and_then(|known| known.members);
-            Some((group.group.clone(), if is_empty(group) { 0 } else { members? }))
+        let of_each = groups.iter().filter_map(|group| {
+            let assignment = known.get(&group.group).and_then(|known| known.assignment.clone());
+            let assignment = if is_empty(group) { Arc::default() } else { assignment? };
+            Some((group.group.clone(), assignment))
         });
-        counts.collect()
+        of_each.collect()
     }
 
-    /// The groups whose number has to be read.
+    /// The groups that have to be described.
     fn stale<'a>(&self, groups: &[&'a GroupLine]) -> Vec<&'a GroupLine> {
         let known = self.0.lock();
         let is_fresh =
@@ -54,16 +56,18 @@ impl GroupMembers {
         groups.iter().filter(|group| !is_empty(group) && !is_fresh(group)).copied().collect()
     }
 
-    fn note(&self, counts: impl Iterator<Item = (String, Option<usize>)>) {
+    fn note(&self, found: impl Iterator<Item = (String, Option<GroupAssignment>)>) {
         let at = Instant::now();
         let mut known = self.0.lock();
-        known.extend(counts.map(|(group, members)| (group, KnownCount { members, at })));
+        known.extend(
+            found.map(|(group, found)| (group, KnownMembers { assignment: found.map(Arc::new), at })),
+        );
         if known.len() > GROUPS_MAX {
             known.retain(|_, known| known.at.elapsed() < AGE);
         }
     }
 
-    /// Drops all numbers.
+    /// Drops all answers.
     pub fn clear(&self) {
         self.0.lock().clear();
     }
@@ -74,7 +78,7 @@ fn is_empty(group: &GroupLine) -> bool {
     matches!(&*group.state, "Empty" | "Dead")
 }
 
-async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, usize> {
+async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, GroupAssignment> {
     let admin = view.admin().clone().with_timeout(COORDINATOR_RETRY).with_answer_limit(COORDINATOR_WAIT);
     let mut by_kind: BTreeMap<GroupKind, Vec<String>> = BTreeMap::new();
     for group in groups {
@@ -82,7 +86,7 @@ async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, usize> {
             by_kind.entry(kind).or_default().push(group.group.clone());
         }
     }
-    admin.group_member_counts(&by_kind).await
+    admin.group_assignments(&by_kind).await
 }
 
 #[cfg(test)]
@@ -105,12 +109,12 @@ mod tests {
         let stale =
             || members.stale(&groups).into_iter().map(|group| group.group.clone()).collect::<Vec<_>>();
         assert_eq!(stale(), ["billing"]);
-        members.note([("billing".to_owned(), Some(3))].into_iter());
+        members.note([("billing".to_owned(), Some(GroupAssignment::default()))].into_iter());
         assert!(stale().is_empty());
         tokio::time::advance(AGE).await;
         assert_eq!(stale(), ["billing"]);
         members.note((0..=GROUPS_MAX).map(|number| (number.to_string(), None)));
-        assert_eq!(members.0.lock().len(), GROUPS_MAX + 1, "the old number is dropped");
+        assert_eq!(members.0.lock().len(), GROUPS_MAX + 1, "the old answer is dropped");
         members.clear();
         assert!(members.0.lock().is_empty());
     }

@@ -2,16 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, Cluster, ListedOffset, OffsetSpec, RefusedRequest, TopicPartition};
+use thalweg_client::{Admin, ClientError, ListedGroups, ListedOffset, OffsetSpec, TopicPartition};
 use thalweg_record::Offset;
-use thalweg_wire::request::ListGroupsRequest;
 use utoipa::{IntoParams, ToSchema};
 
-use super::lags::LagPoint;
 use super::topics::page_of;
-use super::{View, now_ms, send_to_each};
+use super::{View, now_ms};
 use crate::problem::Problem;
 use crate::sorting::{SortColumn, Sorting};
 
@@ -32,7 +31,7 @@ pub const READ_MAX: usize = 256;
 /// All groups that the login may see.
 pub struct GroupCatalog {
     pub groups: Vec<GroupLine>,
-    /// Brokers that did not answer, whose groups are missing.
+    /// The reasons why groups may be missing; none if all are there.
     pub missing: Vec<String>,
 }
 
@@ -80,13 +79,14 @@ pub struct GroupList {
     pub groups: Vec<GroupRow>,
     /// Number of matching groups on all pages.
     pub matched: usize,
-    /// Number of groups in the cluster.
-    pub total: usize,
+    /// Number of groups in the cluster; none if groups may be missing.
+    pub total: Option<usize>,
     /// Page number, from 1.
     pub page: usize,
     /// Number of pages.
     pub pages: usize,
-    /// Brokers that did not answer, whose groups are missing.
+    /// The reasons why groups may be missing, such as a broker that does not answer, or a login without
+    /// DESCRIBE; none if all are there.
     pub missing: Vec<String>,
 }
 
@@ -103,33 +103,27 @@ pub struct GroupRow {
     pub protocol: String,
     /// Number of members; none if the group cannot be described.
     pub members: Option<usize>,
-    /// Lag in records over all partitions with a committed offset; none for a share group, or if unknown.
+    /// Lag in records over all partitions with a committed offset or a reader; none for a share group, or if
+    /// unknown, as if the group has not committed in one of them.
     pub lag: Option<i64>,
 }
 
+/// Time for coordinators that load their groups, and time limit for the answer of each broker.
+const LOADING_WAIT: Duration = Duration::from_secs(1);
+const WAIT: Duration = Duration::from_secs(3);
+
 impl GroupCatalog {
     /// Asks all brokers.
-    pub async fn read(cluster: &Cluster) -> Result<GroupCatalog, ClientError> {
-        let metadata = cluster.refresh(&[], false).await?;
-        let requests = metadata.brokers.keys().map(|id| (*id, ListGroupsRequest::default()));
-        let (mut groups, mut missing) = (Vec::new(), Vec::new());
-        for (id, answer) in send_to_each(cluster, requests).await {
-            let answer = answer.and_then(|answer| {
-                RefusedRequest::check(answer.error_code, None, || format!("Groups of broker {id}"))?;
-                Ok(answer.groups)
-            });
-            match answer {
-                Ok(found) => groups.extend(found.into_iter().map(|group| GroupLine {
-                    kind: kind(&group.group_type),
-                    group: group.group_id,
-                    state: group.group_state,
-                    protocol: group.protocol_type,
-                })),
-                Err(error) => missing.push(error.to_string()),
-            }
-        }
-        groups.sort_by(|a, b| a.group.cmp(&b.group));
-        Ok(GroupCatalog { groups, missing })
+    pub async fn read(admin: &Admin) -> Result<GroupCatalog, ClientError> {
+        let admin = admin.clone().with_answer_limit(WAIT);
+        let ListedGroups { groups, unseen } = admin.listed_groups(LOADING_WAIT).await?;
+        let groups = groups.into_iter().map(|group| GroupLine {
+            kind: kind(&group.kind),
+            group: group.group,
+            state: group.state,
+            protocol: group.protocol_type,
+        });
+        Ok(GroupCatalog { groups: groups.collect(), missing: unseen.reasons() })
     }
 }
 
@@ -180,7 +174,7 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
     Ok(GroupList {
         groups: rows,
         matched: found.len(),
-        total: catalog.groups.len(),
+        total: catalog.missing.is_empty().then_some(catalog.groups.len()),
         page,
         pages,
         missing: catalog.missing.clone(),
@@ -189,21 +183,22 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
 
 /// The rows of these groups, with lags and members.
 async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> Vec<GroupRow> {
-    let with_offsets = shown.iter().filter(|group| group.kind != "share").map(|group| group.group.clone());
-    let with_offsets: Vec<String> = with_offsets.collect();
-    let (lags, members) =
-        tokio::join!(view.admin().group_lags(&with_offsets), view.group_members().of(view, shown));
+    let members = view.group_members().of(view, shown).await;
+    let with_offsets = shown.iter().filter(|group| group.kind != "share");
+    let with_offsets =
+        with_offsets.filter_map(|group| Some((group.group.as_str(), &**members.get(&group.group)?)));
+    let lags = view.admin().group_lags(with_offsets).await;
     let at_ms = now_ms();
     for (group, lag) in &lags {
-        view.lags().note(group, LagPoint { at_ms, lag: *lag });
+        view.lags().note(group, *lag, at_ms);
     }
     let rows = shown.iter().map(|group| GroupRow {
         group: group.group.clone(),
         kind: group.kind.clone(),
         state: group.state.clone(),
         protocol: group.protocol.clone(),
-        members: members.get(&group.group).copied(),
-        lag: lags.get(&group.group).copied(),
+        members: members.get(&group.group).map(|one| one.members),
+        lag: lags.get(&group.group).and_then(|lag| lag.records()),
     });
     rows.collect()
 }

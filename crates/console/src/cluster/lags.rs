@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use thalweg_client::ClientError;
 use thalweg_client::verdict::{Absence, GrowingLag, LagEvidence};
+use thalweg_client::{ClientError, GroupLag};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::groups::GroupLine;
 use super::{View, now_ms};
 
 /// Groups with a history. The history with the oldest last point gives way to a new group.
@@ -58,16 +59,17 @@ struct Watch {
 struct WatchedGroups {
     /// Watched groups with a known lag.
     groups: Vec<String>,
-    /// Watched groups without a known lag.
+    /// Watched groups whose offsets cannot be read.
     unknown: usize,
 }
 
 impl WatchedGroups {
     /// The histories of groups whose lag has become unknown are no evidence.
-    fn of(watched: &[String], lags: BTreeMap<String, i64>) -> WatchedGroups {
+    fn of(watched: &[String], lags: &BTreeMap<String, GroupLag>) -> WatchedGroups {
+        let known = lags.iter().filter(|(_, lag)| lag.records().is_some());
         WatchedGroups {
             unknown: watched.len().saturating_sub(lags.len()),
-            groups: lags.into_keys().collect(),
+            groups: known.map(|(group, _)| group.clone()).collect(),
         }
     }
 }
@@ -113,8 +115,10 @@ impl Lags {
         Some(Ok(LagEvidence { growing: growing.collect(), unknown: watched.unknown }))
     }
 
-    /// Adds a point for a group.
-    pub fn note(&self, group: &str, now: LagPoint) {
+    /// Adds a point for a group, if it has a lag.
+    pub fn note(&self, group: &str, lag: GroupLag, at_ms: i64) {
+        let Some(lag) = lag.records() else { return };
+        let now = LagPoint { at_ms, lag };
         let mut lags = self.histories.lock();
         if !lags.contains_key(group) && lags.len() >= GROUPS_MAX {
             let newest = |history: &VecDeque<LagPoint>| history.back().map(|point| point.at_ms);
@@ -152,15 +156,17 @@ impl Lags {
 async fn read(view: &View) -> Result<WatchedGroups, ClientError> {
     let catalog = view.groups().await?;
     let with_lag = catalog.groups.iter().filter(|group| group.kind != "share").take(GROUPS_MAX);
-    let groups: Vec<String> = with_lag.map(|group| group.group.clone()).collect();
+    let with_lag: Vec<&GroupLine> = with_lag.collect();
+    let groups: Vec<String> = with_lag.iter().map(|group| group.group.clone()).collect();
+    let members = view.group_members().of(view, &with_lag).await;
     // A coordinator that does not answer must not use up the time of the others.
     let admin = view.admin().clone().with_timeout(COORDINATOR_RETRY);
-    let lags = admin.group_lags(&groups).await;
+    let lags = admin.group_lags(members.iter().map(|(group, read)| (group.as_str(), &**read))).await;
     let at_ms = now_ms();
     for (group, lag) in &lags {
-        view.lags().note(group, LagPoint { at_ms, lag: *lag });
+        view.lags().note(group, *lag, at_ms);
     }
-    Ok(WatchedGroups::of(&groups, lags))
+    Ok(WatchedGroups::of(&groups, &lags))
 }
 
 #[cfg(test)]
@@ -171,14 +177,15 @@ mod tests {
     fn a_history_is_bounded_and_in_order() {
         let lags = Lags::default();
         for number in 0..1000 {
-            lags.note("billing", LagPoint { at_ms: number * 1000, lag: number });
+            lags.note("billing", GroupLag::Records(number), number * 1000);
         }
         let history = lags.history("billing");
         assert_eq!((history.len(), history[POINTS_MAX - 1].lag), (POINTS_MAX, 998), "one in two seconds");
-        lags.note("billing", LagPoint { at_ms: 5, lag: 7 });
+        lags.note("billing", GroupLag::Records(7), 5);
+        lags.note("billing", GroupLag::Uncommitted, 9_000);
         assert_eq!(lags.history("billing"), [LagPoint { at_ms: 5, lag: 7 }], "the clock was set back");
         for number in 0..1000 {
-            lags.note(&format!("group-{number}"), LagPoint { at_ms: number + 10, lag: 1 });
+            lags.note(&format!("group-{number}"), GroupLag::Records(1), number + 10);
         }
         assert_eq!(lags.histories.lock().len(), GROUPS_MAX);
         assert!(lags.history("billing").is_empty() && !lags.history("group-999").is_empty());
@@ -191,18 +198,24 @@ mod tests {
         let lags = Lags::default();
         assert_eq!(lags.evidence(), None, "nothing has been read");
         for number in 0..60 {
-            lags.note("billing", LagPoint { at_ms: number * 5000, lag: 11_000 + number * 2000 });
-            lags.note("idle", LagPoint { at_ms: number * 5000, lag: 0 });
+            lags.note("billing", GroupLag::Records(11_000 + number * 2000), number * 5000);
+            lags.note("idle", GroupLag::Records(0), number * 5000);
         }
         let groups = vec!["billing".to_owned(), "idle".to_owned()];
-        let known = BTreeMap::from([("billing".to_owned(), 129_000), ("idle".to_owned(), 0)]);
-        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, known)));
+        let lag = |group: &str, records| (group.to_owned(), GroupLag::Records(records));
+        let known = BTreeMap::from([lag("billing", 129_000), lag("idle", 0)]);
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &known)));
         let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
         let [billing] = &evidence.growing[..] else { panic!("{evidence:?}") };
         assert_eq!((&*billing.group, billing.from, billing.to), ("billing", 11_000, 129_000));
-        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, BTreeMap::from([("idle".to_owned(), 0)]))));
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &BTreeMap::from([lag("idle", 0)]))));
         let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
         assert_eq!((evidence.growing, evidence.unknown), (Vec::new(), 1), "the lag has become unknown");
+        let mut uncommitted = known.clone();
+        uncommitted.insert("billing".to_owned(), GroupLag::Uncommitted);
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &uncommitted)));
+        let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
+        assert_eq!((evidence.growing, evidence.unknown), (Vec::new(), 0), "no commit is no fault");
         lags.end(Instant::now(), Err(Absence::silent("no answer")));
         assert!(lags.evidence().is_some_and(|evidence| evidence.is_err()));
     }

@@ -109,8 +109,16 @@ impl NewUser {
                 return Err(Problem::wrong(message));
             }
         }
-        if self.name().is_empty() {
-            return Err(Problem::wrong("The user needs a name"));
+        match self.name() {
+            "" => return Err(Problem::wrong("The user needs a name")),
+            "*" => {
+                return Err(Problem::wrong("A user cannot have the name *: User:* in an ACL means everyone"));
+            }
+            "ANONYMOUS" => {
+                let why = "User:ANONYMOUS is every client without a login";
+                return Err(Problem::wrong(format!("A user cannot have the name ANONYMOUS: {why}")));
+            }
+            _ => {}
         }
         let pattern = |is_prefix| if is_prefix { PatternType::Prefixed } else { PatternType::Literal };
         let line = |kind: ResourceType, name: &str, is_prefix: bool, operation: Operation| AclLine {
@@ -128,6 +136,8 @@ impl NewUser {
                 ResourceType::Group,
                 ResourceType::TransactionalId,
                 ResourceType::DelegationToken,
+                // Delegation tokens for other users.
+                ResourceType::User,
             ];
             let every = kinds.map(|kind| line(kind, "*", false, Operation::All));
             let cluster = line(ResourceType::Cluster, "kafka-cluster", false, Operation::All);
@@ -239,7 +249,15 @@ mod tests {
             (Some("ann"), None)
         );
         let admin = words(&user(Rights::Admin));
-        assert_eq!((admin.len(), &*admin[4]), (5, "ALL CLUSTER kafka-cluster LITERAL"));
+        let resources = [
+            "TOPIC * LITERAL",
+            "GROUP * LITERAL",
+            "TRANSACTIONAL_ID * LITERAL",
+            "DELEGATION_TOKEN * LITERAL",
+            "USER * LITERAL",
+            "CLUSTER kafka-cluster LITERAL",
+        ];
+        assert_eq!(admin, resources.map(|resource| format!("ALL {resource}")));
     }
 
     #[test]
@@ -248,6 +266,14 @@ mod tests {
         assert_eq!(refused(NewUser::default()), "The user needs a name");
         let without = NewUser { topic: String::new(), ..user(Rights::Producer) };
         assert!(refused(without).starts_with("The rights need a topic"));
+        for (name, reason) in [
+            ("*", "User:* in an ACL means everyone"),
+            ("ANONYMOUS", "User:ANONYMOUS is every client without a login"),
+        ] {
+            let everyone = NewUser { name: format!(" {name} "), ..user(Rights::Admin) };
+            let refused = refused(everyone);
+            assert!(refused.contains(reason), "{refused}");
+        }
         let unseen = NewUser { name: "an\u{200b}n".to_owned(), ..user(Rights::Admin) };
         assert_eq!(refused(unseen), "The name of the user has invisible characters: type it again");
     }

@@ -20,6 +20,7 @@ use super::controllers::{Controllers, FencedBroker};
 use super::disks::{Disks, LogDirectory};
 use super::min_isr::MinIsr;
 use super::rates::Point;
+use crate::format;
 
 /// The cluster at a glance.
 #[derive(Debug, Serialize, ToSchema)]
@@ -51,10 +52,12 @@ pub struct Overview {
     pub under_min_isr: Option<usize>,
     /// Partitions without a leader that answers.
     pub leaderless: Option<usize>,
-    /// Total bytes of all replicas on brokers that answer; none if no sizes are known.
+    /// Total bytes of all replicas; none if those of a broker are unknown.
     pub log_bytes: Option<u64>,
-    /// Reason if `log_bytes` is missing or not of all brokers.
+    /// Reason if `log_bytes` is missing.
     pub log_bytes_unknown: Option<String>,
+    /// Reason if the last rate in `history` is missing.
+    pub records_unknown: Option<String>,
     /// The log directories of all brokers.
     pub directories: Vec<LogDirectory>,
     /// Brokers that did not report their log directories, with the reason.
@@ -91,7 +94,7 @@ pub struct BrokerLine {
     pub replicas: Option<usize>,
     /// Number of visible replicas out of sync.
     pub lagging: Option<usize>,
-    /// Total bytes of the replicas; none if the broker does not report them.
+    /// Total bytes of the replicas; none if the broker does not report all of them.
     pub log_bytes: Option<u64>,
 }
 
@@ -129,6 +132,8 @@ pub(crate) struct Readings {
     pub hidden_topics: Result<usize, Absence>,
     pub lags: Option<Result<LagEvidence, Absence>>,
     pub history: Vec<Point>,
+    /// Partitions whose ends are unknown in the last point.
+    pub unanswered: usize,
 }
 
 impl Readings {
@@ -147,6 +152,7 @@ impl Readings {
             hidden_topics,
             lags: view.lags().evidence(),
             history: measured.history.iter().copied().collect(),
+            unanswered: measured.unanswered,
         };
         let incomplete = readings.incomplete_topics();
         if !incomplete.is_empty() {
@@ -283,7 +289,8 @@ impl Readings {
         let internal = self.catalog.topics.iter().filter(|topic| topic.is_internal).count();
         let (controller, controller_unknown) = self.controller();
         let directories = self.disks.directories.clone();
-        let sizes = directories.iter().map(|directory| directory.log_bytes);
+        let sizes: Option<u64> = directories.iter().map(|directory| directory.log_bytes).sum();
+        let gap = self.disks.gap(&self.catalog);
         Overview {
             cluster_id: self.catalog.cluster_id.clone(),
             health: Health::of(&verdicts).name(),
@@ -298,8 +305,10 @@ impl Readings {
             under_replicated: seen(counts.under_replicated),
             under_min_isr: seen(counts.under_min_isr).filter(|_| counts.min_isr_unknown == 0),
             leaderless: seen(counts.offline),
-            log_bytes: (!directories.is_empty()).then(|| sizes.sum()),
-            log_bytes_unknown: self.disks.gap(),
+            log_bytes: sizes.filter(|_| gap.is_none() && !directories.is_empty()),
+            log_bytes_unknown: gap,
+            records_unknown: (self.unanswered > 0)
+                .then(|| format!("not known of {}", format::counted(self.unanswered, "partition"))),
             directories,
             directories_unknown: self.directories_unknown(),
             history: self.history.clone(),
@@ -322,13 +331,8 @@ impl Readings {
         let address = self.catalog.brokers.get(&id).or(fenced);
         let held = self.catalog.held.get(&id).copied().unwrap_or_default();
         let seen = |number: usize| (!is_blind).then_some(number);
-        let own: Vec<u64> = self
-            .disks
-            .directories
-            .iter()
-            .filter(|directory| directory.broker == id)
-            .map(|directory| directory.log_bytes)
-            .collect();
+        let own = self.disks.directories.iter().filter(|directory| directory.broker == id);
+        let own: Vec<Option<u64>> = own.map(|directory| directory.log_bytes).collect();
         BrokerLine {
             id,
             state: self.reach(id).state(self.is_fenced(id)),
@@ -337,13 +341,15 @@ impl Readings {
             leaders: seen(held.leaders),
             replicas: seen(held.replicas),
             lagging: seen(held.lagging),
-            log_bytes: (!own.is_empty()).then(|| own.iter().sum()),
+            log_bytes: own.iter().copied().sum::<Option<u64>>().filter(|_| !own.is_empty()),
         }
     }
 
     fn directories_unknown(&self) -> Vec<String> {
         let unknown = self.disks.unknown.iter();
-        unknown.map(|(id, absence)| format!("Broker {id}: {}", absence.reason())).collect()
+        let unknown = unknown.map(|(id, absence)| format!("Broker {id}: {}", absence.reason()));
+        let unavailable = self.catalog.unavailable().map(|id| format!("Broker {id}: not available"));
+        unknown.chain(unavailable).collect()
     }
 
     fn alert(&self, verdict: Verdict) -> Alert {

@@ -11,7 +11,7 @@ use thalweg_record::Offset;
 use utoipa::ToSchema;
 
 use super::View;
-use super::topic::{self, Partition};
+use super::topic::{self, Topic};
 use super::topic_groups::{self, TopicReaders};
 use crate::format;
 use crate::problem::Problem;
@@ -21,6 +21,8 @@ const POLICY: &str = "cleanup.policy";
 /// The messages that a purge deletes.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PurgePlan {
+    /// The topic id in Kafka's base64 form.
+    pub topic_id: String,
     /// The reason why the cluster would refuse the purge, if it would.
     pub refused: Option<String>,
     /// The partitions with what would be deleted.
@@ -76,7 +78,7 @@ pub struct PurgeOutcome {
 pub async fn plan(view: &View, name: &str) -> Result<PurgePlan, Problem> {
     let topic = topic::read(view, name).await?;
     let policy = policy(view, name).await;
-    Ok(PurgePlan::of(name, topic.is_internal, policy.as_deref(), &topic.partitions))
+    Ok(PurgePlan::of(&topic, policy.as_deref()))
 }
 
 /// The groups that read the topic, which lose what they have not read.
@@ -85,7 +87,8 @@ pub async fn readers(view: &Arc<View>, name: &str) -> Result<Arc<TopicReaders>, 
 }
 
 impl PurgePlan {
-    fn of(name: &str, is_internal: bool, policy: Option<&str>, partitions: &[Partition]) -> PurgePlan {
+    fn of(topic: &Topic, policy: Option<&str>) -> PurgePlan {
+        let partitions = &topic.partitions;
         let purged = partitions.iter().filter_map(|partition| {
             let (start, end) = (partition.start?, partition.end?);
             Some(PurgedPartition { partition: partition.index, start, end, bytes: partition.bytes })
@@ -94,7 +97,8 @@ impl PurgePlan {
         let is_known = |index: &i32| purged.iter().any(|one| one.partition == *index);
         let unreachable = partitions.iter().map(|partition| partition.index).filter(|index| !is_known(index));
         PurgePlan {
-            refused: refusal(name, is_internal, policy),
+            topic_id: topic.id.clone(),
+            refused: refusal(&topic.name, topic.is_internal, policy),
             unreachable: unreachable.collect(),
             messages: purged.iter().map(PurgedPartition::messages).sum(),
             bytes: purged.iter().map(|one| one.bytes).sum(),
@@ -132,10 +136,17 @@ async fn policy(view: &View, name: &str) -> Option<String> {
     described.into_values().next()?.ok()?.remove(POLICY)?.value
 }
 
-/// Deletes the messages before these offsets.
-pub async fn purge(view: &View, name: &str, ends: &[PurgeEnd]) -> Result<PurgeOutcome, Problem> {
+/// Deletes the messages before these offsets, if the topic has this id. Kafka's request names the topic, so a
+/// topic that is created again after this check loses messages.
+pub async fn purge(
+    view: &View,
+    name: &str,
+    topic_id: Option<&str>,
+    ends: &[PurgeEnd],
+) -> Result<PurgeOutcome, Problem> {
     let before = before(name, ends)?;
     let found = view.topic_metadata(name).await?;
+    unless_created_again(name, &found.id.to_string(), topic_id)?;
     if let Some(at) = before.keys().find(|at| found.partition(at.partition).is_none()) {
         return Err(Problem::missing(format!("{name} has no partition {}", at.partition)));
     }
@@ -150,6 +161,16 @@ pub async fn purge(view: &View, name: &str, ends: &[PurgeEnd]) -> Result<PurgeOu
     match outcome.failed.first_key_value() {
         Some((_, reason)) if outcome.purged.is_empty() => Err(Problem::wrong(reason.clone())),
         _ => Ok(outcome),
+    }
+}
+
+/// Refuses a purge of a topic with another id than the plan's.
+fn unless_created_again(name: &str, found: &str, planned: Option<&str>) -> Result<(), Problem> {
+    match planned {
+        Some(planned) if planned != found => Err(Problem::wrong(format!(
+            "{name} was deleted and created again since this page was made: look at its new messages first"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -190,6 +211,7 @@ impl PurgeOutcome {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::topic::Partition;
 
     fn partition(index: i32, offsets: Option<(i64, i64)>, bytes: Option<u64>) -> Partition {
         Partition {
@@ -204,25 +226,40 @@ mod tests {
         }
     }
 
+    fn topic(is_internal: bool, partitions: Vec<Partition>) -> Topic {
+        let (name, id) = ("orders".to_owned(), "b3JkZXJz".to_owned());
+        Topic { name, id, is_internal, records: None, bytes: None, partitions }
+    }
+
+    #[test]
+    fn a_topic_that_was_created_again_keeps_its_messages() {
+        let refused = unless_created_again("orders", "bmV3", Some("b2xk")).expect_err("it is another topic");
+        assert!(refused.message.starts_with("orders was deleted and created again"), "{}", refused.message);
+        for planned in [Some("bmV3"), None] {
+            assert!(unless_created_again("orders", "bmV3", planned).is_ok());
+        }
+    }
+
     #[test]
     fn a_plan_has_what_would_be_deleted() {
-        let partitions = [
+        let partitions = vec![
             partition(0, Some((5, 12)), Some(700)),
             partition(1, Some((3, 3)), Some(0)),
             partition(2, None, None),
         ];
-        let plan = PurgePlan::of("orders", false, Some("delete"), &partitions);
+        let plan = PurgePlan::of(&topic(false, partitions), Some("delete"));
+        assert_eq!(plan.topic_id, "b3JkZXJz");
         assert_eq!((plan.messages, plan.bytes, plan.unreachable.as_slice()), (7, Some(700), &[2][..]));
         assert_eq!(plan.refused, None);
         let ends = [PurgeEnd { partition: 0, offset: 12 }, PurgeEnd { partition: 1, offset: 3 }];
         assert_eq!(plan.ends(), ends);
-        let unseen = PurgePlan::of("orders", false, None, &[partition(0, Some((0, 1)), None)]);
+        let unseen = PurgePlan::of(&topic(false, vec![partition(0, Some((0, 1)), None)]), None);
         assert_eq!((unseen.bytes, unseen.refused), (None, None), "the broker decides");
     }
 
     #[test]
     fn topics_that_kafka_does_not_purge_are_refused_with_the_reason() {
-        let refused = |is_internal, policy| PurgePlan::of("orders", is_internal, policy, &[]).refused;
+        let refused = |is_internal, policy| PurgePlan::of(&topic(is_internal, Vec::new()), policy).refused;
         assert!(
             refused(false, Some("compact"))
                 .is_some_and(|why| why.contains("keeps the newest message of each key"))

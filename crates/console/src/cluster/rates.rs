@@ -3,7 +3,7 @@
 //! Measurements are at least two seconds apart and take at most 1/100 of the time, regardless of the size of
 //! the cluster.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,16 +46,29 @@ struct State {
 /// The end offsets of all partitions at one time.
 struct Ends {
     at: Instant,
-    /// By topic: the sum of end offsets, and the number of partitions that answered.
-    topics: HashMap<Arc<str>, (i64, usize)>,
+    topics: HashMap<Arc<str>, EndSum>,
     disks: Arc<Disks>,
+    /// True if sizes of replicas are missing.
+    are_sizes_partial: bool,
+}
+
+/// The ends of a topic.
+#[derive(Clone, Copy, Debug, Default)]
+struct EndSum {
+    sum: i64,
+    /// Partitions whose leader did not answer, or that have none.
+    unanswered: usize,
 }
 
 /// Results of the last measurements.
 #[derive(Default)]
 pub struct MeasuredRates {
     /// Records per second, for topics with a rate above zero.
-    pub topics: HashMap<Arc<str>, f64>,
+    topics: HashMap<Arc<str>, f64>,
+    /// Topics whose rate is unknown.
+    unknown: HashSet<Arc<str>>,
+    /// Partitions whose end is unknown in the last two polls.
+    pub unanswered: usize,
     /// Rates of the whole cluster, oldest first.
     pub history: VecDeque<Point>,
 }
@@ -65,10 +78,10 @@ pub struct MeasuredRates {
 pub struct Point {
     /// Time of the measurement in milliseconds since 1970.
     pub at_ms: i64,
-    /// Records produced per second.
-    pub records_per_second: f64,
+    /// Records produced per second; none if the end of a partition is unknown.
+    pub records_per_second: Option<f64>,
     /// Growth of all logs in bytes per second, over all replicas. None before the second reading of the log
-    /// directories, or if the login may not see them.
+    /// directories, or if sizes of replicas are missing.
     pub bytes_per_second: Option<f64>,
 }
 
@@ -110,32 +123,47 @@ impl Rates {
 }
 
 impl MeasuredRates {
+    /// Records per second of a topic; none if unknown.
+    pub fn of(&self, topic: &str) -> Option<f64> {
+        let is_known = !self.history.is_empty() && !self.unknown.contains(topic);
+        is_known.then(|| self.topics.get(topic).copied().unwrap_or(0.0))
+    }
+
     fn between(last: &Ends, ends: &Ends, history: &VecDeque<Point>) -> MeasuredRates {
         let seconds = (ends.at - last.at).as_secs_f64().max(0.001);
-        let mut topics = HashMap::new();
-        let mut records = 0.0;
-        for (name, (end, answered)) in &ends.topics {
-            let Some((before, answered_before)) = last.topics.get(name) else { continue };
-            // A topic that was recreated restarts at zero, and a leader may have answered only one of the two
-            // polls.
-            if answered == answered_before && end > before {
-                let rate = (end - before) as f64 / seconds;
-                records += rate;
-                topics.insert(Arc::clone(name), rate);
+        let (mut topics, mut unknown) = (HashMap::new(), HashSet::new());
+        let (mut records, mut unanswered) = (0.0, 0);
+        for (name, now) in &ends.topics {
+            let before = last.topics.get(name);
+            unanswered += now.unanswered.max(before.map_or(0, |before| before.unanswered));
+            match before {
+                Some(before) if now.unanswered > 0 || before.unanswered > 0 => {
+                    unknown.insert(Arc::clone(name));
+                }
+                Some(before) if now.sum == before.sum => {}
+                Some(before) if now.sum > before.sum => {
+                    let rate = (now.sum - before.sum) as f64 / seconds;
+                    records += rate;
+                    topics.insert(Arc::clone(name), rate);
+                }
+                // A topic that was created again restarts at zero.
+                _ => drop(unknown.insert(Arc::clone(name))),
             }
         }
         // Sizes are read less often than ends. Without a new reading the last rate counts, and a new one is
         // compared with the one before at the times of both.
         let bytes_per_second = match Arc::ptr_eq(&last.disks, &ends.disks) {
+            _ if ends.are_sizes_partial || last.are_sizes_partial => None,
             true => history.back().and_then(|point| point.bytes_per_second),
             false => ends.disks.growth_since(&last.disks),
         };
+        let records_per_second = (unanswered == 0).then_some(records);
         let mut history = history.clone();
         if history.len() >= HISTORY_MAX {
             history.pop_front();
         }
-        history.push_back(Point { at_ms: now_ms(), records_per_second: records, bytes_per_second });
-        MeasuredRates { topics, history }
+        history.push_back(Point { at_ms: now_ms(), records_per_second, bytes_per_second });
+        MeasuredRates { topics, unknown, unanswered, history }
     }
 }
 
@@ -152,20 +180,25 @@ async fn read(view: &Arc<View>) -> Result<Ends, ClientError> {
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;
     let at = Instant::now();
-    let mut topics: HashMap<Arc<str>, (i64, usize)> = HashMap::new();
+    let all = catalog.topics.iter();
+    let all = all.map(|line| {
+        let unanswered = line.leaders.len();
+        (Arc::clone(&line.name), EndSum { sum: 0, unanswered })
+    });
+    let mut topics: HashMap<Arc<str>, EndSum> = all.collect();
     for (_, answer) in send_to_each(view.cluster(), requests(&catalog)).await {
         // The partitions of a broker that does not answer are left out.
         let Ok(answer) = answer else { continue };
         for topic in answer.topics {
-            let Some(line) = catalog.topic(&topic.name) else { continue };
-            let sum = topics.entry(Arc::clone(&line.name)).or_default();
+            let Some(ends) = topics.get_mut(topic.name.as_str()) else { continue };
             for partition in topic.partitions.iter().filter(|partition| partition.error_code == 0) {
-                sum.0 += partition.offset;
-                sum.1 += 1;
+                ends.sum += partition.offset;
+                ends.unanswered = ends.unanswered.saturating_sub(1);
             }
         }
     }
-    Ok(Ends { at, topics, disks })
+    let are_sizes_partial = !disks.incomplete(&catalog).is_empty();
+    Ok(Ends { at, topics, disks, are_sizes_partial })
 }
 
 /// Requests for the ends of all partitions, by leader.
@@ -212,8 +245,8 @@ mod tests {
         let directory = LogDirectory {
             broker,
             path: "/data".to_owned(),
-            log_bytes: bytes,
-            replicas: 1,
+            log_bytes: Some(bytes),
+            replicas: Some(1),
             total_bytes: None,
             usable_bytes: None,
             error: None,
@@ -223,7 +256,34 @@ mod tests {
     }
 
     fn ends(at: Instant, disks: &Arc<Disks>) -> Ends {
-        Ends { at, topics: HashMap::new(), disks: Arc::clone(disks) }
+        Ends { at, topics: HashMap::new(), disks: Arc::clone(disks), are_sizes_partial: false }
+    }
+
+    #[test]
+    fn a_rate_is_unknown_without_the_end_of_a_partition() {
+        let start = Instant::now();
+        let sizes = disks(start, 1, 0);
+        let at = |seconds: u64, topics: &[(&str, i64, usize)]| {
+            let topics = topics.iter();
+            let topics = topics.map(|(name, sum, unanswered)| {
+                (Arc::from(*name), EndSum { sum: *sum, unanswered: *unanswered })
+            });
+            Ends { topics: topics.collect(), ..ends(start + Duration::from_secs(seconds), &sizes) }
+        };
+        let rates = |last: &Ends, now: &Ends| MeasuredRates::between(last, now, &VecDeque::new());
+        assert_eq!(MeasuredRates::default().of("whole"), None, "nothing was measured");
+        let (one, two) =
+            (at(0, &[("whole", 10, 0), ("idle", 7, 0)]), at(2, &[("whole", 30, 0), ("idle", 7, 0)]));
+        let known = rates(&one, &two);
+        assert_eq!((known.of("whole"), known.of("idle"), known.unanswered), (Some(10.0), Some(0.0), 0));
+        assert_eq!(known.history[0].records_per_second, Some(10.0));
+        let short = at(4, &[("whole", 50, 0), ("idle", 3, 1), ("new", 5, 0)]);
+        for partial in [rates(&two, &short), rates(&short, &two)] {
+            assert_eq!((partial.of("idle"), partial.unanswered), (None, 1));
+            assert_eq!(partial.history[0].records_per_second, None, "a part is not the sum");
+        }
+        let partial = rates(&two, &short);
+        assert_eq!((partial.of("whole"), partial.of("new")), (Some(10.0), None));
     }
 
     #[test]

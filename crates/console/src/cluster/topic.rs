@@ -25,9 +25,10 @@ pub struct Topic {
     pub id: String,
     /// True for an internal topic of the cluster.
     pub is_internal: bool,
-    /// Offsets between start and end of all partitions. Compaction may have removed some of the records.
-    pub records: i64,
-    /// Bytes of all replicas, if the login may read the log directories.
+    /// Offsets between start and end of all partitions; none if those of one are unknown. Compaction may have
+    /// removed some of the records.
+    pub records: Option<i64>,
+    /// Bytes of all replicas; none if those of one are unknown.
     pub bytes: Option<u64>,
     /// The partitions of the topic.
     pub partitions: Vec<Partition>,
@@ -106,15 +107,27 @@ pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
         }
     });
     let partitions: Vec<Partition> = partitions.collect();
-    let records = partitions.iter().filter_map(|partition| Some(partition.end? - partition.start?)).sum();
     Ok(Topic {
         name: name.to_owned(),
         id: topic.id.to_string(),
         is_internal: topic.internal,
-        records,
-        bytes: (!sizes.is_empty()).then(|| sizes.values().map(|bytes| bytes.unsigned_abs()).sum()),
+        records: records(&partitions),
+        bytes: bytes(name, &partitions, &sizes),
         partitions,
     })
+}
+
+fn records(partitions: &[Partition]) -> Option<i64> {
+    partitions.iter().map(|partition| Some(partition.end? - partition.start?)).sum()
+}
+
+fn bytes(name: &str, partitions: &[Partition], sizes: &ReplicaBytes) -> Option<u64> {
+    let name: Arc<str> = name.into();
+    let replicas = partitions.iter().flat_map(|partition| {
+        let at = TopicPartition::new(Arc::clone(&name), partition.index);
+        partition.replicas.iter().map(move |broker| (at.clone(), *broker))
+    });
+    replicas.map(|replica| sizes.get(&replica).map(|bytes| bytes.unsigned_abs())).sum()
 }
 
 /// Bytes of each replica, by partition and broker. Empty if the login may not read the log directories.
@@ -212,4 +225,31 @@ pub async fn grow(view: &View, name: &str, partitions: i32) -> Result<(), Proble
     outcomes.into_values().collect::<Result<(), ClientError>>()?;
     view.forget().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_topic_is_not_the_topic() {
+        let partition = |index, offsets: Option<(i64, i64)>| Partition {
+            index,
+            leader: offsets.map(|_| 1),
+            leader_epoch: 0,
+            replicas: vec![1, 2],
+            in_sync: vec![1],
+            start: offsets.map(|(start, _)| start),
+            end: offsets.map(|(_, end)| end),
+            bytes: None,
+        };
+        let whole = [partition(0, Some((5, 12))), partition(1, Some((0, 3)))];
+        assert_eq!(records(&whole), Some(10));
+        assert_eq!(records(&[partition(0, Some((5, 12))), partition(1, None)]), None);
+        let size = |index, broker, bytes| ((TopicPartition::new("t", index), broker), bytes);
+        let mut sizes = ReplicaBytes::from([size(0, 1, 7), size(0, 2, 7), size(1, 1, 3)]);
+        assert_eq!(bytes("t", &whole, &sizes), None, "broker 2 has not reported partition 1");
+        sizes.extend([size(1, 2, 4)]);
+        assert_eq!(bytes("t", &whole, &sizes), Some(21));
+    }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use thalweg_client::verdict::Absence;
-use thalweg_client::{ClientError, ConfigEntry, ConfigResource, DescribeConfigs};
+use thalweg_client::{
+    ClientError, ConfigEntry, ConfigResource, DescribeConfigs, PartitionMetadata, PartitionReassignment,
+    TopicPartition,
+};
 
 use super::View;
 use super::configs::{self, ConfiguredResource};
@@ -79,7 +82,8 @@ impl TopicDefaults {
 /// settings, if the login may not read them; then the reason is returned, too.
 pub async fn like(view: &View, name: &str) -> Result<(TopicCreation, Option<String>), Problem> {
     let found = view.topic_metadata(name).await?;
-    let replicas = found.partitions.first().map(|first| first.replicas.len());
+    let controllers = view.controllers().await;
+    let replicas = target_replicas(name, &found.partitions, controllers.reassignments.as_ref().ok());
     let mut creation = TopicCreation {
         name: String::new(),
         partitions: i32::try_from(found.partitions.len()).ok(),
@@ -97,9 +101,26 @@ pub async fn like(view: &View, name: &str) -> Result<(TopicCreation, Option<Stri
     Ok((creation, unread))
 }
 
+/// The number of replicas of a partition after the moves in progress. While moves are unknown, the smallest
+/// number of a partition.
+fn target_replicas(
+    topic: &str,
+    partitions: &[PartitionMetadata],
+    reassignments: Option<&BTreeMap<TopicPartition, PartitionReassignment>>,
+) -> Option<usize> {
+    let Some(reassignments) = reassignments else {
+        return partitions.iter().map(|partition| partition.replicas.len()).min();
+    };
+    let first = partitions.first()?;
+    let moving = reassignments.get(&TopicPartition::new(topic, first.index));
+    let removing = moving.map_or(0, |moving| moving.removing.len());
+    Some(first.replicas.len().saturating_sub(removing))
+}
+
 #[cfg(test)]
 mod tests {
     use thalweg_client::ConfigSource;
+    use thalweg_record::LeaderEpoch;
 
     use super::*;
 
@@ -115,6 +136,27 @@ mod tests {
             synonyms: Vec::new(),
         };
         values.iter().map(|(name, value)| ((*name).to_owned(), entry(*value))).collect()
+    }
+
+    #[test]
+    fn replicas_that_a_move_removes_are_not_copied() {
+        let partition = |index, replicas: &[i32]| PartitionMetadata {
+            index,
+            error: None,
+            leader: Some(1),
+            leader_epoch: LeaderEpoch(0),
+            replicas: replicas.to_vec(),
+            isr: vec![1],
+            offline: Vec::new(),
+        };
+        let partitions = [partition(0, &[1, 2, 3, 4]), partition(1, &[1, 2])];
+        let moving =
+            PartitionReassignment { replicas: vec![1, 2, 3, 4], adding: vec![3, 4], removing: vec![1, 2] };
+        let moves = BTreeMap::from([(TopicPartition::new("orders", 0), moving)]);
+        assert_eq!(target_replicas("orders", &partitions, Some(&moves)), Some(2));
+        assert_eq!(target_replicas("orders", &partitions, Some(&BTreeMap::new())), Some(4));
+        assert_eq!(target_replicas("orders", &partitions, None), Some(2), "moves are not visible");
+        assert_eq!(target_replicas("orders", &[], None), None);
     }
 
     #[test]

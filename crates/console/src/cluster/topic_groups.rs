@@ -46,8 +46,16 @@ pub struct TopicReaders {
     /// Number of groups that may read the topic and could not be read completely: the login may not describe
     /// them, their coordinators do not answer, or there are too many.
     pub omitted: usize,
-    /// Brokers that did not answer, whose groups are missing.
+    /// The reasons why further groups may be missing, such as a broker that does not answer, or a login
+    /// without DESCRIBE; none if all groups were looked at.
     pub missing: Vec<String>,
+}
+
+impl TopicReaders {
+    /// True if a group that reads the topic cannot be missing.
+    pub fn is_whole(&self) -> bool {
+        self.omitted == 0 && self.missing.is_empty()
+    }
 }
 
 /// A group that reads a topic.
@@ -61,9 +69,10 @@ pub struct TopicReader {
     pub state: String,
     /// Number of members that read the topic.
     pub members: usize,
-    /// Lag in records over all partitions where it is known.
+    /// Lag in records over all partitions; none if the lag of one is unknown, as without a committed offset.
     pub lag: Option<i64>,
-    /// The age of the oldest unread record of all partitions, in milliseconds; 0 without a lag.
+    /// The age of the oldest unread record of all partitions, in milliseconds; 0 without a lag, and none if
+    /// that of a partition is unknown.
     pub lag_ms: Option<i64>,
     /// The partitions that the group reads.
     pub partitions: Vec<ReadPartition>,

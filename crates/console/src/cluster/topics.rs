@@ -1,12 +1,15 @@
 //! The topic list: filtered, sorted and paged.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use thalweg_client::verdict::Cause;
 use utoipa::{IntoParams, ToSchema};
 
 use super::View;
-use super::catalog::TopicLine;
+use super::catalog::{Catalog, TopicLine};
+use super::disks::Disks;
 use crate::problem::Problem;
 use crate::sorting::{SortColumn, Sorting};
 
@@ -60,8 +63,10 @@ pub struct TopicList {
     pub topics: Vec<TopicRow>,
     /// Number of matching topics on all pages.
     pub matched: usize,
-    /// Number of topics in the cluster.
-    pub total: usize,
+    /// Number of topics in the cluster; none if the login may not describe all of them.
+    pub total: Option<usize>,
+    /// Number of topics that the login may not describe; none if that is unknown.
+    pub hidden: Option<usize>,
     /// Page number, from 1.
     pub page: usize,
     /// Number of pages.
@@ -83,9 +88,10 @@ pub struct TopicRow {
     pub under_replicated: u32,
     /// Partitions without a leader.
     pub leaderless: u32,
-    /// Bytes of all replicas, if the login may read the log directories.
+    /// Bytes of all replicas; none if a broker with one of them does not report its log directories, or the
+    /// login may not read them.
     pub bytes: Option<u64>,
-    /// Recent records per second, after the second measurement.
+    /// Recent records per second, after the second measurement; none if the end of a partition is unknown.
     pub records_per_second: Option<f64>,
 }
 
@@ -108,8 +114,9 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
             && (filter.is_empty() || topic.name.to_lowercase().contains(&filter))
     };
     let mut found: Vec<&TopicLine> = catalog.topics.iter().filter(matches).collect();
-    let rate = |topic: &TopicLine| measured.topics.get(&topic.name).copied().unwrap_or(0.0);
-    let size = |topic: &TopicLine| disks.sizes.get(&*topic.name).copied();
+    let rate = |topic: &TopicLine| measured.of(&topic.name);
+    let incomplete = disks.incomplete(&catalog);
+    let size = |topic: &TopicLine| size(&catalog, &disks, &incomplete, topic);
     // The catalog is sorted by name, and the sort is stable.
     let direction = sorting.direction;
     let by_key = |key: fn(&TopicLine) -> (u32, u32)| {
@@ -122,11 +129,10 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         "replicas" => found.sort_by(by_key(|topic| (topic.replicas, 0))),
         "state" => found.sort_by(by_key(|topic| (topic.leaderless, topic.under_replicated))),
         "size" => found.sort_by(|a, b| direction.compare(size(a), size(b), Ord::cmp)),
-        "rate" => found.sort_by(|a, b| direction.compare(Some(rate(a)), Some(rate(b)), f64::total_cmp)),
+        "rate" => found.sort_by(|a, b| direction.compare(rate(a), rate(b), f64::total_cmp)),
         _ => found.sort_by(|a, b| direction.compare(Some(&a.name), Some(&b.name), |a, b| a.cmp(b))),
     }
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
-    let has_rates = !measured.history.is_empty();
     let rows = found[range].iter().map(|topic| TopicRow {
         name: topic.name.to_string(),
         is_internal: topic.is_internal,
@@ -135,9 +141,27 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         under_replicated: topic.under_replicated,
         leaderless: topic.leaderless,
         bytes: size(topic),
-        records_per_second: has_rates.then(|| rate(topic)),
+        records_per_second: rate(topic),
     });
-    Ok(TopicList { topics: rows.collect(), matched: found.len(), total: catalog.topics.len(), page, pages })
+    let hidden = view.hidden_topics(&catalog, &disks).await;
+    let is_whole = match &hidden {
+        Ok(hidden) => *hidden == 0,
+        Err(absence) => absence.cause == Cause::NotServed,
+    };
+    Ok(TopicList {
+        topics: rows.collect(),
+        matched: found.len(),
+        total: is_whole.then_some(catalog.topics.len()),
+        hidden: hidden.ok(),
+        page,
+        pages,
+    })
+}
+
+/// Bytes of all replicas of a topic; none if a broker with one of them is incomplete.
+fn size(catalog: &Catalog, disks: &Disks, incomplete: &BTreeSet<i32>, topic: &TopicLine) -> Option<u64> {
+    let is_partial = !incomplete.is_empty() && catalog.is_on_any(topic, incomplete);
+    disks.sizes.get(&*topic.name).copied().filter(|_| !is_partial)
 }
 
 /// The shown page number, the number of pages, and the range of items on the page.

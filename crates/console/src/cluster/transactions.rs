@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use thalweg_client::verdict::{Absence, Cause};
 use thalweg_client::{AbortTransaction, ActiveProducer, ClientError, TopicPartition, TransactionFilter};
 use utoipa::{IntoParams, ToSchema};
 
 use super::topics::page_of;
 use super::{View, now_ms};
+use crate::format;
 use crate::problem::Problem;
 
 /// A filter and page of transactional ids.
@@ -53,7 +55,7 @@ pub struct HangingQuery {
 pub struct HangingList {
     /// Open transactions that no coordinator will end.
     pub transactions: Vec<OpenTransaction>,
-    /// Partitions or brokers that could not be read, with the reason.
+    /// Partitions, topics or brokers that could not be read, with the reason.
     pub missing: Vec<String>,
 }
 
@@ -76,6 +78,8 @@ pub struct OpenTransaction {
     pub last_timestamp_ms: i64,
     /// The transactional id, if a coordinator knows the producer.
     pub transactional_id: Option<String>,
+    /// Coordinators that did not answer, of which one may know the producer; none in a list.
+    pub unanswered: Vec<String>,
 }
 
 /// A transaction to abort in one partition.
@@ -93,13 +97,13 @@ pub struct Abortion {
 pub struct TransactionList {
     /// Transactional ids of this page.
     pub transactions: Vec<TransactionLine>,
-    /// Number of matching transactional ids.
+    /// Number of matching transactional ids, of those that the login may describe.
     pub matched: usize,
     /// Page number, from 1.
     pub page: usize,
     /// Number of pages.
     pub pages: usize,
-    /// Brokers that did not answer.
+    /// Coordinators that did not answer, whose transactional ids are missing.
     pub missing: Vec<String>,
 }
 
@@ -133,6 +137,15 @@ pub struct Transaction {
     pub partitions: BTreeMap<String, Vec<i32>>,
 }
 
+/// The producers of a topic.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TopicProducers {
+    /// Producers that leaders know, by partition.
+    pub producers: Vec<ProducerLine>,
+    /// Partitions that could not be read, with the reason.
+    pub missing: Vec<String>,
+}
+
 /// A producer of one partition.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ProducerLine {
@@ -162,6 +175,7 @@ pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<Transact
         pattern: None,
     };
     let (mut found, mut missing) = (Vec::new(), Vec::new());
+    missing.extend(view.admin().missing_transaction_coordinators().await.map(|error| error.to_string()));
     for listed in view.admin().list_transactions(&filter).await?.into_values() {
         match listed {
             Ok(states) => found.extend(states.into_iter().map(|state| TransactionLine {
@@ -224,11 +238,20 @@ pub async fn fence(view: &View, id: &str) -> Result<(), Problem> {
 }
 
 /// Lists the producers of all partitions of a topic, as reported by the leaders.
-pub async fn producers(view: &View, topic: &str) -> Result<Vec<ProducerLine>, Problem> {
-    let partitions = partitions(view, topic).await?;
-    let mut lines = Vec::new();
-    for (at, producers) in view.admin().describe_producers(&partitions).await? {
-        lines.extend(producers?.into_iter().map(|producer| ProducerLine {
+pub async fn producers(view: &View, topic: &str) -> Result<TopicProducers, Problem> {
+    let LedPartitions { led, leaderless } = partitions(view, topic).await?;
+    let (mut lines, mut missing) = (Vec::new(), Vec::from_iter(without_leader(&leaderless)));
+    for (at, producers) in view.admin().describe_producers(&led).await? {
+        let producers = match producers {
+            Ok(producers) => producers,
+            // A login without the right, or a topic that was deleted, has no answer at all.
+            Err(error) if !error.is_retriable() => return Err(error.into()),
+            Err(error) => {
+                missing.push(error.to_string());
+                continue;
+            }
+        };
+        lines.extend(producers.into_iter().map(|producer| ProducerLine {
             partition: at.partition,
             producer_id: producer.producer_id,
             epoch: producer.producer_epoch,
@@ -238,37 +261,76 @@ pub async fn producers(view: &View, topic: &str) -> Result<Vec<ProducerLine>, Pr
         }));
     }
     lines.sort_by_key(|line| (line.partition, line.producer_id));
-    Ok(lines)
+    Ok(TopicProducers { producers: lines, missing })
 }
 
-/// The partitions of a topic that have leaders.
-async fn partitions(view: &View, topic: &str) -> Result<Vec<TopicPartition>, Problem> {
+/// Partitions that have a leader, and those that have none.
+#[derive(Default)]
+struct LedPartitions {
+    led: Vec<TopicPartition>,
+    leaderless: Vec<TopicPartition>,
+}
+
+impl Extend<(TopicPartition, bool)> for LedPartitions {
+    fn extend<T: IntoIterator<Item = (TopicPartition, bool)>>(&mut self, partitions: T) {
+        for (at, is_led) in partitions {
+            if is_led { self.led.push(at) } else { self.leaderless.push(at) }
+        }
+    }
+}
+
+async fn partitions(view: &View, topic: &str) -> Result<LedPartitions, Problem> {
     let found = view.topic_metadata(topic).await?;
-    let led = found.partitions.iter().filter(|partition| partition.leader.is_some());
-    Ok(led.map(|partition| TopicPartition::new(topic, partition.index)).collect())
+    let partitions = found.partitions.iter();
+    let mut all = LedPartitions::default();
+    all.extend(partitions.map(|one| (TopicPartition::new(topic, one.index), one.leader.is_some())));
+    Ok(all)
+}
+
+/// The sentence about partitions that nobody can be asked about; none if each has a leader.
+fn without_leader(leaderless: &[TopicPartition]) -> Option<String> {
+    let first = leaderless.first()?;
+    Some(match leaderless.len() {
+        1 => format!("{first} has no leader"),
+        count => format!("{} have no leader, such as {first}", format::counted(count, "partition")),
+    })
 }
 
 /// Finds hanging transactions in the partitions of one topic, or of all topics.
 pub async fn hanging(view: &View, query: &HangingQuery) -> Result<HangingList, Problem> {
     let age = number("Minutes", &query.minutes)?.map_or(MAX_TRANSACTION_TIMEOUT, minutes);
-    let partitions = match query.topic.trim() {
+    let mut missing = Vec::new();
+    let LedPartitions { led: partitions, leaderless } = match query.topic.trim() {
         "" => {
-            let catalog = view.catalog().await?;
-            let of_topic = |topic: &super::catalog::TopicLine| {
-                let name = Arc::clone(&topic.name);
-                let led = (0..).zip(topic.leaders.iter()).filter(|(_, leader)| **leader >= 0);
-                led.map(|(index, _)| TopicPartition::new(Arc::clone(&name), index)).collect::<Vec<_>>()
-            };
-            catalog.topics.iter().flat_map(of_topic).collect()
+            let (catalog, disks) = (view.catalog().await?, view.disks().await?);
+            missing.extend(hidden(view.hidden_topics(&catalog, &disks).await));
+            let mut all = LedPartitions::default();
+            for topic in &catalog.topics {
+                let partitions = (0..).zip(topic.leaders.iter());
+                let at = |index| TopicPartition::new(Arc::clone(&topic.name), index);
+                all.extend(partitions.map(|(index, leader)| (at(index), *leader >= 0)));
+            }
+            all
         }
         topic => partitions(view, topic).await?,
     };
+    missing.extend(without_leader(&leaderless));
     let before = now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let found = view.admin().find_hanging_transactions(&partitions, before).await?;
-    Ok(HangingList {
-        transactions: found.found.iter().map(|(at, producer)| open_line(at, producer, None)).collect(),
-        missing: found.errors.iter().map(ToString::to_string).collect(),
-    })
+    missing.extend(found.errors.iter().map(ToString::to_string));
+    let transactions = found.found.iter().map(|(at, producer)| open_line(at, producer, None)).collect();
+    Ok(HangingList { transactions, missing })
+}
+
+/// The sentence about topics that the login may not describe; none if it may describe all.
+fn hidden(topics: Result<usize, Absence>) -> Option<String> {
+    match topics {
+        Ok(0) => None,
+        Ok(1) => Some("1 topic is hidden from this login".to_owned()),
+        Ok(count) => Some(format!("{} topics are hidden from this login", format::count(count))),
+        Err(absence) if absence.cause == Cause::NotServed => None,
+        Err(_) => Some("topics may be hidden from this login".to_owned()),
+    }
 }
 
 fn open_line(
@@ -285,6 +347,7 @@ fn open_line(
         start: producer.transaction_start.unwrap_or(-1),
         last_timestamp_ms: producer.last_timestamp,
         transactional_id,
+        unanswered: Vec::new(),
     }
 }
 
@@ -303,10 +366,17 @@ async fn producer_of(view: &View, topic: &str, abortion: &Abortion) -> Result<Ac
 pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenTransaction, Problem> {
     let producer = producer_of(view, topic, abortion).await?;
     let filter = TransactionFilter { producer_ids: vec![producer.producer_id], ..Default::default() };
-    let listed = view.admin().list_transactions(&filter).await?;
-    let known = listed.into_values().filter_map(Result::ok).flatten().next();
+    let (mut known, mut unanswered) = (None, Vec::new());
+    unanswered.extend(view.admin().missing_transaction_coordinators().await.map(|error| error.to_string()));
+    for listed in view.admin().list_transactions(&filter).await?.into_values() {
+        match listed {
+            Ok(listed) => known = known.or(listed.into_iter().next()),
+            Err(error) => unanswered.push(error.to_string()),
+        }
+    }
     let at = TopicPartition::new(topic, abortion.partition);
-    Ok(open_line(&at, &producer, known.map(|known| known.transactional_id)))
+    let open = open_line(&at, &producer, known.map(|known| known.transactional_id));
+    Ok(OpenTransaction { unanswered, ..open })
 }
 
 /// Aborts a transaction in one partition by a marker, without the coordinator.
@@ -320,4 +390,22 @@ pub async fn abort(view: &View, topic: &str, abortion: &Abortion) -> Result<(), 
         coordinator_epoch: producer.coordinator_epoch.max(0),
     };
     Ok(view.admin().abort_transaction(&transaction).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_and_topics_that_were_not_looked_at_are_named() {
+        let at = |index| TopicPartition::new("orders", index);
+        assert_eq!(without_leader(&[]), None);
+        assert_eq!(without_leader(&[at(3)]).as_deref(), Some("orders-3 has no leader"));
+        let several = without_leader(&[at(3), at(4)]);
+        assert_eq!(several.as_deref(), Some("2 partitions have no leader, such as orders-3"));
+        let absent = |cause| Err(Absence { cause, why: "refused".to_owned() });
+        assert_eq!((hidden(Ok(0)), hidden(absent(Cause::NotServed))), (None, None));
+        assert_eq!(hidden(Ok(2)).as_deref(), Some("2 topics are hidden from this login"));
+        assert_eq!(hidden(absent(Cause::Denied)).as_deref(), Some("topics may be hidden from this login"));
+    }
 }

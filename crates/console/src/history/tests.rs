@@ -18,7 +18,10 @@ fn source() -> HistorySource {
     };
     let (topics, groups) = (
         [topic("orders", 50), topic("secrets", 20)],
-        [GroupSample { group: "billing", lag: Some(3) }, GroupSample { group: "spies", lag: Some(4) }],
+        [
+            GroupSample { group: Some("billing"), lag: Some(3) },
+            GroupSample { group: Some("spies"), lag: Some(4) },
+        ],
     );
     for (at_ms, span_ms) in [(0, None), (10_000, Some(10_000))] {
         let (cost, figures) = (Duration::from_micros(7), Figures::default());
@@ -61,4 +64,12 @@ fn hidden_topics_are_among_the_others_of_those_who_see_the_sum() {
     assert_eq!(hour.lag, Some(vec![Some(7), Some(7)]));
     assert_eq!(hour.other_groups.map(|others| others.groups), Some(0));
     assert_eq!((hour.events.len(), hour.sample_us, &hour.times.after_gap[..]), (2, 7, &[true, false][..]));
+}
+
+#[test]
+fn a_topic_without_a_sample_is_not_said_to_be_elsewhere() {
+    assert!(without_series(4, false, 0).contains("had no partition of this topic"));
+    assert!(without_series(4, true, 0).contains("has not taken a sample of it yet"));
+    assert!(without_series(4, true, 3).ends_with("or has not taken a sample of it yet"));
+    assert!(without_series(4, false, 3).contains("has no partition of this topic"));
 }

@@ -11,7 +11,7 @@ use thalweg_wire::ErrorCode;
 use crate::cluster::access::{self, AclLine, AclList, AclQuery, Right, RightsQuery};
 use crate::confirm::{Confirmation, Removal};
 use crate::format;
-use crate::page::{Section, Shell, encode, keeping, pager, see_other};
+use crate::page::{Section, Shell, encode, keeping, or_dash, pager, see_other};
 use crate::problem::Problem;
 use crate::restoration;
 use crate::state::{Console, Note};
@@ -272,15 +272,30 @@ fn answer(query: &RightsQuery, rights: &[Right]) -> Markup {
                     @for right in rights {
                         tr {
                             th scope="row" { (right.operation) }
-                            td { @if right.is_allowed { span class="badge good" { "allowed" } } @else { span class="badge bad" { "denied" } } }
+                            td { @match right.is_allowed {
+                                Some(true) => span class="badge good" { "allowed" },
+                                Some(false) => span class="badge bad" { "denied" },
+                                None => (or_dash(None)),
+                            } }
                             td { @match &right.rule {
                                 Some(rule) => { (words(rule)) " for " bdi { (rule.principal) } },
-                                None => span class="quiet" { "No ACL matches, which denies it." },
+                                None => span class="quiet" { (without_rule(right.is_allowed)) },
                             } }
                         }
                     }
                 }
             }
+        }
+    }
+}
+
+/// The reason for a decision without an ACL.
+fn without_rule(is_allowed: Option<bool>) -> &'static str {
+    match is_allowed {
+        Some(true) => "The resource has no ACL, and allow.everyone.if.no.acl.found is true.",
+        Some(false) => "No ACL matches, which denies it.",
+        None => {
+            "The resource has no ACL: allow.everyone.if.no.acl.found decides, which your login may not see, or which the broker does not report."
         }
     }
 }

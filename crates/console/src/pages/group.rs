@@ -64,7 +64,8 @@ fn body(shell: &Shell, group: &Group, hour: &Markup) -> Markup {
                 (figure("Type", &group.kind, None))
                 (figure("Members", &format::count(group.members.len()), None))
                 @if group.offsets_problem.is_none() {
-                    (figure("Lag", &lag.map_or_else(|| "–".to_owned(), format::count), lag_time(group).as_deref()))
+                    @let note = group::lag_unknown(&group.offsets).or_else(|| lag_time(group));
+                    (figure("Lag", &lag.map_or_else(|| "–".to_owned(), format::count), note.as_deref()))
                 }
                 @if !group.assignor.is_empty() { (figure("Assignor", &group.assignor, None)) }
                 @if let Some(epoch) = group.epoch { (figure("Epoch", &epoch.to_string(), None)) }
@@ -85,10 +86,9 @@ fn body(shell: &Shell, group: &Group, hour: &Markup) -> Markup {
     }
 }
 
-/// The age of the oldest record that the group has not read, in words; none without a lag.
+/// The age of the oldest record that the group has not read, in words; none without a lag, or if unknown.
 fn lag_time(group: &Group) -> Option<String> {
-    let age_ms =
-        group.offsets.iter().filter_map(|offset| offset.lag_ms).max().filter(|age_ms| *age_ms > 0)?;
+    let age_ms = group::lag_ms(&group.offsets).filter(|age_ms| *age_ms > 0)?;
     Some(format!("{} behind", format::millis(age_ms)))
 }
 

@@ -21,11 +21,8 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
     html! {
         (filter(query))
         div id="groups" data-live {
-            @for missing in &list.missing { p class="note warn" { "Some groups are missing: " (missing) } }
-            p class="quiet" {
-                (format::counted(list.matched, "group"))
-                @if list.matched < list.total { " of " (format::count(list.total)) }
-            }
+            @for missing in &list.missing { p class="note warn" { (missing) "." } }
+            p class="quiet" { (extent(list)) }
             div class="table" tabindex="0" role="region" aria-label="Groups" {
                 table {
                     thead { tr { (heads(uri, query, list.matched)) } }
@@ -45,6 +42,19 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
             }
             (pager(uri, list.page, list.pages))
         }
+    }
+}
+
+/// The number of the groups in words.
+fn extent(list: &GroupList) -> String {
+    let matched = format::counted(list.matched, "group");
+    match list.total {
+        Some(total) if list.matched < total => format!("{matched} of {}", format::count(total)),
+        Some(_) => matched,
+        None if list.matched == 0 => {
+            "No group among those that this login sees; others may exist.".to_owned()
+        }
+        None => format!("{matched} among those that this login sees; others may exist."),
     }
 }
 
@@ -86,6 +96,20 @@ fn filter(query: &GroupQuery) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_number_of_groups_is_not_that_of_the_cluster_if_some_are_missing() {
+        let extent = |matched, total| {
+            let (groups, missing) = (Vec::new(), Vec::new());
+            extent(&GroupList { groups, matched, total, page: 1, pages: 1, missing })
+        };
+        assert_eq!(
+            (extent(3, Some(3)), extent(1, Some(3))),
+            ("3 groups".to_owned(), "1 group of 3".to_owned())
+        );
+        assert_eq!(extent(0, None), "No group among those that this login sees; others may exist.");
+        assert!(extent(3, None).starts_with("3 groups among those that this login sees"));
+    }
 
     #[test]
     fn too_many_groups_are_not_sorted_by_what_is_read_group_by_group() {

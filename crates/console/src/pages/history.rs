@@ -224,7 +224,7 @@ fn groups(hour: &BrokerHistory) -> Markup {
             }
         }
         @if let Some(others) = hour.other_groups.as_ref().filter(|others| others.groups > 0) {
-            p class="quiet" { (format::counted(others.groups, "other group")) " in the sum, without a series that this login sees." }
+            p class="quiet" { (format::counted(others.groups, "other group")) " in the sum, without a series that this login sees. Ids of more than " (thalweg_history::NAME_BYTES_MAX) " bytes have none." }
         }
     }
 }

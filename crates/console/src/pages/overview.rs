@@ -57,7 +57,9 @@ fn figures(overview: &Overview) -> Markup {
         (internal, part) => internal.clone().or(part.map(str::to_owned)),
     };
     let records = now.filter(|_| overview.topics.is_some());
-    let records = records.map_or("–".to_owned(), |now| format::rate(now.records_per_second));
+    let records = records.and_then(|now| now.records_per_second).map_or("–".to_owned(), format::rate);
+    let of_records =
+        part.filter(|_| overview.topics.is_none()).or(overview.records_unknown.as_deref()).or(part);
     let growth = now.and_then(|now| now.bytes_per_second).map_or("–".to_owned(), format::bytes_rate);
     let gap = overview.log_bytes_unknown.as_deref();
     let bytes = overview.log_bytes.map_or("–".to_owned(), format::bytes);
@@ -65,7 +67,7 @@ fn figures(overview: &Overview) -> Markup {
     let away = (up < overview.brokers.len()).then(|| format!("of {}", overview.brokers.len()));
     html! {
         dl class="figures" {
-            (figure("Records in", &records, part))
+            (figure("Records in", &records, of_records))
             (figure("Log growth", &growth, gap))
             (figure("Topics", &number(overview.topics), topics.as_deref()))
             (figure("Partitions", &number(overview.partitions), part))
@@ -89,7 +91,7 @@ fn throughput(overview: &Overview) -> Markup {
     };
     html! {
         @if overview.topics.is_some() {
-            (chart("Records in", &samples(|point| Some(point.records_per_second)), format::rate))
+            (chart("Records in", &samples(|point| point.records_per_second), format::rate))
         } @else {
             p class="quiet" { "Records in: " (NOT_VISIBLE) }
         }
@@ -190,8 +192,8 @@ pub fn directories(directories: &[LogDirectory]) -> Markup {
                                 Some(error) => { span class="badge bad" { "error" } " " (error) },
                                 None => code { (directory.path) },
                             } }
-                            td class="number" { (format::count(directory.replicas)) }
-                            td class="number" { (format::bytes(directory.log_bytes)) }
+                            td class="number" { (or_dash(directory.replicas.map(format::count))) }
+                            td class="number" { (or_dash(directory.log_bytes.map(format::bytes))) }
                             td class="number" { (or_dash(directory.usable_bytes.map(format::bytes))) }
                             td { (in_use(directory)) }
                         }

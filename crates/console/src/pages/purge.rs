@@ -79,10 +79,10 @@ fn consequences(plan: &PurgePlan) -> Markup {
 fn groups(readers: &TopicReaders) -> Markup {
     html! {
         h3 { "Groups that read this topic" }
-        @for missing in &readers.missing { p class="note warn" { "Some groups are missing: " (missing) } }
+        @for missing in &readers.missing { p class="note warn" { (missing) "." } }
         @if readers.omitted > 0 { p class="note warn" { (format::counted(readers.omitted, "more group")) " could not be read completely." } }
         @if readers.groups.is_empty() {
-            p class="quiet" { "None." }
+            p class="quiet" { @if readers.is_whole() { "None." } @else { "None of those that could be read. Others may read it." } }
         } @else {
             div class="table" tabindex="0" role="region" aria-label="Groups" {
                 table {
@@ -112,6 +112,7 @@ fn form(name: &str, plan: &PurgePlan, problem: Option<&str>) -> Markup {
     html! {
         @if let Some(problem) = problem { p class="note bad" role="alert" { (problem) } }
         form class="card narrow stack" method="post" action=(format!("{}/purge", path(name))) {
+            input type="hidden" name="topic_id" value=(plan.topic_id);
             input type="hidden" name="until" value=(ends.join(","));
             label { "Type the topic's name" input name="confirm" required autocomplete="off" spellcheck="false" data-expect=(name) data-visible=[visible_form(name)];
                 span class="hint" { "The topic stays, with its settings." } }
@@ -125,6 +126,8 @@ fn form(name: &str, plan: &PurgePlan, problem: Option<&str>) -> Markup {
 pub struct Purge {
     #[serde(default)]
     confirm: String,
+    /// The id of the topic that the page has shown.
+    topic_id: String,
     /// Partitions with the offsets of the page, as `0:120,1:7`.
     until: String,
 }
@@ -144,7 +147,7 @@ pub async fn purge(
             Err(problem) => shell.answer::<Problem>(Section::Topics, &name, Err(problem)),
         };
     }
-    let purged = async { purge::purge(shell.view(), &name, &ends(&form.until)?).await };
+    let purged = async { purge::purge(shell.view(), &name, Some(&form.topic_id), &ends(&form.until)?).await };
     let note = match purged.await {
         Ok(outcome) => Note { is_error: !outcome.failed.is_empty(), ..Note::done(outcome.words(&name)) },
         Err(problem) => Note::error(format!("Nothing was deleted: {}", problem.message)),
@@ -168,8 +171,21 @@ mod tests {
     use crate::cluster::purge::PurgedPartition;
 
     #[test]
+    fn no_group_reads_the_topic_only_if_all_were_seen() {
+        let mut readers = TopicReaders { groups: Vec::new(), omitted: 0, missing: Vec::new() };
+        assert!(groups(&readers).0.contains("None.</p>"));
+        readers.missing.push("Groups that the login may not describe are not listed".to_owned());
+        let page = groups(&readers).0;
+        assert!(
+            page.contains("are not listed.</p>") && page.contains("None of those that could be read."),
+            "{page}"
+        );
+    }
+
+    #[test]
     fn the_form_deletes_what_the_page_shows() {
         let plan = PurgePlan {
+            topic_id: "b3JkZXJz".to_owned(),
             refused: None,
             partitions: vec![
                 PurgedPartition { partition: 0, start: 5, end: 1205, bytes: Some(2048) },
@@ -184,8 +200,12 @@ mod tests {
             assert!(page.contains(part), "{part}: {page}");
         }
         let page = form("orders", &plan, Some("Nothing was deleted.")).0;
-        for part in ["value=\"0:1205,1:0\"", "data-expect=\"orders\"", "role=\"alert\">Nothing was deleted."]
-        {
+        for part in [
+            "name=\"topic_id\" value=\"b3JkZXJz\"",
+            "value=\"0:1205,1:0\"",
+            "data-expect=\"orders\"",
+            "role=\"alert\">Nothing was deleted.",
+        ] {
             assert!(page.contains(part), "{part}: {page}");
         }
         assert_eq!(ends("0:1205,1:0").map_err(|wrong| wrong.message), Ok(plan.ends()));

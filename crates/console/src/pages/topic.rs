@@ -145,8 +145,14 @@ fn partitions(uri: &Uri, topic: &Topic, page: usize) -> Markup {
             dl class="figures" {
                 (figure("Partitions", &format::count(topic.partitions.len()), None))
                 (figure("Replicas", &format::count(replicas), None))
-                (figure("Records", &format::count(topic.records), Some("at most")))
-                @if let Some(bytes) = topic.bytes { (figure("Data", &format::bytes(bytes), Some("over all replicas"))) }
+                @match topic.records {
+                    Some(records) => (figure("Records", &format::count(records), Some("at most"))),
+                    None => (figure("Records", "–", Some(&unknown_records(topic)))),
+                }
+                @match topic.bytes {
+                    Some(bytes) => (figure("Data", &format::bytes(bytes), Some("over all replicas"))),
+                    None => (figure("Data", "–", Some("not known of all replicas"))),
+                }
             }
             div class="table" tabindex="0" role="region" aria-label="Partitions" {
                 table {
@@ -163,6 +169,12 @@ fn partitions(uri: &Uri, topic: &Topic, page: usize) -> Markup {
             p class="quiet" { "Topic id " code { (topic.id) } @if topic.is_internal { " · one of the cluster's own" } }
         }
     }
+}
+
+/// The reason for an unknown number of records.
+fn unknown_records(topic: &Topic) -> String {
+    let unknown = topic.partitions.iter().filter(|one| one.start.is_none() || one.end.is_none());
+    format!("not known of {}", format::counted(unknown.count(), "partition"))
 }
 
 fn row(partition: &Partition) -> Markup {

@@ -25,7 +25,7 @@ pub async fn show(shell: Shell, Path(name): Path<String>) -> Response {
 fn list(readers: &TopicReaders) -> Markup {
     html! {
         div id="groups" data-live {
-            @for missing in &readers.missing { p class="note warn" { "Some groups are missing: " (missing) } }
+            @for missing in &readers.missing { p class="note warn" { (missing) "." } }
             @if readers.omitted > 0 {
                 p class="note warn" {
                     (format::counted(readers.omitted, "more group"))
@@ -33,7 +33,10 @@ fn list(readers: &TopicReaders) -> Markup {
                 }
             }
             @if readers.groups.is_empty() {
-                p class="quiet" { "No group reads this topic: none has a committed offset in it, or a member assigned to it." }
+                p class="quiet" {
+                    @if readers.is_whole() { "No group reads this topic: none has a committed offset in it, or a member assigned to it." }
+                    @else { "No group that could be read reads this topic. Others may." }
+                }
             } @else {
                 div class="table" tabindex="0" role="region" aria-label="Groups" {
                     table {
@@ -93,6 +96,9 @@ mod tests {
         };
         let mut readers = TopicReaders { groups: Vec::new(), omitted: 0, missing: Vec::new() };
         assert!(list(&readers).into_string().contains("No group reads this topic"));
+        readers.missing.push("The groups of these brokers are missing: 2 (silent)".to_owned());
+        let page = list(&readers).into_string();
+        assert!(page.contains("No group that could be read reads this topic. Others may."), "{page}");
         readers.groups.push(TopicReader {
             group: "a&b".to_owned(),
             kind: "consumer".to_owned(),

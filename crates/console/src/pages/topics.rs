@@ -21,10 +21,7 @@ fn body(shell: &Shell, uri: &Uri, query: &TopicQuery, list: &TopicList) -> Marku
         (filter(query))
         @if !shell.is_read_only() { p class="actions" { a class="button primary" href="/create-topic" { "Create a topic" } } }
         div id="topics" data-live {
-            p class="quiet" {
-                (format::counted(list.matched, "topic"))
-                @if list.matched < list.total { " of " (format::count(list.total)) }
-            }
+            p class="quiet" { (extent(list)) }
             div class="table" tabindex="0" role="region" aria-label="Topics" {
                 table {
                     thead { tr { @if let Ok(sorting) = Sorting::of(&COLUMNS, &query.sort, &query.order) { (sorting.heads(uri, &COLUMNS)) } } }
@@ -33,6 +30,21 @@ fn body(shell: &Shell, uri: &Uri, query: &TopicQuery, list: &TopicList) -> Marku
             }
             (pager(uri, list.page, list.pages))
         }
+    }
+}
+
+/// The number of the topics in words.
+fn extent(list: &TopicList) -> String {
+    let matched = format::counted(list.matched, "topic");
+    match (list.total, list.hidden) {
+        (Some(total), _) if list.matched < total => format!("{matched} of {}", format::count(total)),
+        (Some(_), _) => matched,
+        (None, Some(hidden)) => format!(
+            "{matched} among those that this login may describe; {} more {} hidden from it.",
+            format::count(hidden),
+            if hidden == 1 { "is" } else { "are" }
+        ),
+        (None, None) => format!("{matched} among those that this login may describe; others may exist."),
     }
 }
 
@@ -80,5 +92,27 @@ fn filter(query: &TopicQuery) -> Markup {
             label class="check" { input type="checkbox" name="internal" value="on" checked[query.internal == "on"]; "Internal topics" }
             button { "Show" }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_of_topics_is_not_that_of_the_cluster_if_some_are_hidden() {
+        let extent = |matched, total, hidden| {
+            extent(&TopicList { topics: Vec::new(), matched, total, hidden, page: 1, pages: 1 })
+        };
+        assert_eq!(extent(3, Some(3), Some(0)), "3 topics");
+        assert_eq!(extent(1, Some(3), None), "1 topic of 3");
+        assert_eq!(
+            extent(0, None, Some(2)),
+            "0 topics among those that this login may describe; 2 more are hidden from it."
+        );
+        assert_eq!(
+            extent(0, None, None),
+            "0 topics among those that this login may describe; others may exist."
+        );
     }
 }

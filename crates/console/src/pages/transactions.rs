@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use crate::cluster::transactions::{
-    self, Abortion, HangingList, HangingQuery, OpenTransaction, ProducerLine, Transaction, TransactionList,
+    self, Abortion, HangingList, HangingQuery, OpenTransaction, TopicProducers, Transaction, TransactionList,
     TransactionQuery,
 };
 use crate::confirm::{is_name, visible_form};
@@ -40,7 +40,10 @@ fn body(uri: &Uri, query: &TransactionQuery, list: &TransactionList) -> Markup {
         p { a href="/hanging-transactions" { "Find hanging transactions" } }
         div id="transactions" data-live {
             @for missing in &list.missing { p class="note warn" { "Some transactions are missing: " (missing) } }
-            p class="quiet" { (format::counted(list.matched, "transactional id")) }
+            p class="quiet" {
+                @if list.matched == 0 { "No transactional id matches, of those that your login may describe." }
+                @else { (format::counted(list.matched, "transactional id")) " of those that your login may describe" }
+            }
             @if !list.transactions.is_empty() {
                 div class="table" tabindex="0" role="region" aria-label="Transactions" {
                     table {
@@ -156,8 +159,10 @@ fn hanging_form(query: &HangingQuery) -> Markup {
 fn hanging_list(shell: &Shell, found: &HangingList) -> Markup {
     html! {
         @for missing in &found.missing { p class="note warn" { "Not everything could be looked at: " (missing) } }
-        @if found.transactions.is_empty() {
+        @if found.transactions.is_empty() && found.missing.is_empty() {
             p class="note good" role="status" { "No transaction hangs." }
+        } @else if found.transactions.is_empty() {
+            p class="note" role="status" { "No transaction hangs in what could be looked at." }
         } @else {
             div class="table" tabindex="0" role="region" aria-label="Hanging transactions" {
                 table {
@@ -211,17 +216,28 @@ pub async fn abort_page(
                 (figure("Producer", &open.producer_id.to_string(), Some(&format!("epoch {}", open.producer_epoch))))
                 (figure("Last record", &format::time(open.last_timestamp_ms), None))
             }
-            @match &open.transactional_id {
-                Some(id) => p class="note warn" {
-                    "A coordinator knows this producer, as " bdi { (format::id(id)) } ", and may end the transaction itself. An abort here can break a transaction that is going on: "
-                    a href=(format!("/transaction?id={}", encode(id))) { "look at it first" } "."
-                },
-                None => p class="note" { "No coordinator knows this producer: the transaction will not end without an abort." },
-            }
+            (coordinator(&open))
             @if !shell.is_read_only() { (abort_form(&name, &open)) }
         }
     });
     shell.answer(Section::Transactions, "Abort a transaction", body)
+}
+
+/// What the coordinators know about the producer.
+fn coordinator(open: &OpenTransaction) -> Markup {
+    html! {
+        @match (&open.transactional_id, &open.unanswered[..]) {
+            (Some(id), _) => p class="note warn" {
+                "A coordinator knows this producer, as " bdi { (format::id(id)) } ", and may end the transaction itself. An abort here can break a transaction that is going on: "
+                a href=(format!("/transaction?id={}", encode(id))) { "look at it first" } "."
+            },
+            (None, []) => p class="note" { "No coordinator knows this producer: the transaction will not end without an abort." },
+            (None, unanswered) => p class="note warn" {
+                "Whether a coordinator knows this producer is not known. An abort here can break a transaction that is going on. "
+                @for reason in unanswered { (reason) ". " }
+            },
+        }
+    }
 }
 
 fn abort_form(name: &str, open: &OpenTransaction) -> Markup {
@@ -284,20 +300,23 @@ fn one(transaction: &Transaction) -> Markup {
 /// Shows the producers of a topic.
 pub async fn producers(shell: Shell, Path(name): Path<String>) -> Response {
     let producers = transactions::producers(shell.view(), &name).await;
-    let body = producers.map(|producers| {
+    let body = producers.map(|found| {
         html! {
             (super::topic::tabs(&name, "producers"))
-            (producer_table(&name, &producers))
+            (producer_table(&name, &found))
         }
     });
     shell.answer(Section::Topics, &name, body)
 }
 
-fn producer_table(name: &str, producers: &[ProducerLine]) -> Markup {
+fn producer_table(name: &str, TopicProducers { producers, missing }: &TopicProducers) -> Markup {
     html! {
         div id="producers" data-live {
-            @if producers.is_empty() {
+            @for missing in missing { p class="note warn" { "Producers are missing: " (missing) } }
+            @if producers.is_empty() && missing.is_empty() {
                 p class="quiet" { "No idempotent or transactional producer has written lately." }
+            } @else if producers.is_empty() {
+                p class="quiet" { "The other partitions have no idempotent or transactional producer that has written lately." }
             } @else {
                 div class="table" tabindex="0" role="region" aria-label="Producers" {
                     table {
@@ -323,5 +342,41 @@ fn producer_table(name: &str, producers: &[ProducerLine]) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_is_not_forgotten_while_a_coordinator_does_not_answer() {
+        let mut open = OpenTransaction {
+            topic: "orders".to_owned(),
+            partition: 0,
+            producer_id: 7,
+            producer_epoch: 0,
+            coordinator_epoch: 0,
+            start: 5,
+            last_timestamp_ms: 0,
+            transactional_id: None,
+            unanswered: Vec::new(),
+        };
+        assert!(coordinator(&open).0.contains("will not end without an abort"));
+        open.unanswered.push("Broker 2 does not answer".to_owned());
+        let page = coordinator(&open).0;
+        assert!(page.contains("is not known.") && page.contains("Broker 2 does not answer"), "{page}");
+        assert!(!page.contains("will not end"), "{page}");
+    }
+
+    #[test]
+    fn no_producer_has_written_only_if_all_partitions_were_asked() {
+        let mut found = TopicProducers { producers: Vec::new(), missing: Vec::new() };
+        let page = producer_table("orders", &found).0;
+        assert!(page.contains("No idempotent or transactional producer has written lately."), "{page}");
+        found.missing.push("orders-1 has no leader".to_owned());
+        let page = producer_table("orders", &found).0;
+        assert!(page.contains("Producers are missing: orders-1 has no leader"), "{page}");
+        assert!(page.contains("The other partitions have no") && !page.contains("No idempotent"), "{page}");
     }
 }

@@ -43,8 +43,9 @@ fn traffic_after_a_gap_is_unknown_and_not_zero() {
 #[test]
 fn a_lag_is_known_after_a_gap_and_may_be_unknown() {
     let mut history = History::new(INTERVAL);
-    let lags =
-        |lag, other| [GroupSample { group: "billing", lag }, GroupSample { group: "audit", lag: other }];
+    let lags = |lag, other| {
+        [GroupSample { group: Some("billing"), lag }, GroupSample { group: Some("audit"), lag: other }]
+    };
     history.record(&Round { span_ms: None, ..round(0, &[], &lags(Some(5), Some(1))) });
     history.record(&round(10_000, &[], &lags(None, Some(1))));
     history.record(&round(20_000, &[], &lags(Some(7), None)));
@@ -125,7 +126,7 @@ fn filled(topics: usize, value_max: u64) -> History {
             leader_changes: random.random_range(1..value_max),
         };
         let of_topics: Vec<TopicSample<'_>> = names.iter().map(String::as_str).map(traffic).collect();
-        let lag = |group| GroupSample { group, lag: Some(random.random_range(1..value_max)) };
+        let lag = |group| GroupSample { group: Some(group), lag: Some(random.random_range(1..value_max)) };
         let of_groups: Vec<GroupSample<'_>> = names.iter().map(String::as_str).map(lag).collect();
         let mut figures = Figures::default();
         Figure::ALL
@@ -145,4 +146,19 @@ fn memory_is_bounded_at_a_thousand_busy_topics_and_groups() {
     let few = filled(3, 1 << 30);
     assert!(few.allocated() <= 128 << 10, "{} bytes with three topics and groups", few.allocated());
     assert!(History::new(INTERVAL).allocated() <= 32 << 10);
+}
+
+#[test]
+fn memory_is_bounded_with_long_ids_of_groups() {
+    let mut history = History::new(INTERVAL);
+    let ids: Vec<String> = (0..4_300).map(|number| format!("{number}-{}", "x".repeat(30_000))).collect();
+    for number in 0..3 {
+        let lag = |(lag, group)| GroupSample { group: Some(group), lag: Some(lag) };
+        let groups: Vec<GroupSample<'_>> = (1..).zip(ids.iter().map(String::as_str)).map(lag).collect();
+        history.record(&round(number * 10_000, &[], &groups));
+    }
+    assert!(history.allocated() <= MEMORY_MAX, "{} bytes", history.allocated());
+    assert_eq!(history.largest_groups(), []);
+    assert_eq!(history.other_groups(|_| true).1, ids.len());
+    assert_eq!(history.all_groups().lag.last(), Some(&Some((1..=4_300).sum())));
 }

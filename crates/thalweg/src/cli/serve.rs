@@ -17,7 +17,7 @@ use crate::logging::{self, LogFormat};
 use announcement::Announcement;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use early::EarlyStop;
+use early::{AbandonedStart, EarlyStop};
 use first_users::first_users;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use secured::NodeSecurity;
@@ -118,6 +118,19 @@ impl Serve {
             // Before the properties, so that errors in them are JSON, too.
             logging::use_json();
         }
+        // At least two threads, so that other connections are served while a write waits for the disk.
+        let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .thread_name("thalweg")
+            .enable_all()
+            .build()
+            .context("Cannot start the runtime")?;
+        // Before there is a directory to remove.
+        let stop_requests = {
+            let _entered = runtime.enter();
+            StopRequests::listen(self.until_stdin_closes)?
+        };
         let temporary = self.temporary.then(TemporaryData::create).transpose()?;
         let data_dir = temporary.as_ref().map(TemporaryData::path).or(self.data_dir.as_deref());
         let properties = self.properties(data_dir)?;
@@ -134,23 +147,16 @@ impl Serve {
             tracing::warn!("{warning}");
         }
         raise_descriptor_limit();
-        // At least two threads, so that other connections are served while a write waits for the disk.
-        let workers = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(workers)
-            .thread_name("thalweg")
-            .enable_all()
-            .build()
-            .context("Cannot start the runtime")?;
         let bars = bars.clone();
         let spec = NodeSpec {
             config,
             secured,
             is_http_offered,
             announcement: self.json.then(|| Announcement::new(temporary.as_ref())),
-            until_stdin_closes: self.until_stdin_closes,
+            abandoned: if self.temporary { AbandonedStart::Awaited } else { AbandonedStart::Left },
         };
-        let ended = early::run(runtime, serve(spec, started, bars, loggers));
+        let abandoned = spec.abandoned;
+        let ended = early::run(runtime, abandoned, serve(spec, stop_requests, started, bars, loggers));
         if let Some(temporary) = temporary {
             temporary.remove();
         }
@@ -254,8 +260,7 @@ struct NodeSpec {
     is_http_offered: bool,
     /// The line to print once the node serves, if any.
     announcement: Option<Announcement>,
-    /// True if the end of standard input stops the node.
-    until_stdin_closes: bool,
+    abandoned: AbandonedStart,
 }
 
 /// The security protocol of the first listener.
@@ -450,22 +455,28 @@ async fn start(
     loading: Arc<Loading>,
     loggers: Arc<Loggers>,
     stop_requests: &mut StopRequests,
+    abandoned: AbandonedStart,
 ) -> Result<Node> {
     // A separate task, because the start blocks while it opens logs.
-    let starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
-    let task = starting.abort_handle();
-    let node = tokio::select! {
-        node = starting => node?.map_err(anyhow::Error::from),
-        () = stop_requests.next() => Err(EarlyStop.into()),
-    };
-    // After a request to stop, the start goes no further than its recovery.
-    task.abort();
-    node
+    let mut starting = tokio::spawn(async move { Node::start(config, &loading, loggers).await });
+    tokio::select! {
+        node = &mut starting => Ok(node??),
+        () = stop_requests.next() => {
+            // The start goes no further than its recovery.
+            abandoned.end(starting).await;
+            Err(EarlyStop.into())
+        }
+    }
 }
 
-async fn serve(spec: NodeSpec, started: Instant, bars: MultiProgress, loggers: Arc<Loggers>) -> Result<()> {
-    let NodeSpec { mut config, secured, is_http_offered, announcement, until_stdin_closes } = spec;
-    let mut stop_requests = StopRequests::listen(until_stdin_closes)?;
+async fn serve(
+    spec: NodeSpec,
+    mut stop_requests: StopRequests,
+    started: Instant,
+    bars: MultiProgress,
+    loggers: Arc<Loggers>,
+) -> Result<()> {
+    let NodeSpec { mut config, secured, is_http_offered, announcement, abandoned } = spec;
     // Handle SIGXFSZ, which would end the process: a write beyond the file size limit then fails like a write
     // to a full disk.
     let _file_too_large = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
@@ -491,7 +502,7 @@ async fn serve(spec: NodeSpec, started: Instant, bars: MultiProgress, loggers: A
     let loading = Arc::new(Loading::default());
     let shown = tokio::spawn(show(Arc::clone(&loading), bars));
     tokio::spawn(logging::limit::report());
-    let node = start(config, loading, loggers, &mut stop_requests).await;
+    let node = start(config, loading, loggers, &mut stop_requests, abandoned).await;
     // Wait for the task, so that the bar is erased before the next line.
     shown.abort();
     let _ = shown.await;

@@ -375,7 +375,22 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
     let basic = super::http_client::login("ann", "correct horse");
     let list = node::ask(&node.http, "GET", "/api/v1/topics", &basic, "");
     let list: Value = serde_json::from_str(&list.body).expect("JSON");
-    assert_eq!(list["total"], 1, "{list}");
+    let (matched, total, hidden) = (&list["matched"], &list["total"], &list["hidden"]);
+    assert_eq!(
+        (matched, total, hidden),
+        (&json!(1), &Value::Null, &Value::Null),
+        "others may be hidden: {list}"
+    );
+    let page = node::ask(&node.http, "GET", "/topics/orders/purge", &basic, "").body;
+    let hidden = "Groups that the login may not describe are not listed";
+    assert!(page.contains(hidden) && page.contains("None of those that could be read."), "{page}");
+    let groups = node::ask(&node.http, "GET", "/api/v1/groups", &basic, "");
+    let groups: Value = serde_json::from_str(&groups.body).expect("JSON");
+    assert!(groups["total"].is_null(), "{groups}");
+    assert!(groups["missing"][0].as_str().is_some_and(|missing| missing.starts_with(hidden)), "{groups}");
+    let page = node::ask(&node.http, "GET", "/hanging-transactions", &basic, "").body;
+    assert!(page.contains("topics may be hidden from this login"), "{page}");
+    assert!(!page.contains("No transaction hangs.<"), "{page}");
     let page = node::ask(&node.http, "GET", "/", &basic, "").body;
     assert!(page.contains("Topics that this login may not describe are not counted."), "{page}");
     assert!(!page.contains("in order"), "{page}");

@@ -172,7 +172,7 @@ fn transactions_are_found_and_aborted_and_levels_are_changed_and_audited() {
     assert_eq!(hanging, json!({ "transactions": [], "missing": [] }));
     assert!(node.get("/hanging-transactions?minutes=0").body.contains("No transaction hangs."));
     let open = done(at, "GET", "/api/v1/topics/paid/producers", &Value::Null);
-    assert_eq!(open[0]["transaction_start"], 0, "{open}");
+    assert_eq!(open["producers"][0]["transaction_start"], 0, "{open}");
     let page = node.get("/topics/paid/abort-transaction?partition=0&start=0").body;
     assert!(page.contains("A coordinator knows this producer") && page.contains("billing"), "{page}");
     let page = post(at, "/topics/paid/abort-transaction", "partition=0&start=0&confirm=paid");
@@ -184,7 +184,10 @@ fn transactions_are_found_and_aborted_and_levels_are_changed_and_audited() {
     let page = post(at, "/topics/paid/abort-transaction", "partition=0&start=0&confirm=paid-0");
     assert!(page.contains("The transaction in paid-0 was aborted."), "{page}");
     let open = done(at, "GET", "/api/v1/topics/paid/producers", &Value::Null);
-    assert!(open.as_array().expect("a list").iter().all(|one| one["transaction_start"].is_null()), "{open}");
+    assert!(
+        open["producers"].as_array().expect("a list").iter().all(|one| one["transaction_start"].is_null()),
+        "{open}"
+    );
     assert_eq!(ask(at, "POST", "/api/v1/transactions/nobody/fence", &Value::Null).0, 404);
     done(at, "POST", "/api/v1/transactions/billing/fence", &Value::Null);
     let fenced = done(at, "GET", "/api/v1/transactions/billing", &Value::Null);

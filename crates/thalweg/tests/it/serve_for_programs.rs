@@ -80,6 +80,32 @@ fn temporary_data_is_removed_after_a_signal_with_that_of_secure() {
 }
 
 #[test]
+fn a_stop_during_the_start_leaves_no_temporary_data() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let start = |delay_ms: u64| {
+        let mut command = thalweg(OPTIONS);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let node = command.env("TMPDIR", parent.path()).spawn().expect("the binary runs");
+        std::thread::park_timeout(std::time::Duration::from_millis(delay_ms));
+        RunningProcess(node)
+    };
+    for delay_ms in (0..150).step_by(5) {
+        let mut by_signal = start(delay_ms);
+        by_signal.signal(Signal::TERM);
+        let mut by_input = start(delay_ms);
+        drop(by_input.0.stdin.take());
+        for node in [&mut by_signal, &mut by_input] {
+            let mut said = String::new();
+            let mut stderr = node.0.stderr.take().expect("a pipe");
+            std::io::Read::read_to_string(&mut stderr, &mut said).expect("text");
+            node.0.wait().expect("ours");
+            let left = std::fs::read_dir(parent.path()).expect("it is there").count();
+            assert_eq!(left, 0, "after {delay_ms} ms: {said}");
+        }
+    }
+}
+
+#[test]
 fn a_failed_start_leaves_no_temporary_data_and_no_line() {
     let parent = tempfile::tempdir().expect("a directory");
     let mut command = thalweg(OPTIONS);

@@ -91,6 +91,31 @@ fn healthy_clusters_are_shown_in_few_lines() {
 }
 
 #[test]
+fn a_login_that_sees_no_topic_is_told_no_zeros() {
+    let mut blind = status(Vec::new());
+    blind.topics = 0;
+    blind.hidden_topics =
+        Err(Absence { cause: Cause::Denied, why: "CLUSTER_AUTHORIZATION_FAILED".to_owned() });
+    let text = blind.to_text(Style::PLAIN);
+    for part in [
+        "2 brokers, topics unknown, partitions unknown\n",
+        "1       localhost:9092  a     up     -        -\n",
+        "Under-replicated partitions: unknown (the login sees no topic)\n",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let json = blind.to_json();
+    assert!(json["topics"].is_null() && json["partitions"].is_null(), "{json:#}");
+    assert!(json["brokers"][0]["leaders"].is_null() && json["brokers"][0]["replicas"].is_null(), "{json:#}");
+    let partial = Status { hidden_topics: Ok(1), ..status(vec![partition(0, Some(1), &[1, 2, 3], 2)]) };
+    let text = partial.to_text(Style::PLAIN);
+    assert!(text.contains("Under-replicated partitions: none of the topics that the login sees\n"), "{text}");
+    assert!(text.contains("1 topic, 1 partition"), "{text}");
+    let empty = Status { topics: 0, ..status(Vec::new()) };
+    assert!(empty.to_text(Style::PLAIN).contains("0 topics, 0 partitions"), "the cluster is empty");
+}
+
+#[test]
 fn partitions_are_selected_by_their_problems() {
     let partitions = vec![
         partition(0, Some(1), &[1, 2, 3], 2),

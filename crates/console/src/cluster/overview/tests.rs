@@ -41,8 +41,8 @@ fn directory(broker: i32, log_bytes: u64) -> LogDirectory {
     LogDirectory {
         broker,
         path: "/data".to_owned(),
-        log_bytes,
-        replicas: 1,
+        log_bytes: Some(log_bytes),
+        replicas: Some(1),
         total_bytes: Some(1000),
         usable_bytes: Some(500),
         error: None,
@@ -101,6 +101,7 @@ fn in_order() -> Readings {
         hidden_topics: Ok(0),
         lags: Some(Ok(LagEvidence::default())),
         history: Vec::new(),
+        unanswered: 0,
     }
 }
 
@@ -248,6 +249,9 @@ fn a_dead_broker_counts_before_and_after_its_session_ends() {
     let overview = readings.overview();
     assert_eq!(faults(&overview), ["brokers-silent", "partitions-at-min-isr", "partitions-under-replicated"]);
     assert_eq!((overview.health, overview.brokers[1].state), ("degraded", "fenced, not reached"));
+    assert_eq!(overview.log_bytes, None, "a part of the data is not the data");
+    assert_eq!(overview.log_bytes_unknown.as_deref(), Some("broker 2 is not available"));
+    assert_eq!(overview.directories_unknown, ["Broker 2: not available"]);
 }
 
 #[test]
@@ -316,7 +320,17 @@ fn controllers_disks_and_lags_are_judged() {
         }),
         (vec!["throttles-unknown"], "healthy")
     );
-    let failed = LogDirectory { error: Some("KAFKA_STORAGE_ERROR".to_owned()), ..directory(2, 0) };
+    let failed = LogDirectory {
+        error: Some("KAFKA_STORAGE_ERROR".to_owned()),
+        log_bytes: None,
+        replicas: None,
+        ..directory(2, 0)
+    };
+    let mut readings = in_order();
+    readings.disks = disks(vec![directory(1, 300), failed.clone()], BTreeMap::new());
+    let overview = readings.overview();
+    assert_eq!((overview.log_bytes, overview.brokers[1].log_bytes), (None, None));
+    assert_eq!(overview.log_bytes_unknown.as_deref(), Some("broker 2 has an unusable log directory"));
     assert_eq!(
         with(&|readings| readings.disks = disks(vec![directory(1, 0), failed.clone()], BTreeMap::new())),
         (vec!["directory-failed"], "degraded")

@@ -51,7 +51,7 @@ fn a_part_of_the_topics_says_what_it_covers() {
 #[test]
 fn a_broker_without_an_answer_is_named_beside_what_lacks_it() {
     let page = text(&silent_broker());
-    assert_eq!(shown(&page, "Data"), "300 B broker 2 does not answer");
+    assert_eq!(shown(&page, "Data"), "– broker 2 does not answer");
     assert_eq!(shown(&page, "Brokers"), "1 of 2");
     assert!(
         page.contains("<strong>Critical: </strong>1 of 2 partitions has no leader that answers"),
