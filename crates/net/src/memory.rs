@@ -13,10 +13,11 @@
 //! - While a connection waits for memory, frames that arrive too slowly lose theirs
 //!   ([`Charge::is_too_slow`]).
 //!
-//! No holder can take it all: the growing buffers of a holder may use as much as is free (a dynamic threshold,
-//! as switches share buffers among ports), so one holder gets half, and three in turn leave an eighth. Waiters
-//! within their holder's limit pass those beyond, the reserve goes to the holder with the least memory, and
-//! frames of a holder that is beyond its limit have to arrive as fast as that with the reserve.
+//! No holder can take it all: the growing buffers of a holder may use as much as is free (a dynamic
+//! threshold, as switches share buffers among ports), so one holder gets half, and three in turn leave an
+//! eighth. Waiters within their holder's limit pass those beyond, the reserve goes to the holder with the
+//! least memory, and frames of a holder that is beyond its limit have to arrive as fast as that with the
+//! reserve.
 
 use super::holder::Holder;
 use parking_lot::Mutex;

@@ -171,8 +171,8 @@ fn run_tool(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()>
     run_on(Builder::new_current_thread(), bars, tool)
 }
 
-/// Runs a command like [`run_tool`], and its tasks on another thread: a member of a group stays alive while the
-/// command waits for its output to be read.
+/// Runs a command like [`run_tool`], and its tasks on another thread: a member of a group stays alive while
+/// the command waits for its output to be read.
 fn run_beside_tasks(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1);

@@ -10,8 +10,8 @@ use thalweg_client::ChunkError;
 use thalweg_record::Record;
 use tokio::task::JoinSet;
 
-/// Time limit for the schemas of one chunk of records: far below `max.poll.interval.ms` and the time for which
-/// a share group's records are locked.
+/// Time limit for the schemas of one chunk of records: far below `max.poll.interval.ms` and the time for
+/// which a share group's records are locked.
 const SCHEMAS_WITHIN: Duration = Duration::from_secs(10);
 /// Maximum number of schemas fetched at the same time.
 const FETCHES_MAX: usize = 8;

@@ -72,9 +72,9 @@ impl ConsumerGroup {
         Arc::new(assigned.remove(&member.id).unwrap_or_default())
     }
 
-    /// The assignor that most members request, or the broker's first. Between assignors with equal counts, the
-    /// one that this member alone requests is chosen, and `uniform` otherwise: Apache Kafka takes the first
-    /// entry of a hash map, to which a new name is added in front.
+    /// The assignor that most members request, or the broker's first. Between assignors with equal counts,
+    /// the one that this member alone requests is chosen, and `uniform` otherwise: Apache Kafka takes the
+    /// first entry of a hash map, to which a new name is added in front.
     fn assignor(&self, cx: &ConsumerContext<'_>, member: &ConsumerGroupMember) -> ServerAssignor {
         let mut counts: BTreeMap<&str, usize> =
             self.assignors.iter().map(|(name, count)| (name.as_str(), *count)).collect();

@@ -115,8 +115,8 @@ impl GroupShard {
         }
     }
 
-    /// Changes the sessions among these deadlines, but for a join: a refused join leaves the member the session
-    /// of the last one.
+    /// Changes the sessions among these deadlines, but for a join: a refused join leaves the member the
+    /// session of the last one.
     fn change_sessions(&mut self, id: &str, changes: DeadlineChanges, now: Moment) {
         if changes.iter().any(|(_, change)| matches!(change, DeadlineChange::Joined(_))) {
             return;

@@ -41,7 +41,7 @@ pub(super) struct Course<'a> {
     /// Number of records that existed before, counted once for each group that consumes them.
     pub(super) backlog: u64,
     /// True if consumers tell the records of the backlog from later ones.
-    pub(super) tells_backlog: bool,
+    pub(super) reports_backlog: bool,
     /// Number of groups, each of which consumes every record.
     pub(super) groups: u64,
     /// Seconds after which consumers of a backlog are stopped, drained or not.
@@ -139,7 +139,7 @@ impl Course<'_> {
         if (produced, consumed) != (seen.produced, seen.consumed) {
             seen.at = Instant::now();
         }
-        let drained = if self.tells_backlog { self.consumers.drained() } else { consumed };
+        let drained = if self.reports_backlog { self.consumers.drained() } else { consumed };
         if drained != seen.drained {
             (seen.drained, seen.drained_at) = (drained, Instant::now());
         }

@@ -312,7 +312,7 @@ fn put_together(
         figures.set_carried(setting.point.consumer_groups);
     }
     let mut notes: Vec<String> = produced.notes.iter().chain(&consumed.notes).cloned().collect();
-    if drain.is_some() && !tells_backlog(setting) {
+    if drain.is_some() && !reports_backlog(setting) {
         notes.push(
             "The driver does not tell the backlog from later records: the drain ends with as many records as it had, at a time \
              between two of the driver's reports"
@@ -364,7 +364,7 @@ fn drain(setting: &Setting<'_>, ran: &WorkerResults, group_start_s: f64) -> Resu
     if setting.point.measure != Measure::Drain {
         return Ok(None);
     }
-    let drain = match tells_backlog(setting) {
+    let drain = match reports_backlog(setting) {
         true => Drain::by_records(ran.consumers.reports.iter().flatten(), group_start_s)?,
         false => Drain::by_count(&ran.consumers.intervals, ran.backlog, ran.began_us),
     };
@@ -373,8 +373,8 @@ fn drain(setting: &Setting<'_>, ran: &WorkerResults, group_start_s: f64) -> Resu
 }
 
 /// True if the consumers tell the records of the backlog from later ones.
-fn tells_backlog(setting: &Setting<'_>) -> bool {
-    assignment(setting, Role::Consumer, &setting.point.consumers).tells_backlog()
+fn reports_backlog(setting: &Setting<'_>) -> bool {
+    assignment(setting, Role::Consumer, &setting.point.consumers).reports_backlog()
 }
 
 /// The assignment common to all workers of this repetition.
@@ -436,7 +436,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
         backlog: 0,
-        tells_backlog: false,
+        reports_backlog: false,
         groups: 1,
         consume_s_max: None,
         died: setting.died,
@@ -467,7 +467,7 @@ async fn run_workers(
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
         backlog: groups * backlog,
-        tells_backlog: tells_backlog(setting),
+        reports_backlog: reports_backlog(setting),
         groups,
         consume_s_max: match point.extent.unit {
             Unit::Seconds(seconds) => Some(seconds),

@@ -63,7 +63,7 @@ impl Assignment {
 
     /// True if consumers tell the records of a backlog from later ones: by stamps, or the lab's own client by
     /// timestamps.
-    pub fn tells_backlog(&self) -> bool {
+    pub fn reports_backlog(&self) -> bool {
         let tells = match self.driver {
             Driver::Thalweg => true,
             Driver::Librdkafka => self.verify != Verification::Off,

@@ -173,7 +173,7 @@ impl Worker<'_> {
                     Some(Command::Start { at_us, measure_from_us }) => {
                         let window = Window::new(at_us, measure_from_us, self.assignment.stop)
                             .paced(self.assignment.records_per_s.is_some())
-                            .draining(self.assignment.tells_backlog());
+                            .draining(self.assignment.reports_backlog());
                         self.counts.iter().for_each(|counts| lock(counts).measure(window));
                         self.signals.send_replace(Word::Begin(window));
                         since_us = at_us;

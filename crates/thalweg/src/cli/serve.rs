@@ -519,14 +519,8 @@ async fn serve(
     let has_console = console.is_some();
     let http =
         http.map(|listening| node.serve_http(listening, streams.as_ref(), console, &beside, is_stopping));
-    for url in http.iter().flat_map(|server| &server.urls) {
-        tracing::info!("Metrics are at {url}/metrics");
-        if streams.is_some() {
-            tracing::info!("Streams are at {url}/api/v1/streams");
-        }
-        if has_console {
-            tracing::info!("The console is at {url}");
-        }
+    if let Some(server) = &http {
+        log_urls(server, streams.is_some(), has_console);
     }
     if let Some(announcement) = announcement {
         let url = http.as_ref().and_then(|server| server.urls.first());
@@ -542,6 +536,19 @@ async fn serve(
         }
     }
     stop(running, stop_requests).await
+}
+
+/// Logs the addresses of what the HTTP server serves.
+fn log_urls(server: &HttpServer, has_streams: bool, has_console: bool) {
+    for url in &server.urls {
+        tracing::info!("Metrics are at {url}/metrics");
+        if has_streams {
+            tracing::info!("Streams are at {url}/api/v1/streams");
+        }
+        if has_console {
+            tracing::info!("The console is at {url}");
+        }
+    }
 }
 
 /// The running node with its HTTP server and streams.
