@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use thalweg_dial::{Backoff, ClientError};
 use thalweg_record::Offset;
+use thalweg_wire::ErrorCode;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -72,6 +73,9 @@ pub enum ConsumerError {
     /// Records read before are no longer in the log.
     #[error(transparent)]
     Truncated(#[from] LogTruncated),
+    /// The group has rebalanced without this consumer.
+    #[error(transparent)]
+    CommitFailed(#[from] CommitFailed),
     /// The call needs a consumer with a group.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
@@ -87,9 +91,10 @@ impl ConsumerError {
     }
 
     /// The error code of a broker's answer, if there was one.
-    pub fn error_code(&self) -> Option<thalweg_wire::ErrorCode> {
+    pub fn error_code(&self) -> Option<ErrorCode> {
         match self {
             ConsumerError::Client(error) => error.error_code(),
+            ConsumerError::CommitFailed(failed) => failed.error_code,
             ConsumerError::NoOffset(_)
             | ConsumerError::Truncated(_)
             | ConsumerError::NoGroup(_)
@@ -120,6 +125,19 @@ pub struct LogTruncated {
     pub offset: Offset,
     /// The first offset whose record may differ now; `None` if the leader does not know.
     pub divergent: Option<Offset>,
+}
+
+/// The group has rebalanced, and this consumer is no longer the member that read the partitions: their new
+/// owners may have read and committed more. Corresponds to Kafka's `CommitFailedException`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the offsets of group {} are not committed: the consumer is not an active member of the group, which rebalances or has \
+    rebalanced without it, and other members read its partitions. Poll to join again, and continue at the committed offsets. \
+    If this happens again, poll more often, with less work between polls, or raise max.poll.interval.ms", by.group)]
+pub struct CommitFailed {
+    /// The member that read the partitions.
+    pub by: GroupMetadata,
+    /// The coordinator's error; `None` if no request was sent.
+    pub error_code: Option<ErrorCode>,
 }
 
 /// The consumer has no group.
@@ -377,7 +395,8 @@ impl Consumer {
 
     /// The group identity of this consumer's commits, for
     /// [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction): a member of
-    /// the current generation, or a client without membership.
+    /// the last generation that the consumer has joined, or a client without membership. After a loss of the
+    /// membership the coordinator refuses that member.
     pub fn group_metadata(&self) -> Result<GroupMetadata, NoGroup> {
         match &self.group {
             Some(group) => Ok(group.membership.metadata()),
@@ -492,6 +511,7 @@ impl Consumer {
                 }
                 Event::Failed(error) => return Err(error.into()),
             };
+                    self.warn_of_dropped_commit();
             membership.handled();
             if polled.is_some() {
                 return Ok(polled);
@@ -604,10 +624,11 @@ impl Consumer {
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
     ) -> Result<(), ConsumerError> {
-        Ok(self.commit_async(offsets)?.await?)
+        self.commit_async(offsets)?.await
     }
 
-    /// Commits like [`Consumer::commit_offsets`], without waiting. Commits are sent in order.
+    /// Commits like [`Consumer::commit_offsets`], without waiting. Commits are sent in order. A subscriber
+    /// that is not a member of its group sends none: [`CommitFailed`].
     pub fn commit_async(
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
@@ -628,11 +649,39 @@ impl Consumer {
         drop(self.commit_async(offsets));
     }
 
-    /// Commits if `enable.auto.commit` is set, and leaves the group.
+    /// True if the consumer is a member of its group, or assigns its partitions itself.
+    fn may_commit(&self) -> bool {
+        match &self.group {
+            Some(group) => group.membership.is_member(),
+            None => matches!(self.subscription, Subscription::None),
+        }
+    }
+
+    /// True, with a warning, if offsets to commit automatically must be dropped, because the partitions
+    /// belong to other members.
+    fn warn_of_dropped_commit(&self) -> bool {
+        if self.config.auto_commit.is_none() || self.may_commit() {
+            return false;
+        }
+        let partitions = self.shared.assignment.lock().uncommitted().len();
+        if partitions > 0 {
+            tracing::warn!(
+                group = self.config.group,
+                partitions,
+                "Offsets are not committed, because the group has rebalanced without this consumer; records \
+                 since the last commit are read again"
+            );
+        }
+        true
+    }
+
+    /// Commits if `enable.auto.commit` is set, and leaves the group. A consumer that is no longer a member
+    /// commits nothing.
     pub async fn close(mut self) -> Result<(), ConsumerError> {
-        let committed = match &self.group {
-            Some(_) if self.config.auto_commit.is_some() => self.commit().await,
-            _ => Ok(()),
+        let commits = self.group.is_some() && self.config.auto_commit.is_some();
+        let committed = match commits && !self.warn_of_dropped_commit() {
+            true => self.commit().await,
+            false => Ok(()),
         };
         self.unsubscribe().await?;
         committed
@@ -642,6 +691,9 @@ impl Consumer {
 impl NewAssignment {
     /// True if the partitions can be reported: each has a position, or waits only for a leader that has not
     /// answered in time.
+        if !offsets.is_empty() && !self.may_commit() {
+            return Ok(CommitInFlight::refused(CommitFailed { by, error_code: None }));
+        }
     fn is_complete(&self, assignment: &Assignment) -> bool {
         let is_late = Instant::now() >= self.leaders_until;
         self.partitions.iter().all(|at| {
@@ -658,6 +710,9 @@ async fn happened(group: Option<&Group>) {
     }
 }
 
+        if self.warn_of_dropped_commit() {
+            return;
+        }
 fn sorted(topics: BTreeSet<String>) -> Vec<String> {
     topics.into_iter().collect()
 }

@@ -66,6 +66,8 @@ pub struct Brokers {
     refused_joins: Arc<Mutex<VecDeque<ErrorCode>>>,
     /// The members' ids in requests to join, and the partitions that they own.
     joined: Arc<Mutex<Vec<(String, usize)>>>,
+    /// The committers, by member id and generation.
+    pub committers: Arc<Mutex<Vec<(String, i32)>>>,
     /// The errors of the next commits.
     refused_commits: Arc<Mutex<VecDeque<ErrorCode>>>,
     /// Whether the first broker, which leads, sends consumers to the second.
@@ -159,7 +161,7 @@ impl Brokers {
         self.requests.lock().expect("nobody panicked").push((key, generation));
     }
 
-    fn next_heartbeat(&self, error: ErrorCode) {
+    pub fn next_heartbeat(&self, error: ErrorCode) {
         self.heartbeats.lock().expect("nobody panicked").push_back(error);
     }
 
@@ -168,6 +170,10 @@ impl Brokers {
     }
 
     fn coordinator(&self) -> i32 {
+    pub fn refuse_commit(&self, error: ErrorCode) {
+        self.refused_commits.lock().expect("nobody panicked").push_back(error);
+    }
+
         if self.moved.load(Ordering::SeqCst) { 2 } else { 1 }
     }
 
@@ -248,6 +254,8 @@ impl Brokers {
             }
             ApiKey::OffsetFetch => {
                 if self.moves.load(Ordering::SeqCst) {
+                let by = (request.member_id, request.generation_id_or_member_epoch);
+                self.committers.lock().expect("nobody panicked").push(by);
                     self.moved.store(true, Ordering::SeqCst);
                 }
                 let here = if self.coordinator() == node { 0 } else { ErrorCode::NotCoordinator.code() };
@@ -360,19 +368,28 @@ pub fn offsets(error_code: i16) -> OffsetFetchResponse {
     OffsetFetchResponse { groups: vec![group], ..Default::default() }
 }
 
-/// A consumer that joins once it is polled.
-async fn member_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+/// A consumer with the group, which has not joined.
+pub async fn consumer_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
     let bootstrap = ["node:1".to_owned()];
     let options = ConnectionOptions::default();
     let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options);
-    let config = ConsumerConfig { group: Some(GROUP.to_owned()), auto_commit: None, ..config };
-    let mut consumer = Consumer::new(cluster.await.expect("connected"), config);
+    let config = ConsumerConfig { group: Some(GROUP.to_owned()), ..config };
+    Consumer::new(cluster.await.expect("connected"), config)
+}
+
+/// A consumer that joins once it is polled.
+async fn member_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+    let mut consumer = consumer_of(brokers, ConsumerConfig { auto_commit: None, ..config }).await;
     consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
     consumer
 }
 
-async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
-    let mut consumer = member_of(brokers, config).await;
+pub async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+    assigned(member_of(brokers, config).await).await
+}
+
+/// Polls a consumer until it has joined.
+pub async fn assigned(mut consumer: Consumer) -> Consumer {
     let polled = tokio::time::timeout(Duration::from_secs(60), consumer.poll(Duration::from_secs(1))).await;
     let polled = polled.expect("the coordinator is asked").expect("it answers");
     assert!(matches!(polled, PollEvent::Assigned(_)), "{polled:?}");
@@ -380,7 +397,7 @@ async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
 }
 
 /// The next nonempty result of polling.
-async fn next(consumer: &mut Consumer) -> PollEvent {
+pub async fn next(consumer: &mut Consumer) -> PollEvent {
     for _ in 0..100 {
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
         if !matches!(polled, PollEvent::Nothing) {
@@ -484,7 +501,7 @@ async fn a_refused_commit_makes_a_member_ask_whether_it_is_one() {
         let config =
             ConsumerConfig { heartbeat_interval: Duration::from_secs(30), ..ConsumerConfig::default() };
         let mut consumer = member(&brokers, config).await;
-        brokers.refused_commits.lock().expect("nobody panicked").push_back(error);
+        brokers.refuse_commit(error);
         brokers.next_heartbeat(error);
         let offsets = [(TopicPartition::new(TOPIC, 0), CommittedOffset::new(Offset(9)))];
         consumer.commit_offsets(offsets.into()).await.expect_err("another generation");
