@@ -155,6 +155,10 @@ impl PartitionQueue {
         if config.idempotence && !self.may_send(batch, identity) {
             return Readiness::Nothing;
         }
+        // The batch in flight may be at a former leader, and return: another would overtake it.
+        if config.in_flight_max == 1 && self.in_flight > 0 {
+            return Readiness::Nothing;
+        }
         if let Some(retry_at) = self.retry_at
             && retry_at > now
         {
@@ -364,3 +368,22 @@ mod tests {
         assert_eq!(readiness(&queue), Readiness::Ready);
     }
 }
+    #[tokio::test]
+    async fn with_one_request_in_flight_no_batch_overtakes_that_of_a_former_leader() {
+        for idempotence in [false, true] {
+            let config = ProducerConfig { in_flight_max: 1, idempotence, ..ProducerConfig::default() };
+            let identity = Some(IDENTITY).filter(|_| idempotence);
+            let now = Instant::now();
+            let mut queue = queue(2, &config, now);
+            let readiness = |queue: &PartitionQueue| queue.readiness(&config, identity, false, now);
+            let first = queue.take(identity);
+            assert_eq!(readiness(&queue), Readiness::Nothing, "its answer is to come");
+            queue.retry(first, now);
+            assert_eq!(readiness(&queue), Readiness::Ready);
+            let first = queue.take(identity);
+            assert_eq!((first.number, readiness(&queue)), (0, Readiness::Nothing));
+            queue.ended(&first, BatchEnd::Stored);
+            assert_eq!(readiness(&queue), Readiness::Ready);
+        }
+    }
+
