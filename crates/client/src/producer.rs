@@ -9,8 +9,7 @@
 //! With `transactional.id`, records and the offsets of a consumer group are written in transactions
 //! (`transaction` holds the state, `coordination` talks to the coordinators).
 //!
-//! Features missing compared with Kafka's producer: interceptors, splitting of batches that the broker finds
-//! too large, and retries of their records one by one.
+//! Features missing compared with Kafka's producer: interceptors, and retries of single records.
 
 mod accumulator;
 mod batch;
