@@ -197,6 +197,9 @@ pub struct Consumer {
     refresh_at: Instant,
     positions_at: Instant,
     commit_at: Option<Instant>,
+    /// The automatic commit before revoked partitions are reported. If a poll ends early, the next one waits
+    /// for the same commit.
+    commit_of_revoked: Option<CommitInFlight>,
     /// Backoff after failures of fetches and metadata requests.
     backoff: Backoff,
 }
@@ -244,6 +247,7 @@ impl Consumer {
             refresh_at: now + config.metadata_max_age,
             positions_at: now,
             commit_at: None,
+            commit_of_revoked: None,
             backoff: Backoff::new(config.retry_backoff),
             config,
         }
@@ -418,10 +422,12 @@ impl Consumer {
 
     async fn poll_for(&mut self, timeout: Duration, records: bool) -> Result<PollEvent, ConsumerError> {
         let deadline = Instant::now() + timeout;
-        self.shared.assignment.lock().give_up_revoked();
-        let _polling = PollGuard::begin(self.group.as_ref());
+        let (_polling, releases) = PollGuard::begin(self.group.as_ref());
+        if releases {
+            self.shared.assignment.lock().give_up_revoked();
+        }
         loop {
-            if let Some(polled) = self.handle_event().await? {
+            if let Some(polled) = self.handle_event(deadline).await? {
                 return Ok(polled);
             }
             // Return available records first: the rest of a poll checks every partition.
@@ -477,7 +483,7 @@ impl Consumer {
     }
 
     /// Processes an event of the member.
-    async fn handle_event(&mut self) -> Result<Option<PollEvent>, ConsumerError> {
+    async fn handle_event(&mut self, deadline: Instant) -> Result<Option<PollEvent>, ConsumerError> {
         while let Some(membership) = self.group.as_ref().map(|group| Arc::clone(&group.membership))
             && let Some(event) = membership.event()
         {
@@ -491,17 +497,19 @@ impl Consumer {
                 }
                 Event::Revoked(partitions) => {
                     self.withdraw(&partitions);
-                    self.shared.assignment.lock().revoke(&partitions);
-                    if self.config.auto_commit.is_some()
-                        && let Err(error) = self.commit().await
-                    {
-                        // The new owner reads some records again, as at-least-once allows.
-                        tracing::warn!(%error, "Failed to commit offsets before the rebalance");
+                    if !self.commit_revoked(deadline).await {
+                        return Ok(Some(PollEvent::Nothing));
                     }
                     Some(PollEvent::Revoked(partitions))
+                    if !membership.has_revoked() {
+                        // Lost meanwhile, which is another event.
+                        continue;
+                    }
+                    self.shared.assignment.lock().revoke(&partitions);
                 }
                 Event::Lost(partitions) => {
                     self.withdraw(&partitions);
+                    self.commit_of_revoked = None;
                     let lost = self.shared.assignment.lock().remove(&partitions);
                     (!lost.is_empty()).then_some(PollEvent::Lost(lost))
                 }
@@ -521,6 +529,26 @@ impl Consumer {
     }
 
     /// Drops partitions from an unreported assignment.
+    /// Commits automatically before partitions are revoked. False if the deadline comes first: a later call
+    /// continues.
+    async fn commit_revoked(&mut self, deadline: Instant) -> bool {
+        if self.config.auto_commit.is_none() {
+            return true;
+        }
+        if self.commit_of_revoked.is_none() {
+            let offsets = self.shared.assignment.lock().uncommitted();
+            self.commit_of_revoked = self.commit_async(offsets).ok();
+        }
+        let Some(commit) = &mut self.commit_of_revoked else { return true };
+        let Ok(committed) = tokio::time::timeout_at(deadline, commit).await else { return false };
+        self.commit_of_revoked = None;
+        if let Err(error) = committed {
+            // The new owner reads some records again, as at-least-once allows.
+            tracing::warn!(%error, "Failed to commit offsets before the rebalance");
+        }
+        true
+    }
+
     fn withdraw(&mut self, partitions: &[TopicPartition]) {
         if let Some(assigned) = &mut self.assigned {
             assigned.partitions.retain(|at| !partitions.contains(at));
@@ -594,7 +622,7 @@ impl Consumer {
         self.shared.assignment.lock().clear();
         self.ready.clear();
         self.assigned = None;
-        self.commit_at = None;
+        (self.commit_at, self.commit_of_revoked) = (None, None);
         self.shared.changed.notify_waiters();
     }
 

@@ -210,15 +210,18 @@ impl Membership {
         self.state.lock().leaving
     }
 
-    /// Begins a poll, which releases the revoked partitions.
-    pub(super) fn begin_poll(&self) {
+    /// Begins a poll, which releases the revoked partitions that the last one has reported: true if there are
+    /// any.
+    pub(super) fn begin_poll(&self) -> bool {
         let mut state = self.state.lock();
         state.polling = true;
         state.polled_at = Instant::now();
-        if std::mem::take(&mut state.giving_up) {
+        let releases = std::mem::take(&mut state.giving_up);
+        if releases {
             state.events.pop_front();
         }
         self.changed.notify_one();
+        releases
     }
 
     pub(super) fn end_poll(&self) {
@@ -253,10 +256,10 @@ impl Membership {
             Some(Event::Revoked(_)) => state.giving_up = true,
             _ => drop(state.events.pop_front()),
         }
+        self.changed.notify_one();
     }
 
     pub(super) fn tell(&self, event: Event) {
-        self.changed.notify_one();
         self.state.lock().events.push_back(event);
         self.happened.notify_one();
     }

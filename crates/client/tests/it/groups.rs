@@ -70,6 +70,8 @@ pub struct Brokers {
     pub committers: Arc<Mutex<Vec<(String, i32)>>>,
     /// The errors of the next commits.
     refused_commits: Arc<Mutex<VecDeque<ErrorCode>>>,
+    /// Whether commits are answered late.
+    pub delays_commits: Arc<AtomicBool>,
     /// Whether the first broker, which leads, sends consumers to the second.
     sends_on: Arc<AtomicBool>,
     /// Whether the member leads the group again, whose members have their partitions.
@@ -138,7 +140,10 @@ impl Brokers {
 
     async fn serve(self, node: i32, stream: DuplexStream) -> Result<(), CloseReason> {
         // There is nothing to read.
-        let waits = |key| key == ApiKey::Fetch;
+        let waits = |key| {
+            let delays_commits = self.delays_commits.load(Ordering::SeqCst);
+            key == ApiKey::Fetch || delays_commits && key == ApiKey::OffsetCommit
+        };
         serve(stream, waits, |key, version, id, request| self.answer(node, key, version, id, request)).await
     }
 
@@ -165,15 +170,15 @@ impl Brokers {
         self.heartbeats.lock().expect("nobody panicked").push_back(error);
     }
 
+    pub fn refuse_commit(&self, error: ErrorCode) {
+        self.refused_commits.lock().expect("nobody panicked").push_back(error);
+    }
+
     fn has_leaderless(&self) -> bool {
         self.has_leaderless.load(Ordering::SeqCst)
     }
 
     fn coordinator(&self) -> i32 {
-    pub fn refuse_commit(&self, error: ErrorCode) {
-        self.refused_commits.lock().expect("nobody panicked").push_back(error);
-    }
-
         if self.moved.load(Ordering::SeqCst) { 2 } else { 1 }
     }
 
@@ -249,13 +254,13 @@ impl Brokers {
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::decode(&mut d, version).expect("a request");
                 self.note(key, request.generation_id_or_member_epoch);
+                let by = (request.member_id, request.generation_id_or_member_epoch);
+                self.committers.lock().expect("nobody panicked").push(by);
                 let refused = self.refused_commits.lock().expect("nobody panicked").pop_front();
                 encode(&committed(refused), key, version, id)
             }
             ApiKey::OffsetFetch => {
                 if self.moves.load(Ordering::SeqCst) {
-                let by = (request.member_id, request.generation_id_or_member_epoch);
-                self.committers.lock().expect("nobody panicked").push(by);
                     self.moved.store(true, Ordering::SeqCst);
                 }
                 let here = if self.coordinator() == node { 0 } else { ErrorCode::NotCoordinator.code() };

@@ -1,6 +1,7 @@
 //! Commits at the edges of a membership: before a rebalance, after a loss, and without a membership. A
 //! consumer that has lost its membership commits nothing, and its last identity fences its transactions.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use thalweg_client::{
@@ -9,6 +10,7 @@ use thalweg_client::{
 };
 use thalweg_record::Offset;
 use thalweg_wire::{ApiKey, ErrorCode};
+use tokio::time::Instant;
 
 use crate::consumer_groups::Coordinator;
 use crate::fake::TOPIC;
@@ -117,6 +119,46 @@ async fn automatic_commits_end_with_the_membership() {
         }
         consumer.close().await.expect("it has left");
         assert_eq!(brokers.count(ApiKey::OffsetCommit), 0, "others read its partitions");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_commit_before_a_rebalance_outlasts_its_poll() {
+    for refused in [None, Some(ErrorCode::UnknownServerError)] {
+        for dropped in [false, true] {
+            let brokers = Brokers::default();
+            brokers.delays_commits.store(true, Ordering::SeqCst);
+            brokers.refuse_commit(refused.unwrap_or(ErrorCode::None));
+            let auto_commit = Some(Duration::from_secs(3600));
+            let config = ConsumerConfig { auto_commit, ..ConsumerConfig::default() };
+            let mut consumer = consumer_of(&brokers, config).await;
+            consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
+            let mut consumer = assigned(consumer).await;
+            consumer.seek(&at(), Offset(9));
+            brokers.next_heartbeat(ErrorCode::RebalanceInProgress);
+            tokio::time::sleep(Duration::from_secs(5)).await;
+
+            let (began, timeout) = (Instant::now(), Duration::from_millis(100));
+            if dropped {
+                let poll = consumer.poll(Duration::from_secs(60));
+                tokio::time::timeout(timeout, poll).await.expect_err("the commit has no answer");
+            } else {
+                let polled = consumer.poll(timeout).await.expect("a poll");
+                assert!(matches!(polled, PollEvent::Nothing), "{polled:?}");
+            }
+            let elapsed = began.elapsed();
+            assert!(elapsed < 2 * timeout, "the commit does not delay the poll: {elapsed:?}");
+            assert_eq!(consumer.assignment().count(), 1, "nothing is reported yet");
+            let polled = consumer.poll(Duration::from_secs(60)).await.expect("a poll");
+            let PollEvent::Revoked(partitions) = polled else { panic!("{polled:?}") };
+            assert_eq!(partitions, [at()]);
+            assert_eq!(brokers.count(ApiKey::OffsetCommit), 1, "it is sent once");
+            assert_eq!(consumer.position(&at()), Some(Offset(9)), "it is assigned until the next poll");
+            consumer.commit().await.expect("committed");
+            let commits = if refused.is_some() { 2 } else { 1 };
+            assert_eq!(brokers.count(ApiKey::OffsetCommit), commits, "a failed commit can be repeated");
+            assert!(matches!(next(&mut consumer).await, PollEvent::Assigned(_)));
+        }
     }
 }
 
