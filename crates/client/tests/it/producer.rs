@@ -282,6 +282,23 @@ async fn a_single_record_that_is_too_large_for_the_broker_fails_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_topic_whose_future_was_dropped_can_be_asked_for_again() {
+    let fake = Fake::new(2, |_| Act::Store);
+    let mut producer = Producer::new(fake.cluster().await, ProducerConfig::default(), |_| {});
+    for _ in 0..3 {
+        tokio::select! {
+            biased;
+            _ = producer.topic(TOPIC) => panic!("the metadata is asked for"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    let topic = producer.topic(TOPIC).await.expect("the topic is there");
+    send(&mut producer, topic, None, &plain(0)).await;
+    producer.close().await;
+    assert_eq!(fake.state().logs.iter().map(|log| log.records.len()).sum::<usize>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broker_that_forgot_the_producer_gets_a_new_epoch() {
     let mut count = 0;
     let fake = Fake::new(1, move |_| {
