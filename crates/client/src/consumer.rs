@@ -323,6 +323,7 @@ impl Consumer {
         let topics = partitions.iter().map(|(at, _)| at.topic.to_string()).collect();
         self.cluster.refresh(&sorted(topics), self.config.create_topics).await?;
         self.begin(partitions);
+        self.commit_at = self.first_commit_at();
         while self.shared.assignment.lock().lacks_position() {
             let until = match deadline {
                 None => self.keep_up().await?,
@@ -500,16 +501,17 @@ impl Consumer {
                     if !self.commit_revoked(deadline).await {
                         return Ok(Some(PollEvent::Nothing));
                     }
-                    Some(PollEvent::Revoked(partitions))
                     if !membership.has_revoked() {
                         // Lost meanwhile, which is another event.
                         continue;
                     }
                     self.shared.assignment.lock().revoke(&partitions);
+                    Some(PollEvent::Revoked(partitions))
                 }
                 Event::Lost(partitions) => {
-                    self.withdraw(&partitions);
                     self.commit_of_revoked = None;
+                    self.withdraw(&partitions);
+                    self.warn_of_dropped_commit();
                     let lost = self.shared.assignment.lock().remove(&partitions);
                     (!lost.is_empty()).then_some(PollEvent::Lost(lost))
                 }
@@ -519,7 +521,6 @@ impl Consumer {
                 }
                 Event::Failed(error) => return Err(error.into()),
             };
-                    self.warn_of_dropped_commit();
             membership.handled();
             if polled.is_some() {
                 return Ok(polled);
@@ -528,7 +529,6 @@ impl Consumer {
         Ok(None)
     }
 
-    /// Drops partitions from an unreported assignment.
     /// Commits automatically before partitions are revoked. False if the deadline comes first: a later call
     /// continues.
     async fn commit_revoked(&mut self, deadline: Instant) -> bool {
@@ -549,6 +549,7 @@ impl Consumer {
         true
     }
 
+    /// Drops partitions from an unreported assignment.
     fn withdraw(&mut self, partitions: &[TopicPartition]) {
         if let Some(assigned) = &mut self.assigned {
             assigned.partitions.retain(|at| !partitions.contains(at));
@@ -662,8 +663,17 @@ impl Consumer {
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
     ) -> Result<CommitInFlight, NoGroup> {
         let by = self.group_metadata()?;
+        if !offsets.is_empty() && !self.may_commit() {
+            return Ok(CommitInFlight::refused(CommitFailed { by, error_code: None }));
+        }
         let member = self.group.as_ref().map(|group| Arc::clone(&group.membership));
         Ok(self.commits.as_ref().ok_or(NoGroup)?.commit(by, member, offsets))
+    }
+
+    /// The time of the next automatic commit, if any.
+    fn first_commit_at(&self) -> Option<Instant> {
+        self.config.group.as_ref()?;
+        self.config.auto_commit.map(|interval| Instant::now() + interval)
     }
 
     fn commit_when_due(&mut self) {
@@ -672,6 +682,9 @@ impl Consumer {
             return;
         }
         self.commit_at = Some(Instant::now() + interval);
+        if self.warn_of_dropped_commit() {
+            return;
+        }
         let offsets = self.shared.assignment.lock().uncommitted();
         // The next commit makes up for a failed one.
         drop(self.commit_async(offsets));
@@ -706,7 +719,7 @@ impl Consumer {
     /// Commits if `enable.auto.commit` is set, and leaves the group. A consumer that is no longer a member
     /// commits nothing.
     pub async fn close(mut self) -> Result<(), ConsumerError> {
-        let commits = self.group.is_some() && self.config.auto_commit.is_some();
+        let commits = self.config.group.is_some() && self.config.auto_commit.is_some();
         let committed = match commits && !self.warn_of_dropped_commit() {
             true => self.commit().await,
             false => Ok(()),
@@ -719,9 +732,6 @@ impl Consumer {
 impl NewAssignment {
     /// True if the partitions can be reported: each has a position, or waits only for a leader that has not
     /// answered in time.
-        if !offsets.is_empty() && !self.may_commit() {
-            return Ok(CommitInFlight::refused(CommitFailed { by, error_code: None }));
-        }
     fn is_complete(&self, assignment: &Assignment) -> bool {
         let is_late = Instant::now() >= self.leaders_until;
         self.partitions.iter().all(|at| {
@@ -738,9 +748,6 @@ async fn happened(group: Option<&Group>) {
     }
 }
 
-        if self.warn_of_dropped_commit() {
-            return;
-        }
 fn sorted(topics: BTreeSet<String>) -> Vec<String> {
     topics.into_iter().collect()
 }

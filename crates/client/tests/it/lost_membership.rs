@@ -163,6 +163,19 @@ async fn the_commit_before_a_rebalance_outlasts_its_poll() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn assigned_partitions_are_committed_automatically() {
+    let brokers = Brokers::default();
+    let mut consumer = consumer_of(&brokers, ConsumerConfig::default()).await;
+    consumer.assign(vec![(at(), StartAt::Committed)]).await.expect("assigned");
+    consumer.seek(&at(), Offset(9));
+    consumer.poll(Duration::from_secs(6)).await.expect("a poll");
+    assert_eq!(*brokers.committers.lock().expect("no panic"), [(String::new(), -1)]);
+    consumer.seek(&at(), Offset(10));
+    consumer.close().await.expect("closed");
+    assert_eq!(brokers.count(ApiKey::OffsetCommit), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_consumer_with_assigned_partitions_commits_as_a_non_member() {
     let brokers = Brokers::default();
     let mut consumer = member(&brokers, impatient()).await;
