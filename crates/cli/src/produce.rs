@@ -11,7 +11,7 @@ use thalweg_client::{
 };
 use thalweg_record::{Header, Offset};
 use thalweg_wire::ErrorCode;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use super::CommandFuture;
@@ -126,9 +126,13 @@ impl Produce {
         found.map_err(|error| self.with_right(error.error_code(), error.into()))?;
         let mut producer =
             Producer::new(cluster, config, move |delivery: &Delivery<'_>| failed.report(delivery, prints));
+        let ended = Notify::new();
         let sent = tokio::select! {
-            sent = self.send_lines(&mut producer, line_bytes_max) => sent,
-            signal = signals::end() => signal.map_err(anyhow::Error::from),
+            sent = self.send_lines(&mut producer, line_bytes_max, &ended) => sent,
+            signal = end_twice(&ended) => {
+                signal?;
+                return Err(interrupted());
+            }
             () = failure.notify.notified() => Ok(()),
         };
         // Send all lines read before a faulty line or a signal.
@@ -137,7 +141,7 @@ impl Produce {
             // The first signal ended the input; a second one gives up.
             signal = signals::end() => {
                 signal?;
-                anyhow::bail!("interrupted: the last records may not be stored");
+                return Err(interrupted());
             }
         }
         match failure.take() {
@@ -159,14 +163,19 @@ impl Produce {
         }
     }
 
-    async fn send_lines(&self, producer: &mut Producer, line_bytes_max: usize) -> anyhow::Result<()> {
+    async fn send_lines(
+        &self,
+        producer: &mut Producer,
+        line_bytes_max: usize,
+        ended: &Notify,
+    ) -> anyhow::Result<()> {
         let fixed = self.headers.iter().map(|header| split_header(header.as_bytes()));
         let fixed = fixed.collect::<Result<Vec<_>, _>>()?;
         let topic = producer.topic(&self.topic).await?;
         let prompt = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
         let mut lines = read_lines(prompt, line_bytes_max);
         let mut number = 0u64;
-        while let Some(line) = lines.recv().await {
+        while let Some(line) = next_line(&mut lines, ended).await {
             number += 1;
             let taken = self.send_line(producer, topic, &fixed, &line?, number).await;
             if taken.with_context(|| format!("Line {number}"))? == AppendOutcome::Filled {
@@ -261,6 +270,27 @@ fn shown(line: &[u8]) -> String {
     if line.len() > SHOWN_MAX { format!("{text}...") } else { text.into_owned() }
 }
 
+/// The next line. Once the input has ended by a signal, only the lines read before are left.
+async fn next_line<T>(lines: &mut mpsc::Receiver<T>, ended: &Notify) -> Option<T> {
+    tokio::select! {
+        biased;
+        () = ended.notified() => lines.close(),
+        line = lines.recv() => return line,
+    }
+    lines.recv().await
+}
+
+/// Ends the input at the first signal, and returns at the second one.
+async fn end_twice(ended: &Notify) -> anyhow::Result<()> {
+    signals::end().await?;
+    ended.notify_one();
+    Ok(signals::end().await?)
+}
+
+fn interrupted() -> anyhow::Error {
+    anyhow::anyhow!("interrupted: the last records may not be stored")
+}
+
 /// A line is longer than the limit of a record.
 #[derive(Debug, thiserror::Error)]
 #[error("Line {number} is longer than max.request.size={limit_bytes} bytes")]
@@ -270,8 +300,8 @@ struct LineTooLong {
 }
 
 /// Reads standard input on its own thread, a few lines ahead: a terminal must not block the producer.
-fn read_lines(prompt: bool, line_bytes_max: usize) -> tokio::sync::mpsc::Receiver<anyhow::Result<Vec<u8>>> {
-    let (to, lines) = tokio::sync::mpsc::channel(LINES_AHEAD);
+fn read_lines(prompt: bool, line_bytes_max: usize) -> mpsc::Receiver<anyhow::Result<Vec<u8>>> {
+    let (to, lines) = mpsc::channel(LINES_AHEAD);
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
         for number in 1.. {
@@ -364,6 +394,21 @@ mod tests {
         assert_eq!(parts.headers, [(&b"a"[..], &b"1"[..]), (b"b", b"")]);
         assert_eq!((parts.key, parts.value), (Some(&b"k"[..]), Some(&b":v"[..])));
         assert!(Line::try_parse_from(["produce", "t", "--key-separator", ""]).is_err());
+    }
+
+    #[tokio::test]
+    async fn lines_read_before_a_signal_are_sent() {
+        let (to, mut lines) = mpsc::channel(3);
+        let ended = Notify::new();
+        for line in 1..=3 {
+            to.send(line).await.expect("there is room");
+        }
+        assert_eq!(next_line(&mut lines, &ended).await, Some(1));
+        ended.notify_one();
+        assert_eq!(next_line(&mut lines, &ended).await, Some(2));
+        to.send(4).await.expect_err("the input has ended");
+        assert_eq!(next_line(&mut lines, &ended).await, Some(3));
+        assert_eq!(next_line(&mut lines, &ended).await, None);
     }
 
     #[test]

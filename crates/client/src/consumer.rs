@@ -31,6 +31,7 @@ use std::time::Duration;
 
 use thalweg_dial::{Backoff, ClientError};
 use thalweg_record::Offset;
+use thalweg_wire::ErrorCode;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
@@ -72,6 +73,9 @@ pub enum ConsumerError {
     /// Records read before are no longer in the log.
     #[error(transparent)]
     Truncated(#[from] LogTruncated),
+    /// The group has rebalanced without this consumer.
+    #[error(transparent)]
+    CommitFailed(#[from] CommitFailed),
     /// The call needs a consumer with a group.
     #[error(transparent)]
     NoGroup(#[from] NoGroup),
@@ -87,9 +91,10 @@ impl ConsumerError {
     }
 
     /// The error code of a broker's answer, if there was one.
-    pub fn error_code(&self) -> Option<thalweg_wire::ErrorCode> {
+    pub fn error_code(&self) -> Option<ErrorCode> {
         match self {
             ConsumerError::Client(error) => error.error_code(),
+            ConsumerError::CommitFailed(failed) => failed.error_code,
             ConsumerError::NoOffset(_)
             | ConsumerError::Truncated(_)
             | ConsumerError::NoGroup(_)
@@ -120,6 +125,19 @@ pub struct LogTruncated {
     pub offset: Offset,
     /// The first offset whose record may differ now; `None` if the leader does not know.
     pub divergent: Option<Offset>,
+}
+
+/// The group has rebalanced, and this consumer is no longer the member that read the partitions: their new
+/// owners may have read and committed more. Corresponds to Kafka's `CommitFailedException`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the offsets of group {} are not committed: the consumer is not an active member of the group, which rebalances or has \
+    rebalanced without it, and other members read its partitions. Poll to join again, and continue at the committed offsets. \
+    If this happens again, poll more often, with less work between polls, or raise max.poll.interval.ms", by.group)]
+pub struct CommitFailed {
+    /// The member that read the partitions.
+    pub by: GroupMetadata,
+    /// The coordinator's error; `None` if no request was sent.
+    pub error_code: Option<ErrorCode>,
 }
 
 /// The consumer has no group.
@@ -179,6 +197,9 @@ pub struct Consumer {
     refresh_at: Instant,
     positions_at: Instant,
     commit_at: Option<Instant>,
+    /// The automatic commit before revoked partitions are reported. If a poll ends early, the next one waits
+    /// for the same commit.
+    commit_of_revoked: Option<CommitInFlight>,
     /// Backoff after failures of fetches and metadata requests.
     backoff: Backoff,
 }
@@ -226,6 +247,7 @@ impl Consumer {
             refresh_at: now + config.metadata_max_age,
             positions_at: now,
             commit_at: None,
+            commit_of_revoked: None,
             backoff: Backoff::new(config.retry_backoff),
             config,
         }
@@ -301,6 +323,7 @@ impl Consumer {
         let topics = partitions.iter().map(|(at, _)| at.topic.to_string()).collect();
         self.cluster.refresh(&sorted(topics), self.config.create_topics).await?;
         self.begin(partitions);
+        self.commit_at = self.first_commit_at();
         while self.shared.assignment.lock().lacks_position() {
             let until = match deadline {
                 None => self.keep_up().await?,
@@ -377,7 +400,8 @@ impl Consumer {
 
     /// The group identity of this consumer's commits, for
     /// [`Producer::send_offsets_to_transaction`](crate::Producer::send_offsets_to_transaction): a member of
-    /// the current generation, or a client without membership.
+    /// the last generation that the consumer has joined, or a client without membership. After a loss of the
+    /// membership the coordinator refuses that member.
     pub fn group_metadata(&self) -> Result<GroupMetadata, NoGroup> {
         match &self.group {
             Some(group) => Ok(group.membership.metadata()),
@@ -399,10 +423,12 @@ impl Consumer {
 
     async fn poll_for(&mut self, timeout: Duration, records: bool) -> Result<PollEvent, ConsumerError> {
         let deadline = Instant::now() + timeout;
-        self.shared.assignment.lock().give_up_revoked();
-        let _polling = PollGuard::begin(self.group.as_ref());
+        let (_polling, releases) = PollGuard::begin(self.group.as_ref());
+        if releases {
+            self.shared.assignment.lock().give_up_revoked();
+        }
         loop {
-            if let Some(polled) = self.handle_event().await? {
+            if let Some(polled) = self.handle_event(deadline).await? {
                 return Ok(polled);
             }
             // Return available records first: the rest of a poll checks every partition.
@@ -458,7 +484,7 @@ impl Consumer {
     }
 
     /// Processes an event of the member.
-    async fn handle_event(&mut self) -> Result<Option<PollEvent>, ConsumerError> {
+    async fn handle_event(&mut self, deadline: Instant) -> Result<Option<PollEvent>, ConsumerError> {
         while let Some(membership) = self.group.as_ref().map(|group| Arc::clone(&group.membership))
             && let Some(event) = membership.event()
         {
@@ -472,17 +498,20 @@ impl Consumer {
                 }
                 Event::Revoked(partitions) => {
                     self.withdraw(&partitions);
-                    self.shared.assignment.lock().revoke(&partitions);
-                    if self.config.auto_commit.is_some()
-                        && let Err(error) = self.commit().await
-                    {
-                        // The new owner reads some records again, as at-least-once allows.
-                        tracing::warn!(%error, "Failed to commit offsets before the rebalance");
+                    if !self.commit_revoked(deadline).await {
+                        return Ok(Some(PollEvent::Nothing));
                     }
+                    if !membership.has_revoked() {
+                        // Lost meanwhile, which is another event.
+                        continue;
+                    }
+                    self.shared.assignment.lock().revoke(&partitions);
                     Some(PollEvent::Revoked(partitions))
                 }
                 Event::Lost(partitions) => {
+                    self.commit_of_revoked = None;
                     self.withdraw(&partitions);
+                    self.warn_of_dropped_commit();
                     let lost = self.shared.assignment.lock().remove(&partitions);
                     (!lost.is_empty()).then_some(PollEvent::Lost(lost))
                 }
@@ -498,6 +527,26 @@ impl Consumer {
             }
         }
         Ok(None)
+    }
+
+    /// Commits automatically before partitions are revoked. False if the deadline comes first: a later call
+    /// continues.
+    async fn commit_revoked(&mut self, deadline: Instant) -> bool {
+        if self.config.auto_commit.is_none() {
+            return true;
+        }
+        if self.commit_of_revoked.is_none() {
+            let offsets = self.shared.assignment.lock().uncommitted();
+            self.commit_of_revoked = self.commit_async(offsets).ok();
+        }
+        let Some(commit) = &mut self.commit_of_revoked else { return true };
+        let Ok(committed) = tokio::time::timeout_at(deadline, commit).await else { return false };
+        self.commit_of_revoked = None;
+        if let Err(error) = committed {
+            // The new owner reads some records again, as at-least-once allows.
+            tracing::warn!(%error, "Failed to commit offsets before the rebalance");
+        }
+        true
     }
 
     /// Drops partitions from an unreported assignment.
@@ -574,7 +623,7 @@ impl Consumer {
         self.shared.assignment.lock().clear();
         self.ready.clear();
         self.assigned = None;
-        self.commit_at = None;
+        (self.commit_at, self.commit_of_revoked) = (None, None);
         self.shared.changed.notify_waiters();
     }
 
@@ -604,17 +653,27 @@ impl Consumer {
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
     ) -> Result<(), ConsumerError> {
-        Ok(self.commit_async(offsets)?.await?)
+        self.commit_async(offsets)?.await
     }
 
-    /// Commits like [`Consumer::commit_offsets`], without waiting. Commits are sent in order.
+    /// Commits like [`Consumer::commit_offsets`], without waiting. Commits are sent in order. A subscriber
+    /// that is not a member of its group sends none: [`CommitFailed`].
     pub fn commit_async(
         &mut self,
         offsets: BTreeMap<TopicPartition, CommittedOffset>,
     ) -> Result<CommitInFlight, NoGroup> {
         let by = self.group_metadata()?;
+        if !offsets.is_empty() && !self.may_commit() {
+            return Ok(CommitInFlight::refused(CommitFailed { by, error_code: None }));
+        }
         let member = self.group.as_ref().map(|group| Arc::clone(&group.membership));
         Ok(self.commits.as_ref().ok_or(NoGroup)?.commit(by, member, offsets))
+    }
+
+    /// The time of the next automatic commit, if any.
+    fn first_commit_at(&self) -> Option<Instant> {
+        self.config.group.as_ref()?;
+        self.config.auto_commit.map(|interval| Instant::now() + interval)
     }
 
     fn commit_when_due(&mut self) {
@@ -623,16 +682,47 @@ impl Consumer {
             return;
         }
         self.commit_at = Some(Instant::now() + interval);
+        if self.warn_of_dropped_commit() {
+            return;
+        }
         let offsets = self.shared.assignment.lock().uncommitted();
         // The next commit makes up for a failed one.
         drop(self.commit_async(offsets));
     }
 
-    /// Commits if `enable.auto.commit` is set, and leaves the group.
+    /// True if the consumer is a member of its group, or assigns its partitions itself.
+    fn may_commit(&self) -> bool {
+        match &self.group {
+            Some(group) => group.membership.is_member(),
+            None => matches!(self.subscription, Subscription::None),
+        }
+    }
+
+    /// True, with a warning, if offsets to commit automatically must be dropped, because the partitions
+    /// belong to other members.
+    fn warn_of_dropped_commit(&self) -> bool {
+        if self.config.auto_commit.is_none() || self.may_commit() {
+            return false;
+        }
+        let partitions = self.shared.assignment.lock().uncommitted().len();
+        if partitions > 0 {
+            tracing::warn!(
+                group = self.config.group,
+                partitions,
+                "Offsets are not committed, because the group has rebalanced without this consumer; records \
+                 since the last commit are read again"
+            );
+        }
+        true
+    }
+
+    /// Commits if `enable.auto.commit` is set, and leaves the group. A consumer that is no longer a member
+    /// commits nothing.
     pub async fn close(mut self) -> Result<(), ConsumerError> {
-        let committed = match &self.group {
-            Some(_) if self.config.auto_commit.is_some() => self.commit().await,
-            _ => Ok(()),
+        let commits = self.config.group.is_some() && self.config.auto_commit.is_some();
+        let committed = match commits && !self.warn_of_dropped_commit() {
+            true => self.commit().await,
+            false => Ok(()),
         };
         self.unsubscribe().await?;
         committed

@@ -26,13 +26,14 @@
 //! # A consumer group
 //!
 //! [`Consumer::poll`] returns records in chunks, and events of the member. Revoked partitions belong to the
-//! member until the next poll, so their offsets can be committed before.
+//! member until the next poll, so their offsets can be committed before. A commit after the loss of the
+//! membership fails ([`CommitFailed`]); the next poll reports the loss, and joins again.
 //!
 //! ```no_run
 //! use std::ops::ControlFlow;
 //! use std::time::Duration;
 //!
-//! use thalweg_client::{Consumer, ConsumerConfig, OffsetReset, PollEvent};
+//! use thalweg_client::{Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent};
 //! use thalweg_record::DecompressBuffer;
 //!
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,7 +53,11 @@
 //!                 println!("{}@{}: {:?}", chunk.at, record.offset, record.value);
 //!                 ControlFlow::Continue(())
 //!             })?;
-//!             consumer.commit().await?;
+//!             match consumer.commit().await {
+//!                 // Others read the partitions; the next poll says so.
+//!                 Err(ConsumerError::CommitFailed(failed)) => println!("{failed}"),
+//!                 committed => committed?,
+//!             }
 //!         }
 //!         PollEvent::Assigned(partitions) => println!("reads {partitions:?}"),
 //!         PollEvent::Revoked(partitions) => {
@@ -168,9 +173,9 @@ pub use admin::{
 };
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{
-    AssignmentStrategy, Chunk, ChunkError, CommitInFlight, Consumer, ConsumerConfig, ConsumerError,
-    GroupProtocol, InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, PollEvent, StartAt,
-    read_assignment,
+    AssignmentStrategy, Chunk, ChunkError, CommitFailed, CommitInFlight, Consumer, ConsumerConfig,
+    ConsumerError, GroupProtocol, InvalidPattern, LogTruncated, NoGroup, NoOffset, OffsetReset, PollEvent,
+    StartAt, read_assignment,
 };
 pub use metadata::{BrokerAddress, Metadata, NO_LEADER, PartitionMetadata, TopicMetadata};
 pub use offsets::{

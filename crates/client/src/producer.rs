@@ -9,8 +9,7 @@
 //! With `transactional.id`, records and the offsets of a consumer group are written in transactions
 //! (`transaction` holds the state, `coordination` talks to the coordinators).
 //!
-//! Features missing compared with Kafka's producer: interceptors, splitting of batches that the broker finds
-//! too large, and retries of their records one by one.
+//! Features missing compared with Kafka's producer: interceptors, and retries of single records.
 
 mod accumulator;
 mod batch;
@@ -141,12 +140,20 @@ impl std::fmt::Debug for ProducerState {
 #[derive(Debug)]
 pub struct Producer {
     shared: Arc<ProducerState>,
-    topics: HashMap<Arc<str>, TopicRef>,
+    topics: HashMap<Arc<str>, RegisteredTopic>,
     /// The current partition for records without a key, by topic.
     sticky: Vec<StickyPartition>,
     /// The housekeeper, which owns the senders, and the task that registers partitions. Both tasks end with
     /// the producer.
     _tasks: JoinSet<()>,
+}
+
+/// A topic of a producer.
+#[derive(Clone, Copy, Debug)]
+struct RegisteredTopic {
+    topic: TopicRef,
+    /// True if the topic's metadata is known.
+    is_found: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,23 +208,26 @@ impl Producer {
     /// The topic with this name. Waits up to `max.block.ms` for its metadata; brokers that allow it create
     /// the topic.
     pub async fn topic(&mut self, name: &str) -> Result<TopicRef, ClientError> {
-        if let Some(&known) = self.topics.get(name) {
-            return Ok(known);
-        }
-        let name: Arc<str> = name.into();
-        let index = {
-            let mut accumulator = self.shared.accumulator.lock();
-            accumulator.topics.push(Topic { name: Arc::clone(&name), partitions: Vec::new() });
-            accumulator.topics.len() - 1
+        let RegisteredTopic { topic, is_found } = match self.topics.get(name) {
+            Some(&known) => known,
+            None => self.register(name.into()),
         };
-        let found = housekeeper::find_topic(&self.shared, &name).await;
-        // A missing topic keeps its slot, so that indexes do not change.
-        self.sticky.push(StickyPartition::default());
-        found?;
-        let topic = TopicRef(index);
-        self.topics.insert(name, topic);
-        self.switch(topic);
+        if !is_found {
+            housekeeper::find_topic(&self.shared, name).await?;
+            self.topics.insert(name.into(), RegisteredTopic { topic, is_found: true });
+            self.switch(topic);
+        }
         Ok(topic)
+    }
+
+    /// Registers a topic. A topic that is not found keeps its slot, so that indexes do not change.
+    fn register(&mut self, name: Arc<str>) -> RegisteredTopic {
+        let mut accumulator = self.shared.accumulator.lock();
+        let registered = RegisteredTopic { topic: TopicRef(accumulator.topics.len()), is_found: false };
+        accumulator.topics.push(Topic { name: Arc::clone(&name), partitions: Vec::new() });
+        self.sticky.push(StickyPartition::default());
+        self.topics.insert(name, registered);
+        registered
     }
 
     /// Number of partitions of a topic.

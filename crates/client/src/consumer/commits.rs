@@ -14,22 +14,31 @@ use thalweg_wire::request::OffsetCommitRequest;
 use thalweg_wire::{ErrorCode, Request};
 use tokio::sync::oneshot;
 
-use super::ConsumerConfig;
 use super::membership::Membership;
 use super::shared_state::SharedState;
+use super::{CommitFailed, ConsumerConfig, ConsumerError};
 use crate::coordinator::Coordinator;
 use crate::offsets::{CommittedOffset, GroupMetadata, TopicPartition, check_commit, commit_request};
 
 /// A commit in flight. Dropping it does not cancel the commit.
 #[derive(Debug)]
-pub struct CommitInFlight(oneshot::Receiver<Result<(), ClientError>>);
+pub struct CommitInFlight(oneshot::Receiver<Result<(), ConsumerError>>);
+
+impl CommitInFlight {
+    /// A commit that was not sent.
+    pub(super) fn refused(error: CommitFailed) -> CommitInFlight {
+        let (ended, end) = oneshot::channel();
+        let _ = ended.send(Err(error.into()));
+        CommitInFlight(end)
+    }
+}
 
 impl Future for CommitInFlight {
-    type Output = Result<(), ClientError>;
+    type Output = Result<(), ConsumerError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         // The committing task ends only with its runtime.
-        Pin::new(&mut self.0).poll(context).map(|result| result.unwrap_or_else(|_| Err(abandoned())))
+        Pin::new(&mut self.0).poll(context).map(|result| result.unwrap_or_else(|_| Err(abandoned().into())))
     }
 }
 
@@ -55,7 +64,7 @@ struct NextCommit {
     /// The membership, if the consumer is a member.
     member: Option<Arc<Membership>>,
     offsets: BTreeMap<TopicPartition, CommittedOffset>,
-    waiting: Vec<oneshot::Sender<Result<(), ClientError>>>,
+    waiting: Vec<oneshot::Sender<Result<(), ConsumerError>>>,
 }
 
 impl NextCommit {
@@ -65,7 +74,17 @@ impl NextCommit {
         self.member.as_ref()?.renewed(&self.by, self.offsets.keys())
     }
 
-    fn end(self, result: &Result<(), ClientError>) {
+    /// The error of a refused commit: the end of a membership has another remedy than other errors.
+    fn failure(&self, error: ClientError) -> ConsumerError {
+        match error.error_code().filter(|_| self.member.is_some()) {
+            code @ Some(ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration) => {
+                CommitFailed { by: self.by.clone(), error_code: code }.into()
+            }
+            _ => error.into(),
+        }
+    }
+
+    fn end(self, result: &Result<(), ConsumerError>) {
         for waiting in self.waiting {
             // The caller may have dropped its handle.
             let _ = waiting.send(result.clone());
@@ -104,7 +123,8 @@ impl Commits {
         // another member.
         let is_stale = |next: &mut NextCommit| next.by != by && next.renewed().as_ref() != Some(&by);
         if let Some(stale) = queue.next.take_if(is_stale) {
-            stale.end(&Err(superseded(&by.group)));
+            let error = stale.failure(superseded(&by.group));
+            stale.end(&Err(error));
         }
         let next = queue.next.get_or_insert_with(|| NextCommit {
             by: by.clone(),
@@ -131,17 +151,11 @@ impl Commits {
                 next
             };
             let Some(next) = next else { return };
-            let result = self.send(&next).await;
-            match &result {
-                Ok(()) => self.shared.assignment.lock().committed(&next.offsets),
-                Err(error) => {
-                    let code = error.error_code();
-                    let is_none =
-                        matches!(code, Some(ErrorCode::UnknownMemberId | ErrorCode::IllegalGeneration));
-                    if let Some(member) = next.member.as_ref().filter(|_| is_none) {
-                        member.doubt();
-                    }
-                }
+            let result = self.send(&next).await.map_err(|error| next.failure(error));
+            match (&result, &next.member) {
+                (Ok(()), _) => self.shared.assignment.lock().committed(&next.offsets),
+                (Err(ConsumerError::CommitFailed(_)), Some(member)) => member.doubt(),
+                _ => {}
             }
             next.end(&result);
         }

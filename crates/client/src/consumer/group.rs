@@ -16,12 +16,11 @@ use crate::offsets::GroupMetadata;
 pub(super) struct PollGuard(Option<Arc<Membership>>);
 
 impl PollGuard {
-    pub(super) fn begin(group: Option<&Group>) -> PollGuard {
+    /// Begins a poll; also returns true if the poll releases revoked partitions.
+    pub(super) fn begin(group: Option<&Group>) -> (PollGuard, bool) {
         let membership = group.map(|group| Arc::clone(&group.membership));
-        if let Some(membership) = &membership {
-            membership.begin_poll();
-        }
-        PollGuard(membership)
+        let releases = membership.as_ref().is_some_and(|membership| membership.begin_poll());
+        (PollGuard(membership), releases)
     }
 }
 

@@ -54,7 +54,10 @@ pub(super) struct Membership {
 
 #[derive(Debug)]
 struct State {
+    /// The identity since the last join, kept after a loss: with it the coordinator refuses a former member.
     metadata: GroupMetadata,
+    /// True from a completed join to the loss of the membership.
+    is_member: bool,
     topics: SubscribedTopics,
     /// The partitions of a member of the consumer protocol, each with the epoch in which it was assigned.
     held: BTreeMap<TopicPartition, i32>,
@@ -78,6 +81,7 @@ impl Membership {
         Membership {
             state: Mutex::new(State {
                 metadata,
+                is_member: false,
                 topics,
                 held: BTreeMap::new(),
                 shared_out: BTreeMap::new(),
@@ -102,6 +106,16 @@ impl Membership {
         let metadata = &mut self.state.lock().metadata;
         member_id.clone_into(&mut metadata.member_id);
         metadata.generation = generation;
+    }
+
+    /// Notes that a join is complete.
+    pub(super) fn joined(&self) {
+        self.state.lock().is_member = true;
+    }
+
+    /// True if this is a member, which may commit. The loss of the membership may not be processed yet.
+    pub(super) fn is_member(&self) -> bool {
+        self.state.lock().is_member
     }
 
     /// The current identity of a member whose epoch has changed since it was `by`, for a commit of these
@@ -196,15 +210,18 @@ impl Membership {
         self.state.lock().leaving
     }
 
-    /// Begins a poll, which releases the revoked partitions.
-    pub(super) fn begin_poll(&self) {
+    /// Begins a poll, which releases the revoked partitions that the last one has reported: true if there are
+    /// any.
+    pub(super) fn begin_poll(&self) -> bool {
         let mut state = self.state.lock();
         state.polling = true;
         state.polled_at = Instant::now();
-        if std::mem::take(&mut state.giving_up) {
+        let releases = std::mem::take(&mut state.giving_up);
+        if releases {
             state.events.pop_front();
         }
         self.changed.notify_one();
+        releases
     }
 
     pub(super) fn end_poll(&self) {
@@ -239,6 +256,7 @@ impl Membership {
             Some(Event::Revoked(_)) => state.giving_up = true,
             _ => drop(state.events.pop_front()),
         }
+        self.changed.notify_one();
     }
 
     pub(super) fn push_event(&self, event: Event) {
@@ -260,10 +278,23 @@ impl Membership {
         self.state.lock().events.iter().any(|event| matches!(event, Event::Revoked(_)))
     }
 
-    /// Notes the loss of these partitions, and of revoked partitions that were not released.
+    /// Returns when the consumer has processed every loss, or leaves. A member that joined before would
+    /// commit positions of lost partitions in its new generation.
+    pub(super) async fn loss_processed(&self) {
+        let is_pending = || {
+            let state = self.state.lock();
+            !state.leaving && state.events.iter().any(|event| matches!(event, Event::Lost(_)))
+        };
+        while is_pending() {
+            self.changed().await;
+        }
+    }
+
+    /// Ends the membership. Notes the loss of these partitions, and of revoked partitions that were not
+    /// released.
     pub(super) fn lose(&self, mut lost: BTreeSet<TopicPartition>) {
         let mut state = self.state.lock();
-        state.giving_up = false;
+        (state.giving_up, state.is_member) = (false, false);
         state.held.clear();
         state.events.retain_mut(|event| match event {
             Event::Revoked(partitions) => {

@@ -122,7 +122,7 @@ impl Consumer {
         }
         let Some(coordinator) = self.commits.as_ref().map(|commits| commits.coordinator()) else { return };
         self.forget_partitions();
-        self.commit_at = self.config.auto_commit.map(|interval| Instant::now() + interval);
+        self.commit_at = self.first_commit_at();
         let config = Arc::clone(&self.config);
         self.group = Some(Group::join(self.cluster.clone(), config, coordinator, topics));
     }

@@ -359,6 +359,14 @@ impl Accumulator {
             .collect()
     }
 
+    /// Replaces a batch in flight by its parts.
+    pub(super) fn split(&mut self, whole: InFlightBatch, parts: [Box<Batch>; 2]) {
+        self.incomplete += parts.len();
+        self.used_bytes += parts.iter().map(|part| part.charged).sum::<usize>();
+        self.partitions[whole.partition].split(&whole.batch, parts);
+        self.release(whole.batch);
+    }
+
     /// Releases the memory of a completed batch.
     pub(super) fn release(&mut self, batch: Box<Batch>) {
         self.used_bytes -= batch.charged;

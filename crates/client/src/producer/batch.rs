@@ -1,9 +1,12 @@
 //! A batch: the records, written straight into the bytes that will be sent, and the report of their outcome.
 
-use thalweg_record::{BatchBuilder, BatchOptions, Header, ProducerEpoch, ProducerId};
+use thalweg_record::{
+    BUILT_BATCH_BYTES_MAX, Batch as ReadBatch, BatchBuilder, BatchOptions, DecompressBuffer, Header,
+    ProducerEpoch, ProducerId,
+};
 use tokio::time::Instant;
 
-use super::ProducerConfig;
+use super::{ProducerConfig, TopicRef};
 
 /// Maximum size of a batch before compression, in multiples of `batch.size`: bounds its memory if records
 /// compress well.
@@ -13,7 +16,7 @@ const UNCOMPRESSED_FACTOR: usize = 8;
 #[derive(Clone, Copy, Debug)]
 pub struct ProducerRecord<'a> {
     /// The topic, from [`Producer::topic`](super::Producer::topic).
-    pub topic: super::TopicRef,
+    pub topic: TopicRef,
     /// The partition; `None` to let the key decide, or without a key the producer.
     pub partition: Option<i32>,
     /// The timestamp, in milliseconds since 1970.
@@ -46,8 +49,9 @@ pub struct SentRun {
 #[derive(Debug)]
 pub(crate) struct Batch {
     builder: BatchBuilder,
-    /// The batch's rank in the order of opening within its partition.
-    pub(super) number: u64,
+    /// The batch's rank within its partition: its number in the order of opening, and for a part of a split
+    /// batch the number of records before it.
+    pub(super) rank: (u64, usize),
     /// Time of the batch's creation.
     pub(super) created: Instant,
     /// Number of times that the batch was sent.
@@ -75,7 +79,7 @@ impl Batch {
         };
         Box::new(Batch {
             builder: BatchBuilder::with_capacity(options, config.batch_bytes),
-            number: 0,
+            rank: (0, 0),
             created: now,
             attempts: 0,
             sequence: None,
@@ -128,6 +132,50 @@ impl Batch {
             }
             _ => self.sent.push(SentRun { at: record.sent_at, number: record.number, records: 1 }),
         }
+    }
+
+    /// Two batches with the records of this one, for a broker that finds it too large. Both are sealed, were
+    /// never sent, and have no sequences. The batch is finished and has several records.
+    pub(super) fn halves(&self, config: &ProducerConfig) -> [Box<Batch>; 2] {
+        let mut halves = [0, 1].map(|_| Batch::new(config, self.created));
+        let half_bytes = self.builder.uncompressed_bytes() / 2;
+        let count = self.record_count();
+        let mut buffer = DecompressBuffer::new(BUILT_BATCH_BYTES_MAX);
+        let whole = ReadBatch::parse(self.bytes()).expect("the batch was built here");
+        let records = whole.records(&mut buffer).expect("the batch was built here");
+        let sent = self.sent.iter().flat_map(|run| {
+            (0..u64::from(run.records)).map(move |place| (run.at, run.number.wrapping_add(place)))
+        });
+        let mut headers = Vec::new();
+        for (place, (record, (sent_at, number))) in (0..).zip(records.zip(sent)) {
+            let record = record.expect("the batch was built here");
+            headers.clear();
+            headers.extend(record.headers);
+            let [first, second] = &halves;
+            let is_first = first.builder.is_empty()
+                || (second.builder.is_empty()
+                    && first.builder.uncompressed_bytes() < half_bytes
+                    && place + 1 < count);
+            halves[usize::from(!is_first)].push(&ProducerRecord {
+                topic: TopicRef(0),
+                partition: None,
+                timestamp: record.timestamp,
+                key: record.key,
+                value: record.value,
+                headers: &headers,
+                sent_at,
+                number,
+            });
+        }
+        let (number, before) = self.rank;
+        let mut behind = before;
+        for half in &mut halves {
+            half.rank = (number, behind);
+            half.charged = half.size_estimate();
+            half.sealed = true;
+            behind += usize::try_from(half.record_count()).expect("a count is not negative");
+        }
+        halves
     }
 
     pub(super) fn record_count(&self) -> i32 {

@@ -7,6 +7,9 @@
 //! restarts at sequence 0 with the next epoch (KIP-360). A transactional producer gets its epochs from the
 //! coordinator alone: there, a gap fails the transaction, and the next identity restarts all partitions.
 //!
+//! A batch that the broker finds too large is replaced by its parts. The parts share the sequences of the
+//! batch, so that no gap arises (`RecordAccumulator.splitAndReenqueue` of Kafka's producer).
+//!
 //! A batch that was given up may be stored nevertheless, and later batches with it. So later batches keep
 //! their sequences: their answers show if there is a gap (`TransactionManager.maybeResolveSequences` of
 //! Kafka's producer).
@@ -137,7 +140,7 @@ impl PartitionQueue {
 
     /// Adds an empty batch at the end.
     pub(super) fn open(&mut self, mut batch: Box<Batch>) -> &mut Batch {
-        batch.number = self.next_number;
+        batch.rank = (self.next_number, 0);
         self.next_number += 1;
         self.queue.push_back(batch);
         self.queue.back_mut().expect("it was just added")
@@ -152,6 +155,10 @@ impl PartitionQueue {
         now: Instant,
     ) -> Readiness {
         let Some(batch) = self.queue.front() else { return Readiness::Nothing };
+        // The batch in flight may be at a former leader, and return: another would overtake it.
+        if config.in_flight_max == 1 && self.in_flight > 0 {
+            return Readiness::Nothing;
+        }
         if config.idempotence && !self.may_send(batch, identity) {
             return Readiness::Nothing;
         }
@@ -285,9 +292,36 @@ impl PartitionQueue {
     pub(super) fn retry(&mut self, batch: Box<Batch>, at: Instant) {
         self.in_flight -= 1;
         self.retry_at = Some(at);
-        let place = self.queue.partition_point(|waiting| waiting.number < batch.number);
-        self.queue.insert(place, batch);
+        insert(&mut self.queue, batch);
     }
+
+    /// Replaces a batch in flight by its parts, which have its place in the queue and share its sequences.
+    pub(super) fn split(&mut self, whole: &Batch, parts: impl IntoIterator<Item = Box<Batch>>) {
+        self.in_flight -= 1;
+        let sequences = &mut self.sequences;
+        let is_whole = |known: &OutstandingBatch| Some(known.base_sequence) == whole.sequence;
+        let mut place = sequences.outstanding.iter().position(is_whole);
+        if let Some(place) = place {
+            sequences.outstanding.remove(place);
+        }
+        let mut next = whole.sequence.unwrap_or_default();
+        for mut part in parts {
+            if let Some(place) = &mut place {
+                part.identify(sequences.identity.id, sequences.epoch, next);
+                let outstanding = OutstandingBatch { base_sequence: next, end: None };
+                sequences.outstanding.insert(*place, outstanding);
+                next = increment_sequence(next, part.record_count());
+                *place += 1;
+            }
+            insert(&mut self.queue, part);
+        }
+    }
+}
+
+/// Inserts a batch by its rank.
+fn insert(queue: &mut VecDeque<Box<Batch>>, batch: Box<Batch>) {
+    let place = queue.partition_point(|waiting| waiting.rank < batch.rank);
+    queue.insert(place, batch);
 }
 
 #[cfg(test)]
@@ -343,6 +377,25 @@ mod tests {
         queue.retry(third, now);
         let third = queue.take(Some(IDENTITY));
         assert_eq!((third.sequence, readiness(&queue)), (Some(0), Readiness::Nothing));
+    }
+
+    #[tokio::test]
+    async fn with_one_request_in_flight_no_batch_overtakes_that_of_a_former_leader() {
+        for idempotence in [false, true] {
+            let config = ProducerConfig { in_flight_max: 1, idempotence, ..ProducerConfig::default() };
+            let identity = Some(IDENTITY).filter(|_| idempotence);
+            let now = Instant::now();
+            let mut queue = queue(2, &config, now);
+            let readiness = |queue: &PartitionQueue| queue.readiness(&config, identity, false, now);
+            let first = queue.take(identity);
+            assert_eq!(readiness(&queue), Readiness::Nothing, "its answer is to come");
+            queue.retry(first, now);
+            assert_eq!(readiness(&queue), Readiness::Ready);
+            let first = queue.take(identity);
+            assert_eq!((first.rank, readiness(&queue)), ((0, 0), Readiness::Nothing));
+            queue.ended(&first, BatchEnd::Stored);
+            assert_eq!(readiness(&queue), Readiness::Ready);
+        }
     }
 
     #[tokio::test]

@@ -503,7 +503,7 @@ fn apply_outcomes(shared: &ProducerState, outcomes: Vec<(InFlightBatch, Outcome)
     shared.progress.notify_waiters();
 }
 
-/// Returns a failed batch to its queue, or reports its failure.
+/// Returns a failed batch, or its halves, to its queue, or reports its failure.
 fn failed(
     shared: &ProducerState,
     taken: InFlightBatch,
@@ -513,8 +513,17 @@ fn failed(
 ) -> Option<(InFlightBatch, DeliveryError)> {
     let config = &shared.config;
     let in_time = taken.batch.created + config.delivery_timeout > now;
+    let is_divisible = error_code == ErrorCode::MessageTooLarge && taken.batch.record_count() > 1;
+    let halves = is_divisible.then(|| taken.batch.halves(config));
     let mut guard = shared.accumulator.lock();
     let accumulator = &mut *guard;
+    if let Some(halves) = halves.filter(|_| accumulator.may_retry()) {
+        let queue = &accumulator.partitions[taken.partition];
+        let (topic, partition, records) = (&queue.topic, queue.partition, taken.batch.record_count());
+        tracing::debug!(%topic, partition, records, "Dividing a batch that is too large for the broker");
+        accumulator.split(taken, halves);
+        return None;
+    }
     let may_retry = taken.batch.attempts <= config.retries && in_time && accumulator.may_retry();
     let queue = &mut accumulator.partitions[taken.partition];
     let out_of_sequence = config.idempotence && is_sequence_error(error_code);

@@ -331,6 +331,8 @@ impl Transaction {
             self.needs_epoch |= !self.implicit && self.phase == Phase::Open;
             return TransactionError::Undecided(error.into());
         }
+        // The coordinator has forgotten the epoch of the producer.
+        self.needs_epoch |= !self.implicit && error.error_code() == Some(ErrorCode::UnknownProducerId);
         let failure = match self.judge(error.into()) {
             TransactionError::Abortable(cause) if self.phase == Phase::New => TransactionError::Fatal(cause),
             failure => failure,
@@ -395,6 +397,7 @@ impl Transaction {
                 | ErrorCode::OperationNotAttempted
                 | ErrorCode::FencedInstanceId
                 | ErrorCode::UnknownMemberId
+                | ErrorCode::UnknownProducerId
                 | ErrorCode::IllegalGeneration
                 | ErrorCode::RebalanceInProgress
                 | ErrorCode::OffsetMetadataTooLarge,

@@ -39,13 +39,13 @@ const SERVED: [ApiKey; 7] = [
 
 /// A broker that coordinates the group.
 #[derive(Clone)]
-struct Coordinator {
+pub struct Coordinator {
     /// The answers to the next heartbeats; then the epoch stays.
     answers: Arc<Mutex<VecDeque<ConsumerGroupHeartbeatResponse>>>,
     epoch: Arc<Mutex<i32>>,
     beats: Arc<Mutex<Vec<ConsumerGroupHeartbeatRequest>>>,
     /// The epochs of commits.
-    commits: Arc<Mutex<Vec<i32>>>,
+    pub commits: Arc<Mutex<Vec<i32>>>,
     /// Whether Metadata has the topic.
     has_topic: Arc<AtomicBool>,
     /// The last version of the heartbeat, if it is served.
@@ -65,7 +65,7 @@ impl Coordinator {
     }
 
     /// One that gives both partitions to the first member.
-    fn new() -> Coordinator {
+    pub fn new() -> Coordinator {
         let coordinator = Coordinator::serving(Some(1));
         coordinator.next(assigned(1, &[0, 1]));
         coordinator
@@ -75,11 +75,11 @@ impl Coordinator {
         self.answers.lock().expect("no panic").push_back(answer);
     }
 
-    fn refuse(&self, error: ErrorCode) {
+    pub fn refuse(&self, error: ErrorCode) {
         self.next(ConsumerGroupHeartbeatResponse { error_code: error.code(), ..Default::default() });
     }
 
-    fn beats(&self) -> Vec<ConsumerGroupHeartbeatRequest> {
+    pub fn beats(&self) -> Vec<ConsumerGroupHeartbeatRequest> {
         self.beats.lock().expect("no panic").clone()
     }
 
@@ -191,7 +191,7 @@ impl Coordinator {
     }
 
     /// A member that has the assigned partitions and has reported that.
-    async fn member(&self, config: ConsumerConfig) -> Consumer {
+    pub async fn member(&self, config: ConsumerConfig) -> Consumer {
         let mut consumer = self.consumer(config).await;
         consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
         let polled = next(&mut consumer).await;

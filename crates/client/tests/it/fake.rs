@@ -78,6 +78,10 @@ pub struct State {
     pub logs: Vec<Log>,
     pub produce_requests: usize,
     pub request_bytes_max: usize,
+    /// `max.message.bytes`: larger batches are refused.
+    pub message_bytes_max: usize,
+    /// Refused batches that were larger.
+    pub too_large: usize,
     pub connections: usize,
     /// Requests that were read and not answered, at most, on a connection.
     pub unanswered_max: usize,
@@ -101,6 +105,8 @@ impl Fake {
             logs: (0..partitions).map(|_| Log::default()).collect(),
             produce_requests: 0,
             request_bytes_max: 0,
+            message_bytes_max: usize::MAX,
+            too_large: 0,
             connections: 0,
             unanswered_max: 0,
             max_versions: BTreeMap::new(),
@@ -291,6 +297,10 @@ impl State {
             let Some(Records::Inline(records)) = &partition.records else { panic!("records") };
             let (error_code, base_offset) = match act {
                 Act::Refuse(error) => (*error, -1),
+                _ if records.len() > self.message_bytes_max => {
+                    self.too_large += 1;
+                    (ErrorCode::MessageTooLarge, -1)
+                }
                 _ => self.logs[usize::try_from(partition.index).expect("an index")].append(records),
             };
             if let Act::Delay(by) = act {

@@ -66,8 +66,12 @@ pub struct Brokers {
     refused_joins: Arc<Mutex<VecDeque<ErrorCode>>>,
     /// The members' ids in requests to join, and the partitions that they own.
     joined: Arc<Mutex<Vec<(String, usize)>>>,
+    /// The committers, by member id and generation.
+    pub committers: Arc<Mutex<Vec<(String, i32)>>>,
     /// The errors of the next commits.
     refused_commits: Arc<Mutex<VecDeque<ErrorCode>>>,
+    /// Whether commits are answered late.
+    pub delays_commits: Arc<AtomicBool>,
     /// Whether the first broker, which leads, sends consumers to the second.
     sends_on: Arc<AtomicBool>,
     /// Whether the member leads the group again, whose members have their partitions.
@@ -136,7 +140,10 @@ impl Brokers {
 
     async fn serve(self, node: i32, stream: DuplexStream) -> Result<(), CloseReason> {
         // There is nothing to read.
-        let waits = |key| key == ApiKey::Fetch;
+        let waits = |key| {
+            let delays_commits = self.delays_commits.load(Ordering::SeqCst);
+            key == ApiKey::Fetch || delays_commits && key == ApiKey::OffsetCommit
+        };
         serve(stream, waits, |key, version, id, request| self.answer(node, key, version, id, request)).await
     }
 
@@ -159,8 +166,12 @@ impl Brokers {
         self.requests.lock().expect("nobody panicked").push((key, generation));
     }
 
-    fn next_heartbeat(&self, error: ErrorCode) {
+    pub fn next_heartbeat(&self, error: ErrorCode) {
         self.heartbeats.lock().expect("nobody panicked").push_back(error);
+    }
+
+    pub fn refuse_commit(&self, error: ErrorCode) {
+        self.refused_commits.lock().expect("nobody panicked").push_back(error);
     }
 
     fn has_leaderless(&self) -> bool {
@@ -243,6 +254,8 @@ impl Brokers {
             ApiKey::OffsetCommit => {
                 let request = OffsetCommitRequest::decode(&mut d, version).expect("a request");
                 self.note(key, request.generation_id_or_member_epoch);
+                let by = (request.member_id, request.generation_id_or_member_epoch);
+                self.committers.lock().expect("nobody panicked").push(by);
                 let refused = self.refused_commits.lock().expect("nobody panicked").pop_front();
                 encode(&committed(refused), key, version, id)
             }
@@ -360,19 +373,28 @@ pub fn offsets(error_code: i16) -> OffsetFetchResponse {
     OffsetFetchResponse { groups: vec![group], ..Default::default() }
 }
 
-/// A consumer that joins once it is polled.
-async fn member_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+/// A consumer with the group, which has not joined.
+pub async fn consumer_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
     let bootstrap = ["node:1".to_owned()];
     let options = ConnectionOptions::default();
     let cluster = Cluster::connect_by(brokers.connector(), &bootstrap, &options);
-    let config = ConsumerConfig { group: Some(GROUP.to_owned()), auto_commit: None, ..config };
-    let mut consumer = Consumer::new(cluster.await.expect("connected"), config);
+    let config = ConsumerConfig { group: Some(GROUP.to_owned()), ..config };
+    Consumer::new(cluster.await.expect("connected"), config)
+}
+
+/// A consumer that joins once it is polled.
+async fn member_of(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+    let mut consumer = consumer_of(brokers, ConsumerConfig { auto_commit: None, ..config }).await;
     consumer.subscribe(vec![TOPIC.to_owned()]).expect("it has a group");
     consumer
 }
 
-async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
-    let mut consumer = member_of(brokers, config).await;
+pub async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
+    assigned(member_of(brokers, config).await).await
+}
+
+/// Polls a consumer until it has joined.
+pub async fn assigned(mut consumer: Consumer) -> Consumer {
     let polled = tokio::time::timeout(Duration::from_secs(60), consumer.poll(Duration::from_secs(1))).await;
     let polled = polled.expect("the coordinator is asked").expect("it answers");
     assert!(matches!(polled, PollEvent::Assigned(_)), "{polled:?}");
@@ -380,7 +402,7 @@ async fn member(brokers: &Brokers, config: ConsumerConfig) -> Consumer {
 }
 
 /// The next nonempty result of polling.
-async fn next(consumer: &mut Consumer) -> PollEvent {
+pub async fn next(consumer: &mut Consumer) -> PollEvent {
     for _ in 0..100 {
         let polled = consumer.poll(Duration::from_secs(1)).await.expect("a poll");
         if !matches!(polled, PollEvent::Nothing) {
@@ -484,7 +506,7 @@ async fn a_refused_commit_makes_a_member_ask_whether_it_is_one() {
         let config =
             ConsumerConfig { heartbeat_interval: Duration::from_secs(30), ..ConsumerConfig::default() };
         let mut consumer = member(&brokers, config).await;
-        brokers.refused_commits.lock().expect("nobody panicked").push_back(error);
+        brokers.refuse_commit(error);
         brokers.next_heartbeat(error);
         let offsets = [(TopicPartition::new(TOPIC, 0), CommittedOffset::new(Offset(9)))];
         consumer.commit_offsets(offsets.into()).await.expect_err("another generation");

@@ -11,6 +11,7 @@ mod fake;
 mod groups;
 mod idle;
 mod kafka;
+mod lost_membership;
 mod producer;
 mod random;
 mod restart_kafka;

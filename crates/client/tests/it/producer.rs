@@ -223,6 +223,82 @@ async fn a_batch_refused_for_good_is_reported_and_the_next_epoch_closes_the_gap(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_batch_that_is_too_large_for_the_broker_is_split() {
+    for seed in 0..40 {
+        let mut random = seeded(seed);
+        let idempotence = random.random();
+        let fake = Fake::new(1, |_| Act::Store);
+        fake.state().message_bytes_max = random.random_range(700..3000);
+        let config = ProducerConfig {
+            batch_bytes: 1 << 14,
+            in_flight_max: if idempotence { random.random_range(1..=5) } else { 1 },
+            idempotence,
+            linger: Duration::from_millis(5),
+            ..random_config(&mut random)
+        };
+        let (mut producer, topic, reports) =
+            producer(&fake, ProducerConfig { buffer_bytes: 1 << 20, batch_bytes: 1 << 14, ..config }).await;
+        let sent: Vec<StoredRecord> = (0..300).map(|number| record(&mut random, number, 400)).collect();
+        for record in &sent {
+            send(&mut producer, topic, None, record).await;
+        }
+        producer.flush().await;
+        println!("seed {seed}");
+        assert_in_order(&fake, &sent);
+        let count = {
+            let reports = reports.lock().expect("no panic");
+            assert_eq!((reports.stored, reports.failed.len()), (300, 0));
+            fake.state().too_large
+        };
+        assert!(count > 0, "a batch was too large");
+        assert!(fake.state().logs[0].epochs.iter().all(|epoch| *epoch == 0), "no gap in the sequences");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_single_record_that_is_too_large_for_the_broker_fails_alone() {
+    for idempotence in [true, false] {
+        let fake = Fake::new(1, |_| Act::Store);
+        fake.state().message_bytes_max = 2000;
+        let (acks, linger) = (Acks::All, Duration::from_millis(5));
+        let in_flight_max = if idempotence { 5 } else { 1 };
+        let config = ProducerConfig { acks, idempotence, in_flight_max, linger, ..ProducerConfig::default() };
+        let (mut producer, topic, reports) = producer(&fake, config).await;
+        for number in 0..20 {
+            let mut record = plain(number);
+            if number == 7 {
+                record.value.as_mut().expect("a value").resize(3000, 0);
+            }
+            send(&mut producer, topic, None, &record).await;
+        }
+        producer.close().await;
+        let reports = reports.lock().expect("no panic");
+        assert_eq!(reports.stored, 19);
+        let [(0, 1, error)] = reports.failed.as_slice() else { panic!("{:?}", reports.failed) };
+        assert_eq!(error, "t-0: MESSAGE_TOO_LARGE");
+        let numbers: Vec<u64> = fake.state().logs[0].records.iter().map(number).collect();
+        assert_eq!(numbers, (0..20).filter(|&number| number != 7).collect::<Vec<_>>());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_topic_whose_future_was_dropped_can_be_asked_for_again() {
+    let fake = Fake::new(2, |_| Act::Store);
+    let mut producer = Producer::new(fake.cluster().await, ProducerConfig::default(), |_| {});
+    for _ in 0..3 {
+        tokio::select! {
+            biased;
+            _ = producer.topic(TOPIC) => panic!("the metadata is asked for"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    let topic = producer.topic(TOPIC).await.expect("the topic is there");
+    send(&mut producer, topic, None, &plain(0)).await;
+    producer.close().await;
+    assert_eq!(fake.state().logs.iter().map(|log| log.records.len()).sum::<usize>(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_broker_that_forgot_the_producer_gets_a_new_epoch() {
     let mut count = 0;
     let fake = Fake::new(1, move |_| {

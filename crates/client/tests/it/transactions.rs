@@ -146,14 +146,14 @@ async fn a_refused_record_leaves_the_abort_and_the_next_transaction_goes_on() {
         let mut refusals = 1;
         let fake = Fake::new(2, move |_| {
             refusals -= 1;
-            if refusals == 0 { Act::Refuse(ErrorCode::MessageTooLarge) } else { Act::Store }
+            if refusals == 0 { Act::Refuse(ErrorCode::InvalidRecord) } else { Act::Store }
         });
         fake.state().coordinator.implicit = implicit;
         let (mut producer, topic) = producer(&fake).await;
         producer.init_transactions().await.expect("the coordinator is there");
         let error = a_transaction(&mut producer, topic).await.expect_err("a record is missing");
         assert!(error.is_abortable(), "{error}");
-        assert_eq!(error.error_code(), Some(ErrorCode::MessageTooLarge));
+        assert_eq!(error.error_code(), Some(ErrorCode::InvalidRecord));
         let sent = send(&mut producer, topic, 0).await;
         assert!(matches!(sent, Err(SendError::Transaction(error)) if error.is_abortable()));
         producer.abort_transaction().await.expect("aborted");
@@ -161,6 +161,28 @@ async fn a_refused_record_leaves_the_abort_and_the_next_transaction_goes_on() {
         let state = fake.state();
         assert_eq!(state.coordinator.ended, [false, true]);
         assert_eq!(state.logs[0].epochs.last(), Some(&2), "the gap is closed by another epoch");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_too_large_is_split_within_its_transaction() {
+    for implicit in [false, true] {
+        let fake = Fake::new(2, |_| Act::Store);
+        fake.state().coordinator.implicit = implicit;
+        fake.state().message_bytes_max = 200;
+        let (mut producer, topic) = producer(&fake).await;
+        producer.init_transactions().await.expect("the coordinator is there");
+        for _ in 0..2 {
+            producer.begin_transaction().expect("none is open");
+            for _ in 0..40 {
+                send(&mut producer, topic, 0).await.expect("taken");
+            }
+            producer.commit_transaction().await.expect("committed");
+        }
+        let state = fake.state();
+        assert!(state.too_large > 0, "a batch was too large");
+        assert_eq!((state.logs[0].records.len(), state.logs[0].transactional), (80, 80));
+        assert_eq!(state.coordinator.ended, [true, true]);
     }
 }
 

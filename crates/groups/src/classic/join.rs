@@ -241,6 +241,7 @@ impl ClassicGroup {
             Ok(()) if self.state != GroupState::Stable => {}
             Ok(()) => {
                 self.take_join_ticket(&new_id);
+                self.restart_session(cx.timers, cx.now.monotonic_ms, &new_id);
                 let is_leader = self.is_leader(&new_id);
                 let response = if version >= 9 {
                     let skip_assignment = is_leader;

@@ -70,8 +70,13 @@ impl ClassicGroup {
             return;
         }
         let Some(member) = self.members.get_mut(id) else { return };
-        // A member that waits for the coordinator is alive; its session restarts with the answer.
-        if !cx.timers.is_due(&mut member.session, timer, now_ms) || member.is_alive_by_waiting() {
+        if !cx.timers.is_due(&mut member.session, timer, now_ms) {
+            return;
+        }
+        // A member that waits for the coordinator is alive. Its session restarts here too, in case that the
+        // request ends in an error.
+        if member.is_alive_by_waiting() {
+            self.restart_session(cx.timers, now_ms, id);
             return;
         }
         tracing::info!(group = %self.id, member = id, "Member failed: session expired");

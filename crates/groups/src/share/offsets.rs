@@ -168,7 +168,8 @@ impl ShareGroup {
         Ok((vec![deleting.to_record(&self.modern.id, topics)], states))
     }
 
-    /// Records that partitions were initialized, or failed to be.
+    /// Records that partitions were initialized, or failed to be. Topics that were deleted meanwhile have no
+    /// states.
     pub(in super::super) fn states_answered(
         &self,
         partitions: &SharePartitions,
@@ -177,14 +178,16 @@ impl ShareGroup {
         now_ms: i64,
     ) -> Vec<CoordinatorRecord> {
         let topic = |(id, partitions): (&Uuid, &BTreeSet<i32>)| {
-            let name = topics.name(*id).unwrap_or_else(|| super::states::UNKNOWN.to_owned());
-            (*id, TopicStates { name, partitions: partitions.clone(), at_ms: now_ms })
+            let name = topics.name(*id)?;
+            Some((*id, TopicStates { name, partitions: partitions.clone(), at_ms: now_ms }))
         };
-        let answered: StatesByTopic = partitions.iter().map(topic).collect();
+        let answered: StatesByTopic = partitions.iter().filter_map(topic).collect();
         let next = match succeeded {
             true => self.states.initialized(&answered),
             false => self.states.failed(&answered),
         };
+        let is_gone = |id| partitions.contains_key(&id) && !answered.contains_key(&id);
+        let next = next.without_topics(is_gone).unwrap_or(next);
         if next == self.states { Vec::new() } else { vec![next.to_record(&self.modern.id, topics)] }
     }
 

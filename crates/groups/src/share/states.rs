@@ -15,7 +15,7 @@ use thalweg_wire::group::share_group_state_partition_metadata_value::{TopicInfo,
 use thalweg_wire::group::{ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue};
 
 /// Kafka's name of a deleted topic in records.
-pub(super) const UNKNOWN: &str = "<UNKNOWN>";
+const UNKNOWN: &str = "<UNKNOWN>";
 
 /// Partitions of one topic.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -352,6 +352,18 @@ fn a_group_loses_its_states_and_then_itself() {
 }
 
 #[test]
+fn a_topic_deleted_during_its_initialization_is_not_initialized() {
+    let mut scene = Scene::new();
+    let mut one = Member::new("one", &["t", "u"]);
+    let initialization = scene.beat(&mut one).expect("two topics without a state");
+    scene.harness.topics.delete("t");
+    let deleted = [super::super::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
+    scene.harness.turn(|shard, _, _| shard.topics_deleted(&deleted));
+    scene.answer(&initialization, true);
+    assert_eq!(scene.initialized(), partitions(&[(8, &[0])]));
+}
+
+#[test]
 fn the_states_of_a_deleted_topic_are_forgotten() {
     let mut scene = Scene::new();
     let mut one = scene.joined("one", &["t", "u"]);

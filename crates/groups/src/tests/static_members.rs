@@ -2,9 +2,10 @@
 
 use super::harness::{DELAY_MS, Harness, Join, REBALANCE_MS, SESSION_MS, error};
 use crate::GroupAnswer;
+use crate::config::GroupConfig;
 use thalweg_shard::WriteError;
 use thalweg_wire::ErrorCode;
-use thalweg_wire::request::JoinGroupResponse;
+use thalweg_wire::request::{HeartbeatRequest, JoinGroupResponse};
 
 fn join(instance_id: &str) -> Join<'_> {
     Join { instance_id: Some(instance_id), ..Join::default() }
@@ -70,7 +71,7 @@ fn the_earlier_holder_of_the_name_is_fenced() {
     let mut h = Harness::new();
     let ids = stable(&mut h);
     let answer = rejoin(&mut h, join("two"));
-    let heartbeat = |id: &str| thalweg_wire::request::HeartbeatRequest {
+    let heartbeat = |id: &str| HeartbeatRequest {
         group_id: "g".to_owned(),
         generation_id: 1,
         member_id: id.to_owned(),
@@ -145,6 +146,39 @@ fn a_return_is_answered_when_its_record_is_acknowledged() {
     assert_eq!(h.join_answer(ticket), None);
     assert!(h.acknowledge());
     assert_eq!(h.join_answer(ticket).expect("it is written").generation_id, 1);
+}
+
+#[test]
+fn a_member_whose_return_was_acknowledged_late_still_has_a_session() {
+    let session_ms = i64::from(SESSION_MS);
+    for late_ms in [session_ms - 1, session_ms, session_ms + 1] {
+        let mut h =
+            Harness::with(GroupConfig { commit_timeout_ms: 3 * session_ms, ..GroupConfig::default() });
+        let ids = stable(&mut h);
+        h.holds = true;
+        let ticket = h.send_join(join("two"));
+        // The other member is heard of all the time; its heartbeats are answered after the write.
+        let beat = |h: &mut Harness| {
+            let request = HeartbeatRequest {
+                group_id: "g".to_owned(),
+                generation_id: 1,
+                member_id: ids[0].clone(),
+                group_instance_id: None,
+            };
+            h.turn(|shard, ticket, now| shard.heartbeat(&request, ticket, now))
+        };
+        h.advance(late_ms / 2);
+        beat(&mut h);
+        h.advance(late_ms - late_ms / 2);
+        beat(&mut h);
+        assert!(h.acknowledge());
+        assert_eq!(error(h.join_answer(ticket).expect("it is written").error_code), ErrorCode::None);
+        h.holds = false;
+        h.advance(session_ms - 1);
+        assert_eq!(h.heartbeat(&ids[0], 1), ErrorCode::None, "the session began with the answer");
+        h.advance(1);
+        assert_eq!(h.heartbeat(&ids[0], 1), ErrorCode::RebalanceInProgress, "the member is not heard of");
+    }
 }
 
 #[test]

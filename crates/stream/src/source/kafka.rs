@@ -14,7 +14,7 @@ mod runs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_client::{ClientError, Consumer};
+use thalweg_client::{Consumer, ConsumerError};
 use thalweg_wire::ErrorCode;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -403,12 +403,9 @@ async fn ended(PendingCommit { is_whole, commit }: PendingCommit) -> Result<bool
 }
 
 /// True if a commit failed because of a rebalance or an unavailable coordinator.
-fn comes_again(error: &ClientError) -> bool {
-    let of_group = [
-        ErrorCode::RebalanceInProgress,
-        ErrorCode::IllegalGeneration,
-        ErrorCode::StaleMemberEpoch,
-        ErrorCode::UnknownMemberId,
-    ];
-    error.is_retriable() || error.error_code().is_some_and(|code| of_group.contains(&code))
+fn comes_again(error: &ConsumerError) -> bool {
+    let of_group = [ErrorCode::RebalanceInProgress, ErrorCode::StaleMemberEpoch];
+    matches!(error, ConsumerError::CommitFailed(_))
+        || error.is_retriable()
+        || error.error_code().is_some_and(|code| of_group.contains(&code))
 }

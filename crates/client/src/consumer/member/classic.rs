@@ -41,6 +41,9 @@ pub(super) struct ClassicGroupMember {
     config: Arc<ConsumerConfig>,
     membership: Arc<Membership>,
     coordinator: Arc<Coordinator>,
+    /// The member id in the next join; empty until the coordinator has given one, and again if the
+    /// coordinator has forgotten the member.
+    member_id: String,
     /// The connection for a join.
     joining: Option<Connection>,
     /// Assigned partitions that are not released.
@@ -84,6 +87,7 @@ impl ClassicGroupMember {
             cluster,
             membership,
             coordinator,
+            member_id: String::new(),
             joining: None,
             owned: BTreeSet::new(),
             owned_in: -1,
@@ -103,10 +107,12 @@ impl ClassicGroupMember {
         // Boxed, because these futures are rare, and large in a task that mostly waits for its next
         // heartbeat.
         loop {
+            self.membership.loss_processed().await;
             match self.be_member().await {
                 Pulse::Done | Pulse::Rejoin => {}
                 Pulse::Forgotten => self.forget(),
-                Pulse::Outdated => self.fall_behind(),
+                // With a new member id, the group would wait for the session timeout of this one.
+                Pulse::Outdated => self.lose(),
                 Pulse::Stalled => Box::pin(self.pause()).await,
                 Pulse::Leaving => return Box::pin(self.leave()).await,
                 Pulse::Failed(error) => {
@@ -141,6 +147,7 @@ impl ClassicGroupMember {
             }
         };
         self.refused = false;
+        self.membership.joined();
         self.beat_at = self.next_beat();
         let revoked: BTreeSet<TopicPartition> = self.owned.difference(&assigned).cloned().collect();
         let added: Vec<TopicPartition> = assigned.difference(&self.owned).cloned().collect();
@@ -335,7 +342,8 @@ impl ClassicGroupMember {
 
     async fn send_join(&mut self, coordinator: &Connection) -> Result<JoinGroupResponse, ClientError> {
         let version = coordinator.version_of::<JoinGroupRequest>()?;
-        let GroupMetadata { group, member_id, group_instance_id, .. } = self.membership.metadata();
+        let GroupMetadata { group, group_instance_id, .. } = self.membership.metadata();
+        let member_id = self.member_id.clone();
         let topics = self.membership.topics().names;
         let (owned, rack) = (&self.owned, self.config.rack.as_deref());
         let generation = if owned.is_empty() { -1 } else { self.owned_in };
@@ -357,9 +365,10 @@ impl ClassicGroupMember {
         let timeout = Some(self.config.rebalance_timeout + JOIN_GRACE);
         let response = coordinator.send_with(&request, RequestOptions { version: None, timeout }).await?;
         if response.error_code == ErrorCode::MemberIdRequired.code() {
-            self.membership.set_member(&response.member_id, -1);
+            self.member_id.clone_from(&response.member_id);
         }
         RefusedRequest::check(response.error_code, None, || format!("Join of group {group}"))?;
+        self.member_id.clone_from(&response.member_id);
         self.membership.set_member(&response.member_id, response.generation_id);
         Ok(response)
     }
@@ -395,17 +404,10 @@ impl ClassicGroupMember {
     /// Restarts without partitions, because the coordinator has forgotten this member.
     fn forget(&mut self) {
         self.lose();
-        self.membership.set_member("", -1);
+        self.member_id.clear();
     }
 
-    /// Restarts without partitions under the same member id, because the coordinator knows another
-    /// generation. With a new member id, the group would wait for the session timeout of this one.
-    fn fall_behind(&mut self) {
-        self.lose();
-        let member_id = self.membership.metadata().member_id;
-        self.membership.set_member(&member_id, -1);
-    }
-
+    /// Drops all partitions, and joins again.
     fn lose(&mut self) {
         self.membership.lose(std::mem::take(&mut self.owned));
     }
@@ -422,7 +424,7 @@ impl ClassicGroupMember {
 
     /// Leaves the group, with retries for up to the session timeout. Static members stay.
     async fn leave(&mut self) -> Result<(), ClientError> {
-        let metadata = self.membership.metadata();
+        let metadata = GroupMetadata { member_id: self.member_id.clone(), ..self.membership.metadata() };
         if metadata.member_id.is_empty() || metadata.group_instance_id.is_some() {
             return Ok(());
         }

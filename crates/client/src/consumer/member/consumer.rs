@@ -122,6 +122,7 @@ impl ConsumerGroupMember {
     /// Runs until the consumer leaves. Final errors are passed to the consumer.
     pub(super) async fn run(mut self) -> Result<(), ClientError> {
         loop {
+            self.membership.loss_processed().await;
             match self.be_member().await {
                 End::Fenced => {
                     let was_member = self.epoch != JOINS;
@@ -305,6 +306,7 @@ impl ConsumerGroupMember {
     fn take(&mut self, response: ConsumerGroupHeartbeatResponse) {
         self.epoch = response.member_epoch;
         self.membership.set_member(&self.id, self.epoch);
+        self.membership.joined();
         self.beat_at = self.cluster.next_beat(response.heartbeat_interval_ms, self.config.retry_backoff);
         if let Some(assignment) = response.assignment {
             let partitions = assignment.topic_partitions.into_iter().flat_map(|topic| {
@@ -342,7 +344,6 @@ impl ConsumerGroupMember {
     fn start_over(&mut self) {
         self.releasing.clear();
         self.membership.lose(std::mem::take(&mut self.owned).into_values().collect());
-        self.membership.set_member("", -1);
         (self.epoch, self.known, self.target) = (JOINS, None, None);
         (self.has_joined, self.is_assigned) = (false, false);
         self.beat_at = Instant::now();

@@ -133,6 +133,7 @@ fn answers_are_fatal_abortable_or_undecided() {
         ErrorCode::TransactionAbortable,
         ErrorCode::IllegalGeneration,
         ErrorCode::UnknownMemberId,
+        ErrorCode::UnknownProducerId,
         ErrorCode::FencedInstanceId,
         ErrorCode::TopicAuthorizationFailed,
         ErrorCode::GroupAuthorizationFailed,
