@@ -8,6 +8,6 @@ mod event;
 mod progress;
 mod table;
 
-pub use columns::{Columns, TextWidth};
+pub use columns::{Columns, TextWidth, wrapped};
 pub use progress::{PointAt, Progress};
 pub use table::{comparison, table};
