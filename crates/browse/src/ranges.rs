@@ -67,6 +67,8 @@ pub struct Range {
 struct ListedOffsets {
     earliest: Offset,
     latest: Offset,
+    /// The high watermark, if `latest` is the last stable offset.
+    written: Option<Offset>,
     /// Offsets of the start and end times, if records exist there.
     start: Option<Offset>,
     end: Option<Offset>,
@@ -79,6 +81,9 @@ pub struct FoundRanges {
     pub ranges: BTreeMap<TopicPartition, Range>,
     /// The unreadable partitions, with the reason: no leader, or no answer of it.
     pub unreadable: BTreeMap<TopicPartition, String>,
+    /// Number of offsets that the ranges lack because a transaction is open: a search for committed records
+    /// ends at the last stable offset.
+    pub open_offsets: u64,
 }
 
 /// Resolves the range of each partition, with a concurrent request to each leader.
@@ -110,6 +115,7 @@ pub async fn find(cluster: &Cluster, query: &Query) -> Result<FoundRanges, Range
             match listed {
                 Ok(listed) => {
                     let range = range(query, at.partition, listed);
+                    found.open_offsets += open_offsets(&range, &listed);
                     found.ranges.insert(at, range);
                 }
                 Err(ListFailure::Late(reason)) => drop(found.unreadable.insert(at, reason)),
@@ -168,6 +174,8 @@ async fn listed(
 ) -> BTreeMap<TopicPartition, Result<ListedOffsets, ListFailure>> {
     let earliest = list_spec(&cluster, &partitions, Some(OffsetSpec::Earliest), read_committed).await;
     let latest = list_spec(&cluster, &partitions, Some(OffsetSpec::Latest), read_committed).await;
+    let written = read_committed.then_some(OffsetSpec::Latest);
+    let written = list_spec(&cluster, &partitions, written, false).await;
     let start = if let Start::Time(ms) = start { Some(OffsetSpec::At(ms)) } else { None };
     let start = list_spec(&cluster, &partitions, start, read_committed).await;
     let end = if let End::Time(ms) = end { Some(OffsetSpec::At(ms)) } else { None };
@@ -176,6 +184,7 @@ async fn listed(
         Ok(ListedOffsets {
             earliest: offset(&earliest, at)?.unwrap_or(Offset(0)),
             latest: offset(&latest, at)?.unwrap_or(Offset(0)),
+            written: offset(&written, at)?,
             start: offset(&start, at)?,
             end: offset(&end, at)?,
         })
@@ -205,6 +214,12 @@ fn offset(answers: &OffsetAnswers, at: &TopicPartition) -> Result<Option<Offset>
     }
 }
 
+/// The number of offsets between the end of a range and the high watermark, if a transaction ends the range.
+fn open_offsets(range: &Range, listed: &ListedOffsets) -> u64 {
+    let Some(written) = listed.written.filter(|_| range.end == Some(listed.latest)) else { return 0 };
+    u64::try_from(written.0 - listed.latest.0).unwrap_or(0)
+}
+
 fn range(query: &Query, partition: i32, listed: ListedOffsets) -> Range {
     let ListedOffsets { earliest, latest, .. } = listed;
     let start = query.starts.get(&partition).copied().unwrap_or(match query.start {
@@ -231,8 +246,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn offsets_behind_an_open_transaction_are_counted() {
+        let listed = |written| ListedOffsets {
+            earliest: Offset(10),
+            latest: Offset(100),
+            written: Some(Offset(written)),
+            start: None,
+            end: None,
+        };
+        let open = |end, written| {
+            let listed = listed(written);
+            open_offsets(&range(&Query { end, ..Query::new("t") }, 0, listed), &listed)
+        };
+        assert_eq!((open(End::Now, 100), open(End::Now, 103)), (0, 3));
+        assert_eq!(open(End::Before(Offset(50)), 103), 0, "the range ends before the transaction");
+        assert_eq!(open(End::Before(Offset(102)), 103), 3);
+        assert_eq!(open(End::Never, 103), 0, "a live tail waits for the end of the transaction");
+    }
+
+    #[test]
     fn ranges_stay_within_the_log() {
-        let listed = |start, end| ListedOffsets { earliest: Offset(10), latest: Offset(100), start, end };
+        let listed = |start, end| ListedOffsets {
+            earliest: Offset(10),
+            latest: Offset(100),
+            written: None,
+            start,
+            end,
+        };
         let of = |start, end, listed| {
             let range = range(&Query { start, end, ..Query::new("t") }, 0, listed);
             (range.start.0, range.end.map(|end| end.0))

@@ -134,6 +134,8 @@ pub struct Progress {
     pub partitions: Vec<PartitionProgress>,
     /// The partitions that cannot be read.
     pub unreadable: Vec<UnreadablePartition>,
+    /// Number of offsets behind open transactions, which a search for committed records does not read.
+    pub open_offsets: u64,
 }
 
 /// A partition of the range that cannot be read.
@@ -364,7 +366,7 @@ impl Driver {
     }
 
     async fn drive(&mut self) -> Result<EndReason, ClosedChannel> {
-        let FoundRanges { ranges, unreadable } = match self.find_ranges().await? {
+        let FoundRanges { ranges, unreadable, open_offsets } = match self.find_ranges().await? {
             Ok(found) => found,
             Err(error) => return Ok(EndReason::Failed(error.into())),
         };
@@ -375,6 +377,7 @@ impl Driver {
         };
         self.partitions = ranges.into_iter().map(progress).collect();
         self.unreadable = unreadable;
+        self.progress.open_offsets = open_offsets;
         if self.query.order != Order::Unordered {
             return self.read_in_order().await;
         }

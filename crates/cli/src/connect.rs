@@ -173,11 +173,19 @@ fn entries(properties: &Properties) -> Vec<(String, String)> {
     properties.rest().filter_map(entry).collect()
 }
 
+/// Settings of some commands in the files that all commands share, such as those that the console shows for a
+/// new user.
+const OF_OTHER_COMMANDS: [&str; 1] = ["group.id"];
+
 /// Warns of settings without effect.
 pub(crate) fn warn_about_rest(properties: &Properties) {
-    for key in properties.rest() {
+    for key in unknown(properties) {
         tracing::warn!("Unknown setting {key} has no effect");
     }
+}
+
+fn unknown(properties: &Properties) -> impl Iterator<Item = &str> {
+    properties.rest().filter(|key| !OF_OTHER_COMMANDS.contains(key))
 }
 
 /// The waits of this process's tool for brokers.
@@ -246,6 +254,12 @@ pub async fn report_waits_by(print: impl Fn(&str)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_group_of_consumers_in_a_shared_file_is_no_unknown_setting() {
+        let properties = Properties::parse("group.id=team-1\nlinger.mss=5\n");
+        assert_eq!(unknown(&properties).collect::<Vec<_>>(), ["linger.mss"]);
+    }
 
     #[test]
     fn waits_are_reported_at_a_bounded_rate() {

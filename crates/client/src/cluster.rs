@@ -262,7 +262,7 @@ impl Cluster {
     }
 
     /// The metadata of any broker: after a failure or a silence the next one is asked, too.
-    async fn first_metadata(&self, request: MetadataRequest) -> Result<MetadataResponse, ClientError> {
+    pub async fn first_metadata(&self, request: MetadataRequest) -> Result<MetadataResponse, ClientError> {
         let request = Arc::new(request);
         let mut addresses = self.addresses().into_iter();
         let mut attempts = JoinSet::new();

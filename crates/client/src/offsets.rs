@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use thalweg_dial::{ClientError, Connection, RefusedRequest, VersionMismatch};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, RequestTimedOut, VersionMismatch};
 use thalweg_record::{LeaderEpoch, Offset};
 use thalweg_wire::list_offsets::{
     EARLIEST_LOCAL_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP, EARLIEST_TIMESTAMP, LATEST_TIERED_TIMESTAMP,
@@ -158,12 +159,35 @@ impl CommittedOffset {
     }
 }
 
+/// The outcome of partitions whose leader did not answer in time.
+fn late(
+    leader: Option<i32>,
+    partitions: Vec<TopicPartition>,
+    timeout: Duration,
+) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
+    let peer: Arc<str> = format!("broker {}", leader.unwrap_or(-1)).into();
+    let error = |peer| RequestTimedOut { peer, api: ApiKey::ListOffsets, timeout }.into();
+    partitions.into_iter().map(|at| (at, Err(error(Arc::clone(&peer))))).collect()
+}
+
 impl Cluster {
     /// Requests offsets from the leaders. The metadata must contain the partitions; errors are per partition.
     pub async fn list_offsets(
         &self,
         partitions: &[(TopicPartition, OffsetSpec)],
         read_committed: bool,
+    ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
+        let limit = self.options().connect_timeout + self.options().request_timeout;
+        self.list_offsets_within(partitions, read_committed, limit).await
+    }
+
+    /// Requests offsets like [`Cluster::list_offsets`], with a time limit for each leader, the connection to
+    /// it included.
+    pub async fn list_offsets_within(
+        &self,
+        partitions: &[(TopicPartition, OffsetSpec)],
+        read_committed: bool,
+        limit: Duration,
     ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
         let metadata = self.metadata();
         let mut by_leader: BTreeMap<Option<i32>, Vec<(TopicPartition, OffsetSpec)>> = BTreeMap::new();
@@ -174,7 +198,11 @@ impl Cluster {
         let mut requests = JoinSet::new();
         for (leader, wanted) in by_leader {
             let cluster = self.clone();
-            requests.spawn(async move { cluster.list_offsets_of(leader, wanted, read_committed).await });
+            requests.spawn(async move {
+                let partitions: Vec<TopicPartition> = wanted.iter().map(|(at, _)| at.clone()).collect();
+                let answer = cluster.list_offsets_of(leader, wanted, read_committed);
+                tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| late(leader, partitions, limit))
+            });
         }
         let mut found = BTreeMap::new();
         while let Some(answered) = requests.join_next().await {

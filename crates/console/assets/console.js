@@ -83,6 +83,7 @@
         if (document.getElementById(id)) return;
         const found = new DOMParser().parseFromString(html, "text/html").querySelector("tbody");
         put(document.adoptNode(found));
+        document.getElementById("looked-at")?.setAttribute("data-before", "When this page was loaded: ");
         const all = table.querySelectorAll("tbody:not([data-omitted])");
         for (let at = all.length - 1; at >= KEPT; at--) all[at].remove();
         while (all.length > KEPT && table.lastElementChild?.matches("[data-omitted]")) table.lastElementChild.remove();

@@ -61,6 +61,12 @@ pub fn routes(console: &Console) -> Router<Console> {
     router.route("/api/v1/openapi.json", get(served))
 }
 
+/// Adds the check of query parameters to the pages that are lists of the API, too.
+pub fn with_known_parameters(pages: Router<Console>) -> Router<Console> {
+    let known = Arc::new(KnownParameters::of(described().get_openapi()));
+    pages.route_layer(from_fn_with_state(known, parameters::check_page))
+}
+
 fn described() -> OpenApiRouter<Console> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(cluster::overview))

@@ -37,14 +37,14 @@ pub mod topics;
 pub mod transactions;
 pub mod users;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_client::verdict::{Absence, Cause, hidden_topics};
-use thalweg_client::{Admin, ClientError, Cluster, TopicMetadata};
+use thalweg_client::{Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition};
 use thalweg_security::acl::Operation;
 use thalweg_wire::Request;
 use tokio::task::JoinSet;
@@ -73,6 +73,10 @@ const RIGHTS_AGE: Duration = Duration::from_secs(5);
 const CONTROLLERS_AGE: Duration = Duration::from_secs(3);
 const HIDDEN_AGE: Duration = Duration::from_secs(5);
 const MIN_ISR_AGE: Duration = Duration::from_secs(10);
+/// Time limit for the answer of a broker about partitions, and for further attempts at a broker that refuses
+/// connections. People wait for the page.
+const BROKER_WAIT: Duration = Duration::from_secs(3);
+const BROKER_RETRY: Duration = Duration::from_secs(1);
 /// Idle time after which all readings are dropped.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Interval of the idle check while readings are cached.
@@ -206,7 +210,8 @@ impl View {
 
     /// The groups of all brokers, cached for `CATALOG_AGE`.
     pub async fn groups(&self) -> Result<Arc<GroupCatalog>, ClientError> {
-        self.groups.get(CATALOG_AGE, || GroupCatalog::read(self.admin())).await
+        // The groups of a broker that was silent are to come back soon.
+        self.groups.get_within(CATALOG_AGE, || GroupCatalog::read(self.admin())).await
     }
 
     /// Readings of the groups of topics.
@@ -217,6 +222,14 @@ impl View {
     /// The numbers of members of groups.
     pub fn group_members(&self) -> &GroupMembers {
         &self.group_members
+    }
+
+    /// Offsets of partitions. A leader that does not answer soon is left out.
+    pub async fn list_offsets(
+        &self,
+        wanted: &[(TopicPartition, OffsetSpec)],
+    ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
+        self.cluster().list_offsets_within(wanted, false, BROKER_WAIT).await
     }
 
     /// Reads the metadata of a topic that exists.

@@ -5,6 +5,7 @@
 //! more memory than a page, and other searches take their turns in between. It has limits for messages,
 //! bytes and time, and ends with the session. The last line of a file that is not whole says why.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ const DOWNLOAD_MAX: Duration = Duration::from_secs(5 * 60);
 /// Bytes that are written at once, approximately, and number of such pieces ahead of a slow connection.
 const PIECE_BYTES: usize = 64 << 10;
 const PIECES_AHEAD: usize = 2;
+/// Unreadable partitions that the last line of a file names.
+const UNREADABLE_NAMED: usize = 10;
 
 /// The format of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +152,7 @@ pub async fn open(
         began: Instant::now(),
         messages: 0,
         bytes: 0,
-        unreadable: None,
+        unreadable: BTreeMap::new(),
         _place: place,
     };
     let first = download.step().await?;
@@ -179,8 +182,8 @@ struct Download {
     began: Instant,
     messages: usize,
     bytes: u64,
-    /// A partition that could not be read, with the reason.
-    unreadable: Option<String>,
+    /// The partitions that could not be read, with the reason.
+    unreadable: BTreeMap<i32, String>,
     _place: Place,
 }
 
@@ -224,9 +227,8 @@ impl Download {
 
     /// Writes the messages of a search.
     async fn take(&mut self, found: &SearchResult) -> Result<(), ClosedConnection> {
-        if let Some(one) = found.progress.unreadable.first() {
-            self.unreadable = Some(format!("partition {} cannot be read: {}", one.partition, one.reason));
-        }
+        let unreadable = found.progress.unreadable.iter();
+        self.unreadable.extend(unreadable.map(|one| (one.partition, one.reason.clone())));
         for message in &found.messages {
             self.messages += 1;
             self.bytes += message.size_bytes();
@@ -278,7 +280,8 @@ impl Download {
             )
         });
         let cut = cut.map(|reason| format!("the file is not complete: {reason}"));
-        let parts: Vec<String> = [cut, self.unreadable.clone(), truncated].into_iter().flatten().collect();
+        let parts = cut.into_iter().chain(unread(&self.unreadable)).chain(truncated);
+        let parts: Vec<String> = parts.collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
@@ -380,6 +383,15 @@ fn csv(message: &Message, columns: &[Column]) -> Vec<u8> {
     line.finish()
 }
 
+/// The partitions that could not be read; of many, the first.
+fn unread(unreadable: &BTreeMap<i32, String>) -> Vec<String> {
+    let named = unreadable.iter().take(UNREADABLE_NAMED);
+    let named = named.map(|(partition, reason)| format!("partition {partition} cannot be read: {reason}"));
+    let more = unreadable.len().saturating_sub(UNREADABLE_NAMED);
+    let more = (more > 0).then(|| format!("{} cannot be read", format::counted(more, "more partition")));
+    named.chain(more).collect()
+}
+
 /// A key or value, and its form: `text`, `base64` or `null`, and `cut` if it is not kept as a whole.
 fn content_of(line: &mut CsvLine, content: Option<&Content>) {
     let Some(content) = content else {
@@ -472,5 +484,14 @@ mod tests {
             let wrong = read(name, value).expect_err(words);
             assert!(wrong.contains(words), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_file_names_all_partitions_that_it_lacks() {
+        let lacks =
+            |count: i32| unread(&(0..count).map(|index| (index, "it has no leader".to_owned())).collect());
+        let expected = [0, 1].map(|index| format!("partition {index} cannot be read: it has no leader"));
+        assert_eq!(lacks(2), expected);
+        assert_eq!((lacks(12).len(), &*lacks(12)[10]), (11, "2 more partitions cannot be read"));
     }
 }

@@ -76,7 +76,7 @@ impl Console {
     pub fn router(&self) -> Router {
         let guard = Guard::new(self.settings().hosts.clone(), self.settings().read_only);
         Router::new()
-            .merge(pages::routes())
+            .merge(api::with_known_parameters(pages::routes()))
             .merge(api::routes(self))
             .fallback(pages::missing)
             .layer(DefaultBodyLimit::max(BODY_MAX))

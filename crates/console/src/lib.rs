@@ -29,6 +29,7 @@ mod lab;
 mod measuring;
 mod page;
 mod pages;
+mod partition_index;
 mod problem;
 mod reading;
 mod restoration;

@@ -334,7 +334,7 @@ pub struct RefusedRequest {
 
 /// The broker's message, or our own for error codes that typically come from a misspelled name.
 fn explained(code: ErrorCode, message: Option<&str>) -> String {
-    let words = message.or(match code {
+    let words = message.filter(|message| !message.is_empty()).or(match code {
         ErrorCode::UnknownTopicOrPartition => Some("there is no such topic or partition"),
         ErrorCode::InvalidTopicException => Some("no topic can have this name"),
         ErrorCode::GroupIdNotFound => Some("there is no such group"),
@@ -359,5 +359,25 @@ impl RefusedRequest {
         }
         let error_code = ErrorCode::from_i16(code).unwrap_or(ErrorCode::UnknownServerError);
         Err(RefusedRequest { what: what(), error_code, message: message.map(str::to_owned) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_message_of_a_broker_explains_nothing() {
+        let refused = |error_code, message: &str| {
+            let message = Some(message.to_owned());
+            RefusedRequest { what: "Group g".to_owned(), error_code, message }.to_string()
+        };
+        let code = ErrorCode::GroupAuthorizationFailed;
+        assert_eq!(refused(code, ""), "Group g: GROUP_AUTHORIZATION_FAILED");
+        assert_eq!(refused(code, "no"), "Group g: GROUP_AUTHORIZATION_FAILED (no)");
+        assert_eq!(
+            refused(ErrorCode::GroupIdNotFound, ""),
+            "Group g: GROUP_ID_NOT_FOUND (there is no such group)"
+        );
     }
 }

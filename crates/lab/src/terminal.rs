@@ -9,6 +9,6 @@ mod notes;
 mod progress;
 mod table;
 
-pub use columns::{Columns, TextWidth};
+pub use columns::{Columns, TextWidth, wrapped};
 pub use progress::{PointAt, Progress};
 pub use table::{comparison, table};

@@ -56,6 +56,12 @@ impl Status {
         Err(CommandExit { code: exit_code(health), why })
     }
 
+    /// The failure in a few words, if the terminal shows the verdicts.
+    pub fn without_verdicts(exit: CommandExit) -> CommandExit {
+        let why = exit.why.split_once(": ").map_or(&*exit.why, |(what, _)| what).to_owned();
+        CommandExit { why, ..exit }
+    }
+
     fn evidence(&self) -> Evidence {
         let mut partitions = PartitionCounts::default();
         self.partitions.iter().for_each(|partition| partitions.add(&partition.state()));

@@ -1,6 +1,8 @@
 //! The result of `cluster status` as tables for people; `json` has the same content for programs.
 
 use thalweg_client::verdict::{Absence, Cause, Health, counted};
+use thalweg_lab::terminal::wrapped;
+use unicode_width::UnicodeWidthStr;
 
 use super::health::{shown_health, shown_severity};
 use super::state::{DifferingBroker, PartitionStatus, Reach, Role, Status};
@@ -9,6 +11,8 @@ use crate::table::{align, row};
 
 /// Limit of the rows of a table; the JSON document has all partitions.
 const ROWS_MAX: usize = 20;
+/// Minimum width of a verdict's lines, however narrow the terminal is.
+const TEXT_MIN: usize = 24;
 
 impl PartitionStatus {
     fn cells(&self) -> Vec<String> {
@@ -57,7 +61,8 @@ impl Status {
         );
         for verdict in &verdicts {
             let severity = shown_severity(verdict.fault.severity(), style);
-            text.push_str(&format!("  {severity}: {}\n", verdict.text));
+            let indent = verdict.fault.severity().name().len() + 4;
+            text.push_str(&format!("  {severity}: {}\n", hanging(&verdict.text, indent, style)));
         }
         text.push('\n');
         text.push_str(&style.table(&self.broker_rows()));
@@ -160,6 +165,13 @@ impl Status {
             align(&rows)
         )
     }
+}
+
+/// A text behind so many columns, with its further lines below its first one on a terminal.
+fn hanging(text: &str, indent: usize, style: Style) -> String {
+    let Some(columns) = style.columns() else { return text.to_owned() };
+    let lines = wrapped(text, columns.saturating_sub(indent).max(TEXT_MIN), UnicodeWidthStr::width);
+    lines.join(&format!("\n{}", " ".repeat(indent)))
 }
 
 impl DifferingBroker {

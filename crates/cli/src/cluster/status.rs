@@ -1,6 +1,7 @@
 //! `cluster status`: asks every broker of a cluster for its state.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal;
 use std::time::Duration;
 
 use clap::Args;
@@ -89,7 +90,9 @@ impl Show {
             }
         };
         self.output.show(&status.to_json(), |style| Ok(status.to_text(style)))?;
-        Ok(status.judge()?)
+        let is_shown = self.output.is_table() && std::io::stdout().is_terminal();
+        let judged = status.judge();
+        Ok(if is_shown { judged.map_err(Status::without_verdicts) } else { judged }?)
     }
 }
 
@@ -174,14 +177,15 @@ async fn request_status(
 }
 
 async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Absence> {
+    // The broker that was asked has answered before: the silence is that of the controllers.
+    let silent = |wait: Duration| {
+        let why = format!("no active controller has answered within {} ms", wait.as_millis());
+        Err(Absence { cause: Cause::Failed, why })
+    };
     match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
+        Ok(Err(ClientError::RequestTimedOut(late))) => silent(late.timeout),
         Ok(answered) => answered.map_err(|error| Absence::of(&error)),
-        Err(_) => {
-            let seconds = CONTROLLERS_WAIT.as_secs();
-            let why = format!("no active controller has answered within {seconds} s");
-            // The broker has answered before.
-            Err(Absence { cause: Cause::Failed, why })
-        }
+        Err(_) => silent(CONTROLLERS_WAIT),
     }
 }
 
@@ -282,4 +286,24 @@ async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
     nodes.sort_by_key(|node| (node.role == Role::Observer, node.id));
     let (epoch, high_watermark) = (partition.leader_epoch, partition.high_watermark);
     Ok(Quorum { leader, epoch, high_watermark, nodes })
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_client::RequestTimedOut;
+    use thalweg_wire::ApiKey;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_the_controllers_leave_unanswered_is_no_silence_of_the_broker() {
+        let timeout = Duration::from_millis(4000);
+        let late = RequestTimedOut { peer: "localhost:9092".into(), api: ApiKey::DescribeQuorum, timeout };
+        let absence = in_time::<()>(async { Err(late.into()) }).await.expect_err("no answer");
+        assert_eq!(absence.cause, Cause::Failed);
+        assert_eq!(absence.why, "no active controller has answered within 4000 ms");
+        let absence = in_time::<()>(std::future::pending()).await.expect_err("no answer");
+        assert_eq!(absence.cause, Cause::Failed);
+        assert_eq!(absence.why, "no active controller has answered within 5000 ms");
+    }
 }

@@ -280,9 +280,13 @@ impl Evidence {
         if quorum.leader.is_none() {
             return vec![no_controller("There is no active controller")];
         }
+        let role = |id: &i32| {
+            let is_broker = self.brokers.iter().any(|broker| broker.id == *id);
+            if is_broker { "Broker" } else { "Controller" }
+        };
         let behind = quorum.silent.iter().map(|id| Verdict {
             fault: Fault::QuorumNodeBehind,
-            text: format!("Controller or broker {id} does not follow the metadata."),
+            text: format!("{} {id} does not follow the metadata.", role(id)),
         });
         behind.collect()
     }

@@ -116,7 +116,7 @@ const CASES: &[Case] = &[
     (
         Fault::QuorumNodeBehind,
         |e| e.quorum = Ok(QuorumEvidence { leader: Some(1), silent: vec![3] }),
-        "Controller or broker 3 does not follow the metadata.",
+        "Controller 3 does not follow the metadata.",
     ),
     (
         Fault::DirectoryFailed,

@@ -367,3 +367,28 @@ async fn a_connection_with_an_overdue_answer_is_closed_although_nobody_waits() {
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(connection.is_closed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn offsets_within_a_limit_leave_out_a_silent_leader() {
+    let pair = Pair::new();
+    let cluster = pair.cluster().await;
+    cluster.refresh(&[TOPIC.to_owned()], false).await.expect("metadata");
+    pair.silence(2);
+    let wanted = [0, 1].map(|index| (TopicPartition::new(TOPIC, index), OffsetSpec::Latest));
+    let began = Instant::now();
+    let found = cluster.list_offsets_within(&wanted, false, Duration::from_secs(3)).await;
+    assert_eq!(began.elapsed().as_secs(), 3);
+    assert_eq!(found[&wanted[0].0].as_ref().expect("an answer").offset, Offset(10));
+    let late = found[&wanted[1].0].as_ref().expect_err("no answer");
+    assert!(late.to_string().contains("broker 2"), "{late}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_topics_come_from_another_broker_if_the_first_is_silent() {
+    let pair = Pair::new();
+    let cluster = pair.cluster().await;
+    pair.silence(2);
+    let began = Instant::now();
+    cluster.first_metadata(MetadataRequest::default()).await.expect("metadata");
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+}

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::{Body, ChangeAnswer, RequestView, answer, done};
 use crate::cluster::group::{self, Group, ResetTarget, Scope, Step};
 use crate::cluster::groups::{self, GroupList, GroupQuery};
+use crate::partition_index;
 use crate::problem::{ErrorAnswer, Problem};
 
 /// A reset of committed offsets.
@@ -22,7 +23,7 @@ pub struct Reset {
     #[serde(default)]
     topic: Option<String>,
     /// The partition, which needs `topic`. Default: all partitions of the topic.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "partition_index::number")]
     partition: Option<i32>,
     /// `earliest`, `latest`, `offset`, `time` (milliseconds since 1970, or 2026-01-31T12:00:00Z) or `by`
     /// (records forward or back).

@@ -57,6 +57,19 @@ impl KnownParameters {
     }
 }
 
+impl KnownParameters {
+    /// Checks the names in the query of a list as a page.
+    fn check_page<'a>(
+        &self,
+        method: &Method,
+        path: &str,
+        names: impl IntoIterator<Item = &'a str>,
+    ) -> Result<(), Problem> {
+        let names = names.into_iter().filter(|name| *name != NOTE);
+        self.check(method, &format!("/api/v1{path}"), names)
+    }
+}
+
 fn in_query(operation: &Value) -> Vec<String> {
     let parameters = operation["parameters"].as_array().into_iter().flatten();
     let parameters = parameters.filter(|parameter| parameter["in"] == "query");
@@ -89,6 +102,25 @@ pub async fn check(State(known): State<Arc<KnownParameters>>, request: Request, 
     }
 }
 
+/// The lists that are pages and operations of the API, with the same parameters.
+const LISTS: [&str; 5] = ["/topics", "/groups", "/brokers", "/clients", "/transactions"];
+/// The parameter of any page that names the note of the request before.
+const NOTE: &str = "note";
+
+/// Refuses lists as pages with unknown query parameters.
+pub async fn check_page(State(known): State<Arc<KnownParameters>>, request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    if request.uri().query().is_none() || !LISTS.contains(&path) {
+        return next.run(request).await;
+    }
+    let names = Query::<Vec<(String, String)>>::try_from_uri(request.uri());
+    let names = names.map(|Query(pairs)| pairs).unwrap_or_default();
+    match known.check_page(request.method(), path, names.iter().map(|(name, _)| name.as_str())) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => page::refusal(path, &problem),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,5 +140,20 @@ mod tests {
         assert_eq!(check(Method::GET, plan, &["partitions", "without", "exactly"]), Ok(()));
         assert!(check(Method::POST, "/api/v1/topics", &["dry_run"]).is_err());
         assert_eq!(check(Method::GET, "/api/v1/nowhere", &["x"]), Ok(()), "not found, later");
+    }
+
+    #[test]
+    fn lists_as_pages_have_the_parameters_of_the_api() {
+        let known = KnownParameters::of(super::super::described().get_openapi());
+        let check = |path: &str, names: &[&str]| {
+            known.check_page(&Method::GET, path, names.iter().copied()).map_err(|problem| problem.message)
+        };
+        assert_eq!(check("/groups", &["filter", "kind", "state", "sort", "order", "page", "note"]), Ok(()));
+        assert_eq!(check("/topics", &["filter", "state", "internal", "sort", "order", "page"]), Ok(()));
+        let wrong = check("/groups", &["name"]).expect_err("it is unknown");
+        assert!(wrong.starts_with("\"name\" is not a parameter: use filter, "), "{wrong}");
+        for list in LISTS {
+            assert!(check(list, &["name"]).is_err(), "{list} is no operation");
+        }
     }
 }

@@ -163,6 +163,8 @@ pub struct Messages {
     bytes: u64,
     /// Number of records for which the expression has no value.
     without_value: u64,
+    /// Number of offsets behind open transactions, which a search for committed records does not read.
+    open_offsets: u64,
     /// An example of the reason why the expression has no value.
     #[serde(skip_serializing_if = "Option::is_none")]
     without_value_reason: Option<String>,
@@ -228,6 +230,7 @@ impl Messages {
             records: found.progress.records,
             bytes: found.progress.bytes,
             without_value: found.progress.without_value,
+            open_offsets: found.progress.open_offsets,
             without_value_reason: found.progress.without_value_reason,
             more,
             end: found.end.name(),

@@ -76,7 +76,7 @@ impl Catalog {
         cluster.refresh(&[], false).await?;
         let request =
             MetadataRequest { topics: None, allow_auto_topic_creation: false, ..MetadataRequest::default() };
-        let response = cluster.send_any(&request).await?;
+        let response = cluster.first_metadata(request).await?;
         RefusedRequest::check(response.error_code, None, || "Metadata of the cluster".to_owned())?;
         let brokers = cluster.metadata().brokers.clone();
         Ok(Catalog::of(response, brokers))

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 /// Time limit for each answer. Without a majority, brokers search for an active controller much longer, and
 /// people wait for the page.
-const WAIT: Duration = Duration::from_secs(3);
+pub(super) const WAIT: Duration = Duration::from_secs(3);
 /// Time limit for the answer of each single broker, within the other limit.
 pub(super) const ANSWER_WAIT: Duration = Duration::from_secs(2);
 /// Time limit for a connection to a fenced broker, which has most often stopped.

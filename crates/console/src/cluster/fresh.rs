@@ -9,6 +9,9 @@ use tokio::time::Instant;
 
 /// Minimum age of a reading, in multiples of its read time: reading takes at most 1/20 of the time.
 const COST: u32 = 20;
+/// Maximum age of a reading by its read time: a longer read is spent mostly waiting for a broker, whose
+/// verdict must not outlive the fault.
+const COST_AGE_MAX: Duration = Duration::from_secs(30);
 
 /// A cached reading. Concurrent callers wait for the refresh.
 pub struct CachedReading<T>(Mutex<Option<Reading<T>>>);
@@ -32,7 +35,7 @@ impl<T> CachedReading<T> {
         age: Duration,
         read: impl FnOnce() -> F,
     ) -> Result<Arc<T>, E> {
-        self.refresh(|took| age.max(took * COST), read).await
+        self.refresh(|took| age.max((took * COST).min(COST_AGE_MAX)), read).await
     }
 
     /// Returns the reading, refreshed if older than `age`, however long it took: of a reading whose time is
@@ -96,6 +99,8 @@ mod tests {
         tokio::time::advance(Duration::from_millis(19_900)).await;
         assert_eq!(read(4, 10).await, 3, "it took a second to read");
         fresh.clear().await;
-        assert_eq!(read(5, 10).await, 5);
+        assert_eq!(read(5, 15_000).await, 5);
+        tokio::time::advance(Duration::from_secs(31)).await;
+        assert_eq!(read(6, 10).await, 6, "a read of 15 s waits for a broker");
     }
 }

@@ -235,7 +235,7 @@ pub async fn listed(
         return BTreeMap::new();
     }
     let wanted: Vec<_> = partitions.into_iter().map(|at| (at, spec)).collect();
-    let found = view.cluster().list_offsets(&wanted, false).await;
+    let found = view.list_offsets(&wanted).await;
     let known = found.into_iter().filter_map(|(at, offset)| Some((at, offset.ok()?.offset.0)));
     known.filter(|(_, offset)| *offset >= 0).collect()
 }

@@ -1,15 +1,18 @@
 //! A message that a person sends, possibly a changed copy of a stored one.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use thalweg_browse::{Content, Message, MessageHeader, MessagePosition, NewMessage, ProduceError, produce};
-use thalweg_client::{DeliveryError, ProducerConfig};
+use thalweg_client::{ConnectionOptions, DeliveryError, ProducerConfig};
 use utoipa::ToSchema;
 
 use super::messages::{self, Keeping, is_on};
 use super::{View, now_ms};
+use crate::partition_index;
 use crate::problem::Problem;
 
 /// A message to send.
@@ -18,7 +21,9 @@ use crate::problem::Problem;
 pub struct MessageToSend {
     /// The key; no key if empty.
     pub key: String,
-    /// The partition index. If empty, the key determines the partition.
+    /// The partition index. Without one, the key determines the partition.
+    #[serde(deserialize_with = "partition_index::text")]
+    #[schema(value_type = Option<i32>)]
     pub partition: String,
     /// The value as text, possibly empty. Required unless `tombstone` is `on`.
     #[schema(nullable = false)]
@@ -41,6 +46,9 @@ pub struct MessageCopy {
     pub differences: Vec<String>,
 }
 
+/// Time limit of a send. The HTTP server closes connections after a minute without traffic, and with it the
+/// typed text would be lost.
+const SEND_MAX: Duration = Duration::from_secs(15);
 /// Maximum bytes of a key or value that is copied into a form.
 const COPY_MAX: usize = 1 << 20;
 
@@ -159,8 +167,15 @@ pub async fn send(view: &View, topic: &str, message: MessageToSend) -> Result<Me
         headers,
         timestamp: now_ms(),
     };
-    let config = ProducerConfig { connection: view.cluster().options().clone(), ..ProducerConfig::default() };
-    produce(view.cluster().clone(), config, &new).await.map_err(not_stored)
+    produce(view.cluster().clone(), config(view.cluster().options()), &new).await.map_err(not_stored)
+}
+
+/// The producer of one message, whose outcome a person waits for.
+fn config(connection: &ConnectionOptions) -> ProducerConfig {
+    let mut connection = connection.clone();
+    connection.request_timeout = connection.request_timeout.min(SEND_MAX);
+    let (delivery_timeout, max_block) = (SEND_MAX, SEND_MAX);
+    ProducerConfig { connection, delivery_timeout, max_block, ..ProducerConfig::default() }
 }
 
 /// The bytes of a field in the form that `NAME_form` says.
@@ -249,6 +264,13 @@ mod tests {
         assert_eq!(copy_of(&stored).expect("it is small").message.tombstone, "on");
         stored.value = content(&vec![b'v'; COPY_MAX + 1]);
         assert!(copy_of(&stored).expect_err("too large").message.contains("too many for a form"));
+    }
+
+    #[test]
+    fn a_send_ends_before_its_connection() {
+        let config = config(&ConnectionOptions::default());
+        let all = config.delivery_timeout + config.max_block + config.connection.request_timeout;
+        assert!(all < Duration::from_secs(60), "the HTTP server would close the connection: {all:?}");
     }
 
     #[test]

@@ -180,10 +180,8 @@ pub async fn acl_support(view: &View, user: &NewUser) -> AclSupport {
     }
 }
 
-/// Makes the user with this password, then its ACLs. An error means that nothing was made, or that the answer
-/// for the user is missing.
-pub async fn create(view: &View, user: &NewUser, password: &str) -> Result<NewUserOutcome, Problem> {
-    let lines = user.acls()?;
+/// Refuses a user that exists.
+pub async fn check_absent(view: &View, user: &NewUser) -> Result<(), Problem> {
     let known = users::list(view).await?;
     if known.iter().any(|known| known.name == user.name()) {
         let message = format!(
@@ -192,6 +190,14 @@ pub async fn create(view: &View, user: &NewUser, password: &str) -> Result<NewUs
         );
         return Err(Problem::wrong(message));
     }
+    Ok(())
+}
+
+/// Makes the user with this password, then its ACLs. An error means that nothing was made, or that the answer
+/// for the user is missing.
+pub async fn create(view: &View, user: &NewUser, password: &str) -> Result<NewUserOutcome, Problem> {
+    let lines = user.acls()?;
+    check_absent(view, user).await?;
     let new = NewPassword {
         name: user.name().to_owned(),
         password: password.to_owned(),

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, FeatureChange, FeatureUpdate, QuorumReplica};
+use thalweg_client::verdict::{Absence, Cause};
+use thalweg_client::{ClientError, FeatureChange, FeatureUpdate, QuorumDescription, QuorumReplica};
 use utoipa::ToSchema;
 
 use super::View;
+use super::controllers::WAIT;
 use crate::problem::Problem;
 
 /// The controller quorum.
@@ -80,8 +83,8 @@ pub enum Direction {
 }
 
 /// Reads the quorum.
-pub async fn read(view: &View) -> Result<Quorum, ClientError> {
-    let quorum = view.admin().describe_quorum().await?;
+pub async fn read(view: &View) -> Result<Quorum, Problem> {
+    let quorum = described(view.forwarded.describe_quorum()).await?;
     let end =
         quorum.voters.iter().chain(&quorum.observers).map(|node| node.log_end_offset).max().unwrap_or(0);
     let nodes = |nodes: &[QuorumReplica]| {
@@ -104,6 +107,24 @@ pub async fn read(view: &View) -> Result<Quorum, ClientError> {
         voters: nodes(&quorum.voters),
         observers: nodes(&quorum.observers),
     })
+}
+
+/// The description of the quorum, in time: brokers hold the request for as long as no controller is active.
+async fn described(
+    answer: impl Future<Output = Result<QuorumDescription, ClientError>>,
+) -> Result<QuorumDescription, Problem> {
+    match tokio::time::timeout(WAIT, answer).await {
+        Ok(Ok(quorum)) => Ok(quorum),
+        Ok(Err(error)) if Absence::of(&error).cause != Cause::Silent => Err(error.into()),
+        _ => Err(Problem {
+            status: StatusCode::GATEWAY_TIMEOUT,
+            kind: "timed out".to_owned(),
+            message: format!(
+                "No active controller has answered within {} s; the overview shows whether the brokers answer",
+                WAIT.as_secs()
+            ),
+        }),
+    }
 }
 
 /// Reads the features from one broker.
@@ -133,4 +154,27 @@ pub async fn set_level(view: &View, change: &LevelChange) -> Result<(), Problem>
     let outcomes = view.admin().update_features(&updates, change.dry_run).await?;
     outcomes.into_values().collect::<Result<(), ClientError>>()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use thalweg_client::RequestTimedOut;
+    use thalweg_wire::ApiKey;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_active_controller_the_broker_is_not_blamed() {
+        let timeout = Duration::from_secs(2);
+        let late = RequestTimedOut { peer: "localhost:9092".into(), api: ApiKey::DescribeQuorum, timeout };
+        let expected = "No active controller has answered within 3 s";
+        for problem in [described(async { Err(late.into()) }).await, described(std::future::pending()).await]
+        {
+            let problem = problem.expect_err("there is no answer");
+            assert_eq!(problem.status, StatusCode::GATEWAY_TIMEOUT);
+            assert!(problem.message.starts_with(expected), "{}", problem.message);
+        }
+    }
 }

@@ -196,6 +196,14 @@ impl SearchResult {
             1 => format!("1 {direction} offset was not looked at: {why}."),
             left => format!("{} {direction} offsets were not looked at: {why}.", format::count(left)),
         };
+        let open = self.progress.open_offsets;
+        if open > 0 {
+            let verb = if open == 1 { "waits" } else { "wait" };
+            text.push_str(&format!(
+                " {} {verb} behind an open transaction, and cannot be read as committed.",
+                format::counted(open, "offset")
+            ));
+        }
         let unreadable = &self.progress.unreadable;
         for one in unreadable.iter().take(UNREADABLE_NAMED) {
             text.push_str(&format!(" Partition {} cannot be read: {}.", one.partition, one.reason));
@@ -240,6 +248,15 @@ mod tests {
             positions: Positions::default(),
             end,
         }
+    }
+
+    #[test]
+    fn offsets_behind_an_open_transaction_are_named() {
+        let mut found = result(SearchEndKind::Complete, &[partition(0, 5, 5, 55, 55)]);
+        assert!(found.ended().ends_with("Everything was read."), "{}", found.ended());
+        found.progress.open_offsets = 3;
+        let expected = "Everything was read. 3 offsets wait behind an open transaction, and cannot be read as committed.";
+        assert_eq!(found.ended(), expected);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use thalweg_client::{
 use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
 
-use super::View;
+use super::{BROKER_RETRY, BROKER_WAIT, View};
 use crate::problem::Problem;
 
 /// Maximum partitions in a form, as a guard against typing errors.
@@ -83,8 +83,8 @@ pub async fn read(view: &View, name: &str) -> Result<Topic, ClientError> {
     };
     let (earliest, latest) = (all(OffsetSpec::Earliest), all(OffsetSpec::Latest));
     let (starts, ends, sizes) = tokio::join!(
-        view.cluster().list_offsets(&earliest, false),
-        view.cluster().list_offsets(&latest, false),
+        view.list_offsets(&earliest),
+        view.list_offsets(&latest),
         sizes(view, name, topic.partitions.len()),
     );
     let partitions = topic.partitions.iter().map(|partition| {
@@ -135,7 +135,8 @@ async fn sizes(view: &View, name: &str, partitions: usize) -> ReplicaBytes {
     let topic: Arc<str> = name.into();
     let partitions = 0..i32::try_from(partitions).unwrap_or(i32::MAX);
     let partitions: Vec<_> = partitions.map(|index| TopicPartition::new(Arc::clone(&topic), index)).collect();
-    view.admin().replica_bytes(Some(&partitions)).await.unwrap_or_default()
+    let admin = view.admin().clone().with_timeout(BROKER_RETRY).with_answer_limit(BROKER_WAIT);
+    admin.replica_bytes(Some(&partitions)).await.unwrap_or_default()
 }
 
 /// A leader election.

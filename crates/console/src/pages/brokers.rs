@@ -1,14 +1,19 @@
 //! Brokers with their configurations, the quorum of controllers, and feature levels.
 
+use std::sync::Arc;
+
 use axum::Form;
 use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::configuration::{self, Change, ConfigTableQuery};
 use super::history;
+use crate::cluster::View;
 use crate::cluster::configs::{self, ConfiguredResource};
+use crate::cluster::overview::{self, BrokerLine};
 use crate::cluster::quorum::{self, Direction, Feature, LevelChange, Quorum, QuorumNode};
 use crate::format;
 use crate::page::{Section, Shell, figure, or_dash, see_other};
@@ -33,7 +38,13 @@ fn title(id: &str) -> String {
 pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<ConfigTableQuery>) -> Response {
     let lines = async { configs::read(shell.view(), &resource(&id)?).await.map_err(configs::problem) };
     let hour = history::of_broker_with_id(&shell, &id).await;
-    let body = lines.await.map(|lines| {
+    let lines = lines.await;
+    if lines.as_ref().is_err_and(|problem| problem.status == StatusCode::NOT_FOUND)
+        && let Some(broker) = absent(shell.view(), &id).await
+    {
+        return shell.answer::<Problem>(Section::Brokers, &title(&id), Ok(absence(&broker)));
+    }
+    let body = lines.map(|lines| {
         html! {
             (hour)
             @if id == "all" { p class="quiet" { "What is set here counts for every broker that does not set it itself. Only what is set is listed." } }
@@ -42,6 +53,26 @@ pub async fn show(shell: Shell, Path(id): Path<String>, Query(shown): Query<Conf
         }
     });
     shell.answer(Section::Brokers, &title(&id), body)
+}
+
+/// A broker of the list that clients do not see: it is fenced, or known by its replicas only.
+async fn absent(view: &Arc<View>, id: &str) -> Option<BrokerLine> {
+    let id: i32 = id.parse().ok()?;
+    let overview = overview::read(view).await.ok()?;
+    overview.brokers.into_iter().find(|broker| broker.id == id)
+}
+
+fn absence(broker: &BrokerLine) -> Markup {
+    html! {
+        p class="note warn" {
+            "Broker " (broker.id) " is " (broker.state) ". Its configuration can be shown once clients see it in the cluster."
+        }
+        dl class="facts" {
+            dt { "Address" } dd { (or_dash(broker.address.clone())) }
+            dt { "Replicas" } dd { (or_dash(broker.replicas.map(format::count))) }
+            dt { "Not in sync" } dd { (or_dash(broker.lagging.map(format::count))) }
+        }
+    }
 }
 
 fn set_for_all() -> Markup {
@@ -208,5 +239,26 @@ fn levels(features: &[Feature], may_change: bool) -> Markup {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fenced_broker_of_the_list_has_a_page() {
+        let page = absence(&BrokerLine {
+            id: 2,
+            state: "fenced, not reached",
+            address: Some("broker-2:9092".to_owned()),
+            rack: None,
+            leaders: Some(0),
+            replicas: Some(1200),
+            lagging: None,
+            log_bytes: None,
+        });
+        assert!(page.0.contains("Broker 2 is fenced, not reached. "), "{}", page.0);
+        assert!(page.0.contains("<dd>broker-2:9092</dd>") && page.0.contains("<dd>1,200</dd>"), "{}", page.0);
     }
 }

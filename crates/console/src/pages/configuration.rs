@@ -106,8 +106,11 @@ fn rank(line: &ConfigLine) -> u8 {
 
 /// The mark of a value that is set on this resource.
 fn mark(line: &ConfigLine) -> Option<&'static str> {
-    let is_default = line.value.is_some() && line.value == line.default;
-    line.is_set.then_some(if is_default { "set, as the default" } else { "differs from the default" })
+    line.is_set.then_some(match &line.default {
+        Some(_) if line.value == line.default => "set, as the default",
+        Some(_) => "differs from the default",
+        None => "set",
+    })
 }
 
 fn value(line: &ConfigLine) -> Markup {
@@ -206,6 +209,25 @@ mod tests {
         assert!(page("").contains(r#"168 (log.retention.hours) <span class="quiet">= 7 days</span>"#));
         let edited = page("retention.ms");
         assert!(edited.contains(r#"value="86400000""#) && edited.contains("= 1 day</span>"), "{edited}");
+    }
+
+    #[test]
+    fn a_value_differs_from_a_known_default_only() {
+        let mark = |default: Option<&str>| {
+            mark(&ConfigLine {
+                name: "min.insync.replicas".to_owned(),
+                value: Some("1".to_owned()),
+                default: default.map(str::to_owned),
+                source: ConfigSource::BrokerDefault,
+                is_set: true,
+                is_read_only: false,
+                is_sensitive: false,
+                documentation: None,
+            })
+        };
+        assert_eq!(mark(None), Some("set"));
+        assert_eq!(mark(Some("1")), Some("set, as the default"));
+        assert_eq!(mark(Some("2")), Some("differs from the default"));
     }
 
     #[test]

@@ -1,13 +1,16 @@
 //! Sections about the last hour of this broker, for the pages of the cluster, a broker, a topic and a group.
 //! Empty where no hour is kept.
 
+use std::time::Duration;
+
 use maud::{Markup, html};
 
 use super::{group, topic};
 use crate::format;
 use crate::history::chart::{ChartTimes, Line, chart};
 use crate::history::{
-    self, BrokerHistory, FigureSeries, GroupHistory, HistoryEvent, SampleTimes, TopicHistory, TrafficSeries,
+    self, BrokerHistory, FigureSeries, GroupHistory, HistoryEvent, HistorySource, SampleTimes, TopicHistory,
+    TrafficSeries,
 };
 use crate::page::Shell;
 use crate::problem::Problem;
@@ -23,7 +26,7 @@ const POINTS: i64 = thalweg_history::POINTS as i64;
 pub async fn of_broker(shell: &Shell) -> Markup {
     let Some(source) = shell.history() else { return html! {} };
     let body = history::broker(Some(source), shell.view()).await.map(|hour| broker_body(&hour));
-    section(&format!("The last hour of broker {}", source.broker), body)
+    section(&format!("{} of broker {}", title(source), source.broker), body)
 }
 
 /// The hour of a broker, for the page of one: that of another broker is at its own console.
@@ -41,14 +44,30 @@ pub async fn of_broker_with_id(shell: &Shell, id: &str) -> Markup {
 pub async fn of_topic(shell: &Shell, name: &str) -> Markup {
     let Some(source) = shell.history() else { return html! {} };
     let body = history::topic(Some(source), shell.view(), name).await.map(|hour| topic_body(&hour));
-    section("The last hour", body)
+    section(&title(source), body)
 }
 
 /// The hour of a group.
 pub async fn of_group(shell: &Shell, id: &str) -> Markup {
     let Some(source) = shell.history() else { return html! {} };
     let body = history::group(Some(source), shell.view(), id).await.map(|hour| group_body(&hour));
-    section("The last hour", body)
+    section(&title(source), body)
+}
+
+/// The title by the time that the samples cover, an hour by default.
+fn title(source: &HistorySource) -> String {
+    let kept = source.history.lock().interval() * thalweg_history::POINTS as u32;
+    format!("The last {}", span_words(kept))
+}
+
+/// A time span in whole units that follow "the last".
+fn span_words(span: Duration) -> String {
+    match (span.as_secs(), span.as_secs().div_ceil(60)) {
+        (3600, _) => "hour".to_owned(),
+        (..120, _) => format::counted(span.as_secs(), "second"),
+        (_, minutes) if minutes % 60 == 0 => format::counted(minutes / 60, "hour"),
+        (_, minutes) => format::counted(minutes, "minute"),
+    }
 }
 
 fn section(title: &str, body: Result<Markup, Problem>) -> Markup {
@@ -275,7 +294,25 @@ fn group_body(hour: &GroupHistory) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+    use thalweg_history::History;
+
     use super::*;
+
+    #[test]
+    fn the_title_is_that_of_the_kept_time() {
+        let title = |interval_ms| {
+            let interval = Duration::from_millis(interval_ms);
+            let history = Arc::new(Mutex::new(History::new(interval)));
+            title(&HistorySource { broker: 1, history })
+        };
+        assert_eq!(title(10_000), "The last hour");
+        assert_eq!(title(2_000), "The last 12 minutes");
+        assert_eq!(title(20_000), "The last 2 hours");
+        assert_eq!(title(100), "The last 36 seconds");
+    }
 
     #[test]
     fn times_have_the_unit_of_their_size() {

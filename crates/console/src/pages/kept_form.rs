@@ -74,8 +74,11 @@ fn is_kept(path: &str) -> bool {
     })
 }
 
-/// The name of a field with a capital letter.
+/// The name of a field with a capital letter, or that of the form of another field.
 fn label(name: &str) -> String {
+    if let Some(field) = name.strip_suffix("_form") {
+        return format!("Form of the {field}");
+    }
     let mut letters = name.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
 }
@@ -125,6 +128,11 @@ mod tests {
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
+    }
+
+    #[test]
+    fn fields_have_the_words_of_the_form() {
+        assert_eq!((&*label("key"), &*label("value_form")), ("Key", "Form of the value"));
     }
 
     #[tokio::test]

@@ -135,7 +135,7 @@ impl MessagesPage<'_> {
                 p class="quiet" id="tail" data-tail=(tail) {}
             }
             div id="messages" {
-                p class="quiet" { (found.summary()) }
+                p class="quiet" id="looked-at" { (found.summary()) }
                 @if !found.progress.unreadable.is_empty() {
                     p class="note warn" { "Messages are missing: " (format::counted(found.progress.unreadable.len(), "partition")) " of " (name) " cannot be read." }
                 }

@@ -2,6 +2,7 @@
 
 use axum::Form;
 use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::response::Response;
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -25,7 +26,14 @@ pub async fn show(shell: Shell, Query(user): Query<NewUser>) -> Response {
     if user.name().is_empty() {
         return shell.answer::<Problem>(Section::Users, TITLE, Ok(form(&user, None)));
     }
-    match preview(&shell, &user, None).await {
+    let checked = async {
+        // Without the right to list users, the creation decides.
+        match new_user::check_absent(shell.view(), &user).await {
+            Err(known) if known.status == StatusCode::BAD_REQUEST => Err(known),
+            _ => preview(&shell, &user, None).await,
+        }
+    };
+    match checked.await {
         Ok(page) => shell.answer::<Problem>(Section::Users, TITLE, Ok(page)),
         Err(problem) => {
             shell.answer_again(Section::Users, TITLE, &problem, &form(&user, Some(&problem.message)))

@@ -26,16 +26,23 @@ const UNNAMED: &str = "stream";
 /// The streams of this node.
 pub fn host(console: &Console) -> Result<Host, Problem> {
     let starting = console.settings().streams.as_ref();
-    let starting = starting.ok_or_else(|| {
-        Problem::missing(
-            "This node hosts no streams: start it with --set streams.enabled=true (docs/streams.md)",
-        )
-    })?;
+    let starting = starting.ok_or_else(|| none_hosted(console.settings().clients.is_some()))?;
     let unavailable = Problem {
         status: StatusCode::SERVICE_UNAVAILABLE,
         ..Problem::missing("The streams are starting: try again in a moment")
     };
     starting.borrow().clone().ok_or(unavailable)
+}
+
+/// The problem of a console without streams: of a broker, or apart from one.
+fn none_hosted(is_beside_broker: bool) -> Problem {
+    Problem::missing(match is_beside_broker {
+        true => "This node hosts no streams: start it with --set streams.enabled=true (docs/streams.md)",
+        false => {
+            "This console runs apart from a broker, and has no streams: see the console of a broker with \
+             streams.enabled=true (docs/streams.md)"
+        }
+    })
 }
 
 /// Maps a failed operation to a problem.
@@ -380,4 +387,16 @@ pub async fn change(
     let outcome = done.await;
     let page = if outcome.is_ok() && verb == "destroy" { "/streams".to_owned() } else { path(&name) };
     see_other(&console, &page, Note::of(outcome, format!("{name}: {verb} is done.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_console_apart_from_a_broker_does_not_advise_a_setting_of_brokers() {
+        assert!(none_hosted(true).message.contains("start it with --set streams.enabled=true"));
+        let apart = none_hosted(false).message;
+        assert!(apart.contains("apart from a broker") && !apart.contains("--set"), "{apart}");
+    }
 }

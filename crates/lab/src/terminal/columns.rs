@@ -8,6 +8,8 @@
 const GAP: usize = 2;
 /// Spaces before the lines that continue a row.
 const INDENT: usize = 4;
+/// Without a terminal, wider cells do not widen the column of the other rows.
+const PADDED_MAX: usize = 100;
 /// Minimum width of a last column whose words wrap.
 const TEXT_MIN: usize = 24;
 
@@ -19,6 +21,8 @@ pub type TextWidth = fn(&str) -> usize;
 pub struct Columns {
     /// The width of each column.
     widths: Vec<usize>,
+    /// The width to which cells of each column are padded.
+    padded: Vec<usize>,
     /// The columns of each line of a row.
     lines: Vec<Vec<usize>>,
     text_width: TextWidth,
@@ -28,11 +32,12 @@ impl Columns {
     /// The columns of these rows, including the header, on lines of at most `max` characters.
     pub fn of<S: AsRef<str>>(rows: &[Vec<S>], max: Option<usize>, text_width: TextWidth) -> Columns {
         let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
+        let width = |column: usize, most: usize| {
             let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| text_width(cell.as_ref())).max().unwrap_or(0)
+            let widths = cells.map(|cell| text_width(cell.as_ref()));
+            widths.filter(|width| *width <= most).max().unwrap_or(0)
         };
-        let mut widths: Vec<usize> = (0..count).map(width).collect();
+        let mut widths: Vec<usize> = (0..count).map(|column| width(column, usize::MAX)).collect();
         let whole = widths.iter().map(|width| width + GAP).sum::<usize>().saturating_sub(GAP);
         let mut lines = vec![(0..count).collect()];
         if let Some(max) = max.filter(|max| whole > *max)
@@ -44,7 +49,11 @@ impl Columns {
                 false => lines = folded(&mut widths, max),
             }
         }
-        Columns { widths, lines, text_width }
+        let padded = match max {
+            Some(_) => widths.clone(),
+            None => (0..count).map(|column| width(column, PADDED_MAX)).collect(),
+        };
+        Columns { widths, padded, lines, text_width }
     }
 
     /// The lines of a row. Cells in columns of `is_right` are aligned to the right.
@@ -60,7 +69,7 @@ impl Columns {
                 let mut text = " ".repeat(if number == 0 { 0 } else { INDENT });
                 for (&column, cell) in columns.iter().zip(&cells) {
                     let cell = cell.get(line).copied().unwrap_or_default();
-                    let gap = " ".repeat(self.widths[column].saturating_sub((self.text_width)(cell)));
+                    let gap = " ".repeat(self.padded[column].saturating_sub((self.text_width)(cell)));
                     let (before, after) = if is_right(column) { (&*gap, "") } else { ("", &*gap) };
                     text.extend([before, cell, after, &" ".repeat(GAP)]);
                 }
@@ -95,7 +104,7 @@ fn folded(widths: &mut [usize], max: usize) -> Vec<Vec<usize>> {
 }
 
 /// A text on lines of at most `width` characters: broken at a space, else behind a comma, else anywhere.
-fn wrapped(text: &str, width: usize, text_width: TextWidth) -> Vec<&str> {
+pub fn wrapped(text: &str, width: usize, text_width: TextWidth) -> Vec<&str> {
     let (mut lines, mut rest) = (Vec::new(), text);
     while text_width(rest) > width {
         let ends = rest.char_indices().map(|(at, c)| at + c.len_utf8());
@@ -133,6 +142,15 @@ mod tests {
     fn columns_that_fit_are_on_one_line() {
         let rows: [&[&str]; 2] = [&["NAME", "LAG", "HOST"], &["a", "17", "b"]];
         assert_eq!(shown(&rows, 15), ["NAME  LAG  HOST", "a      17  b"]);
+    }
+
+    #[test]
+    fn a_very_long_cell_does_not_pad_the_other_rows_of_a_pipe() {
+        let long = "g".repeat(2000);
+        let rows = [vec!["GROUP", "LAG"], vec!["billing", "3"], vec![&long, "4"]];
+        let columns = Columns::of(&rows, None, characters);
+        let lines: Vec<String> = rows.iter().flat_map(|row| columns.row(row, |_| false)).collect();
+        assert_eq!(lines, ["GROUP    LAG", "billing  3", &format!("{long}  4")]);
     }
 
     #[test]

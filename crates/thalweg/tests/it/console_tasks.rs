@@ -147,6 +147,13 @@ fn a_user_is_made_with_its_rights_and_the_settings_of_its_client() {
     assert_eq!(as_ann("consume orders --group ann --from-beginning --max-messages 1", ""), "one\n");
     let again = browser.send("/create-user", form);
     assert!(again.status == 400 && again.body.contains("There is a user ann already"), "{}", again.body);
+    let preview = browser.get("/create-user?name=ann&rights=both&topic=orders");
+    assert!(
+        preview.status == 400 && preview.body.contains("There is a user ann already"),
+        "{}",
+        preview.body
+    );
+    assert!(!preview.body.contains("What would be made"), "{}", preview.body);
     assert!(!browser.get("/users").body.contains("sasl.password"));
 
     let plain = tempfile::tempdir().expect("a directory");

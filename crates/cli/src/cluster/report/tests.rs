@@ -205,7 +205,7 @@ fn problems_hidden_from_clients_are_degraded() {
     );
     degraded(
         |s| s.quorum.as_mut().expect("there is one").nodes[1].silent_ms = Some(60_000),
-        "Controller or broker 2 does not follow the metadata.",
+        "Broker 2 does not follow the metadata.",
     );
     degraded(
         |s| {
@@ -298,4 +298,17 @@ fn a_table_ends_after_some_rows_and_says_so() {
     let text = status(partitions).to_text(Style::PLAIN);
     assert!(text.contains("Partitions without a leader that answers: 30\n"), "{text}");
     assert!(text.contains("  and 10 more; --json has them all\n"), "{text}");
+}
+
+#[test]
+fn verdicts_wrap_on_a_terminal_and_are_not_repeated() {
+    let status = status(vec![partition(0, Some(1), &[1], 2)]);
+    let text = status.to_text(Style::NARROW);
+    assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+    let verdicts = &status.verdicts()[0].text;
+    let lines: Vec<&str> =
+        text.lines().skip_while(|line| !line.starts_with("  critical: ")).take(2).collect();
+    assert!(lines[1].starts_with("            ") && verdicts.ends_with(lines[1].trim()), "{text}");
+    let judged = status.judge().map_err(Status::without_verdicts).expect_err("it is not healthy");
+    assert_eq!((judged.code, judged.why.as_str()), (4, "The cluster is unavailable"));
 }
