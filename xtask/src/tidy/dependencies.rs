@@ -92,6 +92,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("thalweg-net", &["config", "dial", "hash", "histogram", "log", "places", "security", "watch", "wire"]),
     ("thalweg-places", &[]),
     ("thalweg-ports", &[]),
+    ("thalweg-pulsar", &[]),
     ("thalweg-record", &["ids"]),
     (
         "thalweg-replica",
