@@ -13,7 +13,8 @@ use crate::connector::Connector;
 use crate::error::{PulsarError, RequestRefused, RequestSubject, TooManyRedirects, UnexpectedAnswer};
 use crate::options::ClientOptions;
 use crate::protocol::{
-    Command, LookupResponse, LookupResult, LookupTopic, PartitionsRequest, PartitionsResponse, PartitionsResult,
+    Command, LookupResponse, LookupResult, LookupTopic, PartitionsRequest, PartitionsResponse,
+    PartitionsResult,
 };
 use crate::server_error::ServerError;
 use crate::service_url::{BrokerAddress, address_of, addresses};
@@ -72,7 +73,8 @@ impl Client {
         &self.0.options
     }
 
-    /// The broker's limit of a message in bytes (`maxMessageSize`), as the broker of the service URL names it.
+    /// The broker's limit of a message in bytes (`maxMessageSize`), as the broker of the service URL names
+    /// it.
     pub async fn message_bytes_max(&self) -> Result<usize, PulsarError> {
         Ok(self.service_connection().await?.message_bytes_max())
     }
@@ -83,11 +85,11 @@ impl Client {
         let topic = TopicName::parse(topic)?;
         let subject = RequestSubject { action: "Partitions of", subject: topic.as_str().into() };
         let connection = self.service_connection().await?;
-        let build = |request_id| {
-            Command::Partitions(PartitionsRequest { topic: topic.to_string(), request_id })
-        };
+        let build =
+            |request_id| Command::Partitions(PartitionsRequest { topic: topic.to_string(), request_id });
         let answer = connection.request(subject.clone(), self.0.options.operation_timeout, build).await?;
-        let Command::PartitionsResponse(PartitionsResponse { partitions, response, error, message, .. }) = answer
+        let Command::PartitionsResponse(PartitionsResponse { partitions, response, error, message, .. }) =
+            answer
         else {
             return Err(UnexpectedAnswer { request: subject, missing: "partitions" }.into());
         };
@@ -120,7 +122,9 @@ impl Client {
             let answer = self.look_up(&connection, topic, is_authoritative).await?;
             match self.follow(&connection, answer, topic).await? {
                 LookupStep::Owner(owner) => return Ok(owner),
-                LookupStep::Ask(next, authoritative) => (connection, is_authoritative) = (next, authoritative),
+                LookupStep::Ask(next, authoritative) => {
+                    (connection, is_authoritative) = (next, authoritative)
+                }
             }
         }
         let broker = Arc::clone(connection.peer());

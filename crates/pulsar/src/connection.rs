@@ -17,8 +17,8 @@ use tokio::sync::oneshot;
 
 use crate::connector::{ByteStream, Connector};
 use crate::error::{
-    CloseReason, ConnectFailed, ConnectTimedOut, ConnectionClosed, PulsarError, RequestRefused, RequestSubject,
-    RequestTimedOut,
+    CloseReason, ConnectFailed, ConnectTimedOut, ConnectionClosed, PulsarError, RequestRefused,
+    RequestSubject, RequestTimedOut,
 };
 use crate::frame::{self, PayloadFrame};
 use crate::frame_reader::FrameReader;
@@ -55,12 +55,8 @@ pub(crate) trait ProducerEvents: Send + Sync {
 /// Events of a consumer. The methods run on the connection's task, so they must be fast.
 pub(crate) trait ConsumerEvents: Send + Sync {
     /// An entry arrived; `entry` begins with its checksum. An error ends the connection.
-    fn entry(
-        &self,
-        connection: ConnectionId,
-        command: EntryCommand,
-        entry: Bytes,
-    ) -> Result<(), CloseReason>;
+    fn entry(&self, connection: ConnectionId, command: EntryCommand, entry: Bytes)
+    -> Result<(), CloseReason>;
     fn active_changed(&self, is_active: bool);
     fn end_of_topic(&self);
     /// The broker has closed the consumer: the topic moves to another one, or the subscription was reset.
@@ -153,9 +149,7 @@ impl Connection {
         let pending = link.register_request(reply).ok_or_else(|| self.closed())?;
         self.send(build(pending.id));
         match tokio::time::timeout(timeout, answer).await {
-            Err(_) => {
-                Err(RequestTimedOut { peer: Arc::clone(&link.peer), request: subject, timeout }.into())
-            }
+            Err(_) => Err(RequestTimedOut { peer: Arc::clone(&link.peer), request: subject, timeout }.into()),
             Ok(Err(_)) => Err(self.closed().into()),
             Ok(Ok(Command::Error(refusal))) => {
                 let (error, message) = (ServerError::of(refusal.error), refusal.message);

@@ -82,9 +82,9 @@ impl PulsarError {
             PulsarError::Handshake(failed) => match failed.fault {
                 HandshakeFault::NoAnswer(_) | HandshakeFault::Closed | HandshakeFault::Other(_) => true,
                 HandshakeFault::Refused(error, _) => refusal_passes(error),
-                HandshakeFault::Foreign(_) | HandshakeFault::Authentication | HandshakeFault::Unexpected(_) => {
-                    false
-                }
+                HandshakeFault::Foreign(_)
+                | HandshakeFault::Authentication
+                | HandshakeFault::Unexpected(_) => false,
             },
             PulsarError::Refused(refused) => refusal_passes(refused.error),
             PulsarError::InvalidServiceUrl(_)

@@ -1,6 +1,11 @@
-//! Frames: `[total size][command size][command]`, and for messages `[0x0e01][CRC-32C][metadata size][metadata]
-//! [payload]` behind that. Sizes have four bytes, the highest first, and do not count themselves. The checksum
-//! covers the metadata's size and everything after.
+//! Frames: a command, and behind some commands an entry with its metadata and payload.
+//!
+//! ```text
+//! total size (4) | command size (4) | command | entry
+//! entry: 0x0e01 (2) | CRC-32C (4) | metadata size (4) | metadata | payload
+//! ```
+//!
+//! Sizes are big-endian and do not count themselves. The checksum covers all bytes behind it.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use crc_fast::CrcAlgorithm;
@@ -82,8 +87,8 @@ fn put_message(out: &mut BytesMut, message: &impl Message, len: usize) {
 /// The command of a frame without its total size, and the bytes behind.
 pub(crate) fn decode(mut frame: Bytes) -> Result<(BaseCommand, Bytes), FrameFault> {
     let command = take_part(&mut frame, "command")?;
-    let command = BaseCommand::decode(command)
-        .map_err(|source| FrameFault::Undecodable { part: "command", source })?;
+    let command =
+        BaseCommand::decode(command).map_err(|source| FrameFault::Undecodable { part: "command", source })?;
     Ok((command, frame))
 }
 

@@ -117,7 +117,10 @@ mod tests {
         let (mut writer, stream) = tokio::io::duplex(64);
         writer.write_all(&1001u32.to_be_bytes()).await.expect("written");
         let error = FrameReader::new(stream, 1000).next().await.expect_err("a refusal");
-        assert!(matches!(error, CloseReason::Frame(FrameFault::Length { length: 1001, limit: 1000 })), "{error}");
+        assert!(
+            matches!(error, CloseReason::Frame(FrameFault::Length { length: 1001, limit: 1000 })),
+            "{error}"
+        );
         let (mut writer, stream) = tokio::io::duplex(64);
         writer.write_all(&u32::MAX.to_be_bytes()).await.expect("written");
         drop(writer);

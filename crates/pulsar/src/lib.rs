@@ -61,8 +61,9 @@ pub use consumer::{
     SubscriptionType, UnreadableEntry,
 };
 pub use error::{
-    CloseReason, ConnectFailed, ConnectTimedOut, ConnectionClosed, HandshakeFailed, HandshakeFault, PulsarError,
-    RequestRefused, RequestSubject, RequestTimedOut, TooManyRedirects, TopicMoved, UnexpectedAnswer,
+    CloseReason, ConnectFailed, ConnectTimedOut, ConnectionClosed, HandshakeFailed, HandshakeFault,
+    PulsarError, RequestRefused, RequestSubject, RequestTimedOut, TooManyRedirects, TopicMoved,
+    UnexpectedAnswer,
 };
 pub use frame::FrameFault;
 pub use message_id::MessageId;

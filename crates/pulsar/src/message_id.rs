@@ -81,7 +81,8 @@ mod tests {
             batch_size: 10,
             partition: 3,
         };
-        let ids = [MessageId::EARLIEST, id(1, 9, 0), id(1, 9, 1), id(1, 10, 0), id(2, 0, 0), MessageId::LATEST];
+        let ids =
+            [MessageId::EARLIEST, id(1, 9, 0), id(1, 9, 1), id(1, 10, 0), id(2, 0, 0), MessageId::LATEST];
         assert!(ids.is_sorted());
         assert_eq!(ids[2].to_string(), "1:9:3:1");
         assert_eq!(MessageId::EARLIEST.to_string(), "-1:-1:-1");

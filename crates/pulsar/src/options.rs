@@ -15,7 +15,8 @@ pub struct ClientOptions {
     pub keep_alive: Duration,
     /// First pause between attempts; `initialBackoffIntervalNanos`.
     pub backoff_min: Duration,
-    /// Longest pause between attempts. (Java's client waits up to a minute, which would outlast a measurement.)
+    /// Longest pause between attempts. (Java's client waits up to a minute, which would outlast a
+    /// measurement.)
     pub backoff_max: Duration,
     /// Time for which a producer or consumer tries to reconnect before it fails for good. (Java's client
     /// never stops.)

@@ -30,14 +30,14 @@ pub use receipt::SendReceipt;
 
 /// A producer. Several tasks may send by one producer.
 ///
-/// Dropping a producer closes it without waiting: unanswered messages fail with [`SendError::Closed`], and may
-/// still be stored. [`Producer::close`] waits for them.
+/// Dropping a producer closes it without waiting: unanswered messages fail with [`SendError::Closed`], and
+/// may still be stored. [`Producer::close`] waits for them.
 #[derive(Debug)]
 pub struct Producer(Arc<ProducerCore>);
 
 impl Producer {
-    /// Opens a producer for a topic without partitions, or a partition ([`Client::partitions`]). Failures that
-    /// may pass are retried within the operation timeout.
+    /// Opens a producer for a topic without partitions, or a partition ([`Client::partitions`]). Failures
+    /// that may pass are retried within the operation timeout.
     pub async fn open(
         client: &Client,
         topic: &str,

@@ -16,7 +16,7 @@ use crate::frame;
 use crate::frame_reader::FrameReader;
 use crate::options::ClientOptions;
 use crate::protocol::{
-    Command, Connected, EntryCommand, LookupResponse, LookupResult, MessageIdData, MessageMetadata,
+    Command, ConnectedResponse, EntryCommand, LookupResponse, LookupResult, MessageIdData, MessageMetadata,
     ProducerSuccess, SendCommand, SendReceiptCommand, SingleMessageMetadata, Success,
 };
 
@@ -77,10 +77,10 @@ impl ScriptedBrokers {
     pub(crate) async fn accept_with(&mut self, message_bytes_max: i32) -> ScriptedPeer {
         let mut peer = self.accept_silently().await;
         let Command::Connect(_) = peer.receive().await else { panic!("CONNECT is first") };
-        peer.send(Command::Connected(Connected {
+        peer.send(Command::Connected(ConnectedResponse {
             server_version: "scripted".to_owned(),
             max_message_size: Some(message_bytes_max),
-            ..Connected::default()
+            ..ConnectedResponse::default()
         }))
         .await;
         peer

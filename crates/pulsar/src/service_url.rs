@@ -94,8 +94,16 @@ mod tests {
 
     #[test]
     fn other_texts_are_refused_with_an_example() {
-        for wrong in ["", "localhost:6650", "http://a:8080", "pulsar://", "pulsar://a:x", "pulsar://a b", "pulsar://a:1,,b:2", "pulsar://[a]:1"]
-        {
+        for wrong in [
+            "",
+            "localhost:6650",
+            "http://a:8080",
+            "pulsar://",
+            "pulsar://a:x",
+            "pulsar://a b",
+            "pulsar://a:1,,b:2",
+            "pulsar://[a]:1",
+        ] {
             let error = addresses(wrong).expect_err(wrong);
             assert_eq!(error, InvalidServiceUrl::Syntax(wrong.to_owned()));
             assert!(error.to_string().contains("pulsar://localhost:6650"), "{error}");

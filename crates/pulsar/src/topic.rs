@@ -15,7 +15,9 @@ pub struct TopicName(Arc<str>);
 
 /// A text is not the name of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not the name of a topic: expected TOPIC, TENANT/NAMESPACE/TOPIC or persistent://TENANT/NAMESPACE/TOPIC")]
+#[error(
+    "{0:?} is not the name of a topic: expected TOPIC, TENANT/NAMESPACE/TOPIC or persistent://TENANT/NAMESPACE/TOPIC"
+)]
 pub struct InvalidTopicName(pub String);
 
 impl TopicName {

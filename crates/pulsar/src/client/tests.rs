@@ -44,7 +44,10 @@ async fn peers_that_are_no_brokers_are_named() {
     let refusal = ErrorResponse { request_id: 0, error: 3, message: "no token".to_owned() };
     let refused = handshake_fault(&frame_of(Command::Error(refusal))).await;
     assert_eq!(refused.to_string(), "AuthenticationError (no token)");
-    assert!(matches!(handshake_fault(&frame_of(Command::Ping(Ping {}))).await, HandshakeFault::Unexpected(18)));
+    assert!(matches!(
+        handshake_fault(&frame_of(Command::Ping(Ping {}))).await,
+        HandshakeFault::Unexpected(18)
+    ));
     // An AUTH_CHALLENGE.
     let challenge = [0, 0, 0, 9, 0, 0, 0, 5, 8, 36, 0xa2, 2, 0];
     assert!(matches!(handshake_fault(&challenge).await, HandshakeFault::Authentication));
@@ -92,7 +95,8 @@ async fn partitions_are_counted() {
     peer.send(Command::PartitionsResponse(answer)).await;
     let names: Vec<String> =
         asking.await.expect("no panic").expect("partitions").iter().map(ToString::to_string).collect();
-    let expected = ["t-partition-0", "t-partition-1"].map(|name| format!("persistent://public/default/{name}"));
+    let expected =
+        ["t-partition-0", "t-partition-1"].map(|name| format!("persistent://public/default/{name}"));
     assert_eq!(names, expected);
 }
 
@@ -210,7 +214,10 @@ async fn brokers_that_refer_to_each_other_are_given_up() {
         peer.answer_lookup(LookupResult::Redirect, "broker:6650").await;
     }
     let error = looking.await.expect("no panic").map(drop).expect_err("no owner");
-    assert!(matches!(error, PulsarError::TooManyRedirects(TooManyRedirects { redirects: 20, .. })), "{error}");
+    assert!(
+        matches!(error, PulsarError::TooManyRedirects(TooManyRedirects { redirects: 20, .. })),
+        "{error}"
+    );
 }
 
 #[tokio::test]

@@ -49,10 +49,16 @@ impl PendingAcks {
         let cumulative = self.cumulative.take().map(|last| vec![last.entry_data()]);
         let individual = std::mem::take(&mut self.individual);
         let individual = individual.iter().map(MessageId::entry_data).collect::<Vec<_>>();
-        let kinds = [(AckKind::Cumulative, cumulative.unwrap_or_default()), (AckKind::Individual, individual)];
+        let kinds =
+            [(AckKind::Cumulative, cumulative.unwrap_or_default()), (AckKind::Individual, individual)];
         let filled = kinds.into_iter().filter(|(_, message_id)| !message_id.is_empty());
         filled
-            .map(|(kind, message_id)| Ack { consumer_id, ack_type: kind.into(), message_id, request_id: None })
+            .map(|(kind, message_id)| Ack {
+                consumer_id,
+                ack_type: kind.into(),
+                message_id,
+                request_id: None,
+            })
             .collect()
     }
 

@@ -152,7 +152,8 @@ pub(super) enum CursorStep {
     Message(Message),
     /// A message that was compacted away, was acknowledged before, or lies before the seek position.
     Skipped {
-        /// True if the broker has counted the message against the permits: it does not count acknowledged ones.
+        /// True if the broker has counted the message against the permits: it does not count acknowledged
+        /// ones.
         is_permitted: bool,
     },
     /// All messages were returned.
@@ -185,7 +186,11 @@ impl EntryCursor {
             return Err(EntryFault::Batch { index: 0, length: needed, available: rest.len() });
         }
         let entry = Entry {
-            id: MessageId { batch_index: -1, batch_size: 0, ..MessageId::of_entry(&command.message_id, partition) },
+            id: MessageId {
+                batch_index: -1,
+                batch_size: 0,
+                ..MessageId::of_entry(&command.message_id, partition)
+            },
             batch_size,
             metadata,
             redelivery_count: command.redelivery_count.unwrap_or_default(),
@@ -230,7 +235,8 @@ impl EntryCursor {
             self.next_index = self.entry.batch_size.max(1);
             return Err(EntryFault::Batch { index, length, available });
         };
-        let payload = if size == available { std::mem::take(&mut self.rest) } else { self.rest.split_to(size) };
+        let payload =
+            if size == available { std::mem::take(&mut self.rest) } else { self.rest.split_to(size) };
         let is_acknowledged = self.is_acknowledged(index);
         if single.compacted_out.unwrap_or_default() || index < self.from_index || is_acknowledged {
             return Ok(CursorStep::Skipped { is_permitted: !is_acknowledged });
@@ -254,7 +260,8 @@ impl EntryCursor {
 
     fn is_acknowledged(&self, index: i32) -> bool {
         let Ok(index) = usize::try_from(index) else { return false };
-        !self.ack_set.is_empty() && self.ack_set.get(index / 64).is_none_or(|word| word >> (index % 64) & 1 == 0)
+        !self.ack_set.is_empty()
+            && self.ack_set.get(index / 64).is_none_or(|word| word >> (index % 64) & 1 == 0)
     }
 }
 
@@ -282,7 +289,8 @@ pub(super) fn message_count(bytes: &Bytes) -> u32 {
     let mut bytes = bytes.clone();
     // Magic number and checksum.
     bytes.advance(bytes.len().min(6));
-    let metadata = frame::take_part(&mut bytes, "metadata").ok().and_then(|part| MessageMetadata::decode(part).ok());
+    let metadata =
+        frame::take_part(&mut bytes, "metadata").ok().and_then(|part| MessageMetadata::decode(part).ok());
     let count = metadata.and_then(|metadata| metadata.num_messages_in_batch);
     count.and_then(|count| u32::try_from(count).ok()).unwrap_or(1).max(1)
 }

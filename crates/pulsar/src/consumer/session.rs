@@ -21,8 +21,8 @@ use crate::error::{
 };
 use crate::message_id::MessageId;
 use crate::protocol::{
-    Ack, AckResponse, CloseConsumer, Command, EntryCommand, GetLastMessageId, KeySharedMeta, MessageIdData, Seek,
-    Subscribe, Unsubscribe,
+    Ack, AckResponse, CloseConsumer, Command, EntryCommand, GetLastMessageId, KeySharedMeta, MessageIdData,
+    Seek, Subscribe, Unsubscribe,
 };
 use crate::server_error::ServerError;
 use crate::topic::TopicName;
@@ -49,7 +49,10 @@ pub(super) struct ConsumerCore {
 
 impl fmt::Debug for ConsumerCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConsumerCore").field("topic", &self.topic).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ConsumerCore")
+            .field("topic", &self.topic)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 
@@ -169,7 +172,8 @@ impl ConsumerCore {
         let mut state = self.state.lock();
         if sought.is_err() {
             state.seek_target = None;
-        } else if state.generation == before && state.is_on(connection.id()) {
+        } else if state.generation == before {
+            // The consumer is not opened again yet, so the queue has messages of the last position.
             state.forget_queue(0);
             self.generation.store(state.generation, Ordering::Release);
         }
@@ -185,7 +189,8 @@ impl ConsumerCore {
     pub(super) async fn last_message_id(&self) -> Result<MessageId, ConsumeError> {
         let connection = self.connection().await?;
         let subject = self.subject("Last message of");
-        let build = |request_id| Command::GetLastMessageId(GetLastMessageId { consumer_id: self.id, request_id });
+        let build =
+            |request_id| Command::GetLastMessageId(GetLastMessageId { consumer_id: self.id, request_id });
         match self.request(&connection, subject.clone(), build).await? {
             Command::LastMessageIdResponse(answer) => {
                 Ok(MessageId::of_entry(&answer.last_message_id, self.partition))
@@ -383,7 +388,9 @@ fn seek_data(id: &MessageId) -> MessageIdData {
         && index > 0
     {
         let is_open = |bit: usize| (index..size).contains(&bit);
-        let word = |word: usize| (0..64).filter(|bit| is_open(64 * word + bit)).fold(0u64, |bits, bit| bits | 1 << bit);
+        let word = |word: usize| {
+            (0..64).filter(|bit| is_open(64 * word + bit)).fold(0u64, |bits, bit| bits | 1 << bit)
+        };
         data.ack_set = (0..size.div_ceil(64)).map(|index| word(index).cast_signed()).collect();
     }
     data

@@ -14,8 +14,8 @@ use super::options::ConsumerOptions;
 use crate::connection::{Connection, ConnectionId};
 use crate::error::CloseReason;
 use crate::message_id::MessageId;
-use crate::protocol::{EntryCommand, Flow, Redeliver};
 use crate::protocol::Command;
+use crate::protocol::{EntryCommand, Flow, Redeliver};
 
 /// Entries that a broker may send without permits: it counts the messages of a batch after reading it.
 const OVERRUN_ENTRIES_MAX: i64 = 1000;

@@ -3,8 +3,8 @@ use std::time::Duration;
 use super::*;
 use crate::error::PulsarError;
 use crate::protocol::{
-    AckResponse, ActiveConsumerChange, CloseConsumer, Command, EndOfTopic, LastMessageIdResponse, MessageIdData,
-    Success,
+    AckResponse, ActiveConsumerChange, CloseConsumer, Command, EndOfTopic, EntryCommand,
+    LastMessageIdResponse, LookupResult, MessageIdData, MessageMetadata, Success,
 };
 use crate::scripted_peer::{SERVICE_URL, ScriptedBrokers, ScriptedPeer, batch_frame, brokers, quick_options};
 
@@ -63,7 +63,7 @@ async fn subscriptions_have_their_type_and_position() {
             Consumer::subscribe(&client, "t", "s", options).await
         });
         let mut peer = brokers.accept().await;
-        peer.answer_lookup(crate::protocol::LookupResult::Connect, "broker:6650").await;
+        peer.answer_lookup(LookupResult::Connect, "broker:6650").await;
         let Command::Subscribe(subscribe) = peer.receive().await else { panic!("a consumer is next") };
         assert_eq!((subscribe.sub_type, subscribe.initial_position), (code, Some(1)));
         assert_eq!((&*subscribe.subscription, subscribe.consumer_name.as_deref()), ("s", Some("me")));
@@ -139,7 +139,8 @@ async fn flushed_acknowledgements_are_confirmed() {
             let Command::Ack(ack) = peer.receive().await else { panic!("an acknowledgement is next") };
             let request_id = ack.request_id;
             assert!(request_id.is_some());
-            peer.send(Command::AckResponse(AckResponse { error, request_id, ..AckResponse::default() })).await;
+            peer.send(Command::AckResponse(AckResponse { error, request_id, ..AckResponse::default() }))
+                .await;
         };
         let (flushed, ()) = tokio::join!(consumer.flush_acks(), answer);
         match error {
@@ -162,7 +163,10 @@ async fn a_damaged_entry_is_an_error_and_the_next_one_follows() {
     peer.send_bytes(&damaged).await;
     peer.send_batch(id, 2, &[b"c"]).await;
     let error = consumer.next().await.expect_err("damage");
-    assert!(error.to_string().starts_with("Cannot read the entry 7:1:-1: an entry with the checksum"), "{error}");
+    assert!(
+        error.to_string().starts_with("Cannot read the entry 7:1:-1: an entry with the checksum"),
+        "{error}"
+    );
     assert_eq!(payload(&mut consumer).await, b"c");
     let Command::Flow(flow) = peer.receive().await else { panic!("permits are next") };
     assert_eq!(flow.message_permits, 2);
@@ -192,7 +196,7 @@ async fn pending_acknowledgements_survive_a_disconnect() {
     drop(peer);
     let mut peer = brokers.accept().await;
     consumer.ack(&message);
-    peer.answer_lookup(crate::protocol::LookupResult::Connect, "broker:6650").await;
+    peer.answer_lookup(LookupResult::Connect, "broker:6650").await;
     let Command::Subscribe(subscribe) = peer.receive().await else { panic!("a consumer is next") };
     peer.send(Command::Success(Success { request_id: subscribe.request_id })).await;
     // Before the permits, so that the broker does not send the message again.
@@ -227,6 +231,26 @@ async fn a_seek_drops_messages_and_starts_within_the_batch() {
 }
 
 #[tokio::test]
+async fn a_seek_leaves_no_message_of_the_last_position() {
+    let (mut consumer, id, mut peer, _brokers) = subscribed(prompt()).await;
+    peer.send_batch(id, 1, &[b"a", b"b"]).await;
+    assert_eq!(payload(&mut consumer).await, b"a");
+    peer.send_batch(id, 2, &[b"c"]).await;
+    let answer = async {
+        let Command::Seek(seek) = peer.receive().await else { panic!("a seek is next") };
+        peer.send(Command::CloseConsumer(CloseConsumer { consumer_id: id, request_id: 3 })).await;
+        peer.send(Command::Success(Success { request_id: seek.request_id })).await;
+    };
+    let (sought, ()) = tokio::join!(consumer.seek(MessageId::LATEST), answer);
+    sought.expect("moved");
+    // The consumer is not opened again yet.
+    assert!(consumer.try_next().expect("no failure").is_none());
+    peer.open_consumer().await;
+    peer.send_batch(id, 3, &[b"d"]).await;
+    assert_eq!(payload(&mut consumer).await, b"d");
+}
+
+#[tokio::test]
 async fn redelivery_starts_a_new_epoch() {
     let options = ConsumerOptions { receiver_queue_size: 100, ..prompt() };
     let (mut consumer, id, mut peer, _brokers) = subscribed(options).await;
@@ -242,9 +266,7 @@ async fn redelivery_starts_a_new_epoch() {
     let Command::Flow(flow) = peer.receive().await else { panic!("permits are next") };
     assert_eq!(flow.message_permits, 5);
     // An entry that was under way is stale; its permit is given again.
-    let mut stale = crate::protocol::EntryCommand::default();
-    stale.consumer_id = id;
-    stale.consumer_epoch = Some(0);
+    let stale = EntryCommand { consumer_id: id, consumer_epoch: Some(0), ..EntryCommand::default() };
     peer.send_bytes(&entry_frame(stale)).await;
     let Command::Flow(flow) = peer.receive().await else { panic!("permits are next") };
     assert_eq!(flow.message_permits, 1);
@@ -252,8 +274,8 @@ async fn redelivery_starts_a_new_epoch() {
     assert_eq!(payload(&mut consumer).await, b"a");
 }
 
-fn entry_frame(command: crate::protocol::EntryCommand) -> Vec<u8> {
-    let metadata = crate::protocol::MessageMetadata::default();
+fn entry_frame(command: EntryCommand) -> Vec<u8> {
+    let metadata = MessageMetadata::default();
     let frame = crate::frame::encode_entry(Command::Message(command), &metadata, bytes::Bytes::new());
     [frame.head, frame.payload].concat()
 }
@@ -288,7 +310,8 @@ async fn the_last_message_is_known() {
         let last_message_id =
             MessageIdData { ledger_id: 7, entry_id: 4, batch_index: Some(2), ..MessageIdData::default() };
         let request_id = request.request_id;
-        peer.send(Command::LastMessageIdResponse(LastMessageIdResponse { last_message_id, request_id })).await;
+        peer.send(Command::LastMessageIdResponse(LastMessageIdResponse { last_message_id, request_id }))
+            .await;
     };
     let (id, ()) = tokio::join!(consumer.last_message_id(), answer);
     assert_eq!(id.expect("an id").to_string(), "7:4:-1:2");

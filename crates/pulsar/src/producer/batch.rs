@@ -41,7 +41,11 @@ impl<'a, const N: usize> From<&'a [u8; N]> for OutgoingMessage<'a> {
 
 impl OutgoingMessage<'_> {
     /// Fails for a message that is too large whatever its codec.
-    pub(super) fn check(&self, compression: Compression, message_bytes_max: usize) -> Result<(), MessageTooLarge> {
+    pub(super) fn check(
+        &self,
+        compression: Compression,
+        message_bytes_max: usize,
+    ) -> Result<(), MessageTooLarge> {
         if compression == Compression::None {
             check_size(self.payload.len(), message_bytes_max)?;
         }
@@ -50,7 +54,8 @@ impl OutgoingMessage<'_> {
     }
 
     fn metadata(&self, sequence_id: u64) -> SingleMessageMetadata {
-        let property = |&(key, value): &(&str, &str)| KeyValue { key: key.to_owned(), value: value.to_owned() };
+        let property =
+            |&(key, value): &(&str, &str)| KeyValue { key: key.to_owned(), value: value.to_owned() };
         SingleMessageMetadata {
             properties: self.properties.iter().map(property).collect(),
             partition_key: self.key.map(str::to_owned),
@@ -127,7 +132,8 @@ impl OpenBatch {
     }
 
     pub(super) fn is_full(&self, limits: &BatchLimits) -> bool {
-        self.buffer.len() >= limits.bytes || usize::try_from(self.count).is_ok_and(|count| count >= limits.messages)
+        self.buffer.len() >= limits.bytes
+            || usize::try_from(self.count).is_ok_and(|count| count >= limits.messages)
     }
 
     pub(super) fn append(&mut self, message: &OutgoingMessage<'_>, sequence_id: u64) {
@@ -184,8 +190,9 @@ impl OpenBatch {
             num_messages: is_batch.then_some(num_messages),
             highest_sequence_id: is_batch.then_some(last_sequence_id),
         });
-        let size = check_size(payload.len() + metadata.encoded_len(), message_bytes_max + METADATA_ROOM_BYTES)
-            .and_then(|()| check_size(payload.len(), message_bytes_max));
+        let size =
+            check_size(payload.len() + metadata.encoded_len(), message_bytes_max + METADATA_ROOM_BYTES)
+                .and_then(|()| check_size(payload.len(), message_bytes_max));
         let payload = if size.is_ok() { payload } else { Bytes::new() };
         let frame = frame::encode_entry(command, &metadata, payload);
         let opened_at = self.opened_at;

@@ -27,8 +27,8 @@ pub struct ProducerOptions {
     pub pending_bytes_max: usize,
     /// `maxPendingMessages`: messages that wait or are in flight; `None` for no limit beside the bytes.
     pub pending_messages_max: Option<usize>,
-    /// `initialSequenceId`: sequence id before that of the first message. `None`: the last one that the broker
-    /// knows of this name (it knows one with deduplication only).
+    /// `initialSequenceId`: sequence id before that of the first message. `None`: the last one that the
+    /// broker knows of this name (it knows one with deduplication only).
     pub initial_sequence_id: Option<u64>,
 }
 

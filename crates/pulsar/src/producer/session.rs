@@ -1,5 +1,5 @@
-//! A producer between its callers, its connection and its task. The task finishes batches whose delay is over,
-//! gives up overdue ones, and reconnects.
+//! A producer between its callers, its connection and its task. The task finishes batches whose delay is
+//! over, gives up overdue ones, and reconnects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,7 +41,10 @@ pub(super) struct ProducerCore {
 
 impl fmt::Debug for ProducerCore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ProducerCore").field("topic", &self.topic).field("id", &self.id).finish_non_exhaustive()
+        f.debug_struct("ProducerCore")
+            .field("topic", &self.topic)
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }
 

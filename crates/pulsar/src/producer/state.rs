@@ -1,5 +1,5 @@
-//! The state of a producer: the open batch, batches without a receipt, and the connection. Without I/O but the
-//! queueing of frames.
+//! The state of a producer: the open batch, batches without a receipt, and the connection. Without I/O but
+//! the queueing of frames.
 
 use std::collections::VecDeque;
 use std::fmt;

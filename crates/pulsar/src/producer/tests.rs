@@ -44,7 +44,10 @@ async fn messages_share_a_batch_and_have_ids() {
     assert_eq!((send.sequence_id, send.highest_sequence_id, send.num_messages), (0, Some(2), Some(3)));
     assert_eq!((metadata.sequence_id, metadata.highest_sequence_id), (0, Some(2)));
     assert_eq!((metadata.num_messages_in_batch, &*metadata.producer_name), (Some(3), "scripted-0"));
-    assert_eq!(payload[..], *b"\0\0\0\x04\x18\x03\x40\0one\0\0\0\x04\x18\x03\x40\x01two\0\0\0\x04\x18\x03\x40\x02six");
+    assert_eq!(
+        payload[..],
+        *b"\0\0\0\x04\x18\x03\x40\0one\0\0\0\x04\x18\x03\x40\x01two\0\0\0\x04\x18\x03\x40\x02six"
+    );
     peer.send_receipt(id, 0, 55).await;
     for (index, receipt) in receipts.into_iter().enumerate() {
         assert_eq!(receipt.await.expect("stored").to_string(), format!("7:55:4:{index}"));
@@ -94,7 +97,8 @@ async fn batches_end_at_bytes_and_keys() {
     let (producer, _, mut peer, _brokers) = opened(options).await;
     let mut receipts = Vec::new();
     for (key, len) in [("a", 60), ("a", 60), ("a", 60), ("b", 10), ("b", 10), ("b", 300)] {
-        let message = OutgoingMessage { payload: &vec![0; len], key: Some(key), ..OutgoingMessage::default() };
+        let message =
+            OutgoingMessage { payload: &vec![0; len], key: Some(key), ..OutgoingMessage::default() };
         receipts.push(producer.send(message).await.expect("room"));
     }
     let mut batches = Vec::new();
@@ -134,15 +138,22 @@ async fn many_batches_are_in_flight_and_refusals_may_overtake() {
         receipts.push(producer.send(b"x").await.expect("room"));
         peer.receive_batch().await;
     }
-    let refusal = SendErrorCommand { producer_id: id, sequence_id: 2, error: 2, message: "no bookie".to_owned() };
+    let refusal =
+        SendErrorCommand { producer_id: id, sequence_id: 2, error: 2, message: "no bookie".to_owned() };
     peer.send(Command::SendError(refusal)).await;
     // A receipt again, and of another producer, change nothing.
     for (producer_id, sequence_id) in [(id, 0), (id, 0), (id + 1, 3), (id, 1), (id, 3)] {
         peer.send_receipt(producer_id, sequence_id, sequence_id).await;
     }
-    let outcomes = [receipts.remove(0).await, receipts.remove(0).await, receipts.remove(0).await, receipts.remove(0).await];
+    let outcomes = [
+        receipts.remove(0).await,
+        receipts.remove(0).await,
+        receipts.remove(0).await,
+        receipts.remove(0).await,
+    ];
     let entries = outcomes.map(|outcome| outcome.map(|id| id.entry).map_err(|error| error.to_string()));
-    let refused = "persistent://public/default/t-partition-4 does not store a message: PersistenceError (no bookie)";
+    let refused =
+        "persistent://public/default/t-partition-4 does not store a message: PersistenceError (no bookie)";
     assert_eq!(entries, [Ok(0), Ok(1), Err(refused.to_owned()), Ok(3)]);
 }
 
@@ -188,7 +199,8 @@ async fn a_disconnect_in_flight_loses_nothing() {
         peer.answer_lookup(LookupResult::Connect, "broker:6650").await;
         let Command::RegisterProducer(register) = peer.receive().await else { panic!("a producer is next") };
         assert_eq!((register.producer_name.as_deref(), register.epoch), (Some("mine"), Some(1)));
-        let refusal = ErrorResponse { request_id: register.request_id, error: error.into(), message: String::new() };
+        let refusal =
+            ErrorResponse { request_id: register.request_id, error: error.into(), message: String::new() };
         peer.send(Command::Error(refusal)).await;
     }
     let mut peer = brokers.accept().await;
@@ -221,7 +233,10 @@ async fn a_cluster_that_is_gone_fails_every_message_with_the_reason() {
     let receipt = producer.send(b"x").await.expect("room");
     drop((peer, brokers));
     let error = receipt.await.expect_err("nothing is there");
-    assert!(error.to_string().starts_with("The producer has stopped: Cannot connect to broker:6650"), "{error}");
+    assert!(
+        error.to_string().starts_with("The producer has stopped: Cannot connect to broker:6650"),
+        "{error}"
+    );
     let error = producer.send(b"x").await.expect_err("it has stopped");
     assert!(matches!(error, SendError::Disconnected(_)), "{error}");
     producer.close().await.expect("nothing to close");
@@ -260,29 +275,15 @@ async fn messages_wait_for_room() {
     assert!(!waiting.is_finished());
     peer.send_receipt(id, 0, 0).await;
     first.await.expect("stored");
-    producer.flush_when(|| waiting.is_finished(), &mut peer, id).await;
+    while producer.0.state.lock().is_idle() {
+        tokio::task::yield_now().await;
+    }
+    producer.0.seal();
+    assert_eq!(peer.receive_batch().await.0.sequence_id, 1);
+    peer.send_receipt(id, 1, 1).await;
     assert_eq!(waiting.await.expect("no panic").expect("stored").entry, 1);
     // A message that is larger than all room is taken alone.
     assert!(producer.try_send(&[0; 20]).expect("a message").is_some());
-}
-
-impl Producer {
-    /// Flushes, and answers the batch with sequence id 1, until `is_done`.
-    async fn flush_when(&self, is_done: impl Fn() -> bool, peer: &mut ScriptedPeer, id: u64) {
-        while self.state_is_idle() {
-            tokio::task::yield_now().await;
-        }
-        self.0.seal();
-        assert_eq!(peer.receive_batch().await.0.sequence_id, 1);
-        peer.send_receipt(id, 1, 1).await;
-        while !is_done() {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    fn state_is_idle(&self) -> bool {
-        self.0.state.lock().is_idle()
-    }
 }
 
 #[tokio::test]

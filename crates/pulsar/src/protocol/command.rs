@@ -23,7 +23,7 @@ pub(crate) enum Command {
     #[prost(message, tag = "2")]
     Connect(Connect),
     #[prost(message, tag = "3")]
-    Connected(Connected),
+    Connected(ConnectedResponse),
     #[prost(message, boxed, tag = "4")]
     Subscribe(Box<Subscribe>),
     #[prost(message, boxed, tag = "5")]
@@ -147,7 +147,7 @@ pub(crate) struct Connect {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct Connected {
+pub(crate) struct ConnectedResponse {
     #[prost(string, required, tag = "1")]
     pub server_version: String,
     #[prost(int32, optional, tag = "2")]
@@ -499,7 +499,11 @@ mod tests {
             assert_eq!(bytes[0], 8, "field 1 as a number");
             assert_eq!(u32::from(bytes[1]), base.kind);
             // A field number of 16 and more takes two bytes; the low bits of the first are the wire type.
-            let tag = if bytes[2] & 0x80 == 0 { u32::from(bytes[2]) } else { u32::from(bytes[2] & 0x7f) | u32::from(bytes[3]) << 7 };
+            let tag = if bytes[2] & 0x80 == 0 {
+                u32::from(bytes[2])
+            } else {
+                u32::from(bytes[2] & 0x7f) | u32::from(bytes[3]) << 7
+            };
             assert_eq!((tag >> 3, tag & 7), (base.kind, 2));
             assert_eq!(BaseCommand::decode(&bytes[..]).expect("itself"), base);
         }

@@ -54,7 +54,10 @@ fn a_batch_is_taken_apart_without_copies() {
     assert_eq!(ids, ["7:5:3:0", "7:5:3:1", "7:5:3:2"]);
     let sequences: Vec<u64> = messages.iter().map(Message::sequence_id).collect();
     assert_eq!(sequences, [50, 51, 52]);
-    assert_eq!((messages[0].publish_time_ms(), messages[0].producer_name()), (1_700_000_000_000, "scripted-0"));
+    assert_eq!(
+        (messages[0].publish_time_ms(), messages[0].producer_name()),
+        (1_700_000_000_000, "scripted-0")
+    );
     assert_eq!((messages[0].key(), messages[0].properties().count()), (None, 0));
     assert_eq!((cursor.remaining(), message_count(&bytes)), (0, 3));
 }
@@ -150,8 +153,12 @@ fn damage_is_named() {
     let mut batch = u32::try_from(negative.encoded_len()).expect("small").to_be_bytes().to_vec();
     batch.extend(negative.encode_to_vec());
     let single = MessageMetadata { num_messages_in_batch: Some(1), ..metadata };
-    let mut cursor = EntryCursor::open(command, entry(&single, batch.into()).1, -1, 0, LIMIT).expect("an entry");
-    assert_eq!(read(&mut cursor).expect_err("negative"), EntryFault::Batch { index: 0, length: -1, available: 0 });
+    let mut cursor =
+        EntryCursor::open(command, entry(&single, batch.into()).1, -1, 0, LIMIT).expect("an entry");
+    assert_eq!(
+        read(&mut cursor).expect_err("negative"),
+        EntryFault::Batch { index: 0, length: -1, available: 0 }
+    );
 }
 
 #[test]
