@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::BoxedFuture;
 use crate::connection::{Connection, ConnectionId, ConnectionTarget};
 use crate::connector::Connector;
 use crate::error::{PulsarError, RequestRefused, RequestSubject, TooManyRedirects, UnexpectedAnswer};
@@ -46,27 +47,32 @@ impl fmt::Debug for Client {
 
 impl Client {
     /// Connects to a broker of `service_url`, `pulsar://HOST:PORT[,HOST:PORT...]`.
-    pub async fn connect(service_url: &str, options: ClientOptions) -> Result<Client, PulsarError> {
-        Client::connect_by(Connector::tcp(), service_url, options).await
+    pub fn connect(
+        service_url: &str,
+        options: ClientOptions,
+    ) -> BoxedFuture<'_, Result<Client, PulsarError>> {
+        Client::connect_by(Connector::tcp(), service_url, options)
     }
 
     /// Connects by `connector`, like [`Client::connect`].
-    pub async fn connect_by(
+    pub fn connect_by(
         connector: Connector,
         service_url: &str,
         options: ClientOptions,
-    ) -> Result<Client, PulsarError> {
-        let client = Client(Arc::new(ClientState {
-            service: addresses(service_url)?,
-            preferred: AtomicUsize::new(0),
-            options,
-            connector,
-            connections: Mutex::default(),
-            next_connection: AtomicU64::new(1),
-            next_id: AtomicU64::new(0),
-        }));
-        client.service_connection().await?;
-        Ok(client)
+    ) -> BoxedFuture<'_, Result<Client, PulsarError>> {
+        Box::pin(async move {
+            let client = Client(Arc::new(ClientState {
+                service: addresses(service_url)?,
+                preferred: AtomicUsize::new(0),
+                options,
+                connector,
+                connections: Mutex::default(),
+                next_connection: AtomicU64::new(1),
+                next_id: AtomicU64::new(0),
+            }));
+            client.service_connection().await?;
+            Ok(client)
+        })
     }
 
     pub fn options(&self) -> &ClientOptions {

@@ -17,6 +17,7 @@ mod state;
 
 use std::sync::Arc;
 
+use crate::BoxedFuture;
 use crate::client::Client;
 use crate::error::PulsarError;
 use crate::message_id::MessageId;
@@ -44,16 +45,18 @@ pub struct Consumer {
 impl Consumer {
     /// Subscribes to a topic without partitions, or a partition ([`Client::partitions`]). Failures that may
     /// pass are retried within the operation timeout.
-    pub async fn subscribe(
-        client: &Client,
-        topic: &str,
-        subscription: &str,
+    pub fn subscribe<'a>(
+        client: &'a Client,
+        topic: &'a str,
+        subscription: &'a str,
         options: ConsumerOptions,
-    ) -> Result<Consumer, PulsarError> {
-        let topic = TopicName::parse(topic)?;
-        let core = ConsumerCore::open(client, topic, subscription, options).await?;
-        tokio::spawn(session::run(Arc::clone(&core)));
-        Ok(Consumer { core, current: None, consumed: 0, generation: 0 })
+    ) -> BoxedFuture<'a, Result<Consumer, PulsarError>> {
+        Box::pin(async move {
+            let topic = TopicName::parse(topic)?;
+            let core = ConsumerCore::open(client, topic, subscription, options).await?;
+            tokio::spawn(session::run(Arc::clone(&core)));
+            Ok(Consumer { core, current: None, consumed: 0, generation: 0 })
+        })
     }
 
     /// Complete name of the topic.

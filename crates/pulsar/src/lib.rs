@@ -53,6 +53,8 @@ mod server_error;
 mod service_url;
 mod topic;
 
+use std::pin::Pin;
+
 pub use client::Client;
 pub use compression::{Compression, CompressionFault};
 pub use connector::{ByteStream, Connector};
@@ -75,3 +77,6 @@ pub use producer::{
 pub use server_error::ServerError;
 pub use service_url::{BrokerAddress, InvalidServiceUrl};
 pub use topic::{InvalidTopicName, TopicName};
+
+/// A future of a large entry: its code is compiled here, and not in each crate that awaits it.
+pub type BoxedFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -18,6 +18,7 @@ mod state;
 
 use std::sync::Arc;
 
+use crate::BoxedFuture;
 use crate::client::Client;
 use crate::error::PulsarError;
 use crate::topic::TopicName;
@@ -38,15 +39,16 @@ pub struct Producer(Arc<ProducerCore>);
 impl Producer {
     /// Opens a producer for a topic without partitions, or a partition ([`Client::partitions`]). Failures
     /// that may pass are retried within the operation timeout.
-    pub async fn open(
-        client: &Client,
-        topic: &str,
+    pub fn open<'a>(
+        client: &'a Client,
+        topic: &'a str,
         options: ProducerOptions,
-    ) -> Result<Producer, PulsarError> {
-        let topic = TopicName::parse(topic)?;
-        let core = ProducerCore::open(client, topic, options).await?;
-        tokio::spawn(session::run(Arc::clone(&core)));
-        Ok(Producer(core))
+    ) -> BoxedFuture<'a, Result<Producer, PulsarError>> {
+        Box::pin(async move {
+            let core = ProducerCore::open(client, TopicName::parse(topic)?, options).await?;
+            tokio::spawn(session::run(Arc::clone(&core)));
+            Ok(Producer(core))
+        })
     }
 
     /// Complete name of the topic.
