@@ -4,9 +4,10 @@
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
+/// The forms of the field.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a partition index")]
-enum Given {
+enum PartitionIndex {
     Number(i32),
     Text(String),
     Nothing(()),
@@ -14,22 +15,22 @@ enum Given {
 
 /// The index as text; empty without one.
 pub fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(match Given::deserialize(deserializer)? {
-        Given::Number(index) => index.to_string(),
-        Given::Text(text) => text,
-        Given::Nothing(()) => String::new(),
+    Ok(match PartitionIndex::deserialize(deserializer)? {
+        PartitionIndex::Number(index) => index.to_string(),
+        PartitionIndex::Text(text) => text,
+        PartitionIndex::Nothing(()) => String::new(),
     })
 }
 
 /// The index as a number; none without one.
 pub fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, D::Error> {
-    match Given::deserialize(deserializer)? {
-        Given::Number(index) => Ok(Some(index)),
-        Given::Text(text) if text.trim().is_empty() => Ok(None),
-        Given::Text(text) => {
+    match PartitionIndex::deserialize(deserializer)? {
+        PartitionIndex::Number(index) => Ok(Some(index)),
+        PartitionIndex::Text(text) if text.trim().is_empty() => Ok(None),
+        PartitionIndex::Text(text) => {
             text.trim().parse().map(Some).map_err(|_| D::Error::custom(format!("{text:?} is not a number")))
         }
-        Given::Nothing(()) => Ok(None),
+        PartitionIndex::Nothing(()) => Ok(None),
     }
 }
 

@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn lists_as_pages_have_the_parameters_of_the_api() {
-        let known = KnownParameters::of(super::super::described().get_openapi());
+        let known = KnownParameters::of(crate::api::described().get_openapi());
         let check = |path: &str, names: &[&str]| {
             known.check_page(&Method::GET, path, names.iter().copied()).map_err(|problem| problem.message)
         };

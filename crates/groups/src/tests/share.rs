@@ -357,7 +357,7 @@ fn a_topic_deleted_during_its_initialization_is_not_initialized() {
     let mut one = Member::new("one", &["t", "u"]);
     let initialization = scene.beat(&mut one).expect("two topics without a state");
     scene.harness.topics.delete("t");
-    let deleted = [super::super::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
+    let deleted = [crate::topics::DeletedTopic { name: "t".to_owned(), id: Uuid(7) }];
     scene.harness.turn(|shard, _, _| shard.topics_deleted(&deleted));
     scene.answer(&initialization, true);
     assert_eq!(scene.initialized(), partitions(&[(8, &[0])]));
