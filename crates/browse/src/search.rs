@@ -57,7 +57,7 @@ const UNREADABLE_INTERVAL: Duration = Duration::from_secs(5);
 pub enum Event {
     /// Some matches, in order within each partition.
     Matches(Vec<Message>),
-    /// Progress, a few times per second.
+    /// Progress, a few times per second. A live tail reports the start of a partition before its matches.
     Progress(Progress),
     /// The reason for a wait.
     Waiting(String),
@@ -378,6 +378,10 @@ impl Driver {
         if self.query.order != Order::Unordered {
             return self.read_in_order().await;
         }
+        if self.query.end == End::Never {
+            // The starts of a live tail precede its matches.
+            self.say(Event::Progress(self.snapshot())).await?;
+        }
         let open = self.ranges.iter().filter(|(_, range)| !range.is_done());
         let starts = open.map(|(at, range)| (at.clone(), StartAt::Offset(range.position))).collect();
         let (mut consumer, mut scanners) = match self.begin(starts, FETCH_PARTITION_BYTES, FETCH_WAIT).await {
@@ -612,6 +616,9 @@ impl Driver {
                     && let Err(error) = consumer.assign(self.ranges.iter().map(position).collect()).await
                 {
                     return Ok(Err(error.into()));
+                }
+                if is_changed {
+                    self.say(Event::Progress(self.snapshot())).await?;
                 }
             }
             Err(error) if error.is_retriable() => {}
