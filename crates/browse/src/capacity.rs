@@ -83,6 +83,11 @@ impl Share {
         runtime.block_on(async { tokio::time::timeout(LARGE_PATIENCE, place).await }).ok()
     }
 
+    /// The principal.
+    pub fn principal(&self) -> &Arc<str> {
+        &self.principal
+    }
+
     /// The turns of one thread, initially without a turn.
     pub fn turns(&self, runtime: Handle) -> Turns {
         Turns { share: self.clone(), runtime, place: None, until: Instant::now() }

@@ -219,10 +219,11 @@ impl Search {
         query.check()?;
         let (to, events) = mpsc::channel(EVENTS_MAX);
         let cancelled = Arc::<AtomicBool>::default();
+        let principal = share.as_ref().map(|share| Arc::clone(share.principal()));
         let plan = Arc::new(Plan {
             filter: query.filter.clone(),
             masks: masking.of(&query.topic),
-            decoder: registry.map(|registry| Decoder::new(registry, Handle::current())),
+            decoder: registry.map(|registry| Decoder::new(registry, Handle::current(), principal)),
             control: query.control,
             message_bytes: query.limits.message_bytes,
             matches: query.limits.matches,
