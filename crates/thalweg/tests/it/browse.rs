@@ -44,7 +44,7 @@ pub(super) fn config(settings: &[&str]) -> ProducerConfig {
 }
 
 /// Sends values, each with its number as the key, to a partition.
-async fn send(
+pub(super) async fn send(
     producer: &mut Producer,
     topic: &str,
     partition: i32,

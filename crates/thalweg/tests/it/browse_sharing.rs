@@ -4,12 +4,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_browse::{
-    Capacity, Masking, Message, NewMessage, Query, Registry, Search, Share, produce,
+    Capacity, EndReason, Limits, Masking, Message, NewMessage, Query, Registry, Search, Share, produce,
 };
+use thalweg_client::{Admin, Producer, TopicPartition};
+use thalweg_record::Offset;
 use tokio::time::Instant;
 
 use crate::binary::Broker;
-use crate::browse::{all, cluster, config, create, fill, runtime};
+use crate::browse::{all, cluster, config, create, fill, runtime, send};
+
+#[test]
+fn a_search_ends_when_its_records_are_deleted() {
+    let broker = Broker::start();
+    create(&broker, "purged", "");
+    runtime().block_on(async {
+        let cluster = cluster(&broker).await;
+        let mut producer = Producer::new(cluster.clone(), config(&[]), |_| {});
+        send(&mut producer, "purged", 0, (0..60).map(|_| "x".repeat(900_000))).await;
+        producer.close().await;
+        let query = Query { limits: Limits { threads: 1, ..Limits::default() }, ..Query::new("purged") };
+        let share = Share::new(&Arc::new(Capacity::default()), &Arc::from("eve"));
+        let search =
+            Search::start_sharing(cluster.clone(), query, &Masking::default(), None, share, Box::new(()))
+                .expect("a query");
+        // The search waits for the reader of its events, with a part of the records.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let all_records = [(TopicPartition::new("purged", 0), Offset::NONE)].into();
+        let deleted = Admin::new(cluster).delete_records(&all_records).await.expect("an answer");
+        assert!(deleted.into_values().all(|outcome| outcome.is_ok()));
+        let resumed = Instant::now();
+        let (found, ended, waits) = all(search).await;
+        assert!((1..60).contains(&found.len()), "{}", found.len());
+        assert!(matches!(ended.why, EndReason::Complete), "{:?} {waits:?}", ended.why);
+        assert!(resumed.elapsed() < Duration::from_secs(20), "{:?}", resumed.elapsed());
+        assert_eq!(ended.progress.partitions[0].position, Offset(60));
+    });
+}
 
 #[test]
 fn a_silent_schema_registry_delays_only_the_searches_that_ask_it() {
