@@ -220,6 +220,7 @@ mod tests {
     fn with(key: &str, value: &str, headers: &[(&str, &str)]) -> Message {
         let header = |(name, value): &(&str, &str)| MessageHeader {
             name: (*name).to_owned(),
+            raw_name: None,
             omitted_name_bytes: 0,
             value: content(value),
         };

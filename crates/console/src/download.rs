@@ -414,8 +414,12 @@ mod tests {
         let mut all = [message(0, 1, 0), message(1, 2, 1000), message(0, 3, -1)];
         all[0].key = content(b"=1+1");
         all[0].value = content(b"{\"n\": -5, \"s\": \"+1,\\n\\\"\"}");
-        all[0].headers =
-            vec![MessageHeader { name: "h".to_owned(), omitted_name_bytes: 0, value: content(b"\xff") }];
+        all[0].headers = vec![MessageHeader {
+            name: "h".to_owned(),
+            raw_name: None,
+            omitted_name_bytes: 0,
+            value: content(b"\xff"),
+        }];
         all[1].value = Some(Content { whole_bytes: 9, ..content(b"\xff\xfe").expect("there is one") });
         all
     }
