@@ -5,10 +5,15 @@
 //!   reader.
 //! - **Memory.** A batch of a few kilobytes may decompress to 100 MiB. Each search decompresses batches up to
 //!   [`OPENED_BYTES`]; for batches up to [`OPENED_BYTES_MAX`] there are [`LARGE`] places, one per principal.
+//! - **Fetched bytes.** A broker sends the first batch of an answer whole, whatever its size, and several
+//!   answers of a search wait for its scan. The answers of all searches have [`FETCHED_BYTES`] together, and
+//!   those of one principal [`FETCHED_BYTES_OF_ONE`]; a larger answer takes the whole share of its principal.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use thalweg_client::{AnswerBudget, AnswerPlace, AnswerPlaceFuture};
 use thalweg_places::{Place, Places};
 use thalweg_stream::expression::{Expression, NoExpression};
 use tokio::runtime::Handle;
@@ -29,6 +34,14 @@ const LARGE: usize = 2;
 const LARGE_PATIENCE: Duration = Duration::from_secs(2);
 /// The limits of large batches, for error messages.
 pub const LARGE_RULE: &str = "batches that open to more than 4 MiB are searched by two principals at once, and none to more than 64 MiB";
+/// Maximum bytes of the answers of all searches, and of one principal, without the excess of an answer that
+/// is larger than a share.
+const FETCHED_BYTES: usize = 64 << 20;
+const FETCHED_BYTES_OF_ONE: usize = 32 << 20;
+/// Bytes of a place in the budget of fetched bytes.
+const FETCHED_UNIT: usize = 1 << 10;
+/// The limits of fetched bytes, for error messages.
+pub const FETCHED_RULE: &str = "its next records are large, and other searches hold the memory for them (64 MiB, 32 MiB of one user): try again in a moment";
 /// The lowest priority on Linux.
 const NICE: i32 = 19;
 
@@ -37,6 +50,7 @@ const NICE: i32 = 19;
 pub struct Capacity {
     turns: Places<Arc<str>>,
     large: Places<Arc<str>>,
+    fetched: Places<Arc<str>>,
 }
 
 /// A principal's access to the capacity.
@@ -50,7 +64,14 @@ impl Default for Capacity {
     /// Leaves half of the processors, and most of the memory, to the broker on this machine.
     fn default() -> Capacity {
         let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
-        Capacity { turns: Places::new((processors / 2).max(1), 1), large: Places::new(LARGE, 1) }
+        Capacity::with_turns((processors / 2).max(1))
+    }
+}
+
+impl Capacity {
+    fn with_turns(turns: usize) -> Capacity {
+        let fetched = Places::new(FETCHED_BYTES / FETCHED_UNIT, FETCHED_BYTES_OF_ONE / FETCHED_UNIT);
+        Capacity { turns: Places::new(turns, 1), large: Places::new(LARGE, 1), fetched }
     }
 }
 
@@ -83,9 +104,62 @@ impl Share {
         runtime.block_on(async { tokio::time::timeout(LARGE_PATIENCE, place).await }).ok()
     }
 
+    /// The principal.
+    pub fn principal(&self) -> &Arc<str> {
+        &self.principal
+    }
+
     /// The turns of one thread, initially without a turn.
     pub fn turns(&self, runtime: Handle) -> Turns {
         Turns { share: self.clone(), runtime, place: None, until: Instant::now() }
+    }
+}
+
+/// The budget of the fetched answers of one search.
+#[derive(Debug)]
+pub struct FetchedBytes {
+    share: Share,
+    /// The number of answers that wait for a place.
+    waiting: Arc<AtomicUsize>,
+}
+
+impl FetchedBytes {
+    /// The budget of a search within a share.
+    pub fn of(share: &Share) -> Arc<FetchedBytes> {
+        Arc::new(FetchedBytes { share: share.clone(), waiting: Arc::default() })
+    }
+
+    /// True if an answer waits for a place.
+    pub fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+impl AnswerBudget for FetchedBytes {
+    fn place(&self, bytes: usize) -> AnswerPlaceFuture {
+        let (share, waiting) = (self.share.clone(), WaitingAnswer::new(&self.waiting));
+        Box::pin(async move {
+            let count = bytes.div_ceil(FETCHED_UNIT);
+            let place = share.capacity.fetched.take_many(&share.principal, count).await;
+            drop(waiting);
+            Box::new(place) as AnswerPlace
+        })
+    }
+}
+
+/// An answer that waits for a place.
+struct WaitingAnswer(Arc<AtomicUsize>);
+
+impl WaitingAnswer {
+    fn new(count: &Arc<AtomicUsize>) -> WaitingAnswer {
+        count.fetch_add(1, Ordering::Relaxed);
+        WaitingAnswer(Arc::clone(count))
+    }
+}
+
+impl Drop for WaitingAnswer {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -131,7 +205,7 @@ mod tests {
     #[test]
     fn threads_of_one_principal_have_one_turn_and_leave_one_to_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let capacity = Arc::new(Capacity { turns: Places::new(2, 1), large: Places::new(1, 1) });
+        let capacity = Arc::new(Capacity::with_turns(2));
         let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
         let (with_turn, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (is_over, laps) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 4]);
@@ -172,5 +246,22 @@ mod tests {
         assert!(ann.large(runtime.handle()).is_some());
         drop(held);
         assert!(eve.large(runtime.handle()).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_large_answer_takes_the_share_of_its_principal_and_leaves_that_of_another() {
+        let capacity = Arc::new(Capacity::default());
+        let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
+        let (first, second, third) = (FetchedBytes::of(&eve), FetchedBytes::of(&eve), FetchedBytes::of(&ann));
+        let held = first.place(100 << 20).await;
+        let soon = Duration::from_millis(20);
+        let mut waiting = second.place(1 << 20);
+        assert!(tokio::time::timeout(soon, &mut waiting).await.is_err());
+        assert!(second.is_awaited() && !first.is_awaited());
+        let of_ann = tokio::time::timeout(soon, third.place(100 << 20)).await;
+        assert!(of_ann.is_ok(), "the other half is free");
+        drop(held);
+        waiting.await;
+        assert!(!second.is_awaited());
     }
 }

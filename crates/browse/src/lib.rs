@@ -12,8 +12,9 @@
 //! - [`produce`] sends one message.
 //! - [`Capacity`] limits all searches of a process together, and [`Share`] is the part of one principal.
 //!
-//! All resources are bounded: matches, bytes per message and in total, time, threads. A dropped search ends
-//! within the scan of one record.
+//! All resources are bounded: matches, bytes per message and in total, time, threads; within a [`Share`] also
+//! the processors and the fetched bytes of all searches together. A dropped search ends within the scan of
+//! one record.
 
 mod capacity;
 mod filter;

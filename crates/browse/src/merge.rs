@@ -134,7 +134,13 @@ impl Merge {
     }
 
     fn prune(&mut self) {
-        while self.count > self.limit || (self.bytes > self.bytes_max && self.count > 1) {
+        let is_behind_cut = |merge: &Merge| {
+            let last = merge.last.last().zip(merge.cut);
+            last.is_some_and(|((rank, _), cut)| *rank > cut)
+        };
+        while self.count > self.limit
+            || (self.count > 1 && (self.bytes > self.bytes_max || is_behind_cut(self)))
+        {
             let Some((rank, partition)) = self.last.pop_last() else { return };
             let Some(merged) = self.partitions.get_mut(&partition) else { return };
             let Some((_, message)) = merged.kept.pop_back() else { return };
@@ -274,6 +280,17 @@ mod tests {
         assert_eq!(merge.end(1), behind(4));
         merge.add(2, [], None, true);
         assert_eq!(merge.end(2), Some(AnswerEnd::Nothing));
+    }
+
+    #[test]
+    fn a_cut_of_one_partition_removes_later_messages_of_the_others() {
+        let mut merge = Merge::new(true, &limits(100, 1 << 20));
+        merge.add(1, [at(1, 9, 95), at(1, 8, 10)], Some(10), false);
+        // Matches of partition 0 before timestamp 80 were dropped.
+        merge.add(0, [at(0, 9, 90), at(0, 8, 80)], Some(20), true);
+        assert_eq!(merge.end(1), Some(AnswerEnd::FirstBehind(Offset(8))));
+        assert!(merge.is_cut() && merge.wanted(1).is_none());
+        assert_eq!(places(&mut merge), [(1, 9), (0, 9), (0, 8)]);
     }
 
     #[test]

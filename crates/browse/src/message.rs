@@ -65,6 +65,8 @@ pub struct SchemaNote {
 pub struct MessageHeader {
     /// The header name, possibly truncated, with invalid UTF-8 replaced.
     pub name: String,
+    /// The bytes of a name that is not UTF-8.
+    pub raw_name: Option<Bytes>,
     /// Bytes of the name that were dropped.
     pub omitted_name_bytes: usize,
     /// The header value.
@@ -186,14 +188,23 @@ impl Message {
                 self.headers_omitted += 1;
                 continue;
             }
-            let omitted_name_bytes = name.len().saturating_sub(HEADER_BYTES_MAX);
-            let name = String::from_utf8_lossy(&name[..name.len() - omitted_name_bytes]).into_owned();
+            let mut kept = &name[..name.len().min(HEADER_BYTES_MAX)];
+            let mut raw_name = None;
+            if let Err(error) = std::str::from_utf8(kept) {
+                match error.error_len() {
+                    // The limit has cut a character.
+                    None if kept.len() < name.len() => kept = &kept[..error.valid_up_to()],
+                    _ => raw_name = Some(Bytes::copy_from_slice(kept)),
+                }
+            }
+            let omitted_name_bytes = name.len() - kept.len();
+            let name = String::from_utf8_lossy(kept).into_owned();
             let value = value.map(|value| Content::copy(value, bytes_max));
-            self.headers.push(MessageHeader { name, omitted_name_bytes, value });
+            self.headers.push(MessageHeader { name, raw_name, omitted_name_bytes, value });
         }
     }
 
-    /// The number of bytes in memory.
+    /// The number of bytes in memory, approximately.
     pub fn size_bytes(&self) -> u64 {
         let size =
             |content: &Option<Content>| content.as_ref().map_or(0, |content| content.bytes.len() as u64);

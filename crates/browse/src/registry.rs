@@ -2,29 +2,39 @@
 //! are decoded to JSON.
 //!
 //! Avro and Protobuf are decoded; JSON Schema data is already JSON. Schemas are fetched once and cached, up
-//! to a limit. Failures are cached for a short time, so that a registry that is down is not asked for each
-//! message.
+//! to a limit. A failure is cached for a while, and a registry that does not answer is left alone for a
+//! growing time, so that it is asked neither for each message nor for each id.
+//!
+//! A [`Decoder`] of a search waits for the registry for a limited time per minute, and for a limited number
+//! of schemas. Fetches in progress are limited, in total and per principal.
 
 mod avro;
 mod http;
 mod protobuf;
+mod schemas;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
+use thalweg_places::Places;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::message::SchemaNote;
 use http::Http;
+use schemas::Schemas;
 
-/// Maximum number of cached schemas.
-const SCHEMAS_MAX: usize = 1000;
-/// Time for which a failure is cached.
-const FAILED_FOR: Duration = Duration::from_secs(10);
+/// Concurrent fetches, in total and per principal.
+const FETCHES_MAX: usize = 16;
+const FETCHES_OF_PRINCIPAL_MAX: usize = 4;
+/// Maximum time to fetch a schema with its references.
+const FETCH_MAX: Duration = Duration::from_secs(10);
+/// Maximum number of schemas that a search fetches per minute, and the time that it waits for them.
+const SEARCH_FETCHES_MAX: usize = 100;
+const SEARCH_WAIT_MAX: Duration = Duration::from_secs(3);
+const MINUTE: Duration = Duration::from_secs(60);
 /// Maximum number of direct and indirect references of a schema.
 const REFERENCES_MAX: usize = 32;
 /// A zero byte and the id.
@@ -44,13 +54,8 @@ pub struct InvalidRegistry {
 #[derive(Debug)]
 pub struct Registry {
     http: Http,
-    schemas: Mutex<BTreeMap<u32, Entry>>,
-}
-
-#[derive(Clone, Debug)]
-enum Entry {
-    Known(Arc<Schema>),
-    Failed(String, Instant),
+    schemas: Mutex<Schemas>,
+    fetches: Places<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -75,12 +80,29 @@ struct Reference {
     text: String,
 }
 
-/// Decodes keys and values.
+/// Decodes keys and values by cached schemas.
 #[derive(Debug)]
 pub struct Decoder {
     registry: Arc<Registry>,
-    /// The runtime for fetching unknown schemas. Without a runtime, only cached schemas are used.
-    runtime: Option<Handle>,
+    /// The fetches of unknown schemas; none for a decoder that fetches no schemas.
+    fetching: Option<SchemaFetches>,
+}
+
+/// The fetches of a search.
+#[derive(Debug)]
+struct SchemaFetches {
+    runtime: Handle,
+    /// The principal; none in a process without other work, where the fetches have no limits.
+    principal: Option<Arc<str>>,
+    left: Mutex<FetchesLeft>,
+}
+
+/// What a search may still ask for in this minute.
+#[derive(Debug)]
+struct FetchesLeft {
+    since: Instant,
+    fetches: usize,
+    time: Duration,
 }
 
 /// The buffer of a decoded value.
@@ -98,39 +120,34 @@ impl Registry {
 
     /// The registry at an address, with a login in the form `user:password`.
     pub fn with_login(url: &str, login: Option<&str>) -> Result<Registry, InvalidRegistry> {
-        Ok(Registry { http: Http::new(url, login)?, schemas: Mutex::default() })
+        Ok(Registry {
+            http: Http::new(url, login)?,
+            schemas: Mutex::default(),
+            fetches: Places::new(FETCHES_MAX, FETCHES_OF_PRINCIPAL_MAX),
+        })
     }
 
     /// Fetches a schema unless cached, for use by a [`Decoder::of_known`].
     pub async fn prepare(&self, id: u32) {
-        // The failure is cached, and the decoder reports it.
-        let _ = self.schema(id).await;
+        self.ask(id, &Arc::default()).await;
     }
 
     fn known(&self, id: u32) -> Option<Result<Arc<Schema>, String>> {
-        match self.schemas.lock().get(&id)? {
-            Entry::Known(schema) => Some(Ok(Arc::clone(schema))),
-            Entry::Failed(why, until) if *until > Instant::now() => Some(Err(why.clone())),
-            Entry::Failed(..) => None,
-        }
+        self.schemas.lock().get(id)
     }
 
-    async fn schema(&self, id: u32) -> Result<Arc<Schema>, String> {
-        if let Some(known) = self.known(id) {
-            return known;
+    /// Fetches a schema unless cached. The decoder reports a failure.
+    async fn ask(&self, id: u32, principal: &Arc<str>) {
+        if self.known(id).is_some() || !self.http.try_begin() {
+            return;
         }
-        let fetched = self.fetch(id).await;
-        let mut schemas = self.schemas.lock();
-        if schemas.len() >= SCHEMAS_MAX {
-            // Any entry may be evicted, because a schema can be fetched again.
-            schemas.pop_first();
+        let fetched = tokio::time::timeout(FETCH_MAX, self.fetch(id)).await;
+        let fetched = fetched
+            .unwrap_or_else(|_| Err(format!("its schema was not fetched within {} s", FETCH_MAX.as_secs())));
+        // The failure of a registry that does not answer is not one of this id.
+        if fetched.is_ok() || self.http.outage().is_none() {
+            self.schemas.lock().put(id, principal, fetched);
         }
-        let entry = match &fetched {
-            Ok(schema) => Entry::Known(Arc::clone(schema)),
-            Err(why) => Entry::Failed(why.clone(), Instant::now() + FAILED_FOR),
-        };
-        schemas.insert(id, entry);
-        fetched
     }
 
     async fn fetch(&self, id: u32) -> Result<Arc<Schema>, String> {
@@ -199,14 +216,47 @@ fn text_of(answer: &Value) -> Result<String, String> {
 }
 
 impl Decoder {
-    /// A decoder that fetches schemas, for threads outside the runtime.
-    pub fn new(registry: Arc<Registry>, runtime: Handle) -> Decoder {
-        Decoder { registry, runtime: Some(runtime) }
+    /// A decoder that fetches schemas, for threads outside the runtime. A principal has a limited share.
+    pub fn new(registry: Arc<Registry>, runtime: Handle, principal: Option<Arc<str>>) -> Decoder {
+        let left = Mutex::new(FetchesLeft::at(Instant::now()));
+        Decoder { registry, fetching: Some(SchemaFetches { runtime, principal, left }) }
     }
 
     /// A decoder that does not wait. Schemas must be fetched first, by [`Registry::prepare`].
     pub fn of_known(registry: Arc<Registry>) -> Decoder {
-        Decoder { registry, runtime: None }
+        Decoder { registry, fetching: None }
+    }
+
+    /// The id of the bytes, if its schema is unknown and may be fetched.
+    pub fn unknown(&self, bytes: &[u8]) -> Option<u32> {
+        let id = Decoder::schema_id(bytes)?;
+        let is_unknown = self.fetching.is_some() && self.registry.known(id).is_none();
+        (is_unknown && !self.registry.http.is_left_alone()).then_some(id)
+    }
+
+    /// Fetches a schema, and waits within the limits of the search. The fetch goes on after a longer wait.
+    pub fn fetch(&self, id: u32) {
+        let Some(fetching) = &self.fetching else { return };
+        let Some(principal) = fetching.principal.clone() else {
+            fetching.runtime.block_on(self.registry.ask(id, &Arc::default()));
+            return;
+        };
+        let began = Instant::now();
+        let Some(patience) = fetching.left.lock().take(began) else { return };
+        let registry = Arc::clone(&self.registry);
+        let fetched = async {
+            let place = registry.fetches.take(&principal).await;
+            let registry = Arc::clone(&registry);
+            let task = tokio::spawn(async move {
+                registry.ask(id, &principal).await;
+                drop(place);
+            });
+            // The task neither panics nor is aborted.
+            let _ = task.await;
+        };
+        // The timeout is created within the runtime.
+        let _ = fetching.runtime.block_on(async { tokio::time::timeout(patience, fetched).await });
+        fetching.left.lock().spend(began.elapsed());
     }
 
     /// The schema id at the start of the bytes.
@@ -223,13 +273,13 @@ impl Decoder {
         let id = Decoder::schema_id(bytes)?;
         let body = &bytes[PREFIX_BYTES..];
         out.json.clear();
-        let schema = match &self.runtime {
-            Some(runtime) => runtime.block_on(self.registry.schema(id)),
-            None => self.registry.known(id).unwrap_or_else(|| Err("its schema was not fetched".to_owned())),
-        };
-        let schema = match schema {
-            Ok(schema) => schema,
-            Err(why) => return Some(SchemaNote { id, kind: String::new(), problem: Some(why) }),
+        let schema = match self.registry.known(id) {
+            Some(Ok(schema)) => schema,
+            None => {
+                let problem = Some(self.unfetched());
+                return Some(SchemaNote { id, kind: String::new(), problem });
+            }
+            Some(Err(why)) => return Some(SchemaNote { id, kind: String::new(), problem: Some(why) }),
         };
         let problem = match &schema.form {
             Form::Avro(schema) => schema.decode(body, &mut out.json).err(),
@@ -241,5 +291,55 @@ impl Decoder {
             Form::Other(why) => Some(why.clone()),
         };
         Some(SchemaNote { id, kind: schema.kind.clone(), problem })
+    }
+
+    /// The reason why an unknown schema was not fetched.
+    fn unfetched(&self) -> String {
+        let limits = || match &self.fetching {
+            Some(_) => format!(
+                "its schema was not fetched: a search asks the registry for {SEARCH_FETCHES_MAX} schemas, and \
+                 waits {} s for them",
+                SEARCH_WAIT_MAX.as_secs()
+            ),
+            None => "its schema was not fetched".to_owned(),
+        };
+        self.registry.http.outage().unwrap_or_else(limits)
+    }
+}
+
+impl FetchesLeft {
+    fn at(since: Instant) -> FetchesLeft {
+        FetchesLeft { since, fetches: SEARCH_FETCHES_MAX, time: SEARCH_WAIT_MAX }
+    }
+
+    /// Takes a fetch. Returns the time to wait for it; none if the limits of this minute are reached.
+    fn take(&mut self, now: Instant) -> Option<Duration> {
+        if now >= self.since + MINUTE {
+            *self = FetchesLeft::at(now);
+        }
+        self.fetches = self.fetches.checked_sub(1)?;
+        Some(self.time).filter(|time| !time.is_zero())
+    }
+
+    fn spend(&mut self, time: Duration) {
+        self.time = self.time.saturating_sub(time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_waits_a_limited_time_for_a_limited_number_of_schemas() {
+        let began = Instant::now();
+        let mut left = FetchesLeft::at(began);
+        assert_eq!(left.take(began), Some(SEARCH_WAIT_MAX));
+        left.spend(Duration::from_secs(1));
+        assert_eq!(left.take(began), Some(Duration::from_secs(2)));
+        left.spend(Duration::from_secs(9));
+        assert_eq!((left.take(began), left.take(began + MINUTE)), (None, Some(SEARCH_WAIT_MAX)));
+        let asked = (1..200).filter(|_| left.take(began + MINUTE).is_some()).count();
+        assert_eq!(asked + 1, SEARCH_FETCHES_MAX);
     }
 }

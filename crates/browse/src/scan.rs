@@ -238,6 +238,7 @@ impl Scan<'_> {
         if !self.plan.filter.takes_time(record.timestamp) {
             return;
         }
+        self.fetch_schemas(record);
         let mut candidate = Candidate::of(record);
         // Taken out of `self` during this call, because the candidate borrows the buffers.
         let (mut key, mut value) = (std::mem::take(&mut self.key), std::mem::take(&mut self.value));
@@ -280,6 +281,18 @@ impl Scan<'_> {
         }
         (self.key, self.value) = (key, value);
         (self.masked_key, self.masked) = (masked_key, masked);
+    }
+
+    /// Fetches the unknown schemas of a record, without a turn.
+    fn fetch_schemas(&mut self, record: &Record<'_>) {
+        let Some(decoder) = &self.plan.decoder else { return };
+        for bytes in [record.key, record.value].into_iter().flatten() {
+            if let Some(id) = decoder.unknown(bytes) {
+                self.give_up_turn();
+                decoder.fetch(id);
+                self.take_turn();
+            }
+        }
     }
 
     fn copy(

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, Cluster, Consumer, ConsumerConfig, ConsumerError, OffsetReset, PollEvent, StartAt, TopicPartition,
+    AnswerBudget, Chunk, Cluster, ConnectionOptions, Consumer, ConsumerConfig, ConsumerError, OffsetReset,
+    PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::Offset;
 use tokio::runtime::Handle;
@@ -23,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::capacity::Share;
+use crate::capacity::{FetchedBytes, Share};
 use crate::masking::Masking;
 use crate::merge::Merge;
 use crate::message::Message;
@@ -39,6 +40,9 @@ const JOBS_AHEAD: usize = 2;
 /// Fetches are large, because an unordered search reads all records of its range.
 const FETCH_BYTES: i32 = 16 << 20;
 const FETCH_PARTITION_BYTES: i32 = 4 << 20;
+/// Maximum bytes of a fetch within a share. The first batch comes whole, also if it is larger.
+const FETCH_BYTES_SHARING: i32 = 4 << 20;
+const FETCH_PARTITION_BYTES_SHARING: i32 = 1 << 20;
 /// Time that a broker may hold a fetch without records, Kafka's default.
 const FETCH_WAIT: Duration = Duration::from_millis(500);
 /// Interval of progress events.
@@ -57,7 +61,7 @@ const UNREADABLE_INTERVAL: Duration = Duration::from_secs(5);
 pub enum Event {
     /// Some matches, in order within each partition.
     Matches(Vec<Message>),
-    /// Progress, a few times per second.
+    /// Progress, a few times per second. A live tail reports the start of a partition before its matches.
     Progress(Progress),
     /// The reason for a wait.
     Waiting(String),
@@ -221,10 +225,12 @@ impl Search {
         query.check()?;
         let (to, events) = mpsc::channel(EVENTS_MAX);
         let cancelled = Arc::<AtomicBool>::default();
+        let fetched_bytes = share.as_ref().map(FetchedBytes::of);
+        let principal = share.as_ref().map(|share| Arc::clone(share.principal()));
         let plan = Arc::new(Plan {
             filter: query.filter.clone(),
             masks: masking.of(&query.topic),
-            decoder: registry.map(|registry| Decoder::new(registry, Handle::current())),
+            decoder: registry.map(|registry| Decoder::new(registry, Handle::current(), principal)),
             control: query.control,
             message_bytes: query.limits.message_bytes,
             matches: query.limits.matches,
@@ -241,6 +247,7 @@ impl Search {
             query,
             merge,
             plan,
+            fetched_bytes,
             to,
             began: Instant::now(),
             progress: Progress::default(),
@@ -269,6 +276,8 @@ struct Driver {
     cluster: Cluster,
     query: Query,
     plan: Arc<Plan>,
+    /// The budget of the fetched answers; none in a process without other work.
+    fetched_bytes: Option<Arc<FetchedBytes>>,
     to: mpsc::Sender<Event>,
     began: Instant,
     progress: Progress,
@@ -381,6 +390,10 @@ impl Driver {
         if self.query.order != Order::Unordered {
             return self.read_in_order().await;
         }
+        if self.query.end == End::Never {
+            // The starts of a live tail precede its matches.
+            self.send_event(Event::Progress(self.snapshot())).await?;
+        }
         let open = self.partitions.iter().filter(|(_, range)| !range.is_done());
         let starts = open.map(|(at, range)| (at.clone(), StartAt::Offset(range.position))).collect();
         let (mut consumer, mut scanners) = match self.begin(starts, FETCH_PARTITION_BYTES, FETCH_WAIT).await {
@@ -432,17 +445,22 @@ impl Driver {
         partition_bytes: i32,
         fetch_wait: Duration,
     ) -> Result<Consumer, ConsumerError> {
+        let (most, most_of_partition) = match self.fetched_bytes {
+            Some(_) => (FETCH_BYTES_SHARING, FETCH_PARTITION_BYTES_SHARING),
+            None => (FETCH_BYTES, i32::MAX),
+        };
+        let answer_budget = self.fetched_bytes.clone().map(|budget| budget as Arc<dyn AnswerBudget>);
         let config = ConsumerConfig {
             auto_commit: None,
             // Start offsets are within the log. If retention deletes records in the meantime, the search
             // skips them.
             offset_reset: OffsetReset::Earliest,
-            fetch_bytes_max: FETCH_BYTES,
-            partition_fetch_bytes_max: partition_bytes,
+            fetch_bytes_max: most,
+            partition_fetch_bytes_max: partition_bytes.min(most_of_partition),
             fetch_wait_max: fetch_wait,
             read_committed: self.query.read_committed,
             create_topics: false,
-            connection: self.cluster.options().clone(),
+            connection: ConnectionOptions { answer_budget, ..self.cluster.options().clone() },
             ..ConsumerConfig::default()
         };
         let mut consumer = Consumer::new(self.cluster.clone(), config);
@@ -468,15 +486,18 @@ impl Driver {
                     return Ok(EndReason::Failed(error));
                 }
             }
+            let is_idle = scanners.is_idle();
+            if is_idle {
+                self.skip_deleted(consumer, &mut handed);
+            }
             let is_all_handed = self.is_all_handed(&handed);
-            if is_all_handed && scanners.is_idle() {
+            if is_all_handed && is_idle {
                 return Ok(EndReason::Complete);
             }
             if Instant::now() >= progress_at {
                 progress_at = Instant::now() + PROGRESS_INTERVAL;
-                self.report_progress(scanners.is_idle()).await?;
+                self.report_progress(is_idle).await?;
             }
-            let is_idle = scanners.is_idle();
             let may_fetch = !is_all_handed && end.is_none() && scanners.has_room();
             tokio::select! {
                 biased;
@@ -498,10 +519,7 @@ impl Driver {
                             return Ok(EndReason::Failed(error));
                         }
                     }
-                    None => {
-                        let reason = "a scanning thread has ended".to_owned();
-                        return Ok(EndReason::Failed(SearchError::Unreadable { reason }));
-                    }
+                    None => return Ok(EndReason::Failed(ended_thread())),
                 },
                 polled = consumer.poll(PROGRESS_INTERVAL), if may_fetch => match polled {
                     Ok(PollEvent::Chunk(chunk)) => {
@@ -530,6 +548,17 @@ impl Driver {
         self.send_event(Event::Waiting(error.to_string())).await?;
         tokio::time::sleep(RETRY).await;
         Ok(None)
+    }
+
+    /// Ends ranges whose last records were deleted meanwhile: the consumer is behind them.
+    fn skip_deleted(&mut self, consumer: &Consumer, handed: &mut BTreeMap<TopicPartition, Offset>) {
+        for (at, range) in self.partitions.iter_mut().filter(|(_, range)| !range.is_done()) {
+            let Some(end) = range.end else { continue };
+            if consumer.position(at).is_some_and(|position| position >= end) {
+                range.position = end;
+                handed.insert(at.clone(), end);
+            }
+        }
     }
 
     /// True if the scanners have had all ranges, up to these offsets.
@@ -623,6 +652,9 @@ impl Driver {
                 {
                     return Ok(Err(error.into()));
                 }
+                if is_changed {
+                    self.send_event(Event::Progress(self.snapshot())).await?;
+                }
             }
             Err(error) if error.is_retriable() => {}
             Err(error) => return Ok(Err(error.into())),
@@ -687,6 +719,11 @@ impl Driver {
     async fn send_event(&self, event: Event) -> Result<(), ClosedChannel> {
         self.to.send(event).await.map_err(|_| ClosedChannel)
     }
+}
+
+/// The failure of a search whose scanning thread has panicked.
+fn ended_thread() -> SearchError {
+    SearchError::Unreadable { reason: "a scanning thread has ended".to_owned() }
 }
 
 fn unreadable_words(at: &TopicPartition, reason: &str) -> String {

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use crate::json;
@@ -193,9 +195,13 @@ pub fn to_json(message: &Message) -> Value {
 /// The headers of a message as JSON: objects with `key` and `value`, in order.
 pub fn headers_to_json(message: &Message) -> Value {
     let headers = message.headers.iter().map(|header| {
-        let mut json = json!({"key": header.name, "value": optional(&header.value)});
+        let (name, kept) = match &header.raw_name {
+            Some(raw) => (json!({"base64": STANDARD.encode(raw)}), raw.len()),
+            None => (header.name.as_str().into(), header.name.len()),
+        };
+        let mut json = json!({"key": name, "value": optional(&header.value)});
         if header.omitted_name_bytes > 0 {
-            json["key_bytes"] = (header.name.len() + header.omitted_name_bytes).into();
+            json["key_bytes"] = (kept + header.omitted_name_bytes).into();
         }
         if let Some(value) = header.value.as_ref().filter(|value| value.omitted_bytes() > 0) {
             json["value_bytes"] = value.whole_bytes.into();
@@ -224,14 +230,13 @@ pub enum PortableText<'a> {
 
 /// A key or value for a text format.
 pub fn portable(content: &Content) -> PortableText<'_> {
-    use base64::Engine;
     match std::str::from_utf8(&content.bytes) {
         Ok(text) => PortableText::Utf8(text),
         Err(error) if content.omitted_bytes() > 0 && error.error_len().is_none() => {
             let whole = &content.bytes[..error.valid_up_to()];
             PortableText::Utf8(std::str::from_utf8(whole).unwrap_or_default())
         }
-        Err(_) => PortableText::Base64(base64::engine::general_purpose::STANDARD.encode(&content.bytes)),
+        Err(_) => PortableText::Base64(STANDARD.encode(&content.bytes)),
     }
 }
 
@@ -254,6 +259,19 @@ mod tests {
         assert_eq!(shown(b"{broken", Form::Json), ("{broken".to_owned(), "text", 0));
         let expected = "00000000  00 01 41 ff                                       |..A.|\n";
         assert_eq!(shown(b"\0\x01A\xff", Form::Hex), (expected.to_owned(), "hex", 0));
+    }
+
+    #[test]
+    fn a_header_name_that_is_not_utf_8_is_base64_in_json() {
+        let mut message = crate::message::tests::message(0);
+        let split = ["x".repeat((4 << 10) - 1).as_bytes(), "\u{e9}".as_bytes()].concat();
+        let names = [&b"n\xff"[..], b"plain", &split];
+        message.copy_headers(names.into_iter().map(|name| (name, None)), 1 << 20);
+        let json = headers_to_json(&message);
+        assert_eq!(json[0], json!({"key": {"base64": "bv8="}, "value": null}));
+        assert_eq!(json[1], json!({"key": "plain", "value": null}));
+        assert_eq!(json[2]["key"], "x".repeat((4 << 10) - 1), "a character that was cut is left out");
+        assert_eq!(json[2]["key_bytes"], (4 << 10) + 1);
     }
 
     #[test]

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_dial::{
-    BrokerUnknown, ClientError, Connection, ConnectionOptions, Connector, NoBootstrapServer, RefusedRequest,
+    AnswerBudget, BrokerUnknown, ClientError, Connection, ConnectionOptions, Connector, NoBootstrapServer,
+    RefusedRequest,
 };
 use thalweg_hash::HashMap;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
@@ -410,6 +411,16 @@ impl Cluster {
     /// A new unshared connection to an address, for requests that the broker may hold for a while.
     pub async fn dedicated(&self, address: &str) -> Result<Connection, ClientError> {
         Connection::connect_by(&self.0.connector, address, &self.0.options).await
+    }
+
+    /// Like [`Cluster::dedicated`]; large answers wait for a place in the budget.
+    pub(crate) async fn dedicated_within(
+        &self,
+        address: &str,
+        answer_budget: Option<Arc<dyn AnswerBudget>>,
+    ) -> Result<Connection, ClientError> {
+        let options = ConnectionOptions { answer_budget, ..self.0.options.clone() };
+        Connection::connect_by(&self.0.connector, address, &options).await
     }
 
     /// A shared connection to an address, opened if there is no live one.

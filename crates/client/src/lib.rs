@@ -193,11 +193,11 @@ pub use share::{
     ShareChunk, ShareConfig, ShareConsumer, SharePollEvent,
 };
 pub use thalweg_dial::{
-    ApiVersions, AuthenticationFailed, AuthenticationFault, BootstrapError, BrokerUnknown, ByteStream,
-    ClientError, CloseReason, ConnectFailed, ConnectTimedOut, Connection, ConnectionClosed,
-    ConnectionOptions, Connector, FrameReader, HIDDEN, HandshakeFailed, HandshakeFault, InvalidAddress,
-    InvalidProperty, InvalidSetting, NoBootstrapServer, Properties, RefusedRequest, RequestOptions,
-    RequestTimedOut, ScramFault, Security, TlsFailed, TlsFault, TlsSession, UnencodableRequest,
-    UnreadableResponse, UnresolvedSetting, VersionMismatch, WaitReport, Waits, bootstrap_servers,
-    host_and_port, is_provider_setting, is_secret, resolve, write_all_vectored,
+    AnswerBudget, AnswerPlace, AnswerPlaceFuture, ApiVersions, AuthenticationFailed, AuthenticationFault,
+    BootstrapError, BrokerUnknown, ByteStream, ClientError, CloseReason, ConnectFailed, ConnectTimedOut,
+    Connection, ConnectionClosed, ConnectionOptions, Connector, FrameReader, HIDDEN, HandshakeFailed,
+    HandshakeFault, InvalidAddress, InvalidProperty, InvalidSetting, NoBootstrapServer, Properties,
+    RefusedRequest, RequestOptions, RequestTimedOut, ScramFault, Security, TlsFailed, TlsFault, TlsSession,
+    UnencodableRequest, UnreadableResponse, UnresolvedSetting, VersionMismatch, WaitReport, Waits,
+    bootstrap_servers, host_and_port, is_provider_setting, is_secret, resolve, write_all_vectored,
 };

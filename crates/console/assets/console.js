@@ -64,21 +64,42 @@
     let source = null;
     let paused = false;
     let omitted = 0;
+    // The offsets up to which messages were shown or counted: the tail continues there.
+    let position = "";
+    const reached = (event) => { position = event.lastEventId || position; };
     const table = document.getElementById("message-rows");
     const put = (element) => {
       const first = table.querySelector("tbody");
       if (first) first.before(element); else table.append(element);
     };
     const say = (text) => { if (words.textContent !== text) words.textContent = text; };
+    // A row that stands for messages between two others.
+    const gap = () => {
+      const top = table.querySelector("tbody");
+      if (top?.matches("[data-omitted]")) return top;
+      const row = document.createElement("tbody");
+      row.dataset.omitted = 0;
+      const cell = row.insertRow().insertCell();
+      cell.className = "quiet";
+      cell.colSpan = table.tHead.rows[0].cells.length;
+      put(row);
+      return row;
+    };
     const total = () => (omitted > 0 ? ` ${omitted} were too many to show.` : "");
     const close = () => { source?.close(); source = null; };
     const open = () => {
       close();
       omitted = 0;
       count.textContent = "";
-      source = new EventSource(tail.dataset.tail);
+      const address = new URL(tail.dataset.tail, location);
+      if (position) address.searchParams.set("after", position);
+      // A topic of very many partitions has no position at which its tail continues.
+      if (!address.searchParams.get("after")) gap().rows[0].cells[0].textContent = "Messages may be missing here.";
+      source = new EventSource(address);
+      source.addEventListener("position", reached);
       source.addEventListener("open", () => say("New messages appear here."));
       source.addEventListener("message", (event) => {
+        reached(event);
         const { id, html } = JSON.parse(event.data);
         if (document.getElementById(id)) return;
         const found = new DOMParser().parseFromString(html, "text/html").querySelector("tbody");
@@ -89,19 +110,13 @@
         while (all.length > KEPT && table.lastElementChild?.matches("[data-omitted]")) table.lastElementChild.remove();
       });
       source.addEventListener("omitted", (event) => {
+        reached(event);
         omitted += Number(event.data);
         count.textContent = total();
         // The gap is below the newest messages, which follow.
-        const top = table.querySelector("tbody");
-        const gap = top?.matches("[data-omitted]") ? top : document.createElement("tbody");
-        if (gap !== top) {
-          const cell = gap.insertRow().insertCell();
-          cell.className = "quiet";
-          cell.colSpan = table.tHead.rows[0].cells.length;
-          put(gap);
-        }
-        gap.dataset.omitted = Number(gap.dataset.omitted ?? 0) + Number(event.data);
-        gap.rows[0].cells[0].textContent = `${gap.dataset.omitted} messages were passed over here.`;
+        const row = gap();
+        row.dataset.omitted = Number(row.dataset.omitted) + Number(event.data);
+        row.rows[0].cells[0].textContent = `${row.dataset.omitted} messages were passed over here.`;
       });
       source.addEventListener("waiting", (event) => say(`Waiting: ${JSON.parse(event.data)}`));
       source.addEventListener("end", (event) => { rest(true); say(JSON.parse(event.data) + total()); });

@@ -161,6 +161,11 @@ impl<'a> MessageFields<'a> {
     }
 }
 
+/// The value of an integer, which may have more digits than a float.
+fn integer(cell: &Cell<'_>) -> Option<i128> {
+    cell.text.parse().ok()
+}
+
 /// The order of two cells: numbers by value before texts, and missing cells last.
 pub fn compare(a: Option<&Cell<'_>>, b: Option<&Cell<'_>>) -> Ordering {
     let (a, b) = match (a, b) {
@@ -168,7 +173,7 @@ pub fn compare(a: Option<&Cell<'_>>, b: Option<&Cell<'_>>) -> Ordering {
         (a, b) => return b.is_some().cmp(&a.is_some()),
     };
     match (a.number, b.number) {
-        (Some(a), Some(b)) => a.total_cmp(&b),
+        (Some(x), Some(y)) => x.total_cmp(&y).then_with(|| integer(a).cmp(&integer(b))),
         (None, None) => a.text.cmp(&b.text),
         (a, b) => b.is_some().cmp(&a.is_some()),
     }
@@ -220,6 +225,7 @@ mod tests {
     fn with(key: &str, value: &str, headers: &[(&str, &str)]) -> Message {
         let header = |(name, value): &(&str, &str)| MessageHeader {
             name: (*name).to_owned(),
+            raw_name: None,
             omitted_name_bytes: 0,
             value: content(value),
         };
@@ -271,6 +277,21 @@ mod tests {
         let names = |count: usize| (0..count).map(|at| format!("f{at}")).collect::<Vec<_>>();
         assert_eq!(Column::parse_all(&[names(3), names(3)].concat()).expect("three").len(), 3);
         assert!(Column::parse_all(&names(13)).expect_err("too many").message.contains("at most 12"));
+    }
+
+    #[test]
+    fn integers_beyond_the_precision_of_a_float_are_ordered() {
+        let column = Column::parse("v").expect("a column");
+        let texts =
+            ["9007199254740993", "-9007199254740993", "9007199254740992", "9007199254740992.0", "1e2", "20"];
+        let messages = texts.map(|number| with("", &format!("{{\"v\": {number}}}"), &[]));
+        let mut cells: Vec<_> =
+            messages.iter().map(|message| MessageFields::of(message).cell(&column)).collect();
+        cells.sort_by(|a, b| compare(a.as_ref(), b.as_ref()));
+        let texts: Vec<_> = cells.iter().flatten().map(|cell| cell.text.as_ref()).collect();
+        let expected =
+            ["-9007199254740993", "20", "1e2", "9007199254740992.0", "9007199254740992", "9007199254740993"];
+        assert_eq!(texts, expected);
     }
 
     #[test]

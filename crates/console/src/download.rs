@@ -405,7 +405,7 @@ fn content_of(line: &mut CsvLine, content: Option<&Content>) {
             "text"
         }
         PortableText::Base64(digits) => {
-            line.text(&digits);
+            line.plain(&digits);
             "base64"
         }
     };
@@ -426,8 +426,12 @@ mod tests {
         let mut all = [message(0, 1, 0), message(1, 2, 1000), message(0, 3, -1)];
         all[0].key = content(b"=1+1");
         all[0].value = content(b"{\"n\": -5, \"s\": \"+1,\\n\\\"\"}");
-        all[0].headers =
-            vec![MessageHeader { name: "h".to_owned(), omitted_name_bytes: 0, value: content(b"\xff") }];
+        all[0].headers = vec![MessageHeader {
+            name: "h".to_owned(),
+            raw_name: None,
+            omitted_name_bytes: 0,
+            value: content(b"\xff"),
+        }];
         all[1].value = Some(Content { whole_bytes: 9, ..content(b"\xff\xfe").expect("there is one") });
         all
     }
@@ -449,12 +453,20 @@ mod tests {
             "partition,offset,timestamp,time,key,key_form,value,value_form,headers,\"n\",\"s\"",
             "0,1,0,1970-01-01T00:00:00.000Z,\"'=1+1\",text,\"{\"\"n\"\": -5, \"\"s\"\": \"\"+1,\\n\\\"\"\"\"}\",text,\
              \"[{\"\"key\"\":\"\"h\"\",\"\"value\"\":{\"\"base64\"\":\"\"/w==\"\"}}]\",-5,\"'+1,\n\"\"\"",
-            "1,2,1000,1970-01-01T00:00:01.000Z,\"\",null,\"//4=\",base64 cut,\"\",\"\",\"\"",
+            "1,2,1000,1970-01-01T00:00:01.000Z,\"\",null,//4=,base64 cut,\"\",\"\",\"\"",
             "0,3,-1,,\"\",null,\"\",null,\"\",\"\",\"\"",
             "\"# cut: why\"",
             "",
         ];
         assert_eq!((text.as_str(), truncated), (lines.join("\r\n").as_str(), 1));
+    }
+
+    #[test]
+    fn base64_in_csv_is_unchanged() {
+        let mut message = message(0, 1, 0);
+        message.key = content(b"\xfb\xff\xbf\x01");
+        let line = String::from_utf8(csv(&message, &[])).expect("text");
+        assert!(line.contains(",+/+/AQ==,base64,"), "{line}");
     }
 
     #[test]

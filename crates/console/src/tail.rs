@@ -5,7 +5,9 @@
 //! connection, with the session of its person, or with its time limit.
 //!
 //! Events: `message` with data in JSON, `omitted` with the number of messages that were passed over since the
-//! previous message, `waiting` and `end` with a sentence.
+//! previous message, `waiting` and `end` with a sentence. A tail that continues at offsets also gives the
+//! offsets behind each event as its id, and a `position` without data when they advance without messages: a
+//! later tail continues there, so that the messages in between are shown or counted.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -17,13 +19,14 @@ use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use thalweg_browse::{EndReason, Event, Message, Search};
+use thalweg_browse::{EndReason, Event, Message, PartitionProgress, Search};
 use thalweg_record::Offset;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::cluster::View;
 use crate::cluster::messages::{self, MessageQuery};
+use crate::cluster::positions::Positions;
 use crate::problem::Problem;
 use crate::session::SessionKey;
 use crate::state::Console;
@@ -57,7 +60,7 @@ pub async fn open(
         console: console.clone(),
         session,
         search,
-        after,
+        shown: ShownOffsets::new(after),
         to,
         write,
         second: Instant::now(),
@@ -89,8 +92,7 @@ struct Tail<W> {
     console: Console,
     session: Option<SessionKey>,
     search: Search,
-    /// Start offsets by partition.
-    after: BTreeMap<i32, Offset>,
+    shown: ShownOffsets,
     to: mpsc::Sender<Bytes>,
     write: W,
     /// Start of the current second.
@@ -140,6 +142,75 @@ impl NewestMessages {
     }
 }
 
+/// The offsets up to which a tail has shown its messages, or counted those that it passed over.
+struct ShownOffsets {
+    /// The offsets at which the tail was asked to continue; empty for a tail that starts now.
+    after: BTreeMap<i32, Offset>,
+    /// The offset behind the last received or scanned record of each partition.
+    read: BTreeMap<i32, Offset>,
+    /// The last positions that the reader of the events knows.
+    sent: String,
+}
+
+impl ShownOffsets {
+    fn new(after: BTreeMap<i32, Offset>) -> ShownOffsets {
+        let sent = Positions(after.clone()).text();
+        ShownOffsets { after, read: BTreeMap::new(), sent }
+    }
+
+    /// True if the tail continues at offsets.
+    fn is_continued(&self) -> bool {
+        !self.after.is_empty()
+    }
+
+    /// Takes the progress of the search. Returns the number of offsets that partitions new to the search
+    /// have passed over. A partition without an offset to continue at was not shown before.
+    fn advance(&mut self, partitions: &[PartitionProgress]) -> u64 {
+        if !self.is_continued() {
+            return 0;
+        }
+        let mut omitted = 0;
+        for one in partitions {
+            if let Some(read) = self.read.get_mut(&one.partition) {
+                *read = one.position.max(*read);
+                continue;
+            }
+            let after = self.after.get(&one.partition).copied();
+            // A shorter log was created again, or truncated: all of its messages are new.
+            let after = after.filter(|after| *after <= one.latest).unwrap_or(one.earliest);
+            omitted += u64::try_from(one.start.0 - after.0).unwrap_or(0);
+            self.after.insert(one.partition, after);
+            self.read.insert(one.partition, one.position.max(after));
+        }
+        omitted
+    }
+
+    /// True if a message was not shown before.
+    fn is_new(&self, message: &Message) -> bool {
+        self.after.get(&message.partition).is_none_or(|after| message.offset >= *after)
+    }
+
+    fn receive(&mut self, message: &Message) {
+        if let Some(read) = self.read.get_mut(&message.partition) {
+            *read = Offset(message.offset.0 + 1).max(*read);
+        }
+    }
+
+    /// The positions behind all messages but the pending ones, if they have changed.
+    fn take(&mut self, pending: &NewestMessages) -> Option<String> {
+        if !self.is_continued() {
+            return None;
+        }
+        let mut positions = self.read.clone();
+        for (_, partition, offset) in pending.messages.keys() {
+            positions.entry(*partition).and_modify(|position| *position = (*position).min(*offset));
+        }
+        let text = Positions(positions).parameter().filter(|text| *text != self.sent)?;
+        self.sent.clone_from(&text);
+        Some(text)
+    }
+}
+
 /// The connection is closed.
 struct ClosedConnection;
 
@@ -171,6 +242,12 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                         alive_at = Instant::now();
                         self.send_or_pass(":\n\n".to_owned()).await?;
                     }
+                    if !self.has_news()
+                        && self.to.capacity() > 0
+                        && let Some(position) = self.shown.take(&self.newest)
+                    {
+                        self.send(format!("event: position\nid: {position}\ndata:\n\n")).await?;
+                    }
                 }
                 permit = self.to.clone().reserve_owned(), if is_due => {
                     let permit = permit.map_err(|_| ClosedConnection)?;
@@ -184,12 +261,15 @@ impl<W: Fn(&Message) -> String> Tail<W> {
                 event = self.search.next() => match event {
                     Some(Event::Matches(found)) => {
                         for message in found {
-                            if self.is_new(&message) {
+                            self.shown.receive(&message);
+                            if self.shown.is_new(&message) {
                                 self.omitted += self.newest.push(message);
                             }
                         }
                     }
-                    Some(Event::Progress(_)) => {}
+                    Some(Event::Progress(progress)) => {
+                        self.omitted += self.shown.advance(&progress.partitions);
+                    }
                     Some(Event::Waiting(words)) => {
                         let words = serde_json::Value::from(words);
                         self.send_or_pass(format!("event: waiting\ndata: {words}\n\n")).await?;
@@ -217,20 +297,21 @@ impl<W: Fn(&Message) -> String> Tail<W> {
     fn next_text(&mut self) -> Option<String> {
         if self.omitted > 0 {
             let omitted = std::mem::take(&mut self.omitted);
-            return Some(format!("event: omitted\ndata: {omitted}\n\n"));
+            return Some(format!("event: omitted\n{}data: {omitted}\n\n", self.id_line()));
         }
         let message = self.newest.pop_oldest()?;
         if self.second.elapsed() >= SECOND {
             (self.second, self.bytes, self.messages) = (Instant::now(), 0, 0);
         }
-        let text = format!("event: message\ndata: {}\n\n", (self.write)(&message));
+        let text = format!("event: message\n{}data: {}\n\n", self.id_line(), (self.write)(&message));
         self.bytes += text.len();
         self.messages += 1;
         Some(text)
     }
 
-    fn is_new(&self, message: &Message) -> bool {
-        self.after.get(&message.partition).is_none_or(|after| message.offset >= *after)
+    /// The positions as the id of an event.
+    fn id_line(&mut self) -> String {
+        self.shown.take(&self.newest).map_or(String::new(), |position| format!("id: {position}\n"))
     }
 
     /// Sends an optional event; skipped if the queue is full.
@@ -287,5 +368,46 @@ mod tests {
         let mut newest = NewestMessages::default();
         let dropped: u64 = (0..40).map(|offset| newest.push(message(0, offset, offset, 32 << 10))).sum();
         assert_eq!((dropped, newest.messages.len()), (24, 16));
+    }
+
+    fn partition(partition: i32, start: i64, position: i64, latest: i64) -> PartitionProgress {
+        let [start, position, latest] = [start, position, latest].map(Offset);
+        let (from, earliest) = (start, Offset(0));
+        PartitionProgress { partition, start, from, position, resume: start, end: None, earliest, latest }
+    }
+
+    #[test]
+    fn offsets_between_a_page_and_its_tail_are_counted_once() {
+        let mut shown = ShownOffsets::new([(0, Offset(20)), (1, Offset(900)), (2, Offset(70))].into());
+        let starts = [(0, 270, 320), (1, 850, 900), (2, 0, 30), (3, 10, 60)];
+        let progress = starts.map(|(index, start, latest)| partition(index, start, start, latest));
+        // Partition 2 was created again, and partition 3 is new.
+        assert_eq!(shown.advance(&progress), 250 + 10);
+        assert_eq!(shown.advance(&progress), 0);
+        let is_new = |shown: &ShownOffsets, index, offset| shown.is_new(&message(index, offset, 0, 1));
+        assert!(is_new(&shown, 0, 270) && !is_new(&shown, 1, 899) && is_new(&shown, 1, 900));
+        assert!(is_new(&shown, 2, 0) && is_new(&shown, 3, 0));
+    }
+
+    #[test]
+    fn positions_are_behind_all_messages_but_those_to_send() {
+        let mut shown = ShownOffsets::new([(0, Offset(10)), (1, Offset(5))].into());
+        shown.advance(&[partition(0, 8, 8, 12), partition(1, 5, 5, 5)]);
+        let mut newest = NewestMessages::default();
+        assert_eq!(shown.take(&newest), None, "the reader asked for them");
+        for offset in 8..12 {
+            let message = message(0, offset, 0, 1);
+            shown.receive(&message);
+            if shown.is_new(&message) {
+                newest.push(message);
+            }
+        }
+        assert_eq!(shown.take(&newest), None, "they were not sent");
+        newest.pop_oldest();
+        assert_eq!(shown.take(&newest).as_deref(), Some("0:11,1:5"));
+        newest.pop_oldest();
+        shown.advance(&[partition(0, 8, 12, 12), partition(1, 5, 9, 9)]);
+        assert_eq!(shown.take(&newest).as_deref(), Some("0:12,1:9"));
+        assert_eq!(ShownOffsets::new(BTreeMap::new()).take(&newest), None);
     }
 }

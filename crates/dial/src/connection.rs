@@ -148,7 +148,8 @@ impl Connection {
     ) -> Result<Connection, ClientError> {
         let peer: Arc<str> = peer.into();
         let (reader, writer) = tokio::io::split(stream);
-        let mut frames = FrameReader::new(reader, options.frame_bytes_max);
+        let mut frames =
+            FrameReader::new(reader, options.frame_bytes_max).within(options.answer_budget.clone());
         let mut writer = writer;
         let negotiated = negotiate(&mut frames, &mut writer, &peer, options).await?;
         Ok(Connection::run(frames, writer, peer, negotiated, options))
@@ -162,7 +163,7 @@ impl Connection {
         options: &ConnectionOptions,
     ) -> Connection {
         let (reader, writer) = tokio::io::split(stream);
-        let frames = FrameReader::new(reader, options.frame_bytes_max);
+        let frames = FrameReader::new(reader, options.frame_bytes_max).within(options.answer_budget.clone());
         Connection::run(frames, writer, peer.into(), NegotiatedState { versions, renew_at: None }, options)
     }
 

@@ -3,11 +3,14 @@
 //! A frame is a slice of the buffer into which it was read. The buffer grows with the received bytes, not
 //! with the announced length. The rest of a large frame is read in large pieces, which halves the cost of
 //! receiving. A connection with little traffic keeps a small buffer, so that thousands of idle connections
-//! are affordable.
+//! are affordable. With a budget, a frame of more than one read waits for a place before its rest is read.
+
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use crate::answer_budget::{AnswerBudget, AnswerPlace, with_place};
 use crate::error::CloseReason;
 
 /// Read sizes of a busy and of an idle stream.
@@ -24,12 +27,22 @@ pub struct FrameReader<R> {
     frame_bytes_max: usize,
     /// Size of the next read, from [`READ_BYTES_MIN`] to [`READ_BYTES`].
     read_bytes: usize,
+    budget: Option<Arc<dyn AnswerBudget>>,
+    /// The place of the frame that is being read.
+    place: Option<AnswerPlace>,
 }
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// A reader of `stream` that rejects frames of more than `frame_bytes_max`.
     pub fn new(stream: R, frame_bytes_max: usize) -> FrameReader<R> {
-        FrameReader { stream, buffer: BytesMut::new(), frame_bytes_max, read_bytes: READ_BYTES_MIN }
+        let (buffer, read_bytes) = (BytesMut::new(), READ_BYTES_MIN);
+        FrameReader { stream, buffer, frame_bytes_max, read_bytes, budget: None, place: None }
+    }
+
+    /// The same reader, with a budget for large frames.
+    #[must_use]
+    pub fn within(self, budget: Option<Arc<dyn AnswerBudget>>) -> FrameReader<R> {
+        FrameReader { budget, ..self }
     }
 
     /// The stream, and bytes read beyond the last frame.
@@ -43,6 +56,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         loop {
             if let Some(frame) = self.take()? {
                 return Ok(frame);
+            }
+            if let Some(budget) = self.budget.as_ref().filter(|_| self.place.is_none())
+                && let Some(length) = self.announced()?.filter(|length| *length > READ_BYTES)
+            {
+                self.place = Some(budget.place(length).await);
             }
             self.make_room();
             let read = self.stream.read_buf(&mut self.buffer).await?;
@@ -60,7 +78,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Ok(None);
         }
         self.buffer.advance(LENGTH_LEN);
-        Ok(Some(self.buffer.split_to(length).freeze()))
+        let frame = self.buffer.split_to(length).freeze();
+        let Some(place) = self.place.take() else { return Ok(Some(frame)) };
+        // The rest of the buffer would keep the memory of the frame.
+        self.buffer = BytesMut::from(&self.buffer[..]);
+        Ok(Some(with_place(frame, place)))
     }
 
     fn announced(&self) -> Result<Option<usize>, CloseReason> {
@@ -145,5 +167,49 @@ mod tests {
         let mut frames = FrameReader::new(stream, usize::MAX);
         assert!(matches!(frames.next().await, Err(CloseReason::ByPeer)));
         assert!(frames.buffer.capacity() <= 2 * GROW_BYTES);
+    }
+
+    /// Places for bytes, and the sizes that were asked for.
+    #[derive(Debug)]
+    struct Budget(Arc<tokio::sync::Semaphore>, parking_lot::Mutex<Vec<usize>>);
+
+    impl AnswerBudget for Budget {
+        fn place(&self, bytes: usize) -> crate::AnswerPlaceFuture {
+            self.1.lock().push(bytes);
+            let places = Arc::clone(&self.0);
+            Box::pin(async move {
+                let count = u32::try_from(bytes).expect("small");
+                Box::new(places.acquire_many_owned(count).await.expect("open")) as AnswerPlace
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_frame_waits_for_a_place_and_holds_it_with_each_of_its_parts() {
+        const LARGE: usize = 3_000_000;
+        let (mut writer, stream) = tokio::io::duplex(100_000);
+        let sent = tokio::spawn(async move {
+            for size in [10, LARGE, LARGE, 20] {
+                writer.write_all(&u32::try_from(size).expect("small").to_be_bytes()).await.expect("written");
+                writer.write_all(&vec![7; size]).await.expect("written");
+            }
+        });
+        let budget = Arc::new(Budget(Arc::new(tokio::sync::Semaphore::new(LARGE)), Default::default()));
+        let mut frames = FrameReader::new(stream, 4 << 20).within(Some(Arc::clone(&budget) as _));
+        assert_eq!(frames.next().await.expect("a frame").len(), 10);
+        let first = frames.next().await.expect("a frame");
+        let part = first.slice(5..9);
+        drop(first);
+        let late = std::time::Duration::from_millis(50);
+        assert!(tokio::time::timeout(late, frames.next()).await.is_err(), "a part holds the place");
+        assert!(frames.buffer.capacity() < 1 << 20, "{}", frames.buffer.capacity());
+        drop(part);
+        let second = frames.next().await.expect("a frame");
+        assert!(second.len() == LARGE && second.iter().all(|byte| *byte == 7));
+        assert_eq!(frames.next().await.expect("a frame").len(), 20);
+        drop(second);
+        assert_eq!(budget.0.available_permits(), LARGE);
+        assert!(budget.1.lock().iter().all(|bytes| *bytes == LARGE));
+        sent.await.expect("all written");
     }
 }

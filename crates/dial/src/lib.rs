@@ -11,6 +11,7 @@
 //! [`ClientError::is_retriable`] is true if a retry may succeed.
 
 mod address;
+mod answer_budget;
 mod byte_stream;
 mod connection;
 mod error;
@@ -26,6 +27,7 @@ mod versions;
 mod waits;
 
 pub use address::{bootstrap_servers, host_and_port};
+pub use answer_budget::{AnswerBudget, AnswerPlace, AnswerPlaceFuture};
 pub use byte_stream::ByteStream;
 pub use connection::{Connection, RequestOptions};
 pub use error::{

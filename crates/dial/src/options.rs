@@ -1,7 +1,9 @@
 //! Settings of one connection.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::answer_budget::AnswerBudget;
 use crate::error::ClientError;
 use crate::properties::{InvalidSetting, Properties};
 use crate::security::Security;
@@ -26,6 +28,8 @@ pub struct ConnectionOptions {
     pub security: Security,
     /// Receives reports of waits and failures of connections and their users.
     pub waits: Option<Waits>,
+    /// Limits the memory of large answers of several connections together.
+    pub answer_budget: Option<Arc<dyn AnswerBudget>>,
 }
 
 impl Default for ConnectionOptions {
@@ -38,6 +42,7 @@ impl Default for ConnectionOptions {
             frame_bytes_max: 256 << 20,
             security: Security::default(),
             waits: None,
+            answer_budget: None,
         }
     }
 }

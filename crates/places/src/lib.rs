@@ -23,7 +23,7 @@ pub struct Places<K> {
     shares: Mutex<BTreeMap<K, Arc<Semaphore>>>,
 }
 
-/// A place, released on drop.
+/// A place, or several at once, released on drop.
 #[derive(Debug)]
 pub struct Place {
     _of_one: OwnedSemaphorePermit,
@@ -72,8 +72,14 @@ impl<K: Clone + Ord> Places<K> {
 
     /// Waits for a place, first in the principal's share, then among all places.
     pub async fn take(&self, principal: &K) -> Place {
-        let of_one = self.share(principal).acquire_owned().await.expect("it is never closed");
-        let of_all = Arc::clone(&self.all).acquire_owned().await.expect("it is never closed");
+        self.take_many(principal, 1).await
+    }
+
+    /// Waits for a number of places at once, at most the whole share of the principal.
+    pub async fn take_many(&self, principal: &K, count: usize) -> Place {
+        let count = u32::try_from(count.min(self.of_one).min(self.places)).unwrap_or(u32::MAX);
+        let of_one = self.share(principal).acquire_many_owned(count).await.expect("it is never closed");
+        let of_all = Arc::clone(&self.all).acquire_many_owned(count).await.expect("it is never closed");
         Place { _of_one: of_one, _of_all: of_all }
     }
 
@@ -126,6 +132,17 @@ mod tests {
         drop(first);
         shares.try_take(&ann).expect("it was given back");
         assert_eq!(shares.shares.lock().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn places_are_taken_together_up_to_the_share() {
+        let (memory, [eve, ann]) = (Places::<Arc<str>>::new(10, 6), names());
+        let held = memory.take_many(&eve, 1000).await;
+        assert_eq!(memory.full(&eve), ReachedLimit::Share(6));
+        let of_ann = memory.take_many(&ann, 4).await;
+        assert_eq!(memory.try_take(&ann).err(), Some(ReachedLimit::All(10)));
+        drop((held, of_ann));
+        assert_eq!(memory.all.available_permits(), 10);
     }
 
     #[tokio::test]

@@ -13,7 +13,10 @@ use thalweg_client::{Chunk, Consumer, NO_LEADER, PollEvent, StartAt, TopicPartit
 use thalweg_record::Offset;
 use tokio::time::Instant;
 
-use super::{ClosedChannel, Driver, EndReason, Event, PROGRESS_INTERVAL, PartitionProgress, SearchError};
+use super::{
+    ClosedChannel, Driver, EndReason, Event, PROGRESS_INTERVAL, PartitionProgress, SearchError, ended_thread,
+};
+use crate::capacity::FETCHED_RULE;
 use crate::merge::AnswerEnd;
 use crate::message::Message;
 use crate::query::Order;
@@ -36,6 +39,8 @@ const WINDOW_GROWTH: u64 = 16;
 const PARTITIONS_MIN: usize = 4;
 /// Time without any data after which partitions with an open window are unreadable.
 const STALLED: Duration = Duration::from_secs(3);
+/// The same time while an answer waits for memory that other searches hold.
+const STALLED_FOR_MEMORY: Duration = Duration::from_secs(8);
 
 /// A range of offsets that is being read in a partition.
 #[derive(Debug)]
@@ -113,6 +118,15 @@ struct Windows {
     read_bytes: u64,
 }
 
+impl Windows {
+    /// Marks windows as fetched whose records were deleted meanwhile: the consumer is behind them.
+    fn skip_deleted(&mut self, position: impl Fn(&TopicPartition) -> Option<Offset>) {
+        for (at, window) in &mut self.open {
+            window.is_fetched |= position(at).is_some_and(|position| position >= window.high);
+        }
+    }
+}
+
 impl Driver {
     /// Reads and scans windows until the merge is complete.
     pub(super) async fn read_in_order(&mut self) -> Result<EndReason, ClosedChannel> {
@@ -152,8 +166,7 @@ impl Driver {
                 self.send_event(Event::Progress(self.snapshot())).await?;
             }
             let (is_idle, has_room) = (scanners.is_idle(), scanners.has_room());
-            if is_idle && self.heard_at.elapsed() >= STALLED {
-                self.give_up(&mut windows);
+            if is_idle && self.is_idle_round_over(&mut windows, &consumer) {
                 continue;
             }
             tokio::select! {
@@ -180,6 +193,18 @@ impl Driver {
             }
             self.close_windows(&mut windows);
         }
+    }
+
+    /// True if no open window gets more data, also because its records were deleted or cannot be read. No
+    /// chunk is at the scanners.
+    fn is_idle_round_over(&mut self, windows: &mut Windows, consumer: &Consumer) -> bool {
+        windows.skip_deleted(|at| consumer.position(at));
+        self.close_windows(windows);
+        let patience = if self.is_short_of_memory() { STALLED_FOR_MEMORY } else { STALLED };
+        if self.heard_at.elapsed() >= patience {
+            self.give_up(windows);
+        }
+        windows.open.is_empty()
     }
 
     /// The partitions to read on, with the rank that each has reached.
@@ -280,10 +305,7 @@ impl Driver {
                 None
             }
             Some(ScanEvent::Done(scanned)) => self.done(windows, consumer, scanned),
-            None => {
-                let reason = "a scanning thread has ended".to_owned();
-                Some(SearchError::Unreadable { reason })
-            }
+            None => Some(ended_thread()),
         }
     }
 
@@ -388,11 +410,18 @@ impl Driver {
         }
     }
 
+    /// True if an answer waits for memory that other searches hold.
+    fn is_short_of_memory(&self) -> bool {
+        self.fetched_bytes.as_ref().is_some_and(|bytes| bytes.is_awaited())
+    }
+
     /// Gives up the partitions whose windows get no data.
     fn give_up(&mut self, windows: &mut Windows) {
         let metadata = self.cluster.metadata();
+        let is_short_of_memory = self.is_short_of_memory();
         for (at, _) in std::mem::take(&mut windows.open) {
             let reason = match metadata.leader(&at.topic, at.partition) {
+                Some(_) if is_short_of_memory => FETCHED_RULE.to_owned(),
                 None => NO_LEADER.to_owned(),
                 Some(leader) => {
                     let cause = self.cluster.trouble().map(|trouble| format!(": {trouble}"));
@@ -426,5 +455,14 @@ mod tests {
         (size.bytes, size.span) = (100, 1_000_000);
         size.advance();
         assert_eq!(size.offsets, 16);
+    }
+
+    #[test]
+    fn windows_of_deleted_records_are_read() {
+        let at = |index| TopicPartition::new("t", index);
+        let open = (0..3).map(|index| (at(index), Window::new(Offset(10), Offset(20)))).collect();
+        let mut windows = Windows { open, sizes: BTreeMap::new(), first: 10, read_bytes: 0 };
+        windows.skip_deleted(|at| [Some(Offset(20)), Some(Offset(19)), None][at.partition as usize]);
+        assert_eq!(windows.open.values().map(|one| one.is_fetched).collect::<Vec<_>>(), [true, false, false]);
     }
 }

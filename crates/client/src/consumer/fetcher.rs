@@ -186,7 +186,8 @@ impl Fetcher {
     async fn connect(&self) -> Result<Connection, ClientError> {
         let address = self.cluster.metadata().brokers.get(&self.broker).map(BrokerAddress::address);
         let address = address.ok_or(BrokerUnknown { id: self.broker })?;
-        self.cluster.dedicated(&address).await
+        let budget = self.config.connection.answer_budget.clone();
+        self.cluster.dedicated_within(&address, budget).await
     }
 
     async fn send_result(&self, fetched: FetchResult) {

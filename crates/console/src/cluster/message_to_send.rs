@@ -220,6 +220,7 @@ mod tests {
     fn a_copy_has_the_bytes_of_the_stored_message() {
         let header = |name: &str, value: Option<&[u8]>| MessageHeader {
             name: name.to_owned(),
+            raw_name: None,
             omitted_name_bytes: 0,
             value: value.and_then(content),
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use serde::de::Error;
 use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde::{Deserialize, Deserializer};
@@ -285,10 +286,29 @@ pub async fn one(
         control: "on".to_owned(),
         ..MessageQuery::default()
     };
-    let found = search(view, topic, &query, keeping).await?.messages.into_iter().next();
-    found.filter(|message| message.offset.0 == offset).ok_or_else(|| {
-        let gone = format!("Partition {partition} of {topic} has no message at offset {offset}");
-        Problem::missing(format!("{gone}: it was deleted, compacted, or never there"))
+    message_at(search(view, topic, &query, keeping).await?, topic, partition, offset)
+}
+
+/// The message that a search for one offset found.
+fn message_at(found: SearchResult, topic: &str, partition: i32, offset: i64) -> Result<Message, Problem> {
+    let message = found.messages.into_iter().next().filter(|message| message.offset.0 == offset);
+    if let Some(message) = message {
+        return Ok(message);
+    }
+    let problem = |status, kind: &str, message| Problem { status, kind: kind.to_owned(), message };
+    if let Some(one) = found.progress.unreadable.first() {
+        let message = format!("Partition {partition} of {topic} cannot be read: {}", one.reason);
+        return Err(problem(StatusCode::SERVICE_UNAVAILABLE, "cluster unavailable", message));
+    }
+    Err(match found.end {
+        SearchEndKind::Complete | SearchEndKind::Limit => {
+            let gone = format!("Partition {partition} of {topic} has no message at offset {offset}");
+            Problem::missing(format!("{gone}: it was deleted, compacted, or never there"))
+        }
+        end => {
+            let unread = format!("Partition {partition} of {topic} was not read up to offset {offset}");
+            problem(StatusCode::GATEWAY_TIMEOUT, "timed out", format!("{unread}: {}", end.words()))
+        }
     })
 }
 
@@ -340,5 +360,48 @@ fn failed(error: SearchError) -> Problem {
         SearchError::Range(RangeError::Client(error))
         | SearchError::Consumer(ConsumerError::Client(error)) => error.into(),
         error => Problem::wrong(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::testing::message;
+    use thalweg_browse::{Progress, UnreadablePartition};
+
+    #[test]
+    fn only_a_search_that_was_completed_says_that_a_message_is_gone() {
+        let found = |messages: Vec<Message>, end, unreadable: &[&str]| {
+            let unreadable = unreadable
+                .iter()
+                .map(|reason| UnreadablePartition { partition: 3, reason: (*reason).to_owned() });
+            let progress = Progress { unreadable: unreadable.collect(), ..Progress::default() };
+            let found = SearchResult {
+                messages,
+                progress,
+                is_newest_first: false,
+                is_backward: false,
+                is_whole: false,
+                positions: Positions::default(),
+                end,
+            };
+            message_at(found, "orders", 3, 42)
+        };
+        let stored = found(vec![message(3, 42, 0)], SearchEndKind::Limit, &[]);
+        assert_eq!(stored.expect("it is there").offset.0, 42);
+        for (messages, end, unreadable, status, words) in [
+            (vec![message(3, 43, 0)], SearchEndKind::Limit, &[][..], 404, "it was deleted, compacted"),
+            (vec![], SearchEndKind::Complete, &[], 404, "it was deleted, compacted"),
+            (vec![], SearchEndKind::Complete, &["it has no leader"], 503, "cannot be read: it has no leader"),
+            (vec![], SearchEndKind::Time, &[], 504, "10 s was over"),
+            (vec![], SearchEndKind::ReadBytes, &[], 504, "64 MiB were read"),
+        ] {
+            let problem = found(messages, end, unreadable).expect_err(words);
+            assert_eq!(
+                (problem.status.as_u16(), problem.message.contains(words)),
+                (status, true),
+                "{problem:?}"
+            );
+        }
     }
 }

@@ -77,7 +77,8 @@ impl SearchEndKind {
         }
     }
 
-    fn words(self) -> String {
+    /// The reason in words that follow a colon.
+    pub fn words(self) -> String {
         match self {
             SearchEndKind::Complete => "everything was read".to_owned(),
             SearchEndKind::Limit => "the search ended at the number of messages asked for".to_owned(),

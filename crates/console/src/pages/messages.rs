@@ -264,7 +264,9 @@ pub async fn tail(
 ) -> Response {
     let open = async {
         let query = PageQuery::read(pairs)?;
-        let after = Positions::parse("after", &query.search.after)?;
+        // A browser that connects again sends the id of the last event.
+        let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+        let after = Positions::parse("after", last.unwrap_or(&query.search.after))?;
         let unpinned = MessageQuery { after: String::new(), ..query.search.clone() };
         let page = query.with_search(unpinned);
         let (topic, can_send) = (name.clone(), !shell.is_read_only());

@@ -44,7 +44,7 @@ pub(super) fn config(settings: &[&str]) -> ProducerConfig {
 }
 
 /// Sends values, each with its number as the key, to a partition.
-async fn send(
+pub(super) async fn send(
     producer: &mut Producer,
     topic: &str,
     partition: i32,
@@ -77,7 +77,7 @@ fn order(number: u64) -> String {
     )
 }
 
-async fn fill(broker: &Broker, topic: &str, partitions: i32, each: u64) {
+pub(super) async fn fill(broker: &Broker, topic: &str, partitions: i32, each: u64) {
     let mut producer = Producer::new(cluster(broker).await, config(&[]), |_| {});
     for partition in 0..partitions {
         send(&mut producer, topic, partition, (0..each).map(order)).await;
@@ -86,7 +86,7 @@ async fn fill(broker: &Broker, topic: &str, partitions: i32, each: u64) {
 }
 
 /// All events to the end.
-async fn all(mut search: Search) -> (Vec<Message>, SearchEnd, Vec<String>) {
+pub(super) async fn all(mut search: Search) -> (Vec<Message>, SearchEnd, Vec<String>) {
     let (mut found, mut waits) = (Vec::new(), Vec::new());
     let ended = tokio::time::timeout(Duration::from_secs(60), async {
         loop {

@@ -363,6 +363,54 @@ fn a_live_tail_streams_masked_messages_within_its_bounds() {
     assert!(refused.0 == 400 || refused.0 == 429, "{refused:?}");
 }
 
+/// The names and data of the events of a stream.
+fn events(lines: impl Iterator<Item = String>) -> impl Iterator<Item = [String; 3]> {
+    let mut event = [const { String::new() }; 3];
+    lines.filter_map(move |line| {
+        for (part, name) in event.iter_mut().zip(["event: ", "id: ", "data: "]) {
+            if let Some(text) = line.strip_prefix(name) {
+                text.clone_into(part);
+            }
+        }
+        (line.is_empty() && !event[0].is_empty()).then(|| std::mem::take(&mut event))
+    })
+}
+
+#[test]
+fn a_tail_counts_the_messages_between_its_page_and_its_start() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    let at = &node.http;
+    done(at, "POST", "/api/v1/topics", &json!({ "name": "t", "partitions": 1 }));
+    let produce = |count: usize| {
+        let mut command = thalweg(&format!("produce t --bootstrap-server {}", node.address));
+        let (code, _, error) = run_with_input(&mut command, "x\n".repeat(count).as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+    };
+    produce(320);
+    // The page ended at offset 20, and a tail repeats 50 messages at most.
+    let mut shown = events(tail(at, "/topics/t/tail?after=0:20", ""));
+    let [name, position, omitted] = shown.next().expect("an event");
+    assert_eq!((name.as_str(), omitted.as_str()), ("omitted", "250"));
+    assert_eq!(position, "0:270");
+    for offset in 270..320 {
+        let [name, position, data] = shown.next().expect("an event");
+        assert!(name == "message" && data.contains(&format!("m-0-{offset}")), "{name}: {data}");
+        assert_eq!(position, format!("0:{}", offset + 1));
+    }
+    drop(shown);
+    // The stream continues behind the last event that a browser has received.
+    produce(55);
+    let mut shown = events(tail(at, "/topics/t/tail?after=0:20", "Last-Event-ID: 0:320\r\n"));
+    let [name, position, omitted] = shown.next().expect("an event");
+    assert_eq!([name.as_str(), &position, &omitted], ["omitted", "0:325", "5"]);
+    drop(shown);
+    // Messages that the filter leaves out are no gap.
+    let mut shown = events(tail(at, "/topics/t/tail?text=y&after=0:370", ""));
+    let [name, position, _] = shown.next().expect("an event");
+    assert_eq!([name.as_str(), &position], ["position", "0:375"]);
+}
+
 #[test]
 fn a_live_tail_ends_with_its_session() {
     let dir = tempfile::tempdir().expect("a directory");

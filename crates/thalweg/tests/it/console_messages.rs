@@ -246,3 +246,60 @@ fn values_of_a_schema_registry_are_decoded_searched_and_masked() {
     let taken = node::ask(&node.http, "GET", "/brokers/1", "", "");
     assert!(!taken.body.contains("pw-of-registry"));
 }
+
+#[test]
+fn searches_of_large_batches_hold_a_bounded_part_of_the_nodes_memory() {
+    const VALUE_BYTES: usize = 24 << 20;
+    let dir = tempfile::tempdir().expect("a directory");
+    let limits = ["message.max.bytes=50000000", "socket.request.max.bytes=60000000"];
+    let node = Node::start(dir.path(), &[&[FREE_PORT][..], &limits].concat());
+    let (code, _, error) =
+        run(&mut thalweg(&format!("topic create huge --partitions 4 --bootstrap-server {}", node.address)));
+    assert_eq!(code, Some(0), "{error}");
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let options = ConnectionOptions { waits: Some(Waits::default()), ..ConnectionOptions::default() };
+        let cluster = Cluster::connect(std::slice::from_ref(&node.address), &options).await.expect("it runs");
+        let mut properties = Properties::new();
+        properties.set("max.request.size", "50000000");
+        properties.set("buffer.memory", "100000000");
+        let config = ProducerConfig::take(&mut properties).expect("settings");
+        let mut producer = Producer::new(cluster, config, |_| {});
+        let topic = producer.topic("huge").await.expect("it is there");
+        let value = vec![b'x'; VALUE_BYTES];
+        for number in 0..8 {
+            let record = ProducerRecord {
+                topic,
+                partition: Some(i32::try_from(number % 4).expect("small")),
+                timestamp: 1_700_000_000_000,
+                key: None,
+                value: Some(&value),
+                headers: &[],
+                sent_at: Instant::now(),
+                number,
+            };
+            producer.send(&record).await.expect("there is room");
+            producer.flush().await;
+        }
+        producer.close().await;
+    });
+    let proc = format!("/proc/{}", node.pid().as_raw_nonzero());
+    let status_mib = |name: &str| -> usize {
+        let text = std::fs::read_to_string(format!("{proc}/status")).expect("it runs");
+        let line = text.lines().find(|line| line.starts_with(name)).expect("a line of the kernel");
+        let kib = line.split_whitespace().nth(1).and_then(|number| number.parse::<usize>().ok());
+        kib.expect("a number") >> 10
+    };
+    let before = status_mib("VmRSS");
+    std::fs::write(format!("{proc}/clear_refs"), "5").expect("a process of the same user");
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                let answer = node.get("/api/v1/topics/huge/messages?text=nothing");
+                assert_eq!(answer.status, 200, "{}", answer.body);
+            });
+        }
+    });
+    let added = status_mib("VmHWM").saturating_sub(before);
+    assert!(added < 160, "six searches took {added} MiB more than {before} MiB");
+}

@@ -3,6 +3,7 @@
 mod binary;
 mod browse;
 mod browse_pages;
+mod browse_sharing;
 mod browser;
 mod calibration;
 mod cluster;
