@@ -104,7 +104,7 @@ impl Share {
         runtime.block_on(async { tokio::time::timeout(LARGE_PATIENCE, place).await }).ok()
     }
 
-    /// The principal.
+    /// The user whose searches these shares are for.
     pub fn principal(&self) -> &Arc<str> {
         &self.principal
     }

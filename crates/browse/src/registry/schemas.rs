@@ -75,7 +75,7 @@ impl Schemas {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Form;
+    use crate::registry::Form;
     use super::*;
 
     #[tokio::test(start_paused = true)]

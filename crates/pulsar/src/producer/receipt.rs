@@ -106,7 +106,7 @@ impl BatchOutcome {
 
 #[cfg(test)]
 mod tests {
-    use super::super::error::ProducerClosed;
+    use crate::ProducerClosed;
     use super::*;
 
     #[tokio::test]
