@@ -75,8 +75,8 @@ impl Schemas {
 
 #[cfg(test)]
 mod tests {
-    use crate::registry::Form;
     use super::*;
+    use crate::registry::Form;
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_repeated_after_growing_times() {

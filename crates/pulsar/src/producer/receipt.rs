@@ -106,8 +106,8 @@ impl BatchOutcome {
 
 #[cfg(test)]
 mod tests {
-    use crate::ProducerClosed;
     use super::*;
+    use crate::ProducerClosed;
 
     #[tokio::test]
     async fn messages_of_a_batch_share_an_outcome() {
