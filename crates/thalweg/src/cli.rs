@@ -205,8 +205,8 @@ mod tests {
     fn long_descriptions_are_in_the_help() {
         for (path, part) in [
             ("cluster status", "Exit codes: 0 healthy"),
-            ("topic trim", "Shows what would go; --execute deletes it"),
-            ("topic move", "Only what must move moves"),
+            ("topic trim", "Shows the records to be deleted; --execute deletes them"),
+            ("topic move", "Only these replicas move"),
             ("group reset", "An offset before the first"),
             ("transaction abort", "use `transaction fence`"),
             ("security certificate node", "The authority is that of the directory"),

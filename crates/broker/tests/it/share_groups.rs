@@ -3,7 +3,7 @@
 
 use crate::records::{Topic, batch, put};
 use crate::running::RunningBroker;
-use crate::share_states::ONE_PARTITION;
+use crate::share_states::STATE_TOPIC;
 use std::path::Path;
 use std::time::Duration;
 use thalweg_metadata::PartitionIndex;
@@ -68,7 +68,7 @@ impl Member {
 
 /// A broker that coordinates the group, and a topic with ten records in its first partition.
 async fn start(dir: &Path) -> (RunningBroker, Topic) {
-    let broker = RunningBroker::start(dir, &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir, &STATE_TOPIC).await;
     let topic = Topic::create(&broker, "shared", 2, &[]).await;
     for _ in 0..10 {
         assert_eq!(put(&broker, &topic, -1, batch(&[b"value"])).await.error_code, 0);
@@ -176,7 +176,7 @@ async fn members_share_partitions_and_an_empty_group_has_offsets() {
     assert_eq!(persister.write(&key(0), &update).await, Err(PersistError::FencedStateEpoch));
     broker.stop().await;
 
-    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &STATE_TOPIC).await;
     let deadline = Instant::now() + PATIENCE;
     loop {
         let deleted = broker.ask(&delete()).await.results.remove(0).error_code;

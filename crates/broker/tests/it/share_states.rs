@@ -7,7 +7,7 @@ use crate::running::{RunningBroker, is_coming_up};
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::*;
 
-pub(crate) const ONE_PARTITION: [(&str, &str); 3] = [
+pub(crate) const STATE_TOPIC: [(&str, &str); 3] = [
     ("share.coordinator.state.topic.num.partitions", "2"),
     ("share.coordinator.state.topic.replication.factor", "1"),
     ("share.coordinator.state.topic.min.isr", "1"),
@@ -57,12 +57,19 @@ async fn read(
 
 /// Asks until the coordinator is loaded.
 async fn initialized(raw: &mut Raw, topic: &Topic) {
+    let answer = loaded(raw, &initialize(topic, 0, 0)).await;
+    assert_eq!(answer.results[0].partitions[0].error_code, 0, "{answer:?}");
+}
+
+/// The answer when the coordinators of all partitions are loaded.
+async fn loaded(
+    raw: &mut Raw,
+    request: &InitializeShareGroupStateRequest,
+) -> InitializeShareGroupStateResponse {
     for _ in 0..1_000 {
-        let answer = raw.ask(&initialize(topic, 0, 0), 0).await.expect("an answer");
-        match answer.results[0].partitions[0].error_code {
-            0 => return,
-            code if is_coming_up(code) => {}
-            code => panic!("{code}: {answer:?}"),
+        let answer = raw.ask(request, 0).await.expect("an answer");
+        if !answer.results[0].partitions.iter().any(|partition| is_coming_up(partition.error_code)) {
+            return answer;
         }
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
@@ -78,7 +85,7 @@ async fn find(raw: &mut Raw, version: i16, key: &str) -> find_coordinator_respon
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &STATE_TOPIC).await;
     let topic = Topic::create(&broker, "shared", 2, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     let name = format!("g:{}:0", topic.id);
@@ -98,7 +105,7 @@ async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
     assert_eq!(code(&mut raw, &write(&topic, 4, &[])).await, ErrorCode::FencedLeaderEpoch.code());
     broker.stop().await;
 
-    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &STATE_TOPIC).await;
     let mut raw = Raw::connect(&broker).await;
     let state = loop {
         let state = read(&mut raw, &topic, 6).await;
@@ -130,14 +137,14 @@ async fn a_state_is_kept_through_a_restart_and_fences_earlier_leaders() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_share_partition_of_a_request_has_its_own_answer() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = RunningBroker::start(dir.path(), &ONE_PARTITION).await;
+    let broker = RunningBroker::start(dir.path(), &STATE_TOPIC).await;
     let topic = Topic::create(&broker, "shared", 2, &[]).await;
     let mut raw = Raw::connect(&broker).await;
     find(&mut raw, 6, &format!("g:{}:0", topic.id)).await;
     initialized(&mut raw, &topic).await;
     let mut request = initialize(&topic, 0, 0);
     request.topics.extend([1, 7, -1, 1].map(|partition| initialize(&topic, partition, 0).topics.remove(0)));
-    let answer = raw.ask(&request, 0).await.expect("an answer");
+    let answer = loaded(&mut raw, &request).await;
     assert_eq!(answer.results.len(), 1, "one entry for the topic: {answer:?}");
     let codes: Vec<(i32, i16)> =
         answer.results[0].partitions.iter().map(|one| (one.partition, one.error_code)).collect();

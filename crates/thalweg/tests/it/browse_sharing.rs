@@ -77,13 +77,14 @@ fn a_silent_schema_registry_delays_only_the_searches_that_ask_it() {
         let before = Instant::now();
         let (found, _, _) = all(start("ann", "orders")).await;
         assert_eq!(found.len(), 100);
-        assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+        assert!(before.elapsed() < Duration::from_secs(4), "{:?}", before.elapsed());
         for other in others {
             let (found, ended, _) = all(other).await;
             assert_eq!(found.len(), 29, "{:?}", ended.why);
             let note = |message: &Message| message.value.as_ref().and_then(|value| value.schema.clone());
             assert!(found.iter().all(|one| note(one).is_some_and(|note| note.problem.is_some())));
         }
-        assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+        // Each unknown schema alone would take five seconds.
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     });
 }

@@ -101,10 +101,14 @@ fn an_hour_is_there_when_nobody_has_looked() {
     for (path, words) in [
         (
             "/",
-            &["The last hour of broker 1", "id=\"hour-bytes\" data-live", "Bytes: in", "Broker 1 started"]
-                as &[&str],
+            &[
+                "The last 3 minutes of broker 1",
+                "id=\"hour-bytes\" data-live",
+                "Bytes: in",
+                "Broker 1 started",
+            ] as &[&str],
         ),
-        ("/brokers/1", &["The last hour of broker 1"]),
+        ("/brokers/1", &["The last 3 minutes of broker 1"]),
         ("/topics/orders", &["leads 3 of 3 partitions", "Records in: "]),
         ("/group?id=readers", &["Lag in the last hour: 200 records"]),
     ] {

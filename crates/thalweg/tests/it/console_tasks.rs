@@ -87,7 +87,9 @@ fn a_purge_deletes_what_its_page_has_shown() {
     let until_offsets = attribute(&page, "name=\"until\" value=\"");
     // A message that arrives after the page stays.
     node.tool("produce orders", "later\n");
-    let form = |confirm: &str| format!("confirm={confirm}&until={}", until_offsets.replace(',', "%2C"));
+    let id = attribute(&page, "name=\"topic_id\" value=\"");
+    let until = until_offsets.replace(',', "%2C");
+    let form = |confirm: &str| format!("confirm={confirm}&topic_id={id}&until={until}");
     let refused = browser.post("/topics/orders/purge", &form("order"));
     assert!(refused.status == 400 && refused.body.contains("is not orders."), "{}", refused.body);
     let plan = browser.json("/api/v1/topics/orders/purge");

@@ -94,14 +94,14 @@ fn a_stop_during_the_start_leaves_no_temporary_data() {
         by_signal.signal(Signal::TERM);
         let mut by_input = start(delay_ms);
         drop(by_input.0.stdin.take());
+        let mut logged = String::new();
         for node in [&mut by_signal, &mut by_input] {
-            let mut said = String::new();
             let mut stderr = node.0.stderr.take().expect("a pipe");
-            std::io::Read::read_to_string(&mut stderr, &mut said).expect("text");
+            std::io::Read::read_to_string(&mut stderr, &mut logged).expect("text");
             node.0.wait().expect("ours");
-            let left = std::fs::read_dir(parent.path()).expect("it is there").count();
-            assert_eq!(left, 0, "after {delay_ms} ms: {said}");
         }
+        let left = std::fs::read_dir(parent.path()).expect("it is there").count();
+        assert_eq!(left, 0, "after {delay_ms} ms: {logged}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Descriptions of groups with topics that the client may not describe.
 
 use super::{address_of_admin, admin, allow, start, until};
-use crate::share_states::ONE_PARTITION;
+use crate::share_states::STATE_TOPIC;
 use thalweg_dial::Connection;
 use thalweg_security::acl::{Operation, ResourceType};
 use thalweg_wire::ErrorCode;
@@ -40,7 +40,7 @@ async fn described(client: &Connection) -> Vec<DescribedGroup> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn names_of_a_subscription_are_shown_until_a_topic_is_assigned_that_the_client_may_not_describe() {
     let dir = tempfile::tempdir().expect("a temporary directory");
-    let broker = start(dir.path(), &ONE_PARTITION).await;
+    let broker = start(dir.path(), &STATE_TOPIC).await;
     let admin = admin(&address_of_admin(&broker)).await;
     allow(&admin, &[(ResourceType::Group, GROUP, Operation::Describe)]).await;
     until("there is a coordinator", async || {
