@@ -254,6 +254,7 @@ impl Search {
             partitions: BTreeMap::new(),
             unreadable: BTreeMap::new(),
             heard_at: Instant::now(),
+            short_of_memory_at: Instant::now(),
         };
         let task = tokio::spawn(Box::pin(driver.run())).abort_handle();
         Ok(Search { events, cancelled, task })
@@ -288,6 +289,8 @@ struct Driver {
     merge: Merge,
     /// Time of the last data from the cluster.
     heard_at: Instant,
+    /// Last time at which an answer waited for memory.
+    short_of_memory_at: Instant,
 }
 
 /// The reader of the events is gone.

@@ -201,7 +201,9 @@ impl ShownOffsets {
         if !self.is_continued() {
             return None;
         }
-        let mut positions = self.read.clone();
+        // Partitions that cannot be read keep their offsets.
+        let mut positions = self.after.clone();
+        positions.extend(&self.read);
         for (_, partition, offset) in pending.messages.keys() {
             positions.entry(*partition).and_modify(|position| *position = (*position).min(*offset));
         }
@@ -408,6 +410,10 @@ mod tests {
         newest.pop_oldest();
         shown.advance(&[partition(0, 8, 12, 12), partition(1, 5, 9, 9)]);
         assert_eq!(shown.take(&newest).as_deref(), Some("0:12,1:9"));
+        let mut unread = ShownOffsets::new([(0, Offset(10)), (1, Offset(5))].into());
+        assert_eq!(unread.take(&newest), None);
+        unread.advance(&[partition(0, 10, 12, 12)]);
+        assert_eq!(unread.take(&newest).as_deref(), Some("0:12,1:5"), "partition 1 cannot be read");
         assert_eq!(ShownOffsets::new(BTreeMap::new()).take(&newest), None);
     }
 }

@@ -39,7 +39,7 @@ const WINDOW_GROWTH: u64 = 16;
 const PARTITIONS_MIN: usize = 4;
 /// Time without any data after which partitions with an open window are unreadable.
 const STALLED: Duration = Duration::from_secs(3);
-/// The same time while an answer waits for memory that other searches hold.
+/// The same time if an answer waits for memory that other searches hold.
 const STALLED_FOR_MEMORY: Duration = Duration::from_secs(8);
 
 /// A range of offsets that is being read in a partition.
@@ -200,8 +200,11 @@ impl Driver {
     fn is_idle_round_over(&mut self, windows: &mut Windows, consumer: &Consumer) -> bool {
         windows.skip_deleted(|at| consumer.position(at));
         self.close_windows(windows);
-        let patience = if self.is_short_of_memory() { STALLED_FOR_MEMORY } else { STALLED };
-        if self.heard_at.elapsed() >= patience {
+        if self.fetched_bytes.as_ref().is_some_and(|bytes| bytes.is_awaited()) {
+            self.short_of_memory_at = Instant::now();
+        }
+        let silent = self.heard_at.max(self.short_of_memory_at).elapsed();
+        if silent >= STALLED || self.heard_at.elapsed() >= STALLED_FOR_MEMORY {
             self.give_up(windows);
         }
         windows.open.is_empty()
@@ -410,18 +413,13 @@ impl Driver {
         }
     }
 
-    /// True if an answer waits for memory that other searches hold.
-    fn is_short_of_memory(&self) -> bool {
-        self.fetched_bytes.as_ref().is_some_and(|bytes| bytes.is_awaited())
-    }
-
     /// Gives up the partitions whose windows get no data.
     fn give_up(&mut self, windows: &mut Windows) {
         let metadata = self.cluster.metadata();
-        let is_short_of_memory = self.is_short_of_memory();
+        let was_short_of_memory = self.short_of_memory_at > self.heard_at;
         for (at, _) in std::mem::take(&mut windows.open) {
             let reason = match metadata.leader(&at.topic, at.partition) {
-                Some(_) if is_short_of_memory => FETCHED_RULE.to_owned(),
+                Some(_) if was_short_of_memory => FETCHED_RULE.to_owned(),
                 None => NO_LEADER.to_owned(),
                 Some(leader) => {
                     let cause = self.cluster.trouble().map(|trouble| format!(": {trouble}"));
