@@ -37,7 +37,7 @@ pub mod quota;
 pub mod schema_registry;
 pub mod secure;
 pub mod security;
-mod signals;
+pub mod signals;
 pub mod stream;
 mod table;
 pub mod topic;

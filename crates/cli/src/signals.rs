@@ -7,21 +7,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::EXIT_KILLED;
 
-/// Both signals. While this exists, neither signal ends the process directly.
-struct EndSignals {
+/// Both signals. Neither ends the process directly from [`EndSignals::listen`] on.
+pub struct EndSignals {
     interrupted: Signal,
     terminated: Signal,
 }
 
 impl EndSignals {
-    fn listen() -> std::io::Result<EndSignals> {
+    pub fn listen() -> std::io::Result<EndSignals> {
         Ok(EndSignals {
             interrupted: signal(SignalKind::interrupt())?,
             terminated: signal(SignalKind::terminate())?,
         })
     }
 
-    async fn next(&mut self) {
+    /// Waits for the next signal.
+    pub async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupted.recv() => {}
             _ = self.terminated.recv() => {}

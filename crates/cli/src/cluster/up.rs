@@ -10,12 +10,12 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use thalweg_authority::{ADMIN, Directory, Founding, STREAMS};
 use thalweg_lab::target::{ControllerKind, LocalCluster, LocalNode, LocalOptions, Software};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::{CommandFailure, Usage};
 use crate::output::{Column, CommandOutput};
 use crate::secure::quick_start;
 use crate::secure::users::{self, Users};
+use crate::signals::EndSignals;
 
 /// The directory of certificates and passwords, inside the cluster's directory.
 const SECURITY_DIR: &str = "security";
@@ -85,11 +85,10 @@ impl UpCommand {
         let secured = secured.transpose()?;
         options.secured = secured.as_ref().map(|secured| Arc::clone(&secured.directory));
         // A signal during the start drops the cluster, which stops the started processes.
-        let (mut terminate, mut interrupt) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut signals = EndSignals::listen()?;
         let cluster = tokio::select! {
             started = LocalCluster::start(&options) => started?,
-            () = signalled(&mut terminate, &mut interrupt) => return Ok(()),
+            () = signals.next() => return Ok(()),
         };
         let here = std::env::current_dir().unwrap_or_default();
         let bootstrap = cluster.bootstrap();
@@ -107,7 +106,7 @@ impl UpCommand {
         })?;
         let mut out = std::io::stdout();
         tokio::select! {
-            () = signalled(&mut terminate, &mut interrupt) => {}
+            () = signals.next() => {}
             () = all_ended(&cluster) => return Err(CommandFailure("all nodes have ended".to_owned()).into()),
         }
         if self.output.is_table() {
@@ -116,7 +115,7 @@ impl UpCommand {
         let odd = tokio::select! {
             odd = cluster.stop() => odd,
             // Dropping the cluster kills running processes.
-            () = signalled(&mut terminate, &mut interrupt) => vec!["killed by a second signal".to_owned()],
+            () = signals.next() => vec!["killed by a second signal".to_owned()],
         };
         if odd.is_empty() {
             if !self.output.is_table() {
@@ -156,13 +155,6 @@ impl UpCommand {
             properties,
             ..LocalOptions::new(self.brokers, &self.dir)
         })
-    }
-}
-
-async fn signalled(terminate: &mut Signal, interrupt: &mut Signal) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }
 

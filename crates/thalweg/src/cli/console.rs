@@ -11,9 +11,9 @@ use thalweg_browse::Masking;
 use thalweg_cli::connect::{Connect, WAITS};
 use thalweg_cli::failure::Usage;
 use thalweg_cli::schema_registry::SchemaRegistry;
+use thalweg_cli::signals::EndSignals;
 use thalweg_client::{ClientError, Cluster, ConnectionOptions, Properties, bootstrap_servers};
 use thalweg_console::{Console as Pages, ConsoleSettings, Hosts, Login, Mechanism};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::console;
@@ -130,8 +130,7 @@ impl Console {
     }
 
     async fn serve(&self, pages: Pages) -> Result<()> {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut signals = EndSignals::listen()?;
         let listening = HttpSockets::bind(&self.listen.0)?;
         let (stopping, is_stopping) = watch::channel(false);
         let routes =
@@ -140,10 +139,7 @@ impl Console {
         let Some(url) = server.urls.first() else { bail!("the address has no socket") };
         // On standard error and not logged, because the log level of tools is warn.
         print_line(&format!("The console is at {url}"));
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        signals.next().await;
         stopping.send_replace(true);
         server.stop().await;
         Ok(())

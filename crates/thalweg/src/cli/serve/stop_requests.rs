@@ -5,13 +5,12 @@
 
 use std::io::{self, ErrorKind, Read};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use thalweg_cli::signals::EndSignals;
 use tokio::sync::oneshot;
 
 /// The sources of requests to stop.
 pub(super) struct StopRequests {
-    terminate: Signal,
-    interrupt: Signal,
+    signals: EndSignals,
     /// Pending until standard input closes; none without `--until-stdin-closes`, or after the end.
     input_end: Option<oneshot::Receiver<()>>,
 }
@@ -20,15 +19,14 @@ impl StopRequests {
     /// From here on, neither signal ends the process directly.
     pub(super) fn listen(until_stdin_closes: bool) -> io::Result<StopRequests> {
         Ok(StopRequests {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            signals: EndSignals::listen()?,
             input_end: until_stdin_closes.then(watch_input).transpose()?,
         })
     }
 
     /// Waits for the next request.
     pub(super) async fn next(&mut self) {
-        let StopRequests { terminate, interrupt, input_end } = self;
+        let StopRequests { signals, input_end } = self;
         let end = async {
             match input_end {
                 Some(end) => drop(end.await),
@@ -36,8 +34,7 @@ impl StopRequests {
             }
         };
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            () = signals.next() => {}
             () = end => {
                 tracing::info!("Standard input is closed");
                 self.input_end = None;
@@ -47,10 +44,7 @@ impl StopRequests {
 
     /// Waits for the next signal: the end of standard input does not hurry a stop.
     pub(super) async fn next_signal(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
+        self.signals.next().await;
     }
 }
 

@@ -10,12 +10,12 @@ use thalweg_broker::metrics::Exposition;
 use thalweg_cli::connect::{WAITS, report_waits_by};
 use thalweg_cli::failure::{EXIT_KILLED, Usage};
 use thalweg_cli::output::CommandOutput;
+use thalweg_cli::signals::EndSignals;
 use thalweg_cli::stream::text::{Text, name};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{OptionType, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, RunningStreams, Taps};
 use thalweg_stream::{Reach, STACK_BYTES, report_waits_to};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
@@ -109,7 +109,7 @@ impl Run {
             // Bind before anything runs, so that a port conflict is reported first.
             let http = self.http.as_ref().map(|at| HttpSockets::bind(&at.0)).transpose()?;
             // Listen before a message flows, so that even an early signal stops the streams cleanly.
-            let signals = Signals::listen()?;
+            let signals = EndSignals::listen()?;
             let mut running = runtime::start(&plan, &options)?;
             let meters = running.meters();
             let _server = http.map(|listening| serve(listening, running.meters(), bars));
@@ -175,7 +175,7 @@ fn serve(listening: HttpSockets, meters: Meters, bars: &MultiProgress) -> HttpSe
 /// Waits for the end, handles signals, and shows the rate.
 async fn watch(
     running: &mut RunningStreams,
-    mut signals: Signals,
+    mut signals: EndSignals,
     bars: &MultiProgress,
 ) -> anyhow::Result<()> {
     let line = bars.add(ProgressBar::new_spinner());
@@ -190,7 +190,7 @@ async fn watch(
     let result = loop {
         tokio::select! {
             biased;
-            () = signals.received() => {
+            () = signals.next() => {
                 heard += 1;
                 if heard > 1 {
                     std::process::exit(EXIT_KILLED);
@@ -227,26 +227,4 @@ fn rates(before: &Figures, now: &Figures) -> String {
         format!("{}: {}", now.name, stages.join(" | "))
     });
     streams.collect::<Vec<_>>().join("   ")
-}
-
-/// SIGINT and SIGTERM.
-struct Signals {
-    interrupted: Signal,
-    terminated: Signal,
-}
-
-impl Signals {
-    fn listen() -> anyhow::Result<Signals> {
-        Ok(Signals {
-            interrupted: signal(SignalKind::interrupt())?,
-            terminated: signal(SignalKind::terminate())?,
-        })
-    }
-
-    async fn received(&mut self) {
-        tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
-        }
-    }
 }
