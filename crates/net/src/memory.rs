@@ -69,6 +69,8 @@ struct State {
     growing: VecDeque<Waiter>,
     /// The memory in use of each holder with connections, and of some without.
     holders: BTreeMap<Holder, Weak<AtomicUsize>>,
+    /// Number of holders at which those without connections are removed.
+    holders_max: usize,
 }
 
 #[derive(Debug)]
@@ -130,7 +132,10 @@ impl FrameMemory {
         let mut state = self.0.state.lock();
         let known = state.holders.get(holder).and_then(Weak::upgrade);
         let used = known.unwrap_or_else(|| {
-            state.holders.retain(|_, used| used.strong_count() > 0);
+            if state.holders.len() >= state.holders_max {
+                state.holders.retain(|_, used| used.strong_count() > 0);
+                state.holders_max = 2 * state.holders.len() + 1;
+            }
             let used = Arc::<AtomicUsize>::default();
             state.holders.insert(holder.clone(), Arc::downgrade(&used));
             used
