@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::PulsarError;
 use crate::options::ClientOptions;
 
 /// Pauses that double from attempt to attempt, until a deadline.
@@ -19,6 +20,23 @@ impl Backoff {
     pub(crate) fn within(time: Duration, options: &ClientOptions) -> Backoff {
         let ClientOptions { backoff_min, backoff_max, .. } = *options;
         Backoff { next: backoff_min, max: backoff_max.max(backoff_min), deadline: Instant::now() + time }
+    }
+
+    /// Repeats an attempt until it succeeds, fails for good, or no time is left.
+    pub(crate) async fn repeat<F>(
+        mut self,
+        mut attempt: impl FnMut() -> F,
+        is_retriable: fn(&PulsarError) -> bool,
+    ) -> Result<(), PulsarError>
+    where
+        F: Future<Output = Result<(), PulsarError>>,
+    {
+        loop {
+            let Err(error) = attempt().await else { return Ok(()) };
+            if !is_retriable(&error) || !self.pause().await {
+                return Err(error);
+            }
+        }
     }
 
     /// Sleeps before the next attempt. False, without a pause, if no time is left.

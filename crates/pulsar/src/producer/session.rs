@@ -65,18 +65,9 @@ impl ProducerCore {
             progress: Notify::new(),
             signal: Notify::new(),
         });
-        let mut backoff = Backoff::within(client.options().operation_timeout, client.options());
-        loop {
-            match core.connect().await {
-                Ok(()) => return Ok(core),
-                Err(error) if !error.is_retriable() => return Err(error),
-                Err(error) => {
-                    if !backoff.pause().await {
-                        return Err(error);
-                    }
-                }
-            }
-        }
+        let backoff = Backoff::within(client.options().operation_timeout, client.options());
+        backoff.repeat(|| core.connect(), PulsarError::is_retriable).await?;
+        Ok(core)
     }
 
     pub(super) fn append(&self, message: &OutgoingMessage<'_>) -> Result<Option<SendReceipt>, SendError> {
@@ -199,14 +190,10 @@ impl ProducerCore {
     /// Connects again until that succeeds or fails for good.
     async fn reconnect(self: &Arc<Self>) {
         let options = self.client.options();
-        let mut backoff = Backoff::within(options.reconnect_timeout, options);
+        let backoff = Backoff::within(options.reconnect_timeout, options);
         self.state.lock().reconnects += 1;
-        loop {
-            let Err(error) = self.connect().await else { return };
-            if !error.is_retriable_again() || !backoff.pause().await {
-                self.end(&SendError::Disconnected(Arc::new(error)));
-                return;
-            }
+        if let Err(error) = backoff.repeat(|| self.connect(), PulsarError::is_retriable_again).await {
+            self.end(&SendError::Disconnected(Arc::new(error)));
         }
     }
 
