@@ -87,15 +87,19 @@ impl Consumer {
             self.refresh_soon();
         }
         // Before the coordinator, which may not answer.
-        self.leaders.find(&self.cluster, queries, self.config.read_committed);
-        self.validate_positions();
+        self.request_positions(queries);
         if !committed.is_empty() {
             let uncommitted = self.find_committed(committed).await?;
-            self.leaders.find(&self.cluster, uncommitted, self.config.read_committed);
-            self.validate_positions();
+            self.request_positions(uncommitted);
             self.shared.changed.notify_waiters();
         }
         Ok(())
+    }
+
+    /// Requests these offsets, and the validation of known positions, from the leaders.
+    fn request_positions(&mut self, queries: Vec<OffsetQuery>) {
+        self.leaders.find(&self.cluster, queries, self.config.read_committed);
+        self.validate_positions();
     }
 
     /// Applies the committed offsets of these partitions, and returns the partitions without one.

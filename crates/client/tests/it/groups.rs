@@ -106,15 +106,30 @@ pub async fn serve(
     waits: impl Fn(ApiKey) -> bool,
     answer: impl Fn(ApiKey, i16, i32, Bytes) -> Bytes,
 ) -> Result<(), CloseReason> {
+    let hold = |key| {
+        let hold = if waits(key) { Duration::from_millis(500) } else { Duration::ZERO };
+        async move {
+            if !hold.is_zero() {
+                tokio::time::sleep(hold).await;
+            }
+        }
+    };
+    serve_after(stream, hold, answer).await
+}
+
+/// Answers requests like [`serve`], each when `hold` is over.
+pub async fn serve_after<F: Future<Output = ()>>(
+    stream: DuplexStream,
+    hold: impl Fn(ApiKey) -> F,
+    answer: impl Fn(ApiKey, i16, i32, Bytes) -> Bytes,
+) -> Result<(), CloseReason> {
     let (reader, mut writer) = tokio::io::split(stream);
     let mut frames = FrameReader::new(reader, 1 << 20);
     loop {
         let request = frames.next().await?;
         let prefix = frame::peek_request(&request).expect("a request");
         let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
-        if waits(key) {
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+        hold(key).await;
         writer.write_all(&answer(key, prefix.api_version, prefix.correlation_id, request)).await?;
     }
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use thalweg_client::{
-    ByteStream, CloseReason, Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, FrameReader,
-    OffsetReset, OffsetSpec, PollEvent, StartAt, TopicPartition,
+    ByteStream, CloseReason, Cluster, ConnectionOptions, Connector, Consumer, ConsumerConfig, OffsetReset,
+    OffsetSpec, PollEvent, StartAt, TopicPartition,
 };
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, LeaderEpoch, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
@@ -22,11 +22,11 @@ use thalweg_wire::request::offset_fetch_response::{
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
-use tokio::io::{AsyncWriteExt, DuplexStream};
+use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, encode, metadata};
+use crate::groups::{GROUP, encode, metadata, serve_after};
 
 const SERVED: [ApiKey; 7] = [
     ApiKey::ApiVersions,
@@ -95,22 +95,20 @@ impl Pair {
     }
 
     async fn serve(self, node: i32, stream: DuplexStream) -> Result<(), CloseReason> {
-        let (reader, mut writer) = tokio::io::split(stream);
-        let mut frames = FrameReader::new(reader, 1 << 20);
-        loop {
-            let request = frames.next().await?;
-            let prefix = frame::peek_request(&request).expect("a request");
-            let key = ApiKey::from_i16(prefix.api_key).expect("a known API");
-            if key == ApiKey::Fetch {
-                tokio::time::sleep(Duration::from_millis(500)).await;
+        let hold = |key| {
+            let pair = self.clone();
+            async move {
+                if key == ApiKey::Fetch {
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                if pair.state().silent.contains(&node) {
+                    // Not even the connection ends.
+                    std::future::pending::<()>().await;
+                }
             }
-            if self.state().silent.contains(&node) {
-                // Not even the connection ends.
-                std::future::pending::<()>().await;
-            }
-            let answer = self.answer(node, key, prefix.api_version, prefix.correlation_id, request);
-            writer.write_all(&answer).await?;
-        }
+        };
+        let answer = |key, version, id, request| self.answer(node, key, version, id, request);
+        serve_after(stream, hold, answer).await
     }
 
     async fn consumer(&self) -> Consumer {
