@@ -207,7 +207,7 @@ impl ShownOffsets {
         for (_, partition, offset) in pending.messages.keys() {
             positions.entry(*partition).and_modify(|position| *position = (*position).min(*offset));
         }
-        let text = Positions(positions).parameter().filter(|text| !text.is_empty() && *text != self.sent)?;
+        let text = Positions(positions).parameter().filter(|text| *text != self.sent)?;
         self.sent.clone_from(&text);
         Some(text)
     }
