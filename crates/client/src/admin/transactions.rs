@@ -102,7 +102,7 @@ pub struct FencedProducer {
 const STATE_TOPIC: &str = "__transaction_state";
 
 impl Admin {
-    /// The error of coordinators that nobody can ask, because their partitions of `__transaction_state` have
+    /// The error of coordinators out of reach, because their partitions of `__transaction_state` have
     /// no leader: no list has their transactional ids. None also for a login that may not describe the topic.
     pub async fn missing_transaction_coordinators(&self) -> Option<ClientError> {
         match self.cluster.refresh(&[STATE_TOPIC.to_owned()], false).await {

@@ -21,7 +21,7 @@ settings! {
 
     "listeners": List = "PLAINTEXT://localhost:9092", FILLED_LIST, High, ReadOnly, Served => listeners: Vec<String>,
         "The addresses to listen on: `NAME://host:port`, separated by commas. An empty host means every interface; write IPv6 addresses in brackets. A name that is not a security protocol needs an entry in `listener.security.protocol.map`.",
-        differs = "Kafka listens on every interface. By default Thalweg authenticates nobody, so it is only reachable from this machine. Kafka can change listeners while it runs; here a change needs a restart.";
+        differs = "Kafka listens on every interface. By default Thalweg requires no login, so it is only reachable from this machine. Kafka can change listeners while it runs; here a change needs a restart.";
     "advertised.listeners": List = null, FILLED_LIST_OR_NULL, High, ReadOnly, Served => advertised: Option<Vec<String>>,
         "The addresses for clients and other brokers, if they differ from `listeners`. Each name must appear in `listeners`, and `0.0.0.0` cannot be advertised.";
     "listener.security.protocol.map": String = "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", ANY, Low, ReadOnly, Served => protocol_map: String,

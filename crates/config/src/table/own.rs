@@ -70,7 +70,7 @@ settings! {
     StreamSettings, STREAMS "Hosted streams";
 
     "streams.enabled": Boolean = "false", ANY, Medium, ReadOnly, Served => enabled: bool,
-        "Whether this broker hosts streams (`docs/streams.md`): it starts the streams deployed on it, and `http.listener` serves the API to create, deploy, undeploy and destroy them. Whoever may change streams there runs them in this process: restrict it (`http.authentication`, `streams.allowed.modules`).",
+        "Whether this broker hosts streams (`docs/streams.md`): it starts the streams deployed on it, and `http.listener` serves the API to create, deploy, undeploy and destroy them. A person who may change streams there runs them in this process: restrict that right (`http.authentication`, `streams.allowed.modules`).",
         differs = "Kafka has no such key; Kafka Streams and Connect are separate processes.";
     "streams.bootstrap.servers": List = null, LIST_OR_NULL, Low, ReadOnly, Served => bootstrap: Option<String> = joined,
         "The bootstrap servers of hosted streams, as `HOST:PORT`: for their definitions, for topics between stages and for `kafka` stages without `--bootstrap`. By default this broker's first listener, if it supports the protocol in `streams.client.config`.",

@@ -287,7 +287,7 @@ async fn partitions(view: &View, topic: &str) -> Result<LedPartitions, Problem> 
     Ok(all)
 }
 
-/// The sentence about partitions that nobody can be asked about; none if each has a leader.
+/// The sentence about partitions without a leader to answer for them; none if each has one.
 fn without_leader(leaderless: &[TopicPartition]) -> Option<String> {
     let first = leaderless.first()?;
     Some(match leaderless.len() {

@@ -130,7 +130,7 @@ pub struct Interval {
     pub records: u64,
     /// Bytes of these records.
     pub bytes: u64,
-    /// Those of the records that belong to a backlog, if the driver tells.
+    /// Number of these records that belong to a backlog; zero if the driver does not report it.
     #[serde(default)]
     pub backlog: u64,
     /// Median latency of these records; `None` without latencies.
@@ -165,7 +165,7 @@ pub struct Report {
     /// The percentiles of a tool without a histogram, of the same latency.
     #[serde(default)]
     pub tool_percentiles: Option<ToolPercentiles>,
-    /// The records consumed of a backlog, from the start to the last one, if the driver tells them.
+    /// The records consumed of a backlog, from the start to the last one, if the driver reports them.
     #[serde(default)]
     pub drained: Option<Span>,
     /// Latency of these records, from their intended send time.
