@@ -55,10 +55,14 @@ public final class ShareOrdeal {
     private final Set<String> put = ConcurrentHashMap.newKeySet();
     private final Set<String> delivered = ConcurrentHashMap.newKeySet();
     private final Set<String> tried = ConcurrentHashMap.newKeySet();
-    private final Map<String, Long> accepted = new ConcurrentHashMap<>();
+    private final Map<String, Acceptance> accepted = new ConcurrentHashMap<>();
     private final Collection<String> violations = ConcurrentHashMap.newKeySet();
     private final AtomicInteger redelivered = new AtomicInteger();
     private final AtomicLong lastDelivery = new AtomicLong(System.nanoTime());
+
+    /** A confirmed acceptance: the member's number and the time. */
+    private record Acceptance(int member, long nanos) {
+    }
 
     private ShareOrdeal(String bootstrap, short replicas) {
         this.bootstrap = bootstrap;
@@ -80,8 +84,8 @@ public final class ShareOrdeal {
         producer.start();
         List<Thread> members = new ArrayList<>();
         for (int i = 0; i < Integer.parseInt(args[2]); i++) {
-            int seed = i;
-            members.add(new Thread(() -> ordeal.consume(new Random(seed))));
+            int number = i;
+            members.add(new Thread(() -> ordeal.consume(number, new Random(number))));
         }
         members.forEach(Thread::start);
         System.out.println("begun");
@@ -150,13 +154,13 @@ public final class ShareOrdeal {
         }
     }
 
-    private void consume(Random random) {
+    private void consume(int number, Random random) {
         Map<String, Object> settings = settings("group.id", group, "share.acknowledgement.mode", "explicit", "max.poll.records", 50);
         try (KafkaShareConsumer<String, String> member = new KafkaShareConsumer<>(settings, new StringDeserializer(), new StringDeserializer())) {
             member.subscribe(List.of(topic));
             while (consuming) {
                 try {
-                    round(member, random);
+                    round(member, number, random);
                 } catch (KafkaException failed) {
                     System.err.println("a member goes on after " + failed);
                 }
@@ -164,17 +168,18 @@ public final class ShareOrdeal {
         }
     }
 
-    private void round(KafkaShareConsumer<String, String> member, Random random) {
+    private void round(KafkaShareConsumer<String, String> member, int number, Random random) {
         Map<Integer, List<String>> said = new HashMap<>();
         Map<Integer, List<String>> again = new HashMap<>();
         for (ConsumerRecord<String, String> record : member.poll(Duration.ofMillis(200))) {
             String value = record.value();
             lastDelivery.set(System.nanoTime());
-            Long when = accepted.get(value);
-            if (when != null) {
-                again.computeIfAbsent(record.partition(), none -> new ArrayList<>()).add(value + " was accepted "
-                        + (System.nanoTime() - when) / 1_000_000 + " ms before its delivery "
-                        + record.deliveryCount().orElse((short) -1) + " at " + record.partition() + ":" + record.offset());
+            Acceptance before = accepted.get(value);
+            if (before != null) {
+                again.computeIfAbsent(record.partition(), none -> new ArrayList<>()).add(value + " was accepted by member "
+                        + before.member() + " " + (System.nanoTime() - before.nanos()) / 1_000_000 + " ms before its delivery "
+                        + record.deliveryCount().orElse((short) -1) + " to member " + number + " at " + record.partition()
+                        + ":" + record.offset());
             }
             if (!delivered.add(value)) {
                 redelivered.incrementAndGet();
@@ -193,7 +198,7 @@ public final class ShareOrdeal {
         outcome.forEach((partition, failed) -> {
             if (failed.isEmpty()) {
                 violations.addAll(again.getOrDefault(partition.partition(), List.of()));
-                said.getOrDefault(partition.partition(), List.of()).forEach(value -> accepted.put(value, System.nanoTime()));
+                said.getOrDefault(partition.partition(), List.of()).forEach(value -> accepted.put(value, new Acceptance(number, System.nanoTime())));
             }
         });
     }

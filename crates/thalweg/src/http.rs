@@ -8,6 +8,7 @@ mod connections;
 mod gate;
 pub mod health;
 pub mod metrics;
+mod silence;
 mod slots;
 mod strict_transport;
 

@@ -2,34 +2,29 @@
 //! limits of number, time and size.
 
 use super::gate::{self, Visit};
+use super::silence::{self, Connection, IsAtWork, SILENT_MAX};
 use super::slots::{ConnectionSlot, ConnectionSlots};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
-use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_broker::HttpAccess;
 use thalweg_client::ByteStream;
 use thalweg_config::HTTP_LISTENER;
 use thalweg_console::Console;
 use thalweg_security::Principal;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Instant;
 
 /// Time limit for a new connection to finish its handshake and get a request admitted.
 const STRANGER_MAX: Duration = Duration::from_secs(10);
-/// A connection is closed after this time without traffic, or with an incomplete request head.
-const SILENT_MAX: Duration = Duration::from_secs(60);
 /// Limit of a request's head; a larger head is answered with 431.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// Pause after a failed accept, usually for lack of descriptors.
@@ -125,12 +120,16 @@ async fn serve(
     let certified = certified.map(Principal::user);
     let (access, console) = (serving.access.clone(), serving.console.clone());
     let visit = Visit::begin(access, console, slot, address.ip(), certified);
-    let service = TowerToHyperService::new(routes.layer(from_fn_with_state(Arc::new(visit), gate::check)));
+    let at_work = IsAtWork::default();
+    let routes = routes
+        .layer(from_fn_with_state(Arc::new(visit), gate::check))
+        .layer(from_fn_with_state(at_work.clone(), silence::watch));
+    let service = TowerToHyperService::new(routes);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(SILENT_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Connection::new(stream)), service);
+        .serve_connection(TokioIo::new(Connection::new(stream, at_work)), service);
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         biased;
@@ -142,68 +141,5 @@ async fn serve(
     };
     if let Err(error) = ended {
         tracing::debug!(%address, %error, "HTTP connection ended");
-    }
-}
-
-/// A byte stream that fails with `TimedOut` after `SILENT_MAX` without traffic.
-struct Connection {
-    stream: Box<dyn ByteStream>,
-    silence: Pin<Box<Sleep>>,
-}
-
-impl Connection {
-    fn new(stream: Box<dyn ByteStream>) -> Connection {
-        Connection { stream, silence: Box::pin(tokio::time::sleep(SILENT_MAX)) }
-    }
-
-    fn spoken(&mut self) {
-        self.silence.as_mut().reset(Instant::now() + SILENT_MAX);
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(context, into) {
-            self.spoken();
-            return Poll::Ready(read);
-        }
-        ready!(self.silence.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
-            self.spoken();
-            return Poll::Ready(written);
-        }
-        ready!(self.silence.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context) {
-            return Poll::Ready(flushed);
-        }
-        // TLS buffers bytes that the socket does not take, so a stalled peer shows only here.
-        ready!(self.silence.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(ended) = Pin::new(&mut self.stream).poll_shutdown(context) {
-            return Poll::Ready(ended);
-        }
-        ready!(self.silence.as_mut().poll(context));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
