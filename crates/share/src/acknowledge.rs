@@ -167,12 +167,10 @@ impl SharePartition {
             if let Some(code) = types.iter().find(|code| AcknowledgeType::from_code(**code).is_none()) {
                 return Err(AcknowledgeError::UnknownType(*code));
             }
-            if last < self.log_start {
+            if last < self.start {
                 continue;
             }
-            // Below the start offset nothing can be acknowledged again. A member gets a record twice, if its lock
-            // ended before the member's acknowledgement came.
-            if last < self.start || first <= seen_to {
+            if first <= seen_to {
                 return Err(AcknowledgeError::NotAcquired);
             }
             seen_to = last;

@@ -55,8 +55,6 @@ pub struct ExpiredLocks {
 #[derive(Clone, Debug)]
 pub struct SharePartition {
     pub(crate) start: i64,
-    /// The records below this offset were deleted, also those that members had.
-    pub(crate) log_start: i64,
     pub(crate) next_new: i64,
     pub(crate) runs: Runs,
     pub(crate) members: Members,
@@ -107,7 +105,6 @@ impl SharePartition {
         let start = state.start_offset;
         let mut partition = SharePartition {
             start,
-            log_start: 0,
             next_new: start,
             runs: Runs::default(),
             members: Members::default(),
@@ -215,7 +212,6 @@ impl SharePartition {
         if log_start <= self.start {
             return;
         }
-        self.log_start = log_start;
         let gone: Vec<(i64, Run)> =
             self.runs.cut(self.start, log_start - 1).map(|(at, run)| (*at, *run)).collect();
         for (first, run) in gone {
