@@ -1,10 +1,13 @@
 //! The limits of connections as the network needs them, from the configuration and the quotas of addresses.
-//! Host names are resolved once, when they are set.
+//! Host names are resolved once, when they are set: a change of another limit must neither wait for a name
+//! server nor lose a host that the server does not know at the moment.
 
+use parking_lot::Mutex;
 use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use thalweg_config::{BrokerConfig, Listener, NetworkSettings};
+use thalweg_hash::HashMap;
 use thalweg_log::disk::Descriptors;
 use thalweg_metadata::Quotas;
 use thalweg_net::Connections;
@@ -96,13 +99,26 @@ pub(crate) fn ip_rates(quotas: &Quotas) -> IpRates {
     rates
 }
 
-fn resolve(host: &str) -> io::Result<impl Iterator<Item = IpAddr>> {
-    Ok((host, 0).to_socket_addrs()?.map(|address| address.ip().to_canonical()))
+/// The addresses of hosts that this process has resolved.
+static RESOLVED: LazyLock<Mutex<HashMap<String, Vec<IpAddr>>>> = LazyLock::new(Mutex::default);
+
+fn resolve(host: &str) -> io::Result<Vec<IpAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![address.to_canonical()]);
+    }
+    let addresses: Vec<IpAddr> =
+        (host, 0).to_socket_addrs()?.map(|address| address.ip().to_canonical()).collect();
+    RESOLVED.lock().insert(host.to_owned(), addresses.clone());
+    Ok(addresses)
 }
 
+/// The addresses of a host, as they were when the host was set.
 fn addresses(host: &str, of: &'static str) -> Vec<IpAddr> {
+    if let Some(resolved) = RESOLVED.lock().get(host) {
+        return resolved.clone();
+    }
     match resolve(host) {
-        Ok(addresses) => addresses.collect(),
+        Ok(addresses) => addresses,
         Err(error) => {
             tracing::warn!(host, %error, "Failed to resolve a host of {of}");
             Vec::new()
@@ -118,6 +134,16 @@ mod tests {
     use thalweg_wire::MetadataRecord;
     use thalweg_wire::metadata::ClientQuotaRecord;
     use thalweg_wire::metadata::client_quota_record::EntityData;
+
+    #[test]
+    fn a_host_keeps_its_addresses_without_a_name_server() {
+        let address: IpAddr = "10.0.0.9".parse().expect("an address");
+        // No name server knows the name.
+        assert_eq!(addresses("host.invalid", "a test"), Vec::<IpAddr>::new());
+        RESOLVED.lock().insert("host.invalid".to_owned(), vec![address]);
+        assert_eq!(addresses("host.invalid", "a test"), [address]);
+        assert_eq!(addresses("::ffff:10.0.0.9", "a test"), [address]);
+    }
 
     #[test]
     fn rates_are_those_of_addresses() {

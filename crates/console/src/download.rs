@@ -214,7 +214,13 @@ impl Download {
                 break reason;
             }
             self.advance(&found);
-            found = match self.step().await {
+            // Without a match nothing is written, so that a write would not notice the end of the connection.
+            let step = tokio::select! {
+                biased;
+                () = self.to.closed() => return Err(ClosedConnection),
+                step = self.step() => step,
+            };
+            found = match step {
                 Ok(found) => found,
                 Err(problem) => break Some(problem.message),
             };

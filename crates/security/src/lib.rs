@@ -14,6 +14,7 @@ pub mod quota;
 pub mod sasl;
 mod secrets;
 mod setting;
+mod setting_file;
 pub mod shell;
 pub mod stores;
 pub mod tls;

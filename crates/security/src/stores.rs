@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::secrets::HIDDEN;
 use crate::setting::{InvalidSetting, SettingSource, take_first};
+use crate::setting_file;
 use jks::{Jks, JksFault};
 use pem::Section;
 
@@ -197,11 +198,7 @@ fn read(setting: &'static str, path: String) -> Result<Source, InvalidSetting> {
     let unreadable = |error: std::io::Error| {
         InvalidSetting::new(setting, &path, format!("a file that can be read ({error})"))
     };
-    let length = std::fs::metadata(Path::new(path.trim())).map_err(unreadable)?.len();
-    if length > FILE_BYTES_MAX {
-        return Err(InvalidSetting::new(setting, &path, format!("a file of at most {FILE_BYTES_MAX} bytes")));
-    }
-    let bytes = std::fs::read(Path::new(path.trim())).map_err(unreadable)?;
+    let bytes = setting_file::read(Path::new(path.trim()), FILE_BYTES_MAX).map_err(unreadable)?;
     let content = if bytes.starts_with(&jks::MAGIC) {
         Content::Jks(bytes)
     } else if bytes.starts_with(&jks::JCEKS_MAGIC) {

@@ -228,10 +228,11 @@ impl LedSharePartitions {
     /// written.
     fn forget_ended(&self, led: &Arc<LedSharePartition>) {
         let key = led.key();
+        // Read under the lock: a session that begins afterwards does not find this share partition any more.
+        let mut groups = self.groups.lock();
         if !led.is_ended() && self.sessions.has_group(&key.group) {
             return;
         }
-        let mut groups = self.groups.lock();
         let Some(of_group) = groups.get_mut(&key.group) else { return };
         let id = (key.topic, key.partition);
         let is_known = of_group.get(&id).is_some_and(|known| Arc::ptr_eq(known, led));

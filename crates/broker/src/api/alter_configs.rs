@@ -8,8 +8,9 @@
 
 use super::Call;
 use super::entry::{Api, Controller, Forwarding, later};
-use super::serve::verdicts::{ConfigVerdict, alter, check_own, note_changes, shown};
+use super::serve::verdicts::{ConfigVerdict, alter, check_own, check_tls, note_changes, shown};
 use crate::audit::{Changes, ClusterChange, listed};
+use crate::authorization::Permissions;
 use crate::broker::Broker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,11 +31,15 @@ pub async fn handle(
     call: Arc<Call>,
     request: AlterConfigsRequest,
 ) -> AlterConfigsResponse {
-    let check = |resource: &AlterConfigsResource| check(&broker, resource).map(|()| None);
+    let check = |resource: &AlterConfigsResource| check(&broker, &call.permissions, resource).map(|()| None);
     alter(&broker.registered.controller, &call, request, check).await
 }
 
-fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), ConfigVerdict> {
+fn check(
+    broker: &Broker,
+    permissions: &Permissions,
+    resource: &AlterConfigsResource,
+) -> Result<(), ConfigVerdict> {
     let mut values = BTreeMap::new();
     let mut nulls = Vec::new();
     for config in &resource.configs {
@@ -57,7 +62,7 @@ fn check(broker: &Broker, resource: &AlterConfigsResource) -> Result<(), ConfigV
         ConfigResourceKind::Broker => {
             check_own(broker.node_id, name)?;
             let config = broker.config().validate_dynamic(!name.is_empty(), &values)?;
-            broker.secured.check(&config).map_err(|error| ConfigVerdict::invalid(error.to_string()))
+            check_tls(broker, permissions, &config)
         }
         ConfigResourceKind::Topic | ConfigResourceKind::ClientMetrics | ConfigResourceKind::Group => Ok(()),
         ConfigResourceKind::BrokerLogger | ConfigResourceKind::Unknown(_) => {

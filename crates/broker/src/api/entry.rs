@@ -50,7 +50,8 @@ pub(super) enum Access {
     Cluster(&'static [Operation], Serve),
     /// Clients with permissions on the requested resources, which the API's function checks one by one.
     ByResource,
-    /// The controller checks: the request is forwarded in the client's name.
+    /// The controller checks: the request is forwarded in the client's name. AlterConfigs refuses malformed
+    /// changes before.
     Controller,
 }
 

@@ -8,7 +8,7 @@
 use super::Call;
 use super::entry::{Api, ByResource, Forwarding, later};
 use super::serve::loggers;
-use super::serve::verdicts::{ConfigVerdict, alter, check_own, id_of, note_changes, shown};
+use super::serve::verdicts::{ConfigVerdict, alter, check_own, check_tls, is_id, note_changes, shown};
 use crate::audit::{Changes, ClusterChange, listed};
 use crate::authorization::Permissions;
 use crate::broker::Broker;
@@ -51,7 +51,7 @@ fn check(
         ConfigResourceKind::Broker => {
             check_own(broker.node_id, name)?;
             let config = broker.config().alter_broker(!name.is_empty(), &alterations)?;
-            broker.secured.check(&config).map_err(|error| ConfigVerdict::invalid(error.to_string()))?;
+            check_tls(broker, permissions, &config)?;
             Ok(None)
         }
         ConfigResourceKind::BrokerLogger => {
@@ -59,7 +59,7 @@ fn check(
             if !permissions.may_on_cluster(Operation::AlterConfigs) {
                 return Err(ConfigVerdict::bare(ErrorCode::ClusterAuthorizationFailed));
             }
-            if id_of(name)? != broker.node_id.0 {
+            if !is_id(broker.node_id, name)? {
                 let message = format!("Unexpected node id. Expected {}, but received {name}", broker.node_id);
                 return Err(ConfigVerdict::invalid(message));
             }

@@ -1,7 +1,7 @@
 //! The log of slow requests: one line each, with the client and the stage that the request waited in.
 //!
 //! The time of a request ends when its answer is ready, before it is sent. Long polls are excluded: Fetch,
-//! JoinGroup, SyncGroup.
+//! ShareFetch, JoinGroup, SyncGroup.
 
 use crate::api::{Call, served};
 use std::time::Duration;

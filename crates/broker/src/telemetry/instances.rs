@@ -92,7 +92,7 @@ struct Instance {
     client_id: String,
     wanted: RequestedMetrics,
     subscription_id: i32,
-    /// The version of the subscriptions that `wanted` is based on.
+    /// One more than the version of the subscriptions that `wanted` is based on; 0 without any.
     version: u64,
     last_get_ms: i64,
     last_push_ms: i64,

@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use thalweg_dial::{ClientError, Connection, ConnectionOptions, Properties};
-use thalweg_wire::Records;
 use thalweg_wire::request::incremental_alter_configs_request::{AlterConfigsResource, AlterableConfig};
 use thalweg_wire::request::{IncrementalAlterConfigsRequest, MetadataRequest};
+use thalweg_wire::{ErrorCode, Records};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
@@ -344,6 +344,8 @@ async fn certificates_change_while_the_broker_runs() {
         code != 0 && message.contains("Listener NONE: ssl.keystore.location=/nowhere.pem is invalid"),
         "{message}"
     );
+    let (code, message) = alter(key, "/dev/zero").await;
+    assert!(code != 0 && message.contains("not a regular file"), "{message}");
     let (code, message) = alter("ssl.keystore.location", &certificates.path("third.pem")).await;
     assert!(code != 0 && message.contains("for a single listener only"), "{message}");
     assert_eq!(alter(key, &certificates.path("third.pem")).await, (0, String::new()));
@@ -353,6 +355,29 @@ async fn certificates_change_while_the_broker_runs() {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     old.send(&MetadataRequest::default()).await.expect("an old connection is kept");
+    broker.stop().await;
+}
+
+/// Paths of settings may lead anywhere: whoever may not change them neither makes the broker read a device to
+/// its end, nor learns which files are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_read_only_for_those_who_may_change_settings() {
+    let (certificates, data) = (Certificates::new(), tempfile::tempdir().expect("a directory"));
+    let authorizer = "org.apache.kafka.metadata.authorizer.StandardAuthorizer";
+    let more = [("authorizer.class.name", authorizer), ("super.users", "User:somebody")];
+    let broker = certificates.start(data.path(), &more).await;
+    let mut answers = Vec::new();
+    for path in ["/dev/zero", "/nowhere.pem", "/proc/self/mem"] {
+        let (name, value) = ("listener.name.none.ssl.keystore.location".to_owned(), Some(path.to_owned()));
+        let config = AlterableConfig { name, value, ..Default::default() };
+        let resource =
+            AlterConfigsResource { resource_type: 4, resource_name: "1".to_owned(), configs: vec![config] };
+        let request = IncrementalAlterConfigsRequest { resources: vec![resource], validate_only: true };
+        let answer = broker.ask(&request).await.responses.remove(0);
+        assert_eq!(answer.error_code, ErrorCode::ClusterAuthorizationFailed.code(), "{path}: {answer:?}");
+        answers.push(answer.error_message);
+    }
+    assert!(answers.iter().all(|message| *message == answers[0]), "{answers:?}");
     broker.stop().await;
 }
 

@@ -115,35 +115,37 @@ impl Plan<'_> {
         best.map(|broker| broker.id)
     }
 
-    /// Moves single replicas from the broker with the highest load to the one with the lowest, until loads
-    /// differ by at most one.
+    /// Moves single replicas from fuller brokers to emptier ones, until no move brings two loads closer: they
+    /// differ by at most one then, unless racks stand against it.
     fn level(&mut self, planned: &mut ReplicaAssignment) {
         // Each move brings two loads closer, so the loop ends. The bound makes that evident.
         for _ in 0..planned.values().map(Vec::len).sum::<usize>() {
-            let Some((&full, &most)) = self.load.iter().max_by_key(|(id, load)| (**load, -**id)) else {
-                return;
-            };
-            let mut emptier: Vec<(usize, i32)> = self
-                .load
-                .iter()
-                .filter(|(_, load)| **load + 1 < most)
-                .map(|(id, load)| (*load, *id))
-                .collect();
-            emptier.sort_unstable();
-            let moved = emptier.into_iter().find_map(|(_, to)| {
-                let replicas = planned.values_mut().rev().find(|replicas| {
-                    replicas.contains(&full)
-                        && !replicas.contains(&to)
-                        && self.keeps_racks(replicas, full, to)
-                })?;
-                let index = replicas.iter().position(|id| *id == full)?;
-                replicas[index] = to;
-                Some(to)
+            let mut emptiest: Vec<(usize, i32)> = self.load.iter().map(|(id, load)| (*load, *id)).collect();
+            emptiest.sort_unstable();
+            let mut fullest = emptiest.clone();
+            fullest.sort_unstable_by_key(|(load, id)| (std::cmp::Reverse(*load), *id));
+            let moved = fullest.iter().find_map(|(most, full)| {
+                let emptier = emptiest.iter().filter(|(load, _)| load + 1 < *most);
+                let to = emptier.map(|(_, to)| *to).find(|to| self.move_one(planned, *full, *to))?;
+                Some((*full, to))
             });
-            let Some(to) = moved else { return };
+            let Some((full, to)) = moved else { return };
             *self.load.entry(full).or_default() -= 1;
             *self.load.entry(to).or_default() += 1;
         }
+    }
+
+    /// Moves a replica, if one can move without the loss of a rack.
+    fn move_one(&self, planned: &mut ReplicaAssignment, full: i32, to: i32) -> bool {
+        let replicas = planned.values_mut().rev().find(|replicas| {
+            replicas.contains(&full) && !replicas.contains(&to) && self.keeps_racks(replicas, full, to)
+        });
+        let Some(replicas) = replicas else { return false };
+        let at = replicas.iter().position(|id| *id == full);
+        at.is_some_and(|at| {
+            replicas[at] = to;
+            true
+        })
     }
 
     /// True if a move leaves the replicas in at least as many racks.
@@ -215,6 +217,14 @@ mod tests {
             assert_ne!(rack(replicas[0]), rack(replicas[1]), "{planned:?}");
         }
         assert_eq!(loads(&planned), BTreeMap::from([(1, 2), (2, 2), (3, 2), (4, 2)]));
+    }
+
+    #[test]
+    fn another_full_broker_gives_replicas_if_racks_keep_those_of_the_first() {
+        let brokers = brokers(&[(1, "a"), (2, "b"), (3, "b")]);
+        let current = assignment(&[&[1, 2], &[1, 2], &[1, 2], &[1, 2]]);
+        let planned = spread(&current, &brokers, None).expect("a plan");
+        assert_eq!(loads(&planned), BTreeMap::from([(1, 4), (2, 2), (3, 2)]));
     }
 
     #[test]

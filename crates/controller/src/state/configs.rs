@@ -372,8 +372,8 @@ impl State {
             if name == MIN_INSYNC_REPLICAS {
                 self.check_min_isr(resource, value.as_ref())?;
             }
-            // For brokers a record is written even without a change, so that brokers read their files again
-            // (KAFKA-14136).
+            // For brokers a record is written even without a change, so that Apache Kafka's brokers
+            // read their files again (KAFKA-14136). This project's watch the files.
             if value.as_ref() != current || resource.kind == ConfigResourceKind::Broker {
                 let record = ConfigRecord {
                     resource_type: resource.kind.id(),

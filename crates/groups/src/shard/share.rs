@@ -133,7 +133,8 @@ impl GroupShard {
         }
     }
 
-    /// Starts sessions after the replay of the log: members have a whole session timeout.
+    /// Starts sessions after the replay of the log. Members have a whole session timeout; where records were
+    /// lost, their sessions end at once, and the members join again.
     pub(super) fn start_share_sessions(&mut self, id: &str, now: Moment) {
         let at_ms = if self.has_lost_records { now.monotonic_ms } else { self.share_session_end(id, now) };
         let group = self.groups.get_mut(id).and_then(TimelineObject::latest_mut).and_then(Group::share_mut);

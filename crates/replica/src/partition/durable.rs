@@ -56,7 +56,8 @@ impl PendingAppend {
         }
     }
 
-    /// Waits until the records are durable, `deadline` at the latest.
+    /// Waits until the records are durable: for a sync as long as it takes, which no timeout of a request
+    /// bounds in Kafka either, and then for replicas until `deadline`.
     pub async fn wait_until_acked(self, deadline: Instant) -> Result<(), AckError> {
         self.flush().await?;
         let outcome = tokio::time::timeout_at(deadline, self.wait_for_replicas()).await;

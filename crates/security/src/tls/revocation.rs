@@ -20,6 +20,7 @@ use webpki::{
 use super::certificate::{CertificateHolder, KeyUsageCheck};
 use super::error::of_webpki;
 use crate::setting::{InvalidSetting, SettingSource, take_first};
+use crate::setting_file;
 use crate::stores::pem;
 
 /// The name of the setting.
@@ -45,11 +46,7 @@ impl Revocation {
         let file = PathBuf::from(path.trim());
         let unreadable =
             |error: std::io::Error| wrong(format!("a file of revocation lists that can be read ({error})"));
-        let length = std::fs::metadata(&file).map_err(unreadable)?.len();
-        if length > FILE_BYTES_MAX {
-            return Err(wrong(format!("a file of at most {FILE_BYTES_MAX} bytes")));
-        }
-        let bytes = std::fs::read(&file).map_err(unreadable)?;
+        let bytes = setting_file::read(&file, FILE_BYTES_MAX).map_err(unreadable)?;
         let ders = if bytes.first() == Some(&DER_SEQUENCE) {
             vec![bytes]
         } else {

@@ -1,5 +1,6 @@
 //! The time that a connection may be silent. While the server works on a request that has arrived as a whole,
-//! the client has nothing to send, and its silence does not count.
+//! or on the rest of its answer, the client has nothing to send, and its silence does not count. A client that
+//! does not take its answer is silent in any case.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -20,21 +21,51 @@ use tokio::time::{Instant, Sleep};
 /// A connection is closed after this time without traffic, or with an incomplete request head.
 pub(super) const SILENT_MAX: Duration = Duration::from_secs(60);
 
-/// True while the server works on the connection's request, whose body has arrived.
+/// True from the end of a request's body to the end of its answer.
 #[derive(Clone, Default)]
 pub(super) struct IsAtWork(Arc<AtomicBool>);
 
 /// Marks the time in which the server works on a request.
 pub(super) async fn watch(State(at_work): State<IsAtWork>, request: Request, next: Next) -> Response {
-    struct Ended(IsAtWork);
-    impl Drop for Ended {
-        fn drop(&mut self) {
-            self.0.set(false);
-        }
-    }
-    let _ended = Ended(at_work.clone());
+    let ended = Ended(at_work.clone());
     at_work.set(request.body().is_end_stream());
-    next.run(request.map(|body| Body::new(Arriving { body, at_work }))).await
+    let response = next.run(request.map(|body| Body::new(Arriving { body, at_work }))).await;
+    response.map(|body| Body::new(Answer { body, _ended: ended }))
+}
+
+/// The work on a request has ended when this is dropped.
+struct Ended(IsAtWork);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+/// The body of an answer.
+struct Answer {
+    body: Body,
+    _ended: Ended,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 impl IsAtWork {
@@ -77,31 +108,39 @@ impl HttpBody for Arriving {
     }
 }
 
-/// A byte stream that fails with `TimedOut` after `SILENT_MAX` without traffic, unless the server works.
+/// A byte stream that fails with `TimedOut` after `SILENT_MAX` in which the client sent nothing, unless the
+/// server works, or in which the client took nothing.
 pub(super) struct Connection {
     stream: Box<dyn ByteStream>,
     at_work: IsAtWork,
     silence: Pin<Box<Sleep>>,
+    /// Runs while the client does not take what is written.
+    stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl Connection {
     pub fn new(stream: Box<dyn ByteStream>, at_work: IsAtWork) -> Connection {
-        Connection { stream, at_work, silence: Box::pin(tokio::time::sleep(SILENT_MAX)) }
+        Connection { stream, at_work, silence: Box::pin(tokio::time::sleep(SILENT_MAX)), stall: None }
     }
 
     fn restart_silence(&mut self) {
         self.silence.as_mut().reset(Instant::now() + SILENT_MAX);
     }
 
-    /// Ready when the connection has been silent for too long.
-    fn poll_silence(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        while self.silence.as_mut().poll(context).is_ready() {
-            if !self.at_work.get() {
-                return Poll::Ready(io::ErrorKind::TimedOut.into());
-            }
+    /// The outcome of a write, unless the client has taken nothing for too long.
+    fn or_stall<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stall = None;
             self.restart_silence();
+            return written;
         }
-        Poll::Pending
+        let stall = self.stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(SILENT_MAX)));
+        ready!(stall.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -115,7 +154,13 @@ impl AsyncRead for Connection {
             self.restart_silence();
             return Poll::Ready(read);
         }
-        self.poll_silence(context).map(Err)
+        loop {
+            ready!(self.silence.as_mut().poll(context));
+            if !self.at_work.get() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            self.restart_silence();
+        }
     }
 }
 
@@ -125,26 +170,22 @@ impl AsyncWrite for Connection {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
-            self.restart_silence();
-            return Poll::Ready(written);
-        }
-        self.poll_silence(context).map(Err)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.or_stall(written, context)
     }
 
+    // TLS buffers bytes that the socket does not take, so a stalled client shows only here.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context) {
-            return Poll::Ready(flushed);
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        if flushed.is_ready() && self.stall.is_none() {
+            return flushed;
         }
-        // TLS buffers bytes that the socket does not take, so a stalled peer shows only here.
-        self.poll_silence(context).map(Err)
+        self.or_stall(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Poll::Ready(ended) = Pin::new(&mut self.stream).poll_shutdown(context) {
-            return Poll::Ready(ended);
-        }
-        self.poll_silence(context).map(Err)
+        let ended = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.or_stall(ended, context)
     }
 }
 
@@ -158,13 +199,40 @@ mod tests {
     use hyper_util::service::TowerToHyperService;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-    /// A client of a server that answers GET after five minutes, and POST after the body.
+    const LATE: Duration = Duration::from_secs(300);
+
+    /// A body whose only frame is late.
+    struct LateBody(Option<Pin<Box<Sleep>>>);
+
+    impl HttpBody for LateBody {
+        type Data = Bytes;
+        type Error = axum::Error;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            context: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+            let Some(sleep) = &mut self.0 else { return Poll::Ready(None) };
+            ready!(sleep.as_mut().poll(context));
+            self.0 = None;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"late")))))
+        }
+    }
+
+    /// A client of a server that begins or ends an answer after five minutes, and answers POST after the body.
     fn connected() -> DuplexStream {
-        let slow = get(async || tokio::time::sleep(Duration::from_secs(300)).await);
+        let slow = get(async || tokio::time::sleep(LATE).await);
+        let streamed = get(async || Body::new(LateBody(Some(Box::pin(tokio::time::sleep(LATE))))));
+        let large = get(async || vec![b'x'; 1 << 20]);
         let sized = post(async |body: String| body.len().to_string());
         let at_work = IsAtWork::default();
         let layer = axum::middleware::from_fn_with_state(at_work.clone(), watch);
-        let routes = Router::new().route("/slow", slow).route("/size", sized).layer(layer);
+        let routes = Router::new()
+            .route("/slow", slow)
+            .route("/streamed", streamed)
+            .route("/large", large)
+            .route("/size", sized)
+            .layer(layer);
         let (client, server) = tokio::io::duplex(64 * 1024);
         let connection = Connection::new(Box::new(server), at_work);
         let service = TowerToHyperService::new(routes);
@@ -187,6 +255,24 @@ mod tests {
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         // The answer, and the silence after it.
         assert_eq!(time.as_secs(), 360);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_does_not_count_before_the_end_of_an_answer() {
+        let mut client = connected();
+        client.write_all(b"GET /streamed HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it reads");
+        let (answer, time) = answer(&mut client).await;
+        assert!(answer.contains("late"), "{answer}");
+        assert_eq!(time.as_secs(), 360);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_does_not_take_its_answer_is_silent() {
+        let mut client = connected();
+        client.write_all(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n").await.expect("it reads");
+        tokio::time::sleep(Duration::from_secs(100)).await;
+        let (answer, _) = answer(&mut client).await;
+        assert!(answer.len() < 1 << 20, "the connection is closed: {}", answer.len());
     }
 
     #[tokio::test(start_paused = true)]

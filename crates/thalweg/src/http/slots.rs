@@ -22,8 +22,8 @@ pub(super) const STRANGERS_MAX: usize = 64;
 pub(super) const GUESTS_MAX: usize = 64;
 /// Shortest idle time before a guest gives way: its last answer may still be on its way.
 const IDLE_MIN: Duration = Duration::from_secs(1);
-/// Shortest request time before a busy guest gives way: only a deliberately slow client makes a request last
-/// so long.
+/// Shortest request time before a busy guest gives way: a download lasts at most five minutes,
+/// a live tail fifteen.
 const BUSY_MIN: Duration = Duration::from_secs(120);
 
 /// The slots of a server.

@@ -42,7 +42,7 @@ fn pages_continue_where_the_last_one_ended_without_missing_or_repeated_messages(
         // Timestamps run neither by offset nor by partition, and one partition has no match.
         let (mut state, mut matching) = (4711u64, Vec::new());
         let mut lengths = [0i64; 4];
-        for number in 0..900u64 {
+        for number in 0..300u64 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let partition = [0, 0, 1, 2, 2, 2, 3][(state >> 33) as usize % 7];
             let is_match = partition != 3 && (state >> 40).is_multiple_of(11);
@@ -70,11 +70,11 @@ fn pages_continue_where_the_last_one_ended_without_missing_or_repeated_messages(
         let needle = Filter { value: Some(TextTest::contains("needle")), ..Filter::default() };
         for order in [Order::NewestFirst, Order::OldestFirst] {
             for (filter, limits, expected) in [
-                (Filter::default(), Limits { matches: Some(37), ..Limits::default() }, &all),
+                (Filter::default(), Limits { matches: Some(17), ..Limits::default() }, &all),
                 (needle.clone(), Limits { matches: Some(5), ..Limits::default() }, &matching),
                 (needle.clone(), Limits { matches: Some(500), ..Limits::default() }, &matching),
                 // The bytes cut every page after a few messages.
-                (Filter::default(), Limits { bytes: Some(64), ..Limits::default() }, &all),
+                (Filter::default(), Limits { bytes: Some(128), ..Limits::default() }, &all),
                 (needle.clone(), Limits { bytes: Some(32), ..Limits::default() }, &matching),
                 (Filter::default(), Limits { read_bytes: Some(1), ..Limits::default() }, &all),
             ] {

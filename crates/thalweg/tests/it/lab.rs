@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -99,10 +99,26 @@ fn pids() -> Vec<u32> {
     processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Serialises runs, so that each has the machine to itself as far as this program is concerned.
-pub(super) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Two runs at a time, so that the others do not make them slow.
+static PLACES: [Mutex<()>; 2] = [Mutex::new(()), Mutex::new(())];
+
+/// Waits for a place for a run whose figures do not matter.
+pub(super) fn place() -> MutexGuard<'static, ()> {
+    loop {
+        for place in &PLACES {
+            match place.try_lock() {
+                Ok(held) => return held,
+                Err(TryLockError::Poisoned(held)) => return held.into_inner(),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits for all places: no other run of this program distorts the figures.
+pub(super) fn alone() -> [MutexGuard<'static, ()>; 2] {
+    PLACES.each_ref().map(|place| place.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Waits for the end, with a timeout.
@@ -132,7 +148,7 @@ pub(super) fn assert_ends_with(output: &Output, code: i32) {
 
 #[test]
 fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(1.0, "consumers.count = 1"));
     let output = ran(lab.run(&["--seed", "7"]));
     assert_ends_with(&output, 0);
@@ -181,7 +197,7 @@ fn a_short_run_yields_a_whole_result_that_can_be_shown_compared_and_run_again() 
 
 #[test]
 fn streams_in_memory_are_measured_without_a_cluster() {
-    let _alone = alone();
+    let _place = place();
     let lab =
         LabDirectory::with(&workload(0.5, "drivers = \"stream\"\ncluster.brokers = 0\nverify = \"off\""));
     assert_ends_with(&ran(lab.run(&["--target", "embedded", "--target", "apache-kafka"])), 0);
@@ -245,7 +261,7 @@ fn a_driver_that_is_not_built_in_is_refused_before_anything_is_made() {
 
 #[test]
 fn a_java_that_is_not_there_is_named_and_the_other_target_is_measured() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(1.0, ""));
     let mut command = lab.run(&["--target", "apache-kafka", "--target", "embedded", "--repetitions", "1"]);
     let nothing = lab.dir.path().join("nothing");
@@ -300,7 +316,7 @@ fn a_rate_is_reached_in_a_short_run() {
 
 #[test]
 fn every_group_consumes_every_record_beside_idle_connections() {
-    let _alone = alone();
+    let _place = place();
     let settings = "load = { kind = \"rate\", records_per_s = 2000 }\nconsumers = { count = 6, groups = 3 }\n\
                     cluster.idle_connections = 150\n";
     let lab = LabDirectory::with(&workload(1.0, settings));
@@ -358,7 +374,7 @@ fn the_time_of_a_drain_follows_its_backlog() {
 
 #[test]
 fn topics_come_and_go_beside_the_load_and_partitions_that_are_not_used() {
-    let _alone = alone();
+    let _place = place();
     let settings = "load = { kind = \"rate\", records_per_s = 500 }\ncluster.idle_partitions = 1200\n\
                     topics.created_per_s = 20\n";
     let lab = LabDirectory::with(&workload(2.0, settings));
@@ -439,7 +455,7 @@ fn control_groups() -> Vec<String> {
 
 #[test]
 fn limits_that_a_machine_cannot_give_are_refused_with_what_it_lacks() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(1.0, "cluster = { brokers = 9, node_cpus = 1000 }"));
     let output = ran(lab.run(&[]));
     assert_ends_with(&output, 1);
@@ -470,7 +486,7 @@ pub(super) fn signal(pid: u32, signal: Signal) {
 
 #[test]
 fn an_interrupted_run_leaves_its_partial_result_and_nothing_else() {
-    let _alone = alone();
+    let _place = place();
     for by in [Signal::INT, Signal::TERM] {
         let lab = LabDirectory::with(&workload(60.0, "consumers.count = 1"));
         let mut run = lab.run(&[]).spawn().expect("the binary starts");
@@ -488,7 +504,7 @@ fn an_interrupted_run_leaves_its_partial_result_and_nothing_else() {
 
 #[test]
 fn a_run_that_is_killed_leaves_no_process_and_no_data() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(60.0, "consumers.count = 1"));
     let mut run = lab.run(&[]).spawn().expect("the binary starts");
     let broker = under_way(&lab, &mut run);
@@ -506,7 +522,7 @@ fn a_run_that_is_killed_leaves_no_process_and_no_data() {
 
 #[test]
 fn a_broker_that_dies_in_the_middle_is_named() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(60.0, ""));
     let mut run = lab.run(&[]).spawn().expect("the binary starts");
     let broker = under_way(&lab, &mut run);
@@ -526,7 +542,7 @@ fn null_server(settings: Settings) -> NullServer {
 
 #[test]
 fn a_broker_that_drops_acknowledged_records_is_caught() {
-    let _alone = alone();
+    let _place = place();
     for hidden in [false, true] {
         let server = null_server(Settings {
             loss: Some(Loss { every_nth_batch: 5, hidden }),
@@ -594,7 +610,7 @@ const OMB_DRIVER: &str = "name: Kafka\ndriverClass: io.openmessaging.benchmark.d
 
 #[test]
 fn files_of_the_openmessaging_benchmark_are_run_and_its_results_written() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with("");
     std::fs::write(lab.dir.path().join("two.yaml"), OMB_WORKLOAD).expect("written");
     std::fs::write(lab.dir.path().join("kafka.yaml"), OMB_DRIVER).expect("written");

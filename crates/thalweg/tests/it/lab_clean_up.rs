@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use thalweg_lab::result::State;
 
 use super::binary::{run, thalweg};
-use super::lab::{LabDirectory, alone, assert_ends_with, end, ran, signal, text, workload};
+use super::lab::{LabDirectory, assert_ends_with, end, place, ran, signal, text, workload};
 use super::node::Node;
 
 /// Timeout for a run to reach a state.
@@ -110,7 +110,7 @@ fn assert_interrupted(output: &Output, lab: &LabDirectory) {
 
 #[test]
 fn cluster_up_that_fails_leaves_nothing() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(1.0, "cluster.properties = { log.segment.bytes = \"none\" }"));
     let output = ran(lab.run(&[]));
     assert_failed(&output, &lab, "log.segment.bytes");
@@ -124,7 +124,7 @@ fn cluster_up_that_fails_leaves_nothing() {
 
 #[test]
 fn cluster_up_that_is_interrupted_leaves_nothing() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(1.0, "cluster.brokers = 3"));
     let mut command = lab.run(&[]);
     command.stderr(error_file(&lab));
@@ -139,7 +139,7 @@ fn cluster_up_that_is_interrupted_leaves_nothing() {
 
 #[test]
 fn prepare_that_fails_leaves_no_topic() {
-    let _alone = alone();
+    let _place = place();
     let foreign = ForeignBroker::start();
     for (more, words) in [
         // No topic is created.
@@ -156,7 +156,7 @@ fn prepare_that_fails_leaves_no_topic() {
 
 #[test]
 fn prepare_that_is_interrupted_leaves_no_topic() {
-    let _alone = alone();
+    let _place = place();
     let foreign = ForeignBroker::start();
     let backlog = "extent = { records = 40_000_000 }";
     let text = workload(60.0, "measure = \"consume\"\nconsumers.count = 1")
@@ -173,7 +173,7 @@ fn prepare_that_is_interrupted_leaves_no_topic() {
 
 #[test]
 fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
-    let _alone = alone();
+    let _place = place();
     let foreign = ForeignBroker::start();
     // Like an aborting panic, or the kernel's out-of-memory killer.
     for (words, by) in [("(warm-up, not counted)", Signal::ABORT), ("repetition 1 of 2", Signal::KILL)] {
@@ -190,11 +190,14 @@ fn a_worker_that_dies_in_warm_up_or_measurement_leaves_no_topic() {
 
 #[test]
 fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions() {
-    let _alone = alone();
+    let _place = place();
     let foreign = ForeignBroker::start();
     for (words, whole) in [("(warm-up, not counted)", 0), ("repetition 2 of 2", 1)] {
         // Some of the topics that come and go are there at any time.
-        let lab = LabDirectory::with(&workload(4.0, "topics.created_per_s = 100"));
+        let lab = LabDirectory::with(&workload(
+            4.0,
+            "topics.created_per_s = 100\nload = { kind = \"rate\", records_per_s = 5000 }",
+        ));
         let mut run = foreign.run(&lab);
         await_measuring(&mut run, &lab, words);
         signal(run.id(), Signal::INT);
@@ -207,7 +210,7 @@ fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions
 
 #[test]
 fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
-    let _alone = alone();
+    let _place = place();
     let lab = LabDirectory::with(&workload(1.0, ""));
     let mut command = lab.run(&["--repetitions", "3"]);
     command.env("RUST_LOG", "warn,thalweg_lab=debug").stderr(error_file(&lab));
@@ -226,7 +229,7 @@ fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
 
 #[test]
 fn a_contender_that_fails_leaves_the_others_their_turns() {
-    let _alone = alone();
+    let _place = place();
     let foreign = ForeignBroker::start();
     // Streams refuse verified records; the plain client completes all its repetitions.
     let lab = LabDirectory::with(&workload(0.5, "drivers = \"stream, thalweg\"\nverify = \"whole\""));

@@ -4,12 +4,15 @@
 use super::forward;
 use crate::api::Call;
 use crate::audit::Changes;
+use crate::authorization::Permissions;
+use crate::broker::Broker;
 use std::collections::BTreeMap;
 use thalweg_audit::Action;
-use thalweg_config::{AlterError, table};
+use thalweg_config::{AlterError, BrokerConfig, table};
 use thalweg_hash::HashMap;
 use thalweg_membership::ControllerLink;
 use thalweg_metadata::{BrokerId, ConfigResourceKind};
+use thalweg_security::acl::Operation;
 use thalweg_wire::request::*;
 use thalweg_wire::{ErrorCode, Request};
 
@@ -174,12 +177,32 @@ impl Verdicts {
     }
 }
 
-/// Refuses a change to another broker's settings. The empty name means all brokers.
+/// Checks the TLS settings of this broker in a changed configuration, which reads the files that they name.
+/// For a principal that may not change them nothing is read: the controller refuses the change.
+pub fn check_tls(
+    broker: &Broker,
+    permissions: &Permissions,
+    config: &BrokerConfig,
+) -> Result<(), ConfigVerdict> {
+    if !permissions.may_also_on_cluster(Operation::AlterConfigs) {
+        return Ok(());
+    }
+    let check = || broker.secured.check(config).map_err(|error| ConfigVerdict::invalid(error.to_string()));
+    broker.log_dirs.disk().work_in_place(check)
+}
+
+/// Refuses a change to another broker's settings, and another spelling of this broker's id: settings are
+/// stored under the name, and applied by the id. The empty name means all brokers.
 pub fn check_own(node_id: BrokerId, name: &str) -> Result<(), ConfigVerdict> {
-    if name.is_empty() || id_of(name)? == node_id.0 {
+    if name.is_empty() || is_id(node_id, name)? {
         return Ok(());
     }
     Err(ConfigVerdict::invalid(format!("Unexpected broker id, expected {node_id}, but received {name}")))
+}
+
+/// Returns true if a name is the id of a broker.
+pub fn is_id(node_id: BrokerId, name: &str) -> Result<bool, ConfigVerdict> {
+    Ok(id_of(name)? == node_id.0 && node_id.to_string() == name)
 }
 
 pub fn id_of(name: &str) -> Result<i32, ConfigVerdict> {
