@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { accessible, launch, open, shoot, sound } from './browser.js';
 import { messagePages } from './messages.js';
 import { consoleOf, node, remove, thalweg } from './node.js';
+import { taskPages } from './tasks.js';
 
 const HOSTILE = `"><script>alert(1)</script><img src=x onerror=alert(2)>'`;
 // Another cluster than Thalweg's own is reached by a console of its own, which hosts no streams.
@@ -110,6 +111,11 @@ describe('console', () => {
     ]) {
       await page.goto(plain.url + path);
       assert.match(await page.locator('main').innerText(), new RegExp(words), path);
+    }
+    // Where readings are kept for some seconds, their time is on the page.
+    for (const path of ['/', '/topics', '/groups', '/brokers', '/topics/orders/groups']) {
+      await page.goto(plain.url + path);
+      assert.match(await page.locator('main').innerText(), /Read at \d\d:\d\d:\d\d UTC/, path);
     }
     await page.context().close();
   });
@@ -508,6 +514,8 @@ describe('console', () => {
   });
 
   messagePages(() => ({ browser, plain }));
+
+  taskPages(() => ({ browser, plain }));
 
   test('another-cluster-read-only', async () => {
     const bootstrap = process.env.BOOTSTRAP || plain.bootstrap;

@@ -8,6 +8,12 @@
   const live = () => document.querySelectorAll("[data-live]");
   let failures = 0;
 
+  const untimed = (part) => {
+    const copy = part.cloneNode(true);
+    copy.querySelectorAll("time").forEach((time) => time.replaceWith(document.createElement("time")));
+    return copy.innerHTML;
+  };
+
   async function refresh() {
     const address = new URL(location.href);
     address.searchParams.delete("note");
@@ -28,7 +34,13 @@
       // What is in use stays.
       const used = part.contains(document.activeElement) && document.activeElement !== part;
       const selected = !getSelection().isCollapsed && part.contains(getSelection().anchorNode);
-      if (!next || used || selected || part.querySelector("details[open]") || part.innerHTML === next.innerHTML) continue;
+      if (!next || used || selected || part.querySelector("details[open]")) continue;
+      // Where only the time of the reading differs, everything else stays, for screen readers.
+      if (untimed(part) === untimed(next)) {
+        const times = next.querySelectorAll("time");
+        part.querySelectorAll("time").forEach((time, at) => time.replaceWith(document.adoptNode(times[at])));
+        continue;
+      }
       const scrolled = [...part.querySelectorAll(".table")].map((table) => table.scrollLeft);
       part.replaceChildren(...document.adoptNode(next).childNodes);
       part.querySelectorAll(".table").forEach((table, at) => { table.scrollLeft = scrolled[at] || 0; });

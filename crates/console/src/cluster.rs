@@ -334,6 +334,11 @@ where
     answers
 }
 
+/// The wall-clock time of an instant in the past, in milliseconds since 1970.
+fn ms_at(at: Instant) -> i64 {
+    now_ms() - i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX)
+}
+
 /// Milliseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "people compare what they see with their clocks")]
 pub fn now_ms() -> i64 {

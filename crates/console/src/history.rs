@@ -6,14 +6,17 @@
 
 pub mod chart;
 
-use serde::Serialize;
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Serialize;
 use thalweg_history::{Event, Figure, GroupSeries, History, NAME_BYTES_MAX, SharedHistory, TopicSeries};
 use thalweg_security::acl::Operation;
 use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
 
 use crate::cluster::View;
+use crate::format;
 use crate::problem::Problem;
 
 /// The history of a broker.
@@ -22,6 +25,23 @@ pub struct HistorySource {
     /// The node id of the broker.
     pub broker: i32,
     pub history: SharedHistory,
+}
+
+impl HistorySource {
+    /// The time that the samples cover, an hour by default, as words: "the last hour".
+    pub fn span_words(&self) -> String {
+        span_words(self.history.lock().interval() * thalweg_history::POINTS as u32)
+    }
+}
+
+/// A time span in whole units, with "the last".
+fn span_words(span: Duration) -> String {
+    match (span.as_secs(), span.as_secs().div_ceil(60)) {
+        (3600, _) => "the last hour".to_owned(),
+        (..120, _) => format!("the last {}", format::counted(span.as_secs(), "second")),
+        (_, minutes) if minutes % 60 == 0 => format!("the last {}", format::counted(minutes / 60, "hour")),
+        (_, minutes) => format!("the last {}", format::counted(minutes, "minute")),
+    }
 }
 
 /// The times of the samples.
@@ -51,8 +71,8 @@ pub struct BrokerHistory {
     pub other_topics: Option<OtherTopics>,
     /// Request times, disks, and partitions of the cluster; none without DESCRIBE on the cluster.
     pub figures: Option<FigureSeries>,
-    /// The lag of all groups on the broker, without those whose lag is unknown; none without DESCRIBE on the
-    /// cluster.
+    /// The lag of all groups on the broker in partitions with a committed offset, without groups whose lag is
+    /// unknown; none without DESCRIBE on the cluster.
     pub lag: Option<Vec<Option<u64>>>,
     /// The sum of the groups that are not in `groups`; none without DESCRIBE on the cluster.
     pub other_groups: Option<OtherGroups>,
@@ -190,8 +210,12 @@ pub struct GroupHistory {
     pub times: SampleTimes,
     /// The time from which on there are values, in milliseconds since 1970.
     pub since_ms: Option<i64>,
-    /// The lag in records over all partitions; null where it is not known. None if the group has no series.
+    /// The lag in records over all partitions with a committed offset; null where it is not known. None if
+    /// the group has no series.
     pub lag: Option<Vec<Option<u64>>>,
+    /// Number of partitions that the group reads now without a committed offset: `lag` is partial without
+    /// them.
+    pub uncommitted_partitions: usize,
     /// The reason if the group has no series.
     pub missing: Option<String>,
     /// Events, oldest first.
@@ -328,7 +352,8 @@ pub async fn topic(source: Option<&HistorySource>, view: &View, name: &str) -> R
     let traffic: Option<TrafficSeries> = history.topic(name).map(Into::into);
     let others = history.other_topics(|_| true).1;
     let is_here = catalog.is_on_any(line, &BTreeSet::from([source.broker]));
-    let missing = traffic.is_none().then(|| without_series(source.broker, is_here, others));
+    let span = span_words(history.interval() * thalweg_history::POINTS as u32);
+    let missing = traffic.is_none().then(|| without_series(source.broker, is_here, others, &span));
     Ok(TopicHistory {
         broker: source.broker,
         topic: name.to_owned(),
@@ -342,12 +367,12 @@ pub async fn topic(source: Option<&HistorySource>, view: &View, name: &str) -> R
 }
 
 /// The reason why a topic has no series. `others` is the number of topics without one at the last sample.
-fn without_series(broker: i32, is_here: bool, others: usize) -> String {
+fn without_series(broker: i32, is_here: bool, others: usize, span: &str) -> String {
     match (is_here, others) {
-        (false, 0) => format!("Broker {broker} had no partition of this topic in the last hour"),
+        (false, 0) => format!("Broker {broker} had no partition of this topic in {span}"),
         (true, 0) => format!("The topic is new here: broker {broker} has not taken a sample of it yet"),
         (false, _) => format!(
-            "Broker {broker} has no partition of this topic, and adds up the smallest topics of which it had one in the last hour"
+            "Broker {broker} has no partition of this topic, and adds up the smallest topics of which it had one in {span}"
         ),
         (true, _) => format!(
             "The topic is not among those with a series: broker {broker} adds its smallest topics up, or has not taken a sample of it yet"
@@ -355,8 +380,14 @@ fn without_series(broker: i32, is_here: bool, others: usize) -> String {
     }
 }
 
-/// Reads the history of a group that the login may describe.
-pub async fn group(source: Option<&HistorySource>, view: &View, id: &str) -> Result<GroupHistory, Problem> {
+/// Reads the history of a group that the login may describe. `uncommitted` is the number of partitions that
+/// the group reads now without a committed offset.
+pub async fn group(
+    source: Option<&HistorySource>,
+    view: &View,
+    id: &str,
+    uncommitted: usize,
+) -> Result<GroupHistory, Problem> {
     let source = known(source)?;
     // The list of groups does not tell: with DESCRIBE on the cluster, it has all of them.
     let mut described = view.admin().describe_groups(&[id.to_owned()]).await;
@@ -372,7 +403,11 @@ pub async fn group(source: Option<&HistorySource>, view: &View, id: &str) -> Res
         _ if id.len() > NAME_BYTES_MAX => {
             format!("Groups with an id of more than {NAME_BYTES_MAX} bytes have no series, but are in the sum")
         }
-        0 => format!("Broker {} did not coordinate this group with committed offsets in the last hour", source.broker),
+        0 => format!(
+            "Broker {} did not coordinate this group with committed offsets in {}",
+            source.broker,
+            span_words(history.interval() * thalweg_history::POINTS as u32)
+        ),
         _ => format!(
             "The group is not among those with a series: broker {} adds its groups with the smallest lags up, or another \
              broker coordinates the group",
@@ -385,6 +420,7 @@ pub async fn group(source: Option<&HistorySource>, view: &View, id: &str) -> Res
         times: SampleTimes::of(&history),
         since_ms,
         lag,
+        uncommitted_partitions: uncommitted,
         missing,
         events: events(&history, sees_all),
     })

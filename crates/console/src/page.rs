@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::assets;
 use crate::cluster::View;
+use crate::format;
 use crate::history::HistorySource;
 use crate::problem::Problem;
 use crate::restoration::Restoration;
@@ -377,6 +378,17 @@ pub fn figure(name: &str, value: &str, detail: Option<&str>) -> Markup {
             dd { (value) @if let Some(detail) = detail { " " small { (detail) } } }
         }
     }
+}
+
+/// The time of the oldest reading in a part of a page. Readings are kept for some seconds, and a part stays
+/// while it is in use.
+pub fn read_at(at_ms: i64) -> Markup {
+    html! { p class="quiet" { "Read at " (time_of_day(at_ms)) " UTC." } }
+}
+
+/// A time of the day, in UTC.
+pub fn time_of_day(at_ms: i64) -> Markup {
+    html! { time datetime=(format::time(at_ms)) { (format::of_day(at_ms)) } }
 }
 
 /// A value, or a dash if unknown.

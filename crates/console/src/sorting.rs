@@ -77,6 +77,14 @@ impl SortColumn {
         SortColumn { name, title, is_number: false, first: Direction::Descending }
     }
 
+    /// The class of the head. The column of the lag stays in sight in narrow windows.
+    pub fn class(&self) -> Option<&'static str> {
+        match self.name {
+            "lag" => Some("number lag"),
+            _ => self.is_number.then_some("number"),
+        }
+    }
+
     /// The same column with the other direction first.
     pub const fn ascending(self) -> SortColumn {
         SortColumn { first: Direction::Ascending, ..self }
@@ -117,7 +125,7 @@ impl Sorting {
         let is_chosen = self.column == column.name;
         let next = if is_chosen { self.direction.opposite() } else { column.first };
         html! {
-            th scope="col" class=[column.is_number.then_some("number")] aria-sort=[is_chosen.then(|| self.direction.name())] {
+            th scope="col" class=[column.class()] aria-sort=[is_chosen.then(|| self.direction.name())] {
                 a class="sort" href=(address(uri, column, next)) {
                     (column.title)
                     @if is_chosen {

@@ -56,12 +56,12 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "thalweg_group_lag",
         kind: MetricKind::Gauge,
-        help: "The lag of a group over all its partitions: offsets between its committed offsets and the high watermarks. Of partitions without a replica here, the broker asks their leaders every 10 s, 10,000 at most; unknown ones do not count.",
+        help: "The lag of a group over all its partitions: offsets between its committed offsets and the high watermarks. Of partitions without a replica here, the broker asks their leaders every 10 s, 10,000 at most; unknown ones do not count, and offsets beyond the end count as 0.",
         labels: &["consumergroup"],
         read: |figures, out| {
             each(figures, |group, lags| {
                 if !lags.is_empty() {
-                    out.add(&[&group.id], lags.iter().flatten().map(|lag| lag.records).sum::<i64>());
+                    out.add(&[&group.id], lags.iter().flatten().map(unread).sum::<i64>());
                 }
             });
         },
@@ -108,7 +108,7 @@ pub(super) const FAMILIES: &[Family] = &[
     Family {
         name: "kafka_consumergroup_lag",
         kind: MetricKind::Gauge,
-        help: "Offsets between the committed offset and the high watermark, where that is known.",
+        help: "Offsets between the committed offset and the high watermark, where that is known. Negative for an offset beyond the end of a partition that this broker leads, as in Kafka's tools.",
         labels: &["consumergroup", "topic", "partition"],
         read: |figures, out| each_partition(figures, out, |_, lag| lag.map(|lag| lag.records)),
     },
@@ -133,6 +133,11 @@ fn each(figures: &Figures, mut group: impl FnMut(&GroupFigures, &GroupLag)) {
     if let Some(broker) = figures.broker() {
         broker.groups.iter().zip(&broker.lags).for_each(|(of, lags)| group(of, lags));
     }
+}
+
+/// Records that a sum counts: an offset beyond the end of one partition makes up for nothing in another.
+fn unread(lag: &Lag) -> i64 {
+    lag.records.max(0)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "ages are far below 2^53 ms")]
@@ -164,7 +169,7 @@ fn topic_lags(figures: &Figures, out: &mut Samples<'_>) {
     each(figures, |group, lags| {
         let mut topics: BTreeMap<&str, i64> = BTreeMap::new();
         for ((topic, ..), lag) in group.committed.iter().zip(lags) {
-            *topics.entry(topic).or_default() += lag.map_or(0, |lag| lag.records);
+            *topics.entry(topic).or_default() += lag.as_ref().map_or(0, unread);
         }
         topics.into_iter().for_each(|(topic, lag)| out.add(&[&group.id, topic], lag));
     });

@@ -41,7 +41,8 @@ const OFFSETS_OF_PARTITION_MAX: usize = 100;
 /// The lag of one committed offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lag {
-    /// Offsets up to the high watermark.
+    /// Offsets up to the high watermark. Negative for an offset beyond the end of a partition that this
+    /// broker leads, as in Kafka's tools. Other high watermarks may be older than the commit: then 0.
     pub records: i64,
     /// The age of the first unread record in milliseconds; 0 without one, `None` if unknown.
     pub age_ms: Option<i64>,
@@ -101,9 +102,12 @@ pub(super) fn of(
             let end = sources.end_elsewhere(image, topic, partition, now)?;
             return Some(sources.lag_elsewhere(group, (topic, partition), committed, end, (now, now_ms)));
         };
-        let records = (replica.published_offsets().high_watermark().0 - committed).max(0);
+        let mut records = replica.published_offsets().high_watermark().0.saturating_sub(committed);
+        if records < 0 && replica.leadership().is_none() {
+            records = 0;
+        }
         let age_ms = match records {
-            0 => Some(0),
+            ..=0 => Some(0),
             _ => local.age_ms(&replica, (topic.as_str(), partition), committed, now_ms),
         };
         Some(Lag { records, age_ms })

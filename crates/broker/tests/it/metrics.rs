@@ -171,7 +171,8 @@ async fn the_lag_of_a_group_is_shown_in_records_and_in_seconds() {
     };
     let coordinator_keys = vec!["g".to_owned()];
     broker.ask(&FindCoordinatorRequest { coordinator_keys, ..Default::default() }).await;
-    for (offset, age_s) in [(0, 300.0), (1, 300.0), (2, 200.0), (4, 100.0), (6, 0.0)] {
+    // The last offset is beyond the end.
+    for (offset, age_s) in [(0, 300.0), (1, 300.0), (2, 200.0), (4, 100.0), (6, 0.0), (46, 0.0)] {
         // The coordinator loads its partition after the first request.
         let committed = async {
             while broker.ask_at(&commit(offset), 9).await.topics[0].partitions[0].error_code != 0 {
@@ -180,7 +181,11 @@ async fn the_lag_of_a_group_is_shown_in_records_and_in_seconds() {
         };
         tokio::time::timeout(Duration::from_secs(10), committed).await.expect("the group has a coordinator");
         let metrics = samples(&broker);
-        assert_eq!(metrics["thalweg_group_lag{consumergroup=\"g\"}"], (6 - offset) as f64);
+        let lag = metrics["kafka_consumergroup_lag{consumergroup=\"g\",topic=\"t\",partition=\"0\"}"];
+        assert_eq!(lag, (6 - offset) as f64);
+        let unread = lag.max(0.0);
+        assert_eq!(metrics["thalweg_group_lag{consumergroup=\"g\"}"], unread);
+        assert_eq!(metrics["kafka_consumergroup_lag_sum{consumergroup=\"g\",topic=\"t\"}"], unread);
         for name in [
             "thalweg_group_lag_seconds{consumergroup=\"g\"}",
             "thalweg_group_partition_lag_seconds{consumergroup=\"g\",topic=\"t\",partition=\"0\"}",

@@ -21,7 +21,8 @@ use crate::table::{row, width};
 
 /// Describe groups: members, partitions, offsets and lag.
 ///
-/// LAG is in records. LAG-SECONDS is the age of the first record that the group has not read; Thalweg's
+/// LAG is in records, a dash without a committed offset, and negative for an offset beyond the end, as in
+/// Kafka's tool. LAG-SECONDS is the age of the first record that the group has not read; Thalweg's
 /// brokers report it, Apache Kafka's do not.
 #[derive(Args, Debug)]
 #[command(
@@ -451,8 +452,10 @@ orders  0          7               10              3
         };
         let at = |partition| TopicPartition::new("t", partition);
         group.owners = [(at(0), vec![0]), (at(1), vec![0, 1])].into();
-        group.offsets = (0..4).map(|partition| (at(partition), Offset(5))).collect();
-        group.ends = [(at(0), listed(7, -1)), (at(1), listed(5, -1)), (at(3), listed(9, -1))].into();
+        group.offsets = (0..5).map(|partition| (at(partition), Offset(5))).collect();
+        group.ends =
+            [(at(0), listed(7, -1)), (at(1), listed(5, -1)), (at(3), listed(9, -1)), (at(4), listed(1, -1))]
+                .into();
         group.unread = [(at(0), listed(5, 7_400))].into();
         let cells = |row: &[String]| row[5..].join(" ");
         let rows: Vec<String> = group.partition_rows().iter().map(|row| cells(row)).collect();
@@ -462,6 +465,7 @@ orders  0          7               10              3
             "0 0.0 a (+1) /10.0.0.1 client-a",
             "- - - - -",
             "4 - - - -",
+            "-4 0.0 - - -",
         ];
         assert_eq!(rows, expected);
         let document = group.json();

@@ -5,22 +5,30 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::{Admin, GroupAssignment, GroupKind, GroupListing, ListedGroups};
+use thalweg_client::verdict::{Absence, Cause};
+use thalweg_client::{
+    Admin, ClientError, GroupAssignment, GroupKind, GroupLag, GroupListing, ListedGroups, UnseenGroups,
+};
+use thalweg_wire::ErrorCode;
 
 use super::{check_unseen, listed};
 use crate::connect::Connect;
+use crate::failure::CommandFailure;
 use crate::output::{Column, CommandOutput, Quiet};
 
 /// Time for further attempts at coordinators that refuse, and time limit for the answer of each.
 const COORDINATOR_RETRY: Duration = Duration::from_secs(2);
 const COORDINATOR_WAIT: Duration = Duration::from_secs(5);
+/// Groups named in a warning or an error.
+const NAMED_MAX: usize = 10;
 
 /// List the groups of all brokers, with members and lag.
 ///
 /// The lag is in records, over all partitions with a committed offset or a reader. A figure that is not known
 /// is a dash, as the lag of a group that has not committed in one of them, and of a share group. Groups that
-/// the login may not describe are left out, with a warning; if groups of a broker are missing, the command
-/// fails in the end.
+/// the login may not describe are left out, with a warning; if groups of a broker are missing, or a listed
+/// group cannot be read because its coordinator does not answer, the command fails in the end. In documents,
+/// the field `problem` of a group has the reason for members or lag that could not be read.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -77,28 +85,97 @@ impl List {
         } else {
             let admin =
                 Admin::new(cluster).with_timeout(COORDINATOR_RETRY).with_answer_limit(COORDINATOR_WAIT);
-            self.output.rows(&COLUMNS, &rows(&admin, &groups).await)?;
+            let figures = GroupFigures::read(&admin, &groups).await;
+            let rows: Vec<Value> = groups.iter().map(|group| figures.row(group)).collect();
+            self.output.rows(&COLUMNS, &rows)?;
+            return Ok(figures.check(&groups, &unseen)?);
         }
         Ok(check_unseen(&unseen)?)
     }
 }
 
-async fn rows(admin: &Admin, groups: &[GroupListing]) -> Vec<Value> {
-    let assignments = admin.group_assignments(&with_members(groups)).await;
-    let lags = admin.group_lags(with_lag(groups, &assignments)).await;
-    let row = |group: &GroupListing| {
-        let members =
-            if is_empty(group) { Some(0) } else { assignments.get(&group.group).map(|one| one.members) };
+/// What is read of each group beyond the list.
+#[derive(Default)]
+struct GroupFigures {
+    assignments: BTreeMap<String, GroupAssignment>,
+    lags: BTreeMap<String, GroupLag>,
+    /// Groups that could not be described.
+    undescribed: BTreeMap<String, ClientError>,
+}
+
+impl GroupFigures {
+    async fn read(admin: &Admin, groups: &[GroupListing]) -> GroupFigures {
+        let mut figures = GroupFigures::default();
+        for (kind, groups) in with_members(groups) {
+            for (group, described) in admin.describe_groups_as(kind, &groups).await {
+                match described {
+                    Ok(described) => drop(figures.assignments.insert(group, described.into())),
+                    // The group was deleted meanwhile.
+                    Err(error) if error.error_code() == Some(ErrorCode::GroupIdNotFound) => {}
+                    Err(error) => drop(figures.undescribed.insert(group, error)),
+                }
+            }
+        }
+        figures.lags = admin.group_lags(with_lag(groups, &figures.assignments)).await;
+        figures
+    }
+
+    fn row(&self, group: &GroupListing) -> Value {
+        let members = self.assignments.get(&group.group).map(|one| one.members);
         json!({
             "group": group.group,
             "state": group.state,
             "type": group.kind,
             "protocol_type": group.protocol_type,
-            "members": members,
-            "lag": lags.get(&group.group).and_then(|lag| lag.records()),
+            "members": if is_empty(group) { Some(0) } else { members },
+            "lag": self.lags.get(&group.group).and_then(|lag| lag.records()),
+            "problem": self.problem(group),
         })
-    };
-    groups.iter().map(row).collect()
+    }
+
+    /// The reason why figures of a group could not be read; none if they were, or if the group has none.
+    fn problem(&self, group: &GroupListing) -> Option<String> {
+        if let Some(error) = self.undescribed.get(&group.group) {
+            return Some(error.to_string());
+        }
+        // A group that was deleted meanwhile has none.
+        let is_known = is_empty(group) || self.assignments.contains_key(&group.group);
+        let is_lag_unread =
+            is_known && kind(group) != GroupKind::Share && !self.lags.contains_key(&group.group);
+        is_lag_unread.then(|| "Its offsets, or the end of a partition, could not be read".to_owned())
+    }
+
+    /// Warns of groups that the login may not see, and fails if coordinators did not answer.
+    fn check(&self, groups: &[GroupListing], unseen: &UnseenGroups) -> Result<(), CommandFailure> {
+        let (denied, silent): (Vec<_>, Vec<_>) =
+            self.undescribed.iter().partition(|(_, error)| Absence::of(error).cause == Cause::Denied);
+        let lagless = groups.iter().filter(|group| !self.undescribed.contains_key(&group.group));
+        let lagless = lagless.filter(|group| self.problem(group).is_some());
+        let lagless: Vec<&str> = lagless.map(|group| group.group.as_str()).collect();
+        if !lagless.is_empty() {
+            tracing::warn!(
+                "The offsets of these groups, or the end of a partition, could not be read: {}",
+                named(&lagless)
+            );
+        }
+        let names = |of: &[(&String, &ClientError)]| {
+            named(&of.iter().map(|(group, _)| group.as_str()).collect::<Vec<_>>())
+        };
+        if !denied.is_empty() {
+            tracing::warn!("The login may not describe these groups: {}", names(&denied));
+        }
+        let Some((_, error)) = silent.first() else { return check_unseen(unseen) };
+        let mut reasons = unseen.reasons();
+        reasons.push(format!("These groups could not be read: {} ({error})", names(&silent)));
+        Err(CommandFailure(reasons.join("; ")))
+    }
+}
+
+/// The first names of a list.
+fn named(groups: &[&str]) -> String {
+    let (first, more) = groups.split_at(groups.len().min(NAMED_MAX));
+    let first = first.join(", ");
+    if more.is_empty() { first } else { format!("{first} and {} more", more.len()) }
 }
 
 /// The type of a group. Brokers before group types list classic groups only.
@@ -134,6 +211,8 @@ fn with_members(groups: &[GroupListing]) -> BTreeMap<GroupKind, Vec<String>> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_client::RefusedRequest;
+
     use super::*;
     use crate::output::Style;
 
@@ -155,6 +234,40 @@ mod tests {
         assert_eq!(with_lag, ["a", "b"], "what d reads is unknown");
         let expected = [(GroupKind::Classic, "d"), (GroupKind::Consumer, "a"), (GroupKind::Share, "c")];
         assert_eq!(with_members(&groups), expected.map(|(kind, id)| (kind, vec![id.to_owned()])).into());
+    }
+
+    #[test]
+    fn a_group_that_could_not_be_read_is_named() {
+        let groups = [
+            group("billing", "classic", "Stable"),
+            group("shipping", "classic", "Stable"),
+            group("pool", "share", "Stable"),
+        ];
+        let assignment =
+            |group: &str| (group.to_owned(), GroupAssignment { members: 2, ..Default::default() });
+        let refused = |error_code| {
+            let what = "Description of group shipping".to_owned();
+            ClientError::from(RefusedRequest { what, error_code, message: None })
+        };
+        let of = |error_code| GroupFigures {
+            assignments: ["billing", "pool"].map(assignment).into(),
+            lags: [("billing".to_owned(), GroupLag::Uncommitted)].into(),
+            undescribed: [("shipping".to_owned(), refused(error_code))].into(),
+        };
+        let dead = of(ErrorCode::CoordinatorNotAvailable);
+        let rows: Vec<Value> = groups.iter().map(|group| dead.row(group)).collect();
+        assert_eq!((&rows[0]["members"], &rows[0]["lag"]), (&json!(2), &json!(null)));
+        assert_eq!((&rows[0]["problem"], &rows[2]["problem"]), (&json!(null), &json!(null)));
+        assert!(rows[1]["problem"].as_str().is_some_and(|why| why.contains("COORDINATOR_NOT_AVAILABLE")));
+        let failure = dead.check(&groups, &UnseenGroups::default()).expect_err("the coordinator is dead").0;
+        assert!(failure.starts_with("These groups could not be read: shipping (Description"), "{failure}");
+        let denied = of(ErrorCode::GroupAuthorizationFailed);
+        assert!(denied.check(&groups, &UnseenGroups::default()).is_ok(), "a warning");
+        let lagless = GroupFigures { lags: BTreeMap::new(), ..denied };
+        let why = lagless.problem(&groups[0]).expect("its lag is unknown");
+        assert_eq!(why, "Its offsets, or the end of a partition, could not be read");
+        let many: Vec<&str> = vec!["g"; 12];
+        assert!(named(&many).ends_with("g, g and 2 more"), "{}", named(&many));
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! `topic list`: the columns of the console's list of topics.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::{Admin, ReplicaBytes, TopicMetadata, TopicPartition};
+use thalweg_client::verdict::hidden_topics;
+use thalweg_client::{Admin, Metadata, ReplicaBytes, TopicMetadata, TopicPartition};
 
 use crate::connect::Connect;
 use crate::output::{Column, CommandOutput, Quiet};
@@ -16,7 +18,7 @@ const SIZES_WITHIN: Duration = Duration::from_secs(5);
 /// List topics, with partitions, replicas, state and size.
 ///
 /// The size is that of all replicas. It needs DESCRIBE on the cluster, and an answer of all brokers with a
-/// replica; otherwise there is a dash.
+/// replica; otherwise there is a dash. Topics that the login may not describe are left out, with a warning.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -54,9 +56,36 @@ impl List {
             return self.output.names(&names);
         }
         let admin = Admin::new(cluster).with_timeout(SIZES_WITHIN).with_answer_limit(SIZES_WITHIN);
-        let sizes = admin.replica_bytes(None).await.unwrap_or_default();
+        let (sizes, lacks_describe) = tokio::join!(admin.replica_bytes(None), admin.lacks_describe());
+        let sizes = sizes.unwrap_or_default();
         let rows: Vec<Value> = topics.into_iter().map(|topic| row(topic, &sizes)).collect();
-        self.output.rows(&COLUMNS, &rows)
+        self.output.rows(&COLUMNS, &rows)?;
+        let hidden = if lacks_describe { None } else { hidden(&admin, &metadata, &sizes).await };
+        if let Some(sentence) = unlisted(hidden, lacks_describe) {
+            tracing::warn!("{sentence}");
+        }
+        Ok(())
+    }
+}
+
+/// The number of topics in log directories that exist and are not listed; none if no broker answers.
+async fn hidden(admin: &Admin, metadata: &Metadata, sizes: &ReplicaBytes) -> Option<usize> {
+    let topics = sizes.keys().map(|(at, _)| &*at.topic);
+    let names: BTreeSet<&str> = topics.filter(|name| !metadata.topics.contains_key(*name)).collect();
+    let broker = admin.cluster().any().await.ok()?;
+    hidden_topics(&broker, names.into_iter().map(str::to_owned).collect()).await.ok()
+}
+
+/// The sentence about topics that the login may not describe; none if there are none, or if that is unknown.
+fn unlisted(hidden: Option<usize>, lacks_describe: bool) -> Option<String> {
+    let rest = "that the login may not describe";
+    match hidden {
+        _ if lacks_describe => Some(format!(
+            "Topics {rest} are not listed. Whether there are any is not known: the login lacks DESCRIBE on the cluster"
+        )),
+        Some(1) => Some(format!("1 topic {rest} is not listed")),
+        Some(count @ 2..) => Some(format!("{count} topics {rest} are not listed")),
+        Some(0) | None => None,
     }
 }
 

@@ -130,8 +130,9 @@ impl Admin {
         }
     }
 
-    /// True if the login lacks DESCRIBE on the cluster, as far as a broker reports it.
-    async fn lacks_describe(&self) -> bool {
+    /// True if the login lacks DESCRIBE on the cluster, as far as a broker reports it. Without an authorizer,
+    /// every login has it.
+    pub async fn lacks_describe(&self) -> bool {
         let request =
             DescribeClusterRequest { include_cluster_authorized_operations: true, ..Default::default() };
         match self.cluster.send_any(&request).await {

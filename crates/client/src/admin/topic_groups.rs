@@ -62,7 +62,7 @@ pub struct TopicGroupPartition {
     pub partition: i32,
     /// The committed offset, or the share group's start offset.
     pub offset: Option<Offset>,
-    /// Records up to the end.
+    /// Records up to the end; negative if the offset is beyond the end.
     pub lag: Option<i64>,
     /// The age of the first unread record in milliseconds; 0 without a lag.
     pub lag_ms: Option<i64>,
@@ -72,9 +72,10 @@ pub struct TopicGroupPartition {
 
 impl TopicGroup {
     /// The lag in records over all partitions; `None` if the lag of one is unknown, as without a committed
-    /// offset.
+    /// offset. An offset beyond the end counts as 0.
     pub fn lag(&self) -> Option<i64> {
-        self.partitions.iter().try_fold(0_i64, |sum, partition| Some(sum.saturating_add(partition.lag?)))
+        let mut lags = self.partitions.iter().map(|partition| partition.lag);
+        lags.try_fold(0_i64, |sum, lag| Some(sum.saturating_add(lag?.max(0))))
     }
 
     /// The largest lag in time of all partitions, in milliseconds; `None` if that of one is unknown.
@@ -142,7 +143,7 @@ impl Admin {
             for found in &mut group.partitions {
                 let end = ends.get(&found.partition);
                 let to_end = found.offset.zip(end);
-                found.lag = to_end.map(|(offset, end)| (*end - offset).max(0));
+                found.lag = to_end.map(|(offset, end)| *end - offset);
                 // A partition that never had a record needs no committed offset.
                 found.lag = found.lag.or_else(|| end.filter(|end| end.0 == 0).map(|_| 0));
             }
@@ -421,5 +422,7 @@ mod tests {
         assert_eq!((group.lag(), group.lag_ms()), (Some(7), None), "the other record may be older");
         group.partitions.push(partition(None, None));
         assert_eq!((group.lag(), group.lag_ms()), (None, None), "a part of the lag is not the lag");
+        group.partitions = vec![partition(Some(-40), Some(0)), partition(Some(7), Some(9))];
+        assert_eq!(group.lag(), Some(7), "an offset beyond the end makes up for nothing elsewhere");
     }
 }

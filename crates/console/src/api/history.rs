@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{RequestView, answer};
+use crate::cluster::group::{self, uncommitted};
 use crate::history::{self, BrokerHistory, GroupHistory, TopicHistory};
 use crate::problem::ErrorAnswer;
 use crate::state::Console;
@@ -50,5 +51,14 @@ pub async fn group(
     RequestView(view): RequestView,
     Path(group): Path<String>,
 ) -> Response {
-    answer(StatusCode::OK, history::group(console.settings().history.as_ref(), &view, &group).await)
+    let source = console.settings().history.as_ref();
+    let outcome = async {
+        // Without a history there is nothing to ask the group for.
+        let uncommitted = match source {
+            Some(_) => uncommitted(&group::read(&view, &group).await?.offsets),
+            None => 0,
+        };
+        history::group(source, &view, &group, uncommitted).await
+    };
+    answer(StatusCode::OK, outcome.await)
 }

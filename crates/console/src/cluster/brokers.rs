@@ -63,6 +63,9 @@ pub struct BrokerRow {
     pub kafka_version: Option<&'static str>,
     /// Milliseconds since the start of the broker; known only of the broker beside which the console runs.
     pub uptime_ms: Option<i64>,
+    /// The time of the oldest reading of topics, log directories and controllers, in milliseconds since 1970.
+    /// Readings are kept for some seconds.
+    pub read_at_ms: i64,
 }
 
 /// Lists the brokers.
@@ -83,6 +86,7 @@ pub async fn read(view: &Arc<View>, query: &BrokerQuery) -> Result<(Vec<BrokerRo
         BrokerRow {
             kafka_version: versions.get(&line.id).copied(),
             uptime_ms: own.map(|own| (now - own.started_ms).max(0)),
+            read_at_ms: overview.read_at_ms,
             line,
         }
     });
@@ -128,7 +132,7 @@ mod tests {
                 lagging: None,
                 log_bytes: None,
             };
-            BrokerRow { line, kafka_version: (id == 2).then_some("4.3"), uptime_ms }
+            BrokerRow { line, kafka_version: (id == 2).then_some("4.3"), uptime_ms, read_at_ms: 0 }
         };
         let mut rows = vec![broker(1, Some(3), None), broker(2, None, Some(5)), broker(3, Some(7), None)];
         let mut ids = |sort_by: &str, order: &str| {

@@ -10,9 +10,13 @@ use thalweg_wire::request::metadata_response::{
     MetadataResponse, MetadataResponsePartition, MetadataResponseTopic,
 };
 
+use super::now_ms;
+
 /// The brokers, and all topics that the login may see, sorted by name.
 pub struct Catalog {
     pub cluster_id: Option<String>,
+    /// The time of the answer, in milliseconds since 1970.
+    pub read_at_ms: i64,
     pub brokers: BTreeMap<i32, BrokerAddress>,
     pub topics: Vec<TopicLine>,
     /// Replica counts by broker, including brokers that are offline.
@@ -92,7 +96,8 @@ impl Catalog {
             indexes.into_iter().map(|(placement, index)| (index, placement)).collect();
         placements.sort_unstable_by_key(|(index, _)| *index);
         let placements = placements.into_iter().map(|(_, placement)| placement).collect();
-        Catalog { cluster_id: response.cluster_id, brokers, topics, held, placements }
+        let cluster_id = response.cluster_id;
+        Catalog { cluster_id, read_at_ms: now_ms(), brokers, topics, held, placements }
     }
 
     /// Brokers that hold replicas and are not among the brokers: they are fenced, or not registered.

@@ -11,6 +11,8 @@ use thalweg_client::{
 };
 use tokio::task::JoinSet;
 
+use super::now_ms;
+
 /// Time limit for each answer. Without a majority, brokers search for an active controller much longer, and
 /// people wait for the page.
 pub(super) const WAIT: Duration = Duration::from_secs(3);
@@ -29,6 +31,8 @@ pub struct Controllers {
     pub throttle_unknown: BTreeMap<i32, Absence>,
     /// Registered brokers that are fenced, if the cluster reports them.
     pub fenced: Result<BTreeMap<i32, FencedBroker>, Absence>,
+    /// The time of the requests, in milliseconds since 1970.
+    pub read_at_ms: i64,
 }
 
 /// A broker that is not in the metadata of clients.
@@ -42,6 +46,7 @@ impl Controllers {
     /// Sends all requests at the same time. Requests to the controllers are sent over the connections of
     /// `forwarded`.
     pub async fn read(admin: &Admin, forwarded: &Admin) -> Controllers {
+        let read_at_ms = now_ms();
         let of_brokers = admin.clone().with_answer_limit(ANSWER_WAIT);
         let (quorum, reassignments, throttles, fenced) = tokio::join!(
             in_time(forwarded.describe_quorum()),
@@ -56,6 +61,7 @@ impl Controllers {
             throttled: throttles.map(|throttles| throttled(throttles, &mut throttle_unknown)),
             throttle_unknown,
             fenced: fenced.and_then(|found| found.ok_or_else(fenced_unreported)),
+            read_at_ms,
         }
     }
 }

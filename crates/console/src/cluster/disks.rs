@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::catalog::Catalog;
+use super::ms_at;
 use crate::format;
 
 /// Time for further attempts at a broker that refuses connections. People wait for the page.
@@ -65,6 +66,11 @@ impl Disks {
             }
         }
         Ok(disks)
+    }
+
+    /// The time of the answers, in milliseconds since 1970.
+    pub fn read_at_ms(&self) -> i64 {
+        ms_at(self.at)
     }
 
     /// The directories of a broker as evidence, or the reason for their absence.

@@ -87,7 +87,7 @@ pub struct GroupOffset {
     pub offset: Option<i64>,
     /// The end offset of the partition; none if unknown.
     pub end: Option<i64>,
-    /// Records between the offset and the end.
+    /// Records between the offset and the end; negative if the offset is beyond the end.
     pub lag: Option<i64>,
     /// The age of the first record that the group has not read, in milliseconds; 0 without a lag, and none if
     /// unknown. Only Thalweg's brokers report it.
@@ -171,9 +171,9 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
 }
 
 /// The lag over all partitions; `None` if the lag of one is unknown, as without a committed offset, or if
-/// there are none.
+/// there are none. An offset beyond the end counts as 0.
 pub fn lag(offsets: &[GroupOffset]) -> Option<i64> {
-    let sum = offsets.iter().map(|one| one.lag).sum::<Option<i64>>();
+    let sum = offsets.iter().map(|one| Some(one.lag?.max(0))).sum::<Option<i64>>();
     sum.filter(|_| !offsets.is_empty())
 }
 
@@ -186,11 +186,21 @@ pub fn lag_unknown(offsets: &[GroupOffset]) -> Option<String> {
     if unknown.is_empty() {
         return None;
     }
-    let uncommitted = unknown.iter().filter(|one| one.offset.is_none()).count();
+    let uncommitted = uncommitted(offsets);
     Some(match uncommitted {
         0 => format!("not known in {}", format::counted(unknown.len(), "partition")),
         _ => format!("no committed offset in {}", format::counted(uncommitted, "partition")),
     })
+}
+
+/// Partitions that are read without a committed offset, and that have or may have records.
+pub fn uncommitted(offsets: &[GroupOffset]) -> usize {
+    offsets.iter().filter(|one| one.offset.is_none() && one.lag.is_none()).count()
+}
+
+/// Partitions whose offset is beyond the end.
+pub fn beyond_end(offsets: &[GroupOffset]) -> usize {
+    offsets.iter().filter(|one| one.lag.is_some_and(|lag| lag < 0)).count()
 }
 
 /// The age of the oldest record that the group has not read, in milliseconds; `None` if that of a partition
@@ -280,7 +290,7 @@ async fn partitions(
     let lag = |at: &TopicPartition, found: &FoundOffset| match group.kind {
         GroupKind::Share => found.lag,
         _ => match (*ends.get(at)?, found.offset) {
-            (end, Some(offset)) => Some((end - offset).max(0)),
+            (end, Some(offset)) => Some(end - offset),
             // A partition that never had a record needs no committed offset.
             (0, None) => Some(0),
             (_, None) => None,
@@ -305,7 +315,7 @@ async fn partitions(
             end,
             lag,
             lag_ms: lag.and_then(|lag| match lag {
-                0 => Some(0),
+                ..=0 => Some(0),
                 _ => unread.get(&at)?.age_ms(now_ms),
             }),
             reader: readers.first().map(reader),
@@ -580,6 +590,9 @@ mod tests {
         assert_eq!(lag_unknown(&offsets).as_deref(), Some("not known in 1 partition"));
         assert_eq!(lag(&[]), None, "it has committed nothing");
         assert_eq!(lag_unknown(&[]).as_deref(), Some("no committed offset"));
+        let behind_and_beyond = [at(0, Some(100), Some(30)), at(1, Some(50), Some(-40)), at(2, None, None)];
+        assert_eq!(lag(&behind_and_beyond[..2]), Some(30), "one makes up for nothing in the other");
+        assert_eq!((beyond_end(&behind_and_beyond), uncommitted(&behind_and_beyond)), (1, 1));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use thalweg_client::{GroupAssignment, GroupKind};
 use tokio::time::Instant;
 
-use super::View;
 use super::groups::GroupLine;
+use super::{View, ms_at};
 
 /// Maximum age of an answer.
 const AGE: Duration = Duration::from_secs(10);
@@ -46,6 +46,13 @@ impl GroupMembers {
             Some((group.group.clone(), assignment))
         });
         of_each.collect()
+    }
+
+    /// The time of the oldest answer about these groups, in milliseconds since 1970; none without answers.
+    pub fn read_at_ms(&self, groups: &[&GroupLine]) -> Option<i64> {
+        let known = self.0.lock();
+        let described = groups.iter().filter(|group| !is_empty(group));
+        described.filter_map(|group| known.get(&group.group)).map(|known| ms_at(known.at)).min()
     }
 
     /// The groups that have to be described.
@@ -92,6 +99,7 @@ async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, GroupAssig
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::now_ms;
 
     fn line(group: &str, state: &str) -> GroupLine {
         GroupLine {
@@ -111,7 +119,10 @@ mod tests {
         assert_eq!(stale(), ["billing"]);
         members.note([("billing".to_owned(), Some(GroupAssignment::default()))].into_iter());
         assert!(stale().is_empty());
+        assert_eq!(members.read_at_ms(&[&idle]), None);
         tokio::time::advance(AGE).await;
+        let age_ms = now_ms() - members.read_at_ms(&groups).expect("one is described");
+        assert!((10_000..11_000).contains(&age_ms), "{age_ms}");
         assert_eq!(stale(), ["billing"]);
         members.note((0..=GROUPS_MAX).map(|number| (number.to_string(), None)));
         assert_eq!(members.0.lock().len(), GROUPS_MAX + 1, "the old answer is dropped");

@@ -31,6 +31,8 @@ pub const READ_MAX: usize = 256;
 /// All groups that the login may see.
 pub struct GroupCatalog {
     pub groups: Vec<GroupLine>,
+    /// The time of the reading, in milliseconds since 1970.
+    pub read_at_ms: i64,
     /// The reasons why groups may be missing; none if all are there.
     pub missing: Vec<String>,
 }
@@ -88,6 +90,9 @@ pub struct GroupList {
     /// The reasons why groups may be missing, such as a broker that does not answer, or a login without
     /// DESCRIBE; none if all are there.
     pub missing: Vec<String>,
+    /// The time of the oldest reading in the list, in milliseconds since 1970. Readings are kept for some
+    /// seconds.
+    pub read_at_ms: i64,
 }
 
 /// A group in a list.
@@ -115,6 +120,7 @@ const WAIT: Duration = Duration::from_secs(3);
 impl GroupCatalog {
     /// Asks all brokers.
     pub async fn read(admin: &Admin) -> Result<GroupCatalog, ClientError> {
+        let read_at_ms = now_ms();
         let admin = admin.clone().with_answer_limit(WAIT);
         let ListedGroups { groups, unseen } = admin.listed_groups(LOADING_WAIT).await?;
         let groups = groups.into_iter().map(|group| GroupLine {
@@ -123,7 +129,7 @@ impl GroupCatalog {
             state: group.state,
             protocol: group.protocol_type,
         });
-        Ok(GroupCatalog { groups: groups.collect(), missing: unseen.reasons() })
+        Ok(GroupCatalog { groups: groups.collect(), read_at_ms, missing: unseen.reasons() })
     }
 }
 
@@ -145,6 +151,7 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
     };
     let mut found: Vec<&GroupLine> = catalog.groups.iter().filter(matches).collect();
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
+    let mut read_at_ms = catalog.read_at_ms;
     // The catalog is sorted by group, and the sort is stable.
     let rows = if READ_COLUMNS.contains(&sorting.column) {
         if found.len() > READ_MAX {
@@ -155,7 +162,8 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
                 sorting.column
             )));
         }
-        let mut rows = rows(view, &found).await;
+        let (mut rows, at_ms) = rows(view, &found).await;
+        read_at_ms = read_at_ms.min(at_ms);
         rows.sort_by(|a, b| match sorting.column {
             "members" => sorting.direction.compare(a.members, b.members, Ord::cmp),
             _ => sorting.direction.compare(a.lag, b.lag, Ord::cmp),
@@ -169,7 +177,9 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
             _ => |group| &group.group,
         };
         found.sort_by(|a, b| sorting.direction.compare(Some(key(a)), Some(key(b)), Ord::cmp));
-        rows(view, &found[range]).await
+        let (rows, at_ms) = rows(view, &found[range]).await;
+        read_at_ms = read_at_ms.min(at_ms);
+        rows
     };
     Ok(GroupList {
         groups: rows,
@@ -178,12 +188,14 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
         page,
         pages,
         missing: catalog.missing.clone(),
+        read_at_ms,
     })
 }
 
-/// The rows of these groups, with lags and members.
-async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> Vec<GroupRow> {
+/// The rows of these groups, with lags and members, and the time of the oldest reading of them.
+async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> (Vec<GroupRow>, i64) {
     let members = view.group_members().of(view, shown).await;
+    let read_at_ms = view.group_members().read_at_ms(shown).unwrap_or_else(now_ms);
     let with_offsets = shown.iter().filter(|group| group.kind != "share");
     let with_offsets =
         with_offsets.filter_map(|group| Some((group.group.as_str(), &**members.get(&group.group)?)));
@@ -200,7 +212,7 @@ async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> Vec<GroupRow> {
         members: members.get(&group.group).map(|one| one.members),
         lag: lags.get(&group.group).and_then(|lag| lag.records()),
     });
-    rows.collect()
+    (rows.collect(), read_at_ms)
 }
 
 /// The end offsets of existing partitions.

@@ -64,6 +64,9 @@ pub struct Overview {
     pub directories_unknown: Vec<String>,
     /// Recent throughput, oldest first; empty before the second measurement.
     pub history: Vec<Point>,
+    /// The time of the oldest reading of topics, log directories and controllers, in milliseconds since 1970.
+    /// Readings are kept for some seconds.
+    pub read_at_ms: i64,
     /// Faults of the cluster, and gaps in what the login may see, most severe first.
     pub alerts: Vec<Alert>,
 }
@@ -312,8 +315,13 @@ impl Readings {
             directories,
             directories_unknown: self.directories_unknown(),
             history: self.history.clone(),
+            read_at_ms: self.read_at_ms(),
             alerts: verdicts.into_iter().map(|verdict| self.alert(verdict)).collect(),
         }
+    }
+
+    fn read_at_ms(&self) -> i64 {
+        self.catalog.read_at_ms.min(self.disks.read_at_ms()).min(self.controllers.read_at_ms)
     }
 
     fn controller(&self) -> (Option<Controller>, Option<String>) {

@@ -49,6 +49,8 @@ pub struct TopicReaders {
     /// The reasons why further groups may be missing, such as a broker that does not answer, or a login
     /// without DESCRIBE; none if all groups were looked at.
     pub missing: Vec<String>,
+    /// The time of the reading, in milliseconds since 1970. It is kept for some seconds.
+    pub read_at_ms: i64,
 }
 
 impl TopicReaders {
@@ -85,7 +87,7 @@ pub struct ReadPartition {
     pub partition: i32,
     /// The committed offset, or the share group's start offset; none in a partition that is read without.
     pub offset: Option<i64>,
-    /// Records between the offset and the end.
+    /// Records between the offset and the end; negative if the offset is beyond the end.
     pub lag: Option<i64>,
     /// The age of the first unread record in milliseconds; 0 without a lag.
     pub lag_ms: Option<i64>,
@@ -104,6 +106,7 @@ pub async fn read(view: &Arc<View>, topic: &str) -> Result<Arc<TopicReaders>, Pr
 
 async fn read_now(view: &Arc<View>, topic: &str) -> Result<TopicReaders, Problem> {
     let catalog = view.groups().await?;
+    let read_at_ms = catalog.read_at_ms;
     let listed = catalog.groups.iter().map(|group| GroupListing {
         group: group.group.clone(),
         protocol_type: group.protocol.clone(),
@@ -113,7 +116,7 @@ async fn read_now(view: &Arc<View>, topic: &str) -> Result<TopicReaders, Problem
     let listed: Vec<GroupListing> = listed.collect();
     let TopicGroups { groups, omitted } = view.admin().groups_of_topic(topic, &listed, now_ms).await?;
     let groups = groups.into_iter().map(reader).collect();
-    Ok(TopicReaders { groups, omitted, missing: catalog.missing.clone() })
+    Ok(TopicReaders { groups, omitted, missing: catalog.missing.clone(), read_at_ms })
 }
 
 fn reader(group: TopicGroup) -> TopicReader {

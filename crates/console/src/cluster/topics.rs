@@ -71,6 +71,12 @@ pub struct TopicList {
     pub page: usize,
     /// Number of pages.
     pub pages: usize,
+    /// The time of the oldest reading of topics and log directories, in milliseconds since 1970. Readings are
+    /// kept for some seconds.
+    pub read_at_ms: i64,
+    /// The time of the measurement behind `records_per_second`, in milliseconds since 1970; none before the
+    /// second measurement.
+    pub rates_at_ms: Option<i64>,
 }
 
 /// A topic in a list.
@@ -155,6 +161,8 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         hidden: hidden.ok(),
         page,
         pages,
+        read_at_ms: catalog.read_at_ms.min(disks.read_at_ms()),
+        rates_at_ms: measured.history.back().map(|point| point.at_ms),
     })
 }
 

@@ -68,8 +68,21 @@ fn hidden_topics_are_among_the_others_of_those_who_see_the_sum() {
 
 #[test]
 fn a_topic_without_a_sample_is_not_said_to_be_elsewhere() {
-    assert!(without_series(4, false, 0).contains("had no partition of this topic"));
-    assert!(without_series(4, true, 0).contains("has not taken a sample of it yet"));
-    assert!(without_series(4, true, 3).ends_with("or has not taken a sample of it yet"));
-    assert!(without_series(4, false, 3).contains("has no partition of this topic"));
+    let absent = without_series(4, false, 0, "the last 12 minutes");
+    assert_eq!(absent, "Broker 4 had no partition of this topic in the last 12 minutes");
+    assert!(without_series(4, true, 0, "the last hour").contains("has not taken a sample of it yet"));
+    assert!(without_series(4, true, 3, "the last hour").ends_with("or has not taken a sample of it yet"));
+    assert!(without_series(4, false, 3, "the last hour").contains("has no partition of this topic"));
+}
+
+#[test]
+fn the_span_is_that_of_the_kept_time() {
+    let words = |interval_ms| {
+        let history = Arc::new(Mutex::new(History::new(Duration::from_millis(interval_ms))));
+        HistorySource { broker: 1, history }.span_words()
+    };
+    assert_eq!(words(10_000), "the last hour");
+    assert_eq!(words(2_000), "the last 12 minutes");
+    assert_eq!(words(20_000), "the last 2 hours");
+    assert_eq!(words(100), "the last 36 seconds");
 }

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::overview::directories;
 use crate::cluster::brokers::{self, BrokerQuery, BrokerRow, COLUMNS};
 use crate::format;
-use crate::page::{Section, Shell, or_dash};
+use crate::page::{Section, Shell, or_dash, read_at};
 use crate::sorting::Sorting;
 
 /// Shows the brokers.
@@ -18,8 +18,10 @@ pub async fn show(shell: Shell, uri: Uri, Query(query): Query<BrokerQuery>) -> R
         html! {
             div id="brokers" data-live {
                 (table(&uri, &query, &rows))
+                @if overview.is_partial { p class="quiet" { "Leaders and replicas are those of topics that this login may see." } }
                 h2 { "Log directories" }
                 (directories(&overview.directories))
+                (read_at(overview.read_at_ms))
             }
             p class="quiet" {
                 "The Kafka version is that of the highest metadata.version that a broker supports. Kafka's protocol does not tell when a broker started: it is known only of the broker beside which a console runs."
@@ -41,7 +43,7 @@ fn table(uri: &Uri, query: &BrokerQuery, rows: &[BrokerRow]) -> Markup {
     }
 }
 
-fn row(BrokerRow { line: broker, kafka_version, uptime_ms }: &BrokerRow) -> Markup {
+fn row(BrokerRow { line: broker, kafka_version, uptime_ms, .. }: &BrokerRow) -> Markup {
     html! {
         tr {
             th scope="row" class="number" { a href=(format!("/brokers/{}", broker.id)) { (broker.id) } }
@@ -77,7 +79,7 @@ mod tests {
             lagging: None,
             log_bytes: Some(2048),
         };
-        let broker = BrokerRow { line, kafka_version: Some("4.3"), uptime_ms: None };
+        let broker = BrokerRow { line, kafka_version: Some("4.3"), uptime_ms: None, read_at_ms: 0 };
         let page = row(&broker).0;
         for part in ["href=\"/brokers/7\"", "not reached", "<td>4.3</td>", "2.00 KiB"] {
             assert!(page.contains(part), "{part}: {page}");

@@ -51,7 +51,8 @@ pub fn state(state: &str) -> Markup {
 /// Shows the group.
 pub async fn show(shell: Shell, Query(named): Query<GroupIdQuery>) -> Response {
     let group = group::read(shell.view(), &named.id).await;
-    let hour = history::of_group(&shell, &named.id).await;
+    let uncommitted = group.as_ref().map_or(0, |group| group::uncommitted(&group.offsets));
+    let hour = history::of_group(&shell, &named.id, uncommitted).await;
     shell.answer(Section::Groups, format::id(&named.id), group.map(|group| body(&shell, &group, &hour)))
 }
 
@@ -64,7 +65,8 @@ fn body(shell: &Shell, group: &Group, hour: &Markup) -> Markup {
                 (figure("Type", &group.kind, None))
                 (figure("Members", &format::count(group.members.len()), None))
                 @if group.offsets_problem.is_none() {
-                    @let note = group::lag_unknown(&group.offsets).or_else(|| lag_time(group));
+                    @let beyond = beyond_end(&group.offsets);
+                    @let note = group::lag_unknown(&group.offsets).or(beyond).or_else(|| lag_time(group));
                     (figure("Lag", &lag.map_or_else(|| "–".to_owned(), format::count), note.as_deref()))
                 }
                 @if !group.assignor.is_empty() { (figure("Assignor", &group.assignor, None)) }
@@ -90,6 +92,22 @@ fn body(shell: &Shell, group: &Group, hour: &Markup) -> Markup {
 fn lag_time(group: &Group) -> Option<String> {
     let age_ms = group::lag_ms(&group.offsets).filter(|age_ms| *age_ms > 0)?;
     Some(format!("{} behind", format::millis(age_ms)))
+}
+
+/// The number of partitions whose offset is beyond the end, in words; none without one.
+fn beyond_end(offsets: &[GroupOffset]) -> Option<String> {
+    let beyond = group::beyond_end(offsets);
+    (beyond > 0).then(|| format!("the offset is beyond the end in {}", format::counted(beyond, "partition")))
+}
+
+/// The lag of a partition in records.
+pub fn lag(lag: Option<i64>) -> Markup {
+    html! {
+        @match lag {
+            Some(lag @ ..0) => span title=(format::count(lag)) { "beyond the end" },
+            lag => (or_dash(lag.map(format::count))),
+        }
+    }
 }
 
 /// The lag of a partition in time, in words.
@@ -171,7 +189,7 @@ fn offsets(shell: &Shell, group: &Group) -> Markup {
                 table {
                     thead { tr {
                         th scope="col" { "Topic" } th scope="col" class="number" { "Partition" } th scope="col" class="number" { "Offset" }
-                        th scope="col" class="number" { "End" } th scope="col" class="number" { "Lag" } th scope="col" class="number" { "Lag in time" }
+                        th scope="col" class="number" { "End" } th scope="col" class="number lag" { "Lag" } th scope="col" class="number" { "Lag in time" }
                         th scope="col" { "Read by" } th scope="col" { "Host" } th scope="col" { "Metadata" }
                         @if may_delete { th scope="col" class="actions" { "Change" } }
                     } }
@@ -189,7 +207,7 @@ fn offset_row(shell: &Shell, group: &Group, offset: &GroupOffset, may_delete: bo
             td class="number" { (offset.partition) }
             td class="number" { (or_dash(offset.offset.map(format::count))) }
             td class="number" { (or_dash(offset.end.map(format::count))) }
-            td class="number" { (or_dash(offset.lag.map(format::count))) }
+            td class="number lag" { (lag(offset.lag)) }
             td class="number" { (or_dash(offset.lag_ms.map(age))) }
             td class="value" {
                 @if let Some(reader) = &offset.reader {
@@ -444,6 +462,27 @@ pub async fn delete(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_offset_beyond_the_end_is_no_lag_of_zero() {
+        assert_eq!(lag(Some(-40)).0, "<span title=\"-40\">beyond the end</span>");
+        assert_eq!((lag(Some(0)).0, lag(Some(1234)).0), ("0".to_owned(), "1,234".to_owned()));
+        assert!(lag(None).0.contains("not known"));
+        let offset = |lag| GroupOffset {
+            topic: "orders".to_owned(),
+            partition: 0,
+            offset: Some(50),
+            end: Some(10),
+            lag: Some(lag),
+            lag_ms: Some(0),
+            reader: None,
+            readers: 0,
+            metadata: String::new(),
+        };
+        assert_eq!(beyond_end(&[offset(0)]), None);
+        let beyond = beyond_end(&[offset(-40), offset(3)]);
+        assert_eq!(beyond.as_deref(), Some("the offset is beyond the end in 1 partition"));
+    }
 
     #[test]
     fn an_offset_is_forgotten_by_the_name_of_its_partition() {

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use super::group::{path, state};
 use crate::cluster::groups::{self, COLUMNS, GroupList, GroupQuery, READ_COLUMNS, READ_MAX};
 use crate::format;
-use crate::page::{Section, Shell, or_dash, pager};
+use crate::page::{Section, Shell, or_dash, pager, read_at};
 use crate::sorting::{Sorting, kept};
 
 /// Shows the groups.
@@ -34,13 +34,14 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
                                 td { (state(&group.state)) }
                                 td { (group.protocol) }
                                 td class="number" { (or_dash(group.members.map(format::count))) }
-                                td class="number" { (or_dash(group.lag.map(format::count))) }
+                                td class="number lag" { (or_dash(group.lag.map(format::count))) }
                             }
                         }
                     }
                 }
             }
             (pager(uri, list.page, list.pages))
+            (read_at(list.read_at_ms))
         }
     }
 }
@@ -64,7 +65,7 @@ fn heads(uri: &Uri, query: &GroupQuery, matched: usize) -> Markup {
     html! {
         @for column in &COLUMNS {
             @if matched > READ_MAX && READ_COLUMNS.contains(&column.name) {
-                th scope="col" class="number" title=(format!("At most {READ_MAX} groups are sorted by this column: filter them")) { (column.title) }
+                th scope="col" class=[column.class()] title=(format!("At most {READ_MAX} groups are sorted by this column: filter them")) { (column.title) }
             } @else { (sorting.head(uri, column)) }
         }
     }
@@ -101,7 +102,7 @@ mod tests {
     fn a_number_of_groups_is_not_that_of_the_cluster_if_some_are_missing() {
         let extent = |matched, total| {
             let (groups, missing) = (Vec::new(), Vec::new());
-            extent(&GroupList { groups, matched, total, page: 1, pages: 1, missing })
+            extent(&GroupList { groups, matched, total, page: 1, pages: 1, missing, read_at_ms: 0 })
         };
         assert_eq!(
             (extent(3, Some(3)), extent(1, Some(3))),

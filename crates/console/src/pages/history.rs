@@ -1,8 +1,6 @@
 //! Sections about the last hour of this broker, for the pages of the cluster, a broker, a topic and a group.
 //! Empty where no hour is kept.
 
-use std::time::Duration;
-
 use maud::{Markup, html};
 
 use super::{group, topic};
@@ -25,7 +23,9 @@ const POINTS: i64 = thalweg_history::POINTS as i64;
 /// The hour of the broker, for the overview.
 pub async fn of_broker(shell: &Shell) -> Markup {
     let Some(source) = shell.history() else { return html! {} };
-    let body = history::broker(Some(source), shell.view()).await.map(|hour| broker_body(&hour));
+    let body = history::broker(Some(source), shell.view())
+        .await
+        .map(|hour| broker_body(&hour, &source.span_words()));
     section(&format!("{} of broker {}", title(source), source.broker), body)
 }
 
@@ -34,7 +34,7 @@ pub async fn of_broker_with_id(shell: &Shell, id: &str) -> Markup {
     match (shell.history(), id.parse::<i32>()) {
         (Some(source), Ok(id)) if id == source.broker => of_broker(shell).await,
         (Some(_), Ok(_)) => {
-            html! { p class="quiet" { "Broker " (id) " keeps its last hour itself: its own console shows it." } }
+            html! { p class="quiet" { "Broker " (id) " keeps its samples itself: its own console shows them." } }
         }
         _ => html! {},
     }
@@ -47,27 +47,17 @@ pub async fn of_topic(shell: &Shell, name: &str) -> Markup {
     section(&title(source), body)
 }
 
-/// The hour of a group.
-pub async fn of_group(shell: &Shell, id: &str) -> Markup {
+/// The hour of a group, which reads some partitions without a committed offset.
+pub async fn of_group(shell: &Shell, id: &str, uncommitted: usize) -> Markup {
     let Some(source) = shell.history() else { return html! {} };
-    let body = history::group(Some(source), shell.view(), id).await.map(|hour| group_body(&hour));
+    let hour = history::group(Some(source), shell.view(), id, uncommitted).await;
+    let body = hour.map(|hour| group_body(&hour, &source.span_words()));
     section(&title(source), body)
 }
 
-/// The title by the time that the samples cover, an hour by default.
+/// A title that begins with the span.
 fn title(source: &HistorySource) -> String {
-    let kept = source.history.lock().interval() * thalweg_history::POINTS as u32;
-    format!("The last {}", span_words(kept))
-}
-
-/// A time span in whole units that follow "the last".
-fn span_words(span: Duration) -> String {
-    match (span.as_secs(), span.as_secs().div_ceil(60)) {
-        (3600, _) => "hour".to_owned(),
-        (..120, _) => format::counted(span.as_secs(), "second"),
-        (_, minutes) if minutes % 60 == 0 => format::counted(minutes / 60, "hour"),
-        (_, minutes) => format::counted(minutes, "minute"),
-    }
+    source.span_words().replacen('t', "T", 1)
 }
 
 fn section(title: &str, body: Result<Markup, Problem>) -> Markup {
@@ -155,7 +145,7 @@ fn percent(per_mille: f64) -> String {
     format!("{:.1} %", per_mille / 10.0)
 }
 
-fn broker_body(hour: &BrokerHistory) -> Markup {
+fn broker_body(hour: &BrokerHistory, span: &str) -> Markup {
     let charts = HourCharts::new(&hour.times, &hour.events);
     let unknown = hour.figures.as_ref().and_then(|figures| figures.unknown_lags.last().copied().flatten());
     html! {
@@ -170,6 +160,7 @@ fn broker_body(hour: &BrokerHistory) -> Markup {
                 (charts.figures(figures))
                 (charts.lag("Lag of its groups", lag))
             }
+            p class="quiet" { "Partitions without a committed offset are not in the lag." }
             @if let Some(unknown) = unknown.filter(|unknown| *unknown > 0) {
                 p class="quiet" { "The lag of " (format::counted(unknown, "group")) " is not known, and not in the sum." }
             }
@@ -178,7 +169,7 @@ fn broker_body(hour: &BrokerHistory) -> Markup {
         }
         div id="hour-series" data-live {
             (events(&hour.events))
-            (topics(hour))
+            (topics(hour, span))
             (groups(hour))
         }
     }
@@ -196,12 +187,12 @@ fn events(events: &[HistoryEvent]) -> Markup {
     }
 }
 
-fn topics(hour: &BrokerHistory) -> Markup {
+fn topics(hour: &BrokerHistory, span: &str) -> Markup {
     let (shown, more) = hour.topics.split_at(hour.topics.len().min(TOPICS_LISTED));
     html! {
         @if !shown.is_empty() {
             h3 { "Topics" }
-            div class="table" tabindex="0" role="region" aria-label="Topics of the last hour" {
+            div class="table" tabindex="0" role="region" aria-label={ "Topics of " (span) } {
                 table {
                     thead { tr {
                         th scope="col" { "Topic" } th scope="col" class="number" { "Records in" }
@@ -279,13 +270,17 @@ fn topic_body(hour: &TopicHistory) -> Markup {
     }
 }
 
-fn group_body(hour: &GroupHistory) -> Markup {
+fn group_body(hour: &GroupHistory, span: &str) -> Markup {
     let charts = HourCharts::new(&hour.times, &hour.events);
     html! {
         @match (&hour.lag, &hour.missing) {
             (Some(lag), _) => {
                 p class="quiet" { "Samples of broker " (hour.broker) ", taken whether or not a page is open." }
-                (charts.lag("Lag in the last hour", lag))
+                @let partial = if hour.uncommitted_partitions > 0 { "Partial lag" } else { "Lag" };
+                (charts.lag(&format!("{partial} in {span}"), lag))
+                @if hour.uncommitted_partitions > 0 {
+                    p class="quiet" { "Without " (format::counted(hour.uncommitted_partitions, "partition")) " that the group reads without a committed offset." }
+                }
             },
             (None, missing) => p class="quiet" { (missing.as_deref().unwrap_or("Nothing is known yet")) "." },
         }
@@ -295,6 +290,7 @@ fn group_body(hour: &GroupHistory) -> Markup {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use parking_lot::Mutex;
     use thalweg_history::History;
@@ -302,16 +298,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_title_is_that_of_the_kept_time() {
-        let title = |interval_ms| {
-            let interval = Duration::from_millis(interval_ms);
-            let history = Arc::new(Mutex::new(History::new(interval)));
-            title(&HistorySource { broker: 1, history })
+    fn the_chart_of_a_group_is_named_by_its_span_and_by_what_it_lacks() {
+        let hour = |uncommitted_partitions| GroupHistory {
+            broker: 1,
+            group: "billing".to_owned(),
+            times: SampleTimes { interval_ms: 2_000, at_ms: vec![0, 2_000], after_gap: vec![true, false] },
+            since_ms: Some(0),
+            lag: Some(vec![Some(3), Some(4)]),
+            uncommitted_partitions,
+            missing: None,
+            events: Vec::new(),
         };
-        assert_eq!(title(10_000), "The last hour");
-        assert_eq!(title(2_000), "The last 12 minutes");
-        assert_eq!(title(20_000), "The last 2 hours");
-        assert_eq!(title(100), "The last 36 seconds");
+        let page = |uncommitted| group_body(&hour(uncommitted), "the last 12 minutes").0;
+        assert!(page(0).contains("<figcaption>Lag in the last 12 minutes: 4 records"), "{}", page(0));
+        assert!(!page(0).contains("artial") && !page(0).contains("Without"), "{}", page(0));
+        assert!(page(2).contains("<figcaption>Partial lag in the last 12 minutes: "), "{}", page(2));
+        assert!(page(2).contains("Without 2 partitions that the group reads without a committed offset."));
+    }
+
+    #[test]
+    fn a_title_begins_with_the_span() {
+        let history = Arc::new(Mutex::new(History::new(Duration::from_secs(2))));
+        assert_eq!(title(&HistorySource { broker: 1, history }), "The last 12 minutes");
     }
 
     #[test]

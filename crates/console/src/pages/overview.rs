@@ -10,7 +10,7 @@ use crate::cluster::disks::LogDirectory;
 use crate::cluster::overview::{self, Alert, BrokerLine, Overview};
 use crate::cluster::rates::Point;
 use crate::format;
-use crate::page::{Section, Shell, figure, or_dash};
+use crate::page::{Section, Shell, figure, or_dash, read_at};
 
 /// Shows the overview.
 pub async fn show(shell: Shell) -> Response {
@@ -24,6 +24,7 @@ fn body(overview: &Overview, hour: &Markup) -> Markup {
         div id="overview" data-live {
             (alerts(overview))
             (figures(overview))
+            (read_at(overview.read_at_ms))
         }
         div id="throughput" class="charts" data-live { (throughput(overview)) }
         (hour)
@@ -34,6 +35,7 @@ fn body(overview: &Overview, hour: &Markup) -> Markup {
             h2 { "Disks" }
             @for unknown in &overview.directories_unknown { p class="quiet" { (unknown) } }
             (directories(&overview.directories))
+            (read_at(overview.read_at_ms))
             p class="quiet" { "Cluster " code { (overview.cluster_id.as_deref().unwrap_or("without an id")) } }
         }
     }

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn no_group_reads_the_topic_only_if_all_were_seen() {
-        let mut readers = TopicReaders { groups: Vec::new(), omitted: 0, missing: Vec::new() };
+        let mut readers = TopicReaders { groups: Vec::new(), omitted: 0, missing: Vec::new(), read_at_ms: 0 };
         assert!(groups(&readers).0.contains("None.</p>"));
         readers.missing.push("Groups that the login may not describe are not listed".to_owned());
         let page = groups(&readers).0;

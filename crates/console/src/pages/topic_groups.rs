@@ -10,7 +10,7 @@ use super::group::{age, path, state};
 use super::topic::tabs;
 use crate::cluster::topic_groups::{self, TopicReader, TopicReaders};
 use crate::format;
-use crate::page::{Section, Shell, or_dash};
+use crate::page::{Section, Shell, or_dash, read_at};
 
 /// Clients named in the row of a group.
 const CLIENTS_MAX: usize = 3;
@@ -43,12 +43,13 @@ fn list(readers: &TopicReaders) -> Markup {
                         thead { tr {
                             th scope="col" { "Group" } th scope="col" { "Type" } th scope="col" { "State" }
                             th scope="col" class="number" { "Partitions" } th scope="col" { "Read by" }
-                            th scope="col" class="number" { "Lag" } th scope="col" class="number" { "Lag in time" }
+                            th scope="col" class="number lag" { "Lag" } th scope="col" class="number" { "Lag in time" }
                         } }
                         tbody { @for group in &readers.groups { (row(group)) } }
                     }
                 }
             }
+            (read_at(readers.read_at_ms))
         }
     }
 }
@@ -57,6 +58,7 @@ fn row(group: &TopicReader) -> Markup {
     let readers = group.partitions.iter().filter_map(|found| found.reader.as_ref());
     let clients: BTreeSet<(&str, &str)> =
         readers.map(|reader| (reader.client.as_str(), reader.host.as_str())).collect();
+    let beyond = group.partitions.iter().filter(|found| found.lag.is_some_and(|lag| lag < 0)).count();
     let named: Vec<&(&str, &str)> = clients.iter().take(CLIENTS_MAX).collect();
     html! {
         tr {
@@ -68,7 +70,10 @@ fn row(group: &TopicReader) -> Markup {
                 @for (client, host) in &named { p { bdi { (format::id(client)) } " " span class="quiet" { (host) } } }
                 @if group.members > named.len() { p class="quiet" { "and " (group.members - named.len()) " more" } }
             }
-            td class="number" { (or_dash(group.lag.map(format::count))) }
+            td class="number lag" {
+                (or_dash(group.lag.map(format::count)))
+                @if beyond > 0 { p class="quiet" { (beyond) " beyond the end" } }
+            }
             td class="number" { (or_dash(group.lag_ms.map(age))) }
         }
     }
@@ -94,7 +99,7 @@ mod tests {
             }),
             readers: 1,
         };
-        let mut readers = TopicReaders { groups: Vec::new(), omitted: 0, missing: Vec::new() };
+        let mut readers = TopicReaders { groups: Vec::new(), omitted: 0, missing: Vec::new(), read_at_ms: 0 };
         assert!(list(&readers).into_string().contains("No group reads this topic"));
         readers.missing.push("The groups of these brokers are missing: 2 (silent)".to_owned());
         let page = list(&readers).into_string();
@@ -109,11 +114,19 @@ mod tests {
             partitions: (0..4).map(|index| partition(index, &format!("client-{index}"))).collect(),
         });
         readers.omitted = 2;
+        readers.read_at_ms = 1_800_000_000_000;
         let page = list(&readers).into_string();
+        assert!(
+            page.contains("Read at <time datetime=\"2027-01-15T08:00:00.000Z\">08:00:00</time> UTC"),
+            "{page}"
+        );
         for part in ["/group?id=a%26b", "1,234", "1.5 s", "client-2", "and 2 more", "2 more groups could not"]
         {
             assert!(page.contains(part), "{part}: {page}");
         }
-        assert!(!page.contains("client-3"));
+        assert!(!page.contains("client-3") && !page.contains("beyond the end"));
+        readers.groups[0].partitions[0].lag = Some(-40);
+        let page = list(&readers).into_string();
+        assert!(page.contains("1,234<p class=\"quiet\">1 beyond the end</p>"), "{page}");
     }
 }

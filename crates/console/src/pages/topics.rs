@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use crate::cluster::topics::{self, COLUMNS, TopicList, TopicQuery, TopicRow};
 use crate::format;
-use crate::page::{Section, Shell, encode, or_dash, pager};
+use crate::page::{Section, Shell, encode, or_dash, pager, read_at, time_of_day};
 use crate::sorting::{Sorting, kept};
 
 /// Shows the topics.
@@ -29,6 +29,8 @@ fn body(shell: &Shell, uri: &Uri, query: &TopicQuery, list: &TopicList) -> Marku
                 }
             }
             (pager(uri, list.page, list.pages))
+            (read_at(list.read_at_ms))
+            @if let Some(at_ms) = list.rates_at_ms { p class="quiet" { "Records in: measured at " (time_of_day(at_ms)) " UTC." } }
         }
     }
 }
@@ -102,7 +104,17 @@ mod tests {
     #[test]
     fn a_number_of_topics_is_not_that_of_the_cluster_if_some_are_hidden() {
         let extent = |matched, total, hidden| {
-            extent(&TopicList { topics: Vec::new(), matched, total, hidden, page: 1, pages: 1 })
+            let topics = Vec::new();
+            extent(&TopicList {
+                topics,
+                matched,
+                total,
+                hidden,
+                page: 1,
+                pages: 1,
+                read_at_ms: 0,
+                rates_at_ms: None,
+            })
         };
         assert_eq!(extent(3, Some(3), Some(0)), "3 topics");
         assert_eq!(extent(1, Some(3), None), "1 topic of 3");

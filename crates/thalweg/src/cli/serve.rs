@@ -462,9 +462,13 @@ async fn start(
     tokio::select! {
         node = &mut starting => Ok(node??),
         () = stop_requests.next() => {
-            // The start goes no further than its recovery.
-            abandoned.end(starting).await;
-            Err(EarlyStop.into())
+            let stop = async |node: Node| {
+                if !node.stop().await {
+                    tracing::warn!("The node was not stopped cleanly");
+                }
+            };
+            abandoned.end(starting, stop).await;
+            Err(EarlyStop(abandoned).into())
         }
     }
 }

@@ -391,6 +391,8 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
     let page = node::ask(&node.http, "GET", "/hanging-transactions", &basic, "").body;
     assert!(page.contains("topics may be hidden from this login"), "{page}");
     assert!(!page.contains("No transaction hangs.<"), "{page}");
+    let page = node::ask(&node.http, "GET", "/brokers", &basic, "").body;
+    assert!(page.contains("Leaders and replicas are those of topics that this login may see."), "{page}");
     let page = node::ask(&node.http, "GET", "/", &basic, "").body;
     assert!(page.contains("Topics that this login may not describe are not counted."), "{page}");
     assert!(!page.contains("in order"), "{page}");

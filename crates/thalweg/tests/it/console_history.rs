@@ -110,7 +110,7 @@ fn an_hour_is_there_when_nobody_has_looked() {
         ),
         ("/brokers/1", &["The last 3 minutes of broker 1"]),
         ("/topics/orders", &["leads 3 of 3 partitions", "Records in: "]),
-        ("/group?id=readers", &["Lag in the last hour: 200 records"]),
+        ("/group?id=readers", &["Lag in the last 3 minutes: 200 records"]),
     ] {
         let page = node.get(path).body;
         words.iter().for_each(|words| assert!(page.contains(words), "{path}: {words}: {page}"));

@@ -97,6 +97,7 @@ fn golden() -> Vec<(&'static str, Value)> {
             "group list",
             json!([{
                 "group": "text", "state": "text", "type": "text", "protocol_type": "text", "members": "number", "lag": "number",
+                "problem": "null",
             }]),
         ),
         ("group list --quiet", json!(["text"])),
@@ -147,7 +148,8 @@ fn the_short_form_and_yaml_say_the_same() {
         assert_eq!((code, error.as_str()), (Some(0), ""), "{line}");
         out
     };
-    let group = "- group: billing\n  lag: 1\n  members: 0\n  protocol_type: consumer\n  state: Empty\n  type: classic\n";
+    let group = "- group: billing\n  lag: 1\n  members: 0\n  problem: null\n  \
+                 protocol_type: consumer\n  state: Empty\n  type: classic\n";
     assert_eq!(yaml("group list"), group);
     assert_eq!(yaml("topic create no"), "- outcome: created\n  topic: \"no\"\n");
     assert_eq!(yaml("topic list -q"), "- __consumer_offsets\n- \"no\"\n- orders\n");

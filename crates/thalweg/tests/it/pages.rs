@@ -246,6 +246,42 @@ fn the_commands_of_the_clusters_page_work() {
     run_page("clusters.md");
 }
 
+/// The row of the page about software, and the pinned version: the file, and the text before the version.
+const PINNED: [(&str, &str, &str); 14] = [
+    ("Flink", "compat/flink/pom.xml", "<flink.version>"),
+    ("Flink", "compat/flink/pom.xml", "<connector.version>"),
+    ("Spring", "compat/spring-kafka/pom.xml", "<spring-kafka.version>"),
+    ("Spark", "compat/spark/pom.xml", "<spark.version>"),
+    ("Kafka Streams", "compat/kafka-jars/pom.xml", "<kafka.version>"),
+    ("librdkafka", "compat/confluent-kafka/requirements.txt", "confluent-kafka=="),
+    ("librdkafka", "compat/franz-go/go.mod", "github.com/twmb/franz-go v"),
+    ("librdkafka", "compat/kafkajs/package.json", "\"kafkajs\": \""),
+    ("sarama", "compat/sarama/go.mod", "github.com/IBM/sarama v"),
+    ("sarama", "compat/kafka-python/requirements.txt", "kafka-python=="),
+    ("sarama", "compat/aiokafka/requirements.txt", "aiokafka=="),
+    ("Apicurio", "compat/schema-registry/install", "version="),
+    ("Prometheus", "trials/monitoring/requirements.txt", "prometheus-client=="),
+    ("Prometheus", "trials/monitoring/requirements.txt", "opentelemetry-proto=="),
+];
+
+#[test]
+fn tested_software_has_the_versions_that_its_tests_pin() {
+    let page = fs::read_to_string(format!("{DOCS}/software.md")).expect("the page");
+    for (software, file, before) in PINNED {
+        let pins = fs::read_to_string(format!("{DOCS}/../{file}")).expect("the pins");
+        let (_, rest) = pins.split_once(before).unwrap_or_else(|| panic!("{file} has no {before}"));
+        let end = rest.find(['<', '"', '\n', ' ', ',']).unwrap_or(rest.len());
+        let start = format!("| {software}");
+        let row = page.lines().find(|line| line.starts_with(&start)).expect("a row");
+        let versions = row.split('|').nth(2).expect("a column of versions");
+        assert!(
+            versions.contains(&rest[..end]),
+            "{software}: {} of {file} is not in {versions}",
+            &rest[..end]
+        );
+    }
+}
+
 #[test]
 fn output_is_compared_with_gaps() {
     for (pattern, line, is) in [

@@ -108,6 +108,17 @@ fn users_may_do_what_the_administrator_lets_them() {
     let read = "consume orders --from-beginning --max-messages 1";
     assert_eq!(succeeds(&mut secured.command(&alice, read)), "one\n");
     assert_eq!(succeeds(&mut secured.command(&alice, "topic list -q")), "orders\n", "the other is not hers");
+    let warns = |words: &str| {
+        let (code, out, error) = run(&mut secured.command(&alice, "topic list"));
+        assert!(code == Some(0) && out.lines().count() == 2 && error.contains(words), "{out} {error}");
+    };
+    warns("Topics that the login may not describe are not listed. Whether there are any is not known");
+    succeeds(&mut secured.admin("security acl add User:alice --cluster --allow describe"));
+    until("a right", || run(&mut secured.command(&alice, "topic list")).2.contains("1 topic that"));
+    warns("1 topic that the login may not describe is not listed");
+    succeeds(&mut secured.admin("security acl remove --principal User:alice --cluster"));
+    let (code, _, error) = run(&mut secured.admin("topic list"));
+    assert_eq!((code, error.as_str()), (Some(0), ""), "nothing is hidden from the administrator");
     is_refused(&mut secured.command(&alice, "security user add bob"), "CLUSTER_AUTHORIZATION_FAILED");
     // It cannot be judged without rights.
     let unknown =

@@ -89,7 +89,7 @@ fn a_stop_during_the_start_leaves_no_temporary_data() {
         std::thread::park_timeout(std::time::Duration::from_millis(delay_ms));
         RunningProcess(node)
     };
-    for delay_ms in (0..150).step_by(5) {
+    for delay_ms in (0..250).step_by(5) {
         let mut by_signal = start(delay_ms);
         by_signal.signal(Signal::TERM);
         let mut by_input = start(delay_ms);
@@ -102,6 +102,7 @@ fn a_stop_during_the_start_leaves_no_temporary_data() {
         }
         let left = std::fs::read_dir(parent.path()).expect("it is there").count();
         assert_eq!(left, 0, "after {delay_ms} ms: {logged}");
+        assert!(!logged.contains("ERROR"), "after {delay_ms} ms: {logged}");
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::cluster::controllers::FencedBroker;
+use crate::cluster::now_ms;
 
 fn address(id: i32) -> BrokerAddress {
     BrokerAddress { id, host: "localhost".to_owned(), port: 9090 + id, rack: None }
@@ -79,6 +80,7 @@ fn controllers() -> Controllers {
         throttled: Ok(Vec::new()),
         throttle_unknown: BTreeMap::new(),
         fenced: Ok(BTreeMap::new()),
+        read_at_ms: i64::MAX,
     }
 }
 
@@ -341,4 +343,14 @@ fn controllers_disks_and_lags_are_judged() {
         }),
         (vec!["lags-unknown"], "healthy")
     );
+}
+
+#[test]
+fn an_overview_is_as_old_as_its_oldest_reading() {
+    let now = now_ms();
+    let is_recent = |read_at_ms: i64| (now..=now + 10_000).contains(&read_at_ms);
+    assert!(is_recent(in_order().overview().read_at_ms));
+    let old = Controllers { read_at_ms: now - 20_000, ..controllers() };
+    let readings = Readings { controllers: Arc::new(old), ..in_order() };
+    assert_eq!(readings.overview().read_at_ms, now - 20_000);
 }

@@ -1,7 +1,8 @@
 //! A stop by a signal before the node serves. The start may be in the middle of a recovery, on a thread that
 //! cannot be interrupted. The process ends without that thread, and the next start recovers again. Temporary
-//! data has no next start and little to recover: the process waits for the thread, which would write into the
-//! directory while it is removed.
+//! data has no next start and little to recover: the start is completed, and its node stopped like any other.
+//! A start that takes longer, such as that of a broker without its controllers, is aborted. The process then
+//! waits for the thread, which would write into the directory while it is removed.
 
 use std::time::Duration;
 
@@ -11,10 +12,12 @@ use tokio::task::JoinHandle;
 
 /// A signal arrived before the node served.
 #[derive(Debug, thiserror::Error)]
-#[error("stopped by a signal before the start was complete; the next start recovers the logs again")]
-pub(super) struct EarlyStop;
+#[error("stopped by a signal before the start was complete{}", .0.consequence())]
+pub(super) struct EarlyStop(pub AbandonedStart);
 
-/// Time limit for the end of an abandoned start.
+/// Time limit for a start with temporary data to complete.
+const COMPLETE_MAX: Duration = Duration::from_secs(3);
+/// Time limit for the end of an aborted start.
 const END_MAX: Duration = Duration::from_secs(20);
 
 /// What becomes of a start that a signal has stopped.
@@ -27,12 +30,27 @@ pub(super) enum AbandonedStart {
 }
 
 impl AbandonedStart {
-    /// Lets a start go no further than its recovery.
-    pub(super) async fn end<T>(self, starting: JoinHandle<T>) {
-        starting.abort();
-        if self == AbandonedStart::Awaited {
-            // Past the limit, the directory stays.
-            let _ = tokio::time::timeout(END_MAX, starting).await;
+    /// Lets a start go no further than its recovery, or completes it and stops its node.
+    pub(super) async fn end<N, E>(self, mut starting: JoinHandle<Result<N, E>>, stop: impl AsyncFnOnce(N)) {
+        if self == AbandonedStart::Left {
+            return starting.abort();
+        }
+        // Aborted, the parts that have started would log that the runtime ends under them.
+        match tokio::time::timeout(COMPLETE_MAX, &mut starting).await {
+            Ok(Ok(Ok(node))) => stop(node).await,
+            Ok(_) => {}
+            Err(_) => {
+                starting.abort();
+                // Past the limit, the directory stays.
+                let _ = tokio::time::timeout(END_MAX, starting).await;
+            }
+        }
+    }
+
+    fn consequence(self) -> &'static str {
+        match self {
+            AbandonedStart::Left => "; the next start recovers the logs again",
+            AbandonedStart::Awaited => "",
         }
     }
 }
@@ -84,16 +102,34 @@ mod tests {
                     write("start");
                 });
                 tokio::time::sleep(END_MAX).await;
+                Ok::<_, std::convert::Infallible>(())
             });
             beginning.await.expect("the start begins");
-            AbandonedStart::Awaited.end(starting).await;
-            Err(EarlyStop.into())
+            AbandonedStart::Awaited.end(starting, async |()| panic!("the start takes too long")).await;
+            Err(EarlyStop(AbandonedStart::Awaited).into())
         };
         assert!(run(runtime(), AbandonedStart::Awaited, life).is_err_and(|error| error.is::<EarlyStop>()));
         let mut names: Vec<_> = dir.path().read_dir().expect("it is there").flatten().collect();
         names.sort_by_key(std::fs::DirEntry::file_name);
         let names: Vec<_> = names.iter().map(std::fs::DirEntry::file_name).collect();
         assert_eq!(names, ["blocking", "start"], "all is written by now");
+    }
+
+    #[test]
+    fn the_node_of_a_short_start_with_temporary_data_is_stopped() {
+        let (stopped, stop) = mpsc::sync_channel(1);
+        let life = async move {
+            let starting = tokio::spawn(async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                Ok::<_, std::convert::Infallible>(7)
+            });
+            let stop = async |node: i32| stopped.send(node).expect("the test waits for it");
+            AbandonedStart::Awaited.end(starting, stop).await;
+            Err(EarlyStop(AbandonedStart::Awaited).into())
+        };
+        let ended = run(runtime(), AbandonedStart::Awaited, life).expect_err("it was stopped");
+        assert_eq!(ended.to_string(), "stopped by a signal before the start was complete");
+        assert_eq!(stop.try_recv(), Ok(7), "the node");
     }
 
     /// Reports on drop whether the task has panicked.
@@ -122,7 +158,7 @@ mod tests {
             };
             drop(tokio::spawn(start));
             beginning.await.expect("the recovery begins");
-            Err(EarlyStop.into())
+            Err(EarlyStop(AbandonedStart::Left).into())
         };
         assert!(run(runtime, AbandonedStart::Left, life).is_err_and(|error| error.is::<EarlyStop>()));
         // A background shutdown of a runtime takes a moment.
