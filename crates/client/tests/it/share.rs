@@ -13,7 +13,6 @@ use thalweg_client::{
 };
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
-use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
 use thalweg_wire::request::share_fetch_response::{
     AcquiredRecords, PartitionData, ShareFetchableTopicResponse,
 };
@@ -24,7 +23,7 @@ use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, connector, encode, metadata, serve};
+use crate::groups::{GROUP, connector, encode, found_coordinator, metadata, serve};
 
 const SERVED: [ApiKey; 6] = [
     ApiKey::ApiVersions,
@@ -94,17 +93,7 @@ impl Broker {
                 encode(&response, key, version, id)
             }
             ApiKey::Metadata => encode(&metadata(version), key, version, id),
-            ApiKey::FindCoordinator => {
-                let found = Found {
-                    key: GROUP.to_owned(),
-                    node_id: 1,
-                    host: "node".to_owned(),
-                    port: 1,
-                    ..Default::default()
-                };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
+            ApiKey::FindCoordinator => encode(&found_coordinator(1), key, version, id),
             ApiKey::ShareGroupHeartbeat => {
                 let request = ShareGroupHeartbeatRequest::decode(&mut d, version).expect("a request");
                 self.beats.lock().expect("no panic").push(request);

@@ -14,17 +14,13 @@ use thalweg_client::{
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, LeaderEpoch, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
-use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
-use thalweg_wire::request::offset_fetch_response::{
-    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
-};
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, connector, encode, metadata, serve};
+use crate::groups::{GROUP, committed_positions, connector, encode, found_coordinator, metadata, serve};
 
 const SERVED: [ApiKey; 7] = [
     ApiKey::ApiVersions,
@@ -128,13 +124,8 @@ impl Leader {
                 }
                 encode(&response, key, version, id)
             }
-            ApiKey::FindCoordinator => {
-                let (key_, host) = (GROUP.to_owned(), "node".to_owned());
-                let found = Found { key: key_, node_id: 1, host, port: 1, ..Default::default() };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
-            ApiKey::OffsetFetch => encode(&state.committed(), key, version, id),
+            ApiKey::FindCoordinator => encode(&found_coordinator(1), key, version, id),
+            ApiKey::OffsetFetch => encode(&committed_positions(state.committed), key, version, id),
             ApiKey::ListOffsets => {
                 let request = ListOffsetsRequest::decode(&mut d, version).expect("a request");
                 let is_latest = request.topics[0].partitions[0].timestamp == -1;
@@ -180,25 +171,6 @@ impl State {
             Some(ApiVersion { api_key: key as i16, min_version, max_version })
         });
         ApiVersionsResponse { api_keys: api_keys.collect(), ..Default::default() }
-    }
-
-    fn committed(&self) -> OffsetFetchResponse {
-        let partition = OffsetFetchResponsePartitions {
-            committed_offset: self.committed.0,
-            committed_leader_epoch: self.committed.1,
-            ..OffsetFetchResponsePartitions::default()
-        };
-        let topic = OffsetFetchResponseTopics {
-            name: TOPIC.to_owned(),
-            partitions: vec![partition],
-            ..OffsetFetchResponseTopics::default()
-        };
-        let group = OffsetFetchResponseGroup {
-            group_id: GROUP.to_owned(),
-            topics: vec![topic],
-            ..OffsetFetchResponseGroup::default()
-        };
-        OffsetFetchResponse { groups: vec![group], ..Default::default() }
     }
 
     /// The scripted error of a request, or that of its leader epoch.
