@@ -16,6 +16,7 @@ mod hanging;
 mod listed_groups;
 mod log_dirs;
 mod nodes;
+mod parallel;
 mod partitions;
 mod placement;
 mod quorum;
