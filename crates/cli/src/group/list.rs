@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::{Admin, GroupAssignment, GroupKind, GroupListing, ListedGroups};
+use thalweg_client::{Admin, GroupAssignment, GroupKind, GroupListing, ListedGroups, is_without_members};
 
 use super::{check_unseen, listed};
 use crate::connect::Connect;
@@ -87,8 +87,11 @@ async fn rows(admin: &Admin, groups: &[GroupListing]) -> Vec<Value> {
     let assignments = admin.group_assignments(&with_members(groups)).await;
     let lags = admin.group_lags(with_lag(groups, &assignments)).await;
     let row = |group: &GroupListing| {
-        let members =
-            if is_empty(group) { Some(0) } else { assignments.get(&group.group).map(|one| one.members) };
+        let members = if is_without_members(&group.state) {
+            Some(0)
+        } else {
+            assignments.get(&group.group).map(|one| one.members)
+        };
         json!({
             "group": group.group,
             "state": group.state,
@@ -106,11 +109,6 @@ fn kind(group: &GroupListing) -> GroupKind {
     GroupKind::from_name(&group.kind).unwrap_or(GroupKind::Classic)
 }
 
-/// True if the state alone says that the group has no members.
-fn is_empty(group: &GroupListing) -> bool {
-    matches!(&*group.state, "Empty" | "Dead")
-}
-
 /// The groups with committed offsets, with what their members read. Without groups whose members are unknown.
 fn with_lag<'a>(
     groups: &'a [GroupListing],
@@ -118,7 +116,8 @@ fn with_lag<'a>(
 ) -> impl Iterator<Item = (&'a str, &'a GroupAssignment)> {
     static NOTHING: GroupAssignment = GroupAssignment { members: 0, partitions: BTreeSet::new() };
     groups.iter().filter(|group| kind(group) != GroupKind::Share).filter_map(|group| {
-        let assignment = if is_empty(group) { &NOTHING } else { assignments.get(&group.group)? };
+        let assignment =
+            if is_without_members(&group.state) { &NOTHING } else { assignments.get(&group.group)? };
         Some((group.group.as_str(), assignment))
     })
 }
@@ -126,7 +125,7 @@ fn with_lag<'a>(
 /// The groups that may have members, by type.
 fn with_members(groups: &[GroupListing]) -> BTreeMap<GroupKind, Vec<String>> {
     let mut by_kind: BTreeMap<GroupKind, Vec<String>> = BTreeMap::new();
-    for group in groups.iter().filter(|group| !is_empty(group)) {
+    for group in groups.iter().filter(|group| !is_without_members(&group.state)) {
         by_kind.entry(kind(group)).or_default().push(group.group.clone());
     }
     by_kind

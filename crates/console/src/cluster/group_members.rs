@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::{GroupAssignment, GroupKind};
+use thalweg_client::{GroupAssignment, GroupKind, is_without_members};
 use tokio::time::Instant;
 
 use super::View;
@@ -42,7 +42,7 @@ impl GroupMembers {
         let known = self.0.lock();
         let of_each = groups.iter().filter_map(|group| {
             let assignment = known.get(&group.group).and_then(|known| known.assignment.clone());
-            let assignment = if is_empty(group) { Arc::default() } else { assignment? };
+            let assignment = if is_without_members(&group.state) { Arc::default() } else { assignment? };
             Some((group.group.clone(), assignment))
         });
         of_each.collect()
@@ -53,7 +53,7 @@ impl GroupMembers {
         let known = self.0.lock();
         let is_fresh =
             |group: &GroupLine| known.get(&group.group).is_some_and(|known| known.at.elapsed() < AGE);
-        groups.iter().filter(|group| !is_empty(group) && !is_fresh(group)).copied().collect()
+        groups.iter().filter(|group| !is_without_members(&group.state) && !is_fresh(group)).copied().collect()
     }
 
     fn note(&self, found: impl Iterator<Item = (String, Option<GroupAssignment>)>) {
@@ -71,11 +71,6 @@ impl GroupMembers {
     pub fn clear(&self) {
         self.0.lock().clear();
     }
-}
-
-/// True if the state alone says that the group has no members.
-fn is_empty(group: &GroupLine) -> bool {
-    matches!(&*group.state, "Empty" | "Dead")
 }
 
 async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, GroupAssignment> {
