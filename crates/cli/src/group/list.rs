@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_group_may_have_is_asked_for() {
+    fn only_figures_that_a_group_may_have_are_requested() {
         let groups = [
             group("a", "consumer", "Stable"),
             group("b", "classic", "Empty"),

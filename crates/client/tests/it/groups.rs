@@ -445,7 +445,7 @@ pub async fn next(consumer: &mut Consumer) -> PollEvent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coordinator_that_moves_while_a_member_asks_for_offsets_is_found_again() {
+async fn a_coordinator_that_moves_during_an_offset_fetch_is_found_again() {
     let brokers = Brokers::default();
     brokers.moves.store(true, Ordering::SeqCst);
     let consumer = member(&brokers, ConsumerConfig::default()).await;
@@ -532,7 +532,7 @@ async fn joins_that_are_refused_again_and_again_have_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_commit_makes_a_member_ask_whether_it_is_one() {
+async fn a_refused_commit_makes_a_member_check_its_membership() {
     for error in [ErrorCode::UnknownMemberId, ErrorCode::IllegalGeneration] {
         let brokers = Brokers::default();
         let config =
@@ -569,7 +569,7 @@ async fn a_cooperative_member_gives_up_what_it_does_not_subscribe_to_before_it_j
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fenced_member_is_told() {
+async fn a_fenced_member_gets_the_error() {
     let brokers = Brokers::default();
     let mut consumer = member(&brokers, ConsumerConfig::default()).await;
     brokers.next_heartbeat(ErrorCode::FencedInstanceId);

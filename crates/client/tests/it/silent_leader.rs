@@ -295,7 +295,7 @@ async fn the_next_leader_is_found_while_the_last_one_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offsets_of_a_silent_leader_are_asked_of_the_next_one() {
+async fn offsets_of_a_silent_leader_are_requested_from_the_next_one() {
     let pair = Pair::new();
     let mut consumer = pair.consumer().await;
     pair.silence(2);

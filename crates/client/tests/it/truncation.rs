@@ -327,7 +327,7 @@ async fn without_a_reset_policy_the_caller_decides_about_a_log_that_was_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_knows_no_such_epoch_is_read_from_where_the_policy_says() {
+async fn a_log_without_the_epoch_is_read_by_the_reset_policy() {
     for (reset, first) in [(OffsetReset::Earliest, "2-0"), (OffsetReset::Latest, "2-20")] {
         let leader = Leader::new();
         let mut consumer = leader.reader(reset).await;
@@ -358,7 +358,7 @@ async fn a_committed_position_is_compared_with_the_log_before_it_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_older_than_a_position_says_nothing_about_its_leader() {
+async fn metadata_older_than_a_position_does_not_change_its_leader() {
     let leader = Leader::new();
     leader.elect(10, 2);
     {
@@ -377,7 +377,7 @@ async fn metadata_older_than_a_position_says_nothing_about_its_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_say_where_an_epoch_ends_is_believed() {
+async fn a_leader_that_cannot_find_the_end_of_an_epoch_is_believed() {
     for newest in [None, Some(2)] {
         let leader = Leader::new();
         leader.state().newest = newest;

@@ -67,7 +67,7 @@ fn hidden_topics_are_among_the_others_of_those_who_see_the_sum() {
 }
 
 #[test]
-fn a_topic_without_a_sample_is_not_said_to_be_elsewhere() {
+fn a_topic_without_a_sample_is_not_reported_as_elsewhere() {
     assert!(without_series(4, false, 0).contains("had no partition of this topic"));
     assert!(without_series(4, true, 0).contains("has not taken a sample of it yet"));
     assert!(without_series(4, true, 3).ends_with("or has not taken a sample of it yet"));
