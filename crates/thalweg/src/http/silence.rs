@@ -1,6 +1,6 @@
 //! The time that a connection may be silent. While the server works on a request that has arrived as a whole,
-//! or on the rest of its answer, the client has nothing to send, and its silence does not count. A client that
-//! does not take its answer is silent in any case.
+//! or on the rest of its answer, the client has nothing to send, and its silence does not count. A client
+//! that does not take its answer is silent in any case.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -219,7 +219,8 @@ mod tests {
         }
     }
 
-    /// A client of a server that begins or ends an answer after five minutes, and answers POST after the body.
+    /// A client of a server that begins or ends an answer after five minutes, and answers POST after the
+    /// body.
     fn connected() -> DuplexStream {
         let slow = get(async || tokio::time::sleep(LATE).await);
         let streamed = get(async || Body::new(LateBody(Some(Box::pin(tokio::time::sleep(LATE))))));
