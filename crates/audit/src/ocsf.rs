@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_logins_and_reports_say_what_failed() {
+    fn changes_logins_and_reports_name_the_failure() {
         let value = |text: &[u8]| serde_json::from_slice::<serde_json::Value>(text).expect("JSON");
         let failure =
             Failure { code: "TOPIC_ALREADY_EXISTS".to_owned(), message: Some("It exists".to_owned()) };

@@ -1,9 +1,9 @@
 //! Kafka's APIs: a file for each, which begins with its entry ([`Api`]), and the list of the entries.
 //!
-//! [`ApiHandler::handle_with`] reads the common start of a request, finds the API's entry ([`served`]), decodes
-//! header and message, and calls the API's function if the client has access. An API without an entry is
-//! neither served nor in ApiVersions; a version outside the entry's range closes the connection, as in Kafka.
-//! Only ApiVersions answers such a version, at version 0, with the served APIs.
+//! [`ApiHandler::handle_with`] reads the common start of a request, finds the API's entry ([`served`]),
+//! decodes header and message, and calls the API's function if the client has access. An API without an entry
+//! is neither served nor in ApiVersions; a version outside the entry's range closes the connection, as in
+//! Kafka. Only ApiVersions answers such a version, at version 0, with the served APIs.
 
 mod acls;
 mod alter_configs;

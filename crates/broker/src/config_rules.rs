@@ -15,8 +15,8 @@ use thalweg_wire::ErrorCode;
 
 /// The rules of the broker in the controller's process.
 pub struct BrokerConfigRules {
-    /// The configuration at the start. Dynamic values of brokers are passed with each call; those of topics and
-    /// groups are checked against the defaults of the start.
+    /// The configuration at the start. Dynamic values of brokers are passed with each call; those of topics
+    /// and groups are checked against the defaults of the start.
     config: Arc<BrokerConfig>,
     last: Mutex<Option<LayeredConfig>>,
 }

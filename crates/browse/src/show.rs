@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_cut_say_so() {
+    fn headers_that_are_cut_are_marked() {
         let mut message = crate::message::tests::message(0);
         let (name, value) = (vec![b'n'; 5000], vec![b'v'; 500_000]);
         let short = (&b"short"[..], Some(&b"x"[..]));

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_utc_unless_they_say_otherwise() {
+    fn times_without_a_zone_are_utc() {
         for text in [
             "2023-11-14T22:13:20Z",
             "2023-11-14T22:13:20.000",

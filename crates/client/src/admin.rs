@@ -16,6 +16,7 @@ mod hanging;
 mod listed_groups;
 mod log_dirs;
 mod nodes;
+mod parallel;
 mod partitions;
 mod placement;
 mod quorum;
@@ -46,7 +47,7 @@ pub use group_figures::{GroupAssignment, GroupLag};
 pub use group_offsets::ShareOffset;
 pub use groups::{
     ActiveGroup, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove,
-    StreamsTask, StreamsTaskRole, Subtopology,
+    StreamsTask, StreamsTaskRole, Subtopology, is_without_members,
 };
 pub use hanging::{HangingTransactions, OpenTransaction};
 pub use listed_groups::{ListedGroups, UnseenGroups};

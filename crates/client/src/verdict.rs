@@ -5,11 +5,13 @@
 //! sees a cluster of unknown health, never a healthy one. The alerts in `deploy/prometheus` have the same
 //! severities. The readiness of a single broker is its own judgement: `PartitionRegistration::is_behind`.
 
+mod controllers;
 mod evidence;
 mod hidden;
 mod lag;
 mod partitions;
 
+pub use controllers::{ControllerFailure, answer_of_controllers};
 pub use evidence::{
     Absence, BrokerEvidence, Cause, DirectoryEvidence, Evidence, LagEvidence, QuorumEvidence, Reach,
 };

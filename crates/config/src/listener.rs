@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn names_hosts_and_ports_are_told_apart() {
+    fn names_hosts_and_ports_are_distinct() {
         let found = resolve("plaintext://[::1]:9092,CONTROLLER://:9093,IN://host-1.example:0", |texts| {
             texts.protocol_map = "in:plaintext, PLAINTEXT:PLAINTEXT, CONTROLLER:PLAINTEXT";
             texts.protocol_map_given = true;

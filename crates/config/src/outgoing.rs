@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_map_says_what_controllers_speak_and_a_listener_stands_above_all() {
+    fn the_map_has_the_protocol_of_controllers_and_a_listener_precedes_all() {
         let config = config(&[
             ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CTL:SASL_SSL"),
             ("sasl.mechanism.controller.protocol", "SCRAM-SHA-512"),

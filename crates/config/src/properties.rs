@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_where_it_was_written() {
+    fn errors_have_the_line_of_the_setting() {
         let mut properties = parse("num.partitions=many\nlog.segment.bytes=1\n");
         properties.set_from("--listen", "listeners", "PLAINTEXT://nowhere");
         properties.assign("--set", "log.segment.bytes=2").expect("an assignment");

@@ -140,7 +140,7 @@ fn describe_configs_answers_as_kafka_does() {
 }
 
 #[test]
-fn describe_configs_shows_what_is_asked_for() {
+fn describe_configs_shows_the_requested_settings() {
     let config = kafka_like();
     let names = ["segment.ms", "nothing"].into();
     let described = config.describe_topic(&map(&[]), Some(&names));
@@ -370,7 +370,7 @@ fn a_log_gets_the_settings_of_its_topic() {
 }
 
 #[test]
-fn everything_wrong_is_said_at_once() {
+fn all_errors_are_reported_at_once() {
     let wrong = "num.partitions=none\nlog.segment.bytes=7\nlisteners=PLAINTEXT://:70000\n";
     let error = configure(wrong).expect_err("three wrong values");
     assert_eq!(

@@ -176,8 +176,8 @@ impl ShownOffsets {
                 continue;
             }
             let after = self.after.get(&one.partition).copied();
-            // A log that ends before the position was created again, or truncated: its messages are shown from
-            // the first one, after a truncation some of them again. A new partition begins there, too.
+            // A log that ends before the position was created again, or truncated: its messages are shown
+            // from the first one, after a truncation some of them again. A new partition begins there, too.
             let after = after.filter(|after| *after <= one.latest).unwrap_or(one.earliest);
             omitted += u64::try_from(one.start.0 - after.0).unwrap_or(0);
             self.after.insert(one.partition, after);

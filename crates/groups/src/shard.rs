@@ -309,14 +309,11 @@ impl thalweg_shard::Shard for GroupShard {
         self.pending.push(last_offset, expires_ms, WaitingWork { answers, completion });
     }
 
+    fn take_first_half(write: &mut Write) -> Option<Write> {
+        write.take_first_half()
+    }
+
     fn refused(&mut self, mut write: Write, error: WriteError, batch_bytes_max: usize, now: Moment) {
-        if write.is_divisible && error.is_of_one_record() && write.records.len() > 1 {
-            tracing::debug!(records = write.records.len(), %error, "Dividing a rejected group coordinator write");
-            for half in write.halves().into_iter().rev() {
-                self.writes.push_front(half);
-            }
-            return;
-        }
         if let Some(after) = write.after.take() {
             let compression = self.shared.config.offsets_topic_compression;
             let is_too_large_without =

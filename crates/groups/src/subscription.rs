@@ -66,7 +66,7 @@ mod tests {
     use thalweg_wire::data::ConsumerProtocolSubscription;
 
     #[test]
-    fn any_version_of_the_consumer_protocol_tells_its_topics() {
+    fn any_version_of_the_consumer_protocol_has_its_topics() {
         let subscription =
             ConsumerProtocolSubscription { topics: vec!["a".into(), "b".into()], ..Default::default() };
         for version in 0..=ConsumerProtocolSubscription::MAX_VERSION {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_subscription_tells_nothing() {
+    fn an_invalid_subscription_has_no_topics() {
         for bytes in [&b""[..], b"\0", b"\xff\xff\0\0\0\0", b"\0\x01\x7f\xff\xff\xff", b"range"] {
             assert_eq!(subscribed_topics(&Bytes::from_static(bytes)), None);
         }

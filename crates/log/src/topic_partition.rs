@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_copy_tells_of_what() {
+    fn the_name_of_a_copy_has_its_partition() {
         let partition = TopicPartition::new("a-b.c", 12);
         let name = partition.future_dir_name();
         assert!(partition.can_move());

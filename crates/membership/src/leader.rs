@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_asked_leads_to_the_leader() {
+    fn any_voter_leads_to_the_leader() {
         let mut search = search();
         assert_eq!(search.target(), "a:1");
         search.on_answer("a:1", &info(2, 5, Some("b:1")));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn voters_that_have_taken_the_place_of_the_configured_servers_are_asked_too() {
+    fn voters_in_place_of_the_configured_servers_get_requests_too() {
         let mut search = LeaderSearch::new(vec!["a:1".to_owned()], BTreeMap::new());
         search.learn(["a:1", "d:1", "e:1"].map(str::to_owned).into());
         search.learn(["d:1", "e:1"].map(str::to_owned).into());
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_without_an_address_is_a_voter_or_the_one_that_was_asked() {
+    fn a_leader_without_an_address_is_a_voter_or_the_answering_node() {
         let mut search = search();
         search.on_answer("a:1", &info(7, 5, None));
         assert_eq!(search.target(), "voter:7");

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_without_a_login_are_told_apart_by_address() {
+    fn clients_without_a_login_are_distinct_by_address() {
         let of = |principal, address: [u8; 4]| Holder::of(&Arc::new(principal), address.into());
         let (here, there) = ([10, 0, 0, 1], [10, 0, 0, 2]);
         assert_eq!(of(Principal::user("ann"), here), of(Principal::user("ann"), there));

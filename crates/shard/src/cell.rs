@@ -4,7 +4,8 @@ use super::answers::{HeldAnswers, ReplicatedValue};
 use super::context::CellContext;
 use super::log::LostOffsets;
 use super::{
-    AppendedBatch, Moment, Part, Shard, ShardAnswer, ShardLoadError, Ticket, Unavailability, WriteError,
+    AppendedBatch, DividedWrites, Moment, Part, Shard, ShardAnswer, ShardLoadError, Ticket, Unavailability,
+    WriteError,
 };
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -254,8 +255,9 @@ impl<S: Shard> Cell<S> {
     fn finish_turn(self: &Arc<Cell<S>>, active: &mut ActiveShard<S>, now: Moment, turn: S::TurnContext) {
         let ActiveShard { shard, held, awaited, is_followed, .. } = active;
         let expires_ms = now.monotonic_ms.saturating_add(S::answer_timeout_ms(&self.context.shared));
+        let mut divided = DividedWrites::default();
         loop {
-            while let Some(write) = shard.next_write() {
+            while let Some(write) = divided.next(shard) {
                 match self.append(&write, awaited, now) {
                     Ok(appended) => {
                         let last_offset = appended.last_offset.0;
@@ -270,7 +272,7 @@ impl<S: Shard> Cell<S> {
                     }
                     Err(error) => {
                         let batch_bytes_max = self.context.log.batch_bytes_max(self.partition);
-                        shard.refused(write, error, batch_bytes_max, turn);
+                        divided.refused(shard, write, error, batch_bytes_max, turn);
                     }
                 }
             }

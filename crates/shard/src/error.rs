@@ -56,7 +56,7 @@ pub enum WriteError {
 impl WriteError {
     /// True if the size or the form of a single record may be the cause, so that the other records can be
     /// written without it.
-    pub fn is_of_one_record(self) -> bool {
+    pub(crate) fn is_of_one_record(self) -> bool {
         matches!(self, WriteError::TooLarge | WriteError::Unencodable | WriteError::Refused(_))
     }
 

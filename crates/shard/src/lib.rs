@@ -19,6 +19,7 @@
 mod answers;
 mod cell;
 mod context;
+mod divided_writes;
 mod error;
 mod load;
 mod log;
@@ -34,6 +35,7 @@ mod unacknowledged;
 pub use answers::HeldAnswers;
 pub use answers::{Answers, Basis, ReplicatedValue, ShardAnswer};
 pub use cell::Cell;
+pub use divided_writes::DividedWrites;
 pub use error::{RequestError, Unavailability, WriteError};
 pub use log::{AppendedBatch, CoordinatorLog, Part, Piece, RecordDecodeError, ShardLoadError};
 pub use placement::partition_for;
@@ -119,8 +121,13 @@ pub trait Shard: Send + Sized + 'static {
     ) -> Result<(Bytes, TransactionalAppendOptions), WriteError>;
     /// Handles a write that is in the log and ends at this offset.
     fn written(&mut self, write: Self::Write, last_offset: i64, turn: Self::TurnContext);
-    /// Handles a write that did not get into the log: none of it has happened. Batches have at most
-    /// `batch_bytes_max` bytes.
+    /// Takes the first half of the records out of a write, as a write before it; `None` if the write cannot
+    /// be divided. The driver divides a rejected write if a single record may be the cause.
+    fn take_first_half(_: &mut Self::Write) -> Option<Self::Write> {
+        None
+    }
+    /// Handles a write that did not get into the log and cannot be divided: none of it has happened. Batches
+    /// have at most `batch_bytes_max` bytes.
     fn refused(
         &mut self,
         write: Self::Write,

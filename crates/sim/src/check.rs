@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_that_differ_are_told_apart() {
+    fn replicas_that_differ_are_found() {
         let wrong = differences("t", 0, &replicas(&[log(&[0, 1]), log(&[0, 1, 2])]));
         assert!(wrong[0].contains("the logs on b1") && wrong[0].contains("differ from byte"), "{wrong:?}");
     }

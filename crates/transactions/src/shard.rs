@@ -65,12 +65,17 @@ pub struct Write {
 }
 
 impl Write {
-    /// Two writes that delete the first and the second half of the ids.
-    fn halves(mut self) -> [Write; 2] {
-        let Change::Forget(ids) = &mut self.change else { unreachable!("only deletions are divided") };
+    /// Takes out the first half of the deletions. Other writes are not divided.
+    fn take_first_half(&mut self) -> Option<Write> {
+        let Change::Forget(ids) = &mut self.change else { return None };
+        if ids.len() < 2 {
+            return None;
+        }
         let middle = ids.len() / 2;
-        let (records, ids) = (self.records.split_off(middle), ids.split_off(middle));
-        [self, Write { records, change: Change::Forget(ids), answer: None }]
+        let (rest, rest_of_ids) = (self.records.split_off(middle), ids.split_off(middle));
+        let records = std::mem::replace(&mut self.records, rest);
+        let change = Change::Forget(std::mem::replace(ids, rest_of_ids));
+        Some(Write { records, change, answer: None })
     }
 }
 
@@ -233,16 +238,11 @@ impl thalweg_shard::Shard for TransactionShard {
         self.pending.push(last_offset, expires_ms, write);
     }
 
+    fn take_first_half(write: &mut Write) -> Option<Write> {
+        write.take_first_half()
+    }
+
     fn refused(&mut self, write: Write, error: WriteError, _: usize, turn: TurnContext) {
-        if let Change::Forget(ids) = &write.change
-            && ids.len() > 1
-            && error.is_of_one_record()
-        {
-            for half in write.halves().into_iter().rev() {
-                self.writes.push_front(half);
-            }
-            return;
-        }
         self.failed(write, error, turn);
     }
 

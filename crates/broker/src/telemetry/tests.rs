@@ -112,7 +112,7 @@ fn subscriptions_that_match_are_joined() {
 }
 
 #[test]
-fn without_subscriptions_nothing_is_asked_for() {
+fn without_subscriptions_nothing_is_requested() {
     let subscribed = Telemetry::default().subscription(&client("a"), 0).expect("the first question");
     assert_eq!((subscribed.metrics.len(), subscribed.interval_ms), (0, 300_000));
 }

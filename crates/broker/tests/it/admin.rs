@@ -48,7 +48,7 @@ async fn create(broker: &Broker, name: &str, configs: &[(&str, &str)]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_that_repeats_the_longest_name_is_told_on_a_connection_that_lives() {
+async fn an_error_with_the_longest_name_is_sent_and_the_connection_stays() {
     let dir = data();
     let broker = RunningBroker::start(dir.path(), &[]).await;
     let longest = "x".repeat(32_767);

@@ -225,7 +225,7 @@ fn is_left_in_order(dir: &Path) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_without_controllers_gives_up_and_says_whom_it_asked() {
+async fn a_broker_without_controllers_gives_up_and_names_their_addresses() {
     let dirs = [data(), data()];
     let first = RunningBroker::start(dirs[0].path(), &COMBINED).await;
     let controller = controller_of(first.server());

@@ -69,7 +69,7 @@ fn brought(answer: &FetchResponse) -> Vec<(i32, usize)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_tells_only_what_is_new() {
+async fn a_session_returns_only_news() {
     for version in [7, 12, 13, 18] {
         let dir = data();
         let broker = RunningBroker::start(dir.path(), &[]).await;
@@ -113,7 +113,7 @@ async fn a_session_tells_only_what_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_is_kept_in_step_and_ends_when_told() {
+async fn a_session_checks_its_epoch_and_ends_on_request() {
     let dir = data();
     let broker = RunningBroker::start(dir.path(), &[]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;
@@ -206,7 +206,7 @@ async fn a_partition_with_much_to_bring_does_not_starve_the_others() {
 /// Partitions that were read to their end are not looked at, and a fetch that waits hears of them all the
 /// same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_fetch_that_waits_hears_of_every_partition_of_its_session() {
+async fn a_waiting_fetch_notices_every_partition_of_its_session() {
     for version in [7, 12, 18] {
         let dir = data();
         let broker = RunningBroker::start(dir.path(), &[]).await;

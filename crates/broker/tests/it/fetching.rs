@@ -137,7 +137,7 @@ async fn a_fetch_waits_for_enough_bytes_and_no_longer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deleted_topic_and_a_new_one_of_its_name_are_told_apart() {
+async fn a_deleted_topic_and_a_new_one_of_its_name_are_distinct() {
     let dir = data();
     let broker = start(&dir).await;
     let old = Topic::create(&broker, "topic", 1, &[]).await;

@@ -59,7 +59,7 @@ async fn records_that_nobody_can_read_are_no_failed_disk() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_kind_of_acks_means_what_it_says() {
+async fn each_kind_of_acks_has_its_effect() {
     let dir = data();
     let broker = start(&dir).await;
     // More than there are replicas: no more than these can be asked for.
@@ -153,7 +153,7 @@ async fn what_is_no_good_batch_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_compacted_topic_tells_which_records_have_no_key() {
+async fn a_compacted_topic_reports_records_without_a_key() {
     let dir = data();
     let broker = start(&dir).await;
     let topic = Topic::create(&broker, "topic", 1, &[("cleanup.policy", "compact")]).await;

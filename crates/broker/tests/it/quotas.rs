@@ -27,7 +27,7 @@ pub async fn alter(broker: &RunningBroker, entity: &[(&str, Option<&str>)], key:
 /// Clients here call themselves `raw`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "the time of a real client")]
-async fn producers_above_their_quota_are_told_and_not_read() {
+async fn producers_above_their_quota_get_a_throttle_time_and_are_not_read() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker = RunningBroker::start(dir.path(), &[("quota.window.num", "2")]).await;
     let topic = Topic::create(&broker, "topic", 1, &[]).await;

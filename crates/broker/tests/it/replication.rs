@@ -316,7 +316,7 @@ async fn diagnostic_readers_see_every_replicas_end_and_consumers_the_leaders() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_does_not_lead_says_who_does() {
+async fn a_broker_that_does_not_lead_names_the_leader() {
     let cluster = Cluster::start(&[]).await;
     let topic = cluster.create("topic", &[&[2, 3]], &[]).await;
     let code = ErrorCode::NotLeaderOrFollower.code();

@@ -75,8 +75,8 @@ impl Member {
         acquired
     }
 
-    /// Says the same of every second record.
-    async fn say(&mut self, kind: i8) {
+    /// Acknowledges every second record with this type.
+    async fn acknowledge(&mut self, kind: i8) {
         for partition_index in 0..PARTITIONS {
             let offsets = (1..RECORDS_EACH).step_by(2);
             let batches = offsets.map(|offset| AcknowledgementBatch {
@@ -171,7 +171,7 @@ async fn a_million_acquired_records_cost_no_more_than_they_may() {
     assert_eq!(member.acquire(RECORDS).await, RECORDS);
     let acquired = grown(&broker);
     // Each record becomes a run: its neighbours are locked until another millisecond.
-    member.say(RENEW).await;
+    member.acknowledge(RENEW).await;
     let renewed = grown(&broker);
     println!("a million acquired records: {} MiB; each a run: {} MiB", acquired >> 20, renewed >> 20);
     let bound = BYTES_EACH * RECORDS.unsigned_abs() + SLACK;
@@ -187,7 +187,7 @@ async fn a_million_acquired_records_cost_no_more_than_they_may() {
     member.epoch = 0;
     member.acquire(RECORDS).await;
     let began = Instant::now();
-    member.say(ACCEPT).await;
+    member.acknowledge(ACCEPT).await;
     println!("half of them accepted one by one in {:?}: {} MiB", began.elapsed(), grown(&broker) >> 20);
     drop(broker);
     let (_broker, largest) = restart(dir.path(), &member.topic, RECORDS / 2).await;

@@ -447,7 +447,7 @@ async fn share_groups_end_with_their_feature_and_go_on_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_group_begins_where_its_settings_say_and_stays_there() {
+async fn a_group_begins_by_its_settings_and_stays_there() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let (broker, topic) = started(dir.path()).await;
     let other = Topic::create(&broker, "other", 1, &[]).await;

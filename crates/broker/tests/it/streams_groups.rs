@@ -130,7 +130,7 @@ async fn internal_topics_are_created_with_their_settings_and_the_group_survives_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn members_hear_why_an_internal_topic_is_not_created() {
+async fn members_learn_why_an_internal_topic_is_not_created() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let broker = start(dir.path()).await;
     let mut answer = beat(&broker, &heartbeat(0, &[("no.such.config", "1")])).await;

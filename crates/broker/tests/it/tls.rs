@@ -119,7 +119,7 @@ pub(crate) async fn ask(address: &str, options: &ConnectionOptions) -> Result<Co
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn certificates_are_checked_as_the_listener_says() {
+async fn certificates_are_checked_by_the_listeners_settings() {
     let (certificates, data) = (Certificates::new(), tempfile::tempdir().expect("a directory"));
     let broker = certificates.start(data.path(), &[]).await;
     for version in ["TLSv1.2", "TLSv1.3"] {

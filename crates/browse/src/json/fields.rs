@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_told_from_texts() {
+    fn numbers_are_distinct_from_texts() {
         let number = |text: &'static str| FieldText(text).number();
         assert_eq!((number("1.5"), number("-2e3"), number("\"1\"")), (Some(1.5), Some(-2000.0), None));
         assert_eq!((number("null"), number("true"), number("{}")), (None, None, None));

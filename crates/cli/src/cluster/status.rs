@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::verdict::{Absence, Cause, Health};
+use thalweg_client::verdict::{Absence, Health, answer_of_controllers};
 use thalweg_client::{ClientError, Connection, ConnectionOptions, RefusedRequest};
 use thalweg_config::EffectiveTopicConfig;
 use thalweg_wire::ErrorCode;
@@ -146,8 +146,8 @@ async fn request_status(
     let view = views.newest();
     let min_isr = min_isr(&view.connection, view.metadata.topics.keys()).await?;
     let (reassignments, quorum, nodes) = tokio::join!(
-        in_time(reassignments(&view.connection)),
-        in_time(quorum(&view.connection)),
+        answer_of_controllers(CONTROLLERS_WAIT, reassignments(&view.connection)),
+        answer_of_controllers(CONTROLLERS_WAIT, quorum(&view.connection)),
         NodeAnswers::request(&views, within)
     );
     let hidden_topics = nodes.hidden_topics(&view.connection, &view.metadata).await;
@@ -171,22 +171,9 @@ async fn request_status(
         hidden_topics,
         throttled: nodes.throttled,
         // Missing information must not hide the rest.
-        reassignments,
-        quorum,
+        reassignments: reassignments.map_err(Absence::from),
+        quorum: quorum.map_err(Absence::from),
     }))
-}
-
-async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Result<T, Absence> {
-    // The broker that was asked has answered before: the silence is that of the controllers.
-    let silent = |wait: Duration| {
-        let why = format!("no active controller has answered within {} ms", wait.as_millis());
-        Err(Absence { cause: Cause::Failed, why })
-    };
-    match tokio::time::timeout(CONTROLLERS_WAIT, answer).await {
-        Ok(Err(ClientError::RequestTimedOut(late))) => silent(late.timeout),
-        Ok(answered) => answered.map_err(|error| Absence::of(&error)),
-        Err(_) => silent(CONTROLLERS_WAIT),
-    }
 }
 
 /// `min.insync.replicas` of each topic; none of a topic whose configuration the login may not see.
@@ -286,24 +273,4 @@ async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
     nodes.sort_by_key(|node| (node.role == Role::Observer, node.id));
     let (epoch, high_watermark) = (partition.leader_epoch, partition.high_watermark);
     Ok(Quorum { leader, epoch, high_watermark, nodes })
-}
-
-#[cfg(test)]
-mod tests {
-    use thalweg_client::RequestTimedOut;
-    use thalweg_wire::ApiKey;
-
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_that_the_controllers_leave_unanswered_is_no_silence_of_the_broker() {
-        let timeout = Duration::from_millis(4000);
-        let late = RequestTimedOut { peer: "localhost:9092".into(), api: ApiKey::DescribeQuorum, timeout };
-        let absence = in_time::<()>(async { Err(late.into()) }).await.expect_err("no answer");
-        assert_eq!(absence.cause, Cause::Failed);
-        assert_eq!(absence.why, "no active controller has answered within 4000 ms");
-        let absence = in_time::<()>(std::future::pending()).await.expect_err("no answer");
-        assert_eq!(absence.cause, Cause::Failed);
-        assert_eq!(absence.why, "no active controller has answered within 5000 ms");
-    }
 }

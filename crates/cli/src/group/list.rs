@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use thalweg_client::verdict::{Absence, Cause};
 use thalweg_client::{
     Admin, ClientError, GroupAssignment, GroupKind, GroupLag, GroupListing, ListedGroups, UnseenGroups,
+    is_without_members,
 };
 use thalweg_wire::ErrorCode;
 
@@ -127,7 +128,7 @@ impl GroupFigures {
             "state": group.state,
             "type": group.kind,
             "protocol_type": group.protocol_type,
-            "members": if is_empty(group) { Some(0) } else { members },
+            "members": if is_without_members(&group.state) { Some(0) } else { members },
             "lag": self.lags.get(&group.group).and_then(|lag| lag.records()),
             "problem": self.problem(group),
         })
@@ -139,7 +140,7 @@ impl GroupFigures {
             return Some(error.to_string());
         }
         // A group that was deleted meanwhile has none.
-        let is_known = is_empty(group) || self.assignments.contains_key(&group.group);
+        let is_known = is_without_members(&group.state) || self.assignments.contains_key(&group.group);
         let is_lag_unread =
             is_known && kind(group) != GroupKind::Share && !self.lags.contains_key(&group.group);
         is_lag_unread.then(|| "Its offsets, or the end of a partition, could not be read".to_owned())
@@ -183,11 +184,6 @@ fn kind(group: &GroupListing) -> GroupKind {
     GroupKind::from_name(&group.kind).unwrap_or(GroupKind::Classic)
 }
 
-/// True if the state alone says that the group has no members.
-fn is_empty(group: &GroupListing) -> bool {
-    matches!(&*group.state, "Empty" | "Dead")
-}
-
 /// The groups with committed offsets, with what their members read. Without groups whose members are unknown.
 fn with_lag<'a>(
     groups: &'a [GroupListing],
@@ -195,7 +191,8 @@ fn with_lag<'a>(
 ) -> impl Iterator<Item = (&'a str, &'a GroupAssignment)> {
     static NOTHING: GroupAssignment = GroupAssignment { members: 0, partitions: BTreeSet::new() };
     groups.iter().filter(|group| kind(group) != GroupKind::Share).filter_map(|group| {
-        let assignment = if is_empty(group) { &NOTHING } else { assignments.get(&group.group)? };
+        let assignment =
+            if is_without_members(&group.state) { &NOTHING } else { assignments.get(&group.group)? };
         Some((group.group.as_str(), assignment))
     })
 }
@@ -203,7 +200,7 @@ fn with_lag<'a>(
 /// The groups that may have members, by type.
 fn with_members(groups: &[GroupListing]) -> BTreeMap<GroupKind, Vec<String>> {
     let mut by_kind: BTreeMap<GroupKind, Vec<String>> = BTreeMap::new();
-    for group in groups.iter().filter(|group| !is_empty(group)) {
+    for group in groups.iter().filter(|group| !is_without_members(&group.state)) {
         by_kind.entry(kind(group)).or_default().push(group.group.clone());
     }
     by_kind
@@ -222,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_group_may_have_is_asked_for() {
+    fn only_figures_that_a_group_may_have_are_requested() {
         let groups = [
             group("a", "consumer", "Stable"),
             group("b", "classic", "Empty"),

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn absent_offsets_are_told_from_present_ones() {
+    fn absent_offsets_are_distinct_from_present_ones() {
         let at = |index| TopicPartition::new("t", index);
         let committed = BTreeSet::from([at(0), at(2), TopicPartition::new("u", 1)]);
         let of = |text: &str| committed_of(&committed, &text.parse().expect("partitions"));

@@ -11,9 +11,9 @@ use thalweg_wire::request::{
     DescribeConfigsRequest, DescribeConfigsResponse, IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 };
-use tokio::task::JoinSet;
 
 use super::nodes::connect_within;
+use super::parallel::in_parallel;
 use super::{Admin, Outcomes, refused};
 
 /// A resource with a configuration.
@@ -246,19 +246,18 @@ impl Admin {
     }
 
     /// Describes configurations like [`Admin::describe_configs`], with a choice of properties and details.
-    /// All brokers are asked at the same time. An unreachable broker fails its own resources only.
+    /// Sends requests to many brokers at the same time. An unreachable broker fails its own resources only.
     pub async fn describe_configs_with(
         &self,
         resources: &[ConfigResource],
         wanted: &DescribeConfigs,
     ) -> Result<Outcomes<ConfigResource, BTreeMap<String, ConfigEntry>>, ClientError> {
-        let mut described = JoinSet::new();
-        for (broker, resources) in by_broker(resources.iter().cloned()) {
+        let describing = by_broker(resources.iter().cloned()).into_iter().map(|(broker, resources)| {
             let (admin, wanted) = (self.clone(), wanted.clone());
-            described.spawn(async move { admin.describe_configs_of(broker, &resources, &wanted).await });
-        }
+            async move { admin.describe_configs_of(broker, &resources, &wanted).await }
+        });
         let mut outcomes = Outcomes::new();
-        for of_broker in described.join_all().await {
+        for of_broker in in_parallel(describing.collect()).await {
             outcomes.extend(of_broker?);
         }
         Ok(outcomes)

@@ -76,6 +76,11 @@ pub struct GroupListing {
     pub kind: String,
 }
 
+/// True if a group in this state has no members. Groups in other states may have some.
+pub fn is_without_members(state: &str) -> bool {
+    matches!(state, "Empty" | "Dead")
+}
+
 /// The description of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDescription {
@@ -113,7 +118,7 @@ impl GroupDescription {
     /// Checks that the group has no active members. The coordinator refuses offsets of other clients for an
     /// active group with UNKNOWN_MEMBER_ID.
     pub fn unless_active(&self, group: &str) -> Result<(), ActiveGroup> {
-        if self.members.is_empty() && matches!(&*self.state, "Empty" | "Dead") {
+        if self.members.is_empty() && is_without_members(&self.state) {
             return Ok(());
         }
         let named = |member: &GroupMember| format!("{} ({})", member.client_id, member.client_host);

@@ -1,5 +1,5 @@
 //! Routing of requests: to coordinators of groups and transactional ids, to leaders of partitions, or to each
-//! broker. A request for many objects is split by broker, sent to all brokers at the same time, and repeated
+//! broker. A request for many objects is split by broker, sent to many brokers at the same time, and repeated
 //! for objects with retriable errors, within the time of a call.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,9 +9,9 @@ use thalweg_dial::{
     BrokerUnknown, ClientError, ConnectTimedOut, Connection, RefusedRequest, RequestOptions, Retry,
 };
 use thalweg_wire::{ErrorCode, Request};
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::parallel::in_parallel;
 use super::{Admin, GRACE, Outcomes};
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::version_up_to;
@@ -92,7 +92,7 @@ fn left_out(what: String) -> ClientError {
 }
 
 impl Admin {
-    /// Sends requests at versions up to `newest`, all at the same time. Returns the answers with their
+    /// Sends requests at versions up to `newest`, many at the same time. Returns the answers with their
     /// labels.
     async fn send_all<L, R>(
         &self,
@@ -105,10 +105,9 @@ impl Admin {
         R::Response: Send + 'static,
     {
         let (timeout, limit) = (self.timeout + GRACE, self.answer_limit);
-        let mut sent = JoinSet::new();
-        for (label, node, request) in requests {
+        let sending = requests.into_iter().map(|(label, node, request)| {
             let cluster = self.cluster.clone();
-            sent.spawn(async move {
+            async move {
                 let answer = async {
                     let name = || node.to_string();
                     let (connection, left) = connect_within(limit, name, node.connection(&cluster)).await?;
@@ -117,9 +116,9 @@ impl Admin {
                     connection.send_with(&request, RequestOptions { version, timeout }).await
                 };
                 (label, answer.await)
-            });
-        }
-        sent.join_all().await
+            }
+        });
+        in_parallel(sending.collect()).await
     }
 
     /// Sends one request to each coordinator, for all its groups or transactional ids.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_dial::ClientError;
-use tokio::task::JoinSet;
 
+use super::parallel::in_parallel;
 use super::placement::PlannedMoves;
 use super::{
     Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, DescribeConfigs, Outcomes,
@@ -16,9 +16,6 @@ const LEADER_RATE: &str = "leader.replication.throttled.rate";
 const FOLLOWER_RATE: &str = "follower.replication.throttled.rate";
 const LEADER_REPLICAS: &str = "leader.replication.throttled.replicas";
 const FOLLOWER_REPLICAS: &str = "follower.replication.throttled.replicas";
-
-/// Brokers that are changed at the same time.
-const BROKERS_AT_ONCE: usize = 16;
 
 /// The settings of a broker that limit its replication, in bytes per second.
 pub fn throttle_rates() -> Vec<String> {
@@ -54,10 +51,10 @@ impl Admin {
         let running: Vec<i32> = cluster.running().map(|broker| broker.id).collect();
         let ending = running.into_iter().map(|id| {
             let admin = self.clone();
-            (id, async move { admin.end_throttle_of(id).await })
+            async move { (id, admin.end_throttle_of(id).await) }
         });
         let mut kept: Vec<i32> = cluster.fenced.iter().copied().collect();
-        for (id, outcome) in in_parallel(BROKERS_AT_ONCE, ending).await {
+        for (id, outcome) in in_parallel(ending.collect()).await {
             match outcome {
                 Err(error) if is_absent(&error) => kept.push(id),
                 other => other?,
@@ -134,30 +131,6 @@ impl Admin {
     }
 }
 
-/// Runs tasks, at most `limit` of them at the same time. Returns the results by key.
-async fn in_parallel<K, T, F>(limit: usize, tasks: impl IntoIterator<Item = (K, F)>) -> BTreeMap<K, T>
-where
-    K: Ord + Send + 'static,
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    let (mut waiting, mut running, mut results) = (tasks.into_iter(), JoinSet::new(), BTreeMap::new());
-    loop {
-        while running.len() < limit
-            && let Some((key, task)) = waiting.next()
-        {
-            running.spawn(async move { (key, task.await) });
-        }
-        match running.join_next().await {
-            Some(ended) => {
-                let (key, result) = ended.expect("a task ends without a panic");
-                results.insert(key, result);
-            }
-            None => return results,
-        }
-    }
-}
-
 /// True if a broker does not run, as far as the connection attempt shows.
 fn is_absent(error: &ClientError) -> bool {
     matches!(
@@ -216,10 +189,6 @@ impl PartitionReassignment {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use tokio::time::Instant;
-
     use super::*;
     use crate::admin::{ConfigSource, PlannedMove};
 
@@ -232,24 +201,6 @@ mod tests {
         let expected =
             [ConfigResource::Topic("t".to_owned()), ConfigResource::Broker(1), ConfigResource::Broker(2)];
         assert_eq!(resources, expected.iter().collect::<Vec<_>>());
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn tasks_run_at_the_same_time_within_the_limit() {
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        static RUNNING: AtomicUsize = AtomicUsize::new(0);
-        static MOST: AtomicUsize = AtomicUsize::new(0);
-        let task = |number: i32| async move {
-            MOST.fetch_max(RUNNING.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_secs(1)).await;
-            RUNNING.fetch_sub(1, Ordering::SeqCst);
-            number * 2
-        };
-        let begun = Instant::now();
-        let results = in_parallel(16, (0..40).map(|number| (number, task(number)))).await;
-        assert_eq!(results, (0..40).map(|number| (number, number * 2)).collect());
-        assert_eq!((MOST.load(Ordering::SeqCst), begun.elapsed().as_secs()), (16, 3));
-        assert_eq!(in_parallel(16, Vec::<(i32, std::future::Ready<()>)>::new()).await, BTreeMap::new());
     }
 
     #[test]

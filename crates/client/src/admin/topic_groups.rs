@@ -12,7 +12,9 @@ use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Admin, BACKOFF, GroupDescription, GroupKind, GroupListing, GroupMember, Outcomes};
+use super::{
+    Admin, BACKOFF, GroupDescription, GroupKind, GroupListing, GroupMember, Outcomes, is_without_members,
+};
 use crate::offsets::{ListedOffset, OffsetSpec, TopicPartition};
 
 /// Maximum number of groups whose offsets are requested.
@@ -276,7 +278,7 @@ impl GroupReading {
         listed: &'a [GroupListing],
     ) -> (BTreeMap<&'a str, GroupDescription>, BTreeSet<&'a str>) {
         let mut active: Vec<&GroupListing> =
-            listed.iter().filter(|group| !matches!(&*group.state, "Empty" | "Dead")).collect();
+            listed.iter().filter(|group| !is_without_members(&group.state)).collect();
         active.sort_by_key(|group| !offsets.contains_key(group.group.as_str()));
         let mut omitted: BTreeSet<&str> =
             active.iter().skip(DESCRIBED_MAX).map(|group| group.group.as_str()).collect();

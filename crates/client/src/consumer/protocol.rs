@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_tells_what_is_owned_only_where_that_is_kept() {
+    fn a_subscription_has_owned_partitions_only_where_they_are_kept() {
         let (topics, owned) = (["a".to_owned(), "b".to_owned()], owned());
         let subscription =
             MemberSubscription { topics: &topics, owned: &owned, generation: 7, rack: Some("r") };

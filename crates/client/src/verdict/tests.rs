@@ -305,7 +305,7 @@ fn partitions_are_counted_by_their_states() {
 }
 
 #[test]
-fn growth_of_a_lag_is_told_from_its_ups_and_downs() {
+fn growth_of_a_lag_is_distinct_from_its_ups_and_downs() {
     let every_two_seconds = |lag: &dyn Fn(i64) -> i64| -> Option<GrowingLag> {
         let history: Vec<(i64, i64)> = (0..120).map(|number| (number * 2000, lag(number))).collect();
         GrowingLag::find("billing", &history)

@@ -28,7 +28,7 @@ async fn a_cluster_is_administered() {
     }
     records_are_deleted_and_leaders_elected(&admin, &kafka).await;
     quotas_are_set_and_described(&admin).await;
-    groups_are_asked_for_together(&admin, &kafka).await;
+    groups_are_requested_together(&admin, &kafka).await;
     brokers_describe_what_they_hold(&admin, &kafka).await;
     the_quorum_and_its_features_are_described(&admin).await;
     transactions_are_seen_fenced_and_aborted(&admin, &kafka).await;
@@ -78,7 +78,7 @@ async fn quotas_are_set_and_described(admin: &Admin) {
     .await;
 }
 
-async fn groups_are_asked_for_together(admin: &Admin, kafka: &Kafka) {
+async fn groups_are_requested_together(admin: &Admin, kafka: &Kafka) {
     let topic = create(kafka, "of-many", 1).await;
     let at = TopicPartition::new(topic.as_str(), 0);
     let groups: Vec<String> = (0..30).map(|number| format!("many-{number}")).collect();

@@ -40,7 +40,7 @@ impl Peer {
 }
 
 #[tokio::test]
-async fn an_older_broker_is_asked_again_in_its_own_version() {
+async fn an_older_broker_gets_a_second_request_in_its_version() {
     for known in 0..=4 {
         let fake = Fake::new(1, |_| Act::Store);
         fake.state().max_versions.insert(ApiKey::ApiVersions as i16, known);
@@ -158,7 +158,7 @@ async fn a_peer_that_closes_is_named() {
 }
 
 #[tokio::test]
-async fn nobody_listening_and_no_address_are_told_apart() {
+async fn a_refused_connection_and_an_unknown_address_are_distinct() {
     let options = ConnectionOptions::default();
     let error = Connection::connect("127.0.0.1:1", &options).await.expect_err("nobody listens");
     assert!(matches!(error, ClientError::ConnectFailed(_)), "{error}");

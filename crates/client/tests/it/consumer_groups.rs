@@ -14,7 +14,6 @@ use thalweg_client::{
 use thalweg_record::Offset;
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::consumer_group_heartbeat_response::{Assignment, TopicPartitions};
-use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
 use thalweg_wire::request::offset_commit_response::{
     OffsetCommitResponsePartition, OffsetCommitResponseTopic,
 };
@@ -23,7 +22,7 @@ use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Uuid, frame};
 use tokio::io::DuplexStream;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, connector, encode, metadata, offsets, serve};
+use crate::groups::{GROUP, connector, encode, found_coordinator, metadata, offsets, serve};
 
 /// The interval of heartbeats.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -110,17 +109,7 @@ impl Coordinator {
                 }
                 encode(&response, key, version, id)
             }
-            ApiKey::FindCoordinator => {
-                let found = Found {
-                    key: GROUP.to_owned(),
-                    node_id: 1,
-                    host: "node".to_owned(),
-                    port: 1,
-                    ..Default::default()
-                };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
+            ApiKey::FindCoordinator => encode(&found_coordinator(1), key, version, id),
             ApiKey::ConsumerGroupHeartbeat => {
                 let request = ConsumerGroupHeartbeatRequest::decode(&mut d, version).expect("a request");
                 encode(&self.heartbeat(request), key, version, id)

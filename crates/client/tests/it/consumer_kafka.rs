@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::test]
 async fn a_consumer_finds_its_place_in_a_cluster() {
     let Some(kafka) = kafka().await else { return };
-    positions_move_as_told(&kafka).await;
+    positions_move_by_seeks(&kafka).await;
     a_fetch_that_is_held_gives_way_to_a_seek(&kafka).await;
     commits_keep_their_order_and_notes(&kafka).await;
     for protocol in PROTOCOLS {
@@ -71,7 +71,7 @@ async fn quiet(consumer: &mut Consumer) {
     }
 }
 
-async fn positions_move_as_told(kafka: &Kafka) {
+async fn positions_move_by_seeks(kafka: &Kafka) {
     let topic = create(kafka, "positions", 1).await;
     fill(kafka, &topic, 100).await;
     let at = TopicPartition::new(topic.as_str(), 0);

@@ -216,13 +216,7 @@ impl Brokers {
                 }
                 encode(&metadata, key, version, id)
             }
-            ApiKey::FindCoordinator => {
-                let (key_, node_id) = (GROUP.to_owned(), self.coordinator());
-                let (host, port) = ("node".to_owned(), node_id);
-                let found = Coordinator { key: key_, node_id, host, port, ..Default::default() };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
+            ApiKey::FindCoordinator => encode(&found_coordinator(self.coordinator()), key, version, id),
             ApiKey::JoinGroup => {
                 let generation_id = self.joins.fetch_add(1, Ordering::SeqCst) + 1;
                 self.note(key, generation_id);
@@ -372,10 +366,30 @@ fn sent_on() -> FetchResponse {
     FetchResponse { responses: vec![topic], ..FetchResponse::default() }
 }
 
+/// The node that coordinates the group.
+pub fn found_coordinator(node_id: i32) -> FindCoordinatorResponse {
+    let (group, host) = (GROUP.to_owned(), "node".to_owned());
+    let found = Coordinator { key: group, node_id, host, port: node_id, ..Default::default() };
+    FindCoordinatorResponse { coordinators: vec![found], ..Default::default() }
+}
+
+/// The group's committed offset of both partitions, without its leader epoch.
 pub fn offsets(error_code: i16) -> OffsetFetchResponse {
+    let mut offsets = committed_positions((COMMITTED, -1));
+    let group = &mut offsets.groups[0];
+    group.error_code = error_code;
+    if error_code != 0 {
+        group.topics.clear();
+    }
+    offsets
+}
+
+/// Offset and leader epoch of the group's committed position in both partitions.
+pub fn committed_positions((committed_offset, committed_leader_epoch): (i64, i32)) -> OffsetFetchResponse {
     let partition = |partition_index| OffsetFetchResponsePartitions {
         partition_index,
-        committed_offset: COMMITTED,
+        committed_offset,
+        committed_leader_epoch,
         ..OffsetFetchResponsePartitions::default()
     };
     let topic = OffsetFetchResponseTopics {
@@ -383,8 +397,11 @@ pub fn offsets(error_code: i16) -> OffsetFetchResponse {
         partitions: vec![partition(0), partition(1)],
         ..OffsetFetchResponseTopics::default()
     };
-    let topics = if error_code == 0 { vec![topic] } else { Vec::new() };
-    let group = OffsetFetchResponseGroup { group_id: GROUP.to_owned(), topics, error_code };
+    let group = OffsetFetchResponseGroup {
+        group_id: GROUP.to_owned(),
+        topics: vec![topic],
+        ..OffsetFetchResponseGroup::default()
+    };
     OffsetFetchResponse { groups: vec![group], ..Default::default() }
 }
 
@@ -428,7 +445,7 @@ pub async fn next(consumer: &mut Consumer) -> PollEvent {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coordinator_that_moves_while_a_member_asks_for_offsets_is_found_again() {
+async fn a_coordinator_that_moves_during_an_offset_fetch_is_found_again() {
     let brokers = Brokers::default();
     brokers.moves.store(true, Ordering::SeqCst);
     let consumer = member(&brokers, ConsumerConfig::default()).await;
@@ -515,7 +532,7 @@ async fn joins_that_are_refused_again_and_again_have_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_commit_makes_a_member_ask_whether_it_is_one() {
+async fn a_refused_commit_makes_a_member_check_its_membership() {
     for error in [ErrorCode::UnknownMemberId, ErrorCode::IllegalGeneration] {
         let brokers = Brokers::default();
         let config =
@@ -552,7 +569,7 @@ async fn a_cooperative_member_gives_up_what_it_does_not_subscribe_to_before_it_j
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fenced_member_is_told() {
+async fn a_fenced_member_gets_the_error() {
     let brokers = Brokers::default();
     let mut consumer = member(&brokers, ConsumerConfig::default()).await;
     brokers.next_heartbeat(ErrorCode::FencedInstanceId);

@@ -282,7 +282,7 @@ async fn a_single_record_that_is_too_large_for_the_broker_fails_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_topic_whose_future_was_dropped_can_be_asked_for_again() {
+async fn a_topic_whose_future_was_dropped_can_be_requested_again() {
     let fake = Fake::new(2, |_| Act::Store);
     let mut producer = Producer::new(fake.cluster().await, ProducerConfig::default(), |_| {});
     for _ in 0..3 {

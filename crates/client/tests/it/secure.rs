@@ -204,7 +204,7 @@ async fn a_certificate_that_signs_itself_is_trusted_when_it_is_named() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_brokers_certificate_is_said_in_the_words_of_the_settings() {
+async fn faults_of_a_brokers_certificate_are_reported_in_words_of_the_settings() {
     let authority = Authority::new("authority");
     let stranger = Authority::new("stranger");
     let trusting = |pem| [("security.protocol", "SSL"), ("ssl.truststore.certificates", pem)];

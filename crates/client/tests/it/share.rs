@@ -13,7 +13,6 @@ use thalweg_client::{
 };
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
-use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
 use thalweg_wire::request::share_fetch_response::{
     AcquiredRecords, PartitionData, ShareFetchableTopicResponse,
 };
@@ -24,7 +23,7 @@ use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, connector, encode, metadata, serve};
+use crate::groups::{GROUP, connector, encode, found_coordinator, metadata, serve};
 
 const SERVED: [ApiKey; 6] = [
     ApiKey::ApiVersions,
@@ -51,7 +50,7 @@ struct ReceivedRequest {
 struct Broker {
     /// The answers to the next fetches; then there is nothing.
     fetches: Arc<Mutex<VecDeque<ShareFetchResponse>>>,
-    said: Arc<Mutex<Vec<ReceivedRequest>>>,
+    received: Arc<Mutex<Vec<ReceivedRequest>>>,
     beats: Arc<Mutex<Vec<ShareGroupHeartbeatRequest>>>,
     /// The errors of the next heartbeats.
     beat_errors: Arc<Mutex<VecDeque<ErrorCode>>>,
@@ -67,8 +66,8 @@ impl Broker {
         self.beat_errors.lock().expect("no panic").push_back(error);
     }
 
-    fn said(&self) -> Vec<ReceivedRequest> {
-        self.said.lock().expect("no panic").clone()
+    fn received(&self) -> Vec<ReceivedRequest> {
+        self.received.lock().expect("no panic").clone()
     }
 
     fn connector(&self) -> Connector {
@@ -94,17 +93,7 @@ impl Broker {
                 encode(&response, key, version, id)
             }
             ApiKey::Metadata => encode(&metadata(version), key, version, id),
-            ApiKey::FindCoordinator => {
-                let found = Found {
-                    key: GROUP.to_owned(),
-                    node_id: 1,
-                    host: "node".to_owned(),
-                    port: 1,
-                    ..Default::default()
-                };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
+            ApiKey::FindCoordinator => encode(&found_coordinator(1), key, version, id),
             ApiKey::ShareGroupHeartbeat => {
                 let request = ShareGroupHeartbeatRequest::decode(&mut d, version).expect("a request");
                 self.beats.lock().expect("no panic").push(request);
@@ -125,7 +114,7 @@ impl Broker {
                 let of_first = partitions.clone().filter(|partition| partition.partition_index == 0);
                 let batches = of_first.flat_map(|partition| &partition.acknowledgement_batches);
                 let forgotten = request.forgotten_topics_data.iter();
-                self.said.lock().expect("no panic").push(ReceivedRequest {
+                self.received.lock().expect("no panic").push(ReceivedRequest {
                     api: key,
                     epoch: request.share_session_epoch,
                     partitions: partitions.map(|partition| partition.partition_index).collect(),
@@ -141,7 +130,7 @@ impl Broker {
                 let request = ShareAcknowledgeRequest::decode(&mut d, version).expect("a request");
                 let partitions = request.topics.iter().flat_map(|topic| &topic.partitions);
                 let batches = partitions.clone().flat_map(|partition| &partition.acknowledgement_batches);
-                self.said.lock().expect("no panic").push(ReceivedRequest {
+                self.received.lock().expect("no panic").push(ReceivedRequest {
                     api: key,
                     epoch: request.share_session_epoch,
                     partitions: partitions.map(|partition| partition.partition_index).collect(),
@@ -236,7 +225,7 @@ async fn returned_records_are_accepted_by_the_next_poll_and_markers_are_gaps() {
     assert_eq!(offsets, [(1, 1), (2, 1), (4, 1)]);
     assert_eq!(consumer.acquisition_lock_timeout(), Some(Duration::from_secs(30)));
     idle(&mut consumer).await;
-    let said = broker.said();
+    let received = broker.received();
     let fetch = |epoch, partitions: &[i32], acknowledged: &[(i64, i64, i8)]| ReceivedRequest {
         api: ApiKey::ShareFetch,
         epoch,
@@ -244,11 +233,11 @@ async fn returned_records_are_accepted_by_the_next_poll_and_markers_are_gaps() {
         forgotten: Vec::new(),
         acknowledged: acknowledged.to_vec(),
     };
-    assert_eq!(said[0], fetch(0, &[0, 1], &[]), "the first names all partitions");
-    assert_eq!(said[1], fetch(1, &[0], &[(1, 2, 1), (3, 3, 0), (4, 4, 1)]));
-    assert_eq!(said[2], fetch(2, &[], &[]), "later ones name what is new");
+    assert_eq!(received[0], fetch(0, &[0, 1], &[]), "the first names all partitions");
+    assert_eq!(received[1], fetch(1, &[0], &[(1, 2, 1), (3, 3, 0), (4, 4, 1)]));
+    assert_eq!(received[2], fetch(2, &[], &[]), "later ones name what is new");
     consumer.close().await.expect("left");
-    let last = broker.said().pop().expect("a request");
+    let last = broker.received().pop().expect("a request");
     assert_eq!((last.api, last.epoch), (ApiKey::ShareAcknowledge, -1), "the session ends");
     assert_eq!(broker.beats.lock().expect("no panic").last().expect("a heartbeat").member_epoch, -1);
 }
@@ -265,16 +254,16 @@ async fn a_commit_waits_for_its_answer() {
     let outcomes = consumer.commit().await.expect("answers");
     assert_eq!(outcomes.len(), 1);
     assert!(outcomes.values().all(Result::is_ok), "{outcomes:?}");
-    let said = broker.said().pop().expect("a request");
-    assert_eq!(said.acknowledged, [(0, 0, 1), (1, 1, 4), (2, 2, 3)]);
-    assert_eq!((said.api, said.epoch), (ApiKey::ShareAcknowledge, 1));
+    let received = broker.received().pop().expect("a request");
+    assert_eq!(received.acknowledged, [(0, 0, 1), (1, 1, 4), (2, 2, 3)]);
+    assert_eq!((received.api, received.epoch), (ApiKey::ShareAcknowledge, 1));
     // The renewed one is held; the others are done with.
     consumer.acknowledge(&chunk, Offset(0), Offset(1), AcknowledgeType::Accept).expect_err("0 is accepted");
     consumer.acknowledge_chunk(&chunk, AcknowledgeType::Release).expect("the session lives");
     consumer.close().await.expect("left");
-    let said = broker.said();
-    let released = said.iter().filter(|said| said.acknowledged == [(1, 1, 2)]).count();
-    assert_eq!(released, 1, "{said:?}");
+    let received = broker.received();
+    let released = received.iter().filter(|request| request.acknowledged == [(1, 1, 2)]).count();
+    assert_eq!(released, 1, "{received:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,7 +283,7 @@ async fn a_session_that_is_gone_is_opened_again_without_its_records() {
     consumer.acknowledge(&first, Offset(1), Offset(1), AcknowledgeType::Accept).expect_err("it is over");
     consumer.acknowledge_chunk(&again, AcknowledgeType::Accept).expect("acquired");
     idle(&mut consumer).await;
-    let epochs: Vec<i32> = broker.said().iter().map(|said| said.epoch).collect();
+    let epochs: Vec<i32> = broker.received().iter().map(|request| request.epoch).collect();
     assert_eq!(epochs[..4], [0, 1, 0, 1], "{epochs:?}");
 }
 
@@ -403,13 +392,13 @@ async fn a_refused_partition_does_not_hold_back_the_other_partitions_of_its_brok
     chunk(&mut consumer).await;
     assert!(begun.elapsed() < Duration::from_millis(100), "after {:?}", begun.elapsed());
     idle(&mut consumer).await;
-    let said = broker.said();
-    assert_eq!((&said[0].partitions[..], &said[0].forgotten[..]), (&[0, 1][..], &[][..]));
+    let received = broker.received();
+    assert_eq!((&received[0].partitions[..], &received[0].forgotten[..]), (&[0, 1][..], &[][..]));
     assert_eq!(
-        (&said[1].partitions[..], &said[1].forgotten[..]),
+        (&received[1].partitions[..], &received[1].forgotten[..]),
         (&[][..], &[1][..]),
         "the broker would refuse it again"
     );
-    let named = said[2..].iter().filter(|said| said.partitions.contains(&1)).count();
-    assert_eq!(named, 1, "it is tried again: {said:?}");
+    let named = received[2..].iter().filter(|request| request.partitions.contains(&1)).count();
+    assert_eq!(named, 1, "it is tried again: {received:?}");
 }

@@ -14,11 +14,7 @@ use thalweg_client::{
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, LeaderEpoch, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
-use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
-use thalweg_wire::request::offset_fetch_response::{
-    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
-};
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
@@ -26,7 +22,7 @@ use tokio::io::DuplexStream;
 use tokio::time::Instant;
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, encode, metadata, serve_after};
+use crate::groups::{GROUP, committed_positions, encode, found_coordinator, metadata, serve_after};
 
 const SERVED: [ApiKey; 7] = [
     ApiKey::ApiVersions,
@@ -135,13 +131,8 @@ impl Pair {
                 }
                 encode(&response, key, version, id)
             }
-            ApiKey::FindCoordinator => {
-                let (name, host) = (GROUP.to_owned(), "node".to_owned());
-                let found = Found { key: name, node_id: 1, host, port: 1, ..Default::default() };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
-            ApiKey::OffsetFetch => encode(&state.committed(), key, version, id),
+            ApiKey::FindCoordinator => encode(&found_coordinator(1), key, version, id),
+            ApiKey::OffsetFetch => encode(&committed_positions(state.committed), key, version, id),
             ApiKey::ListOffsets => {
                 let request = ListOffsetsRequest::decode(&mut d, version).expect("a request");
                 let found = |wanted: &list_offsets_request::ListOffsetsPartition| {
@@ -186,26 +177,6 @@ impl State {
     fn error(&self, node: i32, at: usize) -> i16 {
         let leads = self.leaders[at] == node;
         if leads { 0 } else { ErrorCode::NotLeaderOrFollower.code() }
-    }
-
-    fn committed(&self) -> OffsetFetchResponse {
-        let partitions = [0, 1].map(|partition_index| OffsetFetchResponsePartitions {
-            partition_index,
-            committed_offset: self.committed.0,
-            committed_leader_epoch: self.committed.1,
-            ..OffsetFetchResponsePartitions::default()
-        });
-        let topic = OffsetFetchResponseTopics {
-            name: TOPIC.to_owned(),
-            partitions: partitions.to_vec(),
-            ..OffsetFetchResponseTopics::default()
-        };
-        let group = OffsetFetchResponseGroup {
-            group_id: GROUP.to_owned(),
-            topics: vec![topic],
-            ..OffsetFetchResponseGroup::default()
-        };
-        OffsetFetchResponse { groups: vec![group], ..Default::default() }
     }
 
     fn fetch(&self, node: i32, request: &FetchRequest) -> FetchResponse {
@@ -324,7 +295,7 @@ async fn the_next_leader_is_found_while_the_last_one_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn offsets_of_a_silent_leader_are_asked_of_the_next_one() {
+async fn offsets_of_a_silent_leader_are_requested_from_the_next_one() {
     let pair = Pair::new();
     let mut consumer = pair.consumer().await;
     pair.silence(2);

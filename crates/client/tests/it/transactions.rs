@@ -88,7 +88,7 @@ async fn records_and_offsets_are_committed_by_both_protocols() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_coordinator_that_moves_loads_or_is_busy_is_asked_again() {
+async fn a_coordinator_that_moves_loads_or_is_busy_gets_the_request_again() {
     let busy = [
         ErrorCode::NotCoordinator,
         ErrorCode::CoordinatorLoadInProgress,
@@ -119,7 +119,7 @@ async fn a_coordinator_that_moves_loads_or_is_busy_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_lost_is_asked_for_again() {
+async fn a_request_whose_answer_is_lost_is_repeated() {
     for implicit in [false, true] {
         let fake = Fake::new(2, |_| Act::Store);
         {

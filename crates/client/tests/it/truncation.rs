@@ -14,17 +14,13 @@ use thalweg_client::{
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, LeaderEpoch, Offset};
 use thalweg_wire::request::api_versions_response::ApiVersion;
 use thalweg_wire::request::fetch_response::{FetchableTopicResponse, PartitionData};
-use thalweg_wire::request::find_coordinator_response::Coordinator as Found;
 use thalweg_wire::request::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
-use thalweg_wire::request::offset_fetch_response::{
-    OffsetFetchResponseGroup, OffsetFetchResponsePartitions, OffsetFetchResponseTopics,
-};
 use thalweg_wire::request::offset_for_leader_epoch_response::{EpochEndOffset, OffsetForLeaderTopicResult};
 use thalweg_wire::request::*;
 use thalweg_wire::{ApiKey, Decoder, ErrorCode, Message, Records, frame};
 
 use crate::fake::{TOPIC, TOPIC_ID};
-use crate::groups::{GROUP, connector, encode, metadata, serve};
+use crate::groups::{GROUP, committed_positions, connector, encode, found_coordinator, metadata, serve};
 
 const SERVED: [ApiKey; 7] = [
     ApiKey::ApiVersions,
@@ -128,13 +124,8 @@ impl Leader {
                 }
                 encode(&response, key, version, id)
             }
-            ApiKey::FindCoordinator => {
-                let (key_, host) = (GROUP.to_owned(), "node".to_owned());
-                let found = Found { key: key_, node_id: 1, host, port: 1, ..Default::default() };
-                let response = FindCoordinatorResponse { coordinators: vec![found], ..Default::default() };
-                encode(&response, key, version, id)
-            }
-            ApiKey::OffsetFetch => encode(&state.committed(), key, version, id),
+            ApiKey::FindCoordinator => encode(&found_coordinator(1), key, version, id),
+            ApiKey::OffsetFetch => encode(&committed_positions(state.committed), key, version, id),
             ApiKey::ListOffsets => {
                 let request = ListOffsetsRequest::decode(&mut d, version).expect("a request");
                 let is_latest = request.topics[0].partitions[0].timestamp == -1;
@@ -180,25 +171,6 @@ impl State {
             Some(ApiVersion { api_key: key as i16, min_version, max_version })
         });
         ApiVersionsResponse { api_keys: api_keys.collect(), ..Default::default() }
-    }
-
-    fn committed(&self) -> OffsetFetchResponse {
-        let partition = OffsetFetchResponsePartitions {
-            committed_offset: self.committed.0,
-            committed_leader_epoch: self.committed.1,
-            ..OffsetFetchResponsePartitions::default()
-        };
-        let topic = OffsetFetchResponseTopics {
-            name: TOPIC.to_owned(),
-            partitions: vec![partition],
-            ..OffsetFetchResponseTopics::default()
-        };
-        let group = OffsetFetchResponseGroup {
-            group_id: GROUP.to_owned(),
-            topics: vec![topic],
-            ..OffsetFetchResponseGroup::default()
-        };
-        OffsetFetchResponse { groups: vec![group], ..Default::default() }
     }
 
     /// The scripted error of a request, or that of its leader epoch.
@@ -355,7 +327,7 @@ async fn without_a_reset_policy_the_caller_decides_about_a_log_that_was_cut() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_log_that_knows_no_such_epoch_is_read_from_where_the_policy_says() {
+async fn a_log_without_the_epoch_is_read_by_the_reset_policy() {
     for (reset, first) in [(OffsetReset::Earliest, "2-0"), (OffsetReset::Latest, "2-20")] {
         let leader = Leader::new();
         let mut consumer = leader.reader(reset).await;
@@ -386,7 +358,7 @@ async fn a_committed_position_is_compared_with_the_log_before_it_is_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_older_than_a_position_says_nothing_about_its_leader() {
+async fn metadata_older_than_a_position_does_not_change_its_leader() {
     let leader = Leader::new();
     leader.elect(10, 2);
     {
@@ -405,7 +377,7 @@ async fn metadata_older_than_a_position_says_nothing_about_its_leader() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_say_where_an_epoch_ends_is_believed() {
+async fn a_leader_that_cannot_find_the_end_of_an_epoch_is_believed() {
     for newest in [None, Some(2)] {
         let leader = Leader::new();
         leader.state().newest = newest;

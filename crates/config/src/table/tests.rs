@@ -122,7 +122,7 @@ fn fallbacks_are_keys_of_the_broker() {
 }
 
 #[test]
-fn the_unit_is_the_one_that_the_name_says() {
+fn the_unit_is_that_of_the_name() {
     const SUFFIXES: [(&str, Unit); 9] = [
         (".ms", Unit::Ms),
         (".millis", Unit::Ms),

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_resource_without_acls_is_open_if_the_cluster_says_so() {
+    fn a_resource_without_acls_is_open_if_the_cluster_allows_it() {
         let acl = |principal: &str, resource_name: &str| Acl {
             resource_type: ResourceType::Topic,
             resource_name: resource_name.to_owned(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::{GroupAssignment, GroupKind};
+use thalweg_client::{GroupAssignment, GroupKind, is_without_members};
 use tokio::time::Instant;
 
 use super::groups::GroupLine;
@@ -42,7 +42,7 @@ impl GroupMembers {
         let known = self.0.lock();
         let of_each = groups.iter().filter_map(|group| {
             let assignment = known.get(&group.group).and_then(|known| known.assignment.clone());
-            let assignment = if is_empty(group) { Arc::default() } else { assignment? };
+            let assignment = if is_without_members(&group.state) { Arc::default() } else { assignment? };
             Some((group.group.clone(), assignment))
         });
         of_each.collect()
@@ -51,7 +51,7 @@ impl GroupMembers {
     /// The time of the oldest answer about these groups, in milliseconds since 1970; none without answers.
     pub fn read_at_ms(&self, groups: &[&GroupLine]) -> Option<i64> {
         let known = self.0.lock();
-        let described = groups.iter().filter(|group| !is_empty(group));
+        let described = groups.iter().filter(|group| !is_without_members(&group.state));
         described.filter_map(|group| known.get(&group.group)).map(|known| ms_at(known.at)).min()
     }
 
@@ -60,7 +60,7 @@ impl GroupMembers {
         let known = self.0.lock();
         let is_fresh =
             |group: &GroupLine| known.get(&group.group).is_some_and(|known| known.at.elapsed() < AGE);
-        groups.iter().filter(|group| !is_empty(group) && !is_fresh(group)).copied().collect()
+        groups.iter().filter(|group| !is_without_members(&group.state) && !is_fresh(group)).copied().collect()
     }
 
     fn note(&self, found: impl Iterator<Item = (String, Option<GroupAssignment>)>) {
@@ -78,11 +78,6 @@ impl GroupMembers {
     pub fn clear(&self) {
         self.0.lock().clear();
     }
-}
-
-/// True if the state alone says that the group has no members.
-fn is_empty(group: &GroupLine) -> bool {
-    matches!(&*group.state, "Empty" | "Dead")
 }
 
 async fn read(view: &View, groups: &[&GroupLine]) -> BTreeMap<String, GroupAssignment> {

@@ -370,7 +370,7 @@ mod tests {
     use thalweg_browse::{Progress, UnreadablePartition};
 
     #[test]
-    fn only_a_search_that_was_completed_says_that_a_message_is_gone() {
+    fn only_a_completed_search_reports_that_a_message_is_gone() {
         let found = |messages: Vec<Message>, end, unreadable: &[&str]| {
             let unreadable = unreadable
                 .iter()

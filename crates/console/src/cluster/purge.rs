@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_purge_is_told_by_partition() {
+    fn a_partial_purge_is_reported_by_partition() {
         let outcome = PurgeOutcome {
             purged: BTreeMap::from([(0, 12), (2, 3)]),
             failed: BTreeMap::from([(1, "it has no leader".to_owned())]),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
-use thalweg_client::verdict::{Absence, Cause};
+use thalweg_client::verdict::{ControllerFailure, answer_of_controllers};
 use thalweg_client::{ClientError, FeatureChange, FeatureUpdate, QuorumDescription, QuorumReplica};
 use utoipa::ToSchema;
 
@@ -109,22 +109,21 @@ pub async fn read(view: &View) -> Result<Quorum, Problem> {
     })
 }
 
-/// The description of the quorum, in time: brokers hold the request for as long as no controller is active.
+/// The description of the quorum within a time limit.
 async fn described(
     answer: impl Future<Output = Result<QuorumDescription, ClientError>>,
 ) -> Result<QuorumDescription, Problem> {
-    match tokio::time::timeout(WAIT, answer).await {
-        Ok(Ok(quorum)) => Ok(quorum),
-        Ok(Err(error)) if Absence::of(&error).cause != Cause::Silent => Err(error.into()),
-        _ => Err(Problem {
+    answer_of_controllers(WAIT, answer).await.map_err(|failure| match failure {
+        ControllerFailure::Failed(error) => error.into(),
+        ControllerFailure::Silent(_) => Problem {
             status: StatusCode::GATEWAY_TIMEOUT,
             kind: "timed out".to_owned(),
             message: format!(
                 "No active controller has answered within {} s; the overview shows whether the brokers answer",
                 WAIT.as_secs()
             ),
-        }),
-    }
+        },
+    })
 }
 
 /// Reads the features from one broker.
@@ -160,7 +159,7 @@ pub async fn set_level(view: &View, change: &LevelChange) -> Result<(), Problem>
 mod tests {
     use std::time::Duration;
 
-    use thalweg_client::RequestTimedOut;
+    use thalweg_client::{BrokerUnknown, RequestTimedOut};
     use thalweg_wire::ApiKey;
 
     use super::*;
@@ -176,5 +175,12 @@ mod tests {
             assert_eq!(problem.status, StatusCode::GATEWAY_TIMEOUT);
             assert!(problem.message.starts_with(expected), "{}", problem.message);
         }
+    }
+
+    #[tokio::test]
+    async fn a_broker_that_is_not_reached_is_no_silence_of_the_controllers() {
+        let unknown = BrokerUnknown { id: 1 };
+        let problem = described(async { Err(unknown.into()) }).await.expect_err("there is no answer");
+        assert_eq!((problem.status, &*problem.message), (StatusCode::BAD_GATEWAY, &*unknown.to_string()));
     }
 }

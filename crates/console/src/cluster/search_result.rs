@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_what_was_looked_at_and_what_was_not() {
+    fn a_summary_has_searched_and_unsearched_parts() {
         let one = result(SearchEndKind::Limit, &[partition(0, 0, 14_950, 15_000, 15_000)]);
         assert_eq!(
             one.summary(),

@@ -67,7 +67,7 @@ fn hidden_topics_are_among_the_others_of_those_who_see_the_sum() {
 }
 
 #[test]
-fn a_topic_without_a_sample_is_not_said_to_be_elsewhere() {
+fn a_topic_without_a_sample_is_not_reported_as_elsewhere() {
     let absent = without_series(4, false, 0, "the last 12 minutes");
     assert_eq!(absent, "Broker 4 had no partition of this topic in the last 12 minutes");
     assert!(without_series(4, true, 0, "the last hour").contains("has not taken a sample of it yet"));

@@ -58,7 +58,7 @@ fn creation(names: impl IntoIterator<Item = String>) -> CreateTopicsRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn denials_and_permissions_are_heard_once_in_kafkas_words() {
+async fn denials_and_permissions_are_logged_once_in_kafkas_words() {
     let (bench, heard) = bench(true).await;
     send(&bench, "ann", &creation(["a".to_owned()])).await;
     send(&bench, "root", &creation(["b".to_owned()])).await;
@@ -91,7 +91,7 @@ async fn denials_and_permissions_are_heard_once_in_kafkas_words() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_large_request_that_is_decided_several_times_is_heard_once() {
+async fn a_large_request_that_is_decided_several_times_is_logged_once() {
     let (bench, heard) = bench(false).await;
     let names = (0..3_000).map(|index| format!("topic-{index}"));
     let large = async { send(&bench, "ann", &creation(names.clone())).await };

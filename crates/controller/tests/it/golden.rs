@@ -33,7 +33,7 @@ fn image_of(bytes: &[u8], until: i64) -> Arc<Image> {
 }
 
 #[test]
-fn kafkas_log_becomes_the_image_that_its_dump_tells_of() {
+fn kafkas_log_becomes_the_image_of_its_dump() {
     let image = image_of(&log(), i64::MAX);
     assert_eq!(image.offset(), 109);
     assert_eq!(image.features().metadata_version().unwrap().name(), "4.3-IV0");

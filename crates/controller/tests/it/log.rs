@@ -59,7 +59,7 @@ async fn a_fetch_waits_and_is_woken_by_a_record() {
 }
 
 #[tokio::test]
-async fn wrong_fetches_are_told_so() {
+async fn wrong_fetches_get_an_error() {
     let bench = Bench::new().await;
     let epoch = bench.epoch().await;
     let code = |code: i16| ErrorCode::from_i16(code).unwrap();
@@ -77,7 +77,7 @@ async fn wrong_fetches_are_told_so() {
 }
 
 #[tokio::test]
-async fn a_log_that_went_another_way_is_told_where() {
+async fn a_divergent_log_gets_its_divergent_epoch() {
     let bench = Bench::new().await.restart().await;
     let epoch = bench.epoch().await;
     let end = bench.fetch(epoch, 0, 0, 0).await.high_watermark;

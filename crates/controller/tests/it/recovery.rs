@@ -149,7 +149,7 @@ async fn a_log_whose_file_is_gone_refuses_the_start() {
 }
 
 #[tokio::test]
-async fn a_damaged_log_goes_on_as_its_error_says() {
+async fn a_damaged_log_goes_on_after_the_remedy_of_its_error() {
     let (bench, mut bytes, batches) = one_epoch().await;
     let &(position, _) = batches.last().unwrap();
     bytes[position - 1] ^= 0x40;

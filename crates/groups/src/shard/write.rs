@@ -57,10 +57,13 @@ pub struct Write {
 }
 
 impl Write {
-    /// The same records in two writes.
-    pub(super) fn halves(mut self) -> [Write; 2] {
+    /// Takes out the first half of the records, if the records are independent.
+    pub(super) fn take_first_half(&mut self) -> Option<Write> {
+        if !self.is_divisible || self.records.len() < 2 {
+            return None;
+        }
         let rest = self.records.split_off(self.records.len() / 2);
-        let first = Write {
+        Some(Write {
             records: std::mem::replace(&mut self.records, rest),
             producer: self.producer,
             marker: None,
@@ -70,8 +73,7 @@ impl Write {
             after: None,
             is_applied: self.is_applied,
             is_divisible: true,
-        };
-        [first, self]
+        })
     }
 
     /// True if the other members' records alone are also larger than a batch. In that case the member's

@@ -258,7 +258,7 @@ fn a_commit_that_is_not_acknowledged_in_time_fails() {
 }
 
 #[test]
-fn all_offsets_of_a_group_are_fetched_by_asking_for_none() {
+fn all_offsets_of_a_group_are_fetched_by_a_request_for_none() {
     let mut h = Harness::new();
     for partition in [2, 0, 1] {
         h.commit(Commit { partition, offset: i64::from(partition), ..Commit::default() });
@@ -272,7 +272,7 @@ fn all_offsets_of_a_group_are_fetched_by_asking_for_none() {
 }
 
 #[test]
-fn an_offset_of_another_topic_of_the_same_name_is_not_told() {
+fn an_offset_of_another_topic_of_the_same_name_is_not_returned() {
     let mut h = Harness::new();
     h.commit(Commit { offset: 9, ..Commit::default() });
     let fetch = |topic_id: Uuid| OffsetFetchRequestGroup {

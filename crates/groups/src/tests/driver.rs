@@ -348,7 +348,7 @@ async fn topics_are_named_by_their_ids_from_version_10_on() {
 }
 
 #[tokio::test]
-async fn a_fetch_of_version_1_tells_errors_in_its_partitions() {
+async fn a_fetch_of_version_1_has_errors_in_its_partitions() {
     let groups = coordinator(&MemoryLog::new());
     let topic = OffsetFetchRequestTopic { name: "t".to_owned(), partition_indexes: vec![0, 1] };
     let request = || OffsetFetchRequest {

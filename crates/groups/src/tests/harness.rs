@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_hash::HashMap;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, ControlRecordType, DecompressBuffer, Offset, batches};
-use thalweg_shard::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
+use thalweg_shard::{DividedWrites, HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use thalweg_wire::request::join_group_request::JoinGroupRequestProtocol;
 use thalweg_wire::request::leave_group_request::MemberIdentity;
 use thalweg_wire::request::offset_commit_request::{OffsetCommitRequestPartition, OffsetCommitRequestTopic};
@@ -221,10 +221,11 @@ impl Harness {
 
     fn finish_turn(&mut self) {
         let now = self.now();
-        while let Some(write) = self.shard.next_write() {
+        let mut divided = DividedWrites::default();
+        while let Some(write) = divided.next(&mut self.shard) {
             if let Some(error) = self.refuses {
                 self.refused += 1;
-                self.shard.refused(write, error, self.batch_bytes_max, now);
+                divided.refused(&mut self.shard, write, error, self.batch_bytes_max, now);
                 continue;
             }
             let mut options =
@@ -250,7 +251,7 @@ impl Harness {
             let batch = builder.build();
             if batch.len() > self.batch_bytes_max {
                 self.refused += 1;
-                self.shard.refused(write, WriteError::TooLarge, self.batch_bytes_max, now);
+                divided.refused(&mut self.shard, write, WriteError::TooLarge, self.batch_bytes_max, now);
                 continue;
             }
             self.next_offset = last + 1;

@@ -324,7 +324,7 @@ fn groups_settle_whatever_happened_before() {
 }
 
 #[test]
-fn every_request_is_answered_once_even_if_nobody_is_heard_of_again() {
+fn every_request_is_answered_once_even_if_all_members_disappear() {
     for seed in 1_000..1_060 {
         let mut history = History::new(seed);
         history.run(100);

@@ -121,7 +121,7 @@ fn a_follower_with_another_subscription_rebalances_the_group() {
 }
 
 #[test]
-fn who_missed_the_answer_is_told_again_until_all_have_synced() {
+fn a_member_that_missed_the_answer_gets_it_again_until_all_have_synced() {
     let mut h = Harness::new();
     let (id, first) = h.send_new("a");
     h.advance(DELAY_MS);
@@ -131,7 +131,7 @@ fn who_missed_the_answer_is_told_again_until_all_have_synced() {
 }
 
 #[test]
-fn a_join_that_waits_is_answered_when_the_member_asks_again() {
+fn a_waiting_join_is_answered_when_the_member_repeats_it() {
     let mut h = Harness::new();
     let (id, first) = h.send_new("a");
     let second = h.send_join(Join { member_id: &id, ..Join::default() });
@@ -239,7 +239,7 @@ fn a_storm_of_joins_ends_in_one_generation_without_an_unknown_member() {
 }
 
 #[test]
-fn nobody_is_told_an_assignment_before_it_is_acknowledged() {
+fn no_member_gets_an_assignment_before_it_is_acknowledged() {
     let mut h = Harness::new();
     let (a, b) = (h.send_new("a").0, h.send_new("b").0);
     h.advance(DELAY_MS * 2);

@@ -211,7 +211,7 @@ impl History {
 }
 
 #[test]
-fn refused_writes_leave_what_the_log_says_and_every_member_a_deadline() {
+fn refused_writes_leave_the_state_of_the_log_and_every_member_a_deadline() {
     for seed in 0..40 {
         let mut history = History::new(seed);
         for _ in 0..150 {

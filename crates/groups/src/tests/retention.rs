@@ -74,7 +74,7 @@ fn offsets_of_topics_that_no_member_reads_expire_in_a_stable_group() {
 }
 
 #[test]
-fn offsets_stay_where_it_cannot_be_told_what_members_read() {
+fn offsets_stay_where_the_topics_of_members_are_unknown() {
     let mut h = harness();
     let ticket = h.send_join(Join { version: 3, session_ms: i32::MAX, ..Join::default() });
     h.advance(DELAY_MS);
@@ -86,7 +86,7 @@ fn offsets_stay_where_it_cannot_be_told_what_members_read() {
 }
 
 #[test]
-fn a_committer_may_say_when_its_offset_expires() {
+fn a_committer_may_set_the_expiry_of_its_offset() {
     let mut h = harness();
     let commit = Commit { version: 4, retention_ms: 5 * MINUTE_MS, ..Commit::default() };
     assert_eq!(h.commit(commit), ErrorCode::None);

@@ -200,7 +200,7 @@ fn partitions_are_assigned_once_their_state_is_initialized() {
 }
 
 #[test]
-fn what_could_not_be_initialized_is_asked_for_again() {
+fn a_failed_initialization_is_requested_again() {
     let mut scene = Scene::new();
     let mut one = Member::new("one", &["t"]);
     let initialization = scene.beat(&mut one).expect("a topic without states");

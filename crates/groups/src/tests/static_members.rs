@@ -49,7 +49,7 @@ fn a_static_follower_restarts_without_a_rebalance() {
 }
 
 #[test]
-fn a_static_leader_restarts_and_is_told_not_to_assign_anew() {
+fn a_static_leader_that_restarts_skips_the_assignment() {
     let mut h = Harness::new();
     stable(&mut h);
     let answer = rejoin(&mut h, join("one"));
@@ -58,7 +58,7 @@ fn a_static_leader_restarts_and_is_told_not_to_assign_anew() {
 }
 
 #[test]
-fn before_version_9_a_static_leader_is_not_told_that_it_leads() {
+fn before_version_9_a_static_leader_does_not_learn_that_it_leads() {
     let mut h = Harness::new();
     let ids = stable(&mut h);
     let answer = rejoin(&mut h, Join { version: 8, ..join("one") });

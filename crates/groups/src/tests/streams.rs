@@ -496,7 +496,7 @@ fn the_epoch_of_a_member_is_checked() {
 }
 
 #[test]
-fn endpoints_are_told_when_they_change() {
+fn endpoints_are_sent_when_they_change() {
     let mut scene = Scene::new();
     let mut one = Member { endpoint: Some(1), ..Member::new("one", plain()) };
     scene.settle(&mut [&mut one]);

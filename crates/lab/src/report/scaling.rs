@@ -507,27 +507,14 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Summary, Verdict};
-    use crate::worker::Driver;
+    use crate::result::testing::result;
 
     fn points(change: impl Fn(usize, &mut Point)) -> Vec<PointResult> {
         let made = (0..3).map(|number| {
             let mut point = crate::workload::load("ibm-payload", None).expect("built in").points[0].clone();
             point.label = format!("point {number}");
             change(number, &mut point);
-            PointResult {
-                point,
-                target: "embedded".to_owned(),
-                driver: Driver::Thalweg,
-                client: String::new(),
-                security: None,
-                repetitions: Vec::new(),
-                summary: Summary::default(),
-                steps: Vec::new(),
-                knee: None,
-                verdict: Verdict::default(),
-                failure: None,
-            }
+            result(point, "embedded", Vec::new())
         });
         made.collect()
     }

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::result::testing::{point, repetition};
-use crate::result::{
-    Machine, PointResult, Repetition, RunResult, SCHEMA, Spread, State, Summary, Verdict, WorkloadResult,
-};
-use crate::worker::Driver;
+use crate::result::testing::{point, repetition, result};
+use crate::result::{Machine, PointResult, Repetition, RunResult, SCHEMA, State, WorkloadResult};
 use crate::workload::{Point, Workload};
 
 /// A run of one workload on Thalweg and Apache Kafka, in turns: points, and how many times Apache Kafka's 100
@@ -71,17 +68,5 @@ pub(crate) fn measured(shape: &Point, target: &str, at: u64, values: &[f64]) -> 
             one
         })
         .collect();
-    PointResult {
-        point: shape.clone(),
-        target: target.to_owned(),
-        driver: Driver::Thalweg,
-        client: String::new(),
-        security: None,
-        summary: Summary { figures: Spread::of_figures(&repetitions), ..Summary::default() },
-        repetitions,
-        steps: Vec::new(),
-        knee: None,
-        verdict: Verdict::default(),
-        failure: None,
-    }
+    result(shape.clone(), target, repetitions)
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Evidence, Figures, HostUse, Repetition};
+use super::{Evidence, Figures, HostUse, PointResult, Repetition, Spread, Summary, Verdict};
+use crate::worker::Driver;
 use crate::workload::{
     Clients, ClusterSpec, Extent, Load, Measure, Payload, Point, RecordSpec, Topics, Unit, Verification,
 };
@@ -24,6 +25,23 @@ pub(crate) fn repetition() -> Repetition {
         evidence: Evidence::default(),
         given_up: 0,
         notes: Vec::new(),
+    }
+}
+
+/// The result of a point that Thalweg's driver measured, with these repetitions.
+pub(crate) fn result(point: Point, target: &str, repetitions: Vec<Repetition>) -> PointResult {
+    PointResult {
+        point,
+        target: target.to_owned(),
+        driver: Driver::Thalweg,
+        client: String::new(),
+        security: None,
+        summary: Summary { figures: Spread::of_figures(&repetitions), ..Summary::default() },
+        repetitions,
+        steps: Vec::new(),
+        knee: None,
+        verdict: Verdict::default(),
+        failure: None,
     }
 }
 

@@ -52,9 +52,8 @@ fn quote_the_lesser(point: &mut PointResult) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::testing::{point, repetition};
-    use crate::result::{Repetition, Summary, Verdict};
-    use crate::worker::Driver;
+    use crate::result::Repetition;
+    use crate::result::testing::{point, repetition, result};
 
     /// A point that produced 1,000 to 1,400 records a second, upgraded.
     fn upgraded(change: impl FnOnce(&mut PointResult)) -> PointResult {
@@ -64,19 +63,7 @@ mod tests {
             one
         };
         let repetitions: Vec<Repetition> = (0..).zip([1000.0, 1400.0, 1000.0]).map(of).collect();
-        let mut result = PointResult {
-            point: point(),
-            target: "embedded".to_owned(),
-            driver: Driver::Thalweg,
-            client: String::new(),
-            security: None,
-            summary: Summary { figures: Spread::of_figures(&repetitions), ..Summary::default() },
-            repetitions,
-            steps: Vec::new(),
-            knee: None,
-            verdict: Verdict::default(),
-            failure: None,
-        };
+        let mut result = result(point(), "embedded", repetitions);
         change(&mut result);
         upgrade_point(&mut result);
         result

@@ -526,7 +526,7 @@ fn a_full_disk_is_known_as_full_until_there_is_room() {
 }
 
 #[test]
-fn hints_that_a_full_disk_has_no_room_for_are_told_in_one_line() {
+fn hints_without_room_on_a_full_disk_are_logged_in_one_line() {
     let dir = TempDir::new();
     let (dirs, _) = open(options(&[dir.path()])).expect("opens");
     for index in 0..5 {
@@ -759,7 +759,7 @@ fn deletion_that_fails_keeps_the_name_until_it_succeeds() {
 }
 
 #[test]
-fn checkpoint_says_which_directories_have_their_log_starts() {
+fn checkpoint_returns_directories_with_their_log_starts() {
     let (one, two) = (TempDir::new(), TempDir::new());
     let faults = Arc::new(Faults::default());
     faults.only("log-start-offset-checkpoint.tmp");

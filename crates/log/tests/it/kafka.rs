@@ -194,7 +194,7 @@ fn a_directory_of_kafka_is_opened_and_goes_on() {
 }
 
 #[test]
-fn recovering_a_directory_of_kafka_gives_what_its_checkpoints_say() {
+fn recovering_a_directory_of_kafka_agrees_with_its_checkpoints() {
     let dir = TempDir::new();
     copy_fixture(dir.path());
     let (_, clean) = open(dir.path());

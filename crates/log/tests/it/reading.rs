@@ -93,7 +93,7 @@ fn the_bound_may_lie_inside_a_batch() {
 }
 
 #[test]
-fn a_batch_larger_than_the_limit_comes_alone_if_asked_for() {
+fn a_batch_larger_than_the_limit_comes_alone_on_request() {
     let bench = Bench::new();
     let mut log = bench.create();
     append(&mut log, &Spec::new(1).value_bytes(5000).build());

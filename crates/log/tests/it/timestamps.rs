@@ -56,7 +56,7 @@ fn times_out_of_order_and_a_raised_log_start() {
 }
 
 #[test]
-fn records_that_nobody_can_read_are_told_from_a_damaged_disk() {
+fn unreadable_records_are_distinct_from_a_damaged_disk() {
     let bench = Bench::new();
     let mut log = bench.create();
     append(&mut log, &Spec::new(1).timestamp(NOW_MS - 10).build());

@@ -307,7 +307,7 @@ fn transaction_index_of_a_log_that_was_emptied_hides_nothing_of_what_is_appended
 }
 
 #[test]
-fn high_watermark_of_a_clean_stop_tells_that_records_are_missing() {
+fn high_watermark_of_a_clean_stop_reveals_missing_records() {
     let bench = Bench::new();
     let mut log = bench.create();
     begin(&mut log, 1, 0);

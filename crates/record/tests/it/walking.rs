@@ -115,7 +115,7 @@ fn golden_batches_are_walked_as_they_are_read() {
 }
 
 #[test]
-fn payloads_that_are_not_what_the_header_says_are_refused() {
+fn payloads_that_contradict_the_header_are_refused() {
     let good = records(few);
     let noise: Vec<u8> = (0..32u8).map(|i| i.wrapping_mul(37).wrapping_add(11)).collect();
     let mut scratch = RecordScratch::new();

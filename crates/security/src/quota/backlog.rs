@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_within_its_rate_is_never_asked_to_pause() {
+    fn a_client_within_its_rate_never_pauses() {
         let mut client = Client::new();
         // Nine seconds' worth at once, every eleven seconds.
         for burst in 0..20 {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn errors_name_the_fault() {
         for (line, fault) in [
             ("", JaasFault::Empty),
             ("A;", JaasFault::Flag),

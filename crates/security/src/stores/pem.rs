@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_is_told() {
+    fn broken_files_are_reported() {
         let broken = [
             ("-----BEGIN X-----\nAAAA", PemFault::NoEnd("X".to_owned())),
             ("-----BEGIN X-----\n????\n-----END X-----", PemFault::NotBase64("X".to_owned())),

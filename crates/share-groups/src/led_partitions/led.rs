@@ -366,8 +366,8 @@ impl LedSharePartition {
         }
         if let Err(error) = outcome {
             tracing::warn!(key = ?self.key, %error, "Failed to write the state of a share partition");
-            // An unavailable coordinator may have written the change, too: a later write replaces it. After any
-            // other error the share partition starts again from the stored state.
+            // An unavailable coordinator may have written the change, too: a later write replaces it. After
+            // any other error the share partition starts again from the stored state.
             if error != PersistError::Unavailable {
                 state.stage = Stage::Ended(code_for_members(error));
                 self.next_deadline_ms.store(i64::MAX, Ordering::Relaxed);

@@ -120,7 +120,7 @@ fn the_same_is_seen_once() {
 }
 
 #[test]
-fn a_program_may_say_much_more_than_it_is_told() {
+fn a_program_may_write_much_more_than_it_reads() {
     let (figures, _) = run("load-generator --messageCount=2000 --messageSize=100 --mode=reference \
                             | exec --command='tr \"\\\\000\" x | sed \"p;p;p\"' | null");
     assert_eq!(out(&figures, 0, 2), 8000);

@@ -230,7 +230,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
 }
 
 #[test]
-fn a_text_that_was_mistyped_is_read_or_told() {
+fn a_mistyped_text_is_read_or_refused() {
     const PARTS: [&str; 22] = [
         "|", ">", ";", "\n", "--", "-", "=", "'", "\"", "\\", ":", "tap:", "topic:", "stream:", "#", " ",
         "\t", "ö", "\u{0}", "a", "\u{202e}", "x = ",

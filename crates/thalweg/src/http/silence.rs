@@ -1,6 +1,6 @@
 //! The time that a connection may be silent. While the server works on a request that has arrived as a whole,
-//! or on the rest of its answer, the client has nothing to send, and its silence does not count. A client that
-//! does not take its answer is silent in any case.
+//! or on the rest of its answer, the client has nothing to send, and its silence does not count. A client
+//! that does not take its answer is silent in any case.
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
@@ -27,16 +27,16 @@ pub(super) struct IsAtWork(Arc<AtomicBool>);
 
 /// Marks the time in which the server works on a request.
 pub(super) async fn watch(State(at_work): State<IsAtWork>, request: Request, next: Next) -> Response {
-    let ended = Ended(at_work.clone());
+    let end = WorkEnd(at_work.clone());
     at_work.set(request.body().is_end_stream());
     let response = next.run(request.map(|body| Body::new(Arriving { body, at_work }))).await;
-    response.map(|body| Body::new(Answer { body, _ended: ended }))
+    response.map(|body| Body::new(Answer { body, _end: end }))
 }
 
-/// The work on a request has ended when this is dropped.
-struct Ended(IsAtWork);
+/// Ends the work on a request when dropped.
+struct WorkEnd(IsAtWork);
 
-impl Drop for Ended {
+impl Drop for WorkEnd {
     fn drop(&mut self) {
         self.0.set(false);
     }
@@ -45,7 +45,7 @@ impl Drop for Ended {
 /// The body of an answer.
 struct Answer {
     body: Body,
-    _ended: Ended,
+    _end: WorkEnd,
 }
 
 impl HttpBody for Answer {
@@ -219,7 +219,8 @@ mod tests {
         }
     }
 
-    /// A client of a server that begins or ends an answer after five minutes, and answers POST after the body.
+    /// A client of a server that begins or ends an answer after five minutes, and answers POST after the
+    /// body.
     fn connected() -> DuplexStream {
         let slow = get(async || tokio::time::sleep(LATE).await);
         let streamed = get(async || Body::new(LateBody(Some(Box::pin(tokio::time::sleep(LATE))))));

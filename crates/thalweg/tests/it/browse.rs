@@ -610,7 +610,7 @@ fn a_dropped_search_ends_at_once() {
 }
 
 #[test]
-fn a_search_says_what_it_waits_for_and_goes_on_after_the_broker_returns() {
+fn a_search_shows_its_missing_broker_and_goes_on_after_the_return() {
     let mut broker = Broker::start();
     create(&broker, "t", "");
     let runtime = runtime();

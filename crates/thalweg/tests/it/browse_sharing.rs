@@ -43,7 +43,7 @@ fn a_search_ends_when_its_records_are_deleted() {
 }
 
 #[test]
-fn a_silent_schema_registry_delays_only_the_searches_that_ask_it() {
+fn a_silent_schema_registry_delays_only_the_searches_that_use_it() {
     let _alone = SCANS.lock();
     let broker = Broker::start();
     create(&broker, "evil", "");

@@ -291,7 +291,7 @@ fn named(status: &Value, key: &str) -> Vec<i64> {
 }
 
 #[test]
-fn dead_brokers_are_seen_at_once_and_the_exit_code_says_how_bad_it_is() {
+fn dead_brokers_are_seen_at_once_and_the_exit_code_is_the_health() {
     let dir = tempfile::tempdir().expect("a directory");
     // The controller must not expire a session during this test.
     let up = ClusterProcess::start(dir.path(), "--brokers 3 --set broker.session.timeout.ms=600000");

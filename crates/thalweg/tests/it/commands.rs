@@ -94,7 +94,7 @@ fn every_tool_of_kafka_has_a_row() {
 }
 
 /// Standard output of a command that succeeds.
-pub fn says(at: &str, line: &str) -> String {
+pub fn output_of(at: &str, line: &str) -> String {
     let (code, out, error) = runs(at, line);
     assert_eq!(code, Some(0), "{line}: {error}");
     out
@@ -113,7 +113,7 @@ pub fn fails(at: &str, line: &str, code: i32, reason: &str) {
 
 /// The JSON that a command prints.
 pub fn document(at: &str, line: &str) -> Value {
-    serde_json::from_str(&says(at, &format!("{line} --json"))).expect("JSON")
+    serde_json::from_str(&output_of(at, &format!("{line} --json"))).expect("JSON")
 }
 
 /// A broker of Apache Kafka answers before it has seen a change, or a new topic.
@@ -143,16 +143,16 @@ pub fn rows(document: &Value) -> &[Value] {
 #[test]
 fn groups() {
     let broker = Broker::start();
-    a_group_is_reset_only_when_that_is_said(&broker.address);
+    a_group_is_reset_only_with_execute(&broker.address);
     an_active_group_is_not_reset(&broker.address);
     a_consumer_group_has_epochs_and_targets(&broker.address);
     a_share_group_is_consumed_reset_and_deleted(&broker.address);
 }
 
-pub fn a_group_is_reset_only_when_that_is_said(at: &str) {
-    says(at, "topic create orders --partitions 1");
+pub fn a_group_is_reset_only_with_execute(at: &str) {
+    output_of(at, "topic create orders --partitions 1");
     produce(at, "orders", 10);
-    says(at, "consume orders --group g --from-beginning --max-messages 4");
+    output_of(at, "consume orders --group g --from-beginning --max-messages 4");
     let dry = runs(at, "group reset g --topic orders --to-latest");
     assert_eq!(dry.0, Some(0), "{}", dry.2);
     assert!(dry.1.contains("CURRENT-OFFSET") && dry.2.contains("Dry run: nothing has changed"), "{dry:?}");
@@ -165,14 +165,14 @@ pub fn a_group_is_reset_only_when_that_is_said(at: &str) {
     assert_eq!(new("--all-topics --to-datetime 2001-01-01"), [0]);
     assert_eq!(new("--all-topics --by-duration 1h"), [0]);
     assert_eq!(new("--all-topics --to-datetime 2999-01-01"), [10]);
-    says(at, "group reset g --all-topics --to-offset 6 --execute");
+    output_of(at, "group reset g --all-topics --to-offset 6 --execute");
     let described = document(at, "group describe g");
     assert_eq!(column(&described[0]["partitions"], "current_offset"), [6]);
     // What one prints, another reads.
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("offsets.csv");
-    std::fs::write(&file, says(at, "group reset g --all-topics --to-current --csv")).expect("written");
-    says(at, &format!("group reset copy --from-file {} --execute", file.display()));
+    std::fs::write(&file, output_of(at, "group reset g --all-topics --to-current --csv")).expect("written");
+    output_of(at, &format!("group reset copy --from-file {} --execute", file.display()));
     assert_eq!(column(&document(at, "group describe copy")[0]["partitions"], "current_offset"), [6]);
     assert_eq!(new("--all-topics --to-group copy"), [6]);
     fails(at, "group reset g --topic nowhere --to-earliest", 7, "Topic nowhere");
@@ -180,29 +180,29 @@ pub fn a_group_is_reset_only_when_that_is_said(at: &str) {
     fails(at, "group reset g --topic orders:7 --to-earliest", 7, "Partition orders-7");
     fails(at, "group reset empty --all-topics --to-earliest", 1, "Group empty has no offsets");
     // A group forgets a topic, and is deleted.
-    says(at, "group delete-offsets copy --topic orders:0");
+    output_of(at, "group delete-offsets copy --topic orders:0");
     fails(at, "group delete-offsets copy --topic orders:0", 7, "Group copy has no offset in orders-0");
     assert_eq!(document(at, "group reset g --topic orders --to-group copy"), json!([]));
     let listed = document(at, "group list --type classic --in-state empty");
     assert!(rows(&listed).iter().any(|group| group["group"] == "g"), "{listed}");
     assert_eq!(document(at, "group list --type share"), json!([]));
-    says(at, "group delete g");
+    output_of(at, "group delete g");
 }
 
 pub fn an_active_group_is_not_reset(at: &str) {
-    says(at, "topic create active --partitions 1");
+    output_of(at, "topic create active --partitions 1");
     produce(at, "active", 1);
     let mut command = thalweg("consume active --group a --from-beginning");
     let mut member = RunningProcess::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
     assert_eq!(member.lines().next().as_deref(), Some("0"));
     let reset = "group reset a --topic active --to-earliest --execute";
     fails(at, reset, 1, "while the group is inactive: a is Stable with 1 member: ");
-    let removed = says(at, "group remove-members a --all");
+    let removed = output_of(at, "group remove-members a --all");
     assert!(removed.starts_with("Removed ") && removed.ends_with(" from group a.\n"), "{removed}");
 }
 
 pub fn a_consumer_group_has_epochs_and_targets(at: &str) {
-    says(at, "topic create assigned --partitions 2");
+    output_of(at, "topic create assigned --partitions 2");
     produce(at, "assigned --partition 0", 1);
     let mut command = thalweg("consume assigned --group modern --group-protocol consumer --from-beginning");
     let mut member = RunningProcess::start(command.env("THALWEG_BOOTSTRAP_SERVER", at));
@@ -214,9 +214,9 @@ pub fn a_consumer_group_has_epochs_and_targets(at: &str) {
     assert_eq!(member_of["partitions"], json!(["assigned-0", "assigned-1"]), "{group}");
     assert_eq!(member_of["target_partitions"], member_of["partitions"], "{group}");
     assert_eq!(member_of["epoch"], group["group_epoch"], "{group}");
-    let members = says(at, "group describe modern --members");
+    let members = output_of(at, "group describe modern --members");
     assert!(members.contains("EPOCH") && members.contains("assigned-0,assigned-1"), "{members}");
-    let state = says(at, "group describe modern --state");
+    let state = output_of(at, "group describe modern --state");
     assert!(state.contains("consumer") && state.contains("uniform") && state.contains(at), "{state}");
     let listed = document(at, "group list --type consumer --in-state stable");
     assert!(rows(&listed).iter().any(|group| group["group"] == "modern"), "{listed}");
@@ -224,10 +224,10 @@ pub fn a_consumer_group_has_epochs_and_targets(at: &str) {
 }
 
 pub fn a_share_group_is_consumed_reset_and_deleted(at: &str) {
-    says(at, "topic create jobs --partitions 1");
+    output_of(at, "topic create jobs --partitions 1");
     produce(at, "jobs", 5);
-    says(at, "config set group:workers share.auto.offset.reset=earliest");
-    let consume = |options: &str| says(at, &format!("consume jobs --share --group workers {options}"));
+    output_of(at, "config set group:workers share.auto.offset.reset=earliest");
+    let consume = |options: &str| output_of(at, &format!("consume jobs --share --group workers {options}"));
     assert_eq!(consume("--max-messages 2 --print-offset --print-delivery").lines().count(), 2);
     assert_eq!(consume("--max-messages 3 --ack release"), "2\n3\n4\n");
     assert_eq!(consume("--max-messages 1 --ack reject"), "2\n");
@@ -238,16 +238,16 @@ pub fn a_share_group_is_consumed_reset_and_deleted(at: &str) {
     let described = document(at, "group describe workers");
     assert_eq!(described[0]["type"], "share", "{described}");
     assert_eq!(column(&described[0]["partitions"], "lag"), [0], "{described}");
-    says(at, "group reset workers --topic jobs --to-earliest --execute");
+    output_of(at, "group reset workers --topic jobs --to-earliest --execute");
     assert_eq!(consume("--max-messages 1"), "0\n");
     let listed = document(at, "group list --type share");
     assert!(rows(&listed).iter().any(|group| group["group"] == "workers"), "{listed}");
-    says(at, "group delete-offsets workers --topic jobs");
-    says(at, "group delete workers");
+    output_of(at, "group delete-offsets workers --topic jobs");
+    output_of(at, "group delete workers");
     let measure =
         "share-consumer-perf-test --topic jobs --group measurers --num-records 5 --threads 2 --json";
     let explicit = "--command-property share.acknowledgement.mode=explicit";
-    says(at, "config set group:measurers share.auto.offset.reset=earliest");
+    output_of(at, "config set group:measurers share.auto.offset.reset=earliest");
     let said = runs(at, &format!("{measure} {explicit} bootstrap.servers={at}"));
     let measured: Value = serde_json::from_str(&said.1).expect("JSON");
     assert_eq!((&measured["records"], &measured["redelivered"]), (&json!(5), &json!(0)), "{said:?}");
@@ -270,8 +270,8 @@ fn quotas() {
 }
 
 pub fn quotas_are_set_described_and_removed(at: &str) {
-    says(at, "quota set --user alice producer_byte_rate=1048576 request_percentage=12.5");
-    says(at, "quota set --default client-id consumer_byte_rate=5");
+    output_of(at, "quota set --user alice producer_byte_rate=1048576 request_percentage=12.5");
+    output_of(at, "quota set --default client-id consumer_byte_rate=5");
     shows(at, "quota describe", |all| {
         let has = |user: Value, client: Value, value: f64| {
             let is_it =
@@ -282,13 +282,13 @@ pub fn quotas_are_set_described_and_removed(at: &str) {
             && has("alice".into(), Value::Null, 12.5)
             && has(Value::Null, "<default>".into(), 5.0)
     });
-    says(at, "quota remove --user alice request_percentage");
+    output_of(at, "quota remove --user alice request_percentage");
     shows(at, "quota describe --user alice", |found| rows(found).len() == 1);
-    assert_eq!(says(at, "quota remove --user alice --all"), "Changed the quotas of user alice.\n");
+    assert_eq!(output_of(at, "quota remove --user alice --all"), "Changed the quotas of user alice.\n");
     shows(at, "quota describe --user alice", |found| rows(found).is_empty());
-    assert_eq!(says(at, "quota remove --user alice --all"), "There is no quota of user alice.\n");
+    assert_eq!(output_of(at, "quota remove --user alice --all"), "There is no quota of user alice.\n");
     // Later consumers would be throttled.
-    says(at, "quota remove --default client-id --all");
+    output_of(at, "quota remove --default client-id --all");
     shows(at, "quota describe", |all| rows(all).is_empty());
     fails(at, "quota set --user alice no_such_rate=1", 1, "no_such_rate");
     fails(at, "quota set producer_byte_rate=1", 2, "expected --user");
@@ -297,11 +297,11 @@ pub fn quotas_are_set_described_and_removed(at: &str) {
 #[test]
 fn partitions() {
     let broker = Broker::start();
-    records_are_trimmed_only_when_that_is_said(&broker.address);
+    records_are_trimmed_only_with_execute(&broker.address);
 }
 
-pub fn records_are_trimmed_only_when_that_is_said(at: &str) {
-    says(at, "topic create trimmed --partitions 1");
+pub fn records_are_trimmed_only_with_execute(at: &str) {
+    output_of(at, "topic create trimmed --partitions 1");
     shows(at, "topic describe trimmed", |_| true);
     produce(at, "trimmed", 10);
     let (code, out, error) = runs(at, "topic trim trimmed --to-offset 4");
@@ -310,13 +310,13 @@ pub fn records_are_trimmed_only_when_that_is_said(at: &str) {
     assert!(error.contains("Dry run"), "{error}");
     let first = || column(&document(at, "topic offsets trimmed --earliest"), "offset");
     assert_eq!(first(), [0]);
-    says(at, "topic trim trimmed --to-offset 4 --execute");
+    output_of(at, "topic trim trimmed --to-offset 4 --execute");
     assert_eq!(first(), [4]);
-    says(at, "topic trim trimmed:0 --to-latest --execute");
+    output_of(at, "topic trim trimmed:0 --to-latest --execute");
     assert_eq!((first(), column(&document(at, "topic offsets trimmed"), "offset")), (vec![10], vec![10]));
-    assert_eq!(says(at, "topic grow trimmed --by 2"), "Topic trimmed has 3 partitions.\n");
+    assert_eq!(output_of(at, "topic grow trimmed --by 2"), "Topic trimmed has 3 partitions.\n");
     shows(at, "topic describe trimmed", |topics| topics[0]["partitions"].as_array().map(Vec::len) == Some(3));
-    assert_eq!(says(at, "topic elect trimmed:0"), "trimmed-0 needs no election.\n");
+    assert_eq!(output_of(at, "topic elect trimmed:0"), "trimmed-0 needs no election.\n");
     assert_eq!(document(at, "topic moves"), json!([]));
     let (_, _, error) = runs(at, "topic move trimmed --replicas 1");
     assert_eq!(error, "Nothing moves: every replica is where it should be.\n");
@@ -336,37 +336,37 @@ fn brokers() {
 pub fn loggers_have_levels(at: &str) {
     let loggers = document(at, "broker log-level list 1");
     let logger = rows(&loggers).last().and_then(|row| row["logger"].as_str()).expect("a logger").to_owned();
-    says(at, &format!("broker log-level set 1 {logger}=debug"));
+    output_of(at, &format!("broker log-level set 1 {logger}=debug"));
     shows(at, "broker log-level list 1", |listed| {
         rows(listed).iter().any(|row| row["logger"] == *logger && row["level"] == "DEBUG")
     });
-    says(at, &format!("broker log-level remove 1 {logger}"));
+    output_of(at, &format!("broker log-level remove 1 {logger}"));
     fails(at, "broker log-level set 1 no.such.logger=debug", 1, "no.such.logger");
 }
 
 pub fn a_broker_is_looked_at_and_changed(at: &str) {
     assert_eq!(document(at, "broker list")[0]["state"], "active");
-    says(at, "broker config set 1 log.cleaner.threads=2");
+    output_of(at, "broker config set 1 log.cleaner.threads=2");
     shows(at, "broker config describe 1", |set| {
         rows(set).iter().any(|row| row["name"] == "log.cleaner.threads" && row["value"] == "2")
     });
-    says(at, "broker config remove 1 log.cleaner.threads");
-    says(at, "topic create configured --partitions 1");
+    output_of(at, "broker config remove 1 log.cleaner.threads");
+    output_of(at, "topic create configured --partitions 1");
     shows(at, "config describe topic:configured --name retention.ms", |shown| {
         shown[0]["value"] == "604800000" && shown[0]["source"] == "DEFAULT_CONFIG"
     });
-    says(at, "config set client-metrics:all interval.ms=60000 metrics=org.apache");
+    output_of(at, "config set client-metrics:all interval.ms=60000 metrics=org.apache");
     shows(at, "config list --kind client-metrics", |listed| {
         *listed == json!([{"resource": "client-metrics:all"}])
     });
-    says(at, "config remove client-metrics:all interval.ms metrics");
+    output_of(at, "config remove client-metrics:all interval.ms metrics");
     fails(at, "config set topic:configured retention.ms=soon", 1, "retention.ms");
     fails(at, "broker config describe 77", 7, "77");
     let dirs = document(at, "broker log-dirs");
     assert_eq!((&dirs[0]["broker"], &dirs[0]["error"]), (&Value::from(1), &Value::Null), "{dirs}");
-    assert!(says(at, "broker log-dirs 1 --topic configured --replicas").contains("configured  0"));
-    assert!(says(at, "broker api-versions 1").contains("Produce"));
-    assert!(says(at, "quorum describe").starts_with("Leader 1, epoch "));
+    assert!(output_of(at, "broker log-dirs 1 --topic configured --replicas").contains("configured  0"));
+    assert!(output_of(at, "broker api-versions 1").contains("Produce"));
+    assert!(output_of(at, "quorum describe").starts_with("Leader 1, epoch "));
     let features = document(at, "feature list");
     let level = rows(&features).iter().find(|row| row["feature"] == "metadata.version");
     assert!(level.is_some_and(|row| row["level"].as_i64() > Some(0)), "{features}");
@@ -383,7 +383,7 @@ fn transactions() {
 }
 
 pub fn transactions_are_listed_and_fenced(at: &str) {
-    says(at, "topic create paid --partitions 1");
+    output_of(at, "topic create paid --partitions 1");
     shows(at, "topic describe paid", |_| true);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(write_in_a_transaction(at, "paid", "tx"));
@@ -393,7 +393,7 @@ pub fn transactions_are_listed_and_fenced(at: &str) {
     assert_eq!(document(at, "transaction find-hanging --all-topics"), json!([]));
     let abort = "transaction abort paid:0 --start-offset 3";
     fails(at, abort, 1, "No open transaction in paid-0 starts at offset 3");
-    assert!(says(at, "transaction fence tx").starts_with("Fenced the producers of tx"));
+    assert!(output_of(at, "transaction fence tx").starts_with("Fenced the producers of tx"));
     fails(at, "transaction fence other", 7, "TRANSACTIONAL_ID_NOT_FOUND");
 
     // Each of them commits at least one transaction when it ends.

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, until};
-use crate::commands::{self, produce, says};
+use crate::commands::{self, output_of, produce};
 
 /// Kafka's jars, or a line in the summary of all tests.
 fn jars() -> Option<String> {
@@ -80,8 +80,8 @@ fn commands_administer_apache_kafka() {
     let at = &*kafka.address;
     commands::a_broker_is_looked_at_and_changed(at);
     commands::quotas_are_set_described_and_removed(at);
-    commands::records_are_trimmed_only_when_that_is_said(at);
-    commands::a_group_is_reset_only_when_that_is_said(at);
+    commands::records_are_trimmed_only_with_execute(at);
+    commands::a_group_is_reset_only_with_execute(at);
     commands::an_active_group_is_not_reset(at);
     commands::a_consumer_group_has_epochs_and_targets(at);
     commands::a_share_group_is_consumed_reset_and_deleted(at);
@@ -111,14 +111,14 @@ const SCENARIOS: [&str; 9] = [
 ];
 
 fn resets_are_those_of_kafkas_tool(jars: &str, at: &str) {
-    says(at, "topic create resets --partitions 3");
+    output_of(at, "topic create resets --partitions 3");
     for partition in 0..3 {
         produce(at, &format!("resets --partition {partition}"), 20);
     }
-    says(at, "group reset r --topic resets:0 --to-offset 5 --execute");
-    says(at, "topic trim resets:1 --to-offset 2 --execute");
+    output_of(at, "group reset r --topic resets:0 --to-offset 5 --execute");
+    output_of(at, "topic trim resets:1 --to-offset 2 --execute");
     for scenario in SCENARIOS {
-        let ours = says(at, &format!("group reset r {scenario} --csv"));
+        let ours = output_of(at, &format!("group reset r {scenario} --csv"));
         let mut tool = java(jars);
         tool.arg("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand");
         tool.args(["--bootstrap-server", at, "--group", "r", "--reset-offsets", "--dry-run", "--export"]);

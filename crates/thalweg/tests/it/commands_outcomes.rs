@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::binary::{Broker, RunningProcess, pause, run, run_with_input, thalweg, until};
-use crate::commands::{column, document, fails, produce, runs, says, write_in_a_transaction};
+use crate::commands::{column, document, fails, output_of, produce, runs, write_in_a_transaction};
 
 /// The outcomes that a command prints before it fails with `code`, and its error.
 fn outcomes(at: &str, line: &str, code: i32) -> (Value, String) {
@@ -31,17 +31,17 @@ fn outcomes_beside_a_failure_are_reported() {
     assert_eq!(deleted, done("topic", &["a", "c"], "deleted"), "{error}");
     assert!(error.contains("nosuch"), "{error}");
 
-    says(at, "topic create read --partitions 1");
+    output_of(at, "topic create read --partitions 1");
     produce(at, "read", 1);
     for group in ["g1", "g2"] {
-        says(at, &format!("consume read --group {group} --from-beginning --max-messages 1"));
+        output_of(at, &format!("consume read --group {group} --from-beginning --max-messages 1"));
     }
     let (deleted, error) = outcomes(at, "group delete g1 nosuch nosuch2 g2", 7);
     assert_eq!(deleted, done("group", &["g1", "g2"], "deleted"), "{error}");
     assert!(error.contains("group nosuch:") && error.contains("group nosuch2:"), "{error}");
 
-    says(at, "security user add ann --mechanism SCRAM-SHA-256");
-    says(at, "security user add bob --mechanism SCRAM-SHA-512");
+    output_of(at, "security user add ann --mechanism SCRAM-SHA-256");
+    output_of(at, "security user add bob --mechanism SCRAM-SHA-512");
     let (removed, error) = outcomes(at, "security user remove nosuch ann bob --mechanism SCRAM-SHA-512", 7);
     let gone = json!([{ "user": "bob", "mechanism": "SCRAM-SHA-512", "outcome": "removed" }]);
     assert_eq!(removed, gone, "{error}");
@@ -53,7 +53,7 @@ fn outcomes_beside_a_failure_are_reported() {
 fn a_time_before_1970_is_refused() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create timed --partitions 1");
+    output_of(at, "topic create timed --partitions 1");
     produce(at, "timed", 3);
     for line in [
         "topic trim timed --to-datetime 1969-12-31T23:59:59.999Z --execute",
@@ -67,14 +67,14 @@ fn a_time_before_1970_is_refused() {
     assert_eq!(column(&document(at, "topic offsets timed --earliest"), "offset"), [0]);
     let reset = document(at, "group reset g --topic timed --by-duration 30000d");
     assert_eq!(column(&reset, "new_offset"), [0]);
-    assert_eq!(says(at, "consume timed --from-time 2001-01-01 --until-end"), "0\n1\n2\n");
+    assert_eq!(output_of(at, "consume timed --from-time 2001-01-01 --until-end"), "0\n1\n2\n");
 }
 
 #[test]
 fn a_broker_that_does_not_exist_is_an_error() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create moved --partitions 1");
+    output_of(at, "topic create moved --partitions 1");
     fails(at, "broker decommission 9 --execute --wait", 7, "There is no broker 9");
     fails(at, "topic move moved --without-broker 9", 7, "There is no broker 9");
     fails(at, "topic move moved --to-brokers 9", 7, "Broker 9 is not running; these are: 1");
@@ -84,12 +84,12 @@ fn a_broker_that_does_not_exist_is_an_error() {
 fn an_offset_before_the_first_record_is_the_first() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create trimmed --partitions 1");
+    output_of(at, "topic create trimmed --partitions 1");
     produce(at, "trimmed", 9);
-    says(at, "topic trim trimmed --to-offset 3 --execute");
-    assert_eq!(says(at, "consume trimmed -p 0 -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
-    assert_eq!(says(at, "consume trimmed -g before -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
-    assert_eq!(says(at, "consume trimmed -o -2 -e"), "7\n8\n");
+    output_of(at, "topic trim trimmed --to-offset 3 --execute");
+    assert_eq!(output_of(at, "consume trimmed -p 0 -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
+    assert_eq!(output_of(at, "consume trimmed -g before -o -100 -e"), "3\n4\n5\n6\n7\n8\n");
+    assert_eq!(output_of(at, "consume trimmed -o -2 -e"), "7\n8\n");
 }
 
 #[test]
@@ -97,14 +97,14 @@ fn a_regular_expression_chooses_the_same_topics_with_a_group() {
     let broker = Broker::start();
     let at = &broker.address;
     for topic in ["abc", "bcd", "xab", "cab"] {
-        says(at, &format!("topic create {topic} --partitions 1"));
+        output_of(at, &format!("topic create {topic} --partitions 1"));
         produce(at, topic, 1);
     }
     for options in ["", "-g none", "-g new --group-protocol consumer"] {
         fails(at, &format!("consume ^none {options} -e"), 7, "No topic matches ^none");
     }
     let topics = |options: &str| {
-        let printed = says(at, &format!("consume ^a|b|cab --from-beginning -e -f %t\\n {options}"));
+        let printed = output_of(at, &format!("consume ^a|b|cab --from-beginning -e -f %t\\n {options}"));
         let mut topics: Vec<String> = printed.lines().map(str::to_owned).collect();
         topics.sort();
         topics
@@ -118,9 +118,9 @@ fn a_regular_expression_chooses_the_same_topics_with_a_group() {
 fn a_group_without_offsets_to_take_is_not_reset() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create reset --partitions 1");
+    output_of(at, "topic create reset --partitions 1");
     produce(at, "reset", 1);
-    says(at, "consume reset --group gg --from-beginning --max-messages 1");
+    output_of(at, "consume reset --group gg --from-beginning --max-messages 1");
     fails(at, "group reset gg --topic reset:0 --to-group typo --execute", 7, "there is no group typo");
     fails(at, "group reset gg --from-file /dev/null --execute", 2, "/dev/null, which is empty");
 }
@@ -130,7 +130,7 @@ fn a_group_without_offsets_to_take_is_not_reset() {
 fn sigterm_ends_a_member_in_order() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create ended --partitions 1");
+    output_of(at, "topic create ended --partitions 1");
     produce(at, "ended", 3);
     for protocol in ["classic", "consumer"] {
         let line = format!("consume ended --group {protocol} --group-protocol {protocol} --from-beginning");
@@ -142,7 +142,7 @@ fn sigterm_ends_a_member_in_order() {
         assert_eq!((&group[0]["state"], &group[0]["members"]), (&json!("Empty"), &json!([])), "{group}");
         assert_eq!(column(&group[0]["partitions"], "current_offset"), [3], "{group}");
     }
-    says(at, "config set group:sharing share.auto.offset.reset=earliest");
+    output_of(at, "config set group:sharing share.auto.offset.reset=earliest");
     let share = "consume ended --share --group sharing";
     let mut member = RunningProcess::start(thalweg(share).env("THALWEG_BOOTSTRAP_SERVER", at));
     assert_eq!(member.lines().take(3).count(), 3);
@@ -155,10 +155,10 @@ fn sigterm_ends_a_member_in_order() {
 fn a_command_goes_on_when_its_output_is_closed() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create closed --partitions 1");
+    output_of(at, "topic create closed --partitions 1");
     produce(at, "closed", 1);
     for group in 0..6 {
-        says(at, &format!("consume closed --group h{group} --from-beginning --max-messages 1"));
+        output_of(at, &format!("consume closed --group h{group} --from-beginning --max-messages 1"));
     }
     let ends = |line: &str, out: Stdio| {
         let mut command = thalweg(line);
@@ -193,18 +193,18 @@ fn a_command_goes_on_when_its_output_is_closed() {
 fn a_topic_does_not_grow_if_its_settings_are_refused() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create altered --partitions 1");
+    output_of(at, "topic create altered --partitions 1");
     fails(at, "topic alter altered --partitions 3 --config nosuch=1", 1, "nosuch");
     let partitions = || document(at, "topic describe altered")[0]["partitions"].as_array().map(Vec::len);
     assert_eq!(partitions(), Some(1));
-    says(at, "topic alter altered --partitions 3 --config retention.ms=1");
+    output_of(at, "topic alter altered --partitions 3 --config retention.ms=1");
     assert_eq!(partitions(), Some(3));
 }
 
 #[test]
 fn a_broker_that_does_not_answer_is_named_by_streams_and_the_console() {
     let mut broker = Broker::start();
-    says(&broker.address, "topic create q --partitions 1");
+    output_of(&broker.address, "topic create q --partitions 1");
     let dead = format!("127.0.0.1:{}", thalweg_ports::free_port());
     let starts = |arguments: &[&str]| {
         let mut command = thalweg("");
@@ -246,7 +246,7 @@ fn now() -> Instant {
 fn a_member_without_partitions_is_at_the_end() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create one --partitions 1");
+    output_of(at, "topic create one --partitions 1");
     for protocol in ["classic", "consumer"] {
         // One of the two gets the only partition.
         let line = format!("consume ^one -g {protocol} --group-protocol {protocol}");
@@ -262,7 +262,7 @@ fn a_member_without_partitions_is_at_the_end() {
 fn filters_that_can_match_nothing_are_refused() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create filtered --partitions 1");
+    output_of(at, "topic create filtered --partitions 1");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(write_in_a_transaction(at, "filtered", "tx"));
     let completed = document(at, "transaction list --in-state completecommit --in-state PREPARECOMMIT");
@@ -276,7 +276,7 @@ fn filters_that_can_match_nothing_are_refused() {
 fn a_removal_that_removes_nothing_is_an_error() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create kept --partitions 1 --config retention.ms=1000");
+    output_of(at, "topic create kept --partitions 1 --config retention.ms=1000");
     for line in [
         "topic alter kept --delete-config nosuch",
         "topic alter kept --delete-config cleanup.policy --delete-config nosuch",
@@ -288,18 +288,18 @@ fn a_removal_that_removes_nothing_is_an_error() {
     }
     let settings = document(at, "config describe topic:kept");
     assert_eq!(settings[0]["name"], "retention.ms", "a refused change changes nothing: {settings}");
-    says(at, "topic alter kept --delete-config retention.ms");
-    says(at, "quota set --user ann producer_byte_rate=5");
+    output_of(at, "topic alter kept --delete-config retention.ms");
+    output_of(at, "quota set --user ann producer_byte_rate=5");
     fails(at, "quota remove --user ann nosuch producer_byte_rate", 7, "There is no quota nosuch of user ann");
-    says(at, "quota remove --user ann producer_byte_rate");
+    output_of(at, "quota remove --user ann producer_byte_rate");
 }
 
 #[test]
 fn a_dry_run_refuses_what_the_execution_would() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create cut --partitions 1");
-    says(at, "topic create compacted --partitions 1 --config cleanup.policy=compact");
+    output_of(at, "topic create cut --partitions 1");
+    output_of(at, "topic create compacted --partitions 1 --config cleanup.policy=compact");
     produce(at, "cut", 3);
     for execute in ["", "--execute"] {
         let beyond = format!("topic trim cut --to-offset 9223372036854775807 {execute}");
@@ -316,7 +316,7 @@ fn a_dry_run_refuses_what_the_execution_would() {
 fn csv_is_csv_under_a_profile_with_another_format() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create exported --partitions 1");
+    output_of(at, "topic create exported --partitions 1");
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("config.toml");
     std::fs::write(&file, "profile = \"p\"\n[profiles.p]\nformat = \"json\"\n").expect("written");
@@ -329,7 +329,7 @@ fn csv_is_csv_under_a_profile_with_another_format() {
 fn what_does_not_exist_has_its_exit_code() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create one --partitions 1");
+    output_of(at, "topic create one --partitions 1");
     for (line, reason) in [
         ("broker config describe 9", "9"),
         ("config set broker:9 a=b", "9"),
@@ -351,7 +351,7 @@ fn what_does_not_exist_has_its_exit_code() {
 fn a_stage_without_an_address_uses_the_cluster_of_the_environment() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create written --partitions 1");
+    output_of(at, "topic create written --partitions 1");
     let run_stream = |text: &str| {
         let mut command = thalweg("stream run");
         run(command.arg(text).env("THALWEG_BOOTSTRAP_SERVER", at))
@@ -366,8 +366,8 @@ fn a_stage_without_an_address_uses_the_cluster_of_the_environment() {
 fn a_throttled_producer_waits_instead_of_connecting_again() {
     let broker = Broker::start();
     let at = &broker.address;
-    says(at, "topic create slow --partitions 1");
-    says(at, "quota set --default client-id producer_byte_rate=20000");
+    output_of(at, "topic create slow --partitions 1");
+    output_of(at, "quota set --default client-id producer_byte_rate=20000");
     let lines = format!("{}\n", "x".repeat(999)).repeat(320);
     let line = "produce slow --set request.timeout.ms=1000 --set linger.ms=0 --set batch.size=16000";
     let (code, _, error) =

@@ -36,7 +36,7 @@ fn start(command: &mut Command) -> (RunningProcess, impl Iterator<Item = String>
 }
 
 #[test]
-fn the_api_changes_a_cluster_and_answers_as_its_document_says() {
+fn the_api_changes_a_cluster_and_answers_by_its_document() {
     let dir = tempfile::tempdir().expect("a directory");
     let lab = format!("thalweg.console.lab.directory={}", dir.path().join("lab").display());
     let data = dir.path().join("data");
@@ -412,7 +412,7 @@ fn people_log_in_with_the_users_of_the_cluster_and_see_what_it_lets_them_see() {
         node::ask(&node.http, "GET", "/api/v1/topics", &super::http_client::login("ann", "x"), "").status,
         401
     );
-    assert!(!node.said().contains("correct horse"));
+    assert!(!node.output().contains("correct horse"));
 }
 
 #[test]
@@ -557,7 +557,7 @@ fn the_lab_is_for_those_who_may_alter_the_cluster_and_has_their_rights() {
     let name = ended["name"].as_str().expect("a name").to_owned();
     let result = std::fs::read_to_string(dir.path().join("lab").join(&name).join("result.json"));
     assert!(!result.expect("a result").contains("correct horse"), "no password is kept");
-    assert!(!node.said().contains("correct horse"));
+    assert!(!node.output().contains("correct horse"));
     let (status, report) = ask("ann", "GET", &format!("/lab/results/{name}"), &Value::Null);
     assert!(status == 200 && report.contains("Thalweg lab: quick"), "{report}");
     let path = format!("/api/v1/lab/compare?a={name}&b={name}");
@@ -593,7 +593,7 @@ fn a_read_only_console_of_another_cluster_changes_nothing() {
 }
 
 #[test]
-fn a_taken_port_stops_no_broker_that_did_not_ask_for_a_listener() {
+fn a_taken_port_stops_no_broker_without_a_configured_listener() {
     // Another process may have it already; what counts is that both brokers serve.
     let _taken = std::net::TcpListener::bind("127.0.0.1:9090");
     let dir = tempfile::tempdir().expect("a directory");

@@ -208,7 +208,7 @@ fn a_login_sees_the_hour_of_its_topics_and_groups() {
 }
 
 #[test]
-fn a_broker_keeps_no_hour_if_it_is_told_so() {
+fn a_broker_keeps_no_hour_if_the_history_is_off() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::start(dir.path(), &[FREE_PORT, "thalweg.console.history.interval.ms=0"]);
     let answer = node.get("/api/v1/history");

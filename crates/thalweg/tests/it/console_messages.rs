@@ -242,7 +242,7 @@ fn values_of_a_schema_registry_are_decoded_searched_and_masked() {
     assert!(error.contains("not decoded: schema 9") && error.contains("Schema not found"), "{error}");
     let (_, _, error) = consume(&format!("--schema-registry {url} -n 1"));
     assert!(error.contains("401"), "{error}");
-    assert!(!node.said().contains("pw-of-registry"));
+    assert!(!node.output().contains("pw-of-registry"));
     let taken = node::ask(&node.http, "GET", "/brokers/1", "", "");
     assert!(!taken.body.contains("pw-of-registry"));
 }

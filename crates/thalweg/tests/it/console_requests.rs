@@ -366,7 +366,7 @@ fn the_newest_messages_of_all_partitions_come_first() {
 }
 
 #[test]
-fn a_search_says_what_it_looked_at() {
+fn a_search_reports_what_it_looked_at() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::start(dir.path(), &[FREE_PORT]);
     create_topic(&node, "t");

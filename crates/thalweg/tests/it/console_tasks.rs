@@ -174,7 +174,7 @@ fn a_user_is_made_with_its_rights_and_the_settings_of_its_client() {
 }
 
 #[test]
-fn acls_that_are_refused_are_told_with_the_commands_that_add_them() {
+fn refused_acls_are_shown_with_the_commands_that_add_them() {
     let dir = tempfile::tempdir().expect("a directory");
     let settings = [
         "listeners=PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",

@@ -84,7 +84,7 @@ fn several_topics_and_regular_expressions_are_read() {
 }
 
 #[test]
-fn a_group_reads_to_the_end_from_where_it_is_told_to() {
+fn a_group_reads_to_the_end_from_the_given_offset() {
     let broker = Broker::start();
     let lines: String = (0..10).map(|number| format!("k:{number}\n")).collect();
     fill(&broker, "numbers", 1, &lines);

@@ -156,7 +156,7 @@ fn a_bundle_of_a_running_node_has_everything_but_records_and_secrets() {
 }
 
 #[test]
-fn a_bundle_of_a_dead_node_says_what_is_missing() {
+fn a_bundle_of_a_dead_node_lists_the_missing_parts() {
     let dir = tempfile::tempdir().expect("a directory");
     let data = dir.path().join("data");
     fs::create_dir_all(data.join("orders-0")).expect("a directory");

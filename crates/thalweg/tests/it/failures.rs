@@ -103,7 +103,7 @@ fn servers_of_other_protocols_are_recognised() {
 }
 
 #[test]
-fn a_server_that_says_nothing_is_not_waited_for_longer_than_the_setup_may_take() {
+fn a_silent_server_delays_no_longer_than_the_setup_may_take() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address").to_string();
     let mut command = thalweg("topic list --set socket.connection.setup.timeout.ms=200 --bootstrap-server");
@@ -202,12 +202,16 @@ fn a_filter_of_logs_that_means_nothing_is_named() {
 }
 
 #[test]
-fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_order() {
+fn the_first_line_of_a_node_has_its_version_and_the_last_a_controlled_shutdown() {
     let dir = tempfile::tempdir().expect("a directory");
     for damage in [false, true] {
         let mut node = Node::start(dir.path(), &["listeners=PLAINTEXT://127.0.0.1:0"]);
         let version = format!("Thalweg {} starts", env!("CARGO_PKG_VERSION"));
-        assert!(node.said().lines().next().is_some_and(|line| line.contains(&version)), "{}", node.said());
+        assert!(
+            node.output().lines().next().is_some_and(|line| line.contains(&version)),
+            "{}",
+            node.output()
+        );
         let mut create = thalweg("topic create t");
         run(create.env("THALWEG_BOOTSTRAP_SERVER", &node.address));
         let mut produce = thalweg("produce t");
@@ -219,8 +223,8 @@ fn the_first_line_of_a_node_says_its_version_and_the_last_whether_it_left_in_ord
         }
         let code = node.exit_code(Signal::TERM);
         let end = if damage { "thalweg: stopped, but not cleanly" } else { "Stopped cleanly" };
-        until("its last line", || node.said().lines().last().is_some_and(|line| line.contains(end)));
-        let said = node.said();
+        until("its last line", || node.output().lines().last().is_some_and(|line| line.contains(end)));
+        let said = node.output();
         let last = said.lines().last().expect("a line");
         assert_eq!(code, Some(i32::from(damage)), "{said}");
         assert_eq!(last.ends_with("Stopped cleanly"), !damage, "{said}");

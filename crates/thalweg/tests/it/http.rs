@@ -86,7 +86,7 @@ fn clients_get_openmetrics_if_they_prefer_it_and_large_pages_in_parts() {
 }
 
 #[test]
-fn a_controller_alone_tells_of_its_cluster() {
+fn a_controller_alone_reports_its_cluster() {
     let dir = tempfile::tempdir().expect("a directory");
     let properties = ["process.roles=controller", "node.id=100", "listeners=CONTROLLER://127.0.0.1:0"];
     let mut node = Node::start(dir.path(), &properties);

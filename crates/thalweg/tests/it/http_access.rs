@@ -124,7 +124,7 @@ async fn users_log_in_and_may_do_what_the_acls_allow() {
         client.end().await;
     }
     assert!(before.elapsed() >= 3 * Duration::from_millis(700), "{:?}", before.elapsed());
-    let said = node.said();
+    let said = node.output();
     assert!(said.contains("HTTP login failed") && !said.contains(PASSWORD), "{said}");
 }
 
@@ -168,7 +168,9 @@ async fn a_client_certificate_is_a_login() {
         Ok(mut client) => assert!(client.ask("GET", "/metrics", "").await.is_none(), "it has no certificate"),
         Err(fault) => assert_eq!(fault, TlsFault::ClientCertificate),
     }
-    until("a line about the missing certificate", || node.said().contains("the client shows no certificate"));
+    until("a line about the missing certificate", || {
+        node.output().contains("the client shows no certificate")
+    });
 }
 
 #[tokio::test]
@@ -222,7 +224,9 @@ async fn logins_over_http_are_in_the_audit_trail() {
     if let Ok(mut client) = HttpClient::connect(&node.http, &settings[..1]).await {
         assert!(client.ask("GET", "/metrics", "").await.is_none());
     }
-    until("a line about the missing certificate", || node.said().contains("the client shows no certificate"));
+    until("a line about the missing certificate", || {
+        node.output().contains("the client shows no certificate")
+    });
     node.end(Signal::TERM);
     let [accepted] = &events(&path, "login.succeeded")[..] else { panic!("one for a connection") };
     assert_eq!(accepted["auth_protocol"], "SSL");
@@ -313,7 +317,7 @@ async fn certificates_are_read_again() {
             Ok(client) => break client,
             Err(fault) => {
                 assert_eq!(fault, TlsFault::UnknownIssuer);
-                assert!(Instant::now() < limit, "the certificate stays: {}", node.said());
+                assert!(Instant::now() < limit, "the certificate stays: {}", node.output());
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }
@@ -323,7 +327,7 @@ async fn certificates_are_read_again() {
 }
 
 #[tokio::test]
-async fn a_controller_alone_asks_for_logins_too() {
+async fn a_controller_alone_requires_logins_too() {
     let (authority, dir) = (Authority::new(), tempfile::tempdir().expect("a directory"));
     let jaas = "listener.name.http.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule \
                 required user_root=\"toor\" user_ann=\"pw\";";
@@ -344,7 +348,7 @@ async fn a_controller_alone_asks_for_logins_too() {
 }
 
 #[test]
-fn stream_commands_log_in_and_say_why_they_may_not() {
+fn stream_commands_log_in_and_print_why_they_may_not() {
     let (authority, dir) = (Authority::new(), tempfile::tempdir().expect("a directory"));
     let access = ["http.authentication=basic", "streams.enabled=true", AUTHORIZER, SUPER_USERS];
     let node = authority.node(dir.path(), &access);

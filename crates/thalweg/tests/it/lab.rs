@@ -279,7 +279,7 @@ fn a_java_that_is_not_there_is_named_and_the_other_target_is_measured() {
 }
 
 #[test]
-fn a_cluster_that_is_not_there_is_said_once_within_a_moment() {
+fn an_absent_cluster_is_reported_once_within_a_moment() {
     let port =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
     let lab =

@@ -61,7 +61,7 @@ impl ForeignBroker {
     }
 }
 
-fn said(lab: &LabDirectory) -> String {
+fn stderr_of(lab: &LabDirectory) -> String {
     std::fs::read_to_string(lab.dir.path().join("stderr")).unwrap_or_default()
 }
 
@@ -82,9 +82,9 @@ fn await_state(run: &mut Child, lab: &LabDirectory, state: &str, is_there: impl 
         assert!(
             run.try_wait().expect("ours to wait for").is_none(),
             "it ended before {state}: {}",
-            said(lab)
+            stderr_of(lab)
         );
-        assert!(began.elapsed() < LIMIT, "it does not come to {state}: {}", said(lab));
+        assert!(began.elapsed() < LIMIT, "it does not come to {state}: {}", stderr_of(lab));
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -92,7 +92,7 @@ fn await_state(run: &mut Child, lab: &LabDirectory, state: &str, is_there: impl 
 /// Waits until a repetition with this progress line measures: its worker has been sending for a moment.
 #[track_caller]
 fn await_measuring(run: &mut Child, lab: &LabDirectory, words: &str) {
-    await_state(run, lab, words, || said(lab).contains(words) && !workers(lab).is_empty());
+    await_state(run, lab, words, || stderr_of(lab).contains(words) && !workers(lab).is_empty());
     std::thread::sleep(Duration::from_millis(800));
 }
 
@@ -133,7 +133,7 @@ fn cluster_up_that_is_interrupted_leaves_nothing() {
     await_state(&mut run, &lab, "the start of a broker", || lab.processes().len() >= 3);
     signal(run.id(), Signal::INT);
     assert_interrupted(&end(run), &lab);
-    assert!(!said(&lab).contains("warm-up"), "it was past the start: {}", said(&lab));
+    assert!(!stderr_of(&lab).contains("warm-up"), "it was past the start: {}", stderr_of(&lab));
     lab.assert_nothing_is_left();
 }
 
@@ -203,7 +203,7 @@ fn a_measurement_that_is_interrupted_leaves_no_topic_and_keeps_whole_repetitions
         signal(run.id(), Signal::INT);
         assert_interrupted(&end(run), &lab);
         assert_eq!(lab.point().repetitions.len(), whole, "{words}");
-        assert!(said(&lab).contains("interrupted"), "{}", said(&lab));
+        assert!(stderr_of(&lab).contains("interrupted"), "{}", stderr_of(&lab));
         foreign.assert_nothing_is_left(&lab);
     }
 }
@@ -217,11 +217,11 @@ fn a_clean_up_that_is_interrupted_keeps_the_repetition_that_it_follows() {
     let mut run = command.spawn().expect("the binary starts");
     // The clean-up of the warm-up, then that of the first repetition: its files are gone half a second after
     // it begins.
-    await_state(&mut run, &lab, "a clean-up", || said(&lab).matches("Deleting topics").count() == 2);
+    await_state(&mut run, &lab, "a clean-up", || stderr_of(&lab).matches("Deleting topics").count() == 2);
     signal(run.id(), Signal::INT);
     assert_interrupted(&end(run), &lab);
     let repetitions = lab.point().repetitions;
-    assert_eq!(repetitions.len(), 1, "{}", said(&lab));
+    assert_eq!(repetitions.len(), 1, "{}", stderr_of(&lab));
     assert!(repetitions[0].figures.produced_records_per_s.is_some());
     assert_eq!(repetitions[0].evidence.acknowledged, repetitions[0].evidence.in_log);
     lab.assert_nothing_is_left();

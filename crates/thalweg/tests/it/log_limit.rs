@@ -36,7 +36,7 @@ fn malformed_frames_do_not_fill_the_log() {
     }
     node.end(Signal::TERM);
     let told = || {
-        let said = node.said();
+        let said = node.output();
         let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count();
         (lines("Closed a connection"), said.contains("more from 127.0.0.1"), said.clone())
     };
@@ -73,8 +73,8 @@ async fn many_addresses_do_not_fill_the_log_either() {
         }
     }
     node.end(Signal::TERM);
-    until("the count", || node.said().contains("Stopped cleanly"));
-    let said = node.said();
+    until("the count", || node.output().contains("Stopped cleanly"));
+    let said = node.output();
     let written =
         said.lines().filter(|line| line.contains("Closed a connection") && line.contains("address=")).count();
     let counts: Vec<_> = said.lines().filter(|line| line.contains("Closed a connection: and ")).collect();

@@ -53,10 +53,10 @@ fn lines_are_json_whatever_clients_send() {
         // It closes the connection without an answer.
         let _ = stream.read(&mut [0]);
     }
-    until("a line about each", || node.said().matches("Closed a connection").count() >= 3);
+    until("a line about each", || node.output().matches("Closed a connection").count() >= 3);
     node.end(Signal::TERM);
-    until("the last line", || node.said().contains("Stopped cleanly"));
-    let lines = json(&node.said());
+    until("the last line", || node.output().contains("Stopped cleanly"));
+    let lines = json(&node.output());
     let asked: Vec<_> = lines.iter().filter(|line| line["fields"]["api"] == "Metadata").collect();
     let [by_hostile, by_long] = &asked[..] else { panic!("{asked:?}") };
     assert_eq!(by_hostile["target"], "kafka.request.logger");
@@ -84,8 +84,8 @@ fn a_closed_connection_is_logged_with_its_client() {
     stream.write_all(&frame).expect("it reads");
     stream.read_exact(&mut [0; 4]).expect("an answer");
     stream.write_all(b"\x7f\xff\xff\xff").expect("it reads");
-    until("a line about it", || node.said().contains("Closed a connection"));
-    let said = node.said();
+    until("a line about it", || node.output().contains("Closed a connection"));
+    let said = node.output();
     let line = said.lines().find(|line| line.contains("Closed a connection")).expect("a line");
     assert!(line.contains("billing-7") && line.contains("librdkafka 2.11.0"), "{line}");
     node.end(Signal::TERM);
@@ -97,9 +97,9 @@ fn text_lines_stay_lines_whatever_clients_send() {
     let mut node = Node::start(dir.path(), &["thalweg.log.slow.request.ms=0"]);
     ask_as(&node.address, "x\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J\r");
     ask_as(&node.address, &"y".repeat(30_000));
-    until("a line about each", || node.said().matches("api=Metadata").count() >= 2);
+    until("a line about each", || node.output().matches("api=Metadata").count() >= 2);
     node.end(Signal::TERM);
-    let said = node.said();
+    let said = node.output();
     assert!(said.lines().all(|line| !line.starts_with("2026-01-01T00:00:00Z")), "{said}");
     assert!(said.contains("forged") && !said.contains('\u{1b}') && !said.contains('\r'), "{said}");
     assert!(said.lines().all(|line| line.len() < 9 * 1024), "a line is bounded");
@@ -182,8 +182,8 @@ async fn levels_change_while_the_broker_runs() {
     assert_eq!(alter(&connection, &[("thalweg.net", 0, Some("DEBUG"))], false).await, (0, String::new()));
     assert_eq!(level(&connection, "thalweg.net").await.as_deref(), Some("DEBUG"));
     ask_as(&node.address, "after");
-    until("a line of level debug", || node.said().contains(ENDED));
-    let said = node.said();
+    until("a line of level debug", || node.output().contains(ENDED));
+    let said = node.output();
     let (before, _) = said.split_once("Changed a log level").expect("a line of the change");
     assert!(!before.contains(ENDED), "{said}");
 
@@ -225,7 +225,7 @@ async fn levels_change_while_the_broker_runs() {
     let _ = stream.read(&mut [0]);
     connection.close();
     node.end(Signal::TERM);
-    let said = node.said();
+    let said = node.output();
     assert!(said.contains("Changed a log level"), "{said}");
     assert!(!said.contains("Closed a connection") && !said.contains("Stopping"), "{said}");
 }

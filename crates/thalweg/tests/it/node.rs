@@ -127,7 +127,7 @@ impl Node {
     }
 
     /// All output so far.
-    pub fn said(&self) -> String {
+    pub fn output(&self) -> String {
         self.said.lock().expect("nobody panics with the lock").clone()
     }
 

@@ -133,7 +133,7 @@ fn documents_keep_their_fields() {
 }
 
 #[test]
-fn the_short_form_and_yaml_say_the_same() {
+fn the_short_form_and_yaml_mean_the_same() {
     let broker = prepared();
     for line in ["topic describe orders", "group list", "lab list"] {
         let long = run(to(&broker, line).args(["--format", "json"]));

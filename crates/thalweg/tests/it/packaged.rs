@@ -15,7 +15,7 @@ fn settings_of_packages_raise_no_warning() {
         // Only what the machine of a test does not have differs: the data directory and the ports.
         let mut node = Node::start_with(dir.path(), &[path], &["listeners=PLAINTEXT://127.0.0.1:0"]);
         node.end(rustix::process::Signal::TERM);
-        let said = node.said();
+        let said = node.output();
         assert!(!said.contains(" WARN ") && !said.contains(" ERROR "), "{file}: {said}");
     }
 }

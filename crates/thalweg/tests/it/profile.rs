@@ -180,7 +180,7 @@ fn a_secured_node_makes_a_profile() {
     let (data, home) = (tempfile::tempdir().expect("a directory"), Home::new());
     let node =
         Node::start_with(&data.path().join("data"), &["--secure"], &["listeners=SASL_SSL://127.0.0.1:0"]);
-    let said = node.said();
+    let said = node.output();
     let settings = data.path().join("data-security/client.properties");
     let command = format!("thalweg profile create local --use --command-config {}", settings.display());
     assert!(said.contains(&command), "{said}");

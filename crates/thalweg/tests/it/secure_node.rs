@@ -86,7 +86,7 @@ fn users_may_do_what_the_administrator_lets_them() {
     let secured = SecuredNode::start();
     assert!(secured.node.address.starts_with("127.0.0.1:"), "{}", secured.node.address);
     let copied = |line: &str| line.starts_with("  export THALWEG_COMMAND_CONFIG=");
-    until("the lines to copy", || secured.node.said().lines().any(copied));
+    until("the lines to copy", || secured.node.output().lines().any(copied));
     succeeds(&mut secured.admin("topic create orders secrets"));
     let password = succeeds(&mut secured.admin("security user add alice"));
     let alice = secured.settings_of("alice", password.trim());
@@ -189,9 +189,9 @@ fn secrets_are_their_owners() {
     let mode = |dir: &Path| std::fs::metadata(dir).expect("it is there").permissions().mode() & 0o777;
     let data = secured.dir.path().join("data");
     assert_eq!((mode(&dir), mode(&data)), (0o700, 0o700));
-    assert!(!secured.node.said().contains("may read the data"));
+    assert!(!secured.node.output().contains("may read the data"));
     let password = std::fs::read_to_string(dir.join("admin.password")).expect("it is there");
-    assert!(!secured.node.said().contains(password.trim()), "no log line has it");
+    assert!(!secured.node.output().contains(password.trim()), "no log line has it");
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn data_that_all_users_may_read_is_named() {
     std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
     let node = SecuredNode::serve(dir.path(), &[]);
     let said = format!("may read the data in {0}: chmod o= {0}", data.display());
-    assert!(node.said().contains(&said), "{}", node.said());
+    assert!(node.output().contains(&said), "{}", node.output());
     let mode = std::fs::metadata(&data).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode, 0o755, "an operator's rights stay");
 }
@@ -433,7 +433,7 @@ fn data_from_before_gets_the_administrator_too() {
     let SecuredNode { node, dir } = secured;
     drop(node);
     let plain = Node::start_with(&data, &["--listen", "127.0.0.1:0"], &[]);
-    assert!(plain.said().contains("--secure is missing: "), "{}", plain.said());
+    assert!(plain.output().contains("--secure is missing: "), "{}", plain.output());
     drop(dir);
 }
 
@@ -452,7 +452,7 @@ fn a_removed_password_file_resets_the_password() {
     drop(node);
     std::fs::write(&file, "stale").expect("written");
     let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
-    assert!(secured.node.said().contains("another password for admin"), "{}", secured.node.said());
+    assert!(secured.node.output().contains("another password for admin"), "{}", secured.node.output());
 }
 
 #[test]
@@ -485,9 +485,9 @@ fn a_damaged_directory_is_reported_or_repaired() {
     std::fs::set_permissions(security.join("ca.key"), open).expect("set");
     let secured = SecuredNode { node: SecuredNode::serve(dir.path(), &[]), dir };
     assert!(
-        secured.node.said().contains("Other users of this machine could read"),
+        secured.node.output().contains("Other users of this machine could read"),
         "{}",
-        secured.node.said()
+        secured.node.output()
     );
     succeeds(&mut secured.admin("topic list"));
 }
@@ -574,7 +574,7 @@ async fn a_certificate_that_ends_soon_is_signed_again_while_the_node_runs() {
     let ending = params.signed_by(&own, &issuer).expect("a certificate").pem();
     std::fs::write(&file, format!("{}{ending}{}", own.serialize_pem(), read("ca.crt"))).expect("written");
 
-    until("it is signed again", || secured.node.said().contains("Signed this node's certificate again"));
+    until("it is signed again", || secured.node.output().contains("Signed this node's certificate again"));
     let renewed = plain(&read("node-1.pem"));
     assert!(!renewed.contains(&first) && !renewed.contains(&plain(&ending)), "it is another one");
     until("new connections get it", || {

@@ -276,7 +276,7 @@ fn streams_of_a_broker_do_and_keep_the_password_to_themselves(kafka: &Kafka) {
     assert_eq!((read("end").as_str(), read("bad").as_str()), ("{\"n\": 3}\n", "bad\n"));
     // A stage that may belong to another cluster gets none of the settings.
     create("elsewhere", "time --initialDelay=1h | kafka --topic=x --bootstrap=127.0.0.1:1", "");
-    for told in [streams(), host.get("/metrics").body, host.said()] {
+    for told in [streams(), host.get("/metrics").body, host.output()] {
         assert!(told.contains("streams"), "{told}");
         assert!(!told.contains(PASSWORD), "{told}");
     }

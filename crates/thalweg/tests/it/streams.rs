@@ -174,7 +174,7 @@ fn the_example_of_a_program_of_ones_own_shouts() {
 }
 
 #[test]
-fn the_example_of_a_spread_tells_percentiles() {
+fn the_example_of_a_spread_prints_percentiles() {
     let (out, _dir) = example("spread.stream");
     assert!(out.starts_with("amounts: 6 numbers, min 80, mean 1186.956666667, "), "{out}");
     assert!(out.ends_with("p99.9 3100.25, max 3100.25\n"), "{out}");
@@ -405,7 +405,7 @@ fn special_files_are_refused_before_they_block_a_stream() {
 
 /// Files under /proc have a size of zero, but contents.
 #[test]
-fn a_file_that_says_it_is_empty_is_read_once() {
+fn a_file_with_a_size_of_zero_is_read_once() {
     let (code, out, error) = run(&mut stream(&["run", "file --path=/proc/self/status | stdout"]), b"");
     assert_eq!(code, Some(0), "{error}");
     assert_eq!(out.lines().filter(|line| line.starts_with("Pid:")).count(), 1, "{out}");

@@ -64,7 +64,7 @@ fn offsets_stay_until_the_sinks_behind_a_named_destination_have_acknowledged() {
 }
 
 #[test]
-fn headers_are_read_set_and_carried_unless_raw_is_asked_for() {
+fn headers_are_read_set_and_carried_unless_raw() {
     let broker = Broker::start();
     let write = "stdin | transform --headers='{\"n\": text, \"gone\": null, \"size\": size(text)}' | kafka --topic=in";
     out(&broker, write, &[], b"one\nthree\n");

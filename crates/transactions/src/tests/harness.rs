@@ -13,7 +13,7 @@ use std::sync::Arc;
 use thalweg_groups::TransactionOutcome;
 use thalweg_metadata::PartitionIndex;
 use thalweg_record::{BatchBuilder, BatchOptions, DecompressBuffer, Offset, batches};
-use thalweg_shard::{HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
+use thalweg_shard::{DividedWrites, HeldAnswers, Moment, Piece, Shard as _, Ticket, WriteError};
 use thalweg_wire::ErrorCode;
 
 /// The transactional id of most tests.
@@ -186,12 +186,13 @@ impl Harness {
 
     fn append_writes(&mut self) {
         let now = self.now();
-        while let Some(write) = self.shard.next_write() {
+        let mut divided = DividedWrites::default();
+        while let Some(write) = divided.next(&mut self.shard) {
             let sizes =
                 write.records.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Bytes::len));
             let is_too_large = sizes.sum::<usize>() > self.batch_bytes_max;
             if let Some(error) = self.refuses.or(is_too_large.then_some(WriteError::TooLarge)) {
-                self.shard.refused(write, error, usize::MAX, now);
+                divided.refused(&mut self.shard, write, error, usize::MAX, now);
                 continue;
             }
             let options = BatchOptions { base_offset: Offset(self.next_offset), ..BatchOptions::default() };

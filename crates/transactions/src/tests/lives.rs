@@ -195,7 +195,7 @@ fn who_waits_is_sent_elsewhere_when_the_shard_goes() {
 }
 
 #[test]
-fn ids_are_listed_by_what_is_asked_for() {
+fn ids_are_listed_by_the_requested_filters() {
     let mut h = Harness::new();
     let producer = h.init();
     h.add(producer, &[("t", 1), ("t", 0)]).expect("added");

@@ -203,7 +203,7 @@ impl History {
 }
 
 #[test]
-fn what_a_client_is_told_is_what_its_partitions_get() {
+fn answers_to_a_client_agree_with_its_partitions() {
     for seed in 0..300 {
         let mut history = History::new(seed, if seed % 3 == 0 { 0 } else { 2 });
         for _ in 0..STEPS {

@@ -51,7 +51,7 @@ fn records_are_read_as_kafka_meant_them_and_written_as_kafka_wrote_them() {
 }
 
 #[test]
-fn what_is_not_known_is_passed_over_and_what_is_wrong_is_told() {
+fn unknown_records_are_skipped_and_wrong_ones_are_errors() {
     let key = encode_key("app").expect("short");
     let tombstone = TransactionRecord { id: "app".to_owned(), metadata: None };
     assert_eq!(decode(Some(&key), None), Ok(Some(tombstone)));

@@ -296,7 +296,7 @@ fn differences(ours: &BTreeMap<String, Message>, kafkas: &BTreeMap<String, Messa
 }
 
 #[test]
-fn our_schema_files_say_what_kafkas_jars_say() {
+fn our_schema_files_agree_with_kafkas_jars() {
     let Some(classpath) = kafka_classpath("the schema files against Kafka's jars") else { return };
     let differences = differences(&by_name(ours()), &by_name(kafkas(&classpath)));
     assert!(differences.is_empty(), "{differences}");

@@ -61,7 +61,7 @@ fn apis_have_kafkas_keys_versions_headers_and_listeners() {
 }
 
 #[test]
-fn the_file_of_error_codes_says_what_kafka_says() {
+fn the_file_of_error_codes_agrees_with_kafka() {
     let file = include_str!("../../schema/errors.txt");
     let ours: Vec<&str> = file.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     let kafkas: Vec<String> = lines("error").map(|words| words.join(" ")).collect();

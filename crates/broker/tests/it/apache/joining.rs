@@ -75,14 +75,14 @@ async fn apache_controllers_take_in_whom_they_should_and_others_learn_why_not() 
     let Some(jars) = jars() else { return };
     let controllers =
         Controllers::start(jars, Quorum::OfKafkasDefaults, "broker.session.timeout.ms=6000").await;
-    a_broker_of_another_cluster_is_told_of_both(&controllers).await;
+    a_broker_of_another_cluster_gets_an_error_with_both_ids(&controllers).await;
     a_level_that_is_not_supported_is_named(&controllers).await;
     a_second_broker_of_the_same_id_waits_for_the_first(&controllers).await;
     a_broker_that_was_forgotten_comes_back(&controllers).await;
     a_broker_whose_place_is_taken_ends(&controllers).await;
 }
 
-async fn a_broker_of_another_cluster_is_told_of_both(controllers: &Controllers) {
+async fn a_broker_of_another_cluster_gets_an_error_with_both_ids(controllers: &Controllers) {
     let dir = data();
     let meta = "cluster.id=another\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZA\nnode.id=7\nversion=1\n";
     std::fs::write(dir.path().join("meta.properties"), meta).expect("it can be written");

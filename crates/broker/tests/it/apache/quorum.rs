@@ -116,7 +116,7 @@ async fn brokers_follow_a_static_quorum_of_3_9_through_the_death_of_its_leaders(
             .collect::<Vec<_>>()
     };
     assert_eq!(topics(&brokers[2]), topics(&brokers[0]));
-    each_listener_is_told_by_its_name(&brokers);
+    each_listener_is_reported_by_its_name(&brokers);
 
     internal_topics_have_kafkas_replicas(&brokers).await;
 
@@ -144,7 +144,7 @@ async fn internal_topics_have_kafkas_replicas(brokers: &[RunningBroker]) {
     assert!(offsets.partitions.values().all(|partition| partition.replicas.len() == 3), "{offsets:?}");
 }
 
-fn each_listener_is_told_by_its_name(brokers: &[RunningBroker]) {
+fn each_listener_is_reported_by_its_name(brokers: &[RunningBroker]) {
     let image = brokers[0].server().broker.image();
     for broker in brokers {
         let server = broker.server();

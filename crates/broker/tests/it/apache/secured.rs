@@ -85,7 +85,7 @@ async fn a_broker_joins_controllers_and_follows_a_leader_over_sasl_and_tls() {
         ("ssl.truststore.location", &ca),
         ("ssl.keystore.location", &node),
     ];
-    who_has_the_wrong_password_is_told(&servers, &ours).await;
+    a_wrong_password_is_reported(&servers, &ours).await;
     let data = tempfile::tempdir().expect("a temporary directory");
     let broker = join(data.path(), "2", &servers, &ours).await;
     until("both brokers", async || broker.server().broker.image().alive_brokers().count() == 2).await;
@@ -124,7 +124,7 @@ async fn a_broker_joins_controllers_and_follows_a_leader_over_sasl_and_tls() {
     broker.stop().await;
 }
 
-async fn who_has_the_wrong_password_is_told(servers: &str, ours: &[(&str, &str)]) {
+async fn a_wrong_password_is_reported(servers: &str, ours: &[(&str, &str)]) {
     let data = tempfile::tempdir().expect("a temporary directory");
     let login = LOGIN.replace("password=\"node-secret\"", "password=\"hunter2\"");
     let mut properties = vec![

@@ -222,7 +222,7 @@ async fn follower_without_room_holds_no_acknowledgement_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn records_count_as_deleted_once_the_medium_says_so() {
+async fn records_count_as_deleted_once_the_medium_has_their_end() {
     let (cluster, faults) = with_faulty_disk(&[]).await;
     let topic = cluster.create("topic", &[&[1]], &[]).await;
     for _ in 0..10 {

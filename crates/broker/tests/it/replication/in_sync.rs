@@ -50,7 +50,7 @@ async fn a_lagging_live_follower_is_dropped_by_the_leader() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn deleted_records_are_gone_on_every_replica_when_that_is_told() {
+async fn deleted_records_are_gone_on_every_replica_before_the_answer() {
     let mut cluster = Cluster::start(&[("broker.session.timeout.ms", "2000")]).await;
     let topic = cluster.create("topic", &[&[1, 2, 3]], &[]).await;
     for round in 0..10 {

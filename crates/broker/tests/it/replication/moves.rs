@@ -280,7 +280,7 @@ async fn abandoned_moves_leave_the_directory_that_the_controller_knows() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_replica_that_comes_goes_to_the_directory_that_was_asked_for() {
+async fn a_new_replica_goes_to_the_requested_directory() {
     let mut cluster = Cluster::start(&[]).await;
     let others = [(); 3].map(|()| tempfile::tempdir().expect("a temporary directory"));
     let paths = with_two_directories(&mut cluster, &others).await;

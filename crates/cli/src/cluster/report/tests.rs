@@ -91,7 +91,7 @@ fn healthy_clusters_are_shown_in_few_lines() {
 }
 
 #[test]
-fn a_login_that_sees_no_topic_is_told_no_zeros() {
+fn a_login_that_sees_no_topic_gets_no_zeros() {
     let mut blind = status(Vec::new());
     blind.topics = 0;
     blind.hidden_topics =
@@ -293,7 +293,7 @@ fn a_replica_that_is_being_added_is_not_missed_yet() {
 }
 
 #[test]
-fn a_table_ends_after_some_rows_and_says_so() {
+fn a_table_ends_after_some_rows_with_a_note() {
     let partitions = (0..30).map(|index| partition(index, None, &[1], 1)).collect();
     let text = status(partitions).to_text(Style::PLAIN);
     assert!(text.contains("Partitions without a leader that answers: 30\n"), "{text}");

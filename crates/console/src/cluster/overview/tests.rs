@@ -180,7 +180,7 @@ fn unknown_figures_are_none_for_a_login_without_rights() {
 }
 
 #[test]
-fn a_part_of_the_topics_is_said_to_be_one() {
+fn a_part_of_the_topics_is_marked_as_one() {
     let overview = one_topic_of_two();
     assert_eq!((faults(&overview), overview.health), (vec!["topics-hidden"], "unknown"));
     assert_eq!((overview.topics, overview.hidden_topics, overview.is_partial), (Some(1), Some(1), true));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_broker_asks_for_is_bounded() {
+    fn iterations_that_the_broker_requires_are_bounded() {
         for (message, fault) in [
             ("r=other,s=AAAA,i=4096", ScramFault::Nonce),
             ("r=rOprNGfwEbeRWgbNEkqO,s=AAAA,i=4096", ScramFault::Nonce),

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_passwords_and_unknown_users_are_told_apart_in_the_log_only() {
+    fn wrong_passwords_and_unknown_users_are_distinct_in_the_log_only() {
         let hash = Hash::Sha512;
         let ends = |known: Option<Credential>| {
             let (mut client, first) = ScramClient::begin(hash, "alice", "wrong", "nonce", false);

@@ -44,7 +44,7 @@ impl Future for CommitInFlight {
 
 /// The queue of commits.
 #[derive(Debug)]
-pub(super) struct Commits {
+pub(super) struct CommitQueue {
     coordinator: Arc<Coordinator>,
     config: Arc<ConsumerConfig>,
     shared: Arc<SharedState>,
@@ -92,13 +92,13 @@ impl NextCommit {
     }
 }
 
-impl Commits {
+impl CommitQueue {
     pub(super) fn new(
         coordinator: Coordinator,
         config: Arc<ConsumerConfig>,
         shared: Arc<SharedState>,
-    ) -> Commits {
-        Commits { coordinator: Arc::new(coordinator), config, shared, queue: Mutex::default() }
+    ) -> CommitQueue {
+        CommitQueue { coordinator: Arc::new(coordinator), config, shared, queue: Mutex::default() }
     }
 
     /// The coordinator, over the connection of the commits.
