@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn result() -> PointResult {
-        let point = load("queue-kafka", None).expect("it is built in").points.remove(5);
+        let point = load("queue", None).expect("it is built in").points.remove(5);
         let repetition = Repetition {
             number: 0,
             began_at_us: 0,
