@@ -76,6 +76,10 @@ impl Tune {
             )
             .into());
         };
+        if target.is_pulsar() {
+            let message = "lab tune tries settings of Kafka's protocol: it cannot tune Apache Pulsar";
+            return Err(Usage(message.to_owned()).into());
+        }
         reach(target).await?;
         let result_dir = ResultDirectory::make(self.directories.out.as_deref(), &["tune", &loaded.name])?;
         let work_dir = result_dir.work_dir(self.directories.work_dir.as_deref())?;

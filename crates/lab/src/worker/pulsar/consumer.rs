@@ -1,8 +1,8 @@
 //! Consuming from Pulsar: members of groups, which are subscriptions here, that read, count and optionally
 //! check records.
 //!
-//! A consumer receives as many records as its queue takes (`receiverQueueSize`) before the start; they are
-//! read after it.
+//! Before the start a consumer receives as many records of a backlog as its queue takes
+//! (`receiverQueueSize`). They are put back at the start: otherwise their way would not be measured.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -133,6 +133,9 @@ impl Reader {
         mut word: watch::Receiver<Word>,
     ) -> Result<Inspection, WorkerError> {
         self.inspection.enter(&self.place);
+        if matches!(self.consumer.try_next(), Ok(Some(_))) {
+            self.consumer.redeliver_unacknowledged();
+        }
         tokio::select! {
             () = stopped(&mut word) => {}
             read = self.read_all(window) => read?,
