@@ -103,7 +103,6 @@ impl PulsarConsume {
         let subscriptions = self.subscriptions()?;
         let topics = self.test.topics("-")?;
         let client = self.test.connect().await?;
-        let began = Instant::now();
         let totals = Arc::new(Mutex::new(Totals {
             read: 0,
             bytes: 0,
@@ -135,6 +134,7 @@ impl PulsarConsume {
                 }
             }
         }
+        let began = Instant::now();
         let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
         say(
             "main",

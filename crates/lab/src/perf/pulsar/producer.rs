@@ -119,7 +119,6 @@ impl PulsarProduce {
         let options = self.options()?;
         let topics = self.test.topics(&self.separator)?;
         let client = self.test.connect().await?;
-        let began = Instant::now();
         let warm_up = Duration::try_from_secs_f64(self.warmup_time.max(0.0)).unwrap_or_default();
         let totals = Arc::new(Mutex::new(Totals {
             sent: 0,
@@ -128,7 +127,7 @@ impl PulsarProduce {
             first_failure: None,
             latencies: lines::recorder(),
             interval_latencies: lines::recorder(),
-            warm_at: began + warm_up,
+            warm_at: Instant::now() + warm_up,
         }));
         let mut senders = Vec::new();
         for (number, places) in (0_u32..).zip(partitions(&client, &topics).await?) {
@@ -143,10 +142,12 @@ impl PulsarProduce {
                 }
                 let batch = self.batch_max_bytes / u64::from(self.size.max(1));
                 let batch = batch.clamp(1, options.batch_messages_max as u64);
-                let router = Router::new(places.len(), number, batch, options.batch_delay, began);
+                let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
                 senders.push(Sender { lanes, router });
             }
         }
+        let began = Instant::now();
+        lock(&totals).warm_at = began + warm_up;
         let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
         say("main", &format!("Created {} producers", senders.len()))?;
         let printing = async {
