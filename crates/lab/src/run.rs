@@ -6,7 +6,8 @@
 //! - [`saturation`], [`summary`], [`verdict`], `drain`, `figures` and `plan` decide without side effects. So
 //!   do `contender` (one target with one driver at one point, and its next step) and `precision` (the need
 //!   for more repetitions).
-//! - `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and remove resources;
+//! - `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and remove
+//!   resources;
 //!   `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
 //! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.

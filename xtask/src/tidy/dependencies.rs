@@ -216,7 +216,9 @@ mod tests {
         let bad = "[dev-dependencies]\nthalweg-broker.workspace = true\n";
         assert_eq!(
             findings("thalweg-lab", bad),
-            ["thalweg-lab uses thalweg-broker; it may use: authority, client, ports, pulsar, record, security, wire"]
+            [
+                "thalweg-lab uses thalweg-broker; it may use: authority, client, ports, pulsar, record, security, wire"
+            ]
         );
         let bad = "[target.'cfg(unix)'.dev-dependencies]\nthalweg-wire = { workspace = true }\n";
         assert_eq!(findings("thalweg-record", bad), ["thalweg-record uses thalweg-wire; it may use: ids"]);

@@ -91,11 +91,12 @@ pub(crate) struct KafkaArguments {
     /// 4.3.1].
     #[arg(long, value_name = "VERSION")]
     kafka_version: Option<KafkaVersion>,
-    /// The Java of the targets apache-kafka and pulsar: the program, or its JAVA_HOME [default: that of JAVA_HOME, or
-    /// else of PATH].
+    /// The Java of the targets apache-kafka and pulsar: the program, or its JAVA_HOME [default: that of
+    /// JAVA_HOME, or else of PATH].
     #[arg(long, value_name = "PATH")]
     java: Option<PathBuf>,
-    /// Options of the JVMs of the targets apache-kafka and pulsar, after the lab's own, such as '-Xmx4g -XX:+UseZGC'.
+    /// Options of the JVMs of the targets apache-kafka and pulsar, after the lab's own, such as '-Xmx4g
+    /// -XX:+UseZGC'.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     jvm_options: Option<String>,
 }

@@ -61,7 +61,7 @@ const SETTINGS: [(&str, &str); 2] =
 /// The setting that decides whether an acknowledged record is on the disk.
 const JOURNAL_SYNC: &str = "journalSyncData";
 
-/// Starts Pulsar.
+/// Starts one broker with its bookie, and returns when it is healthy.
 pub(super) async fn start(
     spec: &ClusterSpec,
     options: &StartOptions,

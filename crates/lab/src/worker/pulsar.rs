@@ -2,8 +2,8 @@
 //! same clock, values, stamps, pace and counters as on Kafka's protocol. Each client has its own connections.
 //!
 //! A producer of the lab is a producer of Pulsar for each partition. The members of a group share the
-//! partitions by their numbers, and each partition has an exclusive consumer, as in a group of Kafka's: what a
-//! member reads does not depend on when it has joined.
+//! partitions by their numbers, and each partition has an exclusive consumer, as in a group of Kafka's: the
+//! partitions of a member do not depend on the time of its subscription.
 
 mod consumer;
 mod in_flight;

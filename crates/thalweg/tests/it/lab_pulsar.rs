@@ -1,5 +1,5 @@
-//! `thalweg lab` and `thalweg pulsar-perf` on Apache Pulsar. The test with a broker needs Java 17 and Pulsar's
-//! distribution (`PULSAR_HOME`); otherwise it is skipped, with a notice.
+//! `thalweg lab` and `thalweg pulsar-perf` on Apache Pulsar. The test with a broker needs Java 17 and
+//! Pulsar's distribution (`PULSAR_HOME`); otherwise it is skipped, with a notice.
 
 use std::collections::BTreeMap;
 use std::io::Write;

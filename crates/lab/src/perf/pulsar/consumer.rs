@@ -6,8 +6,11 @@ use std::time::Duration;
 use chrono::Local;
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
-use thalweg_pulsar::{ConsumeError, Consumer, ConsumerOptions, InitialPosition, Message, SubscriptionType};
+use thalweg_pulsar::{
+    Client, ConsumeError, Consumer, ConsumerOptions, InitialPosition, Message, SubscriptionType,
+};
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
@@ -100,7 +103,7 @@ fn lock(totals: &SharedTotals) -> MutexGuard<'_, Totals> {
 
 impl PulsarConsume {
     pub(super) async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
-        let subscriptions = self.subscriptions()?;
+        self.subscriptions()?;
         let topics = self.test.topics("-")?;
         let client = self.test.connect().await?;
         let totals = Arc::new(Mutex::new(Totals {
@@ -112,36 +115,16 @@ impl PulsarConsume {
         }));
         // Notified when all messages are read, or a consumer has failed.
         let ended = Arc::new(Notify::new());
-        let mut readers = tokio::task::JoinSet::new();
-        let mut consumers = 0;
-        for places in partitions(&client, &topics).await? {
-            for subscription in &subscriptions {
-                for _ in 0..self.num_consumers {
-                    consumers += 1;
-                    for place in &places {
-                        let options = self.options();
-                        let subscribed =
-                            Consumer::subscribe(&client, place.as_str(), subscription, options).await;
-                        let consumer = subscribed.map_err(Box::new)?;
-                        let reader = Reader {
-                            consumer,
-                            totals: Arc::clone(&totals),
-                            ended: Arc::clone(&ended),
-                            most: self.test.num_messages,
-                        };
-                        readers.spawn(reader.run());
-                    }
-                }
-            }
+        let mut readers = JoinSet::new();
+        for reader in self.readers(&client, &topics, (&totals, &ended)).await? {
+            readers.spawn(reader.run());
         }
         let began = Instant::now();
         let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
+        let (consumers, count) = (self.num_consumers, topics.len());
         say(
             "main",
-            &format!(
-                "Start receiving from {consumers} consumers per subscription on {} topics",
-                topics.len()
-            ),
+            &format!("Start receiving from {consumers} consumers per subscription on {count} topics"),
         )?;
         let printing = async {
             let mut tick = tokio::time::interval_at(began + INTERVAL, INTERVAL);
@@ -174,6 +157,32 @@ impl PulsarConsume {
         say("perf-client-shutdown", &rates)?;
         say("perf-client-shutdown", &lines::all_latencies(&totals.latencies, lines::Unit::Whole))?;
         Ok(())
+    }
+
+    /// Opens all consumers.
+    async fn readers(
+        &self,
+        client: &Client,
+        topics: &[String],
+        (totals, ended): (&SharedTotals, &Arc<Notify>),
+    ) -> Result<Vec<Reader>, PerfError> {
+        let subscriptions = self.subscriptions()?;
+        let mut readers = Vec::new();
+        for places in partitions(client, topics).await? {
+            for subscription in &subscriptions {
+                for place in (0..self.num_consumers).flat_map(|_| &places) {
+                    let subscribed =
+                        Consumer::subscribe(client, place.as_str(), subscription, self.options()).await;
+                    readers.push(Reader {
+                        consumer: subscribed.map_err(Box::new)?,
+                        totals: Arc::clone(totals),
+                        ended: Arc::clone(ended),
+                        most: self.test.num_messages,
+                    });
+                }
+            }
+        }
+        Ok(readers)
     }
 
     /// The subscriptions of each topic.

@@ -8,7 +8,7 @@ use clap::Args;
 use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use thalweg_pulsar::{Compression, OutgoingMessage, Producer, ProducerOptions, SendError};
+use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOptions, SendError};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -129,23 +129,7 @@ impl PulsarProduce {
             interval_latencies: lines::recorder(),
             warm_at: Instant::now() + warm_up,
         }));
-        let mut senders = Vec::new();
-        for (number, places) in (0_u32..).zip(partitions(&client, &topics).await?) {
-            for _ in 0..self.num_producers {
-                let mut lanes = Vec::new();
-                for place in &places {
-                    let opened = Producer::open(&client, place.as_str(), options.clone()).await;
-                    let producer = opened.map_err(Box::new)?;
-                    let in_flight = Arc::new(InFlight::default());
-                    let counting = tokio::spawn(count(Arc::clone(&in_flight), Arc::clone(&totals)));
-                    lanes.push(Lane { producer, in_flight, counting });
-                }
-                let batch = self.batch_max_bytes / u64::from(self.size.max(1));
-                let batch = batch.clamp(1, options.batch_messages_max as u64);
-                let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
-                senders.push(Sender { lanes, router });
-            }
-        }
+        let mut senders = self.senders(&client, &topics, &options, &totals).await?;
         let began = Instant::now();
         lock(&totals).warm_at = began + warm_up;
         let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
@@ -189,6 +173,34 @@ impl PulsarProduce {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Opens all producers.
+    async fn senders(
+        &self,
+        client: &Client,
+        topics: &[String],
+        options: &ProducerOptions,
+        totals: &SharedTotals,
+    ) -> Result<Vec<Sender>, PerfError> {
+        let mut senders = Vec::new();
+        for (number, places) in (0_u32..).zip(partitions(client, topics).await?) {
+            for _ in 0..self.num_producers {
+                let mut lanes = Vec::new();
+                for place in &places {
+                    let opened = Producer::open(client, place.as_str(), options.clone()).await;
+                    let producer = opened.map_err(Box::new)?;
+                    let in_flight = Arc::new(InFlight::default());
+                    let counting = tokio::spawn(count(Arc::clone(&in_flight), Arc::clone(totals)));
+                    lanes.push(Lane { producer, in_flight, counting });
+                }
+                let batch = self.batch_max_bytes / u64::from(self.size.max(1));
+                let batch = batch.clamp(1, options.batch_messages_max as u64);
+                let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
+                senders.push(Sender { lanes, router });
+            }
+        }
+        Ok(senders)
     }
 
     fn options(&self) -> Result<ProducerOptions, PerfError> {

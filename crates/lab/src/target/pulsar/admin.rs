@@ -16,7 +16,7 @@ const PORT: u16 = 8080;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest number of referrals to the broker that owns a topic.
 const REDIRECTS_MAX: usize = 5;
-/// Largest answer.
+/// Limit of an answer, which may list the ledgers of a partition.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Length of an answer in an error.
 const EXCERPT: usize = 300;

@@ -18,8 +18,8 @@ pub async fn reach(service_url: &str, admin_url: &str) -> Result<(), ConnectErro
         reasons: format!("{service_url}: {reason}"),
     };
     let options = ClientOptions {
-        connect_timeout: super::super::bootstrap::REACH_TIMEOUT,
-        operation_timeout: super::super::bootstrap::ANSWER_TIMEOUT,
+        connect_timeout: crate::target::bootstrap::REACH_TIMEOUT,
+        operation_timeout: crate::target::bootstrap::ANSWER_TIMEOUT,
         ..ClientOptions::default()
     };
     Client::connect(service_url, options).await.map_err(|error| unreachable(error.to_string()))?;
