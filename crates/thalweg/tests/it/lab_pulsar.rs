@@ -32,7 +32,8 @@ fn a_workloads_target_that_is_not_installed_is_left_out_with_the_way_to_get_it()
     assert_eq!(lab.result().workloads[0].points.len(), 1);
 
     // A target that is asked for fails instead.
-    let mut command = lab.run(&["--target", "pulsar", "--out", "again"]);
+    let lab = LabDirectory::with(&workload(0.5, ""));
+    let mut command = lab.run(&["--target", "pulsar"]);
     command.env("PULSAR_HOME", lab.dir.path());
     let output = ran(command);
     assert_ends_with(&output, 1);
