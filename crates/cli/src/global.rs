@@ -25,7 +25,7 @@ pub struct GlobalOptions {
 const OPTIONS: [&str; 3] = ["format", "json", PROFILE];
 const PROFILE: &str = "profile";
 /// Commands on which a profile has no effect, with their subcommands.
-const WITHOUT_PROFILE: [&[&str]; 12] = [
+const WITHOUT_PROFILE: [&[&str]; 13] = [
     &["serve"],
     &["cluster", "up"],
     &["security", "certificate"],
@@ -35,6 +35,7 @@ const WITHOUT_PROFILE: [&[&str]; 12] = [
     &["consumer-perf-test"],
     &["share-consumer-perf-test"],
     &["e2e-latency"],
+    &["pulsar-perf"],
     &["profile"],
     &["completion"],
     &["man"],

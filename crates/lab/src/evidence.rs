@@ -8,8 +8,10 @@ mod check;
 mod claims;
 mod log;
 mod policy;
+mod pulsar;
 mod watch;
 
+pub use pulsar::{PULSAR_SUBSCRIPTION, PulsarClaim, collect_pulsar};
 pub use watch::{ReplicaObservations, Watch};
 
 use std::time::Duration;
@@ -17,6 +19,7 @@ use std::time::Duration;
 use thalweg_client::{ClientError, Cluster, ConsumerError};
 
 use crate::result::Evidence;
+use crate::target::AdminFailure;
 use crate::worker::{Report, VerifyError};
 use crate::workload::RecordSpec;
 
@@ -73,6 +76,15 @@ pub enum EvidenceError {
     /// Failed to read records back.
     #[error("Failed to read the records back: {0}")]
     Consumer(#[from] ConsumerError),
+    /// The admin API of a cluster of Pulsar does not answer, or refuses a request.
+    #[error("Failed to gather evidence: {0}")]
+    PulsarAdmin(#[from] AdminFailure),
+    /// A cluster of Pulsar does not answer, or refuses a request.
+    #[error("Failed to gather evidence: {0}")]
+    Pulsar(#[from] Box<thalweg_pulsar::PulsarError>),
+    /// Failed to read records of Pulsar back.
+    #[error("Failed to read the records back: {0}")]
+    PulsarConsumer(#[from] thalweg_pulsar::ConsumeError),
     /// Failed to compare records.
     #[error("Failed to check the records: {0}")]
     Verify(#[from] VerifyError),

@@ -2,6 +2,8 @@
 //! `kafka-producer-perf-test`, `kafka-consumer-perf-test`, `kafka-share-consumer-perf-test` and
 //! `kafka-e2e-latency`, at a fraction of their cost, so that the broker is the bottleneck.
 //!
+//! [`PulsarPerf`] is Apache Pulsar's tool.
+//!
 //! In addition, `--json` replaces the lines on standard output by one JSON object at the end, and standard
 //! error shows a progress bar if it is a terminal.
 
@@ -14,6 +16,7 @@ mod error;
 mod output;
 mod payload;
 mod producer;
+mod pulsar;
 mod settings;
 mod share;
 mod stats;
@@ -24,6 +27,7 @@ pub use e2e::EndToEndLatency;
 pub use error::PerfError;
 pub use output::PerfOutput;
 pub use producer::ProducerPerformance;
+pub use pulsar::{PulsarConsume, PulsarPerf, PulsarProduce, with_long_names};
 pub use share::ShareConsumerPerformance;
 
 /// Milliseconds since 1970.

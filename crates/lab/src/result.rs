@@ -23,7 +23,7 @@ pub use compare::{
     Pairing, PointName, Ratio, Values, compare, ratio_of, values,
 };
 pub(crate) use compare::{RESOLUTION, two_sided_95};
-pub use evidence::{Check, Evidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
+pub use evidence::{Check, Evidence, LedgerEvidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use objection::Objection;

@@ -6,7 +6,8 @@
 //! - [`saturation`], [`summary`], [`verdict`], `drain`, `figures` and `plan` decide without side effects. So
 //!   do `contender` (one target with one driver at one point, and its next step) and `precision` (the need
 //!   for more repetitions).
-//! - `fleet` and `course` control workers; `topics`, `memory` and `clusters` create and remove resources;
+//! - `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and remove
+//!   resources;
 //!   `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
 //! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
@@ -24,6 +25,7 @@
 //! - The result so far is written after each point. An interrupted run keeps its complete repetitions and the
 //!   reason for its end.
 
+mod admin;
 mod clock;
 mod clusters;
 mod contender;
@@ -55,7 +57,7 @@ pub(crate) use clock::now_us;
 pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};
-pub use plan::{Options, Precision, drivers_of, repetitions};
+pub use plan::{Options, Precision, drivers_of, repetitions, targets_of};
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -124,7 +126,7 @@ impl<'a, P: Iterator<Item = PlannedPoint<'a>>> walk::Plan for Points<'a, P> {
             self.result.workloads.push(WorkloadResult { workload, points: Vec::new() });
         }
         let seed = seed_of(options.seed, [number as u64, place as u64, 0]);
-        let contenders = options.targets_of(point).iter().enumerate().flat_map(|(target, spec)| {
+        let contenders = options.targets_of(workload, point).into_iter().flat_map(|(target, spec)| {
             drivers
                 .iter()
                 .map(move |driver| Contender::new(target, name(spec), *driver, workload, point, seed))
@@ -190,6 +192,7 @@ pub(crate) mod testing {
         Options {
             workloads: names.iter().map(|name| workload::load(name, None).expect("built in")).collect(),
             targets,
+            by_workload: false,
             drivers: vec![Driver::Thalweg],
             precision: None,
             seed: 1,

@@ -12,6 +12,7 @@ mod local;
 mod plan;
 mod process;
 mod properties;
+mod pulsar;
 mod readiness;
 mod security;
 
@@ -19,11 +20,15 @@ pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
     JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
-    PropertyOwned, TargetError, TooFewBrokers,
+    PropertyOwned, PulsarClusterUnserved, PulsarMissing, PulsarSecurityUnserved, TargetError, TooFewBrokers,
 };
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
+pub use pulsar::{
+    AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION, PartitionStats, PulsarAdmin,
+    PulsarDistribution, StoredLedger, default_admin_url, pulsar_distribution,
+};
 pub use security::NegotiatedSecurity;
 
 use std::collections::BTreeMap;
@@ -32,7 +37,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::workload::ClusterSpec;
+use crate::workload::{ClusterSpec, TargetName};
 use process::Brokers;
 
 /// Maximum number of brokers that the lab starts on one machine.
@@ -48,6 +53,8 @@ pub enum TargetSpec {
     Embedded,
     /// Apache Kafka, from its published jars.
     ApacheKafka,
+    /// Apache Pulsar, from its published distribution.
+    Pulsar,
     /// A running cluster.
     Bootstrap {
         /// The bootstrap servers, `host:port`.
@@ -55,12 +62,41 @@ pub enum TargetSpec {
         /// Properties for all clients, such as those for TLS and SASL.
         properties: BTreeMap<String, String>,
     },
+    /// A running cluster of Apache Pulsar.
+    PulsarCluster {
+        /// The service URL, `pulsar://host:port`.
+        service_url: String,
+        /// The URL of the admin API, `http://host:port`.
+        admin_url: String,
+    },
+}
+
+impl From<TargetName> for TargetSpec {
+    fn from(name: TargetName) -> TargetSpec {
+        match name {
+            TargetName::Embedded => TargetSpec::Embedded,
+            TargetName::ApacheKafka => TargetSpec::ApacheKafka,
+            TargetName::Pulsar => TargetSpec::Pulsar,
+        }
+    }
+}
+
+impl TargetSpec {
+    /// True if the lab starts the brokers of this target.
+    pub fn is_started_by_lab(&self) -> bool {
+        !matches!(self, TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. })
+    }
+
+    /// True if the target speaks Pulsar's protocol instead of Kafka's.
+    pub fn is_pulsar(&self) -> bool {
+        matches!(self, TargetSpec::Pulsar | TargetSpec::PulsarCluster { .. })
+    }
 }
 
 /// The description of a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TargetInfo {
-    /// `embedded`, `apache-kafka`, `bootstrap`, or `none` without a cluster.
+    /// `embedded`, `apache-kafka`, `pulsar`, `bootstrap`, or `none` without a cluster.
     pub kind: String,
     /// The target's name and version, if known.
     pub version: String,
@@ -76,10 +112,12 @@ pub struct TargetInfo {
 /// A running target, for points of one [`crate::workload::ClusterSpec`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// The name in the result: `embedded`, `apache-kafka`, or the first bootstrap server.
+    /// The name in the result: `embedded`, `apache-kafka`, `pulsar`, or the first bootstrap server.
     pub name: String,
-    /// The bootstrap servers, `host:port`.
+    /// The bootstrap servers, `host:port`; of a Pulsar cluster the service URL, `pulsar://host:port`.
     pub bootstrap: Vec<String>,
+    /// The URL of the admin API of a Pulsar cluster; `None` for Kafka's protocol.
+    pub pulsar_admin: Option<String>,
     /// Properties for all clients.
     pub client_properties: BTreeMap<String, String>,
     /// The negotiated security of clients; `None` without a cluster.
@@ -99,7 +137,7 @@ pub struct StartOptions {
     pub work_dir: PathBuf,
     /// The heap of each JVM broker, in MiB.
     pub heap_mb: u32,
-    /// The release, Java and JVM options of Apache Kafka.
+    /// The release of Apache Kafka, and Java and JVM options of Apache Kafka and Apache Pulsar.
     pub kafka: KafkaOptions,
     /// The binary of embedded brokers; `None` for the current program.
     pub binary: Option<PathBuf>,
@@ -140,6 +178,7 @@ impl RunningCluster {
         let cluster = Cluster {
             name: "in memory".to_owned(),
             bootstrap: Vec::new(),
+            pulsar_admin: None,
             client_properties: BTreeMap::new(),
             security: None,
             processes: Vec::new(),
@@ -183,8 +222,12 @@ pub async fn start(
     let (cluster, brokers) = match target {
         TargetSpec::Embedded => embedded::start(cluster, options).await?,
         TargetSpec::ApacheKafka => apache_kafka::start(cluster, options).await?,
+        TargetSpec::Pulsar => pulsar::start(cluster, options).await?,
         TargetSpec::Bootstrap { servers, properties } => {
             (bootstrap::find(servers, properties, cluster).await?, Brokers::none())
+        }
+        TargetSpec::PulsarCluster { service_url, admin_url } => {
+            (pulsar::find(service_url, admin_url, cluster).await?, Brokers::none())
         }
     };
     Ok(RunningCluster { cluster, brokers })

@@ -17,7 +17,9 @@ mod java;
 mod librdkafka;
 mod librdkafka_properties;
 pub mod link;
+mod pace;
 mod protocol;
+pub(crate) mod pulsar;
 pub(crate) mod seen;
 pub(crate) mod stamp;
 mod stream;
@@ -30,7 +32,8 @@ pub use error::WorkerError;
 pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{
-    Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span, StopWhen, ToolPercentiles,
+    AcknowledgedLedger, Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span,
+    StopWhen, ToolPercentiles,
 };
 pub use stamp::VerifyError;
 
@@ -81,6 +84,7 @@ pub(crate) mod testing {
             stop: StopWhen::OnCommand,
             groups: vec!["g".to_owned()],
             drains: false,
+            all_clients: 2,
             seed: 1,
         }
     }

@@ -39,6 +39,7 @@ mod page;
 mod point;
 mod scale;
 mod security;
+mod target_name;
 #[cfg(test)]
 mod tests;
 
@@ -57,6 +58,7 @@ pub use point::{
 };
 pub use scale::scaled;
 pub use security::{ClusterSecurity, SaslMechanism, SecurityProtocol};
+pub use target_name::TargetName;
 
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +74,9 @@ pub struct Workload {
     /// The drivers, if none are given; empty for the driver thalweg.
     #[serde(default)]
     pub drivers: Vec<Driver>,
+    /// The targets, if none are given; empty for brokers of this binary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TargetName>,
     /// The factor applied to durations, records and rates; 1 for the workload as published.
     pub scale: f64,
     /// The points, in order.

@@ -95,6 +95,9 @@ enum Command {
     ConsumerPerfTest(thalweg_lab::perf::ConsumerPerformance),
     ShareConsumerPerfTest(thalweg_lab::perf::ShareConsumerPerformance),
     E2eLatency(thalweg_lab::perf::EndToEndLatency),
+    /// Measure Apache Pulsar, like its own pulsar-perf.
+    #[command(subcommand)]
+    PulsarPerf(thalweg_lab::perf::PulsarPerf),
     #[command(subcommand)]
     Profile(profile_command::ProfileCommand),
     #[command(subcommand)]
@@ -114,7 +117,8 @@ impl Cli {
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Cli, clap::Error> {
         let mut command = command();
-        let matches = command.try_get_matches_from_mut(arguments)?;
+        let arguments = arguments.into_iter().map(Into::into);
+        let matches = command.try_get_matches_from_mut(thalweg_lab::perf::with_long_names(arguments))?;
         global::refuse_without_effect(&mut command, &matches)?;
         let parsed = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok(Cli { uses_profile: global::uses_profile(&matches), ..parsed })
@@ -155,6 +159,9 @@ impl Cli {
             }
             Command::E2eLatency(test) => {
                 Box::pin(perf::run(test.is_json(), bars, async |output| test.run(output).await))
+            }
+            Command::PulsarPerf(test) => {
+                Box::pin(perf::run(false, bars, async |output| test.run(output).await))
             }
             Command::Profile(profile) => Box::pin(async { profile.run() }),
             Command::Debug(debug) => debug.run(),
@@ -299,6 +306,9 @@ mod tests {
             "thalweg e2e-latency --bootstrap-server b:1 --topic t --num-records 1 --producer-acks all --record-size 9 \
              --num-headers 2 --record-header-size -1",
             "thalweg e2e-latency b:1 topic 100 all 20",
+            "thalweg pulsar-perf produce persistent://public/default/test1 -s 1000 -r 200000",
+            "thalweg pulsar-perf produce -u pulsar://b:1 -m 5 -time 9 -bm 10 -bb 2000 -b 0.5 -db -z LZ4 -o 1000 -n 2 -t 2 a b",
+            "thalweg pulsar-perf consume -ss a -ss b -ns 2 -st Key_Shared -sp Earliest -q 500 -n 3 -i 5 t",
         ] {
             if let Err(error) = Cli::read(line.split_whitespace()) {
                 panic!("{line}: {error}");

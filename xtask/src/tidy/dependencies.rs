@@ -85,7 +85,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("thalweg-histogram", &[]),
     ("thalweg-history", &[]),
     ("thalweg-ids", &[]),
-    ("thalweg-lab", &["authority", "client", "ports", "record", "security", "wire"]),
+    ("thalweg-lab", &["authority", "client", "ports", "pulsar", "record", "security", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["config", "controller", "dial", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "record", "security", "wire"]),
@@ -216,7 +216,9 @@ mod tests {
         let bad = "[dev-dependencies]\nthalweg-broker.workspace = true\n";
         assert_eq!(
             findings("thalweg-lab", bad),
-            ["thalweg-lab uses thalweg-broker; it may use: authority, client, ports, record, security, wire"]
+            [
+                "thalweg-lab uses thalweg-broker; it may use: authority, client, ports, pulsar, record, security, wire"
+            ]
         );
         let bad = "[target.'cfg(unix)'.dev-dependencies]\nthalweg-wire = { workspace = true }\n";
         assert_eq!(findings("thalweg-record", bad), ["thalweg-record uses thalweg-wire; it may use: ids"]);

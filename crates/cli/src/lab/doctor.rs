@@ -7,6 +7,7 @@ use thalweg_lab::doctor::{examine, text};
 use thalweg_lab::target::TargetSpec;
 
 use super::targets::RunningCluster;
+use crate::failure::Usage;
 use crate::output::CommandOutput;
 
 /// Width of the text if there is no terminal.
@@ -37,6 +38,10 @@ impl Doctor {
         let cluster = self.cluster.spec()?;
         let brokers = match &cluster {
             Some(TargetSpec::Bootstrap { servers, properties }) => Some((servers.as_slice(), properties)),
+            Some(TargetSpec::PulsarCluster { .. }) => {
+                let message = "lab doctor examines Kafka's protocol: it has no advice on brokers of Pulsar";
+                return Err(Usage(message.to_owned()).into());
+            }
             _ => None,
         };
         let advice = examine(&self.work_dir, brokers).await;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use thalweg_lab::result;
+use thalweg_lab::workload::Workload;
 
 use super::Lab;
 use super::arguments::HIDDEN;
@@ -57,11 +58,11 @@ impl Rerun {
         let Command::Lab(Lab::Run(run)) = parsed.command else {
             return Err(not_a_run().into());
         };
-        let workloads = before.workloads.into_iter().map(|run| run.workload).collect();
-        let (targets, drivers) = (run.targets.specs()?, run.drivers.all());
+        let workloads: Vec<Workload> = before.workloads.into_iter().map(|run| run.workload).collect();
+        let (targets, drivers) = (run.targets.of(&workloads)?, run.drivers.all());
         // Store the arguments, so that the new result can be repeated, too.
         let wanted = MeasureOptions {
-            kafka: run.targets.kafka()?,
+            kafka: run.targets.kafka(&targets.specs)?,
             directories: &self.directories,
             omb_result: run.omb_result.omb_result,
             precision: run.precision(),

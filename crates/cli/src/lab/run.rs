@@ -6,13 +6,13 @@ use clap::{Args, ValueEnum};
 use thalweg_lab::quantity;
 use thalweg_lab::run::estimate::estimate;
 use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run};
-use thalweg_lab::target::{KafkaOptions, TargetSpec, reach};
+use thalweg_lab::target::{KafkaOptions, reach};
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
 
 use super::result_directory::{ResultDirectory, WorkDir};
-use super::targets::{Drivers, SecurityArguments, Targets};
+use super::targets::{Drivers, RunTargets, SecurityArguments, Targets};
 use super::{arguments, control, interrupt};
 use crate::failure::Usage;
 use crate::output::CommandOutput;
@@ -27,7 +27,9 @@ use crate::program::binary;
 #[command(after_help = "\
 Examples:
   thalweg lab run ibm-payload                                   on a broker of this binary
-  thalweg lab run ibm-fast queue-kafka --target embedded --target apache-kafka
+  thalweg lab run ibm-fast ibm-payload --target embedded --target apache-kafka
+  thalweg lab run queue                                         Apache Kafka, Thalweg and Apache Pulsar in turns
+  thalweg lab run ibm-payload --target pulsar                   Apache Pulsar, from PULSAR_HOME
   thalweg lab run ibm-fast --points '1 broker' --repetitions 5
   thalweg lab run xd-kafka --target apache-kafka --scale 0.1    a tenth of the records, noted in the report
   thalweg lab run ibm-fast --verify whole                       reads everything back, without a time limit
@@ -174,24 +176,25 @@ impl Run {
     pub(crate) async fn run(&self) -> anyhow::Result<()> {
         let names: Vec<&str> = self.workloads.iter().map(String::as_str).collect();
         self.omb.check(&names)?;
-        let mut targets = self.targets.specs()?;
-        let control = self.controlled.then(control::take).transpose()?;
-        let control = control.map(|(settings, end)| {
-            settings.apply(&mut targets);
-            end
-        });
-        self.security.check(&targets)?;
         let mut workloads = Vec::new();
         for name in names {
             workloads.push(self.load(name)?);
         }
+        let mut targets = self.targets.of(&workloads)?;
+        let control = self.controlled.then(control::take).transpose()?;
+        let control = control.map(|(settings, end)| {
+            settings.apply(&mut targets.specs);
+            end
+        });
+        self.security.check(&targets.specs)?;
+        let kafka = self.targets.kafka(&targets.specs)?;
         measure(
             workloads,
             targets,
             self.drivers.all(),
             self.seed,
             MeasureOptions {
-                kafka: self.targets.kafka()?,
+                kafka,
                 directories: &self.directories,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
@@ -269,7 +272,7 @@ pub(crate) struct MeasureOptions<'a> {
 /// Runs the workloads and writes the report.
 pub(crate) async fn measure(
     workloads: Vec<Workload>,
-    targets: Vec<TargetSpec>,
+    mut targets: RunTargets,
     drivers: Vec<Driver>,
     seed: u64,
     mut wanted: MeasureOptions<'_>,
@@ -278,7 +281,8 @@ pub(crate) async fn measure(
     for driver in workloads.iter().flat_map(|workload| drivers_of(&drivers, workload)) {
         driver.check()?;
     }
-    for target in &targets {
+    targets.leave_out_missing(&wanted.kafka).await?;
+    for target in &targets.specs {
         reach(target).await?;
     }
     let directories = wanted.directories;
@@ -288,7 +292,8 @@ pub(crate) async fn measure(
     let heard = interrupt::listen(wanted.control.take())?;
     let options = Options {
         workloads,
-        targets,
+        targets: targets.specs,
+        by_workload: targets.by_workload,
         drivers,
         precision: Some(wanted.precision),
         seed,

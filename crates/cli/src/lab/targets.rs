@@ -4,28 +4,78 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use thalweg_client::{Properties, bootstrap_servers};
-use thalweg_lab::target::{KafkaOptions, KafkaVersion, TargetSpec};
+use thalweg_lab::run::targets_of;
+use thalweg_lab::target::{
+    KafkaOptions, KafkaVersion, TargetError, TargetSpec, default_admin_url, kafka_jars, pulsar_distribution,
+};
 use thalweg_lab::worker::Driver;
-use thalweg_lab::workload::{ClusterSecurity, Point, SaslMechanism, SecurityProtocol};
+use thalweg_lab::workload::{ClusterSecurity, Point, SaslMechanism, SecurityProtocol, TargetName, Workload};
 
 use super::arguments::HIDDEN;
 use crate::failure::Usage;
 
-/// A target that the lab starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TargetName {
-    /// Brokers of this binary, started for the run and removed after it.
-    Embedded,
-    /// Apache Kafka, started for the run and removed after it; needs Java and, once, Maven.
-    ApacheKafka,
+/// The beginning of service URLs of Apache Pulsar, also of those with TLS, which are refused later.
+const PULSAR_SCHEMES: [&str; 2] = ["pulsar://", "pulsar+ssl://"];
+
+/// The targets of a run.
+#[derive(Clone, Debug)]
+pub(crate) struct RunTargets {
+    pub specs: Vec<TargetSpec>,
+    /// True if the user has named none: each workload has its own.
+    pub by_workload: bool,
+}
+
+impl RunTargets {
+    /// Leaves out targets of workloads that are not installed, with a message. A target that the user has
+    /// named stays, and its points fail.
+    pub async fn leave_out_missing(&mut self, options: &KafkaOptions) -> anyhow::Result<()> {
+        if !self.by_workload {
+            return Ok(());
+        }
+        let mut kept = Vec::new();
+        let mut reasons = Vec::new();
+        for spec in std::mem::take(&mut self.specs) {
+            match is_installed(&spec, options.clone()).await {
+                Ok(()) => kept.push(spec),
+                Err((name, reason)) => {
+                    tracing::warn!("Skipped {name}, which is not measured: {reason}");
+                    reasons.push(reason.to_string());
+                }
+            }
+        }
+        if kept.is_empty() {
+            return Err(Usage(format!("No target is there: {}", reasons.join("; "))).into());
+        }
+        self.specs = kept;
+        Ok(())
+    }
+}
+
+/// Fails with the name of a system that is not installed.
+async fn is_installed(spec: &TargetSpec, options: KafkaOptions) -> Result<(), (&'static str, TargetError)> {
+    let name = match spec {
+        TargetSpec::ApacheKafka => "Apache Kafka",
+        TargetSpec::Pulsar => "Apache Pulsar",
+        TargetSpec::Embedded | TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. } => {
+            return Ok(());
+        }
+    };
+    let is_pulsar = spec.is_pulsar();
+    let find = move || match is_pulsar {
+        true => pulsar_distribution(options.java.as_deref()).map(drop),
+        false => kafka_jars(&options).map(drop),
+    };
+    let found = tokio::task::spawn_blocking(find).await;
+    found.expect("finding files does not panic").map_err(|error| (name, error))
 }
 
 /// The targets.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Targets {
-    /// The target; can be repeated, then targets take turns [default: embedded, unless --bootstrap is given].
+    /// The target; can be repeated, then targets take turns [default: set by the workload, or else embedded,
+    /// unless --bootstrap is given].
     #[arg(long = "target", value_name = "TARGET")]
     targets: Vec<TargetName>,
     #[command(flatten)]
@@ -41,11 +91,12 @@ pub(crate) struct KafkaArguments {
     /// 4.3.1].
     #[arg(long, value_name = "VERSION")]
     kafka_version: Option<KafkaVersion>,
-    /// The Java of the target apache-kafka: the program, or its JAVA_HOME [default: that of JAVA_HOME, or
-    /// else of PATH].
+    /// The Java of the targets apache-kafka and pulsar: the program, or its JAVA_HOME [default: that of
+    /// JAVA_HOME, or else of PATH].
     #[arg(long, value_name = "PATH")]
     java: Option<PathBuf>,
-    /// Options of the JVMs of the target apache-kafka, after the lab's own, such as '-Xmx4g -XX:+UseZGC'.
+    /// Options of the JVMs of the targets apache-kafka and pulsar, after the lab's own, such as '-Xmx4g
+    /// -XX:+UseZGC'.
     #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
     jvm_options: Option<String>,
 }
@@ -53,9 +104,12 @@ pub(crate) struct KafkaArguments {
 /// A running cluster.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct RunningCluster {
-    /// The bootstrap servers of a running cluster.
+    /// The bootstrap servers of a running cluster; of Apache Pulsar its service URL, pulsar://HOST:PORT.
     #[arg(long, value_name = "HOST:PORT,...")]
     bootstrap: Option<String>,
+    /// The admin API of a running cluster of Apache Pulsar [default: port 8080 of its first broker].
+    #[arg(long, value_name = "http://HOST:PORT", requires = "bootstrap")]
+    pulsar_admin: Option<String>,
     /// A client setting for that cluster, for example request.timeout.ms=60000; can be repeated.
     #[arg(long = "property", value_name = "KEY=VALUE", requires = "bootstrap")]
     properties: Vec<String>,
@@ -89,7 +143,7 @@ impl SecurityArguments {
     /// Rejects these arguments if the lab starts no brokers.
     pub fn check(&self, targets: &[TargetSpec]) -> anyhow::Result<()> {
         let given = self.security_protocol.is_some() || self.sasl_mechanism.is_some();
-        let starts = targets.iter().any(|target| !matches!(target, TargetSpec::Bootstrap { .. }));
+        let starts = targets.iter().any(TargetSpec::is_started_by_lab);
         if given && !starts {
             let instead = "use --client-config, or --property security.protocol=PROTOCOL";
             let why = "have no effect on a running cluster, which is as it is";
@@ -117,47 +171,64 @@ impl SecurityArguments {
 }
 
 impl Targets {
-    /// How the target apache-kafka is started. Refused without it.
-    pub fn kafka(&self) -> anyhow::Result<KafkaOptions> {
+    /// How the targets in JVMs are started. Refused without one of them.
+    pub fn kafka(&self, targets: &[TargetSpec]) -> anyhow::Result<KafkaOptions> {
         let KafkaArguments { kafka_version, java, jvm_options } = &self.kafka;
+        let has_kafka = targets.contains(&TargetSpec::ApacheKafka);
+        let has_jvm = has_kafka || targets.contains(&TargetSpec::Pulsar);
         let given = [
-            ("--kafka-version", kafka_version.is_some()),
-            ("--java", java.is_some()),
-            ("--jvm-options", jvm_options.is_some()),
+            ("--kafka-version", kafka_version.is_some(), has_kafka),
+            ("--java", java.is_some(), has_jvm),
+            ("--jvm-options", jvm_options.is_some(), has_jvm),
         ];
-        if let Some((name, _)) = given.into_iter().find(|(_, given)| *given)
-            && !self.targets.contains(&TargetName::ApacheKafka)
-        {
+        if let Some((name, ..)) = given.into_iter().find(|(_, given, has_effect)| *given && !has_effect) {
             return Err(Usage(format!("{name} has no effect: add --target apache-kafka")).into());
         }
         let options = jvm_options.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned);
         Ok(KafkaOptions { version: *kafka_version, java: java.clone(), jvm_options: options.collect() })
     }
 
-    /// All targets, each once.
-    pub fn specs(&self) -> anyhow::Result<Vec<TargetSpec>> {
-        let mut specs = Vec::new();
-        for target in &self.targets {
-            let spec = match target {
-                TargetName::Embedded => TargetSpec::Embedded,
-                TargetName::ApacheKafka => TargetSpec::ApacheKafka,
-            };
-            if !specs.contains(&spec) {
-                specs.push(spec);
-            }
-        }
-        specs.extend(self.cluster.spec()?);
-        if specs.is_empty() {
-            specs.push(TargetSpec::Embedded);
-        }
-        Ok(specs)
+    /// The named targets, each once; `None` if none is named.
+    pub fn specs(&self) -> anyhow::Result<Option<Vec<TargetSpec>>> {
+        let named = self.targets.iter().copied().map(TargetSpec::from);
+        let specs = each_once(named.chain(self.cluster.spec()?));
+        Ok((!specs.is_empty()).then_some(specs))
     }
+
+    /// The targets of a run: the named ones, or those of its workloads.
+    pub fn of(&self, workloads: &[Workload]) -> anyhow::Result<RunTargets> {
+        Ok(match self.specs()? {
+            Some(specs) => RunTargets { specs, by_workload: false },
+            None => {
+                let specs = each_once(workloads.iter().flat_map(targets_of));
+                RunTargets { specs, by_workload: true }
+            }
+        })
+    }
+}
+
+fn each_once(all: impl IntoIterator<Item = TargetSpec>) -> Vec<TargetSpec> {
+    let mut specs = Vec::new();
+    for spec in all {
+        if !specs.contains(&spec) {
+            specs.push(spec);
+        }
+    }
+    specs
 }
 
 impl RunningCluster {
     /// The cluster of `--bootstrap`, if given.
     pub fn spec(&self) -> anyhow::Result<Option<TargetSpec>> {
         let Some(bootstrap) = &self.bootstrap else { return Ok(None) };
+        if PULSAR_SCHEMES.iter().any(|scheme| bootstrap.starts_with(scheme)) {
+            return self.pulsar(bootstrap).map(Some);
+        }
+        if self.pulsar_admin.is_some() {
+            let message =
+                "--pulsar-admin has no effect: --bootstrap is not a service URL, pulsar://HOST:PORT";
+            return Err(Usage(message.to_owned()).into());
+        }
         let servers = bootstrap_servers(bootstrap)?;
         let mut properties = BTreeMap::new();
         if let Some(path) = &self.client_config {
@@ -183,6 +254,18 @@ impl RunningCluster {
         // Only --bootstrap sets the addresses.
         properties.remove("bootstrap.servers");
         Ok(Some(TargetSpec::Bootstrap { servers, properties }))
+    }
+}
+
+impl RunningCluster {
+    /// A running cluster of Apache Pulsar.
+    fn pulsar(&self, service_url: &str) -> anyhow::Result<TargetSpec> {
+        if self.client_config.is_some() || !self.properties.is_empty() {
+            let message = "--property and --client-config have no effect on Pulsar: its client here has neither TLS nor logins";
+            return Err(Usage(message.to_owned()).into());
+        }
+        let admin_url = self.pulsar_admin.clone().unwrap_or_else(|| default_admin_url(service_url));
+        Ok(TargetSpec::PulsarCluster { service_url: service_url.to_owned(), admin_url })
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use thalweg_lab::result::{State, write_whole};
 use thalweg_lab::run::Options;
-use thalweg_lab::target::reach;
+use thalweg_lab::target::{TargetSpec, reach};
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::tune;
 use thalweg_lab::worker::Driver;
@@ -67,7 +67,7 @@ impl Tune {
             return Err(Usage(format!("{} has no point", self.workload)).into());
         };
         base.repetitions = self.repetitions;
-        let targets = self.targets.specs()?;
+        let targets = self.targets.specs()?.unwrap_or_else(|| vec![TargetSpec::Embedded]);
         self.security.check(&targets)?;
         self.security.apply(&mut base)?;
         let [target] = &targets[..] else {
@@ -76,6 +76,10 @@ impl Tune {
             )
             .into());
         };
+        if target.is_pulsar() {
+            let message = "lab tune tries settings of Kafka's protocol: it cannot tune Apache Pulsar";
+            return Err(Usage(message.to_owned()).into());
+        }
         reach(target).await?;
         let result_dir = ResultDirectory::make(self.directories.out.as_deref(), &["tune", &loaded.name])?;
         let work_dir = result_dir.work_dir(self.directories.work_dir.as_deref())?;
@@ -84,11 +88,12 @@ impl Tune {
             workloads: Vec::new(),
             // A change of broker settings needs a second cluster, beside the cluster with the best settings.
             targets: vec![target.clone(), target.clone()],
+            by_workload: false,
             drivers: vec![self.driver],
             precision: None,
             seed: self.seed,
             work_dir: work_dir.path().to_owned(),
-            kafka: self.targets.kafka()?,
+            kafka: self.targets.kafka(&targets)?,
             binary: binary()?,
             partial: None,
             arguments: arguments::of_process(),

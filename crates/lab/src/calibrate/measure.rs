@@ -178,6 +178,7 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
         stop: StopWhen::Seconds(measured_s),
         groups: Vec::new(),
         drains: false,
+        all_clients: 1,
         seed: 42,
     }
 }

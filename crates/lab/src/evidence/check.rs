@@ -21,12 +21,12 @@ use crate::worker::{Report, SeenRecords};
 
 const POLL: Duration = Duration::from_millis(200);
 /// Time without a record after which reading counts as stalled.
-const STALLED: Duration = Duration::from_secs(30);
+pub(super) const STALLED: Duration = Duration::from_secs(30);
 /// Number of broken batches described as text.
 const BROKEN_MAX: usize = 5;
 
 /// Maximum number of consumers: more only wait for the brokers.
-const READERS_MAX: usize = 4;
+pub(super) const READERS_MAX: usize = 4;
 
 /// Reads partitions from their first offset to their end, or for a limited time, on separate threads.
 pub(super) async fn read_back(
@@ -162,7 +162,12 @@ impl Reading {
 }
 
 /// Compares records with the producers' reports. Losses are known only if the whole log was read.
-fn compare(producers: &[Report], seen: &[SeenRecords], read: u64, whole: bool) -> (Check, Vec<String>) {
+pub(super) fn compare(
+    producers: &[Report],
+    seen: &[SeenRecords],
+    read: u64,
+    whole: bool,
+) -> (Check, Vec<String>) {
     let mut check = Check { read, whole, ..Check::default() };
     let mut faults = Vec::new();
     let of: BTreeMap<u32, &SeenRecords> = seen.iter().map(|seen| (seen.producer, seen)).collect();

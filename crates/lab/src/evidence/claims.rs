@@ -4,6 +4,7 @@ use super::Claim;
 use super::log::{UNKNOWN, records};
 use super::policy::Policies;
 use crate::result::{Evidence, PartitionEvidence};
+use crate::worker::Report;
 
 /// Number of partitions described by name.
 const NAMED_MAX: usize = 5;
@@ -14,7 +15,7 @@ pub(super) fn judge(claim: &Claim<'_>, policies: &Policies, evidence: &mut Evide
     count(claim, evidence, &mut faults);
     kept(policies, evidence, &mut faults);
     replicated(claim, evidence, &mut faults);
-    consumed(claim, &mut faults);
+    consumed(claim.consumers, &mut faults);
     evidence.faults.append(&mut faults);
 }
 
@@ -107,8 +108,8 @@ fn difference(partition: &PartitionEvidence) -> String {
 }
 
 /// Records that the run's own consumers found damaged or unreadable.
-fn consumed(claim: &Claim<'_>, faults: &mut Vec<String>) {
-    for report in claim.consumers {
+pub(super) fn consumed(reports: &[Report], faults: &mut Vec<String>) {
+    for report in reports {
         let damaged: u64 = report.seen.iter().map(|seen| seen.damaged).sum();
         if damaged > 0 {
             faults.push(format!("Consumers received {damaged} damaged records during the run"));
@@ -144,7 +145,14 @@ mod tests {
     }
 
     fn partition(start_offset: i64, replicas: Vec<ReplicaEvidence>) -> PartitionEvidence {
-        PartitionEvidence { topic: "t".to_owned(), partition: 3, start_offset, end_offset: 100, replicas }
+        PartitionEvidence {
+            topic: "t".to_owned(),
+            partition: 3,
+            start_offset,
+            end_offset: 100,
+            replicas,
+            ledgers: Vec::new(),
+        }
     }
 
     fn faults_of_replicas(partition: PartitionEvidence) -> Vec<String> {

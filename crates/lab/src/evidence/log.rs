@@ -109,6 +109,7 @@ async fn look(cluster: &Cluster, topics: &[String]) -> Result<Vec<PartitionEvide
             start_offset: offset(starts.remove(&at))?,
             end_offset: offset(ends.remove(&at))?,
             replicas: of_partition.collect(),
+            ledgers: Vec::new(),
         });
     }
     Ok(found)

@@ -59,6 +59,25 @@ pub enum PerfError {
         /// The first error.
         first: DeliveryError,
     },
+    /// A cluster of Pulsar does not answer, or refuses a request.
+    #[error(transparent)]
+    Pulsar(#[from] Box<thalweg_pulsar::PulsarError>),
+    /// A message was rejected by the client of Pulsar.
+    #[error(transparent)]
+    PulsarSend(#[from] Box<thalweg_pulsar::SendError>),
+    /// Messages of Pulsar cannot be read.
+    #[error(transparent)]
+    PulsarConsume(#[from] Box<thalweg_pulsar::ConsumeError>),
+    /// Messages were not stored by Pulsar.
+    #[error("{failed} of {records} messages were not stored; first error: {first}")]
+    NotStoredByPulsar {
+        /// Number of failed messages.
+        failed: u64,
+        /// Number of messages sent.
+        records: u64,
+        /// The first error.
+        first: Box<thalweg_pulsar::SendError>,
+    },
     /// Fewer records arrived than expected.
     #[error("{read} of {wanted} records were read: no record for --timeout {timeout_ms} ms")]
     TimedOut {

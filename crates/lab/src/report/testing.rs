@@ -43,6 +43,7 @@ pub(crate) fn run(points: &[(&str, f64)]) -> RunResult {
                 title: "A workload".to_owned(),
                 description: String::new(),
                 drivers: Vec::new(),
+                targets: Vec::new(),
                 scale: 1.0,
                 points: Vec::new(),
                 published: Vec::new(),

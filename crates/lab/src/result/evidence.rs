@@ -65,6 +65,24 @@ pub struct PartitionEvidence {
     pub end_offset: i64,
     /// The partition's replicas.
     pub replicas: Vec<ReplicaEvidence>,
+    /// The partition's ledgers, in a cluster of Apache Pulsar. There the end offset is the broker's count of
+    /// messages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ledgers: Vec<LedgerEvidence>,
+}
+
+/// A ledger after a repetition. An entry is a batch, or a single record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerEvidence {
+    pub ledger: i64,
+    /// Number of entries that the broker has.
+    pub entries: i64,
+    /// Number of entries acknowledged to producers.
+    pub acknowledged_entries: u64,
+    /// Number of records in these.
+    pub acknowledged_records: u64,
+    /// The last acknowledged entry; -1 if there is none.
+    pub last_acknowledged_entry: i64,
 }
 
 /// A replica after a repetition.

@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn result() -> PointResult {
-        let point = load("queue-kafka", None).expect("it is built in").points.remove(5);
+        let point = load("queue", None).expect("it is built in").points.remove(5);
         let repetition = Repetition {
             number: 0,
             began_at_us: 0,
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn what_was_run_is_named() {
         let document = write(&result());
-        assert_eq!(document["workload"], "latency 1,000 B, 3 brokers");
+        assert_eq!(document["workload"], "latency 1,000 B");
         assert_eq!(document["driver"], "embedded, thalweg 0.1.0");
         assert_eq!((&document["messageSize"], &document["consumersPerTopic"]), (&json!(1000), &json!(1)));
     }

@@ -5,6 +5,7 @@ pub fn system(target: &str) -> &str {
     match target {
         "embedded" => "Thalweg",
         "apache-kafka" => "Apache Kafka",
+        "pulsar" => "Apache Pulsar",
         "in memory" => "Thalweg, in memory",
         other => other,
     }

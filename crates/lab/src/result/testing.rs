@@ -47,7 +47,13 @@ pub(crate) fn result(point: Point, target: &str, repetitions: Vec<Repetition>) -
 
 /// A small point.
 pub(crate) fn point() -> Point {
-    let clients = |count| Clients { count, processes: 1, threads: 1, properties: BTreeMap::new() };
+    let clients = |count| Clients {
+        count,
+        processes: 1,
+        threads: 1,
+        properties: BTreeMap::new(),
+        pulsar: BTreeMap::new(),
+    };
     Point {
         label: "a point".to_owned(),
         cluster: ClusterSpec::plaintext(1, BTreeMap::new()),

@@ -76,7 +76,7 @@ impl Clusters {
             }
             self.stop(target, say);
         }
-        if wanted.brokers > 0 && !matches!(spec, TargetSpec::Bootstrap { .. }) {
+        if wanted.brokers > 0 && spec.is_started_by_lab() {
             let brokers = if wanted.brokers == 1 { "broker" } else { "brokers" };
             let protocol = wanted.security.protocol.name();
             let limits = match wanted.node.is_none() {
@@ -90,7 +90,7 @@ impl Clusters {
         self.running[target] = Some(ClusterSlot {
             spec: wanted.clone(),
             cluster,
-            is_ours: !matches!(spec, TargetSpec::Bootstrap { .. }),
+            is_ours: spec.is_started_by_lab(),
             has_idle_partitions: wanted.idle_partitions == 0,
             warm: Vec::new(),
         });
@@ -155,6 +155,8 @@ pub(super) fn name(spec: &TargetSpec) -> String {
     match spec {
         TargetSpec::Embedded => "embedded".to_owned(),
         TargetSpec::ApacheKafka => "apache-kafka".to_owned(),
+        TargetSpec::Pulsar => "pulsar".to_owned(),
+        TargetSpec::PulsarCluster { service_url, .. } => service_url.clone(),
         TargetSpec::Bootstrap { servers, .. } => servers.first().cloned().unwrap_or_default(),
     }
 }
@@ -164,7 +166,8 @@ pub(super) fn unstarted(spec: &TargetSpec) -> TargetInfo {
     let kind = match spec {
         TargetSpec::Embedded => "embedded",
         TargetSpec::ApacheKafka => "apache-kafka",
-        TargetSpec::Bootstrap { .. } => "bootstrap",
+        TargetSpec::Pulsar => "pulsar",
+        TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. } => "bootstrap",
     };
     TargetInfo {
         kind: kind.to_owned(),

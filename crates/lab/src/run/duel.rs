@@ -60,6 +60,7 @@ impl<'a> Duel<'a> {
             title: String::new(),
             description: String::new(),
             drivers: Vec::new(),
+            targets: Vec::new(),
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

@@ -6,7 +6,7 @@ use thalweg_client::ClientError;
 
 use crate::evidence::EvidenceError;
 use crate::result::HistogramUnreadable;
-use crate::target::{ConnectError, TargetError};
+use crate::target::{AdminFailure, ConnectError, TargetError};
 use crate::worker::HandleError;
 
 /// Why a point was not measured, or not completely.
@@ -45,6 +45,15 @@ pub enum Failure {
          --target apache-kafka, or measure the running cluster with what it has"
     )]
     IdlePartitionsElsewhere(u32),
+    /// The admin API of a cluster of Pulsar refused a request of the run.
+    #[error(transparent)]
+    PulsarAdmin(#[from] AdminFailure),
+    /// A driver of Kafka's protocol on a cluster of Pulsar.
+    #[error("The driver {driver} has Kafka's protocol only: on Apache Pulsar, use --driver thalweg")]
+    DriverOfKafka { driver: &'static str },
+    /// A part of a point that the lab does not do on Pulsar.
+    #[error("The lab makes no {what} on Apache Pulsar: leave this point to the other targets")]
+    NotOnPulsar { what: &'static str },
     /// Without a cluster, only streams in memory can be measured.
     #[error(
         "There is no cluster (cluster.brokers = 0), and the driver {driver} needs one: use --driver stream"

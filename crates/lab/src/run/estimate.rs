@@ -65,7 +65,8 @@ pub fn estimate(options: &Options) -> Estimate {
         let mut before = None;
         for planned in points(options) {
             let point = planned.point;
-            if place >= options.targets_of(point).len() {
+            let targets = options.targets_of(planned.workload, point);
+            if targets.iter().all(|(of_point, _)| *of_point != place) {
                 continue;
             }
             if before.replace(&point.cluster) != Some(&point.cluster) {
@@ -73,13 +74,15 @@ pub fn estimate(options: &Options) -> Estimate {
                 add(start_s, Some(start_s));
             }
             for driver in planned.drivers {
-                let counted = repetitions_of(options, point);
+                let counted = repetitions_of(options, planned.workload, point);
                 let (seconds, most) = of_point(point, counted, *driver, planned.warms_up);
                 add(seconds, most);
             }
         }
     }
-    let rows = |planned: PlannedPoint<'_>| options.targets_of(planned.point).len() * planned.drivers.len();
+    let rows = |planned: PlannedPoint<'_>| {
+        options.targets_of(planned.workload, planned.point).len() * planned.drivers.len()
+    };
     sum.points = points(options).map(rows).sum();
     sum
 }
@@ -93,7 +96,8 @@ fn start_s(target: &TargetSpec, brokers: u32) -> f64 {
     match target {
         TargetSpec::Embedded => 0.5 + 0.3 * brokers,
         TargetSpec::ApacheKafka => 6.0 + 3.0 * brokers,
-        TargetSpec::Bootstrap { .. } => 0.0,
+        TargetSpec::Pulsar => 12.0,
+        TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. } => 0.0,
     }
 }
 
@@ -157,7 +161,7 @@ mod tests {
 
     #[test]
     fn comparing_both_targets_takes_less_than_a_quarter_of_an_hour() {
-        let names = ["ibm-fast", "ibm-payload", "queue-kafka"];
+        let names = ["ibm-fast", "ibm-payload", "queue"];
         let both = estimate(&options(&names, vec![TargetSpec::Embedded, TargetSpec::ApacheKafka]));
         assert!((300.0..900.0).contains(&both.seconds), "{both}");
     }

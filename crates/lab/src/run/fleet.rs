@@ -72,6 +72,7 @@ pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
             let part = f64::from(count) / f64::from(clients.count.max(1));
             let assignment = Assignment {
                 clients: count,
+                all_clients: clients.count,
                 first_client,
                 threads: clients.threads.clamp(1, count.max(1)),
                 records_per_s: whole.records_per_s.map(|rate| rate * part),
@@ -327,9 +328,16 @@ mod tests {
             stop: StopWhen::Records(11),
             groups: Vec::new(),
             drains: false,
+            all_clients: 0,
             seed: 7,
         };
-        let clients = Clients { count: 5, processes: 2, threads: 4, properties: BTreeMap::new() };
+        let clients = Clients {
+            count: 5,
+            processes: 2,
+            threads: 4,
+            properties: BTreeMap::new(),
+            pulsar: BTreeMap::new(),
+        };
         let parts = divide(&whole, &clients);
         let divided: Vec<_> = parts.iter().map(|p| (p.first_client, p.clients, p.threads)).collect();
         assert_eq!(divided, [(0, 2, 2), (2, 3, 3)]);

@@ -18,6 +18,8 @@ const JAVA_WARM_UP_S: f64 = 5.0;
 const EXPECTED_BYTES_MAX: u64 = 8 << 30;
 /// Assumed memory of an Apache Kafka broker: the heap, and as much again.
 const KAFKA_BYTES: u64 = 2 << 30;
+/// Assumed memory of Apache Pulsar: heap and buffers, and as much again.
+const PULSAR_BYTES: u64 = 2 << 30;
 /// Assumed memory of a broker of this binary.
 const EMBEDDED_BYTES: u64 = 256 << 20;
 
@@ -41,6 +43,8 @@ pub struct Options {
     /// The workloads, in order.
     pub workloads: Vec<Workload>,
     pub targets: Vec<TargetSpec>,
+    /// True if each workload is measured on its own targets only, because the user has named none.
+    pub by_workload: bool,
     /// The drivers; empty for those of each workload.
     pub drivers: Vec<Driver>,
     /// The wanted precision of targets' ratios; `None` for the workloads' numbers of repetitions.
@@ -67,10 +71,15 @@ impl Options {
         drivers_of(&self.drivers, workload)
     }
 
-    /// The targets of a point. A point without a cluster is measured once.
-    pub(super) fn targets_of(&self, point: &Point) -> &[TargetSpec] {
-        let count = if point.cluster.brokers == 0 { 1 } else { self.targets.len() };
-        &self.targets[..count.min(self.targets.len())]
+    /// The targets of a point, with their indexes. A point without a cluster is measured once.
+    pub(super) fn targets_of(&self, workload: &Workload, point: &Point) -> Vec<(usize, &TargetSpec)> {
+        let own = targets_of(workload);
+        let all = self.targets.iter().enumerate();
+        let mut found: Vec<_> = all.filter(|(_, spec)| !self.by_workload || own.contains(spec)).collect();
+        if point.cluster.brokers == 0 {
+            found.truncate(1);
+        }
+        found
     }
 }
 
@@ -83,22 +92,31 @@ pub fn drivers_of<'a>(given: &'a [Driver], workload: &'a Workload) -> &'a [Drive
     }
 }
 
+/// The targets of a workload, if the user names none.
+pub fn targets_of(workload: &Workload) -> Vec<TargetSpec> {
+    match workload.targets.is_empty() {
+        true => vec![TargetSpec::Embedded],
+        false => workload.targets.iter().copied().map(TargetSpec::from).collect(),
+    }
+}
+
 /// The number of repetitions of a run, including warm-ups. A search has more.
 pub fn repetitions(options: &Options) -> u64 {
     points(options)
         .map(|planned| {
-            let contenders = options.targets_of(planned.point).len() * planned.drivers.len();
-            let counted = repetitions_of(options, planned.point);
+            let contenders =
+                options.targets_of(planned.workload, planned.point).len() * planned.drivers.len();
+            let counted = repetitions_of(options, planned.workload, planned.point);
             (u64::from(counted) + u64::from(planned.warms_up)) * contenders as u64
         })
         .sum()
 }
 
 /// The counted repetitions of a point; with a precision, the minimum for a ratio of targets.
-pub(super) fn repetitions_of(options: &Options, point: &Point) -> u32 {
+pub(super) fn repetitions_of(options: &Options, workload: &Workload, point: &Point) -> u32 {
     let requested = point.repetitions.max(1);
     match options.precision {
-        Some(precision) if options.targets_of(point).len() > 1 => {
+        Some(precision) if options.targets_of(workload, point).len() > 1 => {
             requested.max(precision.repetitions_max.min(PAIRS_MIN as u32))
         }
         _ => requested,
@@ -142,7 +160,8 @@ pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine
     let of_broker = targets.iter().filter_map(|spec| match spec {
         TargetSpec::Embedded => Some(EMBEDDED_BYTES),
         TargetSpec::ApacheKafka => Some(KAFKA_BYTES),
-        TargetSpec::Bootstrap { .. } => None,
+        TargetSpec::Pulsar => Some(PULSAR_BYTES),
+        TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. } => None,
     });
     let of_broker: Vec<u64> = of_broker.collect();
     of_broker.len() < 2

@@ -55,6 +55,7 @@ mod tests {
             title: String::new(),
             description: String::new(),
             drivers: Vec::new(),
+            targets: Vec::new(),
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

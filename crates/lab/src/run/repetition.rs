@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::admin::Admin;
 use super::clock::now_us;
 use super::course::Course;
 use super::drain::Drain;
@@ -66,7 +67,7 @@ pub(super) struct RepetitionResult {
 /// A repetition that is ready to start.
 pub(super) struct PreparedRepetition {
     /// The lab's own client; `None` for streams in memory.
-    admin: Option<thalweg_client::Cluster>,
+    admin: Option<Admin>,
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
     sampler: Sampler,
@@ -114,24 +115,25 @@ impl WorkerResults {
 /// Prepares topics, a backlog, workers and memory. The caller removes the topics.
 pub(super) async fn prepare(
     setting: &Setting<'_>,
-    admin: Option<thalweg_client::Cluster>,
+    admin: Option<Admin>,
 ) -> Result<PreparedRepetition, Failure> {
     let point = setting.point;
     let mut prefilled = Vec::new();
     if let Some(admin) = &admin {
         tracing::debug!("Creating topics");
-        topics::create(admin, setting.topics, &point.topics).await?;
+        admin.create(setting.topics, &point.topics).await?;
         if point.measure != Measure::Produce {
             prefilled = prefill(setting).await?;
         }
     }
-    let idle = match &admin {
+    let kafka = admin.as_ref().and_then(Admin::kafka);
+    let idle = match kafka {
         Some(admin) => IdleConnections::open(admin, point.cluster.idle_connections).await?,
         None => IdleConnections::default(),
     };
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
-    let watch = admin.as_ref().map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
+    let watch = kafka.map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
     let (producing, consuming) = match point.measure {
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
         Measure::Consume => (false, true),
@@ -201,7 +203,7 @@ pub(super) async fn measure(
         Some(passing) => Some(passing.finish().await),
         None => None,
     };
-    let metadata_us = match &admin {
+    let metadata_us = match admin.as_ref().and_then(Admin::kafka) {
         Some(admin) if point.cluster.idle_partitions > 0 => Some(topics::metadata_us(admin).await?),
         _ => None,
     };
@@ -219,17 +221,17 @@ pub(super) async fn measure(
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = sampler.finish(main.span.from_us, main.span.to_us);
     ran.note_replicas(&mut usage.samples);
-    let evidence = match &admin {
+    let (evidence, unproven) = match &admin {
         Some(admin) => {
             let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));
             let producers: Vec<Report> = prefilled.into_iter().chain(produced_by).collect();
             evidence_of(setting, admin, &producers, &consumed_by, took, &watched).await?
         }
-        None => Evidence {
-            acknowledged: produced.acknowledged,
-            not_read_back: Some("there is no log: the streams checked each message themselves".to_owned()),
-            ..Evidence::default()
-        },
+        None => {
+            let why = "there is no log: the streams checked each message themselves".to_owned();
+            let (acknowledged, not_read_back) = (produced.acknowledged, Some(why));
+            (Evidence { acknowledged, not_read_back, ..Evidence::default() }, Vec::new())
+        }
     };
     let mut repetition = put_together(setting, &ran, (&produced, &consumed, drain), usage, evidence)?;
     let figures = &mut repetition.figures;
@@ -238,7 +240,7 @@ pub(super) async fn measure(
         passed.set_figures(figures, (main.span.from_us, main.span.to_us));
     }
     let passed_note = passed.and_then(|passed| passed.note());
-    repetition.notes.extend(notes.into_iter().chain(idle_note).chain(passed_note));
+    repetition.notes.extend(notes.into_iter().chain(idle_note).chain(passed_note).chain(unproven));
     Ok(RepetitionResult { repetition, client })
 }
 
@@ -249,14 +251,15 @@ async fn begin_passing(setting: &Setting<'_>) -> Result<TopicChurn, Failure> {
     Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + LEAD_US))
 }
 
+/// The evidence, and what it does not prove.
 async fn evidence_of(
     setting: &Setting<'_>,
-    admin: &thalweg_client::Cluster,
+    admin: &Admin,
     producers: &[Report],
     consumers: &[Report],
     took: Duration,
     watched: &evidence::ReplicaObservations,
-) -> Result<Evidence, Failure> {
+) -> Result<(Evidence, Vec<String>), Failure> {
     let read_back = match setting.counts {
         true => read_back(&stamps(setting.point, setting.driver), took),
         false => ReadBack::No("it is a warm-up".to_owned()),
@@ -265,18 +268,40 @@ async fn evidence_of(
         ReadBack::No(_) => "looking at the log",
         ReadBack::Within(_) | ReadBack::Whole => "reading back",
     });
+    let (topics, records, seed, read_back) =
+        (setting.topics, &setting.point.records, setting.seed, &read_back);
+    let replication_factor = setting.point.topics.replication_factor;
+    let cluster = match admin {
+        Admin::Kafka(cluster) => cluster,
+        Admin::Pulsar(admin) => {
+            let claim = evidence::PulsarClaim {
+                admin,
+                service_url: setting.cluster.bootstrap.first().map_or("", String::as_str),
+                facts: &setting.cluster.info.facts,
+                topics,
+                partitions: setting.point.topics.partitions,
+                replication_factor,
+                producers,
+                consumers,
+                records,
+                seed,
+                read_back,
+            };
+            return Ok(evidence::collect_pulsar(claim).await?);
+        }
+    };
     let claim = evidence::Claim {
-        cluster: admin,
-        topics: setting.topics,
-        replication_factor: setting.point.topics.replication_factor,
+        cluster,
+        topics,
+        replication_factor,
         producers,
         consumers,
-        records: &setting.point.records,
-        seed: setting.seed,
-        read_back: &read_back,
+        records,
+        seed,
+        read_back,
         watched,
     };
-    Ok(evidence::collect(claim).await?)
+    Ok((evidence::collect(claim).await?, Vec::new()))
 }
 
 /// The measured role: producers or consumers, according to the point.
@@ -381,6 +406,9 @@ fn reports_backlog(setting: &Setting<'_>) -> bool {
 fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignment {
     let mut properties = setting.cluster.client_properties.clone();
     properties.extend(clients.properties.clone());
+    if setting.cluster.pulsar_admin.is_some() {
+        properties.extend(clients.pulsar.clone());
+    }
     Assignment {
         role,
         driver: setting.driver,
@@ -400,6 +428,7 @@ fn assignment(setting: &Setting<'_>, role: Role, clients: &Clients) -> Assignmen
         stop: StopWhen::OnCommand,
         groups: Vec::new(),
         drains: role == Role::Consumer && setting.point.measure == Measure::Drain,
+        all_clients: clients.count,
         seed: setting.seed,
     }
 }

@@ -10,11 +10,12 @@
 //! dropped without a tear-down, as after a panic, the drop kills the brokers and removes their directories.
 //! If the whole process is killed, the guard of each cluster does so.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::admin::Admin;
 use super::clusters::Clusters;
 use super::error::Failure;
 use super::memory::Memory;
@@ -41,7 +42,7 @@ struct OwnTopics {
     /// The index of the target.
     target: usize,
     cluster: Cluster,
-    admin: thalweg_client::Cluster,
+    admin: Admin,
     measure: Measure,
     /// True if temporary topics exist beside them.
     others_pass: bool,
@@ -61,8 +62,8 @@ impl Resources {
         cluster: &Cluster,
         names: &[String],
         point: &Point,
-    ) -> Result<thalweg_client::Cluster, Failure> {
-        let admin = target::connect(&cluster.bootstrap, &cluster.client_properties).await?;
+    ) -> Result<Admin, Failure> {
+        let admin = Admin::connect(cluster).await?;
         let (names, cluster) = (names.to_vec(), cluster.clone());
         let (measure, others_pass) = (point.measure, point.topics.created_per_s > 0);
         self.topics = Some(OwnTopics { names, target, cluster, admin: admin.clone(), measure, others_pass });
@@ -105,7 +106,7 @@ impl Resources {
             return Ok(());
         }
         // The repetition's connection may be in any state.
-        let admin = target::connect(&made.cluster.bootstrap, &made.cluster.client_properties).await?;
+        let admin = Admin::connect(&made.cluster).await?;
         made.delete(&admin).await
     }
 
@@ -118,23 +119,32 @@ impl Resources {
 
 impl OwnTopics {
     /// Deletes the topics, and waits until their files are deleted.
-    async fn delete(&self, admin: &thalweg_client::Cluster) -> Result<(), Failure> {
+    async fn delete(&self, admin: &Admin) -> Result<(), Failure> {
         let deleting = async {
-            topics::delete(admin, &self.names).await?;
-            if self.others_pass { topics::delete_passing(admin, &self.names).await } else { Ok(()) }
+            admin.delete(&self.names).await?;
+            match admin.kafka().filter(|_| self.others_pass) {
+                Some(admin) => topics::delete_passing(admin, &self.names).await,
+                None => Ok(()),
+            }
         };
         match tokio::time::timeout(DELETE_TIMEOUT, deleting).await {
             Ok(deleted) => deleted?,
             Err(_) => tracing::warn!(topic = self.names.first(), "Failed to delete the run's topics in time"),
         }
-        match &self.cluster.data_dir {
+        match self.files_below() {
             Some(dir) => topics::await_files_gone(dir, &self.names).await,
             None => Ok(()),
         }
     }
 
-    /// The data directory of brokers on this machine.
+    /// The data directory of brokers on this machine whose files go with their topics. Bookies of Pulsar keep
+    /// the files until these have no other topic's entries.
+    fn files_below(&self) -> Option<&Path> {
+        self.cluster.data_dir.as_deref().filter(|_| self.admin.kafka().is_some())
+    }
+
+    /// The data directory of brokers on this machine, if this repetition has written there.
     fn written_below(&self) -> Option<PathBuf> {
-        self.cluster.data_dir.clone().filter(|_| self.measure != Measure::Consume)
+        self.files_below().map(Path::to_owned).filter(|_| self.measure != Measure::Consume)
     }
 }

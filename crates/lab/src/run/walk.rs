@@ -26,6 +26,7 @@ use std::path::Path;
 use std::task::Poll;
 use std::time::Duration;
 
+use super::admin::unserved_by_pulsar;
 use super::clock::now_us;
 use super::clusters::unstarted;
 use super::contender::Contender;
@@ -303,14 +304,17 @@ impl<'a> Walk<'a> {
             driver if wanted.brokers == 0 && driver != Driver::Stream => {
                 Err(Failure::NeedsCluster { driver: driver.words() })
             }
-            _ => {
-                let say = |line: &str| progress.log(line);
-                let clusters = &mut self.resources.clusters;
-                match clusters.ensure(target, spec, &wanted, &say).await {
-                    Ok(()) => clusters.ensure_idle_partitions(target, &self.id, &say).await,
-                    Err(failure) => Err(failure.into()),
+            driver => match unserved_by_pulsar(spec, driver, contender.point()) {
+                Err(failure) => Err(failure),
+                Ok(()) => {
+                    let say = |line: &str| progress.log(line);
+                    let clusters = &mut self.resources.clusters;
+                    match clusters.ensure(target, spec, &wanted, &say).await {
+                        Ok(()) => clusters.ensure_idle_partitions(target, &self.id, &say).await,
+                        Err(failure) => Err(failure.into()),
+                    }
                 }
-            }
+            },
         };
         if let Err(failure) = started {
             let name = contender.target_name().to_owned();

@@ -128,6 +128,7 @@ async fn launch(
             facts: facts(jars, &options.kafka),
         },
         bootstrap: plan.bootstrap(),
+        pulsar_admin: None,
     };
     Ok((cluster, brokers))
 }

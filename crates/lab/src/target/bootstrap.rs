@@ -23,15 +23,21 @@ pub async fn connect(
 }
 
 /// Maximum time for a server to accept a connection before a run.
-const REACH_TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const REACH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Maximum time for a connected server to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Checks that a running cluster exists: within a second one of its servers accepts connections, and then one
 /// answers as a broker with the target's properties. Clusters that the lab starts need no check.
 pub async fn reach(target: &TargetSpec) -> Result<(), ConnectError> {
-    let TargetSpec::Bootstrap { servers, properties } = target else { return Ok(()) };
+    let (servers, properties) = match target {
+        TargetSpec::Bootstrap { servers, properties } => (servers, properties),
+        TargetSpec::PulsarCluster { service_url, admin_url } => {
+            return super::pulsar::reach(service_url, admin_url).await;
+        }
+        TargetSpec::Embedded | TargetSpec::ApacheKafka | TargetSpec::Pulsar => return Ok(()),
+    };
     accepts(servers).await?;
     let options = ConnectionOptions {
         connect_timeout: ANSWER_TIMEOUT,
@@ -133,6 +139,7 @@ pub(super) async fn find(
     Ok(Cluster {
         name: servers.first().cloned().unwrap_or_default(),
         bootstrap: servers.to_vec(),
+        pulsar_admin: None,
         client_properties: properties.clone(),
         security: Some(security),
         processes: Vec::new(),

@@ -76,6 +76,7 @@ async fn launch(
         security: Some(negotiated),
         processes: brokers.processes(),
         data_dir: Some(brokers.dir().to_owned()),
+        pulsar_admin: None,
         info: TargetInfo {
             facts: BTreeMap::new(),
             kind: KIND.to_owned(),

@@ -8,6 +8,7 @@ use thalweg_authority::AuthorityError;
 use thalweg_client::{ClientError, InvalidSetting};
 
 use super::BROKERS_MAX;
+use super::pulsar::{AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION};
 pub use crate::cgroup::NoControlGroups;
 
 /// Why a target could not be started.
@@ -31,6 +32,18 @@ pub enum TargetError {
     /// Java is too old.
     #[error(transparent)]
     JavaTooOld(#[from] JavaTooOld),
+    /// Pulsar's distribution is missing.
+    #[error(transparent)]
+    PulsarMissing(#[from] PulsarMissing),
+    /// Pulsar with several brokers.
+    #[error(transparent)]
+    PulsarClusterUnserved(#[from] PulsarClusterUnserved),
+    /// Pulsar with TLS or logins.
+    #[error(transparent)]
+    PulsarSecurityUnserved(#[from] PulsarSecurityUnserved),
+    /// The URL of Pulsar's admin API is invalid.
+    #[error(transparent)]
+    InvalidAdminUrl(#[from] InvalidAdminUrl),
     /// The jars are missing, and so is Maven to fetch them.
     #[error(transparent)]
     MavenMissing(#[from] MavenMissing),
@@ -123,8 +136,10 @@ pub struct TooFewBrokers {
 
 /// A broker property that the lab sets itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("cluster.properties: {key} is set by the lab for each broker; remove it")]
+#[error("{table}: {key} is set by the lab for each broker; remove it")]
 pub struct PropertyOwned {
+    /// The table of the workload with the property.
+    pub table: &'static str,
     /// The property's name.
     pub key: String,
 }
@@ -132,10 +147,14 @@ pub struct PropertyOwned {
 /// Java is missing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "Apache Kafka needs Java 17 or later, but {program} cannot be run: {source}. Install one (Debian: apt install \
+    "{system} needs Java {least} or later, but {program} cannot be run: {source}. Install one (Debian: apt install \
      openjdk-17-jre-headless), or set JAVA_HOME"
 )]
 pub struct JavaMissing {
+    /// The system that needs it.
+    pub system: &'static str,
+    /// The oldest Java that it supports.
+    pub least: u32,
     /// The program that was tried.
     pub program: PathBuf,
     /// The system's error.
@@ -145,18 +164,53 @@ pub struct JavaMissing {
 /// Java is too old, or its version unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Apache Kafka {version} needs Java {least} or later, but {program} is {found:?}. Install a later one (Debian: apt \
+    "{system} needs Java {least} or later, but {program} is {found:?}. Install a later one (Debian: apt \
      install openjdk-17-jre-headless), or set JAVA_HOME, or --java"
 )]
 pub struct JavaTooOld {
-    /// The release of Kafka.
-    pub version: String,
+    /// The system that needs it, with its release.
+    pub system: String,
     /// The oldest Java that it supports.
     pub least: u32,
     /// The program that was tried.
     pub program: PathBuf,
     /// The version line in the output of `java -version`, otherwise the first line.
     pub found: String,
+}
+
+/// Pulsar's distribution is missing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Apache Pulsar is not in {home}. Fetch and unpack its distribution (245 MB): mvn dependency:copy -Dartifact={PULSAR_ARTIFACT} \
+     -DoutputDirectory=DIR, then tar -xzf DIR/pulsar-server-distribution-{PULSAR_VERSION}-bin.tar.gz -C DIR, and set \
+     PULSAR_HOME=DIR/apache-pulsar-{PULSAR_VERSION}. It needs Java 17 or later; found: {java_version}"
+)]
+pub struct PulsarMissing {
+    /// The directory that was tried.
+    pub home: PathBuf,
+    /// The version of the Java that would be used.
+    pub java_version: String,
+}
+
+/// Pulsar with several brokers, which the lab does not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cluster.brokers = {brokers}: the target pulsar is one process, broker, bookie and metadata store. Use a point with 1 broker, \
+     or a running cluster: --bootstrap pulsar://HOST:PORT"
+)]
+pub struct PulsarClusterUnserved {
+    /// The requested number of brokers.
+    pub brokers: u32,
+}
+
+/// Pulsar with TLS or logins, which the lab's client lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "The target pulsar has no {protocol}: the lab's client of Pulsar has neither TLS nor logins. Use PLAINTEXT"
+)]
+pub struct PulsarSecurityUnserved {
+    /// The requested protocol.
+    pub protocol: &'static str,
 }
 
 /// The jars are missing, and so is Maven to fetch them.
@@ -272,6 +326,12 @@ pub enum ConnectError {
         bootstrap: String,
         source: ClientError,
     },
+    /// The admin API of a Pulsar cluster does not answer.
+    #[error("Pulsar's admin API does not answer: {source}. Name it by --pulsar-admin http://HOST:PORT")]
+    PulsarAdmin { source: AdminFailure },
+    /// The URL of the admin API of a Pulsar cluster is invalid.
+    #[error(transparent)]
+    PulsarAdminUrl { source: InvalidAdminUrl },
     /// An invalid client property.
     #[error("Invalid client property for {bootstrap}: {source}")]
     Setting {

@@ -149,23 +149,32 @@ fn java_program(named: Option<&Path>) -> PathBuf {
 }
 
 fn find_java(named: Option<&Path>, release: KafkaVersion) -> Result<(PathBuf, String), TargetError> {
-    let program = java_program(named);
-    let output = match Command::new(&program).arg("-version").stdin(Stdio::null()).output() {
-        Ok(output) => output,
-        Err(source) => return Err(JavaMissing { program, source }.into()),
-    };
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let found = text.lines().find(|line| line.contains("version")).or(text.lines().next());
-    let found = found.unwrap_or_default().trim().to_owned();
     let least = release.java_min();
+    let (program, found) = java_version("Apache Kafka", least, named)?;
     match java_release(&found) {
         Some(java) if java >= least => Ok((program, found)),
-        _ => Err(JavaTooOld { version: release.to_string(), least, program, found }.into()),
+        _ => Err(JavaTooOld { system: format!("Apache Kafka {release}"), least, program, found }.into()),
     }
 }
 
+/// The Java executable for a system, and the line of its version.
+pub(super) fn java_version(
+    system: &'static str,
+    least: u32,
+    named: Option<&Path>,
+) -> Result<(PathBuf, String), JavaMissing> {
+    let program = java_program(named);
+    let output = match Command::new(&program).arg("-version").stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(source) => return Err(JavaMissing { system, least, program, source }),
+    };
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    let found = text.lines().find(|line| line.contains("version")).or(text.lines().next());
+    Ok((program, found.unwrap_or_default().trim().to_owned()))
+}
+
 /// The release in a line such as `openjdk version "17.0.15" 2025-04-15`.
-fn java_release(line: &str) -> Option<u32> {
+pub(super) fn java_release(line: &str) -> Option<u32> {
     let quoted = line.split('"').nth(1)?;
     let digits = quoted.split(|c: char| !c.is_ascii_digit()).next()?;
     digits.parse().ok()
@@ -189,7 +198,8 @@ fn project(release: KafkaVersion) -> String {
 
 /// The class path of a release from Maven, cached.
 fn fetched(release: KafkaVersion) -> Result<String, TargetError> {
-    let cache = cache_dir(release, std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
+    let cache =
+        cache_dir(&format!("kafka-{release}"), std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))?;
     let pom = cache.join("pom.xml");
     let list = cache.join("classpath");
     let text = project(release);
@@ -238,15 +248,16 @@ fn run_maven(release: KafkaVersion, cache: &Path, pom: &Path, output: &Path) -> 
     Ok(classpath.trim().to_owned())
 }
 
-fn cache_dir(
-    release: KafkaVersion,
+/// A directory in the user's cache.
+pub(super) fn cache_dir(
+    name: &str,
     xdg: Option<OsString>,
     home: Option<OsString>,
 ) -> Result<PathBuf, DirectoryFailed> {
     let filled = |dir: Option<OsString>| dir.filter(|dir| Path::new(dir).is_absolute()).map(PathBuf::from);
     let base = filled(xdg).or_else(|| filled(home).map(|home| home.join(".cache")));
     match base {
-        Some(base) => Ok(base.join("thalweg").join(format!("kafka-{release}"))),
+        Some(base) => Ok(base.join("thalweg").join(name)),
         None => {
             let message = "neither XDG_CACHE_HOME nor HOME is set to a directory";
             Err(DirectoryFailed { path: PathBuf::from("the cache"), source: io::Error::other(message) })
@@ -315,7 +326,7 @@ mod tests {
     #[test]
     fn the_cache_is_where_the_user_keeps_caches() {
         let dir = |xdg: Option<&str>, home: Option<&str>| {
-            cache_dir(default_version(), xdg.map(OsString::from), home.map(OsString::from))
+            cache_dir(&format!("kafka-{KAFKA_VERSION}"), xdg.map(OsString::from), home.map(OsString::from))
                 .map_err(|error| error.to_string())
         };
         let below = |base: &str| Ok(Path::new(base).join("thalweg").join(format!("kafka-{KAFKA_VERSION}")));

@@ -36,7 +36,7 @@ pub(super) fn merged(
     brokers: u32,
 ) -> Result<BTreeMap<String, String>, PropertyOwned> {
     if let Some(key) = requested.keys().find(|key| is_owned(key)) {
-        return Err(PropertyOwned { key: key.clone() });
+        return Err(PropertyOwned { table: "cluster.properties", key: key.clone() });
     }
     let mut merged: BTreeMap<String, String> =
         defaults(brokers).into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

@@ -32,6 +32,16 @@ pub struct NegotiatedSecurity {
 }
 
 impl NegotiatedSecurity {
+    /// Neither TLS nor a login.
+    pub(super) fn plaintext() -> NegotiatedSecurity {
+        NegotiatedSecurity {
+            protocol: SecurityProtocol::Plaintext.name().to_owned(),
+            tls_version: None,
+            cipher_suite: None,
+            mechanism: None,
+        }
+    }
+
     /// The security that a client with these settings has negotiated.
     pub(super) fn of(security: &Security) -> NegotiatedSecurity {
         let session = security.tls_session();

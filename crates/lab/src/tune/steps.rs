@@ -81,7 +81,7 @@ fn producers(count: u32) -> Change {
 /// The steps from a point on, for this number of processors. For brokers, only settings that can be set and
 /// have an effect.
 pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> {
-    let brokers_are_ours = !matches!(target, TargetSpec::Bootstrap { .. });
+    let brokers_are_ours = target.is_started_by_lab();
     let mut all = Vec::new();
     if brokers_are_ours {
         all.push(log_dirs());

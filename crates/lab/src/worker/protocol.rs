@@ -50,11 +50,21 @@ pub struct Assignment {
     pub groups: Vec<String>,
     /// True if consumers drain a backlog: records that exist before the start, whose end is measured.
     pub drains: bool,
+    /// Number of clients of this role in all workers.
+    pub all_clients: u32,
     /// The seed of payloads and keys.
     pub seed: u64,
 }
 
+/// The scheme of a service URL of Apache Pulsar.
+const PULSAR_SCHEME: &str = "pulsar://";
+
 impl Assignment {
+    /// The service URL, if the cluster is one of Apache Pulsar.
+    pub fn pulsar_service_url(&self) -> Option<&str> {
+        self.bootstrap.first().map(String::as_str).filter(|url| url.starts_with(PULSAR_SCHEME))
+    }
+
     /// The group of a client; `None` for producers.
     pub fn group_of(&self, client: u32) -> Option<&str> {
         let at = (client as usize).checked_rem(self.groups.len())?;
@@ -177,6 +187,23 @@ pub struct Report {
     pub seen: Vec<SeenRecords>,
     /// Per producer of this worker, the unacknowledged sequences; all others below `sent` were acknowledged.
     pub unacknowledged: Vec<Order>,
+    /// Where a cluster of Apache Pulsar has acknowledged the records: the entries of ledgers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ledgers: Vec<AcknowledgedLedger>,
+}
+
+/// Entries of a ledger of Apache Pulsar that were acknowledged to a producer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AcknowledgedLedger {
+    pub topic: String,
+    pub partition: i32,
+    pub ledger: i64,
+    /// Number of distinct entries: batches, or single records.
+    pub entries: u64,
+    /// Number of records in them.
+    pub records: u64,
+    /// The last entry.
+    pub last_entry: i64,
 }
 
 /// Percentiles that a tool prints, in microseconds.

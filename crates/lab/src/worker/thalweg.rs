@@ -1,9 +1,9 @@
 //! Thalweg's driver: the producer and consumer of `thalweg_client`, several per thread, each thread with its
-//! own runtime, so that no record moves between threads.
+//! own runtime, so that no record moves between threads. A cluster of Apache Pulsar gets the clients of
+//! `super::pulsar` instead.
 
 mod consumer;
 mod error;
-mod pace;
 mod producer;
 mod settings;
 
@@ -23,6 +23,9 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
         return Err(WorkerError::driver(NoTopics));
     }
     stamp::check_assignment(assignment).map_err(WorkerError::driver)?;
+    if assignment.pulsar_service_url().is_some() {
+        return super::pulsar::run(assignment, link);
+    }
     match assignment.role {
         Role::Producer => producer::run(assignment, link),
         Role::Consumer => consumer::run(assignment, link),

@@ -12,7 +12,7 @@ const WORKLOADS: [(&str, &str); 14] = [
     ("xd-stream", include_str!("../../../../workloads/xd-stream.toml")),
     ("aiven-saturation", include_str!("../../../../workloads/aiven-saturation.toml")),
     ("aiven-plans", include_str!("../../../../workloads/aiven-plans.toml")),
-    ("queue-kafka", include_str!("../../../../workloads/queue-kafka.toml")),
+    ("queue", include_str!("../../../../workloads/queue.toml")),
     ("replicated-latency", include_str!("../../../../workloads/replicated-latency.toml")),
     ("replicated-scale", include_str!("../../../../workloads/replicated-scale.toml")),
     ("growth", include_str!("../../../../workloads/growth.toml")),

@@ -14,7 +14,7 @@ use super::layer::{Layer, POINTS_MAX, unknown};
 use super::mistake::{InvalidFile, Mistake, Position};
 use super::{
     Clients, ClusterSecurity, ClusterSpec, Extent, Keys, Load, Measure, NodeLimits, Payload, Point,
-    PublishedFigure, RecordSpec, Topics, Unit, Workload,
+    PublishedFigure, RecordSpec, TargetName, Topics, Unit, Workload,
 };
 use crate::figures::FIGURES;
 
@@ -46,7 +46,8 @@ pub(super) fn parse_for(
         name: name.to_owned(),
         title: top.text("title"),
         description: top.text("description"),
-        drivers: drivers(&top.text("drivers")).unwrap_or_default(),
+        drivers: listed(&top.text("drivers")).unwrap_or_default(),
+        targets: listed(&top.text("targets")).unwrap_or_default(),
         scale: 1.0,
         points: Vec::new(),
         published: Vec::new(),
@@ -234,13 +235,11 @@ fn take_text<'a>(
         return;
     };
     match (key.judge(path, &entry.node), &entry.node.value) {
-        (None, Value::Text(text)) if path == "drivers" && drivers(text).is_none() => {
-            mistakes.push(Mistake {
-                position: entry.node.at,
-                key: path.to_owned(),
-                problem: format!("{} is invalid", entry.node.value.describe()),
-                remedy: "use thalweg, librdkafka, java or stream, separated by commas".to_owned(),
-            });
+        (None, Value::Text(text)) if path == "drivers" && listed::<Driver>(text).is_none() => {
+            mistakes.push(invalid_list(path, entry, "thalweg, librdkafka, java or stream"));
+        }
+        (None, Value::Text(text)) if path == "targets" && listed::<TargetName>(text).is_none() => {
+            mistakes.push(invalid_list(path, entry, "embedded, apache-kafka or pulsar"));
         }
         (None, Value::Text(text)) => {
             texts.insert(key.path, text);
@@ -249,10 +248,19 @@ fn take_text<'a>(
     }
 }
 
-/// Drivers by name; `None` if one is unknown.
-fn drivers(text: &str) -> Option<Vec<Driver>> {
+fn invalid_list(path: &str, entry: &Entry, names: &str) -> Mistake {
+    Mistake {
+        position: entry.node.at,
+        key: path.to_owned(),
+        problem: format!("{} is invalid", entry.node.value.describe()),
+        remedy: format!("use {names}, separated by commas"),
+    }
+}
+
+/// Drivers or targets by name; `None` if one is unknown.
+fn listed<T: ValueEnum>(text: &str) -> Option<Vec<T>> {
     let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
-    names.map(|name| Driver::from_str(name, false).ok()).collect()
+    names.map(|name| T::from_str(name, false).ok()).collect()
 }
 
 fn read_points(entry: &Entry, value: &Value, mistakes: &mut Vec<Mistake>) -> Vec<Layer> {
@@ -323,7 +331,8 @@ fn point(layer: &Layer, folder: &Path) -> Point {
         count: values.whole(&format!("{section}.count"), count),
         processes: values.whole(&format!("{section}.processes"), 1),
         threads: values.whole(&format!("{section}.threads"), 1),
-        properties: values.properties(section),
+        properties: values.properties(&format!("{section}.properties")),
+        pulsar: values.properties(&format!("{section}.pulsar")),
     };
     let keys_distinct = values.whole("records.keys_distinct", 0_u64);
     let replication_factor = values.whole("topics.replication_factor", 1_u32);
@@ -345,14 +354,15 @@ fn point(layer: &Layer, folder: &Path) -> Point {
             },
             idle_connections: values.whole("cluster.idle_connections", 0),
             idle_partitions: values.whole("cluster.idle_partitions", 0),
-            properties: values.properties("cluster"),
+            properties: values.properties("cluster.properties"),
+            pulsar: values.properties("cluster.pulsar"),
         },
         topics: Topics {
             count: values.whole("topics.count", 1),
             partitions: values.whole("topics.partitions", 1),
             replication_factor: u16::try_from(replication_factor).unwrap_or(u16::MAX),
             created_per_s: values.whole("topics.created_per_s", 0),
-            properties: values.properties("topics"),
+            properties: values.properties("topics.properties"),
         },
         records: RecordSpec {
             size_bytes: values.whole("records.size_bytes", 100),
@@ -408,8 +418,9 @@ impl<'a> Values<'a> {
         }
     }
 
-    fn properties(&self, section: &str) -> BTreeMap<String, String> {
-        let prefix = format!("{section}.properties.");
+    /// The properties of a table.
+    fn properties(&self, table: &str) -> BTreeMap<String, String> {
+        let prefix = format!("{table}.");
         let inside = self.0.settings.iter().filter_map(|(path, node)| {
             Some((path.strip_prefix(&prefix)?.to_owned(), node.value.as_property()?))
         });

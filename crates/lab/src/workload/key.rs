@@ -139,6 +139,7 @@ pub(super) const FILE: &[Key] = keys! {
     "title" Kind::Text, "none, required", "", "A one-line title.";
     "description" Kind::Text, "none, required", "", "Purpose, origin and limits of the workload.";
     "drivers" Kind::Text, "\"thalweg\"", "", "The drivers if no `--driver` is given: `thalweg`, `librdkafka`, `java` or `stream`, separated by commas; they take turns.";
+    "targets" Kind::Text, "\"embedded\"", "", "The targets if no `--target` or `--bootstrap` is given: `embedded`, `apache-kafka` or `pulsar`, separated by commas; they take turns. What is not installed is left out, with a message.";
     "publication.system" Kind::Text, "none", "", "The system of all published figures.";
     "publication.hardware" Kind::Text, "none", "", "The hardware of all published figures.";
     "publication.source" Kind::Text, "none", "", "The source of all published figures: title, publisher, date.";
@@ -155,6 +156,7 @@ pub(super) const POINT: &[Key] = keys! {
     "cluster.idle_connections" Kind::Whole(0, 100_000), "0", "connections", "Connections besides those of producers and consumers, spread over the brokers: opened before the start, and not used.";
     "cluster.idle_partitions" Kind::Whole(0, PARTITIONS_MAX), "0", "partitions", "Partitions besides those of the load, with one replica each: made once in a cluster that the lab starts, and not used. The result has the time of an answer with the metadata of all of them. None are made in a running cluster (`--bootstrap`).";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
+    "cluster.pulsar" Kind::Properties, "empty", "", "Settings of Apache Pulsar's `standalone.conf`, of its broker and bookie, for the target `pulsar`, such as `journalSyncData`.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";
     "topics.partitions" Kind::Whole(1, PARTITIONS_MAX), "1", "partitions", "The partitions of each topic; at most 100,000 in total.";
     "topics.replication_factor" Kind::Whole(1, 1000), "1", "replicas", "The replicas of each partition; at most the number of brokers.";
@@ -168,11 +170,13 @@ pub(super) const POINT: &[Key] = keys! {
     "producers.processes" Kind::Whole(1, 1000), "1", "processes", "The number of processes that run them.";
     "producers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads per process.";
     "producers.properties" Kind::Properties, "empty", "", "Producer properties that differ from the client's defaults.";
+    "producers.pulsar" Kind::Properties, "empty", "", "Properties of Pulsar's producers, such as `batchingMaxBytes`, for targets that are Pulsar. They come before Kafka's properties that mean the same.";
     "consumers.count" Kind::Whole(0, CLIENTS_MAX), "0", "clients", "The number of consumers of all groups.";
     "consumers.groups" Kind::Whole(1, CLIENTS_MAX), "1", "groups", "The number of consumer groups, each of which consumes every record. Consumers join them in turn.";
     "consumers.processes" Kind::Whole(1, 1000), "1", "processes", "The number of processes that run them.";
     "consumers.threads" Kind::Whole(1, 1000), "1", "threads", "The threads per process.";
     "consumers.properties" Kind::Properties, "empty", "", "Consumer properties that differ from the client's defaults.";
+    "consumers.pulsar" Kind::Properties, "empty", "", "Properties of Pulsar's consumers, such as `receiverQueueSize`, for targets that are Pulsar.";
     "measure" Kind::Word(&["produce", "consume", "drain"]), "\"produce\"", "", "`produce`: producing; consumers, if any, read at the same time. `consume`: consuming `extent.records` produced before. `drain`: consuming a backlog of `extent.records` while producing continues.";
     "load.kind" Kind::Word(&["maximum", "rate", "add-producers", "raise-rate"]), "\"maximum\"", "", "`maximum`: the maximum rate. `rate`: a fixed rate, each record at its intended time. `add-producers`: adds producers one by one until the rate stops rising. `raise-rate`: raises the rate until the cluster falls behind, then bisects the knee.";
     "load.records_per_s" Kind::Number(0.001, RATE_MAX), "none", "records per second", "For `rate`: the total of all producers.";

@@ -65,6 +65,7 @@ fn parse(stem: &str, file: &str, text: &str, driver: &Driver) -> Result<Workload
         title: name,
         description: description.join(" ").trim().to_owned(),
         drivers: Vec::new(),
+        targets: Vec::new(),
         scale: 1.0,
         points: vec![point],
         published: Vec::new(),
@@ -127,6 +128,7 @@ fn point(fields: &mut Fields, driver: &Driver) -> Point {
         processes: 1,
         threads: 1,
         properties: properties.clone(),
+        pulsar: BTreeMap::new(),
     };
     Point {
         label: String::new(),

@@ -178,8 +178,11 @@ fn properties(workload: &Workload) -> String {
     for point in &workload.points {
         let sections = [
             ("broker", &point.cluster.properties),
+            ("Pulsar broker", &point.cluster.pulsar),
             ("consumer", &point.consumers.properties),
+            ("Pulsar consumer", &point.consumers.pulsar),
             ("producer", &point.producers.properties),
+            ("Pulsar producer", &point.producers.pulsar),
             ("topic", &point.topics.properties),
         ];
         for (section, properties) in sections {

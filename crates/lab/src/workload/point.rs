@@ -48,9 +48,12 @@ impl Point {
         let mut point = self.clone();
         let properties = [
             &mut point.cluster.properties,
+            &mut point.cluster.pulsar,
             &mut point.topics.properties,
             &mut point.producers.properties,
+            &mut point.producers.pulsar,
             &mut point.consumers.properties,
+            &mut point.consumers.pulsar,
         ];
         for (_, value) in properties.into_iter().flatten().filter(|(key, _)| thalweg_client::is_secret(key)) {
             HIDDEN.clone_into(value);
@@ -103,6 +106,9 @@ pub struct ClusterSpec {
     pub idle_partitions: u32,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
+    /// Settings of Apache Pulsar's broker and bookie that differ from its defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pulsar: BTreeMap<String, String>,
 }
 
 fn is_zero(number: &u32) -> bool {
@@ -113,7 +119,15 @@ impl ClusterSpec {
     /// A cluster without TLS and logins, whose brokers may use the whole machine.
     pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
         let (security, node) = (ClusterSecurity::default(), NodeLimits::default());
-        ClusterSpec { brokers, security, node, idle_connections: 0, idle_partitions: 0, properties }
+        ClusterSpec {
+            brokers,
+            security,
+            node,
+            idle_connections: 0,
+            idle_partitions: 0,
+            properties,
+            pulsar: BTreeMap::new(),
+        }
     }
 }
 
@@ -168,6 +182,9 @@ pub struct Clients {
     pub threads: u32,
     /// Client properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
+    /// Properties of Pulsar's clients that differ from the defaults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pulsar: BTreeMap<String, String>,
 }
 
 /// Records of one kind.

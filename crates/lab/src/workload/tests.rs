@@ -147,7 +147,7 @@ fn unknown_keys() {
     );
     let beside = "unknown key; use one of cluster.brokers, cluster.security_protocol, \
                   cluster.sasl_mechanism, \
-             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.idle_partitions, cluster.properties";
+             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.idle_partitions, cluster.properties, cluster.pulsar";
     assert_mistake("cluster.nodes = 3\n", 3, 9, "cluster.nodes", beside);
     let found = mistakes("[publication]\nauthor = \"A\"\n");
     assert_eq!((found[0].0, found[0].2.as_str()), (4, "publication.author"));
@@ -391,14 +391,14 @@ fn labels_have_the_numbers_of_the_scaled_workload() {
         let workload = load(name, scale).unwrap_or_else(|error| panic!("{error}"));
         workload.points.into_iter().map(|point| point.label).collect()
     };
-    let drain = |scale| labels("queue-kafka", scale).pop().expect("a drain");
-    assert_eq!(drain(None), "drain 1,000,000 x 1,000 B, 1 broker");
-    assert_eq!(drain(Some(0.02)), "drain 20,000 x 1,000 B, 1 broker");
+    let drain = |scale| labels("queue", scale).swap_remove(6);
+    assert_eq!(drain(None), "drain 1,000,000 x 1,000 B");
+    assert_eq!(drain(Some(0.02)), "drain 20,000 x 1,000 B");
     assert_eq!(labels("replicated-latency", Some(0.1))[0], "100/s, 3 brokers");
     assert_eq!(labels("quick", Some(2.0))[1], "end to end, 40,000 records/s");
     assert_eq!(labels("growth", Some(0.001))[0], "6 partitions, 200/s");
     // Sizes are not scaled, nor are numbers outside of placeholders.
-    assert_eq!(labels("queue-kafka", Some(0.1))[0], "produce 1,000 B, 3 brokers");
+    assert_eq!(labels("queue", Some(0.1))[0], "produce 1,000 B");
     for name in names() {
         let workload = load(name, Some(0.5)).unwrap_or_else(|error| panic!("{error}"));
         for figure in &workload.published {
@@ -487,7 +487,7 @@ fn built_in_workloads_have_the_published_shapes() {
     assert_eq!(shape("xd-stream")[..4], shape("xd-kafka")[..4]);
     assert_eq!(shape("xd-direct")[1], (0, 1, 0, (1, 1), 1000));
     assert_eq!(shape("aiven-saturation")[..2], [(3, 1, 0, (3, 1), 512), (5, 1, 0, (5, 1), 512)]);
-    assert_eq!(shape("queue-kafka")[0], (3, 1, 0, (1, 1), 1000));
+    assert_eq!(shape("queue")[0], (1, 1, 0, (1, 1), 1000));
 }
 
 /// Damages a text: replaces, removes or doubles a piece of it, a few times.

@@ -172,6 +172,7 @@ pub fn point(label: &str, size_bytes: u32, partitions: u32) -> Point {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect(),
+        pulsar: BTreeMap::new(),
     };
     Point {
         label: label.to_owned(),
@@ -602,6 +603,7 @@ fn evidence(shape: &Point, records: u64) -> Evidence {
         start_offset: 0,
         end_offset,
         replicas: (1..=i32::from(shape.topics.replication_factor)).map(replica).collect(),
+        ledgers: Vec::new(),
     };
     Evidence {
         acknowledged: records,
@@ -683,6 +685,7 @@ fn workload(
             description: "As published: workload, load and duration are listed under every setting below."
                 .to_owned(),
             drivers: Vec::new(),
+            targets: Vec::new(),
             scale,
             points,
             published: published.collect(),

@@ -12,5 +12,6 @@ mod floors;
 mod options;
 mod page_blocks;
 mod published_results;
+mod pulsar;
 mod report;
 mod workload_pages;

@@ -44,6 +44,7 @@ fn assignment(driver: Driver, role: Role, server: &NullServer, stop: StopWhen) -
         stop,
         groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
         drains: false,
+        all_clients: 1,
         seed: SEED,
     }
 }

@@ -83,6 +83,7 @@ impl Lab {
             stop,
             groups: (role == Role::Consumer).then(|| "readers".to_owned()).into_iter().collect(),
             drains: false,
+            all_clients: 1,
             seed: SEED,
         }
     }

@@ -30,6 +30,7 @@ mod http_client;
 mod lab;
 mod lab_clean_up;
 mod lab_drivers;
+mod lab_pulsar;
 mod lab_secured;
 mod lab_worker;
 mod log_limit;

@@ -15,13 +15,13 @@ use thalweg_record::Compression;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::pace::{Pace, PaceAction, RECORDS_PER_CLOCK};
 use super::{NotProducible, settings};
 use crate::payload::Pool;
 use crate::worker::budget::Budget;
 use crate::worker::clock::{Clock, micros};
 use crate::worker::counts::{self, Counts, SharedCounts, Window, lock};
 use crate::worker::link::Link;
+use crate::worker::pace::{Pace, PaceAction, RECORDS_PER_CLOCK};
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::{Assignment, Order, Report, WorkerError};

@@ -1,0 +1,118 @@
+//! `pulsar-perf produce` and `pulsar-perf consume`: the options and output lines of Pulsar 4.0's tool, on the
+//! lab's client of Pulsar's protocol.
+//!
+//! Missing: TLS and authentication, transactions, chunks, encryption, proxies, and the histogram file.
+
+mod arguments;
+mod consumer;
+mod lines;
+mod producer;
+
+pub use arguments::with_long_names;
+pub use consumer::PulsarConsume;
+pub use producer::PulsarProduce;
+
+use std::time::Duration;
+
+use clap::Subcommand;
+use thalweg_pulsar::{Client, ClientOptions, TopicName};
+
+use super::{PerfError, PerfOutput};
+use crate::BoxFuture;
+
+/// The time between two lines of Pulsar's tool.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Measure Apache Pulsar, like its own pulsar-perf.
+#[derive(Subcommand, Debug, Clone)]
+pub enum PulsarPerf {
+    Produce(PulsarProduce),
+    Consume(PulsarConsume),
+}
+
+impl PulsarPerf {
+    /// Runs the test.
+    pub fn run<'a>(&'a self, output: &'a PerfOutput) -> BoxFuture<'a, Result<(), PerfError>> {
+        match self {
+            PulsarPerf::Produce(produce) => Box::pin(produce.perform(output)),
+            PulsarPerf::Consume(consume) => Box::pin(consume.perform(output)),
+        }
+    }
+}
+
+/// The cluster and the end of a test.
+#[derive(clap::Args, Debug, Clone)]
+struct Test {
+    /// The service URL.
+    #[arg(short = 'u', long, value_name = "URL", default_value = "pulsar://localhost:6650/")]
+    service_url: String,
+    /// Number of topics. With one name of a topic, a separator and a number are added to it.
+    #[arg(short = 't', long, visible_alias = "num-topic", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    num_topics: u32,
+    /// Number of messages in total; 0 for no limit.
+    #[arg(short = 'm', long, value_name = "COUNT", default_value_t = 0)]
+    num_messages: u64,
+    /// [short: -time] Duration of the test in seconds; 0 for no limit.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    test_duration: u64,
+    /// Interval of the client's statistics, which this client does not print.
+    #[arg(short = 'i', long, value_name = "SECONDS", hide = true)]
+    stats_interval_seconds: Option<u64>,
+    /// The topics: names, or persistent://TENANT/NAMESPACE/TOPIC.
+    #[arg(required = true, value_name = "TOPIC")]
+    topics: Vec<String>,
+}
+
+impl Test {
+    /// The topics, as many as requested.
+    fn topics(&self, separator: &str) -> Result<Vec<String>, PerfError> {
+        let count = self.num_topics as usize;
+        match self.topics.len() {
+            given if given == count => Ok(self.topics.clone()),
+            1 => Ok((0..count).map(|number| format!("{}{separator}{number}", self.topics[0])).collect()),
+            given => Err(PerfError::Usage(format!(
+                "{given} topics are given, but --num-topics is {count}: give one, or as many as that"
+            ))),
+        }
+    }
+
+    async fn connect(&self) -> Result<Client, PerfError> {
+        let connected = Client::connect(&self.service_url, ClientOptions::default()).await;
+        Ok(connected.map_err(Box::new)?)
+    }
+
+    /// The end of the test, if it is limited.
+    fn until(&self) -> Option<tokio::time::Instant> {
+        (self.test_duration > 0)
+            .then(|| tokio::time::Instant::now() + Duration::from_secs(self.test_duration))
+    }
+
+    /// True once as many messages have passed as requested.
+    fn has_all(&self, messages: u64) -> bool {
+        self.num_messages > 0 && messages >= self.num_messages
+    }
+}
+
+/// The partitions of topics, in order.
+async fn partitions(client: &Client, topics: &[String]) -> Result<Vec<Vec<TopicName>>, PerfError> {
+    let mut all = Vec::new();
+    for topic in topics {
+        all.push(client.partitions(topic).await.map_err(Box::new)?);
+    }
+    Ok(all)
+}
+
+/// Waits for a time, or forever.
+async fn sleep_until(until: Option<tokio::time::Instant>) {
+    match until {
+        Some(until) => tokio::time::sleep_until(until).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for Ctrl-C, which ends a test with its last lines.
+async fn interrupted() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

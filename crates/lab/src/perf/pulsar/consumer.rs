@@ -1,0 +1,288 @@
+//! `pulsar-perf consume`: reads messages, and prints rates and latencies.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::Local;
+use clap::{Args, ValueEnum};
+use hdrhistogram::Histogram;
+use thalweg_pulsar::{
+    Client, ConsumeError, Consumer, ConsumerOptions, InitialPosition, Message, SubscriptionType,
+};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
+use crate::perf::{PerfError, PerfOutput, wall_clock_ms};
+
+const CLASS: &str = "PerformanceConsumer";
+/// Messages read at once.
+const RUN: u64 = 256;
+
+/// Measure how fast messages can be consumed.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "\
+Options and output are those of Pulsar's pulsar-perf consume; its short options of several letters, such as -ss, are \
+understood, too. Latency is counted from a message's publish time, in milliseconds. Without --num-messages and \
+--test-duration it goes on until Ctrl-C.
+
+Examples:
+  thalweg pulsar-perf consume persistent://public/default/test1
+  thalweg pulsar-perf consume -u pulsar://broker:6650 -ss readers -sp Earliest -m 1000000 test1")]
+pub struct PulsarConsume {
+    #[command(flatten)]
+    test: Test,
+    /// [short: -ss] A subscription; can be repeated.
+    #[arg(long, value_name = "NAME")]
+    subscriptions: Vec<String>,
+    /// [short: -ns] Number of subscriptions of each topic. With one name, a number is added to it.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    num_subscriptions: u32,
+    /// [short: -st] Type of the subscriptions.
+    #[arg(long, value_name = "TYPE", default_value = "Exclusive", ignore_case = true)]
+    subscription_type: Type,
+    /// [short: -sp] First message of a new subscription.
+    #[arg(long, value_name = "POSITION", default_value = "Latest", ignore_case = true)]
+    subscription_position: Position,
+    /// Number of consumers of each subscription.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    num_consumers: u32,
+    /// Messages that the broker may send ahead.
+    #[arg(short = 'q', long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
+    receiver_queue_size: u32,
+    /// Time for which acknowledgements wait, to be sent together.
+    #[arg(long, value_name = "MS", default_value_t = 100)]
+    acks_delay_millis: u64,
+    /// Accepted for Pulsar's command lines: this client has one thread and a connection to each broker.
+    #[arg(short = 'c', long, value_name = "COUNT", hide = true)]
+    max_connections: Option<u32>,
+    #[arg(long, value_name = "COUNT", hide = true)]
+    num_io_threads: Option<u32>,
+    #[arg(long, value_name = "COUNT", hide = true)]
+    num_listener_threads: Option<u32>,
+}
+
+/// Types of subscriptions, by Pulsar's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Type {
+    #[value(name = "Exclusive")]
+    Exclusive,
+    #[value(name = "Shared")]
+    Shared,
+    #[value(name = "Failover")]
+    Failover,
+    #[value(name = "Key_Shared")]
+    KeyShared,
+}
+
+/// Positions of subscriptions, by Pulsar's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Position {
+    #[value(name = "Latest")]
+    Latest,
+    #[value(name = "Earliest")]
+    Earliest,
+}
+
+/// The counts of all consumers.
+#[derive(Debug)]
+struct Totals {
+    read: u64,
+    bytes: u64,
+    latencies: Histogram<u64>,
+    interval_latencies: Histogram<u64>,
+    failure: Option<ConsumeError>,
+}
+
+type SharedTotals = Arc<Mutex<Totals>>;
+
+fn lock(totals: &SharedTotals) -> MutexGuard<'_, Totals> {
+    totals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PulsarConsume {
+    pub(super) async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
+        self.subscriptions()?;
+        let topics = self.test.topics("-")?;
+        let client = self.test.connect().await?;
+        let totals = Arc::new(Mutex::new(Totals {
+            read: 0,
+            bytes: 0,
+            latencies: lines::recorder(),
+            interval_latencies: lines::recorder(),
+            failure: None,
+        }));
+        // Notified when all messages are read, or a consumer has failed.
+        let ended = Arc::new(Notify::new());
+        let mut readers = JoinSet::new();
+        for reader in self.readers(&client, &topics, (&totals, &ended)).await? {
+            readers.spawn(reader.run());
+        }
+        let began = Instant::now();
+        let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
+        let (consumers, count) = (self.num_consumers, topics.len());
+        say(
+            "main",
+            &format!("Start receiving from {consumers} consumers per subscription on {count} topics"),
+        )?;
+        let printing = async {
+            let mut tick = tokio::time::interval_at(began + INTERVAL, INTERVAL);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let (mut since, mut before) = (began, (0, 0));
+            loop {
+                tick.tick().await;
+                let line = interval(&totals, &mut since, &mut before);
+                if let Err(error) = say("main", &line) {
+                    return PerfError::from(error);
+                }
+            }
+        };
+        let is_done = tokio::select! {
+            () = ended.notified() => true,
+            () = sleep_until(self.test.until()) => true,
+            failed = printing => return Err(failed),
+            () = interrupted() => false,
+        };
+        let elapsed_s = began.elapsed().as_secs_f64();
+        readers.shutdown().await;
+        let mut totals = lock(&totals);
+        if let Some(failure) = totals.failure.take() {
+            return Err(Box::new(failure).into());
+        }
+        if is_done {
+            say("main", "------------------- DONE -----------------------")?;
+        }
+        let rates = lines::all_received(totals.read, totals.bytes, totals.read, elapsed_s);
+        say("perf-client-shutdown", &rates)?;
+        say("perf-client-shutdown", &lines::all_latencies(&totals.latencies, lines::Unit::Whole))?;
+        Ok(())
+    }
+
+    /// Opens all consumers.
+    async fn readers(
+        &self,
+        client: &Client,
+        topics: &[String],
+        (totals, ended): (&SharedTotals, &Arc<Notify>),
+    ) -> Result<Vec<Reader>, PerfError> {
+        let subscriptions = self.subscriptions()?;
+        let mut readers = Vec::new();
+        for places in partitions(client, topics).await? {
+            for subscription in &subscriptions {
+                for place in (0..self.num_consumers).flat_map(|_| &places) {
+                    let subscribed =
+                        Consumer::subscribe(client, place.as_str(), subscription, self.options()).await;
+                    readers.push(Reader {
+                        consumer: subscribed.map_err(Box::new)?,
+                        totals: Arc::clone(totals),
+                        ended: Arc::clone(ended),
+                        most: self.test.num_messages,
+                    });
+                }
+            }
+        }
+        Ok(readers)
+    }
+
+    /// The subscriptions of each topic.
+    fn subscriptions(&self) -> Result<Vec<String>, PerfError> {
+        if self.subscription_type == Type::Exclusive && self.num_consumers > 1 {
+            let message = "Only one consumer is allowed when subscriptionType is Exclusive";
+            return Err(PerfError::Usage(message.to_owned()));
+        }
+        let named =
+            if self.subscriptions.is_empty() { vec!["sub".to_owned()] } else { self.subscriptions.clone() };
+        let count = self.num_subscriptions as usize;
+        match named.len() {
+            given if given == count => Ok(named),
+            1 => Ok((0..count).map(|number| format!("{}-{number}", named[0])).collect()),
+            given => Err(PerfError::Usage(format!(
+                "{given} subscriptions are given, but --num-subscriptions is {count}: give one, or as many as that"
+            ))),
+        }
+    }
+
+    fn options(&self) -> ConsumerOptions {
+        ConsumerOptions {
+            subscription_type: match self.subscription_type {
+                Type::Exclusive => SubscriptionType::Exclusive,
+                Type::Shared => SubscriptionType::Shared,
+                Type::Failover => SubscriptionType::Failover,
+                Type::KeyShared => SubscriptionType::KeyShared,
+            },
+            initial_position: match self.subscription_position {
+                Position::Latest => InitialPosition::Latest,
+                Position::Earliest => InitialPosition::Earliest,
+            },
+            receiver_queue_size: self.receiver_queue_size,
+            ack_delay: Duration::from_millis(self.acks_delay_millis),
+            ..ConsumerOptions::default()
+        }
+    }
+}
+
+/// The consumer of a partition.
+struct Reader {
+    consumer: Consumer,
+    totals: SharedTotals,
+    ended: Arc<Notify>,
+    /// Number of messages of the whole test; 0 for no limit.
+    most: u64,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        loop {
+            match self.consumer.next().await {
+                Ok(first) => {
+                    if self.read(first) {
+                        self.ended.notify_one();
+                        return;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                Err(error) => {
+                    lock(&self.totals).failure.get_or_insert(error);
+                    self.ended.notify_one();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Counts a message, and those that have arrived behind it. True if all are read.
+    fn read(&mut self, first: Message) -> bool {
+        let now_ms = u64::try_from(wall_clock_ms()).unwrap_or_default();
+        let mut totals = lock(&self.totals);
+        let mut next = Some(first);
+        let mut run = 0;
+        while let Some(message) = next {
+            if self.most > 0 && totals.read >= self.most {
+                return true;
+            }
+            run += 1;
+            totals.read += 1;
+            totals.bytes += message.payload().len() as u64;
+            let latency_us = now_ms.saturating_sub(message.publish_time_ms()).saturating_mul(1000);
+            totals.latencies.saturating_record(latency_us);
+            totals.interval_latencies.saturating_record(latency_us);
+            self.consumer.ack(&message);
+            // An error is returned by the next call, too, or concerns a single entry.
+            next = if run < RUN { self.consumer.try_next().unwrap_or_default() } else { None };
+        }
+        self.most > 0 && totals.read >= self.most
+    }
+}
+
+/// The line of an interval.
+fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64)) -> String {
+    let mut totals = lock(totals);
+    let elapsed_s = since.elapsed().as_secs_f64();
+    let (read, bytes) = (totals.read, totals.bytes);
+    let line =
+        lines::received(read, (read - before.0, bytes - before.1), elapsed_s, &totals.interval_latencies);
+    totals.interval_latencies.reset();
+    (*since, *before) = (Instant::now(), (read, bytes));
+    line
+}

@@ -1,0 +1,312 @@
+//! `pulsar-perf produce`: sends messages at a rate, and prints rates and latencies.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use chrono::Local;
+use clap::Args;
+use hdrhistogram::Histogram;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOptions, SendError};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
+use crate::pacer::Pacer;
+use crate::perf::{PerfError, PerfOutput};
+use crate::worker::pulsar::{InFlight, Router, SentRecord};
+
+const CLASS: &str = "PerformanceProducer";
+/// Messages between two turns of the tasks that send and count.
+const RUN: u64 = 64;
+
+/// Measure how fast messages can be produced.
+#[derive(Args, Debug, Clone)]
+#[command(after_help = "\
+Options and output are those of Pulsar's pulsar-perf produce; its short options of several letters, such as -bm, are \
+understood, too. Latencies of the first second (--warmup-time) are left out. Without --num-messages and --test-duration \
+it goes on until Ctrl-C.
+
+Examples:
+  thalweg pulsar-perf produce persistent://public/default/test1 -s 1000 -r 200000
+  thalweg pulsar-perf produce -u pulsar://broker:6650 -m 1000000 -r 50000 -bm 500 test1")]
+pub struct PulsarProduce {
+    #[command(flatten)]
+    test: Test,
+    /// Messages per second, of all topics.
+    #[arg(short = 'r', long, value_name = "RATE", default_value_t = 100.0)]
+    rate: f64,
+    /// Message size in bytes.
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 1024)]
+    size: u32,
+    /// Number of producers of each topic.
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    num_producers: u32,
+    /// Text between the name of a topic and its number.
+    #[arg(long, value_name = "TEXT", default_value = "-")]
+    separator: String,
+    /// Time that a batch waits for more messages, in milliseconds.
+    #[arg(short = 'b', long, value_name = "MS", default_value_t = 1.0)]
+    batch_time_window: f64,
+    /// [short: -bm] Most messages of a batch.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    batch_max_messages: u64,
+    /// [short: -bb] Most bytes of a batch.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..))]
+    batch_max_bytes: u64,
+    /// [short: -db] Send each message alone.
+    #[arg(long)]
+    disable_batching: bool,
+    /// Most messages of a producer without an answer; 0 for no limit but the client's memory.
+    #[arg(short = 'o', long, value_name = "COUNT", default_value_t = 0)]
+    max_outstanding: usize,
+    /// Codec: NONE, LZ4 or ZSTD.
+    #[arg(short = 'z', long, value_name = "CODEC", default_value = "NONE")]
+    compression: String,
+    /// Time limit of an answer in seconds; 0 for none.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    send_timeout: u64,
+    /// Seconds at the start whose latencies are left out.
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    warmup_time: f64,
+    /// Accepted for Pulsar's command lines: this client has one thread and a connection to each broker.
+    #[arg(short = 'c', long, value_name = "COUNT", hide = true)]
+    max_connections: Option<u32>,
+    #[arg(long, value_name = "COUNT", hide = true)]
+    num_test_threads: Option<u32>,
+    #[arg(long, value_name = "COUNT", hide = true)]
+    num_io_threads: Option<u32>,
+    #[arg(long, value_name = "COUNT", hide = true)]
+    num_listener_threads: Option<u32>,
+}
+
+/// The counts of all producers.
+#[derive(Debug)]
+struct Totals {
+    /// Answered messages and their bytes.
+    sent: u64,
+    bytes: u64,
+    failed: u64,
+    first_failure: Option<SendError>,
+    latencies: Histogram<u64>,
+    interval_latencies: Histogram<u64>,
+    /// Answers before this do not count for latencies.
+    warm_at: Instant,
+}
+
+type SharedTotals = Arc<Mutex<Totals>>;
+
+fn lock(totals: &SharedTotals) -> MutexGuard<'_, Totals> {
+    totals.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A producer of Pulsar, for a partition.
+struct Lane {
+    producer: Producer,
+    in_flight: Arc<InFlight>,
+    counting: JoinHandle<()>,
+}
+
+/// A producer of the tool.
+struct Sender {
+    lanes: Vec<Lane>,
+    router: Router,
+}
+
+impl PulsarProduce {
+    pub(super) async fn perform(&self, output: &PerfOutput) -> Result<(), PerfError> {
+        let options = self.options()?;
+        let topics = self.test.topics(&self.separator)?;
+        let client = self.test.connect().await?;
+        let warm_up = Duration::try_from_secs_f64(self.warmup_time.max(0.0)).unwrap_or_default();
+        let totals = Arc::new(Mutex::new(Totals {
+            sent: 0,
+            bytes: 0,
+            failed: 0,
+            first_failure: None,
+            latencies: lines::recorder(),
+            interval_latencies: lines::recorder(),
+            warm_at: Instant::now() + warm_up,
+        }));
+        let mut senders = self.senders(&client, &topics, &options, &totals).await?;
+        let began = Instant::now();
+        lock(&totals).warm_at = began + warm_up;
+        let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
+        say("main", &format!("Created {} producers", senders.len()))?;
+        let printing = async {
+            let mut tick = tokio::time::interval_at(began + INTERVAL, INTERVAL);
+            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let (mut since, mut before) = (began, (0, 0, 0));
+            loop {
+                tick.tick().await;
+                let line = interval(&totals, &mut since, &mut before);
+                if let Err(error) = say("main", &line) {
+                    return PerfError::from(error);
+                }
+            }
+        };
+        let done = tokio::select! {
+            sent = self.send_all(&mut senders) => sent?,
+            failed = printing => return Err(failed),
+            () = interrupted() => None,
+        };
+        if let Some(done) = done {
+            say("pulsar-perf-producer-exec-1-1", &done)?;
+        }
+        for lane in senders.into_iter().flat_map(|sender| sender.lanes) {
+            lane.producer.flush().await;
+            lane.in_flight.end();
+            // The task counts, and does not fail.
+            let _counted = lane.counting.await;
+        }
+        let elapsed_s = began.elapsed().as_secs_f64();
+        let totals = lock(&totals);
+        say("perf-client-shutdown", &lines::all_produced(totals.sent, totals.bytes, elapsed_s))?;
+        let latencies = lines::all_latencies(&totals.latencies, lines::Unit::Fractions);
+        say("perf-client-shutdown", &latencies)?;
+        match &totals.first_failure {
+            Some(first) => Err(PerfError::NotStoredByPulsar {
+                failed: totals.failed,
+                records: totals.failed + totals.sent,
+                first: Box::new(first.clone()),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens all producers.
+    async fn senders(
+        &self,
+        client: &Client,
+        topics: &[String],
+        options: &ProducerOptions,
+        totals: &SharedTotals,
+    ) -> Result<Vec<Sender>, PerfError> {
+        let mut senders = Vec::new();
+        for (number, places) in (0_u32..).zip(partitions(client, topics).await?) {
+            for _ in 0..self.num_producers {
+                let mut lanes = Vec::new();
+                for place in &places {
+                    let opened = Producer::open(client, place.as_str(), options.clone()).await;
+                    let producer = opened.map_err(Box::new)?;
+                    let in_flight = Arc::new(InFlight::default());
+                    let counting = tokio::spawn(count(Arc::clone(&in_flight), Arc::clone(totals)));
+                    lanes.push(Lane { producer, in_flight, counting });
+                }
+                let batch = self.batch_max_bytes / u64::from(self.size.max(1));
+                let batch = batch.clamp(1, options.batch_messages_max as u64);
+                let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
+                senders.push(Sender { lanes, router });
+            }
+        }
+        Ok(senders)
+    }
+
+    fn options(&self) -> Result<ProducerOptions, PerfError> {
+        let codecs = [Compression::None, Compression::Lz4, Compression::Zstd];
+        let codec = codecs.into_iter().find(|codec| codec.name().eq_ignore_ascii_case(&self.compression));
+        let Some(compression) = codec else {
+            let given = &self.compression;
+            return Err(PerfError::Usage(format!(
+                "--compression {given}: this client has NONE, LZ4 and ZSTD"
+            )));
+        };
+        let window = Duration::try_from_secs_f64(self.batch_time_window / 1000.0);
+        let Ok(batch_delay) = window else {
+            return Err(PerfError::Usage("--batch-time-window must be a time in milliseconds".to_owned()));
+        };
+        let messages = if self.disable_batching { 1 } else { self.batch_max_messages };
+        Ok(ProducerOptions {
+            batch_messages_max: usize::try_from(messages).unwrap_or(usize::MAX),
+            batch_bytes_max: usize::try_from(self.batch_max_bytes).unwrap_or(usize::MAX),
+            batch_delay,
+            compression,
+            send_timeout: (self.send_timeout > 0).then(|| Duration::from_secs(self.send_timeout)),
+            pending_messages_max: (self.max_outstanding > 0).then_some(self.max_outstanding),
+            ..ProducerOptions::default()
+        })
+    }
+
+    /// Sends until the end of the test; returns the line that names it.
+    async fn send_all(&self, senders: &mut [Sender]) -> Result<Option<String>, PerfError> {
+        let mut payload = vec![0; self.size as usize];
+        let mut random = SmallRng::seed_from_u64(1);
+        payload.iter_mut().for_each(|byte| *byte = random.random_range(b'A'..=b'Z'));
+        let until = self.test.until();
+        let pacer = Pacer::new(self.rate, Instant::now());
+        let count = senders.len() as u64;
+        let mut sent = 0;
+        loop {
+            if self.test.has_all(sent) {
+                let most = self.test.num_messages;
+                return Ok(Some(format!(
+                    "------------- DONE (reached the maximum number: {most} of production) --------------"
+                )));
+            }
+            let now = tokio::select! {
+                now = pacer.wait(sent) => now,
+                () = sleep_until(until) => {
+                    let most = self.test.test_duration;
+                    return Ok(Some(format!(
+                        "------------- DONE (reached the maximum duration: [{most} seconds] of production) --------------"
+                    )));
+                }
+            };
+            let sender = &mut senders[(sent % count) as usize];
+            let lane = &sender.lanes[sender.router.next(None, now)];
+            let message = OutgoingMessage { payload: &payload, ..OutgoingMessage::default() };
+            let receipt = match lane.producer.try_send(message).map_err(Box::new)? {
+                Some(receipt) => receipt,
+                None => lane.producer.send(message).await.map_err(Box::new)?,
+            };
+            let bytes = payload.len() as u64;
+            lane.in_flight.push(SentRecord { receipt, number: sent, intended: now, bytes });
+            sent += 1;
+            if sent.is_multiple_of(RUN) {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
+
+/// Counts the answers of a producer.
+async fn count(in_flight: Arc<InFlight>, totals: SharedTotals) {
+    while let Some(mut first) = in_flight.next().await {
+        let mut outcome = (&mut first.receipt).await;
+        let now = Instant::now();
+        let mut totals = lock(&totals);
+        loop {
+            match outcome {
+                Ok(_) => {
+                    totals.sent += 1;
+                    totals.bytes += first.bytes;
+                    if now > totals.warm_at {
+                        let latency = now.saturating_duration_since(first.intended).as_micros();
+                        let latency = u64::try_from(latency).unwrap_or(u64::MAX).max(1);
+                        totals.latencies.saturating_record(latency);
+                        totals.interval_latencies.saturating_record(latency);
+                    }
+                }
+                Err(error) => {
+                    totals.failed += 1;
+                    totals.first_failure.get_or_insert(error);
+                }
+            }
+            let Some(next) = in_flight.take_known() else { break };
+            (first, outcome) = next;
+        }
+    }
+}
+
+/// The line of an interval.
+fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64, u64)) -> String {
+    let mut totals = lock(totals);
+    let elapsed_s = since.elapsed().as_secs_f64();
+    let (sent, bytes, failed) = (totals.sent, totals.bytes, totals.failed);
+    let delta = (sent - before.0, bytes - before.1, failed - before.2);
+    let line = lines::produced(sent, delta, elapsed_s, &totals.interval_latencies);
+    totals.interval_latencies.reset();
+    (*since, *before) = (Instant::now(), (sent, bytes, failed));
+    line
+}

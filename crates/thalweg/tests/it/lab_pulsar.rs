@@ -1,0 +1,105 @@
+//! `thalweg lab` and `thalweg pulsar-perf` on Apache Pulsar. The test with a broker needs Java 17 and
+//! Pulsar's distribution (`PULSAR_HOME`); otherwise it is skipped, with a notice.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use thalweg_lab::result::State;
+use thalweg_lab::target::{self, StartOptions, TargetSpec, pulsar_distribution};
+use thalweg_lab::workload::ClusterSpec;
+
+use crate::lab::{LabDirectory, alone, assert_ends_with, ran, text, workload};
+
+fn pulsar_perf(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    command.arg("pulsar-perf").args(arguments).stdin(Stdio::null());
+    command.output().expect("it runs")
+}
+
+#[test]
+fn a_workloads_target_that_is_not_installed_is_left_out_with_the_way_to_get_it() {
+    let _alone = alone();
+    let lab = LabDirectory::with(&workload(0.5, "targets = \"embedded, pulsar\""));
+    let mut command = lab.run(&[]);
+    command.env("PULSAR_HOME", lab.dir.path());
+    let output = ran(command);
+    assert_ends_with(&output, 0);
+    let said = text(&output.stderr);
+    for part in ["Skipped Apache Pulsar", "pulsar-server-distribution:4.0.8:tar.gz:bin", "Java 17 or later"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(lab.result().workloads[0].points.len(), 1);
+
+    // A target that is asked for fails instead.
+    let lab = LabDirectory::with(&workload(0.5, ""));
+    let mut command = lab.run(&["--target", "pulsar"]);
+    command.env("PULSAR_HOME", lab.dir.path());
+    let output = ran(command);
+    assert_ends_with(&output, 1);
+    assert!(text(&output.stdout).contains("Apache Pulsar is not in"), "{}", text(&output.stdout));
+}
+
+#[tokio::test]
+async fn a_running_pulsar_is_measured_with_evidence_and_by_the_perf_tool() {
+    if let Err(error) = pulsar_distribution(None) {
+        writeln!(std::io::stderr(), "SKIPPED: the lab on Pulsar: {error}").expect("stderr takes a line");
+        return;
+    }
+    let work = tempfile::tempdir().expect("a directory");
+    let spec = ClusterSpec::plaintext(1, BTreeMap::new());
+    let running = target::start(&TargetSpec::Pulsar, &spec, &StartOptions::new(work.path())).await;
+    let running = running.expect("it starts");
+    let _alone = alone();
+    let cluster = running.cluster().clone();
+    let (url, admin) = (cluster.bootstrap[0].as_str(), cluster.pulsar_admin.as_deref().expect("a URL"));
+
+    let points = "verify = \"whole\"\nrepetitions = 1\nconsumers.count = 2\n\
+                  [[point]]\nlabel = \"both\"\nload = { kind = \"rate\", records_per_s = 2000 }\n\
+                  [[point]]\nlabel = \"drain\"\nmeasure = \"drain\"\n\
+                  load = { kind = \"rate\", records_per_s = 1000 }\nextent = { records = 30000 }\n\
+                  [[point]]\nlabel = \"idle\"\ncluster.idle_connections = 3\n";
+    let lab = LabDirectory::with(&workload(2.0, points).replace("label = \"only\"\nrepetitions = 2\n", ""));
+    let output = ran(lab.run(&["--bootstrap", url, "--pulsar-admin", admin]));
+    // The point with idle connections fails.
+    assert_ends_with(&output, 1);
+    let result = lab.result();
+    assert!(matches!(result.state, State::Partial { .. }), "{:?}", result.state);
+    let points = &result.workloads[0].points;
+    for point in &points[..2] {
+        assert_eq!(point.failure, None);
+        let repetition = &point.repetitions[0];
+        let evidence = &repetition.evidence;
+        assert_eq!(evidence.faults, [""; 0]);
+        let check = evidence.check.as_ref().expect("all was read back");
+        assert!(check.whole && check.lost == 0 && check.read == evidence.acknowledged, "{evidence:?}");
+        let ledgers = || evidence.partitions.iter().flat_map(|partition| &partition.ledgers);
+        let records: u64 = ledgers().map(|ledger| ledger.acknowledged_records).sum();
+        assert_eq!(records, evidence.acknowledged, "by ledger and entry");
+        assert!(ledgers().all(|ledger| ledger.acknowledged_entries <= ledger.entries.unsigned_abs()));
+        let notes = repetition.notes.join(" / ");
+        assert!(notes.contains("Not checked on Pulsar"), "{notes}");
+        assert!(repetition.end_to_end_latency.is_some());
+    }
+    assert!(points[1].repetitions[0].figures.drain_s.is_some_and(|seconds| seconds > 0.0));
+    let refused = points[2].failure.as_deref().expect("a refusal");
+    assert!(refused.contains("cluster.idle_connections"), "{refused}");
+
+    let produced = pulsar_perf(&["produce", "-u", url, "-m", "3000", "-r", "3000", "-bm", "50", "perf"]);
+    assert_ends_with(&produced, 0);
+    let said = text(&produced.stdout);
+    assert!(
+        said.contains("PerformanceProducer - Aggregated throughput stats --- 3000 records sent --- "),
+        "{said}"
+    );
+    assert!(said.contains("Aggregated latency stats --- Latency: mean: "), "{said}");
+    let consumed =
+        pulsar_perf(&["consume", "-u", url, "-m", "3000", "-sp", "Earliest", "-time", "60", "perf"]);
+    assert_ends_with(&consumed, 0);
+    let said = text(&consumed.stdout);
+    assert!(
+        said.contains("PerformanceConsumer - Aggregated throughput stats --- 3000 records received"),
+        "{said}"
+    );
+    running.stop();
+}
