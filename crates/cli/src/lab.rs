@@ -1,5 +1,8 @@
 //! `lab`: the performance laboratory. One file per subcommand.
 
+mod agent;
+mod agent_certificates;
+mod agents;
 mod arguments;
 mod calibrate;
 mod compare;
@@ -28,6 +31,7 @@ Examples:
   thalweg lab run quick                                        a first look, on a broker of this binary
   thalweg lab run ibm-fast --target embedded --target apache-kafka
   thalweg lab run my-workload.toml --bootstrap broker-1:9092,broker-2:9092
+  thalweg lab run ibm-fast --agents client-1:7000,client-2:7000 --agent-certificates certs --bootstrap broker-1:9092
   thalweg lab compare before/result.json after/result.json
   thalweg lab doctor                                           settings of this machine that matter
 
@@ -44,9 +48,19 @@ pub enum Lab {
     Compare(compare::Compare),
     Report(report::Report),
     Rerun(rerun::Rerun),
+    Agent(agent::Agent),
+    AgentCertificates(agent_certificates::AgentCertificates),
     /// Internal: a worker process of a run.
     #[command(hide = true)]
-    Worker,
+    Worker(Worker),
+}
+
+/// The arguments of a worker.
+#[derive(clap::Args, Debug)]
+pub struct Worker {
+    /// Internal: microseconds from this machine's clock to the lab's.
+    #[arg(long, hide = true, default_value_t = 0, allow_negative_numbers = true)]
+    clock_correction_us: i64,
 }
 
 impl Lab {
@@ -54,8 +68,8 @@ impl Lab {
     pub fn run(&self, run_tool: impl FnOnce(CommandFuture<'_>) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let tool: CommandFuture<'_> = match self {
             // A worker creates its own threads and runtimes, and has already reported its errors to the lab.
-            Lab::Worker => {
-                return thalweg_lab::worker::serve()
+            Lab::Worker(worker) => {
+                return thalweg_lab::worker::serve(worker.clock_correction_us)
                     .map_err(|error| CommandFailure(error.to_string()).into());
             }
             Lab::List(list) => Box::pin(async { list.run() }),
@@ -67,6 +81,8 @@ impl Lab {
             Lab::Compare(compare) => Box::pin(async { compare.run() }),
             Lab::Report(report) => Box::pin(async { report.run() }),
             Lab::Rerun(rerun) => Box::pin(rerun.run()),
+            Lab::Agent(agent) => Box::pin(agent.run()),
+            Lab::AgentCertificates(certificates) => Box::pin(async { certificates.run() }),
         };
         run_tool(tool)
     }

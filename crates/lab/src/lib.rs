@@ -3,6 +3,7 @@
 //!
 //! Modules are in layers, and each imports only from lower ones (`tests/it/floors.rs` has the list).
 //!
+//! - [`agent`] runs workers on other machines.
 //! - [`perf`] has Kafka's three performance tools.
 //! - [`workload`] defines the measurements, [`target`] the systems, [`worker`] the clients.
 //! - [`run`] combines them: interleaved repetitions, search for saturation, verdict.
@@ -14,6 +15,7 @@
 //! - [`null_server`] is the reference for calibrating the lab.
 //! - [`evidence`] proves that acknowledged records are in the log.
 
+pub mod agent;
 pub mod calibrate;
 mod cgroup;
 pub mod doctor;

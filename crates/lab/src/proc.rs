@@ -97,6 +97,9 @@ fn cpu_ticks(line: &str) -> Option<CpuTicks> {
     Some(CpuTicks { busy, interrupts: irq + soft_irq, io_wait, steal, total })
 }
 
+/// The name of the loopback interface.
+pub(crate) const LOOPBACK: &str = "lo";
+
 /// Bytes through the interfaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Network {
@@ -108,20 +111,40 @@ pub(crate) struct Network {
     pub sent: u64,
 }
 
-/// Bytes through the interfaces, from `/proc/net/dev`.
-pub(crate) fn network(text: &str) -> Network {
-    let mut network = Network::default();
-    for line in text.lines() {
-        let Some((name, counters)) = line.split_once(':') else { continue };
+/// The bytes of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Interface {
+    /// The kernel's name.
+    pub name: String,
+    pub received: u64,
+    pub sent: u64,
+}
+
+/// The bytes of each interface, from `/proc/net/dev`.
+pub(crate) fn interfaces(text: &str) -> Vec<Interface> {
+    let one = |line: &str| {
+        let (name, counters) = line.split_once(':')?;
         let counters: Vec<u64> =
             counters.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
-        let (Some(received), Some(sent)) = (counters.first(), counters.get(8)) else { continue };
+        Some(Interface {
+            name: name.trim().to_owned(),
+            received: *counters.first()?,
+            sent: *counters.get(8)?,
+        })
+    };
+    text.lines().filter_map(one).collect()
+}
+
+/// Bytes through the interfaces together.
+pub(crate) fn network(interfaces: &[Interface]) -> Network {
+    let mut network = Network::default();
+    for one in interfaces {
         // Bytes sent on loopback are received there, and count once.
-        if name.trim() == "lo" {
-            network.loopback += received;
+        if one.name == LOOPBACK {
+            network.loopback += one.received;
         } else {
-            network.received += received;
-            network.sent += sent;
+            network.received += one.received;
+            network.sent += one.sent;
         }
     }
     network
@@ -215,7 +238,9 @@ mod tests {
                     ifb0:       0       0    0    0    0     0          0         0        0       0    0    0    0     0       0          0\n  \
                     eth0:363462743   11505    0    0    0     0          0         0  1020984    7467    0    0    0     0       0          0\n";
         let found = Network { loopback: 23_567_622_249, received: 363_462_743, sent: 1_020_984 };
-        assert_eq!(network(text), found);
+        assert_eq!(network(&interfaces(text)), found);
+        let eth0 = Interface { name: "eth0".to_owned(), received: 363_462_743, sent: 1_020_984 };
+        assert_eq!(interfaces(text)[2], eth0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! All text from the result is escaped, and the page's policy forbids scripts and requests, so that a hostile
 //! name stays a name.
 
+mod agents;
 mod answer;
 mod chart;
 mod condensed;
@@ -77,9 +78,10 @@ pub fn html(run: &RunResult) -> String {
     }
     body += &format!(
         "<section id=\"again\"><h2>Repeat it</h2>{}</section>\
-         <section id=\"machine\"><h2>Machine, systems and versions</h2>{}</section></main>",
+         <section id=\"machine\"><h2>Machine, systems and versions</h2>{}{}</section></main>",
         settings::command(run),
-        settings::machine(run)
+        settings::machine(run),
+        agents::markup(run)
     );
     if !all.is_empty() {
         body += &format!("<footer><p>How systems are compared: {}</p></footer>", escape(METHOD));

@@ -3,6 +3,7 @@
 //! A result has all data for judging or repeating the run: machine, versions, all settings, seed, histograms,
 //! evidence, and the limit of each point. These types are the schema of the file.
 
+mod agents;
 mod columns;
 mod compare;
 mod evidence;
@@ -18,6 +19,7 @@ pub(crate) mod testing;
 mod upgrade;
 mod usage;
 
+pub use agents::{AgentInfo, AgentUse, BrokerPath, ClockOffset, Disk, Interface, LabPath};
 pub use compare::{
     Comparison, Difference, FigurePair, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair,
     Pairing, PointName, Ratio, Values, compare, ratio_of, values,
@@ -30,7 +32,7 @@ pub use objection::Objection;
 pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, consumers_fell_behind, varies};
 pub use subject::Subject;
 pub use system::system;
-pub use usage::{DiskUse, HostUse, ProcessUse, Sample};
+pub use usage::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
 pub use crate::figures::{FIGURES, Figure, FigureUnit, Figures};
 pub use crate::histogram::{Histogram, HistogramUnreadable};
@@ -43,7 +45,7 @@ use serde::{Deserialize, Serialize};
 use crate::workload::Workload;
 
 /// The version of the document, increased if readers of the old version would misread the new one.
-pub const SCHEMA: &str = "thalweg-lab-result/3";
+pub const SCHEMA: &str = "thalweg-lab-result/4";
 
 /// A run: workloads on targets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +68,9 @@ pub struct RunResult {
     /// Version and commit of the lab.
     pub lab_version: String,
     pub machine: Machine,
+    /// The client machines; empty if clients run on the lab's machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentInfo>,
     /// The measured systems, by name.
     pub targets: BTreeMap<String, TargetInfo>,
     /// The workloads, in order.

@@ -6,9 +6,8 @@
 //! - [`saturation`], [`summary`], [`verdict`], `drain`, `figures` and `plan` decide without side effects. So
 //!   do `contender` (one target with one driver at one point, and its next step) and `precision` (the need
 //!   for more repetitions).
-//! - `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and remove
-//!   resources;
-//!   `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
+//! - `agents`, `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and
+//!   remove resources; `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
 //! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
@@ -26,6 +25,7 @@
 //!   reason for its end.
 
 mod admin;
+mod agents;
 mod clock;
 mod clusters;
 mod contender;
@@ -52,6 +52,7 @@ mod topics;
 pub mod verdict;
 mod walk;
 
+pub use agents::spread_producers;
 pub use clock::now_rfc_3339;
 pub(crate) use clock::now_us;
 pub(crate) use duel::Duel;
@@ -110,6 +111,7 @@ impl<'a> Points<'a, ()> {
             seed: options.seed,
             lab_version: options.lab_version.clone(),
             machine,
+            agents: Vec::new(),
             targets: BTreeMap::new(),
             workloads: Vec::new(),
         };
@@ -143,14 +145,22 @@ impl<'a, P: Iterator<Item = PlannedPoint<'a>>> walk::Plan for Points<'a, P> {
             last.points.extend(results);
         }
         self.result.targets.clone_from(targets);
+        self.note_agents();
         self.result.ended_at = now_rfc_3339();
         write(self.options.partial.as_deref(), &self.result, self.progress);
     }
 }
 
 impl<P> Points<'_, P> {
+    fn note_agents(&mut self) {
+        if let Some(agents) = &self.options.agents {
+            self.result.agents = agents.infos();
+        }
+    }
+
     /// Returns the result, after writing it a last time.
-    fn end(self, targets: BTreeMap<String, TargetInfo>, interrupted: Option<String>) -> RunResult {
+    fn end(mut self, targets: BTreeMap<String, TargetInfo>, interrupted: Option<String>) -> RunResult {
+        self.note_agents();
         let mut result = self.result;
         result.targets = targets;
         result.ended_at = now_rfc_3339();
@@ -199,6 +209,7 @@ pub(crate) mod testing {
             work_dir: "/".into(),
             kafka: Default::default(),
             binary: "/bin/true".into(),
+            agents: None,
             partial: None,
             arguments: Vec::new(),
             lab_version: String::new(),

@@ -7,11 +7,13 @@
 mod readings;
 mod series;
 
+pub(crate) use readings::whole_disks;
+
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::result::{HostUse, ProcessUse, Sample};
+use crate::result::{AgentUse, HostUse, ProcessUse, Sample};
 use series::{Series, Units};
 
 /// The sampling interval.
@@ -28,6 +30,8 @@ pub struct Usage {
     /// Each process, by name.
     pub processes: Vec<ProcessUse>,
     pub host: HostUse,
+    /// The machines of agents; empty as sampled here.
+    pub agents: Vec<AgentUse>,
     /// Samples over time.
     pub samples: Vec<Sample>,
 }
@@ -100,7 +104,7 @@ fn watch(shared: &SamplerState) -> Series {
         ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
         page_bytes: rustix::param::page_size() as u64,
     };
-    let disks = readings::whole_disks();
+    let disks = whole_disks();
     let mut series = Series::new(units);
     let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;

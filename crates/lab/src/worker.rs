@@ -20,6 +20,7 @@ pub mod link;
 mod pace;
 mod protocol;
 pub(crate) mod pulsar;
+mod remote;
 pub(crate) mod seen;
 pub(crate) mod stamp;
 mod stream;
@@ -29,17 +30,20 @@ mod tool;
 
 pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;
-pub use handle::{EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
+pub use handle::{AgentLost, EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{
     AcknowledgedLedger, Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span,
     StopWhen, ToolPercentiles,
 };
+pub(crate) use remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 pub use stamp::VerifyError;
 
 /// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,
 /// so it must not be called on a runtime's thread. Errors are reported to the lab and returned.
-pub fn serve() -> Result<(), WorkerError> {
+/// `clock_correction_us` leads from this machine's clock to the lab's; zero on the lab's machine.
+pub fn serve(clock_correction_us: i64) -> Result<(), WorkerError> {
+    clock::correct(clock_correction_us);
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),

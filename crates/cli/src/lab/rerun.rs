@@ -63,6 +63,7 @@ impl Rerun {
         // Store the arguments, so that the new result can be repeated, too.
         let wanted = MeasureOptions {
             kafka: run.targets.kafka(&targets.specs)?,
+            agents: run.agents.clone(),
             directories: &self.directories,
             omb_result: run.omb_result.omb_result,
             precision: run.precision(),

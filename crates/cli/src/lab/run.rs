@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use thalweg_lab::agent::Agents;
 use thalweg_lab::quantity;
 use thalweg_lab::run::estimate::estimate;
-use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run};
+use thalweg_lab::run::{Options, Precision, drivers_of, repetitions, run, spread_producers};
 use thalweg_lab::target::{KafkaOptions, reach};
 use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
 
+use super::agents::{AgentArguments, in_a_line};
 use super::result_directory::{ResultDirectory, WorkDir};
 use super::targets::{Drivers, RunTargets, SecurityArguments, Targets};
 use super::{arguments, control, interrupt};
@@ -36,6 +38,7 @@ Examples:
   thalweg lab run mine.toml --bootstrap b1:9092,b2:9092 --property security.protocol=PLAINTEXT
   thalweg lab run ibm-fast --security-protocol SASL_SSL         over TLS, with a login
   thalweg lab run ibm-fast --driver thalweg --driver java --target apache-kafka
+  thalweg lab run ibm-fast --agents c1:7000,c2:7000 --agent-certificates certs --bootstrap b1:9092    clients elsewhere
   thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
 `thalweg lab list` names the workloads, `thalweg lab show NAME --toml` is a template for your own.")]
@@ -67,6 +70,8 @@ pub struct Run {
     points: Vec<String>,
     #[command(flatten)]
     security: SecurityArguments,
+    #[command(flatten)]
+    pub(crate) agents: AgentArguments,
     #[command(flatten)]
     omb: OmbDriver,
     #[command(flatten)]
@@ -195,6 +200,7 @@ impl Run {
             self.seed,
             MeasureOptions {
                 kafka,
+                agents: self.agents.clone(),
                 directories: &self.directories,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
@@ -257,6 +263,8 @@ impl Run {
 pub(crate) struct MeasureOptions<'a> {
     /// How the target apache-kafka is started.
     pub kafka: KafkaOptions,
+    /// The agents that run the clients.
+    pub agents: AgentArguments,
     /// The directories of results and brokers.
     pub directories: &'a RunDirectories,
     /// True to also write results for the tools of the OpenMessaging Benchmark.
@@ -271,7 +279,7 @@ pub(crate) struct MeasureOptions<'a> {
 
 /// Runs the workloads and writes the report.
 pub(crate) async fn measure(
-    workloads: Vec<Workload>,
+    mut workloads: Vec<Workload>,
     mut targets: RunTargets,
     drivers: Vec<Driver>,
     seed: u64,
@@ -284,6 +292,10 @@ pub(crate) async fn measure(
     targets.leave_out_missing(&wanted.kafka).await?;
     for target in &targets.specs {
         reach(target).await?;
+    }
+    let agents = wanted.agents.connect(&targets.specs, &workloads).await?;
+    if agents.is_some() {
+        workloads.iter_mut().for_each(spread_producers);
     }
     let directories = wanted.directories;
     let names: Vec<&str> = workloads.iter().map(|workload| workload.name.as_str()).collect();
@@ -300,6 +312,7 @@ pub(crate) async fn measure(
         work_dir: work_dir.path().to_owned(),
         kafka: wanted.kafka.clone(),
         binary: binary()?,
+        agents,
         partial: Some(result_dir.result()),
         arguments,
         lab_version: lab_version(),
@@ -317,6 +330,9 @@ pub(crate) async fn measure(
             quantity::round(wanted.precision.half_width * 100.0)
         ),
     };
+    for agent in options.agents.iter().flat_map(Agents::infos) {
+        progress.log(&in_a_line(&agent));
+    }
     progress.log(&format!("Estimated run: {}{more}", estimate(&options)));
     let result = run(&options, &heard, &progress).await;
     progress.finish();

@@ -95,6 +95,7 @@ impl Tune {
             work_dir: work_dir.path().to_owned(),
             kafka: self.targets.kafka(&targets)?,
             binary: binary()?,
+            agents: None,
             partial: None,
             arguments: arguments::of_process(),
             lab_version: lab_version(),

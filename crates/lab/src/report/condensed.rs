@@ -7,7 +7,7 @@
 //! - from histograms of the point, values between the percentiles that are drawn or printed;
 //! - samples that no chart draws, and what no chart draws of the others;
 //! - single partitions and replicas, of which the counts stay;
-//! - usage of processes and machine, from which figures and verdict were made.
+//! - usage of processes and machines, from which figures and verdict were made; the traffic of agents stays.
 
 use super::{latency, timeline};
 use crate::result::{Histogram, HistogramUnreadable, HostUse, Repetition, RunResult, SCHEMA, Sample};
@@ -44,6 +44,9 @@ fn condense(repetition: &mut Repetition, is_drawn: bool) {
     }
     repetition.processes.clear();
     repetition.host = HostUse::default();
+    for agent in &mut repetition.agents {
+        agent.host = HostUse { interfaces: std::mem::take(&mut agent.host.interfaces), ..HostUse::default() };
+    }
     match is_drawn {
         true => repetition.samples.iter_mut().for_each(condense_sample),
         false => repetition.samples.clear(),

@@ -36,6 +36,7 @@ pub(crate) fn run(points: &[(&str, f64)]) -> RunResult {
         seed: 1,
         lab_version: String::new(),
         machine: Machine::default(),
+        agents: Vec::new(),
         targets: BTreeMap::new(),
         workloads: vec![WorkloadResult {
             workload: Workload {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{self, Intervals, Samples};
-use super::{Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Sample};
+use super::{AgentUse, Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Sample};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
 
@@ -75,6 +75,9 @@ pub struct Repetition {
     /// The usage of the machine.
     #[serde(default, skip_serializing_if = "HostUse::is_unknown")]
     pub host: HostUse,
+    /// The use of each agent.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentUse>,
     /// Samples of processes and machine over time.
     #[serde(
         default,

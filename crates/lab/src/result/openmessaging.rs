@@ -176,6 +176,7 @@ mod tests {
             consumed: vec![second(0, 60, None), second(1, 200, Some(9000))],
             processes: Vec::new(),
             host: Default::default(),
+            agents: Vec::new(),
             samples: Vec::new(),
             evidence: Default::default(),
         };

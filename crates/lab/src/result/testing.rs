@@ -21,6 +21,7 @@ pub(crate) fn repetition() -> Repetition {
         consumed: Vec::new(),
         processes: Vec::new(),
         host: HostUse::default(),
+        agents: Vec::new(),
         samples: Vec::new(),
         evidence: Evidence::default(),
         given_up: 0,

@@ -5,6 +5,8 @@ use super::objection::{DRAIN_IN_STEPS, VARIATION_MAX, consumers_fell_behind, var
 use super::{PointResult, RunResult, SCHEMA, Spread, Subject};
 use crate::workload::Measure;
 
+// Results of version 3 and earlier have no agents: their clients ran on the lab's machine.
+
 /// Until this version, points with consumers were quoted by their producers, and drains were timed in steps.
 const PRODUCERS_QUOTED: u64 = 2;
 

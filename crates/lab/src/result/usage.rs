@@ -9,6 +9,9 @@ pub struct ProcessUse {
     pub name: String,
     /// The process id.
     pub pid: u32,
+    /// The agent on whose machine the process runs; `None` on the lab's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// Processor time in user mode, in seconds.
     pub user_s: f64,
     /// Processor time in the kernel, in seconds.
@@ -43,6 +46,9 @@ pub struct HostUse {
     /// Bytes sent by all other interfaces.
     #[serde(default)]
     pub sent_bytes: u64,
+    /// The traffic of each interface that has any, loopback included.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<InterfaceUse>,
     /// The disks in use.
     pub disks: Vec<DiskUse>,
     /// The maximum sampled dirty memory in bytes.
@@ -54,6 +60,18 @@ impl HostUse {
     pub fn is_unknown(&self) -> bool {
         *self == HostUse::default()
     }
+}
+
+/// Traffic of a network interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InterfaceUse {
+    /// The kernel's name.
+    pub name: String,
+    /// Speed in Mbit/s; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed_mbit_per_s: Option<u64>,
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 /// Usage of a disk.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::error::Failure;
 use super::topics;
+use crate::agent::{AgentError, Agents};
 use crate::quantity;
 use crate::result::{TargetInfo, system};
 use crate::target::{self, RunningCluster, StartOptions, TargetError, TargetSpec};
@@ -26,6 +27,8 @@ struct ClusterSlot {
     is_ours: bool,
     /// True if the cluster's idle partitions exist.
     has_idle_partitions: bool,
+    /// True if the paths from the agents to the brokers are known.
+    has_paths: bool,
     /// The measurements that have warmed the cluster: driver, measure, and the bytes written per repetition.
     warm: Vec<(Driver, Measure, u64)>,
 }
@@ -92,6 +95,7 @@ impl Clusters {
             cluster,
             is_ours: spec.is_started_by_lab(),
             has_idle_partitions: wanted.idle_partitions == 0,
+            has_paths: false,
             warm: Vec::new(),
         });
         Ok(())
@@ -124,6 +128,26 @@ impl Clusters {
             self.stop(target, say);
         }
         failed
+    }
+
+    /// Checks the paths from the agents to the brokers of a target, unless they are known.
+    pub(super) async fn ensure_paths(
+        &mut self,
+        target: usize,
+        agents: Option<&Agents>,
+    ) -> Result<(), Failure> {
+        let Some(running) = self.running[target].as_mut().filter(|running| !running.has_paths) else {
+            return Ok(());
+        };
+        if let Some(agents) = agents {
+            let cluster = running.cluster.cluster();
+            if cluster.bootstrap.is_empty() {
+                return Err(AgentError::NoClients.into());
+            }
+            agents.check_paths(&cluster.name, &cluster.bootstrap, &cluster.client_properties).await?;
+        }
+        running.has_paths = true;
+        Ok(())
     }
 
     /// Stops the cluster of a target.

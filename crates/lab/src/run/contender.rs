@@ -354,8 +354,13 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
     let fell_behind = trial.records_per_s.is_some() && (behind || lags || repetition.given_up > 0);
     let share = |prefix: &str| {
         let of_them = |used: &&ProcessUse| used.name.starts_with(prefix);
-        let used_s: f64 =
-            repetition.processes.iter().filter(of_them).map(|used| used.user_s + used.system_s).sum();
+        let of_them = || repetition.processes.iter().filter(of_them);
+        let used_s: f64 = of_them().map(|used| used.user_s + used.system_s).sum();
+        // Processes of agents have the processors of all agents.
+        let cpus = match of_them().any(|used| used.agent.is_some()) {
+            true => repetition.agents.iter().map(|agent| agent.cpus).sum(),
+            false => cpus,
+        };
         used_s / (repetition.measured_s * f64::from(cpus.max(1))).max(f64::MIN_POSITIVE)
     };
     let step = Step {

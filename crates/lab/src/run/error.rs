@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thalweg_client::ClientError;
 
+use crate::agent::AgentError;
 use crate::evidence::EvidenceError;
 use crate::result::HistogramUnreadable;
 use crate::target::{AdminFailure, ConnectError, TargetError};
@@ -62,6 +63,9 @@ pub enum Failure {
     /// A worker failed.
     #[error(transparent)]
     Worker(#[from] HandleError),
+    /// An agent cannot be used.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// A worker did not get ready.
     #[error("The worker {worker} was not ready after {waited:?}")]
     NotReady {

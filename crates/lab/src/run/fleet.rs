@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
+use super::agents::AgentSessions;
 use super::error::Failure;
 use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role};
 use crate::workload::Clients;
@@ -29,8 +30,8 @@ pub(super) enum Word {
 pub(super) struct Fleet {
     role: Role,
     workers: Vec<Handle>,
-    /// Other processes of a worker, such as JVMs: the worker's name and their ids.
-    children: Vec<(String, u32)>,
+    /// Other processes of a worker, such as JVMs: the worker's index and their ids.
+    children: Vec<(usize, u32)>,
     client: String,
 }
 
@@ -89,10 +90,12 @@ pub(super) fn divide(whole: &Assignment, clients: &Clients) -> Vec<Assignment> {
 }
 
 impl Fleet {
-    /// Spawns a worker per assignment, and waits until all are ready.
+    /// Spawns a worker per assignment, on the agents if there are any, and waits until all are ready.
+    /// `before` is the number of workers that the agents have already.
     pub(super) async fn ready(
         role: Role,
         binary: &Path,
+        (agents, before): (Option<&AgentSessions>, usize),
         assignments: &[Assignment],
     ) -> Result<Fleet, Failure> {
         let role_name = match role {
@@ -101,17 +104,21 @@ impl Fleet {
         };
         let mut workers = Vec::with_capacity(assignments.len());
         for (number, assignment) in assignments.iter().enumerate() {
-            workers.push(Handle::spawn(format!("{role_name}-{number}"), binary, assignment)?);
+            let name = format!("{role_name}-{number}");
+            workers.push(match agents {
+                Some(agents) => agents.worker(role, (number, before), &name, assignment).await?,
+                None => Handle::spawn(name, binary, assignment)?,
+            });
         }
         let mut fleet = Fleet { role, workers, children: Vec::new(), client: String::new() };
         let deadline = Instant::now() + READY_TIMEOUT;
-        for worker in &mut fleet.workers {
+        for (number, worker) in fleet.workers.iter_mut().enumerate() {
             let ready = tokio::time::timeout_at(deadline, worker.ready()).await;
             let (client, children) = ready.map_err(|_| Failure::NotReady {
                 worker: worker.name().to_owned(),
                 waited: READY_TIMEOUT,
             })??;
-            fleet.children.extend(children.into_iter().map(|pid| (worker.name().to_owned(), pid)));
+            fleet.children.extend(children.into_iter().map(|pid| (number, pid)));
             fleet.client = client;
         }
         Ok(fleet)
@@ -122,10 +129,10 @@ impl Fleet {
         &self.client
     }
 
-    /// All processes, by name.
-    pub(super) fn processes(&self) -> Vec<(String, u32)> {
-        let own = self.workers.iter().map(|worker| (worker.name().to_owned(), worker.pid()));
-        own.chain(self.children.iter().cloned()).collect()
+    /// All processes: the worker, and the id on its machine.
+    pub(super) fn processes(&self) -> impl Iterator<Item = (&Handle, u32)> {
+        let own = self.workers.iter().map(|worker| (worker, worker.pid()));
+        own.chain(self.children.iter().map(|(number, pid)| (&self.workers[*number], *pid)))
     }
 
     /// Starts all workers at one time, and follows them from then on.

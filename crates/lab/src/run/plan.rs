@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use crate::agent::Agents;
 use crate::result::{Machine, PAIRS_MIN};
 use crate::target::{KafkaOptions, TargetSpec};
 use crate::worker::Driver;
@@ -57,6 +58,8 @@ pub struct Options {
     pub kafka: KafkaOptions,
     /// The binary of workers and embedded brokers.
     pub binary: PathBuf,
+    /// The agents that run the workers; `None` for workers on this machine.
+    pub agents: Option<Agents>,
     /// The path of the result written after each point.
     pub partial: Option<PathBuf>,
     /// The arguments of the lab, for another run.

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::admin::Admin;
+use super::agents::{AgentSessions, placed, placed_before};
 use super::clock::now_us;
 use super::course::Course;
 use super::drain::Drain;
@@ -22,13 +23,14 @@ use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
 use super::topic_churn::TopicChurn;
 use super::topics;
+use crate::agent::Agents;
 use crate::evidence::{self, ReadBack, Watch};
 use crate::quantity;
 use crate::result::{Evidence, Repetition, Sample};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
-use crate::worker::{Assignment, Driver, Report, Role, StopWhen};
+use crate::worker::{Assignment, Driver, Report, Role, Span, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verification};
 
 /// From the start command to the start: time for the command to reach all workers.
@@ -41,6 +43,8 @@ pub(super) struct Setting<'a> {
     pub(super) driver: Driver,
     /// The binary of the workers.
     pub(super) binary: &'a Path,
+    /// The agents that run the workers; `None` for workers on this machine.
+    pub(super) agents: Option<&'a Agents>,
     /// The point, with the producers and load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
@@ -71,6 +75,7 @@ pub(super) struct PreparedRepetition {
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
     sampler: Sampler,
+    agents: Option<AgentSessions>,
     watch: Option<Watch>,
     idle: IdleConnections,
     producers: Option<Fleet>,
@@ -119,11 +124,15 @@ pub(super) async fn prepare(
 ) -> Result<PreparedRepetition, Failure> {
     let point = setting.point;
     let mut prefilled = Vec::new();
+    let mut agents = match setting.agents {
+        Some(agents) => Some(AgentSessions::begin(agents).await?),
+        None => None,
+    };
     if let Some(admin) = &admin {
         tracing::debug!("Creating topics");
         admin.create(setting.topics, &point.topics).await?;
         if point.measure != Measure::Produce {
-            prefilled = prefill(setting).await?;
+            prefilled = prefill(setting, agents.as_ref()).await?;
         }
     }
     let kafka = admin.as_ref().and_then(Admin::kafka);
@@ -140,19 +149,22 @@ pub(super) async fn prepare(
     };
     let joins_from = Instant::now();
     let consumers = match consuming {
-        true => Some(ready_consumers(setting).await?),
+        true => Some(ready_consumers(setting, agents.as_ref()).await?),
         false => None,
     };
     let group_start_s = joins_from.elapsed().as_secs_f64();
     let producers = match producing {
-        true => Some(ready_producers(setting).await?),
+        true => Some(ready_producers(setting, agents.as_ref()).await?),
         false => None,
     };
     let mut client = String::new();
     for fleet in [&consumers, &producers].into_iter().flatten() {
         fleet.client().clone_into(&mut client);
-        for (name, pid) in fleet.processes() {
-            sampler.add(&name, pid);
+        for (worker, pid) in fleet.processes() {
+            match (worker.agent(), &mut agents) {
+                (Some(agent), Some(agents)) => agents.add(agent, worker.name(), pid).await?,
+                _ => sampler.add(worker.name(), pid),
+            }
         }
     }
     tracing::debug!("Reserving memory");
@@ -163,6 +175,7 @@ pub(super) async fn prepare(
         admin,
         prefilled,
         sampler,
+        agents,
         watch,
         idle,
         producers,
@@ -183,6 +196,7 @@ pub(super) async fn measure(
         admin,
         prefilled,
         sampler,
+        agents,
         watch,
         idle,
         producers,
@@ -219,7 +233,7 @@ pub(super) async fn measure(
     let produced = gather(produced_by.iter())?;
     let (consumed, drain) = consumption(setting, &ran, &consumed_by, group_start_s)?;
     let main = main_of(setting.point.measure, &produced, &consumed)?;
-    let mut usage = sampler.finish(main.span.from_us, main.span.to_us);
+    let mut usage = usage_of(sampler, agents, main.span).await?;
     ran.note_replicas(&mut usage.samples);
     let (evidence, unproven) = match &admin {
         Some(admin) => {
@@ -242,6 +256,17 @@ pub(super) async fn measure(
     let passed_note = passed.and_then(|passed| passed.note());
     repetition.notes.extend(notes.into_iter().chain(idle_note).chain(passed_note).chain(unproven));
     Ok(RepetitionResult { repetition, client })
+}
+
+/// The usage of this machine and of the agents' during the measurement.
+async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -> Result<Usage, Failure> {
+    let mut usage = sampler.finish(span.from_us, span.to_us);
+    if let Some(agents) = agents {
+        let (of_agents, processes) = agents.finish((span.from_us, span.to_us)).await?;
+        usage.agents = of_agents;
+        usage.processes.extend(processes);
+    }
+    Ok(usage)
 }
 
 /// Begins to create and delete temporary topics, over separate connections.
@@ -358,6 +383,7 @@ fn put_together(
         consumed: ran.consumers.together(ran.measure_from_us),
         processes: usage.processes,
         host: usage.host,
+        agents: usage.agents,
         samples: usage.samples,
         evidence,
         given_up: produced.failed,
@@ -442,7 +468,7 @@ fn stop_when(unit: Unit) -> StopWhen {
 
 /// Produces a backlog at the maximum rate, always with Thalweg's driver: a number of records, or for a number
 /// of seconds.
-async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
+async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Result<Vec<Report>, Failure> {
     let point = setting.point;
     let mut clients = point.producers.clone();
     if clients.count == 0 {
@@ -455,7 +481,7 @@ async fn prefill(setting: &Setting<'_>) -> Result<Vec<Report>, Failure> {
         stop: stop_when(point.extent.unit),
         ..assignment(setting, Role::Producer, &clients)
     };
-    let fleet = Fleet::ready(Role::Producer, setting.binary, &divide(&whole, &clients)).await?;
+    let fleet = ready(setting, agents, &whole, &clients).await?;
     let at_us = now_us() + LEAD_US;
     let mut course = Course {
         measure: Measure::Produce,
@@ -517,7 +543,7 @@ async fn start(fleet: Option<Fleet>, role: Role, at_us: u64, measure_from_us: u6
     }
 }
 
-async fn ready_producers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
+async fn ready_producers(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Result<Fleet, Failure> {
     let point = setting.point;
     let whole = Assignment {
         records_per_s: match point.load {
@@ -531,14 +557,27 @@ async fn ready_producers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
         },
         ..assignment(setting, Role::Producer, &point.producers)
     };
-    Fleet::ready(Role::Producer, setting.binary, &divide(&whole, &point.producers)).await
+    ready(setting, agents, &whole, &point.producers).await
 }
 
-async fn ready_consumers(setting: &Setting<'_>) -> Result<Fleet, Failure> {
+async fn ready_consumers(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Result<Fleet, Failure> {
     let clients = &setting.point.consumers;
     let mut whole = Assignment { groups: groups(setting), ..assignment(setting, Role::Consumer, clients) };
     whole.properties.entry("auto.offset.reset".to_owned()).or_insert_with(|| "earliest".to_owned());
-    Fleet::ready(Role::Consumer, setting.binary, &divide(&whole, clients)).await
+    ready(setting, agents, &whole, clients).await
+}
+
+/// The workers of a role: one for each process of its clients.
+async fn ready(
+    setting: &Setting<'_>,
+    agents: Option<&AgentSessions>,
+    whole: &Assignment,
+    clients: &Clients,
+) -> Result<Fleet, Failure> {
+    let (role, of) = (whole.role, agents.and(setting.agents));
+    let before = placed_before(of, role, &setting.point.producers);
+    let assignments = divide(whole, &placed(of, clients, role));
+    Fleet::ready(role, setting.binary, (agents, before), &assignments).await
 }
 
 /// The consumers' groups, named after the first topic.

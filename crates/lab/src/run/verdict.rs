@@ -16,7 +16,11 @@
 //! - network: interfaces other than loopback carried more than loopback, and at least 90 % of the slowest
 //!   link's speed in one direction; never if that speed is unknown.
 //! - one partition: the topics have one partition, and nothing else is saturated.
+//!
+//! With agents, clients are elsewhere: generator CPU is also an agent whose processors are busy for at least
+//! 92 % of the time, and network an interface of an agent with at least 90 % of its speed.
 
+mod agents;
 mod objections;
 
 use objections::{objections, unlike};
@@ -88,9 +92,11 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
     requested_rate(point, repetition)
         .or_else(|| disk(repetition))
         .or_else(|| node(point, repetition))
+        .or_else(|| agents::full(repetition))
         .or_else(|| processors(repetition, machine))
         .or_else(|| thread(point, repetition))
         .or_else(|| network(repetition, machine))
+        .or_else(|| agents::full_link(repetition))
         .or_else(|| one_partition(point, repetition))
         .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
 }
@@ -130,9 +136,10 @@ fn disk(repetition: &Repetition) -> Option<Finding> {
     })
 }
 
-/// Processors used by the processes with a name prefix.
+/// Processors of the lab's machine used by the processes with a name prefix.
 fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
-    let of_them = repetition.processes.iter().filter(|used| is_one_of(&used.name, prefixes));
+    let here = repetition.processes.iter().filter(|used| agents::is_here(repetition, used));
+    let of_them = here.filter(|used| is_one_of(&used.name, prefixes));
     // The sum of nothing is -0.
     let used_s = of_them.map(|used| used.user_s + used.system_s).sum::<f64>() + 0.0;
     used_s / repetition.measured_s.max(0.001)

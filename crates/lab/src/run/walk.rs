@@ -310,7 +310,10 @@ impl<'a> Walk<'a> {
                     let say = |line: &str| progress.log(line);
                     let clusters = &mut self.resources.clusters;
                     match clusters.ensure(target, spec, &wanted, &say).await {
-                        Ok(()) => clusters.ensure_idle_partitions(target, &self.id, &say).await,
+                        Ok(()) => match clusters.ensure_idle_partitions(target, &self.id, &say).await {
+                            Ok(()) => clusters.ensure_paths(target, self.options.agents.as_ref()).await,
+                            failed => failed,
+                        },
                         Err(failure) => Err(failure.into()),
                     }
                 }
@@ -422,6 +425,7 @@ impl<'a> Walk<'a> {
             died: &died,
             driver: contender.driver(),
             binary: &self.options.binary,
+            agents: self.options.agents.as_ref(),
             point: contender.point(),
             number: contender.number(),
             counts: contender.counts(),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::proc::{self, CpuTicks, Disk, Stat};
+use crate::proc::{self, CpuTicks, Disk, Interface, Stat};
 
 /// A sample of the machine. All but `dirty_bytes` are counters.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +11,7 @@ pub(super) struct HostReading {
     pub loopback_bytes: u64,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    pub interfaces: Vec<Interface>,
     pub disks: Vec<Disk>,
     pub dirty_bytes: u64,
 }
@@ -24,7 +25,7 @@ pub(super) struct ProcessReading {
 }
 
 /// The block devices that are whole physical disks: not partitions, not composed of others, not in memory.
-pub(super) fn whole_disks() -> Vec<String> {
+pub(crate) fn whole_disks() -> Vec<String> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
     let mut names: Vec<String> = devices
         .filter_map(|device| device.ok()?.file_name().into_string().ok())
@@ -42,7 +43,8 @@ fn is_empty(dir: &Path) -> bool {
 /// Samples the machine.
 pub(super) fn host(disks: &[String]) -> HostReading {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let network = proc::network(&text("/proc/net/dev"));
+    let interfaces = proc::interfaces(&text("/proc/net/dev"));
+    let network = proc::network(&interfaces);
     let mut all = proc::disks(&text("/proc/diskstats"));
     all.retain(|disk| disks.contains(&disk.name));
     HostReading {
@@ -50,6 +52,7 @@ pub(super) fn host(disks: &[String]) -> HostReading {
         loopback_bytes: network.loopback,
         received_bytes: network.received,
         sent_bytes: network.sent,
+        interfaces,
         disks: all,
         dirty_bytes: proc::memory(&text("/proc/meminfo"), "Dirty").unwrap_or_default(),
     }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::Usage;
 use super::readings::{HostReading, ProcessReading};
-use crate::result::{DiskUse, HostUse, ProcessUse, Sample};
+use crate::proc::Interface;
+use crate::result::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
 /// Maximum stored samples; beyond that, every second one is dropped and sampling slows down.
 pub(super) const LOOKS_MAX: usize = 20_000;
@@ -116,6 +117,7 @@ impl Series {
                 .map(|(name, processes)| self.process_use(name, &processes, from_us, to_us))
                 .collect(),
             host: self.host_use(from_us, to_us),
+            agents: Vec::new(),
             samples: self.samples(from_us, to_us),
         }
     }
@@ -153,6 +155,7 @@ impl Series {
         ProcessUse {
             name: name.to_owned(),
             pid: processes.first().map_or(0, |one| one.pid),
+            agent: None,
             user_s: seconds(|reading| reading.stat.user_ticks),
             system_s: seconds(|reading| reading.stat.system_ticks),
             memory_bytes_max: moments.max().unwrap_or_default(),
@@ -202,7 +205,9 @@ impl Series {
                 });
             }
         }
+        let interfaces = self.interfaces_use(from_us, to_us);
         HostUse {
+            interfaces,
             cpu_busy: share(used(|reading| reading.cpu.busy), total),
             cpu_interrupts: share(used(|reading| reading.cpu.interrupts), total),
             cpu_steal: share(used(|reading| reading.cpu.steal), total),
@@ -217,6 +222,23 @@ impl Series {
                 .max()
                 .unwrap_or_default(),
         }
+    }
+
+    fn interfaces_use(&self, from_us: u64, to_us: u64) -> Vec<InterfaceUse> {
+        let of = |name: &str, value: fn(&Interface) -> u64| {
+            let counter = |reading: &HostReading| {
+                reading.interfaces.iter().find(|one| one.name == name).map_or(0, value)
+            };
+            between(&self.host, from_us, to_us, counter).round() as u64
+        };
+        let last = self.host.last().map(|(_, reading)| &reading.interfaces[..]).unwrap_or_default();
+        let used = last.iter().map(|one| InterfaceUse {
+            name: one.name.clone(),
+            speed_mbit_per_s: None,
+            received_bytes: of(&one.name, |one| one.received),
+            sent_bytes: of(&one.name, |one| one.sent),
+        });
+        used.filter(|used| used.received_bytes + used.sent_bytes > 0).collect()
     }
 
     fn samples(&self, from_us: u64, to_us: u64) -> Vec<Sample> {

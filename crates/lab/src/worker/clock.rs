@@ -1,14 +1,24 @@
 //! The clock that lab and workers share: microseconds since the Unix epoch.
 //!
 //! A process reads the wall clock once and continues with the monotonic clock, so that adjustments of the
-//! wall clock during a run have no effect.
+//! wall clock during a run have no effect. On a machine with an agent, the worker adds the correction that
+//! the lab has measured ([`correct`]), so that all times are those of the lab's machine.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 /// Number of readings of both clocks; the fastest one is used.
 const LOOKS: usize = 16;
+
+/// Microseconds from this machine's wall clock to the lab's: a property of the process, as its clock is.
+static CORRECTION_US: AtomicI64 = AtomicI64::new(0);
+
+/// Corrects all clocks of this process that are read from now on, by microseconds to add.
+pub(super) fn correct(by_us: i64) {
+    CORRECTION_US.store(by_us, Ordering::Relaxed);
+}
 
 /// Both clocks at one moment.
 #[derive(Clone, Copy, Debug)]
@@ -21,12 +31,14 @@ impl Clock {
     /// Reads the clocks.
     #[expect(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
     pub(crate) fn now() -> Clock {
+        let correction_us = CORRECTION_US.load(Ordering::Relaxed);
         let look = || {
             let before = Instant::now();
             let wall = std::time::SystemTime::now();
             let took = before.elapsed();
             let us = wall.duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_micros();
-            (took, Clock { at: before + took / 2, us: u64::try_from(us).unwrap_or(u64::MAX) })
+            let us = u64::try_from(us).unwrap_or(u64::MAX).saturating_add_signed(correction_us);
+            (took, Clock { at: before + took / 2, us })
         };
         let looks = (0..LOOKS).map(|_| look());
         looks.min_by_key(|(took, _)| *took).expect("there is more than one look").1

@@ -1,26 +1,21 @@
-//! The lab's end of the protocol: the child process, its messages, and its exit.
+//! The lab's end of the protocol: the child process, its messages, and its exit; or, for a worker on another
+//! machine, the connection to its agent.
 //!
-//! Dropping a handle closes the worker's standard input and kills it.
+//! Dropping a handle closes the worker's standard input and kills it, or closes the connection, after which
+//! the agent kills it.
 
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{ExitStatus, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::process::Child;
 use tokio::sync::mpsc;
 
+use super::remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 use super::{Assignment, Command, Event};
-
-/// Maximum length of a line: a report contains histograms and ranges of sequences.
-const LINE_BYTES_MAX: u64 = 1 << 30;
-/// Number of lines of standard error kept for errors.
-const STDERR_LINES_MAX: usize = 20;
-/// Maximum time for a worker to exit after its last message.
-const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why no next message arrived.
 #[derive(Debug, thiserror::Error)]
@@ -33,10 +28,24 @@ pub enum HandleError {
     Failed(#[from] WorkerFailed),
     /// The worker exited without a last message.
     #[error(transparent)]
-    Ended(#[from] WorkerEnded),
+    WorkerExit(#[from] WorkerEnded),
     /// The worker sent an invalid message.
     #[error(transparent)]
     Unreadable(#[from] EventUnreadable),
+    /// The connection to the worker's agent has ended.
+    #[error(transparent)]
+    AgentLost(#[from] AgentLost),
+}
+
+/// The connection to a worker's agent has ended, and with it the worker.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("The connection to the agent {agent} was lost, and with it the worker {worker}: {why}")]
+pub struct AgentLost {
+    /// The agent's address.
+    pub agent: String,
+    /// The worker's name.
+    pub worker: String,
+    pub why: String,
 }
 
 /// A worker did not start.
@@ -83,19 +92,31 @@ pub struct EventUnreadable {
 }
 
 /// A running worker.
-#[derive(Debug)]
 pub struct Handle {
     name: String,
     pid: u32,
-    child: Child,
     /// Lines for the worker's standard input; a separate task writes them, so that a worker that does not
     /// read blocks no caller.
     lines: mpsc::Sender<Vec<u8>>,
-    output: BufReader<ChildStdout>,
+    writer: tokio::task::JoinHandle<()>,
+    output: Box<dyn AsyncBufRead + Send + Unpin>,
     /// A partially read line, kept if the caller stops waiting.
     partial: Vec<u8>,
-    stderr: Arc<Mutex<VecDeque<String>>>,
-    stderr_end: tokio::task::JoinHandle<()>,
+    place: Place,
+}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle").field("name", &self.name).field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+/// Where a worker runs.
+enum Place {
+    /// On this machine.
+    Here { child: Child, stderr: Arc<Mutex<VecDeque<String>>>, stderr_end: tokio::task::JoinHandle<()> },
+    /// On the machine of the agent with this address.
+    Agent(String),
 }
 
 impl Handle {
@@ -132,22 +153,38 @@ impl Handle {
         let (Some(stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             unreachable!("all three were asked for as pipes");
         };
-        let (lines, to_write) = mpsc::channel(8);
-        tokio::spawn(write_lines(stdin, to_write));
+        let pid = child.id().expect("a child that was not waited for has an id");
         let tail: Arc<Mutex<VecDeque<String>>> = Arc::default();
         let stderr_end = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
-        let handle = Handle {
-            pid: child.id().expect("a child that was not waited for has an id"),
-            name,
-            child,
-            lines,
-            output: BufReader::with_capacity(64 << 10, stdout),
-            partial: Vec::new(),
-            stderr: tail,
-            stderr_end,
-        };
+        let output = Box::new(BufReader::with_capacity(64 << 10, stdout));
+        let place = Place::Here { child, stderr: tail, stderr_end };
+        Ok(Handle::to(name, pid, stdin, output, place, assignment))
+    }
+
+    /// A worker that an agent has started, over its connection: `input` leads to the worker's standard input.
+    pub(crate) fn over(
+        name: String,
+        agent: String,
+        pid: u32,
+        (output, input): (Box<dyn AsyncBufRead + Send + Unpin>, impl AsyncWrite + Send + Unpin + 'static),
+        assignment: &Assignment,
+    ) -> Handle {
+        Handle::to(name, pid, input, output, Place::Agent(agent), assignment)
+    }
+
+    fn to(
+        name: String,
+        pid: u32,
+        input: impl AsyncWrite + Send + Unpin + 'static,
+        output: Box<dyn AsyncBufRead + Send + Unpin>,
+        place: Place,
+        assignment: &Assignment,
+    ) -> Handle {
+        let (lines, to_write) = mpsc::channel(8);
+        let writer = tokio::spawn(write_lines(input, to_write));
+        let handle = Handle { name, pid, lines, writer, output, partial: Vec::new(), place };
         handle.send(assignment);
-        Ok(handle)
+        handle
     }
 
     /// The worker's name.
@@ -155,7 +192,15 @@ impl Handle {
         &self.name
     }
 
-    /// The worker's process id.
+    /// The address of the worker's agent; `None` on this machine.
+    pub fn agent(&self) -> Option<&str> {
+        match &self.place {
+            Place::Here { .. } => None,
+            Place::Agent(agent) => Some(agent),
+        }
+    }
+
+    /// The worker's process id, on its machine.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -186,9 +231,16 @@ impl Handle {
         let mut limited = (&mut self.output).take(left);
         let read = limited.read_until(b'\n', &mut self.partial).await;
         if !matches!(read, Ok(bytes) if bytes > 0) || !self.partial.ends_with(b"\n") {
-            return Err(self.ended().await.into());
+            let why =
+                read.err().map_or_else(|| "it closed the connection".to_owned(), |error| error.to_string());
+            return Err(self.ended(why).await);
         }
         let line = std::mem::take(&mut self.partial);
+        if matches!(self.place, Place::Agent(_))
+            && let Some(WorkerExit { status, stderr }) = WorkerExit::of_line(&line)
+        {
+            return Err(WorkerEnded { worker: self.name.clone(), status, stderr }.into());
+        }
         match serde_json::from_slice(&line) {
             Ok(Event::Failed { error }) => Err(WorkerFailed { worker: self.name.clone(), error }.into()),
             Ok(event) => Ok(event),
@@ -199,16 +251,22 @@ impl Handle {
         }
     }
 
-    async fn ended(&mut self) -> WorkerEnded {
-        let status = match tokio::time::timeout(EXIT_TIMEOUT, self.child.wait()).await {
-            Ok(Ok(status)) => in_words(status),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "with its standard output closed".to_owned(),
-        };
-        // The last output may still be in flight.
-        let _ = tokio::time::timeout(EXIT_TIMEOUT, &mut self.stderr_end).await;
-        let stderr = self.stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
-        WorkerEnded { worker: self.name.clone(), status, stderr }
+    async fn ended(&mut self, why: String) -> HandleError {
+        let worker = self.name.clone();
+        match &mut self.place {
+            Place::Agent(agent) => AgentLost { agent: agent.clone(), worker, why }.into(),
+            Place::Here { child, stderr, stderr_end } => {
+                let status = match tokio::time::timeout(EXIT_TIMEOUT, child.wait()).await {
+                    Ok(Ok(status)) => status_in_words(status),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => "with its standard output closed".to_owned(),
+                };
+                // The last output may still be in flight.
+                let _ = tokio::time::timeout(EXIT_TIMEOUT, stderr_end).await;
+                let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect();
+                WorkerEnded { worker, status, stderr }.into()
+            }
+        }
     }
 
     /// A worker that does not read its few lines has exited, or will be detected by its silence.
@@ -219,36 +277,17 @@ impl Handle {
     }
 }
 
-fn in_words(status: ExitStatus) -> String {
-    use std::os::unix::process::ExitStatusExt;
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("with exit code {code}"),
-        (None, Some(signal)) => format!("by signal {signal}"),
-        (None, None) => status.to_string(),
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // A writer that waits for its peer would keep the connection, and so the worker.
+        self.writer.abort();
     }
 }
 
-async fn write_lines(mut stdin: ChildStdin, mut lines: mpsc::Receiver<Vec<u8>>) {
+async fn write_lines(mut input: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(line) = lines.recv().await {
-        if stdin.write_all(&line).await.is_err() || stdin.flush().await.is_err() {
+        if input.write_all(&line).await.is_err() || input.flush().await.is_err() {
             return;
         }
-    }
-}
-
-async fn keep_tail(stderr: tokio::process::ChildStderr, tail: Arc<Mutex<VecDeque<String>>>) {
-    let mut input = BufReader::new(stderr);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match (&mut input).take(64 << 10).read_until(b'\n', &mut line).await {
-            Ok(bytes) if bytes > 0 => {}
-            _ => return,
-        }
-        let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-        if tail.len() == STDERR_LINES_MAX {
-            tail.pop_front();
-        }
-        tail.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
     }
 }

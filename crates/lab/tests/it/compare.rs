@@ -170,7 +170,7 @@ fn a_result_that_cannot_be_read_names_file_and_field() {
     });
     let text = error.to_string();
     assert!(text.contains("changed.json: workloads[1].points[2].repetitions[0].figures.drain_s: "), "{text}");
-    let error = written(dir.path(), |document| document["schema"] = "thalweg-lab-result/4".into());
+    let error = written(dir.path(), |document| document["schema"] = "thalweg-lab-result/5".into());
     assert!(matches!(error, ReadError::Newer { .. }), "{error}");
     let error = written(dir.path(), |document| document["schema"] = 7.into());
     assert!(matches!(error, ReadError::NotAResult { .. }), "{error}");

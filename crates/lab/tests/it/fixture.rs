@@ -56,6 +56,7 @@ pub fn run(seed: u64) -> RunResult {
         seed: 42,
         lab_version: "thalweg 0.1.0 (dfc02f0)".to_owned(),
         machine: machine(),
+        agents: Vec::new(),
         targets: targets(),
         workloads,
     }
@@ -489,6 +490,7 @@ impl FixtureBuilder {
                 }],
                 ..HostUse::default()
             },
+            agents: Vec::new(),
             samples: self.samples(shape, began_at_us, rate, behaviour),
             evidence: evidence(shape, records),
             given_up: 0,

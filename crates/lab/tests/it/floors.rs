@@ -26,6 +26,7 @@ const FLOORS: &[&str] = &[
     "machine",
     "warm",
     "evidence",
+    "agent",
     "doctor",
     // Display.
     "report",

@@ -28,6 +28,7 @@ mod http;
 mod http_access;
 mod http_client;
 mod lab;
+mod lab_agents;
 mod lab_clean_up;
 mod lab_drivers;
 mod lab_pulsar;

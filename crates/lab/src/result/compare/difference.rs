@@ -40,18 +40,22 @@ fn lines(differences: &[Difference]) -> String {
 /// Differences that forbid ratios of any points.
 pub(super) fn between_runs(a: &RunResult, b: &RunResult) -> Vec<Difference> {
     let mut found = Vec::new();
-    between_machines(&mut found, &a.machine, &b.machine);
+    between_machines(&mut found, "machine", &a.machine, &b.machine);
+    differ(&mut found, "agents", &a.agents.len(), &b.agents.len());
+    for (number, (a, b)) in a.agents.iter().zip(&b.agents).enumerate() {
+        between_machines(&mut found, &format!("agents[{number}].machine"), &a.machine, &b.machine);
+    }
     found
 }
 
-fn between_machines(found: &mut Vec<Difference>, a: &Machine, b: &Machine) {
+fn between_machines(found: &mut Vec<Difference>, field: &str, a: &Machine, b: &Machine) {
     let larger = a.memory_bytes.max(b.memory_bytes) as f64;
     let same_memory = a.memory_bytes.abs_diff(b.memory_bytes) as f64 <= larger * MEMORY_TOLERANCE;
     let mut b = b.clone();
     if same_memory {
         b.memory_bytes = a.memory_bytes;
     }
-    between_values(found, "machine", &value(a), &value(&b));
+    between_values(found, field, &value(a), &value(&b));
 }
 
 /// Differences that forbid comparing two points.

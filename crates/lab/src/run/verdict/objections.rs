@@ -6,7 +6,7 @@
 //! records failed, if consumers got less than 95 % of what was produced, or if the hypervisor took more than
 //! 5 % of the processors, or processes outside the run more than 15 %.
 
-use super::others_share;
+use super::{agents, others_share};
 use crate::quantity;
 use crate::result::{
     GENERATOR, Knee, Machine, ONCE, Repetition, Subject, Summary, VARIATION_MAX, consumers_fell_behind,
@@ -23,7 +23,7 @@ const MEASURED_S_MIN: f64 = 5.0;
 /// specified.
 const MEASURED_TOLERANCE: f64 = 0.02;
 /// Maximum share of processors taken by the hypervisor (steal).
-const STEAL_MAX: f64 = 0.05;
+pub(super) const STEAL_MAX: f64 = 0.05;
 /// Maximum share of processors used by processes outside the run, including the kernel's own work.
 const OTHERS_MAX: f64 = 0.15;
 
@@ -88,6 +88,7 @@ pub(super) fn objections(
             Some(format!("repetition {}: the target fell behind: {why}", repetition.number + 1))
         }));
     }
+    against.extend(agents::objections(point, repetitions, summary));
     against.extend(repetitions.iter().filter_map(|repetition| {
         let why = consumers_fell_behind(&repetition.figures)?;
         Some(format!("repetition {}: {why}", repetition.number + 1))

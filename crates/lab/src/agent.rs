@@ -1,0 +1,33 @@
+//! Agents: programs on client machines, which run the lab's workers there.
+//!
+//! An agent serves one request per connection ([`protocol`]): facts of its machine, its clock, the paths to
+//! brokers, the rate of the connection, a worker, the usage of its machine. The connection is a lease: with
+//! its end, the worker of the request is killed and the sampling stops. So an agent has no state, and a lost
+//! lab leaves nothing behind.
+//!
+//! - [`serve`] is the agent; `relay` is its side of a worker.
+//! - [`Agents`] is the lab's view of the agents of a run; `clock` measures their clocks, `paths` their paths;
+//!   `placement` chooses the agent of each worker.
+//! - [`Security`] is mutual TLS, by certificates of an authority that exists for this only.
+//!
+//! Versions must be equal, because the assignments of workers have no versions. Every step has a time limit,
+//! and a silent peer ends its connection by TCP's keep-alive.
+
+mod agents;
+mod clock;
+mod error;
+mod facts;
+mod paths;
+mod placement;
+mod protocol;
+mod relay;
+mod security;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use agents::{Agents, AgentsOptions, MachineUse};
+pub use error::AgentError;
+pub use placement::Placement;
+pub use security::{CertificateFiles, Insecure, Security, make_certificates};
+pub use server::{AgentOptions, Listening, listen};

@@ -1,0 +1,229 @@
+//! The protocol between lab and agent: lines of JSON.
+//!
+//! ```text
+//! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0"}
+//! agent  the same, of the agent; or {"refused":"…"}, and the end
+//! lab    {"request":"clock"}
+//! agent  {"ok":…} or {"refused":"…"}, and what follows for the request
+//! ```
+//!
+//! What follows: for `clock`, a line of the agent's clock for each line of the lab; for `rate`, bytes in both
+//! directions; for `worker`, the lines of the worker; for `usage`, processes to observe, and the usage at the
+//! end.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use thalweg_client::ByteStream;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
+use tokio::net::TcpStream;
+
+use crate::result::{HostUse, ProcessUse};
+
+/// The version of this protocol.
+pub(super) const PROTOCOL: u32 = 1;
+/// The name of this protocol.
+pub(super) const SERVICE: &str = "thalweg-lab-agent";
+/// Maximum length of a line, except lines of workers: facts and usage of a machine with many processes.
+const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Maximum length of the first line, which a stranger may send.
+pub(super) const HELLO_BYTES_MAX: u64 = 4 << 10;
+/// Maximum time of a peer without a sign of life, with TCP's probes.
+const SILENCE_S: u32 = 15;
+
+/// The first line of both sides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hello {
+    /// [`SERVICE`].
+    pub(super) service: String,
+    /// [`PROTOCOL`].
+    pub(super) protocol: u32,
+    /// Version and commit of the program.
+    pub(super) version: String,
+}
+
+impl Hello {
+    pub(super) fn of(version: &str) -> Hello {
+        Hello { service: SERVICE.to_owned(), protocol: PROTOCOL, version: version.to_owned() }
+    }
+}
+
+/// The second line of the lab.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "request")]
+pub(super) enum Request {
+    Facts,
+    /// The clock, as often as the lab asks.
+    Clock,
+    /// The rate of the connection: this many bytes to the agent, then as many back.
+    Rate {
+        bytes: u64,
+    },
+    /// The paths to the brokers of a cluster.
+    Check {
+        bootstrap: Vec<String>,
+        properties: std::collections::BTreeMap<String, String>,
+    },
+    /// A worker, whose clock is corrected by this.
+    Worker {
+        clock_correction_us: i64,
+    },
+    /// The usage of the machine and of processes.
+    Usage,
+}
+
+/// The agent's first line after a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum Answer<T> {
+    Ok(T),
+    Refused(String),
+}
+
+/// The process of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct WorkerProcess {
+    pub(super) pid: u32,
+}
+
+/// A line of the lab while usage is sampled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "usage")]
+pub(super) enum UsageCommand {
+    /// Samples another process.
+    Add { name: String, pid: u32 },
+    /// The end: the usage between two times of the agent's clock is wanted.
+    Finish { from_us: u64, to_us: u64 },
+}
+
+/// The usage of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct UsageAnswer {
+    pub(super) processes: Vec<ProcessUse>,
+    pub(super) host: HostUse,
+}
+
+/// Why a line did not come, or did not go.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ChannelError {
+    #[error("nothing was heard for {0:?}")]
+    Silent(Duration),
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    #[error("it closed the connection")]
+    Closed,
+    #[error("its line is longer than {0} bytes")]
+    TooLong(u64),
+    #[error("its line is invalid: {0}")]
+    Invalid(#[from] serde_json::Error),
+}
+
+pub(super) type Stream = Box<dyn ByteStream>;
+
+/// A connection between lab and agent.
+pub(super) struct Channel {
+    pub(super) reader: BufReader<ReadHalf<Stream>>,
+    pub(super) writer: WriteHalf<Stream>,
+}
+
+impl Channel {
+    pub(super) fn new(stream: Stream) -> Channel {
+        let (reader, writer) = tokio::io::split(stream);
+        Channel { reader: BufReader::with_capacity(64 << 10, reader), writer }
+    }
+
+    /// The next line, without its end.
+    pub(super) async fn line(&mut self, bytes_max: u64, within: Duration) -> Result<Vec<u8>, ChannelError> {
+        let mut line = Vec::new();
+        let mut limited = (&mut self.reader).take(bytes_max);
+        match tokio::time::timeout(within, limited.read_until(b'\n', &mut line)).await {
+            Err(_) => Err(ChannelError::Silent(within)),
+            Ok(Err(error)) => Err(error.into()),
+            Ok(Ok(_)) if line.pop_if(|last| *last == b'\n').is_some() => Ok(line),
+            Ok(Ok(bytes)) if bytes as u64 == bytes_max => Err(ChannelError::TooLong(bytes_max)),
+            Ok(Ok(_)) => Err(ChannelError::Closed),
+        }
+    }
+
+    /// The next line, as a value.
+    pub(super) async fn read<T: DeserializeOwned>(&mut self, within: Duration) -> Result<T, ChannelError> {
+        Ok(serde_json::from_slice(&self.line(LINE_BYTES_MAX, within).await?)?)
+    }
+
+    /// Reads and drops bytes.
+    pub(super) async fn skip(&mut self, bytes: u64, within: Duration) -> Result<(), ChannelError> {
+        let (mut limited, mut sink) = ((&mut self.reader).take(bytes), tokio::io::sink());
+        let skipped = tokio::io::copy_buf(&mut limited, &mut sink);
+        let skipped =
+            tokio::time::timeout(within, skipped).await.map_err(|_| ChannelError::Silent(within))??;
+        if skipped < bytes { Err(ChannelError::Closed) } else { Ok(()) }
+    }
+
+    /// Sends a value as a line.
+    pub(super) async fn write<T: Serialize>(
+        &mut self,
+        value: &T,
+        within: Duration,
+    ) -> Result<(), ChannelError> {
+        let mut line = serde_json::to_vec(value)?;
+        line.push(b'\n');
+        self.send(&line, within).await
+    }
+
+    /// Sends bytes, within a time limit.
+    pub(super) async fn send(&mut self, bytes: &[u8], within: Duration) -> Result<(), ChannelError> {
+        let sent = async {
+            self.writer.write_all(bytes).await?;
+            self.writer.flush().await
+        };
+        tokio::time::timeout(within, sent)
+            .await
+            .map_err(|_| ChannelError::Silent(within))?
+            .map_err(ChannelError::Io)
+    }
+}
+
+/// Makes a connection end soon after its peer has vanished, and sends small lines at once.
+pub(super) fn tend(stream: &TcpStream) -> std::io::Result<()> {
+    use rustix::net::sockopt;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(u64::from(SILENCE_S / 3)))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(u64::from(SILENCE_S / 3)))?;
+    sockopt::set_tcp_keepcnt(stream, 2)?;
+    #[cfg(target_os = "linux")]
+    sockopt::set_tcp_user_timeout(stream, SILENCE_S * 1000)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_have_limits_of_length_and_time() {
+        let (near, mut far) = tokio::io::duplex(64);
+        let mut channel = Channel::new(Box::new(near));
+        far.write_all(b"{\"request\":\"facts\"}\n1234567").await.expect("there is room");
+        let within = Duration::from_millis(50);
+        assert_eq!(channel.read::<Request>(within).await.expect("a line"), Request::Facts);
+        assert!(matches!(channel.line(7, within).await, Err(ChannelError::TooLong(7))));
+        assert!(matches!(channel.line(7, within).await, Err(ChannelError::Silent(_))));
+        far.write_all(b"torn").await.expect("there is room");
+        drop(far);
+        assert!(matches!(channel.line(7, within).await, Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn requests_are_lines_of_json() {
+        let line = |request: &Request| serde_json::to_string(request).expect("JSON");
+        assert_eq!(line(&Request::Clock), r#"{"request":"clock"}"#);
+        let worker = Request::Worker { clock_correction_us: -7 };
+        assert_eq!(line(&worker), r#"{"request":"worker","clock_correction_us":-7}"#);
+        assert_eq!(
+            serde_json::to_string(&Answer::Ok(WorkerProcess { pid: 3 })).expect("JSON"),
+            r#"{"ok":{"pid":3}}"#
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! The agent: accepts connections of labs, and serves one request of each.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_security::tls::ServerTls;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use super::error::AgentError;
+use super::protocol::{
+    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, PROTOCOL, Request, SERVICE, Stream, UsageAnswer,
+    UsageCommand, tend,
+};
+use super::security::{Security, is_lab};
+use super::{clock, facts, paths, relay};
+use crate::sample::Sampler;
+use crate::worker::clock::Clock;
+
+/// Maximum number of connections of labs.
+const CONNECTIONS_MAX: usize = 1024;
+/// Maximum number of connections that have not shown yet that they are a lab's.
+const STRANGERS_MAX: usize = 64;
+/// Maximum time for a handshake, a first line, or an answer to be taken.
+const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time between two lines of a lab that samples usage: the longest repetition.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+/// Maximum number of clock exchanges on a connection.
+const EXCHANGES_MAX: usize = 10_000;
+/// Maximum bytes of a rate in one direction.
+const RATE_BYTES_MAX: u64 = 1 << 30;
+/// Maximum number of sampled processes.
+const PROCESSES_MAX: usize = 4096;
+/// The pause after a failed accept, as without free files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// The options of an agent.
+#[derive(Clone, Debug)]
+pub struct AgentOptions {
+    /// The address, `host:port`; port 0 is any free one.
+    pub listen: String,
+    pub security: Security,
+    /// The binary of workers.
+    pub binary: PathBuf,
+    /// Version and commit of the program.
+    pub version: String,
+    /// Makes all clocks of this agent and its workers wrong, for tests.
+    pub clock_shift_us: i64,
+}
+
+/// An agent that listens.
+#[derive(Debug)]
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<AgentState>,
+}
+
+#[derive(Debug)]
+struct AgentState {
+    options: AgentOptions,
+    tls: Option<ServerTls>,
+    connections: Semaphore,
+}
+
+/// Listens, without serving yet.
+pub async fn listen(options: AgentOptions) -> Result<Listening, AgentError> {
+    let failed = |source| AgentError::NotListening { address: options.listen.clone(), source };
+    let tls = options.security.server()?;
+    let listener = TcpListener::bind(&options.listen).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    options.security.check(&options.listen, address.ip())?;
+    let connections = Semaphore::new(CONNECTIONS_MAX);
+    Ok(Listening { listener, address, shared: Arc::new(AgentState { options, tls, connections }) })
+}
+
+impl Listening {
+    /// The address, with the port that was chosen.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until dropped, which kills all workers.
+    pub async fn serve(self) {
+        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        let mut served = tokio::task::JoinSet::new();
+        loop {
+            let place = Arc::clone(&strangers).acquire_owned().await.expect("never closed");
+            let (stream, peer) = match self.listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    tracing::warn!(%error, "Failed to accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let shared = Arc::clone(&self.shared);
+            served.spawn(async move {
+                let channel = match shared.welcome(stream).await {
+                    Ok(channel) => channel,
+                    Err(reason) => {
+                        tracing::warn!(%peer, reason, "Refused a connection");
+                        return;
+                    }
+                };
+                drop(place);
+                if let Err(error) = shared.serve(channel).await {
+                    tracing::info!(%peer, %error, "Ended a connection");
+                }
+            });
+            while served.try_join_next().is_some() {}
+        }
+    }
+}
+
+impl AgentState {
+    /// Lets a lab of this version in. The error is the reason of a refusal.
+    async fn welcome(&self, stream: TcpStream) -> Result<Channel, String> {
+        tend(&stream).map_err(|error| error.to_string())?;
+        let (stream, is_lab) = tokio::time::timeout(STEP_TIMEOUT, self.secured(stream))
+            .await
+            .map_err(|_| format!("no handshake within {STEP_TIMEOUT:?}"))??;
+        let mut channel = Channel::new(stream);
+        let line = channel.line(HELLO_BYTES_MAX, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
+        let own = Hello::of(&self.options.version);
+        let refusal = match serde_json::from_slice::<Hello>(&line) {
+            _ if !is_lab => Some("the certificate is not that of the lab".to_owned()),
+            Ok(hello) if hello == own => None,
+            Ok(hello) if hello.service == SERVICE => Some(format!(
+                "this agent is {}, protocol {PROTOCOL}; the lab is {}, protocol {}: use one version on all machines",
+                own.version, hello.version, hello.protocol
+            )),
+            Ok(_) | Err(_) => Some("the first line is not that of a lab".to_owned()),
+        };
+        match refusal {
+            None => {
+                channel.write(&own, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
+                Ok(channel)
+            }
+            Some(why) => {
+                let _ = channel.write(&Answer::<()>::Refused(why.clone()), STEP_TIMEOUT).await;
+                Err(why)
+            }
+        }
+    }
+
+    /// The stream with TLS, and whether its client is a lab.
+    async fn secured(&self, stream: TcpStream) -> Result<(Stream, bool), String> {
+        let Some(tls) = &self.tls else { return Ok((Box::new(stream), true)) };
+        let accepted = TlsAcceptor::from(tls.config()).accept(stream).await;
+        let stream = accepted.map_err(|error| format!("TLS: {error}"))?;
+        let session = tls.session(stream.get_ref().1).map_err(|error| error.to_string())?;
+        let is_lab = session.certificate.is_some_and(|shown| is_lab(&shown.distinguished_name));
+        Ok((Box::new(stream), is_lab))
+    }
+
+    async fn serve(&self, mut channel: Channel) -> Result<(), ChannelError> {
+        let request: Request = channel.read(STEP_TIMEOUT).await?;
+        let Ok(_place) = self.connections.try_acquire() else {
+            let why = format!("it has {CONNECTIONS_MAX} connections already");
+            return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
+        };
+        tracing::debug!(?request, "Serving a request");
+        match request {
+            Request::Facts => channel.write(&Answer::Ok(facts::facts()), STEP_TIMEOUT).await,
+            Request::Clock => self.clock(channel).await,
+            Request::Rate { bytes } => rate(channel, bytes).await,
+            Request::Check { bootstrap, properties } => {
+                let paths = paths::check(&bootstrap, &properties).await;
+                channel.write(&Answer::Ok(paths), STEP_TIMEOUT).await
+            }
+            Request::Worker { clock_correction_us } => {
+                let correction_us = clock_correction_us.saturating_add(self.options.clock_shift_us);
+                relay::run(channel, &self.options.binary, correction_us, STEP_TIMEOUT).await
+            }
+            Request::Usage => self.usage(channel).await,
+        }
+    }
+
+    /// Answers every line with the time.
+    async fn clock(&self, mut channel: Channel) -> Result<(), ChannelError> {
+        channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+        let clock = Clock::now();
+        for _ in 0..EXCHANGES_MAX {
+            match channel.line(clock::LINE_BYTES_MAX, STEP_TIMEOUT).await {
+                Err(ChannelError::Closed) => break,
+                line => line?,
+            };
+            let now_us = clock.now_us().saturating_add_signed(self.options.clock_shift_us);
+            channel.send(format!("{now_us}\n").as_bytes(), STEP_TIMEOUT).await?;
+        }
+        Ok(())
+    }
+
+    /// Samples the machine and the named processes, until the lab wants the usage.
+    async fn usage(&self, mut channel: Channel) -> Result<(), ChannelError> {
+        let sampler = Sampler::start(Vec::new());
+        channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+        let mut processes = 0;
+        loop {
+            match channel.read(IDLE_TIMEOUT).await? {
+                UsageCommand::Add { name, pid } if processes < PROCESSES_MAX => {
+                    processes += 1;
+                    sampler.add(&name, pid);
+                }
+                UsageCommand::Add { .. } => {}
+                UsageCommand::Finish { from_us, to_us } => {
+                    // The sampler's times are those of the wall clock.
+                    let own = |us: u64| us.saturating_add_signed(-self.options.clock_shift_us);
+                    let usage = sampler.finish(own(from_us), own(to_us));
+                    let answer = UsageAnswer { processes: usage.processes, host: usage.host };
+                    return channel.write(&Answer::Ok(answer), STEP_TIMEOUT).await;
+                }
+            }
+        }
+    }
+}
+
+/// Takes bytes, says so, and sends as many.
+async fn rate(mut channel: Channel, bytes: u64) -> Result<(), ChannelError> {
+    if bytes > RATE_BYTES_MAX {
+        let why = format!("a rate is measured with {RATE_BYTES_MAX} bytes at most");
+        return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
+    }
+    channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+    channel.skip(bytes, STEP_TIMEOUT).await?;
+    channel.send(b"\n", STEP_TIMEOUT).await?;
+    let block = vec![0; 64 << 10];
+    let mut left = bytes;
+    while left > 0 {
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(block.len());
+        channel.send(&block[..part], STEP_TIMEOUT).await?;
+        left -= part as u64;
+    }
+    Ok(())
+}

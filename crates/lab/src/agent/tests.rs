@@ -1,0 +1,95 @@
+//! Agents in this process, over loopback and a slow path.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{AgentOptions, Agents, AgentsOptions, Insecure, Placement, Security, listen};
+
+const NAMES: (&str, &str) = ("--certificates", "--insecure");
+/// The shift of the agent's clock.
+const SHIFT_US: i64 = 50_000;
+/// The delay of a slow path, one way.
+const DELAY: Duration = Duration::from_millis(5);
+
+fn plain() -> Security {
+    Security::new(None, Some(Insecure::Loopback), NAMES).expect("asked for")
+}
+
+/// An agent whose clock is ahead.
+async fn agent(security: Security) -> String {
+    let options = AgentOptions {
+        listen: "127.0.0.1:0".to_owned(),
+        security,
+        binary: PathBuf::from("/nowhere/thalweg"),
+        version: "a version".to_owned(),
+        clock_shift_us: SHIFT_US,
+    };
+    let listening = listen(options).await.expect("a port");
+    let address = listening.address().to_string();
+    tokio::spawn(listening.serve());
+    address
+}
+
+async fn connect(address: String, security: Security) -> Agents {
+    let (placement, version) = (Placement::Both, "a version".to_owned());
+    let options = AgentsOptions { addresses: vec![address], security, placement, version };
+    Agents::connect(options).await.expect("an agent of this version")
+}
+
+/// A proxy that delays the way to an agent, but not the way back.
+async fn slow(agent: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    tokio::spawn(async move {
+        while let Ok((lab, _)) = listener.accept().await {
+            let agent = TcpStream::connect(&agent).await.expect("it listens");
+            let (mut from_lab, mut to_lab) = lab.into_split();
+            let (mut from_agent, mut to_agent) = agent.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_agent, &mut to_lab).await });
+            tokio::spawn(async move {
+                let mut bytes = vec![0; 64 << 10];
+                while let Ok(count @ 1..) = from_lab.read(&mut bytes).await {
+                    tokio::time::sleep(DELAY).await;
+                    to_agent.write_all(&bytes[..count]).await.expect("it takes all");
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn the_offset_of_a_clock_is_within_its_uncertainty_on_an_uneven_path() {
+    let agents = connect(slow(agent(plain()).await).await, plain()).await;
+    let clock = agents.clock(0).await.expect("it answers");
+    let error_us = clock.offset_us.abs_diff(SHIFT_US);
+    // The delay of one way looks like half of it in the offset.
+    assert!(error_us <= clock.uncertainty_us && clock.uncertainty_us >= 2_500, "{clock:?}");
+    let path = agents.infos()[0].path.expect("it was measured");
+    assert!(path.round_trip_us >= 5_000 && path.received_mbit_per_s > 0.0, "{path:?}");
+}
+
+#[tokio::test]
+async fn certificates_carry_facts_and_clock() {
+    let dir = tempfile::tempdir().expect("a directory");
+    super::make_certificates(dir.path()).expect("made");
+    let secured = || Security::new(Some(dir.path().to_owned()), None, NAMES).expect("certificates");
+    let agents = connect(agent(secured()).await, secured()).await;
+    let clock = agents.clock(0).await.expect("it answers");
+    assert!(clock.offset_us.abs_diff(SHIFT_US) <= clock.uncertainty_us, "{clock:?}");
+    let info = &agents.infos()[0];
+    assert!(info.machine.cpus > 0 && info.machine.memory_bytes > 0, "{info:?}");
+}
+
+#[tokio::test]
+async fn a_worker_that_cannot_start_is_refused_with_the_reason() {
+    let agents = connect(agent(plain()).await, plain()).await;
+    let assignment =
+        crate::worker::testing::assignment(crate::worker::Role::Producer, crate::worker::Driver::Thalweg);
+    let refused = agents.worker(0, "producer-0".to_owned(), 0, &assignment).await.map(drop);
+    let text = refused.expect_err("there is no such binary").to_string();
+    assert!(text.contains("failed to start /nowhere/thalweg"), "{text}");
+}

@@ -1,0 +1,101 @@
+//! The agents in a repetition: their clocks before and after it, their workers, the usage of their machines.
+
+use super::error::Failure;
+use crate::agent::{Agents, MachineUse, Placement};
+use crate::result::{AgentUse, ClockOffset, ProcessUse};
+use crate::worker::{Assignment, Handle, Role};
+use crate::workload::{Clients, Load, Workload};
+
+/// The agents in a repetition.
+#[derive(Debug)]
+pub(super) struct AgentSessions {
+    agents: Agents,
+    /// The offset of each agent's clock, by which its workers are corrected.
+    clocks: Vec<ClockOffset>,
+    machines: Vec<MachineUse>,
+}
+
+impl AgentSessions {
+    /// Measures the clocks, and starts to sample the machines.
+    pub(super) async fn begin(agents: &Agents) -> Result<AgentSessions, Failure> {
+        let (mut clocks, mut machines) = (Vec::new(), Vec::new());
+        for agent in 0..agents.count() {
+            clocks.push(agents.clock(agent).await?);
+            machines.push(agents.sample(agent).await?);
+        }
+        Ok(AgentSessions { agents: agents.clone(), clocks, machines })
+    }
+
+    /// Starts a worker of a role on the agent that the placement gives it. `before` workers of the other role
+    /// have been placed.
+    pub(super) async fn worker(
+        &self,
+        role: Role,
+        (number, before): (usize, usize),
+        name: &str,
+        assignment: &Assignment,
+    ) -> Result<Handle, Failure> {
+        let agent = self.agents.placement().agent(role, number, before, self.agents.count());
+        let name = format!("{name} on {}", self.agents.address(agent));
+        Ok(self.agents.worker(agent, name, self.clocks[agent].offset_us, assignment).await?)
+    }
+
+    /// Samples a process of an agent's machine.
+    pub(super) async fn add(&mut self, agent: &str, name: &str, pid: u32) -> Result<(), Failure> {
+        let place = (0..self.machines.len()).find(|place| self.agents.address(*place) == agent);
+        match place {
+            Some(place) => Ok(self.machines[place].add(name, pid).await?),
+            None => Ok(()),
+        }
+    }
+
+    /// Measures the clocks again, and takes the usage between two times.
+    pub(super) async fn finish(
+        self,
+        span_us: (u64, u64),
+    ) -> Result<(Vec<AgentUse>, Vec<ProcessUse>), Failure> {
+        let infos = self.agents.infos();
+        let (mut uses, mut processes) = (Vec::new(), Vec::new());
+        for (agent, (clock_before, machine)) in self.clocks.into_iter().zip(self.machines).enumerate() {
+            let clock_after = self.agents.clock(agent).await?;
+            let (of_machine, mut host) = machine.finish(span_us, clock_before.offset_us).await?;
+            processes.extend(of_machine);
+            for link in &mut host.interfaces {
+                let known = infos[agent].interfaces.iter().find(|known| known.name == link.name);
+                link.speed_mbit_per_s = known.and_then(|known| known.speed_mbit_per_s);
+            }
+            let address = self.agents.address(agent).to_owned();
+            let cpus = infos[agent].machine.cpus;
+            let is_on_lab_machine = self.agents.is_here(agent);
+            uses.push(AgentUse { address, cpus, is_on_lab_machine, clock_before, clock_after, host });
+        }
+        Ok((uses, processes))
+    }
+}
+
+/// The clients of a role, with the processes that the agents' placement wants.
+pub(super) fn placed(agents: Option<&Agents>, clients: &Clients, role: Role) -> Clients {
+    let processes = agents
+        .map_or(clients.processes, |agents| agents.placement().processes(clients, role, agents.count()));
+    Clients { processes, ..clients.clone() }
+}
+
+/// Gives each producer a process in searches that add producers, so that each added one is on the next agent.
+pub fn spread_producers(workload: &mut Workload) {
+    for point in &mut workload.points {
+        if matches!(point.load, Load::AddProducers { .. }) {
+            point.producers.processes = point.producers.count;
+            point.producers.threads = 1;
+        }
+    }
+}
+
+/// The number of workers placed before those of a role.
+pub(super) fn placed_before(agents: Option<&Agents>, role: Role, producers: &Clients) -> usize {
+    match (agents, role) {
+        (Some(agents), Role::Consumer) if agents.placement() == Placement::Balanced => {
+            producers.processes.clamp(1, producers.count.max(1)) as usize * usize::from(producers.count > 0)
+        }
+        _ => 0,
+    }
+}
