@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_from_what_the_system_tells() {
+    fn names_are_read_from_the_files_of_the_system() {
         assert_eq!(cpu_name("processor\t: 0\nmodel name\t: AMD EPYC\n").as_deref(), Some("AMD EPYC"));
         let debian = "NAME=\"Debian GNU/Linux\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n";
         assert_eq!(os_name(debian).as_deref(), Some("Debian GNU/Linux 12 (bookworm)"));

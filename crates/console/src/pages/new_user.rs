@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partial_failure_is_told_with_the_commands_that_finish_it() {
+    fn a_partial_failure_is_shown_with_the_commands_that_finish_it() {
         let mut acls = user().acls().expect("they are right");
         let failed = vec![(acls.remove(1), "CLUSTER_AUTHORIZATION_FAILED".to_owned())];
         let outcome = NewUserOutcome { added: acls, failed, is_without_authorizer: false };

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_shows_the_defaults_or_says_that_they_are_unknown() {
+    fn the_form_shows_the_defaults_or_that_they_are_unknown() {
         let known = TopicDefaults { retention: Some("7 days".to_owned()), ..TopicDefaults::default() };
         let page = form(&Creation::default(), &Defaults { known, unknown: None }, None).0;
         for part in

@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn no_producer_has_written_only_if_all_partitions_were_asked() {
+    fn no_producer_has_written_only_if_all_partitions_answered() {
         let mut found = TopicProducers { producers: Vec::new(), missing: Vec::new() };
         let page = producer_table("orders", &found).0;
         assert!(page.contains("No idempotent or transactional producer has written lately."), "{page}");

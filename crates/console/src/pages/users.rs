@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_removal_of_an_own_login_says_so() {
+    fn the_removal_of_an_own_login_has_a_warning() {
         let page = |user: &User, own| consequences(user, "SCRAM-SHA-512", own).0;
         let both = user(&["SCRAM-SHA-256", "SCRAM-SHA-512"]);
         let own = page(&both, Some("ann"));

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     fn clients(count: u32, processes: u32) -> Clients {
-        Clients { count, processes, threads: 1, properties: Default::default() }
+        Clients { count, processes, threads: 1, properties: Default::default(), pulsar: Default::default() }
     }
 
     fn placed(rule: Placement, role: Role, of: &Clients, before: usize, agents: usize) -> Vec<usize> {

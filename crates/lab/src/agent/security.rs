@@ -147,7 +147,7 @@ mod tests {
     const OPTIONS: (&str, &str) = ("--certificates", "--insecure");
 
     #[test]
-    fn plain_text_is_asked_for_and_stays_on_the_machine_unless_asked_for_twice() {
+    fn plain_text_stays_on_the_machine_unless_anywhere_is_given() {
         let text = Security::new(None, None, OPTIONS).expect_err("refused").to_string();
         assert!(text.contains("--certificates DIR") && text.contains("--insecure does without"), "{text}");
         let of = |insecure| Security::new(None, Some(insecure), OPTIONS).expect("asked for");

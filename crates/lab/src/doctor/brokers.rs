@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_tells_nothing_is_not_judged() {
+    fn a_broker_without_figures_is_not_judged() {
         assert_eq!(judge(&BTreeMap::from([(1, Settings::new())]), 1), []);
     }
 }

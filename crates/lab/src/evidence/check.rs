@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn who_did_not_read_all_does_not_tell_what_is_missing() {
+    fn partial_reads_report_no_losses() {
         let order = Order { producer: 4, sent: 100, ranges: Vec::new() };
         let seen = SeenRecords {
             producer: 4,

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn many_partitions_are_told_by_their_number() {
+    fn many_partitions_are_named_by_their_number() {
         let partitions: Vec<PartitionEvidence> = (0..8).map(|_| partition(7, Vec::new())).collect();
         let evidence = Evidence { partitions, ..Evidence::default() };
         let policies = Policies { fsync: String::new(), compacted: vec!["c".to_owned()] };

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_policy_is_told_in_words() {
+    fn the_policy_is_printed_in_words() {
         assert!(in_words(NEVER, NEVER).starts_with("left to the operating system"));
         assert_eq!(in_words(1, NEVER), "before each acknowledgement (flush.messages=1)");
         assert_eq!(

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_says_what_is_known() {
+    fn durability_has_what_is_known() {
         let facts = |pairs: &[(&str, &str)]| {
             pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
         };

@@ -239,7 +239,7 @@ fn whiskers_stand_on_their_dots() {
 }
 
 #[test]
-fn a_ratio_of_figures_that_vary_says_that_no_headline_rests_on_it() {
+fn a_ratio_of_figures_that_vary_is_no_headline() {
     let mut run = testing::run(&[("3 brokers", 2.0)]);
     let note = "No headline rests on it: a figure above is not quotable.";
     assert!(!html(&run).contains(note));

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_told_in_rfc_3339() {
+    fn moments_are_printed_in_rfc_3339() {
         assert_eq!(rfc_3339(1_700_000_000_999_999), "2023-11-14T22:13:20Z");
     }
 }

@@ -54,7 +54,7 @@ mod tests {
     use crate::result::testing::point;
 
     #[test]
-    fn what_cannot_carry_a_stamp_says_why() {
+    fn a_payload_that_cannot_carry_a_stamp_has_a_reason() {
         let mut point = point();
         point.verify = Verification::Bounded;
         assert_eq!(stamps(&point, Driver::Thalweg), Ok(Verification::Bounded));

@@ -22,7 +22,7 @@ mod tests {
     use crate::result::Figures;
 
     #[test]
-    fn a_spread_tells_mean_median_and_variation_of_a_sample() {
+    fn a_spread_has_mean_median_and_variation_of_a_sample() {
         let of = Spread::of(&[4.0, 1.0, 2.0, 3.0]);
         assert_eq!((of.count, of.mean, of.median, of.min, of.max), (4, 2.5, 2.5, 1.0, 4.0));
         assert!((of.variation - 0.516_397_8).abs() < 1e-6, "{}", of.variation);

@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_tell_runs_repetitions_and_topics_apart() {
+    fn names_distinguish_runs_repetitions_and_topics() {
         let topics = Topics {
             count: 2,
             partitions: 1,

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_were_not_sampled_are_not_said_to_be_idle() {
+    fn threads_without_samples_are_not_reported_as_idle() {
         let short = limit(|r| {
             r.measured_s = 0.25;
             r.processes = vec![used("broker-1", 0.2, 0.0), used("consumer-0", 0.001, 0.0)];

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brokers_are_named_by_their_releases_where_they_tell() {
+    fn brokers_are_named_by_their_releases_where_known() {
         let mixed = BTreeMap::from([(1, Some("4.2")), (2, Some("4.3")), (3, None), (4, Some("4.3"))]);
         assert_eq!(version(&mixed, Some(28)), "Apache Kafka 4.2 and 4.3, or compatible, metadata.version 28");
         assert_eq!(facts(&mixed)["broker 1"], "4.2, or compatible");

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_path_tells_the_version_by_jar_or_directory() {
+    fn a_class_path_has_the_version_by_jar_or_directory() {
         assert_eq!(version_in("/x/scala.jar:/x/kafka-clients-4.3.1.jar").as_deref(), Some("4.3.1"));
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::write(dir.path().join("kafka-clients-4.2.0.jar"), "").expect("written");

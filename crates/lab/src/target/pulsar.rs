@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_of_java_is_told_by_its_program() {
+    fn the_directory_of_java_follows_from_its_program() {
         assert_eq!(home_of(Path::new("/opt/j17/bin/java")), Some(PathBuf::from("/opt/j17")));
         assert_eq!(home_of(Path::new("java")), None);
     }

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn one_value_tells_nothing_of_the_noise() {
+    fn one_value_has_no_noise() {
         assert_eq!(gain(&[100.0, 101.0], &[200.0, 201.0]), None);
         assert_eq!(gain(&[100.0, 101.0], &[]), None);
         assert_eq!(half_interval(&[5.0]), 0.0);

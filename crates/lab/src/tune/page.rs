@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn page_and_table_tell_each_step() {
+    fn page_and_table_have_each_step() {
         let (page, table) = (html(&study()), table(&study(), None));
         for word in ["2 partitions", "+50.0 %", "kept", "broker CPU"] {
             assert!(page.contains(word), "{word}: {page}");

@@ -110,7 +110,7 @@ fn an_error_shows_the_line() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_from_top_to_bottom() {
+fn all_mistakes_are_reported_at_once_from_top_to_bottom() {
     let found = mistakes("repetitions = 0\nverify = 1\n[topic]\n[cluster]\nbrokers = -1\n");
     let places: Vec<_> = found.iter().map(|(line, _, key, _)| (*line, key.as_str())).collect();
     assert_eq!(places, [(3, "repetitions"), (4, "verify"), (5, "topic"), (7, "cluster.brokers")]);

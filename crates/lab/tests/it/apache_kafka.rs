@@ -137,7 +137,7 @@ async fn secured_brokers_talk_to_each_other_and_refuse_strangers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_setting_that_kafka_refuses_is_told_in_its_own_words() {
+async fn a_setting_that_kafka_refuses_is_reported_in_its_words() {
     if !has_kafka("a refusal of Apache Kafka") {
         return;
     }

@@ -102,7 +102,7 @@ impl Browser {
         text.matches("/Type /Page\n").count()
     }
 
-    fn asked_for(&self, what: &str) -> bool {
+    fn requested_addresses(&self, what: &str) -> bool {
         self.asked.lock().expect("no panic").iter().any(|line| line.contains(what))
     }
 }
@@ -143,13 +143,13 @@ fn first_pixel(png: &[u8]) -> [u8; 3] {
 }
 
 #[test]
-fn the_page_is_whole_quiet_and_asks_nobody() {
+fn the_page_is_whole_quiet_and_sends_no_requests() {
     let Some(browser) = Browser::start() else { return };
     // First check the method: scripts and requests of a page are detected.
     let loud = "<title>x</title><img src=http://evil.invalid/x><script>console.error('heard')</script>";
     let (_, console) = browser.document(&browser.page("loud.html", loud));
     assert!(console.iter().any(|line| line.contains("heard")), "{console:?}");
-    assert!(browser.asked_for("evil.invalid"));
+    assert!(browser.requested_addresses("evil.invalid"));
     browser.asked.lock().expect("no panic").clear();
 
     let run = fixture::run(7);
@@ -174,7 +174,7 @@ fn hostile_names_stay_names() {
     assert!(console.is_empty(), "{console:?}");
     assert!(!document.contains("<img") && !document.contains("<script"));
     assert!(!document.contains("<title>owned"));
-    assert!(!browser.asked_for("evil.invalid"));
+    assert!(!browser.requested_addresses("evil.invalid"));
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn results_without_a_common_point_are_refused_by_name() {
 }
 
 #[test]
-fn versions_that_differ_are_said_and_compared() {
+fn versions_that_differ_are_reported_and_compared() {
     let (a, mut b) = (fixture::run(7), fixture::run(7));
     b.targets.get_mut("embedded").expect("a target").version = "thalweg 0.2.0".to_owned();
     let comparison = compare(&a, &b, &Pairing::SameTarget).expect("a version is what may be compared");
@@ -103,7 +103,7 @@ fn versions_that_differ_are_said_and_compared() {
 }
 
 #[test]
-fn too_few_repetitions_are_said() {
+fn too_few_repetitions_are_reported() {
     let mut run = fixture::run(7);
     run.workloads.iter_mut().flat_map(|w| &mut w.points).for_each(|point| point.repetitions.truncate(2));
     let comparison = compare(&run, &run, &targets()).expect("comparable");

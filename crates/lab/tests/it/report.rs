@@ -5,7 +5,7 @@ use thalweg_lab::report;
 use crate::fixture;
 
 #[test]
-fn the_page_asks_for_nothing_and_runs_nothing() {
+fn the_page_loads_nothing_and_runs_nothing() {
     let page = report::html(&fixture::run(7));
     for forbidden in ["<script", "<link", "<img", "<iframe", "src=", "url(", "@import", "http:", "https:"] {
         assert!(!page.contains(forbidden), "the page holds {forbidden}");
@@ -102,7 +102,7 @@ fn an_empty_run_and_a_run_of_failures_have_their_pages() {
 }
 
 #[test]
-fn unreadable_histograms_are_said_and_not_drawn() {
+fn unreadable_histograms_are_reported_and_not_drawn() {
     let mut run = fixture::run(7);
     let summary = &mut run.workloads[0].points[0].summary;
     summary.acknowledge_latency.as_mut().expect("was measured").hdr_v2_deflate_base64 = "AAAA".to_owned();

@@ -65,7 +65,7 @@ async fn ping_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_peer_is_asked_and_then_given_up() {
+async fn a_silent_peer_gets_a_ping_and_is_then_given_up() {
     let (client, mut peer, _brokers) = connected().await;
     // The first interval includes the handshake.
     assert!(matches!(peer.receive_within(Duration::from_secs(65)).await, Command::Ping(_)));

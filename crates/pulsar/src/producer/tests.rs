@@ -328,7 +328,7 @@ async fn close_waits_for_receipts_and_drop_does_not() {
 }
 
 #[tokio::test]
-async fn sequence_ids_go_on_where_the_broker_or_the_options_say() {
+async fn sequence_ids_go_on_from_the_broker_or_the_options() {
     let options = ProducerOptions { initial_sequence_id: Some(41), ..batches_of(1) };
     let (producer, _, mut peer, _brokers) = opened(options).await;
     let _receipt = producer.send(b"x").await.expect("room");

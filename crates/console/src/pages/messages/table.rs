@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn tombstones_markers_empty_values_and_bytes_are_told_apart() {
+    fn tombstones_markers_empty_values_and_bytes_are_distinct() {
         let mut messages = [message(0, 1, 0), message(0, 2, 0), message(0, 3, 0), message(0, 4, -1)];
         messages[1].value = content(b"");
         messages[2].value = content(b"\xff\0");

@@ -41,7 +41,7 @@ fn a_login_without_rights_sees_dashes_with_their_reason() {
 }
 
 #[test]
-fn a_part_of_the_topics_says_what_it_covers() {
+fn a_part_of_the_topics_names_its_coverage() {
     let page = text(&one_topic_of_two());
     assert_eq!(shown(&page, "Topics"), "1 and 0 internal, visible to this login");
     assert_eq!(shown(&page, "Under-replicated"), "0 visible to this login");

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_distribution_is_told_by_its_script_and_jar() {
+    fn a_distribution_has_a_script_and_a_jar() {
         let home = tempfile::tempdir().expect("a directory");
         let at = |path: &str| home.path().join(path);
         let java = at("java");

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_says_where() {
+    fn invalid_toml_has_its_position() {
         let mistake = parse("a = 1\nb = = 2\n").expect_err("it is no TOML");
         assert_eq!(mistake.position.line, 2);
         let mistake = parse("a = 1\na = 2\n").expect_err("a key stands twice");

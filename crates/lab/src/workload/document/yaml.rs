@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_says_where() {
+    fn unread_yaml_has_its_position() {
         assert_eq!(problem("a: 1\na: 2\n"), (2, "duplicate key a".to_owned()));
         assert_eq!(problem("a: &x 1\nb: *x\n"), (2, "aliases are not supported".to_owned()));
         assert_eq!(problem("").1, "the file is empty");
