@@ -187,7 +187,6 @@ mod tests {
         let tree = Tree::of(&[
             ("crates/a/src/b.rs", tests),
             ("crates/a/tests/it/c.rs", "fn told() {}\n"),
-            ("crates/lab/src/d.rs", tests),
         ]);
         let found: Vec<_> = check(&tree).into_iter().map(|f| (f.path, f.line)).collect();
         assert_eq!(found, [("crates/a/src/b.rs".to_owned(), 4), ("crates/a/tests/it/c.rs".to_owned(), 1)]);
