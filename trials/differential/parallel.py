@@ -94,11 +94,18 @@ OF_ASSIGNMENT = re.compile(r"((Groups\[\]\.)?Members\[\]\.)?((Target|Member)?Ass
 OF_UNLIKE = re.compile(OF_ASSIGNMENT.pattern + r"|(Groups\[\]\.)?(Members\[\]\.)?(MemberEpoch|GroupState|ErrorMessage)")
 
 
-def is_unlike(lane, api, differences):
+def number_of_tasks(answer):
+    tasks = answer.get("ActiveTasks") if isinstance(answer, dict) else None
+    return None if tasks is None else sum(len(one["Partitions"]) for one in tasks)
+
+
+def is_unlike(lane, api, differences, found):
     """Whether the nodes have given partitions to other members, which is all that differs."""
     places = [one.path for one in differences]
-    # The order of members is the same in streams groups, until a refused write changes that of Apache Kafka's map.
-    may_be = lane.group.kind != "streams" or lane.is_refused
+    # Of equally loaded processes of a streams group, the first in Apache Kafka's map gets the next task; a refused write changes the
+    # order of that map, too. A member gets as many tasks on both nodes.
+    numbers = set(map(number_of_tasks, found))
+    may_be = lane.group.kind != "streams" or lane.is_refused or (None not in numbers and len(numbers) == 1)
     if not lane.is_unlike and may_be and api != "JoinGroup" and all(map(OF_ASSIGNMENT.fullmatch, places)):
         lane.is_unlike = True
     return lane.is_unlike and all(map(OF_UNLIKE.fullmatch, places))
@@ -281,7 +288,7 @@ def answered(lane, step, request, deadline, timeout=ANSWER_S[0]):
         # What follows on such a connection is not answered either.
         request.channel.end()
     found = [] if is_same_refusal(request) else request.differences(deadline)
-    if found and is_unlike(lane, request.api.name, found):
+    if found and is_unlike(lane, request.api.name, found, request.found):
         found = []
     lane.group.pair.compared += 1
     if found:
