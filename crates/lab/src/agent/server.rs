@@ -208,7 +208,7 @@ impl AgentState {
                 }
                 UsageCommand::Add { .. } => {}
                 UsageCommand::Finish { from_us, to_us } => {
-                    // The sampler's times are those of the wall clock.
+                    // The sampler's times are not shifted.
                     let own = |us: u64| us.saturating_add_signed(-self.options.clock_shift_us);
                     let usage = sampler.finish(own(from_us), own(to_us));
                     let answer = UsageAnswer { processes: usage.processes, host: usage.host };
