@@ -1,10 +1,12 @@
 //! The agent's side of a worker: a child process, whose lines go over the connection.
 //!
-//! Lines of the lab go to the child's standard input as they come. Lines of the child's standard output go to
+//! Lines of the lab go to the child's standard input as they come. The connection is read also while the
+//! child reads nothing, as a stopped one, so that its end is seen. Lines of the child's standard output go to
 //! the lab whole; after them comes a line with the end of the process and the last lines of its standard
 //! error. The child is killed when the connection ends, and by `kill_on_drop` when the agent does.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,12 +14,16 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
 
 use super::protocol::{Answer, Channel, ChannelError, WorkerProcess};
 use crate::worker::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 
 /// Maximum time for the lab to take a line of a worker.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum number of reads of the connection, each of 64 KiB at most, that a worker has not taken: the
+/// longest assignment is shorter.
+const READS_MAX: usize = 1024;
 
 /// Runs a worker for the connection, until either ends.
 pub(super) async fn run(
@@ -42,9 +48,11 @@ pub(super) async fn run(
     let tail: Arc<Mutex<VecDeque<String>>> = Arc::default();
     let stderr_end = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
     let Channel { mut reader, mut writer } = channel;
+    let (heard, to_write) = mpsc::channel(READS_MAX);
     let relayed = tokio::select! {
-        () = to_worker(&mut reader, stdin) => None,
+        () = receive(&mut reader, heard) => None,
         sent = to_lab(stdout, &mut writer) => Some(sent),
+        never = to_worker(to_write, stdin) => match never {},
     };
     let Some(Ok(())) = relayed else {
         // The lab has gone, or takes no more.
@@ -69,20 +77,29 @@ fn spawn(binary: &Path, clock_correction_us: i64) -> std::io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()
 }
 
-/// Forwards the lab's lines, until the connection ends.
-async fn to_worker(lab: &mut (impl AsyncBufRead + Unpin), mut stdin: ChildStdin) {
+/// Reads the lab's lines, until the connection ends, or the worker leaves too many.
+async fn receive(lab: &mut (impl AsyncBufRead + Unpin), heard: mpsc::Sender<Vec<u8>>) {
     loop {
         let bytes = match lab.fill_buf().await {
-            Ok(bytes) if !bytes.is_empty() => bytes,
+            Ok(bytes) if !bytes.is_empty() => bytes.to_vec(),
             // Without TLS's own end, the end of a connection is an error.
             Ok(_) | Err(_) => return,
         };
-        let count = bytes.len();
-        // A worker that has closed its input is about to end, which its output shows.
-        let _ = stdin.write_all(bytes).await;
-        let _ = stdin.flush().await;
-        lab.consume(count);
+        lab.consume(bytes.len());
+        if heard.try_send(bytes).is_err() {
+            return;
+        }
     }
+}
+
+/// Forwards the lab's lines to the worker.
+async fn to_worker(mut heard: mpsc::Receiver<Vec<u8>>, mut stdin: ChildStdin) -> Infallible {
+    while let Some(bytes) = heard.recv().await {
+        // A worker that has closed its input is about to end, which its output shows.
+        let _ = stdin.write_all(&bytes).await;
+        let _ = stdin.flush().await;
+    }
+    std::future::pending().await
 }
 
 /// Forwards the worker's lines, until its output ends. A torn line is the end, too.
@@ -106,4 +123,51 @@ async fn write(writer: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> Result<()
     };
     let sent = tokio::time::timeout(WRITE_TIMEOUT, sent).await;
     Ok(sent.map_err(|_| ChannelError::Silent(WRITE_TIMEOUT))??)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::DuplexStream;
+
+    /// A worker that never reads, as a stopped one.
+    fn deaf(dir: &Path) -> std::path::PathBuf {
+        let script = dir.join("deaf");
+        // Another process writes the file: a file that this process writes may be inherited by children of
+        // other tests, and a file that is open for writing cannot be executed.
+        let write = format!("printf '#!/bin/sh\nexec sleep 600\n' > {0} && chmod +x {0}", script.display());
+        let status = std::process::Command::new("/bin/sh").args(["-c", &write]).status();
+        assert!(status.expect("a shell").success());
+        script
+    }
+
+    /// A relay of a deaf worker, the lab's end of its connection, and the worker's process.
+    async fn relay(
+        dir: &Path,
+    ) -> (tokio::task::JoinHandle<Result<(), ChannelError>>, BufReader<DuplexStream>, u32) {
+        let (lab, agent) = tokio::io::duplex(1 << 20);
+        let binary = deaf(dir);
+        let channel = Channel::new(Box::new(agent));
+        let running = tokio::spawn(async move { run(channel, &binary, 0, Duration::from_secs(10)).await });
+        let mut lab = BufReader::new(lab);
+        let mut line = String::new();
+        lab.read_line(&mut line).await.expect("an answer");
+        let Ok(Answer::Ok(WorkerProcess { pid })) = serde_json::from_str(&line) else { panic!("{line}") };
+        (running, lab, pid)
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_reads_nothing_ends_with_the_connection() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (running, mut lab, pid) = relay(dir.path()).await;
+        // More than a pipe holds.
+        lab.write_all(&vec![b'x'; 512 << 10]).await.expect("it is read");
+        drop(lab);
+        tokio::time::timeout(Duration::from_secs(10), running)
+            .await
+            .expect("the relay ends")
+            .expect("no panic")
+            .expect("the lab has gone");
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the worker runs on");
+    }
 }
