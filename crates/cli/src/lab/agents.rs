@@ -54,7 +54,7 @@ impl AgentArguments {
             version: lab_version(),
         });
         let agents = agents.await?;
-        if targets.iter().any(|target| !matches!(target, TargetSpec::Bootstrap { .. })) {
+        if targets.iter().any(TargetSpec::is_started_by_lab) {
             agents.check_reach_loopback()?;
         }
         Ok(Some(agents))
