@@ -29,7 +29,9 @@ pub use evidence::{Check, Evidence, LedgerEvidence, PartitionEvidence, ReplicaCo
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use objection::Objection;
-pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, consumers_fell_behind, varies};
+pub(crate) use objection::{
+    GENERATOR, ONCE, VARIATION_MAX, clock_unknown, clocks_unknown, consumers_fell_behind, varies,
+};
 pub use subject::Subject;
 pub use system::system;
 pub use usage::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};

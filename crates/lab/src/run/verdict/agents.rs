@@ -3,10 +3,10 @@
 use super::objections::STEAL_MAX;
 use super::{BUSY_MIN, Finding, MACHINE_BUSY_MIN};
 use crate::quantity;
-use crate::result::{AgentUse, ProcessUse, Repetition, Subject, Summary};
-use crate::workload::Point;
+use crate::result::{AgentUse, ProcessUse, Repetition, Summary, clock_unknown, clocks_unknown};
+use crate::workload::{Measure, Point};
 
-/// The clocks' error, as a share of the median latency end to end, above which latencies cannot be quoted.
+/// The clocks' error, as a share of a median latency or of a drain, above which it cannot be quoted.
 const CLOCK_ERROR_MAX: f64 = 0.1;
 
 /// True for a process on the lab's machine.
@@ -57,21 +57,63 @@ pub(super) fn objections(point: &Point, repetitions: &[Repetition], summary: &Su
             agent.address
         ));
     }
-    let end_to_end = Subject::of(point).figure(summary) == "end_to_end_p99_us";
-    let (Some(median), true) = (summary.end_to_end_latency.as_ref().map(|of| of.p50_us), end_to_end) else {
-        return against;
-    };
-    let worst = all().max_by_key(|agent| agent.clock_error_us());
-    if let Some(agent) = worst.filter(|agent| agent.clock_error_us() as f64 > median as f64 * CLOCK_ERROR_MAX)
+    against.extend(clocks(point, repetitions, summary));
+    against
+}
+
+/// The objections to times between two machines, and to a drain, which the consumers' clocks measure from a
+/// start in the lab's time.
+fn clocks(point: &Point, repetitions: &[Repetition], summary: &Summary) -> Vec<String> {
+    let mut against = Vec::new();
+    let mean = |figure: &str| summary.figures.get(figure).map(|spread| spread.mean);
+    let is_much = |error_us: u64, of_us: f64| error_us as f64 > of_us * CLOCK_ERROR_MAX;
+    let pairs = repetitions.iter().filter_map(|repetition| unlike_pair(point, repetition));
+    if let Some((error_us, a, b)) = pairs.max_by_key(|pair| pair.0) {
+        let end_to_end = summary.end_to_end_latency.as_ref().map(|of| of.p50_us as f64);
+        let medians =
+            [("end to end", end_to_end.or(mean("end_to_end_p50_us"))), ("drained", mean("drained_p50_us"))];
+        for (latency, median_us) in medians {
+            if let Some(median_us) = median_us.filter(|median_us| is_much(error_us, *median_us)) {
+                against.push(clocks_unknown((a, b), error_us, latency, median_us));
+            }
+        }
+    }
+    let consumers = repetitions.iter().flat_map(|repetition| of_role(repetition, "consumer"));
+    if let Some(drain_us) = mean("drain_s").map(|s| s * 1e6)
+        && let Some(agent) = consumers.max_by_key(|agent| agent.clock_error_us())
+        && is_much(agent.clock_error_us(), drain_us)
     {
-        against.push(format!(
-            "the clock of the agent {} is known to {} only, more than a tenth of the median end to end ({})",
-            agent.address,
-            quantity::time_us(agent.clock_error_us() as f64),
-            quantity::time_us(median as f64)
-        ));
+        against.push(clock_unknown(&agent.address, agent.clock_error_us(), drain_us));
     }
     against
+}
+
+/// The agents with processes of a role; all agents if none is known.
+fn of_role<'a>(repetition: &'a Repetition, role: &str) -> Vec<&'a AgentUse> {
+    let has = |agent: &&AgentUse| {
+        let mut processes = repetition.processes.iter().filter(|used| used.name.starts_with(role));
+        processes.any(|used| used.agent.as_deref() == Some(&agent.address))
+    };
+    let known: Vec<&AgentUse> = repetition.agents.iter().filter(has).collect();
+    if known.is_empty() { repetition.agents.iter().collect() } else { known }
+}
+
+/// The producers' and the consumers' agent whose clocks' errors are the largest together. The clock of an
+/// agent with both roles has no error against itself.
+fn unlike_pair<'a>(point: &Point, repetition: &'a Repetition) -> Option<(u64, &'a str, &'a str)> {
+    // The producers of a backlog are not in the processes of the measurement.
+    let producers = match point.measure {
+        Measure::Produce => of_role(repetition, "producer"),
+        Measure::Consume | Measure::Drain => repetition.agents.iter().collect(),
+    };
+    let consumers = of_role(repetition, "consumer");
+    let pairs = producers.iter().flat_map(|from| consumers.iter().map(move |to| (*from, *to)));
+    let pairs = pairs.filter(|(from, to)| from.address != to.address);
+    let errors = pairs.map(|(from, to)| {
+        let error_us = from.clock_error_us().saturating_add(to.clock_error_us());
+        (error_us, from.address.as_str(), to.address.as_str())
+    });
+    errors.max_by_key(|pair| pair.0)
 }
 
 #[cfg(test)]
@@ -136,22 +178,71 @@ mod tests {
         point.load = crate::workload::Load::Rate { records_per_s: 10.0 };
         let mut recorded = crate::result::Histogram::recorder();
         recorded.record_n(1000, 10).expect("within the bounds");
+        let on = |name: &str, address: &str| ProcessUse {
+            name: format!("{name}-0 on {address}"),
+            agent: Some(address.to_owned()),
+            ..ProcessUse::default()
+        };
         let one = |uncertainty_us: u64, moved_us: i64| {
             let mut one = calm(10.0);
             one.figures.end_to_end_p99_us = Some(1000.0);
             one.end_to_end_latency = crate::result::Histogram::of(&recorded);
             let clock = |offset_us| ClockOffset { offset_us, uncertainty_us };
             let (clock_before, clock_after) = (clock(50_000), clock(50_000 + moved_us));
-            one.agents.push(AgentUse { clock_before, clock_after, ..agent(0.1) });
+            for address in ["a:7000", "b:7000"] {
+                let address = address.to_owned();
+                one.agents.push(AgentUse { address, clock_before, clock_after, ..agent(0.1) });
+            }
+            one.processes.extend([on("producer", "a:7000"), on("consumer", "b:7000")]);
             one
         };
-        let against = |repetition: Repetition| {
+        let against = |point: &Point, repetition: Repetition| {
             let summary =
                 crate::run::summary::summarize(std::slice::from_ref(&repetition)).expect("readable");
-            objections(&point, &[repetition], &summary)
+            objections(point, &[repetition], &summary)
         };
-        assert_eq!(against(one(90, 0)), [""; 0]);
-        assert!(against(one(150, 0))[0].contains("the clock of the agent a:7000 is known to 150 µs only"));
-        assert_eq!(against(one(50, 80)).len(), 1, "it has moved by 80 µs");
+        assert_eq!(against(&point, one(45, 0)), [""; 0]);
+        let found = against(&point, one(60, 0));
+        assert_eq!(
+            found,
+            [
+                "the clocks of the agents a:7000 and b:7000 are known to 120 µs together, more than a tenth of the median \
+              end to end (1.00 ms)"
+            ],
+            "neither error alone is too large"
+        );
+        assert_eq!(against(&point, one(20, 40)).len(), 1, "both have moved by 40 µs");
+        // Any load has latencies.
+        point.load = crate::workload::Load::Maximum;
+        assert_eq!(against(&point, one(60, 0)).len(), 1);
+        // The agents with producers and consumers count only, and one clock has no error against itself.
+        let mut idle = one(10, 0);
+        idle.agents.push(AgentUse {
+            address: "idle:7000".to_owned(),
+            clock_before: ClockOffset { offset_us: 0, uncertainty_us: 9_000 },
+            ..agent(0.1)
+        });
+        assert_eq!(against(&point, idle), [""; 0]);
+        let mut same = one(9_000, 0);
+        same.processes.retain(|used| used.agent.as_deref() != Some("b:7000"));
+        same.processes.push(on("consumer", "a:7000"));
+        assert_eq!(against(&point, same), [""; 0]);
+    }
+
+    #[test]
+    fn a_drain_needs_clocks_that_are_known_ten_times_better() {
+        let mut point = point();
+        point.measure = Measure::Drain;
+        let mut one = calm(10.0);
+        one.figures.drain_s = Some(2.0);
+        let clock_before = ClockOffset { offset_us: 0, uncertainty_us: 300_000 };
+        one.agents.push(AgentUse { clock_before, ..agent(0.1) });
+        let summary = crate::run::summary::summarize(std::slice::from_ref(&one)).expect("readable");
+        assert_eq!(
+            objections(&point, &[one], &summary),
+            [
+                "the clock of the agent a:7000 is known to 300 ms only, more than a tenth of the drain (2.00 s)"
+            ]
+        );
     }
 }
