@@ -23,6 +23,7 @@ use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
 use super::topic_churn::TopicChurn;
 use super::topics;
+use super::verdict::negative_latencies;
 use crate::agent::Agents;
 use crate::evidence::{self, ReadBack, Watch};
 use crate::quantity;
@@ -372,7 +373,7 @@ fn put_together(
     if let Some(why) = &produced.first_failure {
         notes.push(format!("{} records failed: {why}", produced.failed));
     }
-    Ok(Repetition {
+    let mut repetition = Repetition {
         number: setting.number,
         began_at_us: main.span.from_us,
         measured_s: seconds(&main.span),
@@ -388,7 +389,13 @@ fn put_together(
         evidence,
         given_up: produced.failed,
         notes,
-    })
+    };
+    // Without stamps, times are those of timestamps, which a broker may have set.
+    if stamps(setting.point, setting.driver).is_ok() {
+        let fault = negative_latencies(setting.point, &repetition, consumed.negative);
+        repetition.evidence.faults.extend(fault);
+    }
+    Ok(repetition)
 }
 
 /// What consumers report, and the drain of a backlog, whose figures then are theirs.

@@ -4,6 +4,7 @@ use super::objections::STEAL_MAX;
 use super::{BUSY_MIN, Finding, MACHINE_BUSY_MIN};
 use crate::quantity;
 use crate::result::{AgentUse, ProcessUse, Repetition, Summary, clock_unknown, clocks_unknown};
+use crate::worker::NegativeLatencies;
 use crate::workload::{Measure, Point};
 
 /// The clocks' error, as a share of a median latency or of a drain, above which it cannot be quoted.
@@ -86,6 +87,27 @@ fn clocks(point: &Point, repetitions: &[Repetition], summary: &Summary) -> Vec<S
         against.push(clock_unknown(&agent.address, agent.clock_error_us(), drain_us));
     }
     against
+}
+
+/// The error of two processes of one machine, which read its clock at different times.
+const READING_ERROR_US: u64 = 100;
+
+/// The contradiction in latencies below zero: the clocks differ by more than is known.
+pub(in crate::run) fn negative_latencies(
+    point: &Point,
+    repetition: &Repetition,
+    negative: NegativeLatencies,
+) -> Option<String> {
+    let known_us = unlike_pair(point, repetition).map_or(0, |pair| pair.0).saturating_add(READING_ERROR_US);
+    (negative.us_max > known_us).then(|| {
+        format!(
+            "{} records reached a consumer before they were sent, by up to {}: the clocks differ by more than the known \
+             error of {}",
+            quantity::count(negative.records),
+            quantity::time_us(negative.us_max as f64),
+            quantity::time_us(known_us as f64)
+        )
+    })
 }
 
 /// The agents with processes of a role; all agents if none is known.
@@ -227,6 +249,28 @@ mod tests {
         same.processes.retain(|used| used.agent.as_deref() != Some("b:7000"));
         same.processes.push(on("consumer", "a:7000"));
         assert_eq!(against(&point, same), [""; 0]);
+    }
+
+    #[test]
+    fn latencies_below_zero_are_a_fault_beyond_the_known_error() {
+        let mut one = calm(10.0);
+        let fault = |one: &Repetition, us_max| {
+            negative_latencies(&point(), one, NegativeLatencies { records: 1234, us_max })
+        };
+        assert_eq!(fault(&one, 100), None);
+        assert!(fault(&one, 101).is_some());
+        let clock_before = ClockOffset { offset_us: 0, uncertainty_us: 400 };
+        for address in ["a:7000", "b:7000"] {
+            one.agents.push(AgentUse { address: address.to_owned(), clock_before, ..agent(0.1) });
+        }
+        assert_eq!(fault(&one, 900), None);
+        assert_eq!(
+            fault(&one, 2_000).as_deref(),
+            Some(
+                "1,234 records reached a consumer before they were sent, by up to 2.00 ms: the clocks differ by more than \
+                 the known error of 900 µs"
+            )
+        );
     }
 
     #[test]
