@@ -106,7 +106,7 @@ fn watch(shared: &SamplerState) -> Series {
         page_bytes: rustix::param::page_size() as u64,
     };
     let disks = whole_disks();
-    let clock = Clock::now();
+    let clock = Clock::of_process();
     let mut series = Series::new(units);
     let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;
@@ -187,7 +187,7 @@ mod tests {
             .expect("a shell");
         let sampler = Sampler::start(Vec::new());
         sampler.add("busy", busy.id());
-        let clock = Clock::now();
+        let clock = Clock::of_process();
         let from_us = clock.now_us();
         while clock.now_us() < from_us + 1_500_000 {
             std::thread::yield_now();
@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn a_process_that_is_not_there_uses_nothing() {
         let sampler = Sampler::start(vec![("nobody".to_owned(), u32::MAX)]);
-        let usage = sampler.finish(0, Clock::now().now_us());
+        let usage = sampler.finish(0, Clock::of_process().now_us());
         assert_eq!(usage.processes, []);
     }
 }

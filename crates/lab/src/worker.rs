@@ -41,9 +41,12 @@ pub use stamp::VerifyError;
 
 /// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,
 /// so it must not be called on a runtime's thread. Errors are reported to the lab and returned.
-/// `clock_correction_us` leads from this machine's clock to the lab's; zero on the lab's machine.
-pub fn serve(clock_correction_us: i64) -> Result<(), WorkerError> {
-    clock::correct(clock_correction_us);
+/// `clock_ahead_us` leads from the kernel's monotonic clock to the lab's clock; without it, the worker reads
+/// the wall clock.
+pub fn serve(clock_ahead_us: Option<i64>) -> Result<(), WorkerError> {
+    if let Some(ahead_us) = clock_ahead_us {
+        clock::set(ahead_us);
+    }
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),

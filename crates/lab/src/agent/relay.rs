@@ -29,10 +29,10 @@ const READS_MAX: usize = 1024;
 pub(super) async fn run(
     mut channel: Channel,
     binary: &Path,
-    clock_correction_us: i64,
+    clock_ahead_us: i64,
     answer_within: Duration,
 ) -> Result<(), ChannelError> {
-    let mut child = match spawn(binary, clock_correction_us) {
+    let mut child = match spawn(binary, clock_ahead_us) {
         Ok(child) => child,
         Err(error) => {
             let why = format!("it failed to start {}: {error}", binary.display());
@@ -71,9 +71,9 @@ pub(super) async fn run(
     Ok(())
 }
 
-fn spawn(binary: &Path, clock_correction_us: i64) -> std::io::Result<Child> {
+fn spawn(binary: &Path, clock_ahead_us: i64) -> std::io::Result<Child> {
     let mut command = tokio::process::Command::new(binary);
-    command.args(["lab", "worker", &format!("--clock-correction-us={clock_correction_us}")]);
+    command.args(["lab", "worker", &format!("--clock-ahead-us={clock_ahead_us}")]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()
 }
 

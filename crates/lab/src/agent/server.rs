@@ -73,6 +73,8 @@ pub async fn listen(options: AgentOptions) -> Result<Listening, AgentError> {
     let listener = TcpListener::bind(&options.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     options.security.check(&options.listen, address.ip())?;
+    // From now on, the clock of this agent and its workers runs through.
+    Clock::of_process();
     let connections = Semaphore::new(CONNECTIONS_MAX);
     Ok(Listening { listener, address, shared: Arc::new(AgentState { options, tls, connections }) })
 }
@@ -173,8 +175,10 @@ impl AgentState {
                 channel.write(&Answer::Ok(paths), STEP_TIMEOUT).await
             }
             Request::Worker { clock_correction_us } => {
-                let correction_us = clock_correction_us.saturating_add(self.options.clock_shift_us);
-                relay::run(channel, &self.options.binary, correction_us, STEP_TIMEOUT).await
+                let ahead_us = Clock::of_process().ahead_us();
+                let ahead_us =
+                    ahead_us.saturating_add(clock_correction_us).saturating_add(self.options.clock_shift_us);
+                relay::run(channel, &self.options.binary, ahead_us, STEP_TIMEOUT).await
             }
             Request::Usage => self.usage(channel).await,
         }
@@ -183,7 +187,7 @@ impl AgentState {
     /// Answers every line with the time.
     async fn clock(&self, mut channel: Channel) -> Result<(), ChannelError> {
         channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
-        let clock = Clock::now();
+        let clock = Clock::of_process();
         for _ in 0..EXCHANGES_MAX {
             match channel.line(clock::LINE_BYTES_MAX, STEP_TIMEOUT).await {
                 Err(ChannelError::Closed) => break,

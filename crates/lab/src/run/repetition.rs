@@ -125,16 +125,17 @@ pub(super) async fn prepare(
 ) -> Result<PreparedRepetition, Failure> {
     let point = setting.point;
     let mut prefilled = Vec::new();
+    if let Some(admin) = &admin {
+        tracing::debug!("Creating topics");
+        admin.create(setting.topics, &point.topics).await?;
+    }
+    // As late as possible: from here on, the drift of clocks is an error of times.
     let mut agents = match setting.agents {
         Some(agents) => Some(AgentSessions::begin(agents).await?),
         None => None,
     };
-    if let Some(admin) = &admin {
-        tracing::debug!("Creating topics");
-        admin.create(setting.topics, &point.topics).await?;
-        if point.measure != Measure::Produce {
-            prefilled = prefill(setting, agents.as_ref()).await?;
-        }
+    if admin.is_some() && point.measure != Measure::Produce {
+        prefilled = prefill(setting, agents.as_ref()).await?;
     }
     let kafka = admin.as_ref().and_then(Admin::kafka);
     let idle = match kafka {

@@ -14,6 +14,7 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWr
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
+use super::clock::Clock;
 use super::remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 use super::{Assignment, Command, Event};
 
@@ -127,7 +128,8 @@ impl Handle {
         assignment: &Assignment,
     ) -> Result<Handle, HandleError> {
         let mut command = tokio::process::Command::new(binary);
-        command.args(["lab", "worker"]);
+        let ahead_us = Clock::of_process().ahead_us();
+        command.args(["lab", "worker", &format!("--clock-ahead-us={ahead_us}")]);
         Handle::spawn_command(name, command, assignment)
     }
 
