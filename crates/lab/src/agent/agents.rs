@@ -15,7 +15,7 @@ use super::error::AgentError;
 use super::facts::boot_id;
 use super::placement::Placement;
 use super::protocol::{
-    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, PROTOCOL, Request, SERVICE, UsageAnswer,
+    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE, UsageAnswer,
     UsageCommand, WorkerProcess, tend,
 };
 use super::security::Security;
@@ -53,6 +53,8 @@ struct Inner {
     options: AgentsOptions,
     client: thalweg_client::Security,
     infos: Mutex<Vec<AgentInfo>>,
+    /// The agents as they were at the beginning, by address.
+    identities: BTreeMap<String, Identity>,
     /// An agent on another machine, if there is one.
     elsewhere: Option<String>,
 }
@@ -81,9 +83,19 @@ impl Agents {
             return Err(AgentError::TooFewToPart);
         }
         let client = options.security.client()?;
-        let mut inner = Inner { options, client, infos: Mutex::default(), elsewhere: None };
+        let (infos, identities) = (Mutex::default(), BTreeMap::new());
+        let mut inner = Inner { options, client, infos, identities, elsewhere: None };
         let mut infos = Vec::new();
         for address in inner.options.addresses.clone() {
+            let (_, _, identity) = inner.open(&address).await?;
+            let same = |(_, known): &(&String, &Identity)| {
+                known.instance.is_some() && known.instance == identity.instance
+            };
+            if let Some((known, _)) = inner.identities.iter().find(same) {
+                return Err(AgentError::OneAgent { a: known.clone(), b: address });
+            }
+            // All further connections must lead to this machine.
+            inner.identities.insert(address.clone(), identity);
             let (mut channel, ip) =
                 inner.request(&address, &Request::Facts, "the question for its machine").await?;
             let mut info: AgentInfo =
@@ -232,12 +244,12 @@ impl Inner {
         request: &Request,
         what: &'static str,
     ) -> Result<(Channel, IpAddr), AgentError> {
-        let (mut channel, ip) = self.open(agent).await?;
+        let (mut channel, ip, _) = self.open(agent).await?;
         channel.write(request, STEP_TIMEOUT).await.map_err(failed(agent, what))?;
         Ok((channel, ip))
     }
 
-    async fn open(&self, agent: &str) -> Result<(Channel, IpAddr), AgentError> {
+    async fn open(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {
         const WHAT: &str = "the lab's first line";
         let unreachable = |why: String| AgentError::Unreachable { agent: agent.to_owned(), why };
         let connecting = timeout(STEP_TIMEOUT, TcpStream::connect(agent)).await;
@@ -260,8 +272,14 @@ impl Inner {
             line => line.map_err(failed(agent, WHAT))?,
         };
         match serde_json::from_slice::<Hello>(&line) {
-            Ok(hello) if hello == own => return Ok((channel, ip)),
-            Ok(Hello { service, protocol, version }) if service == SERVICE => {
+            Ok(hello) if hello.is_alike(&own) => {
+                let known = self.identities.get(agent);
+                return match known.is_none_or(|known| known.is_same_machine(&hello.identity)) {
+                    true => Ok((channel, ip, hello.identity)),
+                    false => Err(AgentError::OtherMachine { agent: agent.to_owned() }),
+                };
+            }
+            Ok(Hello { service, protocol, version, .. }) if service == SERVICE => {
                 return Err(AgentError::OtherVersion {
                     agent: agent.to_owned(),
                     found: version,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0"}
-//! agent  the same, of the agent; or {"refused":"…"}, and the end
+//! agent  the same, with "instance" and "boot_id"; or {"refused":"…"}, and the end
 //! lab    {"request":"clock"}
 //! agent  {"ok":…} or {"refused":"…"}, and what follows for the request
 //! ```
@@ -41,11 +41,46 @@ pub(super) struct Hello {
     pub(super) protocol: u32,
     /// Version and commit of the program.
     pub(super) version: String,
+    /// The agent, of the agent's line only.
+    #[serde(flatten)]
+    pub(super) identity: Identity,
+}
+
+/// The identity of an agent, by which addresses of one agent, and agents of one machine, are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// The process of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) instance: Option<String>,
+    /// The kernel's id of this start of the machine; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) boot_id: Option<String>,
+}
+
+impl Identity {
+    /// True if another line is from the same machine: its clock is the same. Without boot ids, the processes
+    /// must be the same.
+    pub(super) fn is_same_machine(&self, other: &Identity) -> bool {
+        match (&self.boot_id, &other.boot_id) {
+            (None, None) => self.instance == other.instance,
+            (own, other) => own == other,
+        }
+    }
 }
 
 impl Hello {
     pub(super) fn of(version: &str) -> Hello {
-        Hello { service: SERVICE.to_owned(), protocol: PROTOCOL, version: version.to_owned() }
+        Hello {
+            service: SERVICE.to_owned(),
+            protocol: PROTOCOL,
+            version: version.to_owned(),
+            identity: Identity::default(),
+        }
+    }
+
+    /// True if both are of one version.
+    pub(super) fn is_alike(&self, other: &Hello) -> bool {
+        (&self.service, self.protocol, &self.version) == (&other.service, other.protocol, &other.version)
     }
 }
 

@@ -12,8 +12,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::error::AgentError;
 use super::protocol::{
-    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, PROTOCOL, Request, SERVICE, Stream, UsageAnswer,
-    UsageCommand, tend,
+    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE, Stream,
+    UsageAnswer, UsageCommand, tend,
 };
 use super::security::{Security, is_lab};
 use super::{clock, facts, paths, relay};
@@ -63,6 +63,7 @@ pub struct Listening {
 struct AgentState {
     options: AgentOptions,
     tls: Option<ServerTls>,
+    identity: Identity,
     connections: Semaphore,
 }
 
@@ -74,9 +75,13 @@ pub async fn listen(options: AgentOptions) -> Result<Listening, AgentError> {
     let address = listener.local_addr().map_err(failed)?;
     options.security.check(&options.listen, address.ip())?;
     // From now on, the clock of this agent and its workers runs through.
-    Clock::of_process();
+    let started_us = Clock::of_process().now_us();
     let connections = Semaphore::new(CONNECTIONS_MAX);
-    Ok(Listening { listener, address, shared: Arc::new(AgentState { options, tls, connections }) })
+    let boot_id = facts::boot_id();
+    // Containers of one machine have its boot id, and may have equal process ids.
+    let instance = format!("{}-{started_us}-{}", boot_id.as_deref().unwrap_or_default(), std::process::id());
+    let identity = Identity { instance: Some(format!("{instance}-{}", address.port())), boot_id };
+    Ok(Listening { listener, address, shared: Arc::new(AgentState { options, tls, identity, connections }) })
 }
 
 impl Listening {
@@ -127,10 +132,10 @@ impl AgentState {
             .map_err(|_| format!("no handshake within {STEP_TIMEOUT:?}"))??;
         let mut channel = Channel::new(stream);
         let line = channel.line(HELLO_BYTES_MAX, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
-        let own = Hello::of(&self.options.version);
+        let own = Hello { identity: self.identity.clone(), ..Hello::of(&self.options.version) };
         let refusal = match serde_json::from_slice::<Hello>(&line) {
             _ if !is_lab => Some("the certificate is not that of the lab".to_owned()),
-            Ok(hello) if hello == own => None,
+            Ok(hello) if hello.is_alike(&own) => None,
             Ok(hello) if hello.service == SERVICE => Some(format!(
                 "this agent is {}, protocol {PROTOCOL}; the lab is {}, protocol {}: use one version on all machines",
                 own.version, hello.version, hello.protocol

@@ -93,3 +93,27 @@ async fn a_worker_that_cannot_start_is_refused_with_the_reason() {
     let text = refused.expect_err("there is no such binary").to_string();
     assert!(text.contains("failed to start /nowhere/thalweg"), "{text}");
 }
+
+#[tokio::test]
+async fn an_agent_with_two_names_is_one_agent() {
+    let direct = agent(plain()).await;
+    let beside = slow(direct.clone()).await;
+    let (placement, version) = (Placement::Both, "a version".to_owned());
+    let addresses = vec![direct.clone(), beside.clone()];
+    let options = AgentsOptions { addresses, security: plain(), placement, version };
+    let text = Agents::connect(options).await.map(drop).expect_err("one agent").to_string();
+    assert!(text.contains(&direct) && text.contains(&beside) && text.contains("the same agent"), "{text}");
+}
+
+#[test]
+fn a_machine_is_identified_by_its_boot_id_or_else_by_its_agent() {
+    let of = |instance: &str, boot_id: Option<&str>| super::protocol::Identity {
+        instance: Some(instance.to_owned()),
+        boot_id: boot_id.map(str::to_owned),
+    };
+    // A restarted agent has the clock of its machine.
+    assert!(of("1", Some("x")).is_same_machine(&of("2", Some("x"))));
+    assert!(!of("1", Some("x")).is_same_machine(&of("1", Some("y"))));
+    assert!(!of("1", None).is_same_machine(&of("2", None)));
+    assert!(of("1", None).is_same_machine(&of("1", None)));
+}

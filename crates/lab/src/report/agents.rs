@@ -15,6 +15,7 @@ pub(super) fn markup(run: &RunResult) -> String {
         .to_owned();
     for agent in &run.agents {
         let mut pairs = machine(&agent.machine);
+        pairs.extend(beside(run, agent));
         pairs.extend(devices(agent));
         pairs.extend(clock(run, &agent.address));
         pairs.extend(paths(agent));
@@ -25,6 +26,15 @@ pub(super) fn markup(run: &RunResult) -> String {
 }
 
 type Pair = (String, String);
+
+/// The other agents of the machine, with which it shares processors and links.
+fn beside(run: &RunResult, agent: &AgentInfo) -> Option<Pair> {
+    let is_beside = |other: &&AgentInfo| {
+        other.address != agent.address && other.boot_id.is_some() && other.boot_id == agent.boot_id
+    };
+    let others: Vec<&str> = run.agents.iter().filter(is_beside).map(|other| &*other.address).collect();
+    (!others.is_empty()).then(|| ("the same machine as".to_owned(), others.join(", ")))
+}
 
 fn machine(machine: &Machine) -> Vec<Pair> {
     let mut pairs = vec![
@@ -155,8 +165,11 @@ mod tests {
             round_trip_us: Some(300),
             failure: None,
         };
+        let boot_id = Some("one".to_owned());
+        run.agents.push(AgentInfo { address: "b:7000".to_owned(), boot_id, ..AgentInfo::default() });
         run.agents.push(AgentInfo {
             address: "a:7000".to_owned(),
+            boot_id: Some("one".to_owned()),
             interfaces: vec![interface],
             path: Some(LabPath { round_trip_us: 90, sent_mbit_per_s: 900.0, received_mbit_per_s: 800.0 }),
             brokers: vec![broker],
@@ -185,6 +198,7 @@ mod tests {
         let text = markup(&run);
         for shown in [
             "<h4>a:7000</h4>",
+            "<dt>the same machine as</dt><dd>b:7000",
             "interface eth&lt;0&gt;",
             "up, 25000 Mbit/s, MTU 9000",
             "−50.0 ms to +50.0 ms, each ± 40.0 µs at most",
