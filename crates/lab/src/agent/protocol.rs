@@ -29,8 +29,10 @@ pub(super) const SERVICE: &str = "thalweg-lab-agent";
 const LINE_BYTES_MAX: u64 = 4 << 20;
 /// Maximum length of the first line, which a stranger may send.
 pub(super) const HELLO_BYTES_MAX: u64 = 4 << 10;
-/// Maximum time of a peer without a sign of life, with TCP's probes.
+/// Maximum time of a peer without a sign of life: TCP's probes, and lines of a lab with a worker.
 const SILENCE_S: u32 = 15;
+/// [`SILENCE_S`].
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(SILENCE_S as u64);
 
 /// The first line of both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,9 +1,11 @@
 //! The agent's side of a worker: a child process, whose lines go over the connection.
 //!
 //! Lines of the lab go to the child's standard input as they come. The connection is read also while the
-//! child reads nothing, as a stopped one, so that its end is seen. Lines of the child's standard output go to
-//! the lab whole; after them comes a line with the end of the process and the last lines of its standard
-//! error. The child is killed when the connection ends, and by `kill_on_drop` when the agent does.
+//! child reads nothing, as a stopped one, so that its end is seen. A lab that sends nothing for a time, not
+//! even the empty lines that are its sign of life, has stopped: the connection of a stopped process does not
+//! end. Lines of the child's standard output go to the lab whole; after them comes a line with the end of the
+//! process and the last lines of its standard error. The child is killed when the connection ends, and by
+//! `kill_on_drop` when the agent does.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -25,12 +27,21 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// longest assignment is shorter.
 const READS_MAX: usize = 1024;
 
+/// The limits of times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Maximum time for the lab to take the answer.
+    pub(super) answer_within: Duration,
+    /// Maximum time between two lines of the lab.
+    pub(super) silence_max: Duration,
+}
+
 /// Runs a worker for the connection, until either ends.
 pub(super) async fn run(
     mut channel: Channel,
     binary: &Path,
     clock_ahead_us: i64,
-    answer_within: Duration,
+    Limits { answer_within, silence_max }: Limits,
 ) -> Result<(), ChannelError> {
     let mut child = match spawn(binary, clock_ahead_us) {
         Ok(child) => child,
@@ -49,16 +60,15 @@ pub(super) async fn run(
     let stderr_end = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
     let Channel { mut reader, mut writer } = channel;
     let (heard, to_write) = mpsc::channel(READS_MAX);
-    let relayed = tokio::select! {
-        () = receive(&mut reader, heard) => None,
-        sent = to_lab(stdout, &mut writer) => Some(sent),
+    let (is_lab_gone, relayed) = tokio::select! {
+        heard = receive(&mut reader, heard, silence_max) => (true, heard),
+        sent = to_lab(stdout, &mut writer) => (sent.is_err(), sent),
         never = to_worker(to_write, stdin) => match never {},
     };
-    let Some(Ok(())) = relayed else {
-        // The lab has gone, or takes no more.
+    if is_lab_gone {
         let _ = child.kill().await;
-        return relayed.unwrap_or(Ok(()));
-    };
+        return relayed;
+    }
     let status = match tokio::time::timeout(EXIT_TIMEOUT, child.wait()).await {
         Ok(Ok(status)) => status_in_words(status),
         Ok(Err(error)) => error.to_string(),
@@ -77,17 +87,22 @@ fn spawn(binary: &Path, clock_ahead_us: i64) -> std::io::Result<Child> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).spawn()
 }
 
-/// Reads the lab's lines, until the connection ends, or the worker leaves too many.
-async fn receive(lab: &mut (impl AsyncBufRead + Unpin), heard: mpsc::Sender<Vec<u8>>) {
+/// Reads the lab's lines, until the connection ends, the lab is silent, or the worker leaves too many.
+async fn receive(
+    lab: &mut (impl AsyncBufRead + Unpin),
+    heard: mpsc::Sender<Vec<u8>>,
+    silence_max: Duration,
+) -> Result<(), ChannelError> {
     loop {
-        let bytes = match lab.fill_buf().await {
-            Ok(bytes) if !bytes.is_empty() => bytes.to_vec(),
+        let bytes = match tokio::time::timeout(silence_max, lab.fill_buf()).await {
+            Err(_) => return Err(ChannelError::Silent(silence_max)),
+            Ok(Ok(bytes)) if !bytes.is_empty() => bytes.to_vec(),
             // Without TLS's own end, the end of a connection is an error.
-            Ok(_) | Err(_) => return,
+            Ok(_) => return Ok(()),
         };
         lab.consume(bytes.len());
         if heard.try_send(bytes).is_err() {
-            return;
+            return Ok(());
         }
     }
 }
@@ -144,11 +159,13 @@ mod tests {
     /// A relay of a deaf worker, the lab's end of its connection, and the worker's process.
     async fn relay(
         dir: &Path,
+        silence_max: Duration,
     ) -> (tokio::task::JoinHandle<Result<(), ChannelError>>, BufReader<DuplexStream>, u32) {
         let (lab, agent) = tokio::io::duplex(1 << 20);
         let binary = deaf(dir);
         let channel = Channel::new(Box::new(agent));
-        let running = tokio::spawn(async move { run(channel, &binary, 0, Duration::from_secs(10)).await });
+        let limits = Limits { answer_within: Duration::from_secs(10), silence_max };
+        let running = tokio::spawn(async move { run(channel, &binary, 0, limits).await });
         let mut lab = BufReader::new(lab);
         let mut line = String::new();
         lab.read_line(&mut line).await.expect("an answer");
@@ -159,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn a_worker_that_reads_nothing_ends_with_the_connection() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (running, mut lab, pid) = relay(dir.path()).await;
+        let (running, mut lab, pid) = relay(dir.path(), Duration::from_secs(60)).await;
         // More than a pipe holds.
         lab.write_all(&vec![b'x'; 512 << 10]).await.expect("it is read");
         drop(lab);
@@ -168,6 +185,22 @@ mod tests {
             .expect("the relay ends")
             .expect("no panic")
             .expect("the lab has gone");
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the worker runs on");
+    }
+
+    #[tokio::test]
+    async fn a_worker_ends_when_its_lab_is_silent() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let silence_max = Duration::from_millis(900);
+        let (running, mut lab, pid) = relay(dir.path(), silence_max).await;
+        for _ in 0..3 {
+            tokio::time::sleep(silence_max / 3).await;
+            lab.write_all(b"\n").await.expect("it is read");
+        }
+        assert!(!running.is_finished(), "there were signs of life");
+        let ended = tokio::time::timeout(Duration::from_secs(10), running).await.expect("the relay ends");
+        let error = ended.expect("no panic").expect_err("the lab was silent");
+        assert!(matches!(error, ChannelError::Silent(_)), "{error}");
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the worker runs on");
     }
 }

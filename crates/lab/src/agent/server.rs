@@ -12,8 +12,8 @@ use tokio_rustls::TlsAcceptor;
 
 use super::error::AgentError;
 use super::protocol::{
-    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE, Stream,
-    UsageAnswer, UsageCommand, tend,
+    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE,
+    SILENCE_TIMEOUT, Stream, UsageAnswer, UsageCommand, tend,
 };
 use super::security::{Security, is_lab};
 use super::{clock, facts, paths, relay};
@@ -183,7 +183,8 @@ impl AgentState {
                 let ahead_us = Clock::of_process().ahead_us();
                 let ahead_us =
                     ahead_us.saturating_add(clock_correction_us).saturating_add(self.options.clock_shift_us);
-                relay::run(channel, &self.options.binary, ahead_us, STEP_TIMEOUT).await
+                let limits = relay::Limits { answer_within: STEP_TIMEOUT, silence_max: SILENCE_TIMEOUT };
+                relay::run(channel, &self.options.binary, ahead_us, limits).await
             }
             Request::Usage => self.usage(channel).await,
         }

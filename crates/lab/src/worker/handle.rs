@@ -9,13 +9,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::Child;
 use tokio::sync::mpsc;
 
 use super::clock::Clock;
-use super::remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
+use super::remote::{EXIT_TIMEOUT, HEARTBEAT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 use super::{Assignment, Command, Event};
 
 /// Why no next message arrived.
@@ -160,7 +161,7 @@ impl Handle {
         let stderr_end = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
         let output = Box::new(BufReader::with_capacity(64 << 10, stdout));
         let place = Place::Here { child, stderr: tail, stderr_end };
-        Ok(Handle::to(name, pid, stdin, output, place, assignment))
+        Ok(Handle::to(name, pid, (stdin, None), output, place, assignment))
     }
 
     /// A worker that an agent has started, over its connection: `input` leads to the worker's standard input.
@@ -171,19 +172,19 @@ impl Handle {
         (output, input): (Box<dyn AsyncBufRead + Send + Unpin>, impl AsyncWrite + Send + Unpin + 'static),
         assignment: &Assignment,
     ) -> Handle {
-        Handle::to(name, pid, input, output, Place::Agent(agent), assignment)
+        Handle::to(name, pid, (input, Some(HEARTBEAT)), output, Place::Agent(agent), assignment)
     }
 
     fn to(
         name: String,
         pid: u32,
-        input: impl AsyncWrite + Send + Unpin + 'static,
+        (input, heartbeat): (impl AsyncWrite + Send + Unpin + 'static, Option<Duration>),
         output: Box<dyn AsyncBufRead + Send + Unpin>,
         place: Place,
         assignment: &Assignment,
     ) -> Handle {
         let (lines, to_write) = mpsc::channel(8);
-        let writer = tokio::spawn(write_lines(input, to_write));
+        let writer = tokio::spawn(write_lines(input, to_write, heartbeat));
         let handle = Handle { name, pid, lines, writer, output, partial: Vec::new(), place };
         handle.send(assignment);
         handle
@@ -286,8 +287,20 @@ impl Drop for Handle {
     }
 }
 
-async fn write_lines(mut input: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = lines.recv().await {
+/// Writes lines, and an empty one as a sign of life after each `heartbeat` without any.
+async fn write_lines(
+    mut input: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    heartbeat: Option<Duration>,
+) {
+    loop {
+        let line = match heartbeat {
+            None => lines.recv().await,
+            Some(after) => {
+                tokio::time::timeout(after, lines.recv()).await.unwrap_or_else(|_| Some(b"\n".to_vec()))
+            }
+        };
+        let Some(line) = line else { return };
         if input.write_all(&line).await.is_err() || input.flush().await.is_err() {
             return;
         }

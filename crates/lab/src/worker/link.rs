@@ -1,5 +1,7 @@
 //! The worker's end of the protocol: one line with the assignment, lines with commands, lines with events.
 //!
+//! An empty line is a sign of life of the lab, for the agent in between.
+//!
 //! The link owns standard input and output. If the input ends, the lab has exited: [`Link::command`] reports
 //! it, and a worker that does not exit within a few seconds is killed.
 
@@ -105,8 +107,20 @@ impl EventWriter {
 
 /// Forwards commands until the input ends, then ensures that the process exits.
 fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWriter) {
+    forward(input, &to, events);
+    drop(to);
+    #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which only waits")]
+    std::thread::sleep(GRACE);
+    std::process::exit(EXIT_ABANDONED);
+}
+
+fn forward(input: &mut impl BufRead, to: &mpsc::Sender<Command>, events: &EventWriter) {
     loop {
-        match read_line(input).map(|line| line.map(|line| parse(&line, "command"))) {
+        let line = match read_line(input) {
+            Ok(Some(line)) if line == b"\n" => continue,
+            line => line,
+        };
+        match line.map(|line| line.map(|line| parse(&line, "command"))) {
             Ok(Some(Ok(command))) => {
                 if to.blocking_send(command).is_err() {
                     break;
@@ -120,10 +134,6 @@ fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWri
             Ok(None) | Err(_) => break,
         }
     }
-    drop(to);
-    #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which only waits")]
-    std::thread::sleep(GRACE);
-    std::process::exit(EXIT_ABANDONED);
 }
 
 fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
@@ -139,6 +149,17 @@ fn parse<T: serde::de::DeserializeOwned>(line: &[u8], expected: &'static str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_lines_are_no_commands() {
+        let mut input = io::Cursor::new(b"\n\n{\"command\":\"stop\"}\n\n".to_vec());
+        let (to, mut commands) = mpsc::channel(4);
+        let events = EventWriter(Arc::new(Mutex::new(Box::new(io::sink()))));
+        forward(&mut input, &to, &events);
+        drop(to);
+        assert_eq!(commands.blocking_recv(), Some(Command::Stop));
+        assert_eq!(commands.blocking_recv(), None);
+    }
 
     #[test]
     fn lines_are_read_one_by_one_until_the_end() {
