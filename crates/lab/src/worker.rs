@@ -30,6 +30,7 @@ mod tool;
 
 pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;
+pub(crate) use handle::LastRead;
 pub use handle::{AgentLost, EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{

@@ -8,11 +8,14 @@ use tokio::time::Instant;
 
 use super::agents::AgentSessions;
 use super::error::Failure;
-use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role};
+use crate::worker::{Assignment, Event, Handle, HandleError, Interval, LastRead, Report, Role};
 use crate::workload::Clients;
 
 /// Maximum time for a worker to connect, create its payloads, and join its group. JVMs start slowly.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum time between two parts of a line that arrives.
+const RECEIVING_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A message from a worker.
 #[derive(Debug)]
@@ -150,6 +153,8 @@ pub(super) struct RunningFleet {
     pub(super) role: Role,
     words: mpsc::Receiver<Word>,
     stops: Vec<mpsc::Sender<()>>,
+    /// The name of each worker, and its last sign of life.
+    heard: Vec<(String, LastRead)>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// The intervals of each worker, in order.
     pub(super) intervals: Vec<Vec<Interval>>,
@@ -167,6 +172,7 @@ impl RunningFleet {
         let count = workers.len();
         let (say, words) = mpsc::channel(64);
         let (mut stops, mut tasks) = (Vec::new(), Vec::new());
+        let heard = workers.iter().map(|worker| (worker.name().to_owned(), worker.last_read())).collect();
         for (number, worker) in workers.into_iter().enumerate() {
             let (stop, stopped) = mpsc::channel(1);
             stops.push(stop);
@@ -176,6 +182,7 @@ impl RunningFleet {
             role,
             words,
             stops,
+            heard,
             tasks,
             intervals: vec![Vec::new(); count],
             reports: vec![None; count],
@@ -203,6 +210,21 @@ impl RunningFleet {
     /// True if all workers are done.
     pub(super) fn is_done(&self) -> bool {
         self.reports.iter().all(Option::is_some)
+    }
+
+    /// A worker that has not ended, and was not heard for longer than this: each reports every second.
+    pub(super) fn silent(&self, longer: Duration) -> Option<(&str, Duration)> {
+        let running = self.heard.iter().zip(&self.reports).filter(|(_, report)| report.is_none());
+        let silent = running.map(|((name, heard), _)| (name.as_str(), heard.elapsed().0));
+        silent.filter(|(_, silence)| *silence > longer).max_by_key(|(_, silence)| *silence)
+    }
+
+    /// True while a line of a worker arrives, such as a large report over a slow link.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.heard.iter().any(|(_, heard)| {
+            let (silence, is_in_line) = heard.elapsed();
+            is_in_line && silence < RECEIVING_PAUSE_MAX
+        })
     }
 
     /// Stops all workers.
@@ -367,5 +389,35 @@ mod tests {
         };
         let merged = merge(&[interval(1, 100, 900), interval(3, 200, 400)]);
         assert_eq!((merged.records, merged.p50_us, merged.max_us), (4, Some(175), Some(900)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_worker_is_named_while_another_reports() {
+        let worker = |name: &str| {
+            let (lab, agent) = tokio::io::duplex(1 << 16);
+            let (output, input) = tokio::io::split(lab);
+            let streams = (Box::new(tokio::io::BufReader::new(output)) as _, input);
+            let assignment = crate::worker::testing::assignment(Role::Producer, Driver::Thalweg);
+            (Handle::over(name.to_owned(), "a:7000".to_owned(), 1, streams, &assignment), agent)
+        };
+        let ((silent, _open), (heard, mut agent)) = (worker("producer-0 on a:7000"), worker("producer-1"));
+        let mut fleet = RunningFleet::to(Role::Producer, vec![silent, heard]);
+        let mut line = serde_json::to_vec(&Event::Interval(Interval::default())).expect("JSON");
+        line.push(b'\n');
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::io::AsyncWriteExt::write_all(&mut agent, &line).await.expect("it is read");
+            fleet.next().await.expect("an interval");
+        }
+        let (name, silence) = fleet.silent(Duration::from_secs(30)).expect("a silent worker");
+        assert_eq!((name, silence.as_secs()), ("producer-0 on a:7000", 40));
+        assert_eq!(fleet.silent(Duration::from_secs(41)), None);
+        // A part of a line is a sign of life, too.
+        assert!(!fleet.is_receiving());
+        tokio::io::AsyncWriteExt::write_all(&mut agent, &line[..5]).await.expect("it is read");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(fleet.is_receiving());
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!fleet.is_receiving(), "nothing more has arrived");
     }
 }

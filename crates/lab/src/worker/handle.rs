@@ -11,9 +11,10 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::Child;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::remote::{EXIT_TIMEOUT, HEARTBEAT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
@@ -104,7 +105,29 @@ pub struct Handle {
     output: Box<dyn AsyncBufRead + Send + Unpin>,
     /// A partially read line, kept if the caller stops waiting.
     partial: Vec<u8>,
+    heard: LastRead,
     place: Place,
+}
+
+/// The last bytes from a worker, for the observer of many workers.
+#[derive(Clone, Debug)]
+pub(crate) struct LastRead(Arc<Mutex<(Instant, bool)>>);
+
+impl LastRead {
+    fn now() -> LastRead {
+        LastRead(Arc::new(Mutex::new((Instant::now(), false))))
+    }
+
+    /// Notes bytes, which may be the beginning of a line.
+    fn note(&self, is_in_line: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), is_in_line);
+    }
+
+    /// Time since the last bytes, and whether more of their line must follow.
+    pub(crate) fn elapsed(&self) -> (Duration, bool) {
+        let (at, is_in_line) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (at.elapsed(), is_in_line)
+    }
 }
 
 impl std::fmt::Debug for Handle {
@@ -185,7 +208,8 @@ impl Handle {
     ) -> Handle {
         let (lines, to_write) = mpsc::channel(8);
         let writer = tokio::spawn(write_lines(input, to_write, heartbeat));
-        let handle = Handle { name, pid, lines, writer, output, partial: Vec::new(), place };
+        let (partial, heard) = (Vec::new(), LastRead::now());
+        let handle = Handle { name, pid, lines, writer, output, partial, heard, place };
         handle.send(assignment);
         handle
     }
@@ -201,6 +225,11 @@ impl Handle {
             Place::Here { .. } => None,
             Place::Agent(agent) => Some(agent),
         }
+    }
+
+    /// The last bytes from the worker, which are read by [`Handle::next_event`].
+    pub(crate) fn last_read(&self) -> LastRead {
+        self.heard.clone()
     }
 
     /// The worker's process id, on its machine.
@@ -230,12 +259,7 @@ impl Handle {
 
     /// The worker's next message, `None` after [`Event::Done`]; an error if it failed. Cancel safe.
     pub async fn next_event(&mut self) -> Result<Event, HandleError> {
-        let left = LINE_BYTES_MAX.saturating_sub(self.partial.len() as u64);
-        let mut limited = (&mut self.output).take(left);
-        let read = limited.read_until(b'\n', &mut self.partial).await;
-        if !matches!(read, Ok(bytes) if bytes > 0) || !self.partial.ends_with(b"\n") {
-            let why =
-                read.err().map_or_else(|| "it closed the connection".to_owned(), |error| error.to_string());
+        if let Err(why) = self.read_line().await {
             return Err(self.ended(why).await);
         }
         let line = std::mem::take(&mut self.partial);
@@ -250,6 +274,27 @@ impl Handle {
             Err(source) => {
                 let line = String::from_utf8_lossy(&line[..line.len().min(200)]).trim_end().to_owned();
                 Err(EventUnreadable { worker: self.name.clone(), line, source }.into())
+            }
+        }
+    }
+
+    /// Completes the partial line. The error is why that was impossible.
+    async fn read_line(&mut self) -> Result<(), String> {
+        loop {
+            let bytes = self.output.fill_buf().await.map_err(|error| error.to_string())?;
+            if bytes.is_empty() {
+                return Err("it closed the connection".to_owned());
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let count = end.map_or(bytes.len(), |end| end + 1);
+            self.partial.extend_from_slice(&bytes[..count]);
+            self.output.consume(count);
+            self.heard.note(end.is_none());
+            if end.is_some() {
+                return Ok(());
+            }
+            if self.partial.len() as u64 >= LINE_BYTES_MAX {
+                return Err(format!("its line is longer than {LINE_BYTES_MAX} bytes"));
             }
         }
     }
