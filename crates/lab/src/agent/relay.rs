@@ -21,8 +21,10 @@ use tokio::sync::mpsc;
 use super::protocol::{Answer, Channel, ChannelError, WorkerProcess};
 use crate::worker::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 
-/// Maximum time for the lab to take a line of a worker.
+/// Maximum time for the lab to take a part of a worker's line: a large report takes long over a slow link.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Maximum length of a part.
+const PART_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of reads of the connection, each of 64 KiB at most, that a worker has not taken: the
 /// longest assignment is shorter.
 const READS_MAX: usize = 1024;
@@ -132,12 +134,15 @@ async fn to_lab(stdout: ChildStdout, lab: &mut (impl AsyncWrite + Unpin)) -> Res
 }
 
 async fn write(writer: &mut (impl AsyncWrite + Unpin), line: &[u8]) -> Result<(), ChannelError> {
-    let sent = async {
-        writer.write_all(line).await?;
-        writer.flush().await
-    };
-    let sent = tokio::time::timeout(WRITE_TIMEOUT, sent).await;
-    Ok(sent.map_err(|_| ChannelError::Silent(WRITE_TIMEOUT))??)
+    let silent = |_| ChannelError::Silent(WRITE_TIMEOUT);
+    for part in line.chunks(PART_BYTES_MAX) {
+        let sent = async {
+            writer.write_all(part).await?;
+            writer.flush().await
+        };
+        tokio::time::timeout(WRITE_TIMEOUT, sent).await.map_err(silent)??;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -202,5 +207,23 @@ mod tests {
         let error = ended.expect("no panic").expect_err("the lab was silent");
         assert!(matches!(error, ChannelError::Silent(_)), "{error}");
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "the worker runs on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_large_report_may_take_minutes_as_long_as_the_lab_takes_it() {
+        use tokio::io::AsyncReadExt;
+        let (mut lab, mut agent) = tokio::io::duplex(16 << 10);
+        let line = vec![b'x'; 1 << 20];
+        let sent = tokio::spawn(async move { write(&mut agent, &line).await.map(|()| agent) });
+        let mut bytes = vec![0; 32 << 10];
+        let mut left = 1_usize << 20;
+        while left > 0 {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            left -= lab.read(&mut bytes).await.expect("it sends");
+        }
+        sent.await.expect("no panic").expect("it was taken");
+        // Nothing is taken.
+        let (_lab, mut agent) = tokio::io::duplex(1);
+        assert!(matches!(write(&mut agent, b"xx").await, Err(ChannelError::Silent(_))));
     }
 }
