@@ -24,6 +24,8 @@ use crate::worker::{Assignment, Handle};
 
 /// Maximum time for a connection with its handshake, and for an answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of tries to connect to an agent that was reached before, and the pause between them.
+const TRIES: (usize, Duration) = (4, Duration::from_secs(1));
 /// Maximum time for a check of the paths, which tries every broker.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of the first measurement of a rate, and the least of the second one.
@@ -244,9 +246,22 @@ impl Inner {
         request: &Request,
         what: &'static str,
     ) -> Result<(Channel, IpAddr), AgentError> {
-        let (mut channel, ip, _) = self.open(agent).await?;
+        let (mut channel, ip, _) = self.reopen(agent).await?;
         channel.write(request, STEP_TIMEOUT).await.map_err(failed(agent, what))?;
         Ok((channel, ip))
+    }
+
+    /// Opens a connection, again if it is lost before its first request.
+    async fn reopen(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {
+        for _ in 1..TRIES.0 {
+            match self.open(agent).await {
+                Err(AgentError::Unreachable { .. } | AgentError::Lost { .. } | AgentError::Silent { .. }) => {
+                    tokio::time::sleep(TRIES.1).await;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.open(agent).await
     }
 
     async fn open(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {

@@ -1,5 +1,6 @@
 //! The agent: accepts connections of labs, and serves one request of each.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use thalweg_security::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio_rustls::TlsAcceptor;
 
 use super::error::AgentError;
@@ -22,7 +23,8 @@ use crate::worker::clock::Clock;
 
 /// Maximum number of connections of labs.
 const CONNECTIONS_MAX: usize = 1024;
-/// Maximum number of connections that have not shown yet that they are a lab's.
+/// Maximum number of connections that have not shown yet that they are a lab's. The oldest makes room for a
+/// new one, so that silent ones do not close the agent to its lab.
 const STRANGERS_MAX: usize = 64;
 /// Maximum time for a handshake, a first line, or an answer to be taken.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -92,10 +94,10 @@ impl Listening {
 
     /// Serves until dropped, which kills all workers.
     pub async fn serve(self) {
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        // The oldest first; a sender that is dropped ends its connection.
+        let mut strangers: VecDeque<oneshot::Sender<()>> = VecDeque::new();
         let mut served = tokio::task::JoinSet::new();
         loop {
-            let place = Arc::clone(&strangers).acquire_owned().await.expect("never closed");
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -104,16 +106,25 @@ impl Listening {
                     continue;
                 }
             };
+            strangers.retain(|stranger| !stranger.is_closed());
+            if strangers.len() == STRANGERS_MAX {
+                strangers.pop_front();
+            }
+            let (stranger, evicted) = oneshot::channel();
+            strangers.push_back(stranger);
             let shared = Arc::clone(&self.shared);
             served.spawn(async move {
-                let channel = match shared.welcome(stream).await {
+                let welcomed = tokio::select! {
+                    welcomed = shared.welcome(stream) => welcomed,
+                    _ = evicted => Err(format!("{STRANGERS_MAX} later ones wait, too")),
+                };
+                let channel = match welcomed {
                     Ok(channel) => channel,
                     Err(reason) => {
                         tracing::warn!(%peer, reason, "Refused a connection");
                         return;
                     }
                 };
-                drop(place);
                 if let Err(error) = shared.serve(channel).await {
                     tracing::info!(%peer, %error, "Ended a connection");
                 }

@@ -117,3 +117,16 @@ fn a_machine_is_identified_by_its_boot_id_or_else_by_its_agent() {
     assert!(!of("1", None).is_same_machine(&of("2", None)));
     assert!(of("1", None).is_same_machine(&of("1", None)));
 }
+
+#[tokio::test]
+async fn silent_connections_do_not_close_an_agent_to_its_lab() {
+    let address = agent(plain()).await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(&address).await.expect("it listens"));
+    }
+    let connected = tokio::time::timeout(Duration::from_secs(5), connect(address, plain()));
+    connected.await.expect("it does not wait for the silent ones");
+    let ended = tokio::time::timeout(Duration::from_secs(5), silent[0].read(&mut [0])).await;
+    assert_eq!(ended.expect("the oldest has made room").expect("an end"), 0);
+}
