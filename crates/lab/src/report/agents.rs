@@ -75,11 +75,17 @@ fn uses<'a>(run: &'a RunResult, address: &'a str) -> impl Iterator<Item = (&'a R
 }
 
 fn clock(run: &RunResult, address: &str) -> Vec<Pair> {
-    let clocks = || uses(run, address).flat_map(|(_, used)| [used.clock_before, used.clock_after]);
+    let clocks = || {
+        uses(run, address).flat_map(|(_, used)| std::iter::once(used.clock_before).chain(used.clock_after))
+    };
     let offsets = || clocks().map(|clock| clock.offset_us);
     let (Some(least), Some(most)) = (offsets().min(), offsets().max()) else { return Vec::new() };
     let uncertainty_us = clocks().map(|clock| clock.uncertainty_us).max().unwrap_or_default();
     let error_us = uses(run, address).map(|(_, used)| used.clock_error_us()).max().unwrap_or_default();
+    let error = match error_us {
+        u64::MAX => "unknown: it did not answer after a repetition".to_owned(),
+        error_us => quantity::time_us(error_us as f64),
+    };
     let offset = match least == most {
         true => signed(least),
         false => format!("{} to {}", signed(least), signed(most)),
@@ -89,7 +95,7 @@ fn clock(run: &RunResult, address: &str) -> Vec<Pair> {
             "clock, minus the lab's".to_owned(),
             format!("{offset}, each ± {} at most", quantity::time_us(uncertainty_us as f64)),
         ),
-        ("largest error of its times".to_owned(), quantity::time_us(error_us as f64)),
+        ("largest error of its times".to_owned(), error),
     ]
 }
 
@@ -189,7 +195,7 @@ mod tests {
                 cpus: 4,
                 is_on_lab_machine: false,
                 clock_before: clock(50_000),
-                clock_after: clock(-50_000),
+                clock_after: Some(clock(-50_000)),
                 host: HostUse { interfaces: vec![link], ..HostUse::default() },
             }],
             ..crate::result::testing::repetition()

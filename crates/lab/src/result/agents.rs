@@ -97,8 +97,9 @@ pub struct AgentUse {
     pub is_on_lab_machine: bool,
     /// The clock before the workers started; their times are corrected by it.
     pub clock_before: ClockOffset,
-    /// The clock after they had ended.
-    pub clock_after: ClockOffset,
+    /// The clock after they had ended; `None` if the agent did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_after: Option<ClockOffset>,
     /// The usage of its machine during the measurement.
     #[serde(default)]
     pub host: HostUse,
@@ -106,9 +107,10 @@ pub struct AgentUse {
 
 impl AgentUse {
     /// The largest error of the agent's times, which the first offset corrects: its uncertainty, or what the
-    /// clocks have moved apart until the second one, with the uncertainty of that.
+    /// clocks have moved apart until the second one, with the uncertainty of that. The maximum if unknown.
     pub fn clock_error_us(&self) -> u64 {
-        let moved = self.clock_after.offset_us.abs_diff(self.clock_before.offset_us);
-        self.clock_before.uncertainty_us.max(moved + self.clock_after.uncertainty_us)
+        let Some(after) = self.clock_after else { return u64::MAX };
+        let moved = after.offset_us.abs_diff(self.clock_before.offset_us);
+        self.clock_before.uncertainty_us.max(moved.saturating_add(after.uncertainty_us))
     }
 }

@@ -74,6 +74,9 @@ pub(crate) fn varies(figure: impl fmt::Display, variation: f64, repetitions: u32
 
 /// The text of [`Objection::Clocks`] for a latency from one agent to another.
 pub(crate) fn clocks_unknown((a, b): (&str, &str), error_us: u64, latency: &str, median_us: f64) -> String {
+    if error_us == u64::MAX {
+        return format!("{CLOCKS}{a} and {b} are unknown after the measurement: one did not answer");
+    }
     format!(
         "{CLOCKS}{a} and {b} are known to {} together, more than a tenth of the median {latency} ({})",
         quantity::time_us(error_us as f64),
@@ -83,6 +86,9 @@ pub(crate) fn clocks_unknown((a, b): (&str, &str), error_us: u64, latency: &str,
 
 /// The text of [`Objection::Clocks`] for a drain.
 pub(crate) fn clock_unknown(agent: &str, error_us: u64, drain_us: f64) -> String {
+    if error_us == u64::MAX {
+        return format!("{CLOCK}{agent} is unknown after the measurement: it did not answer");
+    }
     format!(
         "{CLOCK}{agent} is known to {} only, more than a tenth of the drain ({})",
         quantity::time_us(error_us as f64),

@@ -210,7 +210,7 @@ mod tests {
             one.figures.end_to_end_p99_us = Some(1000.0);
             one.end_to_end_latency = crate::result::Histogram::of(&recorded);
             let clock = |offset_us| ClockOffset { offset_us, uncertainty_us };
-            let (clock_before, clock_after) = (clock(50_000), clock(50_000 + moved_us));
+            let (clock_before, clock_after) = (clock(50_000), Some(clock(50_000 + moved_us)));
             for address in ["a:7000", "b:7000"] {
                 let address = address.to_owned();
                 one.agents.push(AgentUse { address, clock_before, clock_after, ..agent(0.1) });
@@ -244,6 +244,14 @@ mod tests {
             clock_before: ClockOffset { offset_us: 0, uncertainty_us: 9_000 },
             ..agent(0.1)
         });
+        let mut unanswered = one(10, 0);
+        unanswered.agents[1].clock_after = None;
+        assert_eq!(
+            against(&point, unanswered),
+            [
+                "the clocks of the agents a:7000 and b:7000 are unknown after the measurement: one did not answer"
+            ]
+        );
         assert_eq!(against(&point, idle), [""; 0]);
         let mut same = one(9_000, 0);
         same.processes.retain(|used| used.agent.as_deref() != Some("b:7000"));
@@ -261,7 +269,12 @@ mod tests {
         assert!(fault(&one, 101).is_some());
         let clock_before = ClockOffset { offset_us: 0, uncertainty_us: 400 };
         for address in ["a:7000", "b:7000"] {
-            one.agents.push(AgentUse { address: address.to_owned(), clock_before, ..agent(0.1) });
+            one.agents.push(AgentUse {
+                address: address.to_owned(),
+                clock_before,
+                clock_after: Some(clock_before),
+                ..agent(0.1)
+            });
         }
         assert_eq!(fault(&one, 900), None);
         assert_eq!(
@@ -280,7 +293,7 @@ mod tests {
         let mut one = calm(10.0);
         one.figures.drain_s = Some(2.0);
         let clock_before = ClockOffset { offset_us: 0, uncertainty_us: 300_000 };
-        one.agents.push(AgentUse { clock_before, ..agent(0.1) });
+        one.agents.push(AgentUse { clock_before, clock_after: Some(clock_before), ..agent(0.1) });
         let summary = crate::run::summary::summarize(std::slice::from_ref(&one)).expect("readable");
         assert_eq!(
             objections(&point, &[one], &summary),
