@@ -37,7 +37,7 @@ pub use protocol::{
     AcknowledgedLedger, Assignment, Command, Event, Interval, NegativeLatencies, Order, Report, Role,
     SeenRecords, Span, StopWhen, ToolPercentiles,
 };
-pub(crate) use remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
+pub(crate) use remote::{EXIT_TIMEOUT, HEARTBEAT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 pub use stamp::VerifyError;
 
 /// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,

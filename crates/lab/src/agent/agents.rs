@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use thalweg_client::ByteStream;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::clock;
@@ -20,7 +21,7 @@ use super::protocol::{
 };
 use super::security::Security;
 use crate::result::{AgentInfo, BrokerPath, ClockOffset, LabPath};
-use crate::worker::{Assignment, Handle};
+use crate::worker::{Assignment, HEARTBEAT, Handle};
 
 /// Maximum time for a connection with its handshake, and for an answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,6 +60,15 @@ struct Inner {
     identities: BTreeMap<String, Identity>,
     /// An agent on another machine, if there is one.
     elsewhere: Option<String>,
+    /// The name of this lab, for refusals to others.
+    lab: String,
+    leases: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.leases.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Usage of an agent's machine, sampled from its start on.
@@ -76,6 +86,12 @@ impl std::fmt::Debug for MachineUse {
 impl Agents {
     /// Connects to each agent, and learns its machine and the path to it.
     pub async fn connect(options: AgentsOptions) -> Result<Agents, AgentError> {
+        let machine = rustix::system::uname();
+        let lab = format!("on {}, process {}", machine.nodename().to_string_lossy(), std::process::id());
+        Agents::connect_as(lab, options).await
+    }
+
+    pub(super) async fn connect_as(lab: String, options: AgentsOptions) -> Result<Agents, AgentError> {
         for (place, address) in options.addresses.iter().enumerate() {
             if options.addresses[..place].contains(address) {
                 return Err(AgentError::Twice(address.clone()));
@@ -86,7 +102,8 @@ impl Agents {
         }
         let client = options.security.client()?;
         let (infos, identities) = (Mutex::default(), BTreeMap::new());
-        let mut inner = Inner { options, client, infos, identities, elsewhere: None };
+        let leases = Vec::new();
+        let mut inner = Inner { options, client, infos, identities, elsewhere: None, lab, leases };
         let mut infos = Vec::new();
         for address in inner.options.addresses.clone() {
             let (_, _, identity) = inner.open(&address).await?;
@@ -98,6 +115,7 @@ impl Agents {
             }
             // All further connections must lead to this machine.
             inner.identities.insert(address.clone(), identity);
+            inner.leases.push(inner.lease(&address).await?);
             let (mut channel, ip) =
                 inner.request(&address, &Request::Facts, "the question for its machine").await?;
             let mut info: AgentInfo =
@@ -277,7 +295,8 @@ impl Inner {
         let wrapped = timeout(STEP_TIMEOUT, self.client.wrap(plain, agent)).await;
         let wrapped = wrapped.map_err(|_| unreachable(format!("no handshake within {STEP_TIMEOUT:?}")))?;
         let mut channel = Channel::new(wrapped.map_err(|fault| unreachable(fault.to_string()))?);
-        let own = Hello::of(&self.options.version);
+        let identity = Identity { instance: Some(self.lab.clone()), boot_id: None };
+        let own = Hello { identity, ..Hello::of(&self.options.version) };
         channel.write(&own, STEP_TIMEOUT).await.map_err(failed(agent, WHAT))?;
         let line = match channel.line(HELLO_BYTES_MAX, STEP_TIMEOUT).await {
             // An agent with certificates does not understand a lab without.
@@ -313,6 +332,20 @@ impl Inner {
                 Err(AgentError::NotAnAgent { agent, found: format!("{found:?}") })
             }
         }
+    }
+
+    /// Keeps other labs from an agent, until aborted.
+    async fn lease(&self, agent: &str) -> Result<JoinHandle<()>, AgentError> {
+        const WHAT: &str = "the request for a lease";
+        let (mut channel, _) = self.request(agent, &Request::Lease, WHAT).await?;
+        answer::<()>(agent, &mut channel, WHAT, STEP_TIMEOUT).await?;
+        let agent = agent.to_owned();
+        Ok(tokio::spawn(async move {
+            while let Ok(()) = channel.send(b"\n", STEP_TIMEOUT).await {
+                tokio::time::sleep(HEARTBEAT).await;
+            }
+            tracing::warn!(agent, "Lost the lease of an agent, which may serve other labs now");
+        }))
     }
 
     async fn clock(&self, agent: &str) -> Result<(ClockOffset, u64), AgentError> {

@@ -1,15 +1,15 @@
 //! The protocol between lab and agent: lines of JSON.
 //!
 //! ```text
-//! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0"}
-//! agent  the same, with "instance" and "boot_id"; or {"refused":"…"}, and the end
+//! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0","instance":"…"}
+//! agent  the same, with "boot_id"; or {"refused":"…"}, and the end
 //! lab    {"request":"clock"}
 //! agent  {"ok":…} or {"refused":"…"}, and what follows for the request
 //! ```
 //!
 //! What follows: for `clock`, a line of the agent's clock for each line of the lab; for `rate`, bytes in both
 //! directions; for `worker`, the lines of the worker; for `usage`, processes to observe, and the usage at the
-//! end.
+//! end; for `lease`, empty lines of the lab as signs of life.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ pub(super) struct Hello {
     pub(super) protocol: u32,
     /// Version and commit of the program.
     pub(super) version: String,
-    /// The agent, of the agent's line only.
+    /// The agent, or the lab by a name for users.
     #[serde(flatten)]
     pub(super) identity: Identity,
 }
@@ -51,7 +51,7 @@ pub(super) struct Hello {
 /// The identity of an agent, by which addresses of one agent, and agents of one machine, are found.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Identity {
-    /// The process of the agent.
+    /// The process of the agent, or of the lab.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) instance: Option<String>,
     /// The kernel's id of this start of the machine; `None` if unknown.
@@ -90,6 +90,8 @@ impl Hello {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "request")]
 pub(super) enum Request {
+    /// The agent serves no other lab as long as this connection, or any other of the lab.
+    Lease,
     Facts,
     /// The clock, as often as the lab asks.
     Clock,
@@ -113,6 +115,7 @@ pub(super) enum Request {
 impl std::fmt::Debug for Request {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Request::Lease => "lease",
             Request::Facts => "facts",
             Request::Clock => "clock",
             Request::Rate { .. } => "rate",

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use thalweg_security::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::error::AgentError;
@@ -28,6 +29,8 @@ const CONNECTIONS_MAX: usize = 1024;
 const STRANGERS_MAX: usize = 64;
 /// Maximum time for a handshake, a first line, or an answer to be taken.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time for the connections of a lab that has ended to end, too.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time between two lines of a lab that samples usage: the longest repetition.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of clock exchanges on a connection.
@@ -67,6 +70,24 @@ struct AgentState {
     tls: Option<ServerTls>,
     identity: Identity,
     connections: Semaphore,
+    holder: Mutex<Holder>,
+}
+
+/// The lab that is served, and the number of its connections; of a lab without connections none remains.
+#[derive(Debug, Default)]
+struct Holder {
+    lab: String,
+    connections: usize,
+}
+
+/// A connection of the lab that is served.
+#[derive(Debug)]
+struct LabConnection<'a>(&'a AgentState);
+
+impl Drop for LabConnection<'_> {
+    fn drop(&mut self) {
+        self.0.holder().connections -= 1;
+    }
 }
 
 /// Listens, without serving yet.
@@ -83,7 +104,11 @@ pub async fn listen(options: AgentOptions) -> Result<Listening, AgentError> {
     // Containers of one machine have its boot id, and may have equal process ids.
     let instance = format!("{}-{started_us}-{}", boot_id.as_deref().unwrap_or_default(), std::process::id());
     let identity = Identity { instance: Some(format!("{instance}-{}", address.port())), boot_id };
-    Ok(Listening { listener, address, shared: Arc::new(AgentState { options, tls, identity, connections }) })
+    Ok(Listening {
+        listener,
+        address,
+        shared: Arc::new(AgentState { options, tls, identity, connections, holder: Mutex::default() }),
+    })
 }
 
 impl Listening {
@@ -118,14 +143,14 @@ impl Listening {
                     welcomed = shared.welcome(stream) => welcomed,
                     _ = evicted => Err(format!("{STRANGERS_MAX} later ones wait, too")),
                 };
-                let channel = match welcomed {
-                    Ok(channel) => channel,
+                let (channel, lab) = match welcomed {
+                    Ok(welcomed) => welcomed,
                     Err(reason) => {
                         tracing::warn!(%peer, reason, "Refused a connection");
                         return;
                     }
                 };
-                if let Err(error) = shared.serve(channel).await {
+                if let Err(error) = shared.serve(channel, &lab).await {
                     tracing::info!(%peer, %error, "Ended a connection");
                 }
             });
@@ -135,8 +160,33 @@ impl Listening {
 }
 
 impl AgentState {
-    /// Lets a lab of this version in. The error is the reason of a refusal.
-    async fn welcome(&self, stream: TcpStream) -> Result<Channel, String> {
+    fn holder(&self) -> MutexGuard<'_, Holder> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the agent for a lab. The error is the name of another lab that has it.
+    async fn hold(&self, lab: &str) -> Result<LabConnection<'_>, String> {
+        let until = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            {
+                let mut holder = self.holder();
+                if holder.connections == 0 {
+                    lab.clone_into(&mut holder.lab);
+                }
+                if holder.lab == lab {
+                    holder.connections += 1;
+                    return Ok(LabConnection(self));
+                }
+                if Instant::now() >= until {
+                    return Err(holder.lab.clone());
+                }
+            }
+            tokio::time::sleep(RELEASE_TIMEOUT / 20).await;
+        }
+    }
+
+    /// Lets a lab of this version in, and returns its name. The error is the reason of a refusal.
+    async fn welcome(&self, stream: TcpStream) -> Result<(Channel, String), String> {
         tend(&stream).map_err(|error| error.to_string())?;
         let (stream, is_lab) = tokio::time::timeout(STEP_TIMEOUT, self.secured(stream))
             .await
@@ -144,9 +194,13 @@ impl AgentState {
         let mut channel = Channel::new(stream);
         let line = channel.line(HELLO_BYTES_MAX, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
         let own = Hello { identity: self.identity.clone(), ..Hello::of(&self.options.version) };
+        let mut lab = String::new();
         let refusal = match serde_json::from_slice::<Hello>(&line) {
             _ if !is_lab => Some("the certificate is not that of the lab".to_owned()),
-            Ok(hello) if hello.is_alike(&own) => None,
+            Ok(hello) if hello.is_alike(&own) => {
+                lab = hello.identity.instance.unwrap_or_default();
+                None
+            }
             Ok(hello) if hello.service == SERVICE => Some(format!(
                 "this agent is {}, protocol {PROTOCOL}; the lab is {}, protocol {}: use one version on all machines",
                 own.version, hello.version, hello.protocol
@@ -156,7 +210,7 @@ impl AgentState {
         match refusal {
             None => {
                 channel.write(&own, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
-                Ok(channel)
+                Ok((channel, lab))
             }
             Some(why) => {
                 let _ = channel.write(&Answer::<()>::Refused(why.clone()), STEP_TIMEOUT).await;
@@ -175,14 +229,27 @@ impl AgentState {
         Ok((Box::new(stream), is_lab))
     }
 
-    async fn serve(&self, mut channel: Channel) -> Result<(), ChannelError> {
+    async fn serve(&self, mut channel: Channel, lab: &str) -> Result<(), ChannelError> {
         let request: Request = channel.read(STEP_TIMEOUT).await?;
+        let _held = match self.hold(lab).await {
+            Ok(held) => held,
+            Err(holder) => {
+                let why = format!("it is in use by the lab {holder}");
+                return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
+            }
+        };
         let Ok(_place) = self.connections.try_acquire() else {
             let why = format!("it has {CONNECTIONS_MAX} connections already");
             return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
         };
         tracing::debug!(?request, "Serving a request");
         match request {
+            Request::Lease => {
+                channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+                loop {
+                    channel.line(HELLO_BYTES_MAX, SILENCE_TIMEOUT).await?;
+                }
+            }
             Request::Facts => channel.write(&Answer::Ok(facts::facts()), STEP_TIMEOUT).await,
             Request::Clock => self.clock(channel).await,
             Request::Rate { bytes } => rate(channel, bytes).await,

@@ -130,3 +130,19 @@ async fn silent_connections_do_not_close_an_agent_to_its_lab() {
     let ended = tokio::time::timeout(Duration::from_secs(5), silent[0].read(&mut [0])).await;
     assert_eq!(ended.expect("the oldest has made room").expect("an end"), 0);
 }
+
+#[tokio::test]
+async fn a_second_lab_is_refused_by_the_name_of_the_first() {
+    let address = agent(plain()).await;
+    let options = || {
+        let (placement, version) = (Placement::Both, "a version".to_owned());
+        AgentsOptions { addresses: vec![address.clone()], security: plain(), placement, version }
+    };
+    let first = Agents::connect_as("one".to_owned(), options()).await.expect("a free agent");
+    let refused = Agents::connect_as("two".to_owned(), options()).await.map(drop);
+    let text = refused.expect_err("it is in use").to_string();
+    assert!(text.contains(&address) && text.contains("in use by the lab one"), "{text}");
+    first.clock(0).await.expect("the first goes on");
+    drop(first);
+    Agents::connect_as("two".to_owned(), options()).await.expect("a free agent");
+}
