@@ -192,6 +192,7 @@ mod tests {
             measured_s: 10.0,
             agents: vec![AgentUse {
                 address: "a:7000".to_owned(),
+                boot_id: Some("one".to_owned()),
                 cpus: 4,
                 is_on_lab_machine: false,
                 clock_before: clock(50_000),

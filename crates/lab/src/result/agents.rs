@@ -90,6 +90,9 @@ pub struct ClockOffset {
 pub struct AgentUse {
     /// The agent's address.
     pub address: String,
+    /// The kernel's id of this start of its machine; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// The number of processors of its machine.
     pub cpus: u32,
     /// True if its machine is that of the lab, whose processors it uses.
@@ -106,6 +109,11 @@ pub struct AgentUse {
 }
 
 impl AgentUse {
+    /// True for an agent of the same machine, as for the agent itself.
+    pub fn is_beside(&self, other: &AgentUse) -> bool {
+        self.address == other.address || (self.boot_id.is_some() && self.boot_id == other.boot_id)
+    }
+
     /// The largest error of the agent's times, which the first offset corrects: its uncertainty, or what the
     /// clocks have moved apart until the second one, with the uncertainty of that. The maximum if unknown.
     pub fn clock_error_us(&self) -> u64 {

@@ -74,7 +74,16 @@ impl AgentSessions {
             let address = self.agents.address(agent).to_owned();
             let cpus = infos[agent].machine.cpus;
             let is_on_lab_machine = self.agents.is_here(agent);
-            uses.push(AgentUse { address, cpus, is_on_lab_machine, clock_before, clock_after, host });
+            let boot_id = infos[agent].boot_id.clone();
+            uses.push(AgentUse {
+                address,
+                boot_id,
+                cpus,
+                is_on_lab_machine,
+                clock_before,
+                clock_after,
+                host,
+            });
         }
         Ok((uses, processes))
     }

@@ -1,6 +1,6 @@
 //! Limits and objections of client machines.
 
-use super::objections::STEAL_MAX;
+use super::objections::{OTHERS_MAX, STEAL_MAX};
 use super::{BUSY_MIN, Finding, MACHINE_BUSY_MIN};
 use crate::quantity;
 use crate::result::{AgentUse, ProcessUse, Repetition, Summary, clock_unknown, clocks_unknown};
@@ -45,8 +45,8 @@ pub(super) fn full_link(repetition: &Repetition) -> Option<Finding> {
     })
 }
 
-/// The objections of agents to a point: stolen processors, and clocks that are not known well enough for its
-/// latencies.
+/// The objections of agents to a point: processors used by others, and clocks that are not known well enough
+/// for its latencies.
 pub(super) fn objections(point: &Point, repetitions: &[Repetition], summary: &Summary) -> Vec<String> {
     let mut against = Vec::new();
     let all = || repetitions.iter().flat_map(|repetition| &repetition.agents);
@@ -58,8 +58,35 @@ pub(super) fn objections(point: &Point, repetitions: &[Repetition], summary: &Su
             agent.address
         ));
     }
+    let others = repetitions.iter().flat_map(|repetition| {
+        repetition.agents.iter().map(move |agent| (others_share(repetition, agent), agent))
+    });
+    if let Some((share, agent)) =
+        others.max_by(|a, b| a.0.total_cmp(&b.0)).filter(|(share, _)| *share > OTHERS_MAX)
+    {
+        against.push(format!(
+            "processes outside the run used {:.0} % of the processors of the agent {}",
+            share * 100.0,
+            agent.address
+        ));
+    }
     against.extend(clocks(point, repetitions, summary));
     against
+}
+
+/// The share of an agent's processors used by processes outside the run, without interrupts, which belong to
+/// its network. Zero on the lab's machine, whose others are counted with the brokers.
+fn others_share(repetition: &Repetition, agent: &AgentUse) -> f64 {
+    if agent.is_on_lab_machine {
+        return 0.0;
+    }
+    let beside = |address: &str| {
+        repetition.agents.iter().any(|other| other.address == address && other.is_beside(agent))
+    };
+    let own = repetition.processes.iter().filter(|used| used.agent.as_deref().is_some_and(beside));
+    let own_s: f64 = own.map(|used| used.user_s + used.system_s).sum();
+    let own_share = own_s / (repetition.measured_s.max(0.001) * f64::from(agent.cpus.max(1)));
+    (agent.host.cpu_busy - agent.host.cpu_interrupts - own_share).max(0.0)
 }
 
 /// The objections to times between two machines, and to a drain, which the consumers' clocks measure from a
@@ -171,6 +198,40 @@ mod tests {
         });
         assert_eq!(here.limit, "generator CPU");
         assert!(here.reasons[0].contains("clients used 3.00"), "{:?}", here.reasons);
+    }
+
+    #[test]
+    fn other_processes_on_a_client_machine_are_an_objection() {
+        let against = |change: &dyn Fn(&mut Repetition)| {
+            let found = limit(|one| {
+                let mut host = agent(0.6);
+                host.boot_id = Some("one".to_owned());
+                host.host.cpu_interrupts = 0.1;
+                one.agents.push(host);
+                one.processes[1].agent = Some("a:7000".to_owned());
+                one.host.cpu_busy = 0.15;
+                change(one);
+            });
+            found.no_headline
+        };
+        // 0.5 of 4 processors for 10 s, of which the producer used 5 s.
+        assert_eq!(
+            against(&|_| ()),
+            ["processes outside the run used 38 % of the processors of the agent a:7000"]
+        );
+        assert_eq!(against(&|one| one.processes[1].user_s = 16.0), [""; 0]);
+        assert_eq!(against(&|one| one.agents[0].is_on_lab_machine = true), [""; 0]);
+        // Another agent of the machine has the rest.
+        let beside = |one: &mut Repetition| {
+            one.agents.push(AgentUse { address: "b:7000".to_owned(), ..one.agents[0].clone() });
+            one.processes.push(ProcessUse {
+                name: "consumer-0 on b:7000".to_owned(),
+                agent: Some("b:7000".to_owned()),
+                user_s: 14.0,
+                ..ProcessUse::default()
+            });
+        };
+        assert_eq!(against(&beside), [""; 0]);
     }
 
     #[test]
