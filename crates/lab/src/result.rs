@@ -73,6 +73,9 @@ pub struct RunResult {
     /// The client machines; empty if clients run on the lab's machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentInfo>,
+    /// The rule that placed clients on agents: `both`, `balanced` or `apart`; `None` without agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents_place: Option<String>,
     /// The measured systems, by name.
     pub targets: BTreeMap<String, TargetInfo>,
     /// The workloads, in order.

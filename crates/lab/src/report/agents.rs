@@ -13,6 +13,9 @@ pub(super) fn markup(run: &RunResult) -> String {
                       The lab measured the offset of each clock before and after every repetition, and corrected \
                       all times by the first of them.</p>"
         .to_owned();
+    if let Some(rule) = &run.agents_place {
+        markup += &format!("<p>Clients were placed by the rule {}.</p>", escape(rule));
+    }
     for agent in &run.agents {
         let mut pairs = machine(&agent.machine);
         pairs.extend(beside(run, agent));
@@ -202,8 +205,10 @@ mod tests {
             ..crate::result::testing::repetition()
         };
         run.workloads[0].points[0].repetitions = vec![repetition];
+        run.agents_place = Some("apart".to_owned());
         let text = markup(&run);
         for shown in [
+            "by the rule apart",
             "<h4>a:7000</h4>",
             "<dt>the same machine as</dt><dd>b:7000",
             "interface eth&lt;0&gt;",

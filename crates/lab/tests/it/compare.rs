@@ -44,6 +44,20 @@ fn a_run_does_not_differ_from_itself() {
 }
 
 #[test]
+fn clients_that_were_placed_otherwise_have_no_ratios() {
+    let (mut a, mut b) = (fixture::run(7), fixture::run(8));
+    b.machine = a.machine.clone();
+    for (run, rule) in [(&mut a, "both"), (&mut b, "apart")] {
+        run.agents = vec![thalweg_lab::result::AgentInfo::default()];
+        run.agents_place = Some(rule.to_owned());
+    }
+    let comparison = compare(&a, &b, &Pairing::SameTarget).expect("the same points");
+    assert!(comparison.pairs.iter().all(|pair| pair.ratios.is_empty()), "{:?}", comparison.machines);
+    let text = terminal::comparison(&comparison, false, None);
+    assert!(text.contains("agents_place: both in the first, apart in the second"), "{text}");
+}
+
+#[test]
 fn times_between_unknown_clocks_have_no_ratio() {
     let (a, mut b) = (fixture::run(7), fixture::run(8));
     b.machine = a.machine.clone();
