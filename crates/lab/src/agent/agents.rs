@@ -21,7 +21,7 @@ use super::protocol::{
 };
 use super::security::Security;
 use crate::result::{AgentInfo, BrokerPath, ClockOffset, LabPath};
-use crate::worker::{Assignment, HEARTBEAT, Handle};
+use crate::worker::{HEARTBEAT, Handle};
 
 /// Maximum time for a connection with its handshake, and for an answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -195,13 +195,13 @@ impl Agents {
         Ok(self.0.clock(self.address(agent)).await?.0)
     }
 
-    /// Starts a worker on an agent's machine, whose clock is ahead by `offset_us`.
+    /// Starts a worker on an agent's machine, whose clock is ahead by `offset_us`. The worker waits for its
+    /// assignment.
     pub(crate) async fn worker(
         &self,
         agent: usize,
         name: String,
         offset_us: i64,
-        assignment: &Assignment,
     ) -> Result<Handle, AgentError> {
         const WHAT: &str = "the request for a worker";
         let address = self.address(agent);
@@ -209,7 +209,7 @@ impl Agents {
         let (mut channel, _) = self.0.request(address, &request, WHAT).await?;
         let started: WorkerProcess = answer(address, &mut channel, WHAT, STEP_TIMEOUT).await?;
         let Channel { reader, writer } = channel;
-        Ok(Handle::over(name, address.to_owned(), started.pid, (Box::new(reader), writer), assignment))
+        Ok(Handle::over(name, address.to_owned(), started.pid, (Box::new(reader), writer)))
     }
 
     /// Starts to sample the usage of an agent's machine.

@@ -87,9 +87,7 @@ async fn certificates_carry_facts_and_clock() {
 #[tokio::test]
 async fn a_worker_that_cannot_start_is_refused_with_the_reason() {
     let agents = connect(agent(plain()).await, plain()).await;
-    let assignment =
-        crate::worker::testing::assignment(crate::worker::Role::Producer, crate::worker::Driver::Thalweg);
-    let refused = agents.worker(0, "producer-0".to_owned(), 0, &assignment).await.map(drop);
+    let refused = agents.worker(0, "producer-0".to_owned(), 0).await.map(drop);
     let text = refused.expect_err("there is no such binary").to_string();
     assert!(text.contains("failed to start /nowhere/thalweg"), "{text}");
 }

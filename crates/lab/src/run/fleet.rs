@@ -36,6 +36,7 @@ pub(super) struct Fleet {
     /// Other processes of a worker, such as JVMs: the worker's index and their ids.
     children: Vec<(usize, u32)>,
     client: String,
+    ready_s: f64,
 }
 
 /// Divides `whole` by weight, without losing a remainder.
@@ -105,15 +106,23 @@ impl Fleet {
             Role::Producer => "producer",
             Role::Consumer => "consumer",
         };
-        let mut workers = Vec::with_capacity(assignments.len());
-        for (number, assignment) in assignments.iter().enumerate() {
-            let name = format!("{role_name}-{number}");
-            workers.push(match agents {
-                Some(agents) => agents.worker(role, (number, before), &name, assignment).await?,
-                None => Handle::spawn(name, binary, assignment)?,
-            });
-        }
-        let mut fleet = Fleet { role, workers, children: Vec::new(), client: String::new() };
+        let mut began = Instant::now();
+        let names = (0..assignments.len()).map(|number| format!("{role_name}-{number}"));
+        let workers = match agents {
+            Some(agents) => {
+                let workers = agents.workers(role, before, names.collect()).await?;
+                // The lab's connections are not a part of the workers' time.
+                began = Instant::now();
+                workers.iter().zip(assignments).for_each(|(worker, assignment)| worker.assign(assignment));
+                workers
+            }
+            None => {
+                let spawn = |(name, assignment)| Handle::spawn(name, binary, assignment);
+                names.zip(assignments).map(spawn).collect::<Result<_, _>>()?
+            }
+        };
+        let (children, client, ready_s) = (Vec::new(), String::new(), 0.0);
+        let mut fleet = Fleet { role, workers, children, client, ready_s };
         let deadline = Instant::now() + READY_TIMEOUT;
         for (number, worker) in fleet.workers.iter_mut().enumerate() {
             let ready = tokio::time::timeout_at(deadline, worker.ready()).await;
@@ -124,7 +133,13 @@ impl Fleet {
             fleet.children.extend(children.into_iter().map(|pid| (number, pid)));
             fleet.client = client;
         }
+        fleet.ready_s = began.elapsed().as_secs_f64();
         Ok(fleet)
+    }
+
+    /// Seconds from the start of the processes, or of the work of those on agents, until all were ready.
+    pub(super) fn ready_s(&self) -> f64 {
+        self.ready_s
     }
 
     /// The client's name and version; empty without workers.
@@ -397,8 +412,7 @@ mod tests {
             let (lab, agent) = tokio::io::duplex(1 << 16);
             let (output, input) = tokio::io::split(lab);
             let streams = (Box::new(tokio::io::BufReader::new(output)) as _, input);
-            let assignment = crate::worker::testing::assignment(Role::Producer, Driver::Thalweg);
-            (Handle::over(name.to_owned(), "a:7000".to_owned(), 1, streams, &assignment), agent)
+            (Handle::over(name.to_owned(), "a:7000".to_owned(), 1, streams), agent)
         };
         let ((silent, _open), (heard, mut agent)) = (worker("producer-0 on a:7000"), worker("producer-1"));
         let mut fleet = RunningFleet::to(Role::Producer, vec![silent, heard]);

@@ -7,8 +7,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::admin::Admin;
 use super::agents::{AgentSessions, placed, placed_before};
 use super::clock::now_us;
@@ -149,12 +147,11 @@ pub(super) async fn prepare(
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
         Measure::Consume => (false, true),
     };
-    let joins_from = Instant::now();
     let consumers = match consuming {
         true => Some(ready_consumers(setting, agents.as_ref()).await?),
         false => None,
     };
-    let group_start_s = joins_from.elapsed().as_secs_f64();
+    let group_start_s = consumers.as_ref().map_or(0.0, Fleet::ready_s);
     let producers = match producing {
         true => Some(ready_producers(setting, agents.as_ref()).await?),
         false => None,

@@ -184,18 +184,20 @@ impl Handle {
         let stderr_end = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
         let output = Box::new(BufReader::with_capacity(64 << 10, stdout));
         let place = Place::Here { child, stderr: tail, stderr_end };
-        Ok(Handle::to(name, pid, (stdin, None), output, place, assignment))
+        let handle = Handle::to(name, pid, (stdin, None), output, place);
+        handle.assign(assignment);
+        Ok(handle)
     }
 
     /// A worker that an agent has started, over its connection: `input` leads to the worker's standard input.
+    /// The worker waits for its assignment.
     pub(crate) fn over(
         name: String,
         agent: String,
         pid: u32,
         (output, input): (Box<dyn AsyncBufRead + Send + Unpin>, impl AsyncWrite + Send + Unpin + 'static),
-        assignment: &Assignment,
     ) -> Handle {
-        Handle::to(name, pid, (input, Some(HEARTBEAT)), output, Place::Agent(agent), assignment)
+        Handle::to(name, pid, (input, Some(HEARTBEAT)), output, Place::Agent(agent))
     }
 
     fn to(
@@ -204,14 +206,16 @@ impl Handle {
         (input, heartbeat): (impl AsyncWrite + Send + Unpin + 'static, Option<Duration>),
         output: Box<dyn AsyncBufRead + Send + Unpin>,
         place: Place,
-        assignment: &Assignment,
     ) -> Handle {
         let (lines, to_write) = mpsc::channel(8);
         let writer = tokio::spawn(write_lines(input, to_write, heartbeat));
         let (partial, heard) = (Vec::new(), LastRead::now());
-        let handle = Handle { name, pid, lines, writer, output, partial, heard, place };
-        handle.send(assignment);
-        handle
+        Handle { name, pid, lines, writer, output, partial, heard, place }
+    }
+
+    /// Sends the assignment, once.
+    pub(crate) fn assign(&self, assignment: &Assignment) {
+        self.send(assignment);
     }
 
     /// The worker's name.

@@ -63,7 +63,7 @@ impl std::fmt::Debug for EventWriter {
 /// Reads the assignment, and starts listening for commands.
 pub fn open() -> Result<(Assignment, Link), LinkError> {
     let mut input = io::BufReader::new(io::stdin());
-    let line = read_line(&mut input)?.ok_or(LinkError::NoAssignment)?;
+    let line = next_line(&mut input)?.ok_or(LinkError::NoAssignment)?;
     let assignment = parse(&line, "assignment")?;
     let (to, commands) = mpsc::channel(16);
     let events = EventWriter(Arc::new(Mutex::new(Box::new(io::stdout()))));
@@ -116,11 +116,7 @@ fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWri
 
 fn forward(input: &mut impl BufRead, to: &mpsc::Sender<Command>, events: &EventWriter) {
     loop {
-        let line = match read_line(input) {
-            Ok(Some(line)) if line == b"\n" => continue,
-            line => line,
-        };
-        match line.map(|line| line.map(|line| parse(&line, "command"))) {
+        match next_line(input).map(|line| line.map(|line| parse(&line, "command"))) {
             Ok(Some(Ok(command))) => {
                 if to.blocking_send(command).is_err() {
                     break;
@@ -132,6 +128,16 @@ fn forward(input: &mut impl BufRead, to: &mpsc::Sender<Command>, events: &EventW
                 break;
             }
             Ok(None) | Err(_) => break,
+        }
+    }
+}
+
+/// The next line that is not empty.
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    loop {
+        match read_line(input)? {
+            Some(line) if line == b"\n" => {}
+            line => return Ok(line),
         }
     }
 }
