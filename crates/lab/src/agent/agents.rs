@@ -120,7 +120,7 @@ impl Agents {
                 inner.request(&address, &Request::Facts, "the question for its machine").await?;
             let mut info: AgentInfo =
                 answer(&address, &mut channel, "the question for its machine", STEP_TIMEOUT).await?;
-            if !ip.is_loopback() {
+            if is_elsewhere(info.boot_id.as_deref(), boot_id().as_deref(), ip) {
                 inner.elsewhere.get_or_insert_with(|| address.clone());
             }
             info.path = Some(inner.path(&address).await?);
@@ -390,6 +390,15 @@ impl Inner {
     }
 }
 
+/// True for an agent of another machine, by the boot ids of both machines, or else by its address: a machine
+/// has addresses other than loopback, and a tunnel on loopback may lead elsewhere.
+fn is_elsewhere(of_agent: Option<&str>, own: Option<&str>, ip: IpAddr) -> bool {
+    match (of_agent, own) {
+        (Some(of_agent), Some(own)) => of_agent != own,
+        _ => !ip.is_loopback(),
+    }
+}
+
 /// The answer to a request.
 async fn answer<T: DeserializeOwned>(
     agent: &str,
@@ -410,5 +419,18 @@ fn failed(agent: &str, what: &'static str) -> impl FnOnce(ChannelError) -> Agent
         ChannelError::Silent(waited) => AgentError::Silent { agent, what, waited },
         ChannelError::Invalid(source) => AgentError::Invalid { agent, what, source },
         error => AgentError::Lost { agent, what, why: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_known_by_its_boot_id() {
+        let (loopback, network) = ([127, 0, 0, 1].into(), [10, 0, 0, 1].into());
+        assert!(!is_elsewhere(Some("one"), Some("one"), network), "the machine's address in its network");
+        assert!(is_elsewhere(Some("one"), Some("two"), loopback), "a tunnel");
+        assert!(is_elsewhere(None, Some("two"), network) && !is_elsewhere(None, Some("two"), loopback));
     }
 }
