@@ -24,13 +24,11 @@ use crate::worker::clock::micros;
 const TRIES: usize = 5;
 /// Maximum time of a step.
 const STEP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Maximum number of brokers that are tried.
-const BROKERS_MAX: usize = 64;
 
 /// The scheme of a service URL of Apache Pulsar, and the port of an address without one.
 const PULSAR: (&str, &str) = ("pulsar://", "6650");
 
-/// Tries every broker of a cluster.
+/// Tries every broker of a cluster, up to the first one that is unusable.
 pub(super) async fn check(bootstrap: &[String], properties: &BTreeMap<String, String>) -> Vec<BrokerPath> {
     if let Some(addresses) = bootstrap.first().and_then(|url| url.strip_prefix(PULSAR.0)) {
         return pulsar(addresses).await;
@@ -43,8 +41,13 @@ pub(super) async fn check(bootstrap: &[String], properties: &BTreeMap<String, St
     };
     let metadata = cluster.metadata();
     let mut paths = Vec::new();
-    for (id, broker) in metadata.brokers.iter().take(BROKERS_MAX) {
-        paths.push(path(&cluster, *id, broker.address()).await);
+    for (id, broker) in &metadata.brokers {
+        let path = path(&cluster, *id, broker.address()).await;
+        let is_last = path.failure.is_some();
+        paths.push(path);
+        if is_last {
+            break;
+        }
     }
     paths
 }
