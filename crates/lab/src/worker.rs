@@ -59,7 +59,10 @@ pub fn serve(clock_ahead_us: Option<i64>) -> Result<(), WorkerError> {
         Driver::Stream => stream::run(&assignment, &mut link),
     };
     match outcome {
-        Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),
+        Ok(report) => {
+            let report = Report { late_us: link.late_us(), ..report };
+            Ok(link.send(&Event::Done(Box::new(report)))?)
+        }
         Err(error) => {
             link.send(&Event::Failed { error: error.to_string() })?;
             Err(error)

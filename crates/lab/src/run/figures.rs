@@ -22,6 +22,8 @@ pub(super) struct CombinedReport {
     /// The percentiles until acknowledged of tools without histograms.
     pub(super) tool_percentiles: Option<ToolPercentiles>,
     pub(super) negative: NegativeLatencies,
+    /// The largest delay of a start.
+    pub(super) late_us: u64,
     pub(super) notes: Vec<String>,
 }
 
@@ -50,6 +52,7 @@ pub(super) fn gather<'a>(
         all.acknowledged += report.acknowledged;
         all.failed += report.failed;
         all.negative.add(report.negative);
+        all.late_us = all.late_us.max(report.late_us);
         all.tool_percentiles = match (all.tool_percentiles, report.tool_percentiles) {
             (Some(known), Some(other)) => Some(known.slower(other)),
             (known, other) => known.or(other),

@@ -32,8 +32,10 @@ use crate::terminal::Progress;
 use crate::worker::{Assignment, Driver, Report, Role, Span, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verification};
 
-/// From the start command to the start: time for the command to reach all workers.
+/// From the start command to the start: time for the command to reach all workers on this machine.
 const LEAD_US: u64 = 100_000;
+/// Round trips to an agent that are added to the lead.
+const LEAD_ROUND_TRIPS: u64 = 4;
 
 /// The context of a repetition.
 pub(super) struct Setting<'a> {
@@ -268,11 +270,18 @@ async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -
     Ok(usage)
 }
 
+/// The time for a start command to reach all workers.
+fn lead_us(setting: &Setting<'_>) -> u64 {
+    let paths = setting.agents.into_iter().flat_map(Agents::infos).filter_map(|agent| agent.path);
+    let round_trip_us = paths.map(|path| path.round_trip_us).max().unwrap_or_default();
+    LEAD_US.saturating_add(round_trip_us.saturating_mul(LEAD_ROUND_TRIPS))
+}
+
 /// Begins to create and delete temporary topics, over separate connections.
 async fn begin_passing(setting: &Setting<'_>) -> Result<TopicChurn, Failure> {
     let cluster = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
     let prefix = topics::passing_prefix(setting.topics);
-    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + LEAD_US))
+    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + lead_us(setting)))
 }
 
 /// The evidence, and what it does not prove.
@@ -367,6 +376,13 @@ fn put_together(
              between two of the driver's reports"
                 .to_owned(),
         );
+    }
+    let late_us = produced.late_us.max(consumed.late_us);
+    if late_us > 0 {
+        notes.push(format!(
+            "The start command reached a worker {} after its start: the worker began late",
+            quantity::time_us(late_us as f64)
+        ));
     }
     if let Some(why) = &produced.first_failure {
         notes.push(format!("{} records failed: {why}", produced.failed));
@@ -487,7 +503,7 @@ async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Resul
         ..assignment(setting, Role::Producer, &clients)
     };
     let fleet = ready(setting, agents, &whole, &clients).await?;
-    let at_us = now_us() + LEAD_US;
+    let at_us = now_us() + lead_us(setting);
     let mut course = Course {
         measure: Measure::Produce,
         producers: fleet.start(at_us, at_us).await,
@@ -517,7 +533,7 @@ async fn run_workers(
 ) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
-    let at_us = now_us() + LEAD_US;
+    let at_us = now_us() + lead_us(setting);
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
     let mut course = Course {
         measure: point.measure,

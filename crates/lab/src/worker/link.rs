@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::clock::Clock;
 use super::{Assignment, Command, Event};
 
 /// Maximum length of a line. An assignment may list thousands of topics.
@@ -48,6 +49,7 @@ pub struct LineUnreadable {
 pub struct Link {
     commands: mpsc::Receiver<Command>,
     events: EventWriter,
+    late_us: u64,
 }
 
 /// Writes events; clones share standard output and write whole lines.
@@ -69,18 +71,32 @@ pub fn open() -> Result<(Assignment, Link), LinkError> {
     let events = EventWriter(Arc::new(Mutex::new(Box::new(io::stdout()))));
     let to_lab = events.clone();
     std::thread::Builder::new().name("link".to_owned()).spawn(move || listen(&mut input, to, &to_lab))?;
-    Ok((assignment, Link { commands, events }))
+    Ok((assignment, Link { commands, events, late_us: 0 }))
 }
 
 impl Link {
     /// The next command; `None` if the lab has exited. Works on any runtime.
     pub async fn command(&mut self) -> Option<Command> {
-        self.commands.recv().await
+        let command = self.commands.recv().await;
+        self.note(command)
     }
 
     /// The next command, for a driver without a runtime.
     pub fn command_blocking(&mut self) -> Option<Command> {
-        self.commands.blocking_recv()
+        let command = self.commands.blocking_recv();
+        self.note(command)
+    }
+
+    /// Microseconds from the time of the start to its command, if that came too late.
+    pub(super) fn late_us(&self) -> u64 {
+        self.late_us
+    }
+
+    fn note(&mut self, command: Option<Command>) -> Option<Command> {
+        if let Some(Command::Start { at_us, .. }) = command {
+            self.late_us = Clock::of_process().now_us().saturating_sub(at_us);
+        }
+        command
     }
 
     /// Sends an event.
@@ -165,6 +181,22 @@ mod tests {
         drop(to);
         assert_eq!(commands.blocking_recv(), Some(Command::Stop));
         assert_eq!(commands.blocking_recv(), None);
+    }
+
+    #[test]
+    fn a_late_start_is_noted() {
+        let (to, commands) = mpsc::channel(2);
+        let events = EventWriter(Arc::new(Mutex::new(Box::new(io::sink()))));
+        let mut link = Link { commands, events, late_us: 0 };
+        let now_us = Clock::of_process().now_us();
+        let mut late_us = |at_us| {
+            to.blocking_send(Command::Start { at_us, measure_from_us: at_us }).expect("there is room");
+            link.command_blocking().expect("a command");
+            link.late_us()
+        };
+        assert_eq!(late_us(now_us + 60_000_000), 0);
+        let late = late_us(now_us - 300_000);
+        assert!((300_000..60_000_000).contains(&late), "{late}");
     }
 
     #[test]

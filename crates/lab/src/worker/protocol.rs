@@ -184,6 +184,9 @@ pub struct Report {
     /// Records that reached a consumer before their intended send time.
     #[serde(default)]
     pub negative: NegativeLatencies,
+    /// Microseconds from the start to its command, if that came too late.
+    #[serde(default)]
+    pub late_us: u64,
     /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
     /// Results of a checking consumer, per producer.
