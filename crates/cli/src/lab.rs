@@ -58,9 +58,9 @@ pub enum Lab {
 /// The arguments of a worker.
 #[derive(clap::Args, Debug)]
 pub struct Worker {
-    /// Internal: microseconds from this machine's clock to the lab's.
-    #[arg(long, hide = true, default_value_t = 0, allow_negative_numbers = true)]
-    clock_correction_us: i64,
+    /// Internal: microseconds from the kernel's monotonic clock to the lab's clock.
+    #[arg(long, hide = true, allow_negative_numbers = true)]
+    clock_ahead_us: Option<i64>,
 }
 
 impl Lab {
@@ -69,7 +69,7 @@ impl Lab {
         let tool: CommandFuture<'_> = match self {
             // A worker creates its own threads and runtimes, and has already reported its errors to the lab.
             Lab::Worker(worker) => {
-                return thalweg_lab::worker::serve(worker.clock_correction_us)
+                return thalweg_lab::worker::serve(worker.clock_ahead_us)
                     .map_err(|error| CommandFailure(error.to_string()).into());
             }
             Lab::List(list) => Box::pin(async { list.run() }),

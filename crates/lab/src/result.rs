@@ -29,7 +29,9 @@ pub use evidence::{Check, Evidence, LedgerEvidence, PartitionEvidence, ReplicaCo
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
 pub use objection::Objection;
-pub(crate) use objection::{GENERATOR, ONCE, VARIATION_MAX, consumers_fell_behind, varies};
+pub(crate) use objection::{
+    GENERATOR, ONCE, VARIATION_MAX, clock_unknown, clocks_unknown, consumers_fell_behind, varies,
+};
 pub use subject::Subject;
 pub use system::system;
 pub use usage::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
@@ -71,6 +73,9 @@ pub struct RunResult {
     /// The client machines; empty if clients run on the lab's machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentInfo>,
+    /// The rule that placed clients on agents: `both`, `balanced` or `apart`; `None` without agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents_place: Option<String>,
     /// The measured systems, by name.
     pub targets: BTreeMap<String, TargetInfo>,
     /// The workloads, in order.

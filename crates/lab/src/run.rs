@@ -112,6 +112,7 @@ impl<'a> Points<'a, ()> {
             lab_version: options.lab_version.clone(),
             machine,
             agents: Vec::new(),
+            agents_place: options.agents.as_ref().map(|agents| agents.placement().name().to_owned()),
             targets: BTreeMap::new(),
             workloads: Vec::new(),
         };

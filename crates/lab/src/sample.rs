@@ -1,5 +1,5 @@
 //! Resource usage of processes and machine over time, sampled from `/proc` five times per second during a
-//! repetition.
+//! repetition. Their times are those of [`Clock`]: a step of the wall clock is not in them.
 //!
 //! If the kernel does not provide a value (on a system other than Linux, or with a hidden `/proc`), the value
 //! is zero or `None`, never an error: the main figures of a run do not depend on it.
@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::result::{AgentUse, HostUse, ProcessUse, Sample};
+use crate::worker::clock::Clock;
 use series::{Series, Units};
 
 /// The sampling interval.
@@ -105,6 +106,7 @@ fn watch(shared: &SamplerState) -> Series {
         page_bytes: rustix::param::page_size() as u64,
     };
     let disks = whole_disks();
+    let clock = Clock::of_process();
     let mut series = Series::new(units);
     let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;
@@ -121,7 +123,8 @@ fn watch(shared: &SamplerState) -> Series {
             is_gone: false,
             threads: 0,
         }));
-        look_once(&mut series, &mut watched, &disks, is_over || number % THREADS_EVERY == 0);
+        let with_threads = is_over || number % THREADS_EVERY == 0;
+        look_once(&mut series, clock.now_us(), &mut watched, &disks, with_threads);
         if is_over {
             return series;
         }
@@ -147,8 +150,13 @@ struct SampledProcess {
     threads: usize,
 }
 
-fn look_once(series: &mut Series, watched: &mut [SampledProcess], disks: &[String], with_threads: bool) {
-    let at_us = wall_clock_us();
+fn look_once(
+    series: &mut Series,
+    at_us: u64,
+    watched: &mut [SampledProcess],
+    disks: &[String],
+    with_threads: bool,
+) {
     series.push_host(at_us, readings::host(disks));
     for one in watched.iter_mut().filter(|one| !one.is_gone) {
         let seen = readings::process(one.pid)
@@ -167,13 +175,6 @@ fn look_once(series: &mut Series, watched: &mut [SampledProcess], disks: &[Strin
     }
 }
 
-/// Microseconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
-fn wall_clock_us() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -186,11 +187,12 @@ mod tests {
             .expect("a shell");
         let sampler = Sampler::start(Vec::new());
         sampler.add("busy", busy.id());
-        let from_us = wall_clock_us();
-        while wall_clock_us() < from_us + 1_500_000 {
+        let clock = Clock::of_process();
+        let from_us = clock.now_us();
+        while clock.now_us() < from_us + 1_500_000 {
             std::thread::yield_now();
         }
-        let to_us = wall_clock_us();
+        let to_us = clock.now_us();
         let usage = sampler.finish(from_us, to_us);
         busy.kill().and_then(|()| busy.wait()).expect("ours to end");
         let used = &usage.processes[0];
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn a_process_that_is_not_there_uses_nothing() {
         let sampler = Sampler::start(vec![("nobody".to_owned(), u32::MAX)]);
-        let usage = sampler.finish(0, wall_clock_us());
+        let usage = sampler.finish(0, Clock::of_process().now_us());
         assert_eq!(usage.processes, []);
     }
 }

@@ -30,20 +30,24 @@ mod tool;
 
 pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;
+pub(crate) use handle::LastRead;
 pub use handle::{AgentLost, EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{
-    AcknowledgedLedger, Assignment, Command, Event, Interval, Order, Report, Role, SeenRecords, Span,
-    StopWhen, ToolPercentiles,
+    AcknowledgedLedger, Assignment, Command, Event, Interval, NegativeLatencies, Order, Report, Role,
+    SeenRecords, Span, StopWhen, ToolPercentiles,
 };
-pub(crate) use remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
+pub(crate) use remote::{EXIT_TIMEOUT, HEARTBEAT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 pub use stamp::VerifyError;
 
 /// Runs a worker, from its assignment to its last message. Blocks and creates its own threads and runtimes,
 /// so it must not be called on a runtime's thread. Errors are reported to the lab and returned.
-/// `clock_correction_us` leads from this machine's clock to the lab's; zero on the lab's machine.
-pub fn serve(clock_correction_us: i64) -> Result<(), WorkerError> {
-    clock::correct(clock_correction_us);
+/// `clock_ahead_us` leads from the kernel's monotonic clock to the lab's clock; without it, the worker reads
+/// the wall clock.
+pub fn serve(clock_ahead_us: Option<i64>) -> Result<(), WorkerError> {
+    if let Some(ahead_us) = clock_ahead_us {
+        clock::set(ahead_us);
+    }
     let (assignment, mut link) = link::open()?;
     let outcome = match assignment.driver {
         Driver::Thalweg => thalweg::run(&assignment, &mut link),
@@ -55,7 +59,10 @@ pub fn serve(clock_correction_us: i64) -> Result<(), WorkerError> {
         Driver::Stream => stream::run(&assignment, &mut link),
     };
     match outcome {
-        Ok(report) => Ok(link.send(&Event::Done(Box::new(report)))?),
+        Ok(report) => {
+            let report = Report { late_us: link.late_us(), ..report };
+            Ok(link.send(&Event::Done(Box::new(report)))?)
+        }
         Err(error) => {
             link.send(&Event::Failed { error: error.to_string() })?;
             Err(error)

@@ -134,7 +134,7 @@ impl Cli {
         let tool: CommandFuture<'_> = match &self.command {
             Command::Serve(serve) => return serve.run(bars),
             Command::Stream(stream) => return stream.run(bars),
-            Command::Lab(lab) => return lab.run(|tool| run_tool(bars, tool)),
+            Command::Lab(lab) => return lab.run(|tool| run_beside_tasks(bars, tool)),
             Command::Cluster(cluster) => cluster.run(),
             Command::Topic(topic) => topic.run(),
             Command::Group(group) => group.run(),
@@ -178,8 +178,8 @@ fn run_tool(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()>
     run_on(Builder::new_current_thread(), bars, tool)
 }
 
-/// Runs a command like [`run_tool`], and its tasks on another thread: a member of a group stays alive while
-/// the command waits for its output to be read.
+/// Runs a command like [`run_tool`], and its tasks on another thread: a member of a group, or a worker on an
+/// agent, stays alive while the command waits for its output to be read.
 fn run_beside_tasks(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1);

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use thalweg_lab::agent::{AgentOptions, Insecure, Security, listen};
 
-use super::run::lab_version;
-use crate::program::binary;
+use super::run::{exact_version, lab_version};
+use crate::program::running_binary;
 use crate::signals;
 
 /// Run the clients of a measurement on this machine, for a lab on another one.
@@ -51,8 +51,8 @@ impl Agent {
         let options = AgentOptions {
             listen: self.listen.clone(),
             security,
-            binary: binary()?,
-            version: lab_version(),
+            binary: running_binary()?,
+            version: exact_version()?,
             clock_shift_us: self.clock_offset_ms.saturating_mul(1000),
         };
         let listening = listen(options).await?;

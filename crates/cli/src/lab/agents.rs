@@ -10,7 +10,7 @@ use thalweg_lab::result::AgentInfo;
 use thalweg_lab::target::TargetSpec;
 use thalweg_lab::workload::Workload;
 
-use super::run::lab_version;
+use super::run::exact_version;
 use crate::failure::Usage;
 
 /// The agents that run the clients.
@@ -51,10 +51,10 @@ impl AgentArguments {
             addresses: bootstrap_servers(list)?,
             security,
             placement: self.agents_place,
-            version: lab_version(),
+            version: exact_version()?,
         });
         let agents = agents.await?;
-        if targets.iter().any(|target| !matches!(target, TargetSpec::Bootstrap { .. })) {
+        if targets.iter().any(TargetSpec::is_started_by_lab) {
             agents.check_reach_loopback()?;
         }
         Ok(Some(agents))

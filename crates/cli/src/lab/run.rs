@@ -18,7 +18,7 @@ use super::targets::{Drivers, RunTargets, SecurityArguments, Targets};
 use super::{arguments, control, interrupt};
 use crate::failure::Usage;
 use crate::output::CommandOutput;
-use crate::program::binary;
+use crate::program::{binary, fingerprint};
 
 /// Run workloads on targets, and write a report.
 ///
@@ -345,5 +345,14 @@ pub(crate) fn lab_version() -> String {
     match option_env!("THALWEG_COMMIT") {
         Some(commit) => format!("thalweg {} ({commit})", env!("CARGO_PKG_VERSION")),
         None => format!("thalweg {}", env!("CARGO_PKG_VERSION")),
+    }
+}
+
+/// The version that lab and agents have in common: the assignments of workers have no versions, so that
+/// builds without a commit must be the same file.
+pub(crate) fn exact_version() -> anyhow::Result<String> {
+    match option_env!("THALWEG_COMMIT").filter(|commit| !commit.ends_with("-dirty")) {
+        Some(_) => Ok(lab_version()),
+        None => Ok(format!("{}, build {}", lab_version(), fingerprint()?)),
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use thalweg_client::ByteStream;
 use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
 use super::clock;
@@ -15,15 +16,17 @@ use super::error::AgentError;
 use super::facts::boot_id;
 use super::placement::Placement;
 use super::protocol::{
-    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, PROTOCOL, Request, SERVICE, UsageAnswer,
+    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE, UsageAnswer,
     UsageCommand, WorkerProcess, tend,
 };
 use super::security::Security;
 use crate::result::{AgentInfo, BrokerPath, ClockOffset, LabPath};
-use crate::worker::{Assignment, Handle};
+use crate::worker::{HEARTBEAT, Handle};
 
 /// Maximum time for a connection with its handshake, and for an answer.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of tries to connect to an agent that was reached before, and the pause between them.
+const TRIES: (usize, Duration) = (4, Duration::from_secs(1));
 /// Maximum time for a check of the paths, which tries every broker.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Bytes of the first measurement of a rate, and the least of the second one.
@@ -53,8 +56,19 @@ struct Inner {
     options: AgentsOptions,
     client: thalweg_client::Security,
     infos: Mutex<Vec<AgentInfo>>,
+    /// The agents as they were at the beginning, by address.
+    identities: BTreeMap<String, Identity>,
     /// An agent on another machine, if there is one.
     elsewhere: Option<String>,
+    /// The name of this lab, for refusals to others.
+    lab: String,
+    leases: Vec<JoinHandle<()>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.leases.iter().for_each(JoinHandle::abort);
+    }
 }
 
 /// Usage of an agent's machine, sampled from its start on.
@@ -72,6 +86,12 @@ impl std::fmt::Debug for MachineUse {
 impl Agents {
     /// Connects to each agent, and learns its machine and the path to it.
     pub async fn connect(options: AgentsOptions) -> Result<Agents, AgentError> {
+        let machine = rustix::system::uname();
+        let lab = format!("on {}, process {}", machine.nodename().to_string_lossy(), std::process::id());
+        Agents::connect_as(lab, options).await
+    }
+
+    pub(super) async fn connect_as(lab: String, options: AgentsOptions) -> Result<Agents, AgentError> {
         for (place, address) in options.addresses.iter().enumerate() {
             if options.addresses[..place].contains(address) {
                 return Err(AgentError::Twice(address.clone()));
@@ -81,14 +101,26 @@ impl Agents {
             return Err(AgentError::TooFewToPart);
         }
         let client = options.security.client()?;
-        let mut inner = Inner { options, client, infos: Mutex::default(), elsewhere: None };
+        let (infos, identities) = (Mutex::default(), BTreeMap::new());
+        let leases = Vec::new();
+        let mut inner = Inner { options, client, infos, identities, elsewhere: None, lab, leases };
         let mut infos = Vec::new();
         for address in inner.options.addresses.clone() {
+            let (_, _, identity) = inner.open(&address).await?;
+            let same = |(_, known): &(&String, &Identity)| {
+                known.instance.is_some() && known.instance == identity.instance
+            };
+            if let Some((known, _)) = inner.identities.iter().find(same) {
+                return Err(AgentError::OneAgent { a: known.clone(), b: address });
+            }
+            // All further connections must lead to this machine.
+            inner.identities.insert(address.clone(), identity);
+            inner.leases.push(inner.lease(&address).await?);
             let (mut channel, ip) =
                 inner.request(&address, &Request::Facts, "the question for its machine").await?;
             let mut info: AgentInfo =
                 answer(&address, &mut channel, "the question for its machine", STEP_TIMEOUT).await?;
-            if !ip.is_loopback() {
+            if is_elsewhere(info.boot_id.as_deref(), boot_id().as_deref(), ip) {
                 inner.elsewhere.get_or_insert_with(|| address.clone());
             }
             info.path = Some(inner.path(&address).await?);
@@ -163,13 +195,13 @@ impl Agents {
         Ok(self.0.clock(self.address(agent)).await?.0)
     }
 
-    /// Starts a worker on an agent's machine, whose clock is ahead by `offset_us`.
+    /// Starts a worker on an agent's machine, whose clock is ahead by `offset_us`. The worker waits for its
+    /// assignment.
     pub(crate) async fn worker(
         &self,
         agent: usize,
         name: String,
         offset_us: i64,
-        assignment: &Assignment,
     ) -> Result<Handle, AgentError> {
         const WHAT: &str = "the request for a worker";
         let address = self.address(agent);
@@ -177,7 +209,7 @@ impl Agents {
         let (mut channel, _) = self.0.request(address, &request, WHAT).await?;
         let started: WorkerProcess = answer(address, &mut channel, WHAT, STEP_TIMEOUT).await?;
         let Channel { reader, writer } = channel;
-        Ok(Handle::over(name, address.to_owned(), started.pid, (Box::new(reader), writer), assignment))
+        Ok(Handle::over(name, address.to_owned(), started.pid, (Box::new(reader), writer)))
     }
 
     /// Starts to sample the usage of an agent's machine.
@@ -232,12 +264,25 @@ impl Inner {
         request: &Request,
         what: &'static str,
     ) -> Result<(Channel, IpAddr), AgentError> {
-        let (mut channel, ip) = self.open(agent).await?;
+        let (mut channel, ip, _) = self.reopen(agent).await?;
         channel.write(request, STEP_TIMEOUT).await.map_err(failed(agent, what))?;
         Ok((channel, ip))
     }
 
-    async fn open(&self, agent: &str) -> Result<(Channel, IpAddr), AgentError> {
+    /// Opens a connection, again if it is lost before its first request.
+    async fn reopen(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {
+        for _ in 1..TRIES.0 {
+            match self.open(agent).await {
+                Err(AgentError::Unreachable { .. } | AgentError::Lost { .. } | AgentError::Silent { .. }) => {
+                    tokio::time::sleep(TRIES.1).await;
+                }
+                outcome => return outcome,
+            }
+        }
+        self.open(agent).await
+    }
+
+    async fn open(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {
         const WHAT: &str = "the lab's first line";
         let unreachable = |why: String| AgentError::Unreachable { agent: agent.to_owned(), why };
         let connecting = timeout(STEP_TIMEOUT, TcpStream::connect(agent)).await;
@@ -250,7 +295,8 @@ impl Inner {
         let wrapped = timeout(STEP_TIMEOUT, self.client.wrap(plain, agent)).await;
         let wrapped = wrapped.map_err(|_| unreachable(format!("no handshake within {STEP_TIMEOUT:?}")))?;
         let mut channel = Channel::new(wrapped.map_err(|fault| unreachable(fault.to_string()))?);
-        let own = Hello::of(&self.options.version);
+        let identity = Identity { instance: Some(self.lab.clone()), boot_id: None };
+        let own = Hello { identity, ..Hello::of(&self.options.version) };
         channel.write(&own, STEP_TIMEOUT).await.map_err(failed(agent, WHAT))?;
         let line = match channel.line(HELLO_BYTES_MAX, STEP_TIMEOUT).await {
             // An agent with certificates does not understand a lab without.
@@ -260,8 +306,14 @@ impl Inner {
             line => line.map_err(failed(agent, WHAT))?,
         };
         match serde_json::from_slice::<Hello>(&line) {
-            Ok(hello) if hello == own => return Ok((channel, ip)),
-            Ok(Hello { service, protocol, version }) if service == SERVICE => {
+            Ok(hello) if hello.is_alike(&own) => {
+                let known = self.identities.get(agent);
+                return match known.is_none_or(|known| known.is_same_machine(&hello.identity)) {
+                    true => Ok((channel, ip, hello.identity)),
+                    false => Err(AgentError::OtherMachine { agent: agent.to_owned() }),
+                };
+            }
+            Ok(Hello { service, protocol, version, .. }) if service == SERVICE => {
                 return Err(AgentError::OtherVersion {
                     agent: agent.to_owned(),
                     found: version,
@@ -280,6 +332,20 @@ impl Inner {
                 Err(AgentError::NotAnAgent { agent, found: format!("{found:?}") })
             }
         }
+    }
+
+    /// Keeps other labs from an agent, until aborted.
+    async fn lease(&self, agent: &str) -> Result<JoinHandle<()>, AgentError> {
+        const WHAT: &str = "the request for a lease";
+        let (mut channel, _) = self.request(agent, &Request::Lease, WHAT).await?;
+        answer::<()>(agent, &mut channel, WHAT, STEP_TIMEOUT).await?;
+        let agent = agent.to_owned();
+        Ok(tokio::spawn(async move {
+            while let Ok(()) = channel.send(b"\n", STEP_TIMEOUT).await {
+                tokio::time::sleep(HEARTBEAT).await;
+            }
+            tracing::warn!(agent, "Lost the lease of an agent, which may serve other labs now");
+        }))
     }
 
     async fn clock(&self, agent: &str) -> Result<(ClockOffset, u64), AgentError> {
@@ -324,6 +390,15 @@ impl Inner {
     }
 }
 
+/// True for an agent of another machine, by the boot ids of both machines, or else by its address: a machine
+/// has addresses other than loopback, and a tunnel on loopback may lead elsewhere.
+fn is_elsewhere(of_agent: Option<&str>, own: Option<&str>, ip: IpAddr) -> bool {
+    match (of_agent, own) {
+        (Some(of_agent), Some(own)) => of_agent != own,
+        _ => !ip.is_loopback(),
+    }
+}
+
 /// The answer to a request.
 async fn answer<T: DeserializeOwned>(
     agent: &str,
@@ -344,5 +419,18 @@ fn failed(agent: &str, what: &'static str) -> impl FnOnce(ChannelError) -> Agent
         ChannelError::Silent(waited) => AgentError::Silent { agent, what, waited },
         ChannelError::Invalid(source) => AgentError::Invalid { agent, what, source },
         error => AgentError::Lost { agent, what, why: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_machine_is_known_by_its_boot_id() {
+        let (loopback, network) = ([127, 0, 0, 1].into(), [10, 0, 0, 1].into());
+        assert!(!is_elsewhere(Some("one"), Some("one"), network), "the machine's address in its network");
+        assert!(is_elsewhere(Some("one"), Some("two"), loopback), "a tunnel");
+        assert!(is_elsewhere(None, Some("two"), network) && !is_elsewhere(None, Some("two"), loopback));
     }
 }

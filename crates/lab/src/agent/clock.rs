@@ -2,6 +2,9 @@
 //!
 //! The agent reads its clock between the lab's sending of a line and the arrival of the answer. So the offset
 //! is known up to half of the round trip, however unequal both ways are; the fastest round trip is used.
+//!
+//! The agent's clock is that of its workers, and the lab's is that of its commands: both run on the kernel's
+//! monotonic clock. So a step of a wall clock is in neither, and a machine that paused is seen.
 
 use std::time::Duration;
 
@@ -25,7 +28,7 @@ pub(super) async fn measure(
     channel: &mut Channel,
     within: Duration,
 ) -> Result<(ClockOffset, u64), ChannelError> {
-    let clock = Clock::now();
+    let clock = Clock::of_process();
     let began = Instant::now();
     let mut fastest: Option<Exchange> = None;
     for number in 0..EXCHANGES {

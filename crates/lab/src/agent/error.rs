@@ -72,6 +72,15 @@ pub enum AgentError {
     /// One agent given twice.
     #[error("The agent {0} is named twice")]
     Twice(String),
+    /// Two names of one agent.
+    #[error("{a} and {b} lead to the same agent: name it once")]
+    OneAgent { a: String, b: String },
+    /// An address that leads to another machine than before.
+    #[error(
+        "The address {agent} leads to another machine than at the beginning, whose clock and interfaces are not those of \
+         this run: give each machine a separate address"
+    )]
+    OtherMachine { agent: String },
     /// Too few agents to keep producers and consumers apart.
     #[error("Producers and consumers apart need two agents at least")]
     TooFewToPart,

@@ -36,12 +36,15 @@ fn interfaces(of: &Path) -> Vec<Interface> {
         .filter(|name| name != LOOPBACK)
         .map(|name| {
             let read = |file: &str| line(of.join(&name).join(file).to_str()?);
+            // The speed of a link without a device, as of containers and bridges, is no capacity of a
+            // network.
+            let has_device = of.join(&name).join("device").exists();
             Interface {
                 state: read("operstate").unwrap_or_else(|| "unknown".to_owned()),
                 // An unknown speed is -1.
                 speed_mbit_per_s: read("speed")
                     .and_then(|speed| speed.parse().ok())
-                    .filter(|speed| *speed > 0),
+                    .filter(|speed| has_device && *speed > 0),
                 mtu_bytes: read("mtu").and_then(|mtu| mtu.parse().ok()),
                 name,
             }
@@ -67,18 +70,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unknown_speed_is_none() {
+    fn an_unknown_speed_is_none_and_that_of_a_virtual_link_is_unknown() {
         let dir = tempfile::tempdir().expect("a directory");
-        for (name, speed) in [("lo", "10"), ("eth1", "-1"), ("eth0", "25000")] {
+        for (name, speed) in [("lo", "10"), ("eth1", "-1"), ("eth0", "25000"), ("veth7", "10000")] {
             let own = dir.path().join(name);
-            std::fs::create_dir_all(&own).expect("made");
+            let made = if name.starts_with("eth") { own.join("device") } else { own.clone() };
+            std::fs::create_dir_all(made).expect("made");
             for (file, text) in [("speed", speed), ("operstate", "up"), ("mtu", "9000")] {
                 std::fs::write(own.join(file), format!("{text}\n")).expect("written");
             }
         }
         let found = interfaces(dir.path());
         let speeds: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.speed_mbit_per_s)).collect();
-        assert_eq!(speeds, [("eth0", Some(25_000)), ("eth1", None)]);
+        assert_eq!(speeds, [("eth0", Some(25_000)), ("eth1", None), ("veth7", None)]);
         assert_eq!(found[0].mtu_bytes, Some(9000));
     }
 

@@ -20,6 +20,15 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// The name in arguments and results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Placement::Both => "both",
+            Placement::Balanced => "balanced",
+            Placement::Apart => "apart",
+        }
+    }
+
     /// The clients of a role, with as many processes as the rule wants on this many agents.
     pub(crate) fn processes(self, clients: &Clients, role: Role, agents: usize) -> u32 {
         let own = match self {

@@ -1,15 +1,15 @@
 //! The protocol between lab and agent: lines of JSON.
 //!
 //! ```text
-//! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0"}
-//! agent  the same, of the agent; or {"refused":"…"}, and the end
+//! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0","instance":"…"}
+//! agent  the same, with "boot_id"; or {"refused":"…"}, and the end
 //! lab    {"request":"clock"}
 //! agent  {"ok":…} or {"refused":"…"}, and what follows for the request
 //! ```
 //!
 //! What follows: for `clock`, a line of the agent's clock for each line of the lab; for `rate`, bytes in both
 //! directions; for `worker`, the lines of the worker; for `usage`, processes to observe, and the usage at the
-//! end.
+//! end; for `lease`, empty lines of the lab as signs of life.
 
 use std::time::Duration;
 
@@ -29,8 +29,10 @@ pub(super) const SERVICE: &str = "thalweg-lab-agent";
 const LINE_BYTES_MAX: u64 = 4 << 20;
 /// Maximum length of the first line, which a stranger may send.
 pub(super) const HELLO_BYTES_MAX: u64 = 4 << 10;
-/// Maximum time of a peer without a sign of life, with TCP's probes.
+/// Maximum time of a peer without a sign of life: TCP's probes, and lines of a lab with a worker.
 const SILENCE_S: u32 = 15;
+/// [`SILENCE_S`].
+pub(super) const SILENCE_TIMEOUT: Duration = Duration::from_secs(SILENCE_S as u64);
 
 /// The first line of both sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,18 +43,55 @@ pub(super) struct Hello {
     pub(super) protocol: u32,
     /// Version and commit of the program.
     pub(super) version: String,
+    /// The agent, or the lab by a name for users.
+    #[serde(flatten)]
+    pub(super) identity: Identity,
+}
+
+/// The identity of an agent, by which addresses of one agent, and agents of one machine, are found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// The process of the agent, or of the lab.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) instance: Option<String>,
+    /// The kernel's id of this start of the machine; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) boot_id: Option<String>,
+}
+
+impl Identity {
+    /// True if another line is from the same machine: its clock is the same. Without boot ids, the processes
+    /// must be the same.
+    pub(super) fn is_same_machine(&self, other: &Identity) -> bool {
+        match (&self.boot_id, &other.boot_id) {
+            (None, None) => self.instance == other.instance,
+            (own, other) => own == other,
+        }
+    }
 }
 
 impl Hello {
     pub(super) fn of(version: &str) -> Hello {
-        Hello { service: SERVICE.to_owned(), protocol: PROTOCOL, version: version.to_owned() }
+        Hello {
+            service: SERVICE.to_owned(),
+            protocol: PROTOCOL,
+            version: version.to_owned(),
+            identity: Identity::default(),
+        }
+    }
+
+    /// True if both are of one version.
+    pub(super) fn is_alike(&self, other: &Hello) -> bool {
+        (&self.service, self.protocol, &self.version) == (&other.service, other.protocol, &other.version)
     }
 }
 
-/// The second line of the lab.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The second line of the lab. Its `Debug` names the kind only: a check has the cluster's passwords.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "request")]
 pub(super) enum Request {
+    /// The agent serves no other lab as long as this connection, or any other of the lab.
+    Lease,
     Facts,
     /// The clock, as often as the lab asks.
     Clock,
@@ -71,6 +110,20 @@ pub(super) enum Request {
     },
     /// The usage of the machine and of processes.
     Usage,
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Request::Lease => "lease",
+            Request::Facts => "facts",
+            Request::Clock => "clock",
+            Request::Rate { .. } => "rate",
+            Request::Check { .. } => "check",
+            Request::Worker { .. } => "worker",
+            Request::Usage => "usage",
+        })
+    }
 }
 
 /// The agent's first line after a request.
@@ -213,6 +266,13 @@ mod tests {
         far.write_all(b"torn").await.expect("there is room");
         drop(far);
         assert!(matches!(channel.line(7, within).await, Err(ChannelError::Closed)));
+    }
+
+    #[test]
+    fn a_logged_check_has_no_password() {
+        let properties = [("sasl.jaas.config".to_owned(), "password=secret".to_owned())].into();
+        let check = Request::Check { bootstrap: vec!["b:9092".to_owned()], properties };
+        assert_eq!(format!("{check:?}"), "check");
     }
 
     #[test]

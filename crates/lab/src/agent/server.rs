@@ -1,19 +1,21 @@
 //! The agent: accepts connections of labs, and serves one request of each.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use thalweg_security::tls::ServerTls;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
 use super::error::AgentError;
 use super::protocol::{
-    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, PROTOCOL, Request, SERVICE, Stream, UsageAnswer,
-    UsageCommand, tend,
+    Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE,
+    SILENCE_TIMEOUT, Stream, UsageAnswer, UsageCommand, tend,
 };
 use super::security::{Security, is_lab};
 use super::{clock, facts, paths, relay};
@@ -22,10 +24,13 @@ use crate::worker::clock::Clock;
 
 /// Maximum number of connections of labs.
 const CONNECTIONS_MAX: usize = 1024;
-/// Maximum number of connections that have not shown yet that they are a lab's.
+/// Maximum number of connections that have not shown yet that they are a lab's. The oldest makes room for a
+/// new one, so that silent ones do not close the agent to its lab.
 const STRANGERS_MAX: usize = 64;
 /// Maximum time for a handshake, a first line, or an answer to be taken.
 const STEP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum time for the connections of a lab that has ended to end, too.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum time between two lines of a lab that samples usage: the longest repetition.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 /// Maximum number of clock exchanges on a connection.
@@ -63,7 +68,26 @@ pub struct Listening {
 struct AgentState {
     options: AgentOptions,
     tls: Option<ServerTls>,
+    identity: Identity,
     connections: Semaphore,
+    holder: Mutex<Holder>,
+}
+
+/// The lab that is served, and the number of its connections; of a lab without connections none remains.
+#[derive(Debug, Default)]
+struct Holder {
+    lab: String,
+    connections: usize,
+}
+
+/// A connection of the lab that is served.
+#[derive(Debug)]
+struct LabConnection<'a>(&'a AgentState);
+
+impl Drop for LabConnection<'_> {
+    fn drop(&mut self) {
+        self.0.holder().connections -= 1;
+    }
 }
 
 /// Listens, without serving yet.
@@ -73,8 +97,18 @@ pub async fn listen(options: AgentOptions) -> Result<Listening, AgentError> {
     let listener = TcpListener::bind(&options.listen).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     options.security.check(&options.listen, address.ip())?;
+    // From now on, the clock of this agent and its workers runs through.
+    let started_us = Clock::of_process().now_us();
     let connections = Semaphore::new(CONNECTIONS_MAX);
-    Ok(Listening { listener, address, shared: Arc::new(AgentState { options, tls, connections }) })
+    let boot_id = facts::boot_id();
+    // Containers of one machine have its boot id, and may have equal process ids.
+    let instance = format!("{}-{started_us}-{}", boot_id.as_deref().unwrap_or_default(), std::process::id());
+    let identity = Identity { instance: Some(format!("{instance}-{}", address.port())), boot_id };
+    Ok(Listening {
+        listener,
+        address,
+        shared: Arc::new(AgentState { options, tls, identity, connections, holder: Mutex::default() }),
+    })
 }
 
 impl Listening {
@@ -85,10 +119,10 @@ impl Listening {
 
     /// Serves until dropped, which kills all workers.
     pub async fn serve(self) {
-        let strangers = Arc::new(Semaphore::new(STRANGERS_MAX));
+        // The oldest first; a sender that is dropped ends its connection.
+        let mut strangers: VecDeque<oneshot::Sender<()>> = VecDeque::new();
         let mut served = tokio::task::JoinSet::new();
         loop {
-            let place = Arc::clone(&strangers).acquire_owned().await.expect("never closed");
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
@@ -97,17 +131,26 @@ impl Listening {
                     continue;
                 }
             };
+            strangers.retain(|stranger| !stranger.is_closed());
+            if strangers.len() == STRANGERS_MAX {
+                strangers.pop_front();
+            }
+            let (stranger, evicted) = oneshot::channel();
+            strangers.push_back(stranger);
             let shared = Arc::clone(&self.shared);
             served.spawn(async move {
-                let channel = match shared.welcome(stream).await {
-                    Ok(channel) => channel,
+                let welcomed = tokio::select! {
+                    welcomed = shared.welcome(stream) => welcomed,
+                    _ = evicted => Err(format!("{STRANGERS_MAX} later ones wait, too")),
+                };
+                let (channel, lab) = match welcomed {
+                    Ok(welcomed) => welcomed,
                     Err(reason) => {
                         tracing::warn!(%peer, reason, "Refused a connection");
                         return;
                     }
                 };
-                drop(place);
-                if let Err(error) = shared.serve(channel).await {
+                if let Err(error) = shared.serve(channel, &lab).await {
                     tracing::info!(%peer, %error, "Ended a connection");
                 }
             });
@@ -117,18 +160,47 @@ impl Listening {
 }
 
 impl AgentState {
-    /// Lets a lab of this version in. The error is the reason of a refusal.
-    async fn welcome(&self, stream: TcpStream) -> Result<Channel, String> {
+    fn holder(&self) -> MutexGuard<'_, Holder> {
+        self.holder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the agent for a lab. The error is the name of another lab that has it.
+    async fn hold(&self, lab: &str) -> Result<LabConnection<'_>, String> {
+        let until = Instant::now() + RELEASE_TIMEOUT;
+        loop {
+            {
+                let mut holder = self.holder();
+                if holder.connections == 0 {
+                    lab.clone_into(&mut holder.lab);
+                }
+                if holder.lab == lab {
+                    holder.connections += 1;
+                    return Ok(LabConnection(self));
+                }
+                if Instant::now() >= until {
+                    return Err(holder.lab.clone());
+                }
+            }
+            tokio::time::sleep(RELEASE_TIMEOUT / 20).await;
+        }
+    }
+
+    /// Lets a lab of this version in, and returns its name. The error is the reason of a refusal.
+    async fn welcome(&self, stream: TcpStream) -> Result<(Channel, String), String> {
         tend(&stream).map_err(|error| error.to_string())?;
         let (stream, is_lab) = tokio::time::timeout(STEP_TIMEOUT, self.secured(stream))
             .await
             .map_err(|_| format!("no handshake within {STEP_TIMEOUT:?}"))??;
         let mut channel = Channel::new(stream);
         let line = channel.line(HELLO_BYTES_MAX, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
-        let own = Hello::of(&self.options.version);
+        let own = Hello { identity: self.identity.clone(), ..Hello::of(&self.options.version) };
+        let mut lab = String::new();
         let refusal = match serde_json::from_slice::<Hello>(&line) {
             _ if !is_lab => Some("the certificate is not that of the lab".to_owned()),
-            Ok(hello) if hello == own => None,
+            Ok(hello) if hello.is_alike(&own) => {
+                lab = hello.identity.instance.unwrap_or_default();
+                None
+            }
             Ok(hello) if hello.service == SERVICE => Some(format!(
                 "this agent is {}, protocol {PROTOCOL}; the lab is {}, protocol {}: use one version on all machines",
                 own.version, hello.version, hello.protocol
@@ -138,7 +210,7 @@ impl AgentState {
         match refusal {
             None => {
                 channel.write(&own, STEP_TIMEOUT).await.map_err(|error| error.to_string())?;
-                Ok(channel)
+                Ok((channel, lab))
             }
             Some(why) => {
                 let _ = channel.write(&Answer::<()>::Refused(why.clone()), STEP_TIMEOUT).await;
@@ -157,14 +229,27 @@ impl AgentState {
         Ok((Box::new(stream), is_lab))
     }
 
-    async fn serve(&self, mut channel: Channel) -> Result<(), ChannelError> {
+    async fn serve(&self, mut channel: Channel, lab: &str) -> Result<(), ChannelError> {
         let request: Request = channel.read(STEP_TIMEOUT).await?;
+        let _held = match self.hold(lab).await {
+            Ok(held) => held,
+            Err(holder) => {
+                let why = format!("it is in use by the lab {holder}");
+                return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
+            }
+        };
         let Ok(_place) = self.connections.try_acquire() else {
             let why = format!("it has {CONNECTIONS_MAX} connections already");
             return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
         };
         tracing::debug!(?request, "Serving a request");
         match request {
+            Request::Lease => {
+                channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+                loop {
+                    channel.line(HELLO_BYTES_MAX, SILENCE_TIMEOUT).await?;
+                }
+            }
             Request::Facts => channel.write(&Answer::Ok(facts::facts()), STEP_TIMEOUT).await,
             Request::Clock => self.clock(channel).await,
             Request::Rate { bytes } => rate(channel, bytes).await,
@@ -173,8 +258,11 @@ impl AgentState {
                 channel.write(&Answer::Ok(paths), STEP_TIMEOUT).await
             }
             Request::Worker { clock_correction_us } => {
-                let correction_us = clock_correction_us.saturating_add(self.options.clock_shift_us);
-                relay::run(channel, &self.options.binary, correction_us, STEP_TIMEOUT).await
+                let ahead_us = Clock::of_process().ahead_us();
+                let ahead_us =
+                    ahead_us.saturating_add(clock_correction_us).saturating_add(self.options.clock_shift_us);
+                let limits = relay::Limits { answer_within: STEP_TIMEOUT, silence_max: SILENCE_TIMEOUT };
+                relay::run(channel, &self.options.binary, ahead_us, limits).await
             }
             Request::Usage => self.usage(channel).await,
         }
@@ -183,7 +271,7 @@ impl AgentState {
     /// Answers every line with the time.
     async fn clock(&self, mut channel: Channel) -> Result<(), ChannelError> {
         channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
-        let clock = Clock::now();
+        let clock = Clock::of_process();
         for _ in 0..EXCHANGES_MAX {
             match channel.line(clock::LINE_BYTES_MAX, STEP_TIMEOUT).await {
                 Err(ChannelError::Closed) => break,
@@ -208,7 +296,7 @@ impl AgentState {
                 }
                 UsageCommand::Add { .. } => {}
                 UsageCommand::Finish { from_us, to_us } => {
-                    // The sampler's times are those of the wall clock.
+                    // The sampler's times are not shifted.
                     let own = |us: u64| us.saturating_add_signed(-self.options.clock_shift_us);
                     let usage = sampler.finish(own(from_us), own(to_us));
                     let answer = UsageAnswer { processes: usage.processes, host: usage.host };

@@ -87,9 +87,60 @@ async fn certificates_carry_facts_and_clock() {
 #[tokio::test]
 async fn a_worker_that_cannot_start_is_refused_with_the_reason() {
     let agents = connect(agent(plain()).await, plain()).await;
-    let assignment =
-        crate::worker::testing::assignment(crate::worker::Role::Producer, crate::worker::Driver::Thalweg);
-    let refused = agents.worker(0, "producer-0".to_owned(), 0, &assignment).await.map(drop);
+    let refused = agents.worker(0, "producer-0".to_owned(), 0).await.map(drop);
     let text = refused.expect_err("there is no such binary").to_string();
     assert!(text.contains("failed to start /nowhere/thalweg"), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_with_two_names_is_one_agent() {
+    let direct = agent(plain()).await;
+    let beside = slow(direct.clone()).await;
+    let (placement, version) = (Placement::Both, "a version".to_owned());
+    let addresses = vec![direct.clone(), beside.clone()];
+    let options = AgentsOptions { addresses, security: plain(), placement, version };
+    let text = Agents::connect(options).await.map(drop).expect_err("one agent").to_string();
+    assert!(text.contains(&direct) && text.contains(&beside) && text.contains("the same agent"), "{text}");
+}
+
+#[test]
+fn a_machine_is_identified_by_its_boot_id_or_else_by_its_agent() {
+    let of = |instance: &str, boot_id: Option<&str>| super::protocol::Identity {
+        instance: Some(instance.to_owned()),
+        boot_id: boot_id.map(str::to_owned),
+    };
+    // A restarted agent has the clock of its machine.
+    assert!(of("1", Some("x")).is_same_machine(&of("2", Some("x"))));
+    assert!(!of("1", Some("x")).is_same_machine(&of("1", Some("y"))));
+    assert!(!of("1", None).is_same_machine(&of("2", None)));
+    assert!(of("1", None).is_same_machine(&of("1", None)));
+}
+
+#[tokio::test]
+async fn silent_connections_do_not_close_an_agent_to_its_lab() {
+    let address = agent(plain()).await;
+    let mut silent = Vec::new();
+    for _ in 0..100 {
+        silent.push(TcpStream::connect(&address).await.expect("it listens"));
+    }
+    let connected = tokio::time::timeout(Duration::from_secs(5), connect(address, plain()));
+    connected.await.expect("it does not wait for the silent ones");
+    let ended = tokio::time::timeout(Duration::from_secs(5), silent[0].read(&mut [0])).await;
+    assert_eq!(ended.expect("the oldest has made room").expect("an end"), 0);
+}
+
+#[tokio::test]
+async fn a_second_lab_is_refused_by_the_name_of_the_first() {
+    let address = agent(plain()).await;
+    let options = || {
+        let (placement, version) = (Placement::Both, "a version".to_owned());
+        AgentsOptions { addresses: vec![address.clone()], security: plain(), placement, version }
+    };
+    let first = Agents::connect_as("one".to_owned(), options()).await.expect("a free agent");
+    let refused = Agents::connect_as("two".to_owned(), options()).await.map(drop);
+    let text = refused.expect_err("it is in use").to_string();
+    assert!(text.contains(&address) && text.contains("in use by the lab one"), "{text}");
+    first.clock(0).await.expect("the first goes on");
+    drop(first);
+    Agents::connect_as("two".to_owned(), options()).await.expect("a free agent");
 }

@@ -13,8 +13,12 @@ pub(super) fn markup(run: &RunResult) -> String {
                       The lab measured the offset of each clock before and after every repetition, and corrected \
                       all times by the first of them.</p>"
         .to_owned();
+    if let Some(rule) = &run.agents_place {
+        markup += &format!("<p>Clients were placed by the rule {}.</p>", escape(rule));
+    }
     for agent in &run.agents {
         let mut pairs = machine(&agent.machine);
+        pairs.extend(beside(run, agent));
         pairs.extend(devices(agent));
         pairs.extend(clock(run, &agent.address));
         pairs.extend(paths(agent));
@@ -25,6 +29,15 @@ pub(super) fn markup(run: &RunResult) -> String {
 }
 
 type Pair = (String, String);
+
+/// The other agents of the machine, with which it shares processors and links.
+fn beside(run: &RunResult, agent: &AgentInfo) -> Option<Pair> {
+    let is_beside = |other: &&AgentInfo| {
+        other.address != agent.address && other.boot_id.is_some() && other.boot_id == agent.boot_id
+    };
+    let others: Vec<&str> = run.agents.iter().filter(is_beside).map(|other| &*other.address).collect();
+    (!others.is_empty()).then(|| ("the same machine as".to_owned(), others.join(", ")))
+}
 
 fn machine(machine: &Machine) -> Vec<Pair> {
     let mut pairs = vec![
@@ -65,11 +78,17 @@ fn uses<'a>(run: &'a RunResult, address: &'a str) -> impl Iterator<Item = (&'a R
 }
 
 fn clock(run: &RunResult, address: &str) -> Vec<Pair> {
-    let clocks = || uses(run, address).flat_map(|(_, used)| [used.clock_before, used.clock_after]);
+    let clocks = || {
+        uses(run, address).flat_map(|(_, used)| std::iter::once(used.clock_before).chain(used.clock_after))
+    };
     let offsets = || clocks().map(|clock| clock.offset_us);
     let (Some(least), Some(most)) = (offsets().min(), offsets().max()) else { return Vec::new() };
     let uncertainty_us = clocks().map(|clock| clock.uncertainty_us).max().unwrap_or_default();
     let error_us = uses(run, address).map(|(_, used)| used.clock_error_us()).max().unwrap_or_default();
+    let error = match error_us {
+        u64::MAX => "unknown: it did not answer after a repetition".to_owned(),
+        error_us => quantity::time_us(error_us as f64),
+    };
     let offset = match least == most {
         true => signed(least),
         false => format!("{} to {}", signed(least), signed(most)),
@@ -79,7 +98,7 @@ fn clock(run: &RunResult, address: &str) -> Vec<Pair> {
             "clock, minus the lab's".to_owned(),
             format!("{offset}, each ± {} at most", quantity::time_us(uncertainty_us as f64)),
         ),
-        ("largest error of its times".to_owned(), quantity::time_us(error_us as f64)),
+        ("largest error of its times".to_owned(), error),
     ]
 }
 
@@ -155,8 +174,11 @@ mod tests {
             round_trip_us: Some(300),
             failure: None,
         };
+        let boot_id = Some("one".to_owned());
+        run.agents.push(AgentInfo { address: "b:7000".to_owned(), boot_id, ..AgentInfo::default() });
         run.agents.push(AgentInfo {
             address: "a:7000".to_owned(),
+            boot_id: Some("one".to_owned()),
             interfaces: vec![interface],
             path: Some(LabPath { round_trip_us: 90, sent_mbit_per_s: 900.0, received_mbit_per_s: 800.0 }),
             brokers: vec![broker],
@@ -173,18 +195,22 @@ mod tests {
             measured_s: 10.0,
             agents: vec![AgentUse {
                 address: "a:7000".to_owned(),
+                boot_id: Some("one".to_owned()),
                 cpus: 4,
                 is_on_lab_machine: false,
                 clock_before: clock(50_000),
-                clock_after: clock(-50_000),
+                clock_after: Some(clock(-50_000)),
                 host: HostUse { interfaces: vec![link], ..HostUse::default() },
             }],
             ..crate::result::testing::repetition()
         };
         run.workloads[0].points[0].repetitions = vec![repetition];
+        run.agents_place = Some("apart".to_owned());
         let text = markup(&run);
         for shown in [
+            "by the rule apart",
             "<h4>a:7000</h4>",
+            "<dt>the same machine as</dt><dd>b:7000",
             "interface eth&lt;0&gt;",
             "up, 25000 Mbit/s, MTU 9000",
             "−50.0 ms to +50.0 ms, each ± 40.0 µs at most",

@@ -37,6 +37,7 @@ pub(crate) fn run(points: &[(&str, f64)]) -> RunResult {
         lab_version: String::new(),
         machine: Machine::default(),
         agents: Vec::new(),
+        agents_place: None,
         targets: BTreeMap::new(),
         workloads: vec![WorkloadResult {
             workload: Workload {

@@ -90,6 +90,9 @@ pub struct ClockOffset {
 pub struct AgentUse {
     /// The agent's address.
     pub address: String,
+    /// The kernel's id of this start of its machine; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub boot_id: Option<String>,
     /// The number of processors of its machine.
     pub cpus: u32,
     /// True if its machine is that of the lab, whose processors it uses.
@@ -97,18 +100,25 @@ pub struct AgentUse {
     pub is_on_lab_machine: bool,
     /// The clock before the workers started; their times are corrected by it.
     pub clock_before: ClockOffset,
-    /// The clock after they had ended.
-    pub clock_after: ClockOffset,
+    /// The clock after they had ended; `None` if the agent did not answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_after: Option<ClockOffset>,
     /// The usage of its machine during the measurement.
     #[serde(default)]
     pub host: HostUse,
 }
 
 impl AgentUse {
+    /// True for an agent of the same machine, as for the agent itself.
+    pub fn is_beside(&self, other: &AgentUse) -> bool {
+        self.address == other.address || (self.boot_id.is_some() && self.boot_id == other.boot_id)
+    }
+
     /// The largest error of the agent's times, which the first offset corrects: its uncertainty, or what the
-    /// clocks have moved apart until the second one, with the uncertainty of that.
+    /// clocks have moved apart until the second one, with the uncertainty of that. The maximum if unknown.
     pub fn clock_error_us(&self) -> u64 {
-        let moved = self.clock_after.offset_us.abs_diff(self.clock_before.offset_us);
-        self.clock_before.uncertainty_us.max(moved + self.clock_after.uncertainty_us)
+        let Some(after) = self.clock_after else { return u64::MAX };
+        let moved = after.offset_us.abs_diff(self.clock_before.offset_us);
+        self.clock_before.uncertainty_us.max(moved.saturating_add(after.uncertainty_us))
     }
 }

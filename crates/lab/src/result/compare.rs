@@ -14,8 +14,8 @@ pub use ratio::{Judgement, METHOD, PAIRS_MIN, Ratio, Values, ratio_of};
 
 use serde::{Deserialize, Serialize};
 
-use super::{PointResult, Repetition, RunResult, Spread, WorkloadResult};
-use crate::figures::FIGURES;
+use super::{Objection, PointResult, Repetition, RunResult, Spread, WorkloadResult};
+use crate::figures::{FIGURES, Figure};
 use crate::worker::Driver;
 
 /// The pairing of points, in addition to workload, label and driver.
@@ -183,6 +183,7 @@ fn pair_up(
         true => pair.ratios.extend(
             FIGURES
                 .iter()
+                .filter(|figure| [a, b].iter().all(|point| clocks_suffice(point, figure)))
                 .filter_map(|figure| ratio_of(figure, &values(&a.repetitions, &b.repetitions, figure.name))),
         ),
         false => pair.figures.extend(FIGURES.iter().filter_map(|figure| {
@@ -191,6 +192,13 @@ fn pair_up(
         })),
     }
     comparison.pairs.push(pair);
+}
+
+/// True unless the figure is a time between clocks that are not known well enough: noise of clocks would look
+/// like a difference.
+fn clocks_suffice(point: &PointResult, figure: &Figure) -> bool {
+    let mut kinds = point.verdict.no_headline.iter().map(|text| Objection::of(text));
+    !kinds.any(|kind| kind == Objection::Clocks && kind.is_to(figure.name))
 }
 
 /// The values of a figure in two series of repetitions, paired if the series took turns.

@@ -21,6 +21,8 @@ pub enum Objection {
     Disturbed,
     /// An earlier version timed the drain by its reports, not by its records.
     DrainInSteps,
+    /// The clocks of agents are not known well enough for times between them.
+    Clocks,
     /// Any other objection, which forbids ratios, too.
     Other,
 }
@@ -40,6 +42,10 @@ pub(crate) const ONCE: &str = "there is only one repetition, so the variation is
 /// The beginnings of the texts of [`Objection::Disturbed`].
 const STEAL: &str = "the hypervisor took ";
 const OTHERS: &str = "processes outside the run used ";
+
+/// The beginnings of the texts of [`Objection::Clocks`].
+const CLOCK: &str = "the clock of the agent ";
+const CLOCKS: &str = "the clocks of the agents ";
 
 /// The text of [`Objection::DrainInSteps`].
 pub(super) const DRAIN_IN_STEPS: &str = "an earlier version of the lab timed the drain in steps of a second, until 99.5 % of the backlog were gone";
@@ -66,7 +72,37 @@ pub(crate) fn varies(figure: impl fmt::Display, variation: f64, repetitions: u32
     )
 }
 
+/// The text of [`Objection::Clocks`] for a latency from one agent to another.
+pub(crate) fn clocks_unknown((a, b): (&str, &str), error_us: u64, latency: &str, median_us: f64) -> String {
+    if error_us == u64::MAX {
+        return format!("{CLOCKS}{a} and {b} are unknown after the measurement: one did not answer");
+    }
+    format!(
+        "{CLOCKS}{a} and {b} are known to {} together, more than a tenth of the median {latency} ({})",
+        quantity::time_us(error_us as f64),
+        quantity::time_us(median_us)
+    )
+}
+
+/// The text of [`Objection::Clocks`] for a drain.
+pub(crate) fn clock_unknown(agent: &str, error_us: u64, drain_us: f64) -> String {
+    if error_us == u64::MAX {
+        return format!("{CLOCK}{agent} is unknown after the measurement: it did not answer");
+    }
+    format!(
+        "{CLOCK}{agent} is known to {} only, more than a tenth of the drain ({})",
+        quantity::time_us(error_us as f64),
+        quantity::time_us(drain_us)
+    )
+}
+
 impl Objection {
+    /// True if the objection is to a figure of this name. All but one are to each figure of a point.
+    pub(crate) fn is_to(self, figure: &str) -> bool {
+        let between_clocks = || ["end_to_end_", "drain"].iter().any(|of| figure.starts_with(of));
+        self != Objection::Clocks || between_clocks()
+    }
+
     /// The kind of objection in a text, of this or an earlier version.
     pub fn of(text: &str) -> Objection {
         match text {
@@ -74,6 +110,7 @@ impl Objection {
             text if text == ONCE => Objection::Once,
             text if text == DRAIN_IN_STEPS => Objection::DrainInSteps,
             text if text.starts_with(STEAL) || text.starts_with(OTHERS) => Objection::Disturbed,
+            text if text.starts_with(CLOCK) || text.starts_with(CLOCKS) => Objection::Clocks,
             text if text.starts_with("the generator was the limit") => Objection::Generator,
             _ => Objection::Other,
         }
@@ -98,6 +135,8 @@ mod tests {
             (DRAIN_IN_STEPS, Objection::DrainInSteps),
             ("the hypervisor took 8.0 % of the processors", Objection::Disturbed),
             ("processes outside the run used 67 % of the processors", Objection::Disturbed),
+            ("the clock of the agent a:7000 is known to 150 µs only, more than a tenth", Objection::Clocks),
+            (clocks_unknown(("a:7000", "b:7000"), 150, "end to end", 900.0).as_str(), Objection::Clocks),
             ("7 records lost", Objection::Other),
         ] {
             assert_eq!(Objection::of(text), objection, "{text}");

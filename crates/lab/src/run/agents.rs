@@ -1,10 +1,16 @@
 //! The agents in a repetition: their clocks before and after it, their workers, the usage of their machines.
 
+use tokio::task::JoinSet;
+
 use super::error::Failure;
 use crate::agent::{Agents, MachineUse, Placement};
 use crate::result::{AgentUse, ClockOffset, ProcessUse};
-use crate::worker::{Assignment, Handle, Role};
+use crate::worker::{Handle, Role};
 use crate::workload::{Clients, Load, Workload};
+
+/// Maximum number of connections that are opened at a time: an agent has room for some that it does not know
+/// yet.
+const CONNECTING_MAX: usize = 16;
 
 /// The agents in a repetition.
 #[derive(Debug)]
@@ -26,18 +32,34 @@ impl AgentSessions {
         Ok(AgentSessions { agents: agents.clone(), clocks, machines })
     }
 
-    /// Starts a worker of a role on the agent that the placement gives it. `before` workers of the other role
-    /// have been placed.
-    pub(super) async fn worker(
+    /// Starts the workers of a role with these names, each on the agent that the placement gives it. `before`
+    /// workers of the other role have been placed. The workers wait for their assignments.
+    pub(super) async fn workers(
         &self,
         role: Role,
-        (number, before): (usize, usize),
-        name: &str,
-        assignment: &Assignment,
-    ) -> Result<Handle, Failure> {
-        let agent = self.agents.placement().agent(role, number, before, self.agents.count());
-        let name = format!("{name} on {}", self.agents.address(agent));
-        Ok(self.agents.worker(agent, name, self.clocks[agent].offset_us, assignment).await?)
+        before: usize,
+        names: Vec<String>,
+    ) -> Result<Vec<Handle>, Failure> {
+        let mut names = names.into_iter().enumerate();
+        let mut connecting = JoinSet::new();
+        let mut workers: Vec<(usize, Handle)> = Vec::new();
+        loop {
+            for (number, name) in names.by_ref().take(CONNECTING_MAX - connecting.len()) {
+                let agent = self.agents.placement().agent(role, number, before, self.agents.count());
+                let name = format!("{name} on {}", self.agents.address(agent));
+                let (agents, offset_us) = (self.agents.clone(), self.clocks[agent].offset_us);
+                connecting.spawn(async move {
+                    agents.worker(agent, name, offset_us).await.map(|worker| (number, worker))
+                });
+            }
+            match connecting.join_next().await {
+                Some(Ok(started)) => workers.push(started?),
+                Some(Err(panicked)) => std::panic::resume_unwind(panicked.into_panic()),
+                None => break,
+            }
+        }
+        workers.sort_unstable_by_key(|(number, _)| *number);
+        Ok(workers.into_iter().map(|(_, worker)| worker).collect())
     }
 
     /// Samples a process of an agent's machine.
@@ -57,7 +79,14 @@ impl AgentSessions {
         let infos = self.agents.infos();
         let (mut uses, mut processes) = (Vec::new(), Vec::new());
         for (agent, (clock_before, machine)) in self.clocks.into_iter().zip(self.machines).enumerate() {
-            let clock_after = self.agents.clock(agent).await?;
+            // The rates are whole without it.
+            let clock_after = match self.agents.clock(agent).await {
+                Ok(clock) => Some(clock),
+                Err(error) => {
+                    tracing::warn!(%error, "Failed to measure the clock of an agent after a repetition");
+                    None
+                }
+            };
             let (of_machine, mut host) = machine.finish(span_us, clock_before.offset_us).await?;
             processes.extend(of_machine);
             for link in &mut host.interfaces {
@@ -67,7 +96,16 @@ impl AgentSessions {
             let address = self.agents.address(agent).to_owned();
             let cpus = infos[agent].machine.cpus;
             let is_on_lab_machine = self.agents.is_here(agent);
-            uses.push(AgentUse { address, cpus, is_on_lab_machine, clock_before, clock_after, host });
+            let boot_id = infos[agent].boot_id.clone();
+            uses.push(AgentUse {
+                address,
+                boot_id,
+                cpus,
+                is_on_lab_machine,
+                clock_before,
+                clock_after,
+                host,
+            });
         }
         Ok((uses, processes))
     }

@@ -1,10 +1,10 @@
-//! The wall clock, shared by lab and workers.
+//! The clock of the lab, which its workers share.
+
+use crate::worker::clock::Clock;
 
 /// Microseconds since the Unix epoch.
-#[expect(clippy::disallowed_methods, reason = "measurements need wall-clock time")]
 pub(crate) fn now_us() -> u64 {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    Clock::of_process().now_us()
 }
 
 /// The current time as RFC 3339 in UTC, in seconds.

@@ -15,6 +15,9 @@ use crate::workload::Measure;
 
 /// Time without any record after which the repetition has stalled.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// Silence of a worker after which it is the reason of a stall, and after which the repetition ends in any
+/// case.
+const SILENCES_MAX: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(90));
 /// Time without any record after which free disk space is checked.
 const FULL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Minimum free space: a broker needs at least a megabyte for a new segment.
@@ -94,7 +97,10 @@ impl Course<'_> {
             match self.measure {
                 Measure::Produce => self.steer_produce(&seen),
                 Measure::Consume => self.steer_consume(&seen, since_s),
-                Measure::Drain => self.steer_drain(&seen, since_s)?,
+                Measure::Drain => {
+                    let steered = self.steer_drain(&seen, since_s);
+                    steered.map_err(|failure| self.silent(SILENCES_MAX.0).unwrap_or(failure))?;
+                }
             }
             if ticked {
                 self.look_at_replicas();
@@ -102,8 +108,11 @@ impl Course<'_> {
             if ticked && seen.at.elapsed() > FULL_TIMEOUT {
                 self.has_room()?;
             }
-            if ticked && seen.at.elapsed() > STALL_TIMEOUT {
-                return Err(self.stalled(&seen));
+            if let Some(silent) = self.silent(SILENCES_MAX.1).filter(|_| ticked) {
+                return Err(silent);
+            }
+            if ticked && seen.at.elapsed() > STALL_TIMEOUT && !self.is_receiving() {
+                return Err(self.silent(SILENCES_MAX.0).unwrap_or_else(|| self.stalled(&seen)));
             }
         }
         Ok(())
@@ -204,6 +213,17 @@ impl Course<'_> {
             true => Err(Failure::DiskFull { dir: dir.to_owned(), free_bytes, all_bytes }),
             false => Ok(()),
         }
+    }
+
+    /// The failure of a worker that was not heard for longer than this.
+    fn silent(&self, longer: Duration) -> Option<Failure> {
+        let silent = [&self.producers, &self.consumers].into_iter().filter_map(|fleet| fleet.silent(longer));
+        let (worker, silence) = silent.max_by_key(|(_, silence)| *silence)?;
+        Some(Failure::WorkerSilent { worker: worker.to_owned(), silence })
+    }
+
+    fn is_receiving(&self) -> bool {
+        self.producers.is_receiving() || self.consumers.is_receiving()
     }
 
     fn stalled(&self, seen: &CourseState) -> Failure {

@@ -74,6 +74,14 @@ pub enum Failure {
         /// The time waited.
         waited: Duration,
     },
+    /// A worker does not report.
+    #[error("The worker {worker} has not reported for {} s: its process or its machine hangs", silence.as_secs())]
+    WorkerSilent {
+        /// The worker's name, with its agent.
+        worker: String,
+        /// The time since its last sign of life.
+        silence: Duration,
+    },
     /// The lab's limit of open files is too low for the idle connections.
     #[error(
         "{count} idle connections need {files} open files, and the limit is {files_max}: raise it (ulimit -n {files}), or use \

@@ -2,7 +2,7 @@
 
 use super::drain::Drain;
 use crate::result::{Figures, Histogram, HistogramUnreadable, ProcessUse};
-use crate::worker::{Report, Span, ToolPercentiles};
+use crate::worker::{NegativeLatencies, Report, Span, ToolPercentiles};
 
 const MB: f64 = 1_048_576.0;
 
@@ -21,6 +21,9 @@ pub(super) struct CombinedReport {
     pub(super) end_to_end_latency: Option<Histogram>,
     /// The percentiles until acknowledged of tools without histograms.
     pub(super) tool_percentiles: Option<ToolPercentiles>,
+    pub(super) negative: NegativeLatencies,
+    /// The largest delay of a start.
+    pub(super) late_us: u64,
     pub(super) notes: Vec<String>,
 }
 
@@ -48,6 +51,8 @@ pub(super) fn gather<'a>(
     for report in reports {
         all.acknowledged += report.acknowledged;
         all.failed += report.failed;
+        all.negative.add(report.negative);
+        all.late_us = all.late_us.max(report.late_us);
         all.tool_percentiles = match (all.tool_percentiles, report.tool_percentiles) {
             (Some(known), Some(other)) => Some(known.slower(other)),
             (known, other) => known.or(other),

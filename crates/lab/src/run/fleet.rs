@@ -8,11 +8,14 @@ use tokio::time::Instant;
 
 use super::agents::AgentSessions;
 use super::error::Failure;
-use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role};
+use crate::worker::{Assignment, Event, Handle, HandleError, Interval, LastRead, Report, Role};
 use crate::workload::Clients;
 
 /// Maximum time for a worker to connect, create its payloads, and join its group. JVMs start slowly.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum time between two parts of a line that arrives.
+const RECEIVING_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// A message from a worker.
 #[derive(Debug)]
@@ -33,6 +36,7 @@ pub(super) struct Fleet {
     /// Other processes of a worker, such as JVMs: the worker's index and their ids.
     children: Vec<(usize, u32)>,
     client: String,
+    ready_s: f64,
 }
 
 /// Divides `whole` by weight, without losing a remainder.
@@ -102,15 +106,23 @@ impl Fleet {
             Role::Producer => "producer",
             Role::Consumer => "consumer",
         };
-        let mut workers = Vec::with_capacity(assignments.len());
-        for (number, assignment) in assignments.iter().enumerate() {
-            let name = format!("{role_name}-{number}");
-            workers.push(match agents {
-                Some(agents) => agents.worker(role, (number, before), &name, assignment).await?,
-                None => Handle::spawn(name, binary, assignment)?,
-            });
-        }
-        let mut fleet = Fleet { role, workers, children: Vec::new(), client: String::new() };
+        let mut began = Instant::now();
+        let names = (0..assignments.len()).map(|number| format!("{role_name}-{number}"));
+        let workers = match agents {
+            Some(agents) => {
+                let workers = agents.workers(role, before, names.collect()).await?;
+                // The lab's connections are not a part of the workers' time.
+                began = Instant::now();
+                workers.iter().zip(assignments).for_each(|(worker, assignment)| worker.assign(assignment));
+                workers
+            }
+            None => {
+                let spawn = |(name, assignment)| Handle::spawn(name, binary, assignment);
+                names.zip(assignments).map(spawn).collect::<Result<_, _>>()?
+            }
+        };
+        let (children, client, ready_s) = (Vec::new(), String::new(), 0.0);
+        let mut fleet = Fleet { role, workers, children, client, ready_s };
         let deadline = Instant::now() + READY_TIMEOUT;
         for (number, worker) in fleet.workers.iter_mut().enumerate() {
             let ready = tokio::time::timeout_at(deadline, worker.ready()).await;
@@ -121,7 +133,13 @@ impl Fleet {
             fleet.children.extend(children.into_iter().map(|pid| (number, pid)));
             fleet.client = client;
         }
+        fleet.ready_s = began.elapsed().as_secs_f64();
         Ok(fleet)
+    }
+
+    /// Seconds from the start of the processes, or of the work of those on agents, until all were ready.
+    pub(super) fn ready_s(&self) -> f64 {
+        self.ready_s
     }
 
     /// The client's name and version; empty without workers.
@@ -150,6 +168,8 @@ pub(super) struct RunningFleet {
     pub(super) role: Role,
     words: mpsc::Receiver<Word>,
     stops: Vec<mpsc::Sender<()>>,
+    /// The name of each worker, and its last sign of life.
+    heard: Vec<(String, LastRead)>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
     /// The intervals of each worker, in order.
     pub(super) intervals: Vec<Vec<Interval>>,
@@ -167,6 +187,7 @@ impl RunningFleet {
         let count = workers.len();
         let (say, words) = mpsc::channel(64);
         let (mut stops, mut tasks) = (Vec::new(), Vec::new());
+        let heard = workers.iter().map(|worker| (worker.name().to_owned(), worker.last_read())).collect();
         for (number, worker) in workers.into_iter().enumerate() {
             let (stop, stopped) = mpsc::channel(1);
             stops.push(stop);
@@ -176,6 +197,7 @@ impl RunningFleet {
             role,
             words,
             stops,
+            heard,
             tasks,
             intervals: vec![Vec::new(); count],
             reports: vec![None; count],
@@ -203,6 +225,21 @@ impl RunningFleet {
     /// True if all workers are done.
     pub(super) fn is_done(&self) -> bool {
         self.reports.iter().all(Option::is_some)
+    }
+
+    /// A worker that has not ended, and was not heard for longer than this: each reports every second.
+    pub(super) fn silent(&self, longer: Duration) -> Option<(&str, Duration)> {
+        let running = self.heard.iter().zip(&self.reports).filter(|(_, report)| report.is_none());
+        let silent = running.map(|((name, heard), _)| (name.as_str(), heard.elapsed().0));
+        silent.filter(|(_, silence)| *silence > longer).max_by_key(|(_, silence)| *silence)
+    }
+
+    /// True while a line of a worker arrives, such as a large report over a slow link.
+    pub(super) fn is_receiving(&self) -> bool {
+        self.heard.iter().any(|(_, heard)| {
+            let (silence, is_in_line) = heard.elapsed();
+            is_in_line && silence < RECEIVING_PAUSE_MAX
+        })
     }
 
     /// Stops all workers.
@@ -367,5 +404,34 @@ mod tests {
         };
         let merged = merge(&[interval(1, 100, 900), interval(3, 200, 400)]);
         assert_eq!((merged.records, merged.p50_us, merged.max_us), (4, Some(175), Some(900)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_worker_is_named_while_another_reports() {
+        let worker = |name: &str| {
+            let (lab, agent) = tokio::io::duplex(1 << 16);
+            let (output, input) = tokio::io::split(lab);
+            let streams = (Box::new(tokio::io::BufReader::new(output)) as _, input);
+            (Handle::over(name.to_owned(), "a:7000".to_owned(), 1, streams), agent)
+        };
+        let ((silent, _open), (heard, mut agent)) = (worker("producer-0 on a:7000"), worker("producer-1"));
+        let mut fleet = RunningFleet::to(Role::Producer, vec![silent, heard]);
+        let mut line = serde_json::to_vec(&Event::Interval(Interval::default())).expect("JSON");
+        line.push(b'\n');
+        for _ in 0..40 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::io::AsyncWriteExt::write_all(&mut agent, &line).await.expect("it is read");
+            fleet.next().await.expect("an interval");
+        }
+        let (name, silence) = fleet.silent(Duration::from_secs(30)).expect("a silent worker");
+        assert_eq!((name, silence.as_secs()), ("producer-0 on a:7000", 40));
+        assert_eq!(fleet.silent(Duration::from_secs(41)), None);
+        // A part of a line is a sign of life, too.
+        assert!(!fleet.is_receiving());
+        tokio::io::AsyncWriteExt::write_all(&mut agent, &line[..5]).await.expect("it is read");
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(fleet.is_receiving());
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        assert!(!fleet.is_receiving(), "nothing more has arrived");
     }
 }

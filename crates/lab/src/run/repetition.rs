@@ -7,8 +7,6 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::admin::Admin;
 use super::agents::{AgentSessions, placed, placed_before};
 use super::clock::now_us;
@@ -23,6 +21,7 @@ use super::plan::warm_up_s;
 use super::reading_back::{read_back, stamps};
 use super::topic_churn::TopicChurn;
 use super::topics;
+use super::verdict::negative_latencies;
 use crate::agent::Agents;
 use crate::evidence::{self, ReadBack, Watch};
 use crate::quantity;
@@ -33,8 +32,10 @@ use crate::terminal::Progress;
 use crate::worker::{Assignment, Driver, Report, Role, Span, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verification};
 
-/// From the start command to the start: time for the command to reach all workers.
+/// From the start command to the start: time for the command to reach all workers on this machine.
 const LEAD_US: u64 = 100_000;
+/// Round trips to an agent that are added to the lead.
+const LEAD_ROUND_TRIPS: u64 = 4;
 
 /// The context of a repetition.
 pub(super) struct Setting<'a> {
@@ -124,16 +125,17 @@ pub(super) async fn prepare(
 ) -> Result<PreparedRepetition, Failure> {
     let point = setting.point;
     let mut prefilled = Vec::new();
+    if let Some(admin) = &admin {
+        tracing::debug!("Creating topics");
+        admin.create(setting.topics, &point.topics).await?;
+    }
+    // As late as possible: from here on, the drift of clocks is an error of times.
     let mut agents = match setting.agents {
         Some(agents) => Some(AgentSessions::begin(agents).await?),
         None => None,
     };
-    if let Some(admin) = &admin {
-        tracing::debug!("Creating topics");
-        admin.create(setting.topics, &point.topics).await?;
-        if point.measure != Measure::Produce {
-            prefilled = prefill(setting, agents.as_ref()).await?;
-        }
+    if admin.is_some() && point.measure != Measure::Produce {
+        prefilled = prefill(setting, agents.as_ref()).await?;
     }
     let kafka = admin.as_ref().and_then(Admin::kafka);
     let idle = match kafka {
@@ -147,12 +149,11 @@ pub(super) async fn prepare(
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
         Measure::Consume => (false, true),
     };
-    let joins_from = Instant::now();
     let consumers = match consuming {
         true => Some(ready_consumers(setting, agents.as_ref()).await?),
         false => None,
     };
-    let group_start_s = joins_from.elapsed().as_secs_f64();
+    let group_start_s = consumers.as_ref().map_or(0.0, Fleet::ready_s);
     let producers = match producing {
         true => Some(ready_producers(setting, agents.as_ref()).await?),
         false => None,
@@ -269,11 +270,18 @@ async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -
     Ok(usage)
 }
 
+/// The time for a start command to reach all workers.
+fn lead_us(setting: &Setting<'_>) -> u64 {
+    let paths = setting.agents.into_iter().flat_map(Agents::infos).filter_map(|agent| agent.path);
+    let round_trip_us = paths.map(|path| path.round_trip_us).max().unwrap_or_default();
+    LEAD_US.saturating_add(round_trip_us.saturating_mul(LEAD_ROUND_TRIPS))
+}
+
 /// Begins to create and delete temporary topics, over separate connections.
 async fn begin_passing(setting: &Setting<'_>) -> Result<TopicChurn, Failure> {
     let cluster = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
     let prefix = topics::passing_prefix(setting.topics);
-    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + LEAD_US))
+    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + lead_us(setting)))
 }
 
 /// The evidence, and what it does not prove.
@@ -369,10 +377,17 @@ fn put_together(
                 .to_owned(),
         );
     }
+    let late_us = produced.late_us.max(consumed.late_us);
+    if late_us > 0 {
+        notes.push(format!(
+            "The start command reached a worker {} after its start: the worker began late",
+            quantity::time_us(late_us as f64)
+        ));
+    }
     if let Some(why) = &produced.first_failure {
         notes.push(format!("{} records failed: {why}", produced.failed));
     }
-    Ok(Repetition {
+    let mut repetition = Repetition {
         number: setting.number,
         began_at_us: main.span.from_us,
         measured_s: seconds(&main.span),
@@ -388,7 +403,13 @@ fn put_together(
         evidence,
         given_up: produced.failed,
         notes,
-    })
+    };
+    // Without stamps, times are those of timestamps, which a broker may have set.
+    if stamps(setting.point, setting.driver).is_ok() {
+        let fault = negative_latencies(setting.point, &repetition, consumed.negative);
+        repetition.evidence.faults.extend(fault);
+    }
+    Ok(repetition)
 }
 
 /// What consumers report, and the drain of a backlog, whose figures then are theirs.
@@ -482,7 +503,7 @@ async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Resul
         ..assignment(setting, Role::Producer, &clients)
     };
     let fleet = ready(setting, agents, &whole, &clients).await?;
-    let at_us = now_us() + LEAD_US;
+    let at_us = now_us() + lead_us(setting);
     let mut course = Course {
         measure: Measure::Produce,
         producers: fleet.start(at_us, at_us).await,
@@ -512,7 +533,7 @@ async fn run_workers(
 ) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
-    let at_us = now_us() + LEAD_US;
+    let at_us = now_us() + lead_us(setting);
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
     let mut course = Course {
         measure: point.measure,

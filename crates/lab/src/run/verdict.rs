@@ -23,6 +23,7 @@
 mod agents;
 mod objections;
 
+pub(super) use agents::negative_latencies;
 use objections::{objections, unlike};
 
 use crate::machine::LINK_SPEED;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Interval, Order, Report, Span, StopWhen};
+use super::{Interval, NegativeLatencies, Order, Report, Span, StopWhen};
 use crate::histogram::Histogram;
 
 /// The measured interval, in microseconds since the Unix epoch.
@@ -71,6 +71,7 @@ pub(crate) struct Counts {
     drained_latency: Recorded<u64>,
     /// Those of the interval.
     interval_drained: u64,
+    negative: NegativeLatencies,
 }
 
 /// The counters of a thread, shared with the reporting thread.
@@ -93,6 +94,7 @@ impl Counts {
             drained: Span::default(),
             drained_latency: Histogram::recorder(),
             interval_drained: 0,
+            negative: NegativeLatencies::default(),
         }))
     }
 
@@ -118,6 +120,16 @@ impl Counts {
                 false => self.measured.to_us.max(at_us),
             };
         }
+    }
+
+    /// Records the latencies of records that reached a consumer at `at_us`. The producers' clock may be ahead
+    /// of the consumer's.
+    #[inline]
+    pub(crate) fn arrived(&mut self, records: u64, at_us: u64, intended_us: u64) {
+        if intended_us > at_us {
+            self.negative.add(NegativeLatencies { records, us_max: intended_us - at_us });
+        }
+        self.took(records, at_us.saturating_sub(intended_us), intended_us);
     }
 
     /// Records the latencies of records intended at this time. Those intended before the start are a backlog,
@@ -192,6 +204,7 @@ pub(crate) fn report(all: &[SharedCounts]) -> (Report, Option<Histogram>) {
         }
         report.acknowledged += counts.acknowledged;
         report.failed += counts.failed;
+        report.negative.add(counts.negative);
         if report.first_failure.is_none() {
             report.first_failure.clone_from(&counts.first_failure);
         }
@@ -282,6 +295,19 @@ mod tests {
         assert_eq!(report.drained, Some(span));
         assert_eq!(report.drained_latency.map(|latency| latency.count), Some(1000));
         assert_eq!(latency.map(|latency| latency.count), Some(1), "that of later records is apart");
+    }
+
+    #[test]
+    fn records_that_arrive_before_they_are_sent_are_counted() {
+        let all = [Counts::shared(), Counts::shared()];
+        all.iter().for_each(|counts| lock(counts).measure(Window::new(0, 0, StopWhen::OnCommand)));
+        lock(&all[0]).arrived(3, 5_000, 4_000);
+        lock(&all[0]).arrived(2, 5_000, 5_700);
+        lock(&all[1]).arrived(1, 5_000, 5_000);
+        lock(&all[1]).arrived(1, 5_000, 5_200);
+        let (report, latency) = report(&all);
+        assert_eq!(report.negative, NegativeLatencies { records: 3, us_max: 700 });
+        assert_eq!(latency.map(|latency| latency.count), Some(7));
     }
 
     #[test]

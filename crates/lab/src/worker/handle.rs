@@ -9,12 +9,15 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::process::Child;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
-use super::remote::{EXIT_TIMEOUT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
+use super::clock::Clock;
+use super::remote::{EXIT_TIMEOUT, HEARTBEAT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 use super::{Assignment, Command, Event};
 
 /// Why no next message arrived.
@@ -102,7 +105,29 @@ pub struct Handle {
     output: Box<dyn AsyncBufRead + Send + Unpin>,
     /// A partially read line, kept if the caller stops waiting.
     partial: Vec<u8>,
+    heard: LastRead,
     place: Place,
+}
+
+/// The last bytes from a worker, for the observer of many workers.
+#[derive(Clone, Debug)]
+pub(crate) struct LastRead(Arc<Mutex<(Instant, bool)>>);
+
+impl LastRead {
+    fn now() -> LastRead {
+        LastRead(Arc::new(Mutex::new((Instant::now(), false))))
+    }
+
+    /// Notes bytes, which may be the beginning of a line.
+    fn note(&self, is_in_line: bool) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), is_in_line);
+    }
+
+    /// Time since the last bytes, and whether more of their line must follow.
+    pub(crate) fn elapsed(&self) -> (Duration, bool) {
+        let (at, is_in_line) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (at.elapsed(), is_in_line)
+    }
 }
 
 impl std::fmt::Debug for Handle {
@@ -127,7 +152,8 @@ impl Handle {
         assignment: &Assignment,
     ) -> Result<Handle, HandleError> {
         let mut command = tokio::process::Command::new(binary);
-        command.args(["lab", "worker"]);
+        let ahead_us = Clock::of_process().ahead_us();
+        command.args(["lab", "worker", &format!("--clock-ahead-us={ahead_us}")]);
         Handle::spawn_command(name, command, assignment)
     }
 
@@ -158,33 +184,38 @@ impl Handle {
         let stderr_end = tokio::spawn(keep_tail(stderr, Arc::clone(&tail)));
         let output = Box::new(BufReader::with_capacity(64 << 10, stdout));
         let place = Place::Here { child, stderr: tail, stderr_end };
-        Ok(Handle::to(name, pid, stdin, output, place, assignment))
+        let handle = Handle::to(name, pid, (stdin, None), output, place);
+        handle.assign(assignment);
+        Ok(handle)
     }
 
     /// A worker that an agent has started, over its connection: `input` leads to the worker's standard input.
+    /// The worker waits for its assignment.
     pub(crate) fn over(
         name: String,
         agent: String,
         pid: u32,
         (output, input): (Box<dyn AsyncBufRead + Send + Unpin>, impl AsyncWrite + Send + Unpin + 'static),
-        assignment: &Assignment,
     ) -> Handle {
-        Handle::to(name, pid, input, output, Place::Agent(agent), assignment)
+        Handle::to(name, pid, (input, Some(HEARTBEAT)), output, Place::Agent(agent))
     }
 
     fn to(
         name: String,
         pid: u32,
-        input: impl AsyncWrite + Send + Unpin + 'static,
+        (input, heartbeat): (impl AsyncWrite + Send + Unpin + 'static, Option<Duration>),
         output: Box<dyn AsyncBufRead + Send + Unpin>,
         place: Place,
-        assignment: &Assignment,
     ) -> Handle {
         let (lines, to_write) = mpsc::channel(8);
-        let writer = tokio::spawn(write_lines(input, to_write));
-        let handle = Handle { name, pid, lines, writer, output, partial: Vec::new(), place };
-        handle.send(assignment);
-        handle
+        let writer = tokio::spawn(write_lines(input, to_write, heartbeat));
+        let (partial, heard) = (Vec::new(), LastRead::now());
+        Handle { name, pid, lines, writer, output, partial, heard, place }
+    }
+
+    /// Sends the assignment, once.
+    pub(crate) fn assign(&self, assignment: &Assignment) {
+        self.send(assignment);
     }
 
     /// The worker's name.
@@ -198,6 +229,11 @@ impl Handle {
             Place::Here { .. } => None,
             Place::Agent(agent) => Some(agent),
         }
+    }
+
+    /// The last bytes from the worker, which are read by [`Handle::next_event`].
+    pub(crate) fn last_read(&self) -> LastRead {
+        self.heard.clone()
     }
 
     /// The worker's process id, on its machine.
@@ -227,12 +263,7 @@ impl Handle {
 
     /// The worker's next message, `None` after [`Event::Done`]; an error if it failed. Cancel safe.
     pub async fn next_event(&mut self) -> Result<Event, HandleError> {
-        let left = LINE_BYTES_MAX.saturating_sub(self.partial.len() as u64);
-        let mut limited = (&mut self.output).take(left);
-        let read = limited.read_until(b'\n', &mut self.partial).await;
-        if !matches!(read, Ok(bytes) if bytes > 0) || !self.partial.ends_with(b"\n") {
-            let why =
-                read.err().map_or_else(|| "it closed the connection".to_owned(), |error| error.to_string());
+        if let Err(why) = self.read_line().await {
             return Err(self.ended(why).await);
         }
         let line = std::mem::take(&mut self.partial);
@@ -247,6 +278,27 @@ impl Handle {
             Err(source) => {
                 let line = String::from_utf8_lossy(&line[..line.len().min(200)]).trim_end().to_owned();
                 Err(EventUnreadable { worker: self.name.clone(), line, source }.into())
+            }
+        }
+    }
+
+    /// Completes the partial line. The error is why that was impossible.
+    async fn read_line(&mut self) -> Result<(), String> {
+        loop {
+            let bytes = self.output.fill_buf().await.map_err(|error| error.to_string())?;
+            if bytes.is_empty() {
+                return Err("it closed the connection".to_owned());
+            }
+            let end = bytes.iter().position(|byte| *byte == b'\n');
+            let count = end.map_or(bytes.len(), |end| end + 1);
+            self.partial.extend_from_slice(&bytes[..count]);
+            self.output.consume(count);
+            self.heard.note(end.is_none());
+            if end.is_some() {
+                return Ok(());
+            }
+            if self.partial.len() as u64 >= LINE_BYTES_MAX {
+                return Err(format!("its line is longer than {LINE_BYTES_MAX} bytes"));
             }
         }
     }
@@ -284,8 +336,20 @@ impl Drop for Handle {
     }
 }
 
-async fn write_lines(mut input: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
-    while let Some(line) = lines.recv().await {
+/// Writes lines, and an empty one as a sign of life after each `heartbeat` without any.
+async fn write_lines(
+    mut input: impl AsyncWrite + Unpin,
+    mut lines: mpsc::Receiver<Vec<u8>>,
+    heartbeat: Option<Duration>,
+) {
+    loop {
+        let line = match heartbeat {
+            None => lines.recv().await,
+            Some(after) => {
+                tokio::time::timeout(after, lines.recv()).await.unwrap_or_else(|_| Some(b"\n".to_vec()))
+            }
+        };
+        let Some(line) = line else { return };
         if input.write_all(&line).await.is_err() || input.flush().await.is_err() {
             return;
         }

@@ -50,7 +50,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
         let mut tools = Tools::prepare(&plan).map_err(WorkerError::driver)?;
         link.send(&Event::Ready { client, children: tools.pids() })?;
         let Some(window) = begin(assignment, link).await? else { return Ok(Report::default()) };
-        let clock = Clock::now();
+        let clock = Clock::of_process();
         tokio::time::sleep_until(clock.instant(window.start_us)).await;
         let limit = tools.begin(assignment, window).await.map_err(WorkerError::driver)?;
         let mut tally = Tally::new(assignment, window, limit);

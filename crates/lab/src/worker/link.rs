@@ -1,5 +1,7 @@
 //! The worker's end of the protocol: one line with the assignment, lines with commands, lines with events.
 //!
+//! An empty line is a sign of life of the lab, for the agent in between.
+//!
 //! The link owns standard input and output. If the input ends, the lab has exited: [`Link::command`] reports
 //! it, and a worker that does not exit within a few seconds is killed.
 
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::clock::Clock;
 use super::{Assignment, Command, Event};
 
 /// Maximum length of a line. An assignment may list thousands of topics.
@@ -46,6 +49,7 @@ pub struct LineUnreadable {
 pub struct Link {
     commands: mpsc::Receiver<Command>,
     events: EventWriter,
+    late_us: u64,
 }
 
 /// Writes events; clones share standard output and write whole lines.
@@ -61,24 +65,38 @@ impl std::fmt::Debug for EventWriter {
 /// Reads the assignment, and starts listening for commands.
 pub fn open() -> Result<(Assignment, Link), LinkError> {
     let mut input = io::BufReader::new(io::stdin());
-    let line = read_line(&mut input)?.ok_or(LinkError::NoAssignment)?;
+    let line = next_line(&mut input)?.ok_or(LinkError::NoAssignment)?;
     let assignment = parse(&line, "assignment")?;
     let (to, commands) = mpsc::channel(16);
     let events = EventWriter(Arc::new(Mutex::new(Box::new(io::stdout()))));
     let to_lab = events.clone();
     std::thread::Builder::new().name("link".to_owned()).spawn(move || listen(&mut input, to, &to_lab))?;
-    Ok((assignment, Link { commands, events }))
+    Ok((assignment, Link { commands, events, late_us: 0 }))
 }
 
 impl Link {
     /// The next command; `None` if the lab has exited. Works on any runtime.
     pub async fn command(&mut self) -> Option<Command> {
-        self.commands.recv().await
+        let command = self.commands.recv().await;
+        self.note(command)
     }
 
     /// The next command, for a driver without a runtime.
     pub fn command_blocking(&mut self) -> Option<Command> {
-        self.commands.blocking_recv()
+        let command = self.commands.blocking_recv();
+        self.note(command)
+    }
+
+    /// Microseconds from the time of the start to its command, if that came too late.
+    pub(super) fn late_us(&self) -> u64 {
+        self.late_us
+    }
+
+    fn note(&mut self, command: Option<Command>) -> Option<Command> {
+        if let Some(Command::Start { at_us, .. }) = command {
+            self.late_us = Clock::of_process().now_us().saturating_sub(at_us);
+        }
+        command
     }
 
     /// Sends an event.
@@ -105,8 +123,16 @@ impl EventWriter {
 
 /// Forwards commands until the input ends, then ensures that the process exits.
 fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWriter) {
+    forward(input, &to, events);
+    drop(to);
+    #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which only waits")]
+    std::thread::sleep(GRACE);
+    std::process::exit(EXIT_ABANDONED);
+}
+
+fn forward(input: &mut impl BufRead, to: &mpsc::Sender<Command>, events: &EventWriter) {
     loop {
-        match read_line(input).map(|line| line.map(|line| parse(&line, "command"))) {
+        match next_line(input).map(|line| line.map(|line| parse(&line, "command"))) {
             Ok(Some(Ok(command))) => {
                 if to.blocking_send(command).is_err() {
                     break;
@@ -120,10 +146,16 @@ fn listen(input: &mut impl BufRead, to: mpsc::Sender<Command>, events: &EventWri
             Ok(None) | Err(_) => break,
         }
     }
-    drop(to);
-    #[expect(clippy::disallowed_methods, reason = "a dedicated thread, which only waits")]
-    std::thread::sleep(GRACE);
-    std::process::exit(EXIT_ABANDONED);
+}
+
+/// The next line that is not empty.
+fn next_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
+    loop {
+        match read_line(input)? {
+            Some(line) if line == b"\n" => {}
+            line => return Ok(line),
+        }
+    }
 }
 
 fn read_line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
@@ -139,6 +171,33 @@ fn parse<T: serde::de::DeserializeOwned>(line: &[u8], expected: &'static str) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn empty_lines_are_no_commands() {
+        let mut input = io::Cursor::new(b"\n\n{\"command\":\"stop\"}\n\n".to_vec());
+        let (to, mut commands) = mpsc::channel(4);
+        let events = EventWriter(Arc::new(Mutex::new(Box::new(io::sink()))));
+        forward(&mut input, &to, &events);
+        drop(to);
+        assert_eq!(commands.blocking_recv(), Some(Command::Stop));
+        assert_eq!(commands.blocking_recv(), None);
+    }
+
+    #[test]
+    fn a_late_start_is_noted() {
+        let (to, commands) = mpsc::channel(2);
+        let events = EventWriter(Arc::new(Mutex::new(Box::new(io::sink()))));
+        let mut link = Link { commands, events, late_us: 0 };
+        let now_us = Clock::of_process().now_us();
+        let mut late_us = |at_us| {
+            to.blocking_send(Command::Start { at_us, measure_from_us: at_us }).expect("there is room");
+            link.command_blocking().expect("a command");
+            link.late_us()
+        };
+        assert_eq!(late_us(now_us + 60_000_000), 0);
+        let late = late_us(now_us - 300_000);
+        assert!((300_000..60_000_000).contains(&late), "{late}");
+    }
 
     #[test]
     fn lines_are_read_one_by_one_until_the_end() {

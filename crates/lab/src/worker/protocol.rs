@@ -181,6 +181,12 @@ pub struct Report {
     /// Latency of these records, from their intended send time.
     #[serde(default)]
     pub drained_latency: Option<Histogram>,
+    /// Records that reached a consumer before their intended send time.
+    #[serde(default)]
+    pub negative: NegativeLatencies,
+    /// Microseconds from the start to its command, if that came too late.
+    #[serde(default)]
+    pub late_us: u64,
     /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
     /// Results of a checking consumer, per producer.
@@ -190,6 +196,22 @@ pub struct Report {
     /// Where a cluster of Apache Pulsar has acknowledged the records: the entries of ledgers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ledgers: Vec<AcknowledgedLedger>,
+}
+
+/// Latencies below zero, which clocks that differ cause. They are counted as a microsecond.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NegativeLatencies {
+    /// Number of records.
+    pub records: u64,
+    /// The largest one, without its sign.
+    pub us_max: u64,
+}
+
+impl NegativeLatencies {
+    pub(crate) fn add(&mut self, other: NegativeLatencies) {
+        self.records += other.records;
+        self.us_max = self.us_max.max(other.us_max);
+    }
 }
 
 /// Entries of a ledger of Apache Pulsar that were acknowledged to a producer.

@@ -15,6 +15,8 @@ pub(crate) const LINE_BYTES_MAX: u64 = 1 << 30;
 const STDERR_LINES_MAX: usize = 20;
 /// Maximum time for a worker to exit after its last message.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time without a line to a worker on another machine, after which the lab sends an empty one.
+pub(crate) const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The beginning of an agent's last line, which no event has.
 const ENDED: &[u8] = b"{\"ended\":";
 

@@ -67,7 +67,7 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
             }
             Some(Command::Stop) | None => return Ok(Report::default()),
         };
-        let clock = Clock::now();
+        let clock = Clock::of_process();
         sleep_until(clock.instant(window.start_us)).await;
         let streams =
             Streams { open: tools.len(), tally: Tally::new(tools.len(), window), tools, heard, clock };

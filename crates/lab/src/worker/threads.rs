@@ -77,7 +77,7 @@ where
     T: Send,
     W: AsyncFnOnce(Crew) -> Result<T, WorkerError> + Copy + Send,
 {
-    let clock = Clock::now();
+    let clock = Clock::of_process();
     let threads = assignment.threads.clamp(1, assignment.clients.max(1));
     let (signals, word) = watch::channel(Word::Wait);
     let (ready, mut all_ready) = mpsc::channel(threads as usize);

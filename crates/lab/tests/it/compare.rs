@@ -44,6 +44,40 @@ fn a_run_does_not_differ_from_itself() {
 }
 
 #[test]
+fn clients_that_were_placed_otherwise_have_no_ratios() {
+    let (mut a, mut b) = (fixture::run(7), fixture::run(8));
+    b.machine = a.machine.clone();
+    for (run, rule) in [(&mut a, "both"), (&mut b, "apart")] {
+        run.agents = vec![thalweg_lab::result::AgentInfo::default()];
+        run.agents_place = Some(rule.to_owned());
+    }
+    let comparison = compare(&a, &b, &Pairing::SameTarget).expect("the same points");
+    assert!(comparison.pairs.iter().all(|pair| pair.ratios.is_empty()), "{:?}", comparison.machines);
+    let text = terminal::comparison(&comparison, false, None);
+    assert!(text.contains("agents_place: both in the first, apart in the second"), "{text}");
+}
+
+#[test]
+fn times_between_unknown_clocks_have_no_ratio() {
+    let (a, mut b) = (fixture::run(7), fixture::run(8));
+    b.machine = a.machine.clone();
+    let figures = |a: &RunResult, b: &RunResult| {
+        let comparison = compare(a, b, &Pairing::SameTarget).expect("the same points");
+        let ratios = comparison.pairs.into_iter().flat_map(|pair| pair.ratios);
+        ratios.map(|ratio| ratio.figure).collect::<std::collections::BTreeSet<String>>()
+    };
+    assert!(figures(&a, &b).contains("end_to_end_p99_us"));
+    for point in b.workloads.iter_mut().flat_map(|workload| &mut workload.points) {
+        let text =
+            "the clocks of the agents a:7000 and b:7000 are known to 5.00 ms together, more than a tenth";
+        point.verdict.no_headline.push(text.to_owned());
+    }
+    let left = figures(&a, &b);
+    assert!(left.contains("produced_records_per_s") && left.contains("acknowledge_p99_us"), "{left:?}");
+    assert!(!left.iter().any(|figure| figure.starts_with("end_to_end")), "{left:?}");
+}
+
+#[test]
 fn figures_of_another_machine_stand_beside_each_other_without_ratios() {
     let (a, mut b) = (fixture::run(7), fixture::run(8));
     b.machine.cpus = 2;

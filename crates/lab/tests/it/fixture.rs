@@ -57,6 +57,7 @@ pub fn run(seed: u64) -> RunResult {
         lab_version: "thalweg 0.1.0 (dfc02f0)".to_owned(),
         machine: machine(),
         agents: Vec::new(),
+        agents_place: None,
         targets: targets(),
         workloads,
     }

@@ -122,7 +122,7 @@ fn against(point: &PointResult, is_better: bool) -> Vec<String> {
     let counts = |text: &String| match Objection::of(text) {
         Objection::Varies | Objection::Once => false,
         Objection::Generator => !is_better,
-        Objection::Disturbed | Objection::DrainInSteps | Objection::Other => true,
+        Objection::Disturbed | Objection::DrainInSteps | Objection::Clocks | Objection::Other => true,
     };
     obstacles(point).into_iter().filter(counts).collect()
 }

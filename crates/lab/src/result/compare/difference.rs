@@ -42,10 +42,16 @@ pub(super) fn between_runs(a: &RunResult, b: &RunResult) -> Vec<Difference> {
     let mut found = Vec::new();
     between_machines(&mut found, "machine", &a.machine, &b.machine);
     differ(&mut found, "agents", &a.agents.len(), &b.agents.len());
+    differ(&mut found, "agents_place", &placed(a), &placed(b));
     for (number, (a, b)) in a.agents.iter().zip(&b.agents).enumerate() {
         between_machines(&mut found, &format!("agents[{number}].machine"), &a.machine, &b.machine);
     }
     found
+}
+
+/// The rule that placed clients.
+fn placed(run: &RunResult) -> &str {
+    run.agents_place.as_deref().unwrap_or(if run.agents.is_empty() { "no agents" } else { "unknown" })
 }
 
 fn between_machines(found: &mut Vec<Difference>, field: &str, a: &Machine, b: &Machine) {

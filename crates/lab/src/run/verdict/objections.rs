@@ -4,7 +4,7 @@
 //! repetition is shorter than 5 s, if there are fewer than two repetitions, if these differ by more than 10 %
 //! from the knee that the search found, if the generator was the limit, if the evidence contradicts it, if
 //! records failed, if consumers got less than 95 % of what was produced, or if the hypervisor took more than
-//! 5 % of the processors, or processes outside the run more than 15 %.
+//! 5 % of the processors, or processes outside the run more than 15 %. That of each agent's machine, too.
 
 use super::{agents, others_share};
 use crate::quantity;
@@ -25,7 +25,7 @@ const MEASURED_TOLERANCE: f64 = 0.02;
 /// Maximum share of processors taken by the hypervisor (steal).
 pub(super) const STEAL_MAX: f64 = 0.05;
 /// Maximum share of processors used by processes outside the run, including the kernel's own work.
-const OTHERS_MAX: f64 = 0.15;
+pub(super) const OTHERS_MAX: f64 = 0.15;
 
 /// All objections, as text with figures.
 pub(super) fn objections(

@@ -204,7 +204,7 @@ impl Turn<'_> {
                     inspection.enter(at.insert(TopicPartition::new(here.0, here.1)));
                 }
                 if let Some(intended_us) = inspection.see(value) {
-                    counts.took(1, now_us.saturating_sub(intended_us), intended_us);
+                    counts.arrived(1, now_us, intended_us);
                 }
             }
             counts.done(1, bytes as u64, now_us);

@@ -184,7 +184,7 @@ impl Reader {
                 return;
             }
             if let Some(time) = time {
-                counts.took(of_time, at_us.saturating_sub(time), time);
+                counts.arrived(of_time, at_us, time);
             }
             (time, of_time) = (next, more);
         };

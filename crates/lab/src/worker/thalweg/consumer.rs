@@ -224,14 +224,14 @@ impl Client {
                 of_time += 1;
             } else {
                 if let Some(time) = time {
-                    counts.took(of_time, at_us.saturating_sub(time), time);
+                    counts.arrived(of_time, at_us, time);
                 }
                 (time, of_time) = (intended_us, 1);
             }
             ControlFlow::Continue(())
         });
         if let Some(time) = time {
-            counts.took(of_time, at_us.saturating_sub(time), time);
+            counts.arrived(of_time, at_us, time);
         }
         counts.done(records, bytes, at_us);
         if let Err(error) = read {
