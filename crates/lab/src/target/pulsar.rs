@@ -58,8 +58,14 @@ const OWNED: [&str; 7] = [
 const SETTINGS: [(&str, &str); 2] =
     [("backlogQuotaDefaultLimitGB", "-1"), ("brokerDeleteInactiveTopicsEnabled", "false")];
 
-/// The setting that decides whether an acknowledged record is on the disk.
-const JOURNAL_SYNC: &str = "journalSyncData";
+/// Settings that decide when a record is acknowledged, and whether it is then on the disk.
+const FACTS: [&str; 5] = [
+    "journalMaxGroupWaitMSec",
+    "journalPageCacheFlushIntervalMSec",
+    "journalSyncData",
+    "managedLedgerDefaultAckQuorum",
+    "managedLedgerDefaultWriteQuorum",
+];
 
 /// Starts one broker with its bookie, and returns when it is healthy.
 pub(super) async fn start(
@@ -243,7 +249,7 @@ fn facts(text: &str, distribution: &PulsarDistribution, options: &StartOptions) 
         ("java".to_owned(), distribution.java.display().to_string()),
         ("java_version".to_owned(), distribution.java_version.clone()),
     ]);
-    for key in [JOURNAL_SYNC, "managedLedgerDefaultAckQuorum", "managedLedgerDefaultWriteQuorum"] {
+    for key in FACTS {
         if let Some(value) = setting(text, key) {
             facts.insert(key.to_owned(), value.to_owned());
         }
