@@ -78,6 +78,14 @@ pub enum PerfError {
         /// The first error.
         first: Box<thalweg_pulsar::SendError>,
     },
+    /// Messages are not known to be stored by Pulsar.
+    #[error("{unanswered} of {records} messages had no answer at the end, and may be stored")]
+    UnansweredByPulsar {
+        /// Number of messages without an answer.
+        unanswered: u64,
+        /// Number of messages sent.
+        records: u64,
+    },
     /// Fewer records arrived than expected.
     #[error("{read} of {wanted} records were read: no record for --timeout {timeout_ms} ms")]
     TimedOut {

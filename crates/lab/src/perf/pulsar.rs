@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use thalweg_pulsar::{Client, ClientOptions, TopicName};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{PerfError, PerfOutput};
 use crate::BoxFuture;
@@ -110,9 +111,41 @@ async fn sleep_until(until: Option<tokio::time::Instant>) {
     }
 }
 
-/// Waits for Ctrl-C, which ends a test with its last lines.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+/// SIGINT (Ctrl-C) and SIGTERM. The first one ends a test with its last lines, the second one all waiting.
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// From now on neither signal ends the process.
+    fn listen() -> std::io::Result<Interrupts> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        Ok(Interrupts { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+    }
+
+    /// Waits for the next signal.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Signal as Raised, getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn both_signals_interrupt_a_test_and_again_its_end() {
+        let mut interrupts = Interrupts::listen().expect("signals");
+        for raised in [Raised::INT, Raised::TERM, Raised::INT] {
+            kill_process(getpid(), raised).expect("sent");
+            let next = tokio::time::timeout(Duration::from_secs(5), interrupts.next()).await;
+            next.expect("the signal arrives");
+        }
     }
 }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
+use super::{INTERVAL, Interrupts, Test, lines, partitions, sleep_until};
 use crate::perf::{PerfError, PerfOutput, wall_clock_ms};
 
 const CLASS: &str = "PerformanceConsumer";
@@ -25,7 +25,7 @@ const RUN: u64 = 256;
 #[command(after_help = "\
 Options and output are those of Pulsar's pulsar-perf consume; its short options of several letters, such as -ss, are \
 understood, too. Latency is counted from a message's publish time, in milliseconds. Without --num-messages and \
---test-duration it goes on until Ctrl-C.
+--test-duration it goes on until Ctrl-C or SIGTERM.
 
 Examples:
   thalweg pulsar-perf consume persistent://public/default/test1
@@ -138,11 +138,12 @@ impl PulsarConsume {
                 }
             }
         };
+        let mut interrupts = Interrupts::listen()?;
         let is_done = tokio::select! {
             () = ended.notified() => true,
             () = sleep_until(self.test.until()) => true,
             failed = printing => return Err(failed),
-            () = interrupted() => false,
+            () = interrupts.next() => false,
         };
         let elapsed_s = began.elapsed().as_secs_f64();
         readers.shutdown().await;

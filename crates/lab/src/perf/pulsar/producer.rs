@@ -12,12 +12,14 @@ use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOpt
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
+use super::{INTERVAL, Interrupts, Test, lines, partitions, sleep_until};
 use crate::pacer::Pacer;
 use crate::perf::{PerfError, PerfOutput};
 use crate::worker::pulsar::{InFlight, Router, SentRecord};
 
 const CLASS: &str = "PerformanceProducer";
+/// Time for answers after the last message.
+const ANSWERS_TIMEOUT: Duration = Duration::from_secs(30);
 /// Messages between two turns of the tasks that send and count.
 const RUN: u64 = 64;
 
@@ -26,7 +28,7 @@ const RUN: u64 = 64;
 #[command(after_help = "\
 Options and output are those of Pulsar's pulsar-perf produce; its short options of several letters, such as -bm, are \
 understood, too. Latencies of the first second (--warmup-time) are left out. Without --num-messages and --test-duration \
-it goes on until Ctrl-C.
+it goes on until Ctrl-C or SIGTERM; answers are then awaited for 30 s, or until the second signal.
 
 Examples:
   thalweg pulsar-perf produce persistent://public/default/test1 -s 1000 -r 200000
@@ -95,6 +97,23 @@ struct Totals {
     warm_at: Instant,
 }
 
+impl Totals {
+    /// Fails if not all of the messages that were handed over are stored.
+    fn judge(&self, handed_over: u64) -> Result<(), PerfError> {
+        if let Some(first) = &self.first_failure {
+            return Err(PerfError::NotStoredByPulsar {
+                failed: self.failed,
+                records: self.failed + self.sent,
+                first: Box::new(first.clone()),
+            });
+        }
+        match handed_over.saturating_sub(self.sent) {
+            0 => Ok(()),
+            unanswered => Err(PerfError::UnansweredByPulsar { unanswered, records: handed_over }),
+        }
+    }
+}
+
 type SharedTotals = Arc<Mutex<Totals>>;
 
 fn lock(totals: &SharedTotals) -> MutexGuard<'_, Totals> {
@@ -146,33 +165,27 @@ impl PulsarProduce {
                 }
             }
         };
+        let mut interrupts = Interrupts::listen()?;
+        let mut handed_over = 0;
         let done = tokio::select! {
-            sent = self.send_all(&mut senders) => sent?,
+            sent = self.send_all(&mut senders, &mut handed_over) => sent?,
             failed = printing => return Err(failed),
-            () = interrupted() => None,
+            () = interrupts.next() => None,
         };
         if let Some(done) = done {
             say("pulsar-perf-producer-exec-1-1", &done)?;
         }
-        for lane in senders.into_iter().flat_map(|sender| sender.lanes) {
-            lane.producer.flush().await;
-            lane.in_flight.end();
-            // The task counts, and does not fail.
-            let _counted = lane.counting.await;
+        tokio::select! {
+            () = answers(&mut senders) => {}
+            () = tokio::time::sleep(ANSWERS_TIMEOUT) => {}
+            () = interrupts.next() => {}
         }
         let elapsed_s = began.elapsed().as_secs_f64();
         let totals = lock(&totals);
         say("perf-client-shutdown", &lines::all_produced(totals.sent, totals.bytes, elapsed_s))?;
         let latencies = lines::all_latencies(&totals.latencies, lines::Unit::Fractions);
         say("perf-client-shutdown", &latencies)?;
-        match &totals.first_failure {
-            Some(first) => Err(PerfError::NotStoredByPulsar {
-                failed: totals.failed,
-                records: totals.failed + totals.sent,
-                first: Box::new(first.clone()),
-            }),
-            None => Ok(()),
-        }
+        totals.judge(handed_over)
     }
 
     /// Opens all producers.
@@ -228,24 +241,23 @@ impl PulsarProduce {
         })
     }
 
-    /// Sends until the end of the test; returns the line that names it.
-    async fn send_all(&self, senders: &mut [Sender]) -> Result<Option<String>, PerfError> {
+    /// Sends until the end of the test, and counts; returns the line that names the end.
+    async fn send_all(&self, senders: &mut [Sender], sent: &mut u64) -> Result<Option<String>, PerfError> {
         let mut payload = vec![0; self.size as usize];
         let mut random = SmallRng::seed_from_u64(1);
         payload.iter_mut().for_each(|byte| *byte = random.random_range(b'A'..=b'Z'));
         let until = self.test.until();
         let pacer = Pacer::new(self.rate, Instant::now());
         let count = senders.len() as u64;
-        let mut sent = 0;
         loop {
-            if self.test.has_all(sent) {
+            if self.test.has_all(*sent) {
                 let most = self.test.num_messages;
                 return Ok(Some(format!(
                     "------------- DONE (reached the maximum number: {most} of production) --------------"
                 )));
             }
             let now = tokio::select! {
-                now = pacer.wait(sent) => now,
+                now = pacer.wait(*sent) => now,
                 () = sleep_until(until) => {
                     let most = self.test.test_duration;
                     return Ok(Some(format!(
@@ -253,7 +265,7 @@ impl PulsarProduce {
                     )));
                 }
             };
-            let sender = &mut senders[(sent % count) as usize];
+            let sender = &mut senders[(*sent % count) as usize];
             let lane = &sender.lanes[sender.router.next(None, now)];
             let message = OutgoingMessage { payload: &payload, ..OutgoingMessage::default() };
             let receipt = match lane.producer.try_send(message).map_err(Box::new)? {
@@ -261,12 +273,22 @@ impl PulsarProduce {
                 None => lane.producer.send(message).await.map_err(Box::new)?,
             };
             let bytes = payload.len() as u64;
-            lane.in_flight.push(SentRecord { receipt, number: sent, intended: now, bytes });
-            sent += 1;
+            lane.in_flight.push(SentRecord { receipt, number: *sent, intended: now, bytes });
+            *sent += 1;
             if sent.is_multiple_of(RUN) {
                 tokio::task::yield_now().await;
             }
         }
+    }
+}
+
+/// Waits until all messages are answered and counted.
+async fn answers(senders: &mut [Sender]) {
+    for lane in senders.iter_mut().flat_map(|sender| &mut sender.lanes) {
+        lane.producer.flush().await;
+        lane.in_flight.end();
+        // The task counts, and does not fail.
+        let _counted = (&mut lane.counting).await;
     }
 }
 
@@ -309,4 +331,28 @@ fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64, 
     totals.interval_latencies.reset();
     (*since, *before) = (Instant::now(), (sent, bytes, failed));
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_without_an_answer_are_a_failure() {
+        let mut totals = Totals {
+            sent: 7,
+            bytes: 0,
+            failed: 0,
+            first_failure: None,
+            latencies: lines::recorder(),
+            interval_latencies: lines::recorder(),
+            warm_at: Instant::now(),
+        };
+        totals.judge(7).expect("all are stored");
+        let text = totals.judge(10).expect_err("three are missing").to_string();
+        assert_eq!(text, "3 of 10 messages had no answer at the end, and may be stored");
+        (totals.failed, totals.first_failure) = (1, Some(thalweg_pulsar::ProducerClosed.into()));
+        let text = totals.judge(10).expect_err("one has failed").to_string();
+        assert_eq!(text, "1 of 8 messages were not stored; first error: The producer is closed");
+    }
 }
