@@ -148,16 +148,13 @@ impl PulsarConsume {
         let elapsed_s = began.elapsed().as_secs_f64();
         readers.shutdown().await;
         let mut totals = lock(&totals);
-        if let Some(failure) = totals.failure.take() {
-            return Err(Box::new(failure).into());
-        }
-        if is_done {
+        if is_done && totals.failure.is_none() {
             say("main", "------------------- DONE -----------------------")?;
         }
         let rates = lines::all_received(totals.read, totals.bytes, totals.read, elapsed_s);
         say("perf-client-shutdown", &rates)?;
         say("perf-client-shutdown", &lines::all_latencies(&totals.latencies, lines::Unit::Whole))?;
-        Ok(())
+        totals.failure.take().map_or(Ok(()), |failure| Err(Box::new(failure).into()))
     }
 
     /// Opens all consumers.

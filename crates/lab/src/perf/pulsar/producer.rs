@@ -168,12 +168,12 @@ impl PulsarProduce {
         let mut interrupts = Interrupts::listen()?;
         let mut handed_over = 0;
         let done = tokio::select! {
-            sent = self.send_all(&mut senders, &mut handed_over) => sent?,
+            sent = self.send_all(&mut senders, &mut handed_over) => sent,
             failed = printing => return Err(failed),
-            () = interrupts.next() => None,
+            () = interrupts.next() => Ok(None),
         };
-        if let Some(done) = done {
-            say("pulsar-perf-producer-exec-1-1", &done)?;
+        if let Ok(Some(done)) = &done {
+            say("pulsar-perf-producer-exec-1-1", done)?;
         }
         tokio::select! {
             () = answers(&mut senders) => {}
@@ -185,7 +185,7 @@ impl PulsarProduce {
         say("perf-client-shutdown", &lines::all_produced(totals.sent, totals.bytes, elapsed_s))?;
         let latencies = lines::all_latencies(&totals.latencies, lines::Unit::Fractions);
         say("perf-client-shutdown", &latencies)?;
-        totals.judge(handed_over)
+        totals.judge(handed_over).and(done.map(|_| ()))
     }
 
     /// Opens all producers.
