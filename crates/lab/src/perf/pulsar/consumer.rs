@@ -95,6 +95,30 @@ struct Totals {
     failure: Option<ConsumeError>,
 }
 
+impl Totals {
+    fn new() -> Totals {
+        Totals {
+            read: 0,
+            bytes: 0,
+            latencies: lines::recorder(lines::CONSUMED_MAX),
+            interval_latencies: lines::recorder(lines::CONSUMED_MAX),
+            failure: None,
+        }
+    }
+
+    /// Counts a message. Where the producer's clock is ahead, its latency is unknown.
+    fn count(&mut self, payload_bytes: usize, publish_time_ms: u64, now_ms: u64) {
+        self.read += 1;
+        self.bytes += payload_bytes as u64;
+        if let Some(latency_ms) = now_ms.checked_sub(publish_time_ms) {
+            let latency = Duration::from_millis(latency_ms).min(lines::CONSUMED_MAX);
+            let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+            self.latencies.saturating_record(latency_us);
+            self.interval_latencies.saturating_record(latency_us);
+        }
+    }
+}
+
 type SharedTotals = Arc<Mutex<Totals>>;
 
 fn lock(totals: &SharedTotals) -> MutexGuard<'_, Totals> {
@@ -106,13 +130,7 @@ impl PulsarConsume {
         self.subscriptions()?;
         let topics = self.test.topics("-")?;
         let client = self.test.connect().await?;
-        let totals = Arc::new(Mutex::new(Totals {
-            read: 0,
-            bytes: 0,
-            latencies: lines::recorder(),
-            interval_latencies: lines::recorder(),
-            failure: None,
-        }));
+        let totals = Arc::new(Mutex::new(Totals::new()));
         // Notified when all messages are read, or a consumer has failed.
         let ended = Arc::new(Notify::new());
         let mut readers = JoinSet::new();
@@ -260,11 +278,7 @@ impl Reader {
                 return true;
             }
             run += 1;
-            totals.read += 1;
-            totals.bytes += message.payload().len() as u64;
-            let latency_us = now_ms.saturating_sub(message.publish_time_ms()).saturating_mul(1000);
-            totals.latencies.saturating_record(latency_us);
-            totals.interval_latencies.saturating_record(latency_us);
+            totals.count(message.payload().len(), message.publish_time_ms(), now_ms);
             self.consumer.ack(&message);
             // An error is returned by the next call, too, or concerns a single entry.
             next = if run < RUN { self.consumer.try_next().unwrap_or_default() } else { None };
@@ -283,4 +297,23 @@ fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64))
     totals.interval_latencies.reset();
     (*since, *before) = (Instant::now(), (read, bytes));
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_those_of_pulsars_tool() {
+        let day_ms = 24 * 3600 * 1000;
+        let mut totals = Totals::new();
+        for published_ms in [day_ms, day_ms / 2, day_ms + 1, 0] {
+            totals.count(10, published_ms, day_ms);
+        }
+        assert_eq!((totals.read, totals.bytes), (4, 40));
+        assert_eq!(totals.latencies.len(), 3, "the message of a clock that is ahead has none");
+        assert_eq!((totals.latencies.min(), totals.latencies.max() / 1_000_000 / 3600), (0, 24));
+        totals.count(10, 0, 100 * day_ms);
+        assert_eq!(totals.latencies.max() / 1_000_000 / 3600, 10 * 24);
+    }
 }

@@ -144,8 +144,8 @@ impl PulsarProduce {
             bytes: 0,
             failed: 0,
             first_failure: None,
-            latencies: lines::recorder(),
-            interval_latencies: lines::recorder(),
+            latencies: lines::recorder(lines::PRODUCED_MAX),
+            interval_latencies: lines::recorder(lines::PRODUCED_MAX),
             warm_at: Instant::now() + warm_up,
         }));
         let mut senders = self.senders(&client, &topics, &options, &totals).await?;
@@ -344,8 +344,8 @@ mod tests {
             bytes: 0,
             failed: 0,
             first_failure: None,
-            latencies: lines::recorder(),
-            interval_latencies: lines::recorder(),
+            latencies: lines::recorder(lines::PRODUCED_MAX),
+            interval_latencies: lines::recorder(lines::PRODUCED_MAX),
             warm_at: Instant::now(),
         };
         totals.judge(7).expect("all are stored");
