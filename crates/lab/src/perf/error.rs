@@ -68,6 +68,14 @@ pub enum PerfError {
     /// Messages of Pulsar cannot be read.
     #[error(transparent)]
     PulsarConsume(#[from] Box<thalweg_pulsar::ConsumeError>),
+    /// Entries of Pulsar could not be read; all others were.
+    #[error("{entries} entries could not be read; first: {first}")]
+    UnreadableOfPulsar {
+        /// Number of unreadable entries.
+        entries: u64,
+        /// The first one.
+        first: Box<thalweg_pulsar::UnreadableEntry>,
+    },
     /// Messages were not stored by Pulsar.
     #[error("{failed} of {records} messages were not stored; first error: {first}")]
     NotStoredByPulsar {

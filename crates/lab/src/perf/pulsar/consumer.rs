@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use thalweg_pulsar::{
     Client, ConsumeError, Consumer, ConsumerOptions, InitialPosition, Message, SubscriptionType,
+    UnreadableEntry,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -93,6 +94,9 @@ struct Totals {
     latencies: Histogram<u64>,
     interval_latencies: Histogram<u64>,
     failure: Option<ConsumeError>,
+    /// Number of unreadable entries, and the first one.
+    unreadable: u64,
+    first_unreadable: Option<UnreadableEntry>,
 }
 
 impl Totals {
@@ -103,6 +107,36 @@ impl Totals {
             latencies: lines::recorder(lines::CONSUMED_MAX),
             interval_latencies: lines::recorder(lines::CONSUMED_MAX),
             failure: None,
+            unreadable: 0,
+            first_unreadable: None,
+        }
+    }
+
+    /// Notes an error. True if its consumer cannot go on.
+    fn ends_with(&mut self, error: ConsumeError) -> bool {
+        match error {
+            ConsumeError::Unreadable(entry) => {
+                self.unreadable += 1;
+                self.first_unreadable.get_or_insert(entry);
+                false
+            }
+            error => {
+                self.failure.get_or_insert(error);
+                true
+            }
+        }
+    }
+
+    /// Fails if a consumer has failed, or entries could not be read.
+    fn judge(&mut self) -> Result<(), PerfError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(Box::new(failure).into());
+        }
+        match self.first_unreadable.take() {
+            Some(first) => {
+                Err(PerfError::UnreadableOfPulsar { entries: self.unreadable, first: Box::new(first) })
+            }
+            None => Ok(()),
         }
     }
 
@@ -172,7 +206,7 @@ impl PulsarConsume {
         let rates = lines::all_received(totals.read, totals.bytes, totals.read, elapsed_s);
         say("perf-client-shutdown", &rates)?;
         say("perf-client-shutdown", &lines::all_latencies(&totals.latencies, lines::Unit::Whole))?;
-        totals.failure.take().map_or(Ok(()), |failure| Err(Box::new(failure).into()))
+        totals.judge()
     }
 
     /// Opens all consumers.
@@ -250,38 +284,40 @@ struct Reader {
 impl Reader {
     async fn run(mut self) {
         loop {
-            match self.consumer.next().await {
-                Ok(first) => {
-                    if self.read(first) {
-                        self.ended.notify_one();
-                        return;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => {
-                    lock(&self.totals).failure.get_or_insert(error);
-                    self.ended.notify_one();
-                    return;
-                }
+            let first = self.consumer.next().await;
+            if self.read(first.map(Some)) {
+                self.ended.notify_one();
+                return;
             }
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Counts a message, and those that have arrived behind it. True if all are read.
-    fn read(&mut self, first: Message) -> bool {
+    /// Counts a message, and those that have arrived behind it. True if all are read, or the consumer has
+    /// failed.
+    fn read(&mut self, mut next: Result<Option<Message>, ConsumeError>) -> bool {
         let now_ms = u64::try_from(wall_clock_ms()).unwrap_or_default();
         let mut totals = lock(&self.totals);
-        let mut next = Some(first);
         let mut run = 0;
-        while let Some(message) = next {
-            if self.most > 0 && totals.read >= self.most {
-                return true;
+        loop {
+            match next {
+                Ok(None) => break,
+                Ok(Some(_)) if self.most > 0 && totals.read >= self.most => return true,
+                Ok(Some(message)) => {
+                    totals.count(message.payload().len(), message.publish_time_ms(), now_ms);
+                    self.consumer.ack(&message);
+                }
+                Err(error) => {
+                    if totals.ends_with(error) {
+                        return true;
+                    }
+                }
             }
             run += 1;
-            totals.count(message.payload().len(), message.publish_time_ms(), now_ms);
-            self.consumer.ack(&message);
-            // An error is returned by the next call, too, or concerns a single entry.
-            next = if run < RUN { self.consumer.try_next().unwrap_or_default() } else { None };
+            if run == RUN {
+                break;
+            }
+            next = self.consumer.try_next();
         }
         self.most > 0 && totals.read >= self.most
     }
@@ -301,6 +337,8 @@ fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64))
 
 #[cfg(test)]
 mod tests {
+    use thalweg_pulsar::{EntryFault, MessageId};
+
     use super::*;
 
     #[test]
@@ -315,5 +353,20 @@ mod tests {
         assert_eq!((totals.latencies.min(), totals.latencies.max() / 1_000_000 / 3600), (0, 24));
         totals.count(10, 0, 100 * day_ms);
         assert_eq!(totals.latencies.max() / 1_000_000 / 3600, 10 * 24);
+    }
+
+    #[test]
+    fn unreadable_entries_are_counted_and_reading_goes_on() {
+        let mut totals = Totals::new();
+        totals.judge().expect("nothing is wrong");
+        for chunks in [3, 4] {
+            let entry = UnreadableEntry { id: MessageId::EARLIEST, fault: EntryFault::Chunked(chunks) };
+            assert!(!totals.ends_with(entry.into()));
+        }
+        let text = totals.judge().expect_err("two entries").to_string();
+        assert!(text.starts_with("2 entries could not be read; first: Cannot read the entry"), "{text}");
+        assert!(text.contains("3 chunks"), "{text}");
+        assert!(totals.ends_with(ConsumeError::Closed));
+        assert_eq!(totals.judge().expect_err("an end").to_string(), "The consumer is closed");
     }
 }
