@@ -20,7 +20,7 @@ pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
     JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
-    PropertyOwned, PulsarClusterUnserved, PulsarMissing, PulsarSecurityUnserved, TargetError, TooFewBrokers,
+    JavaWithoutHome, PropertyOwned, PulsarClusterUnserved, PulsarMissing, PulsarSecurityUnserved, TargetError, TooFewBrokers,
 };
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};

@@ -32,6 +32,9 @@ pub enum TargetError {
     /// Java is too old.
     #[error(transparent)]
     JavaTooOld(#[from] JavaTooOld),
+    /// Pulsar's script cannot be made to run this Java.
+    #[error(transparent)]
+    JavaWithoutHome(#[from] JavaWithoutHome),
     /// Pulsar's distribution is missing.
     #[error(transparent)]
     PulsarMissing(#[from] PulsarMissing),
@@ -176,6 +179,17 @@ pub struct JavaTooOld {
     pub program: PathBuf,
     /// The version line in the output of `java -version`, otherwise the first line.
     pub found: String,
+}
+
+/// A Java that is no `bin/java` of a directory, which is all that Pulsar's script runs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Apache Pulsar's script runs the bin/java of a directory, but {program} is not one. Name the directory or its bin/java by \
+     JAVA_HOME or --java"
+)]
+pub struct JavaWithoutHome {
+    /// The program, without symbolic links.
+    pub program: PathBuf,
 }
 
 /// Pulsar's distribution is missing.
