@@ -29,6 +29,7 @@ pub use pulsar::{
     AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION, PartitionStats, PulsarAdmin,
     PulsarDistribution, StoredLedger, default_admin_url, pulsar_distribution,
 };
+pub(crate) use pulsar::PulsarMemory;
 pub use security::NegotiatedSecurity;
 
 use std::collections::BTreeMap;
@@ -135,7 +136,7 @@ pub struct Cluster {
 pub struct StartOptions {
     /// The parent of clusters' directories, which are removed with their cluster. Created if missing.
     pub work_dir: PathBuf,
-    /// The heap of each JVM broker, in MiB.
+    /// The heap of each broker of Apache Kafka, in MiB.
     pub heap_mb: u32,
     /// The release of Apache Kafka, and Java and JVM options of Apache Kafka and Apache Pulsar.
     pub kafka: KafkaOptions,

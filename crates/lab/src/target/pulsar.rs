@@ -7,12 +7,14 @@
 
 mod admin;
 mod distribution;
+mod memory;
 mod running;
 
 pub use admin::{
     AdminFailure, InvalidAdminUrl, PartitionStats, PulsarAdmin, StoredLedger, default_admin_url,
 };
 pub use distribution::{PULSAR_ARTIFACT, PULSAR_VERSION, PulsarDistribution, pulsar_distribution};
+pub(crate) use memory::PulsarMemory;
 pub(super) use running::find;
 pub use running::reach;
 
@@ -132,8 +134,8 @@ async fn launch(
             kind: KIND.to_owned(),
             version: format!("Apache Pulsar {}", distribution.version),
             command,
-            notes: notes(spec, distribution).into_iter().chain(held).collect(),
-            facts: facts(&text, distribution, options),
+            notes: notes(spec, distribution, &jvm).into_iter().chain(held).collect(),
+            facts: facts(&text, distribution, &jvm),
         },
     };
     Ok((cluster, brokers))
@@ -148,12 +150,12 @@ struct Jvm {
 }
 
 impl Jvm {
-    /// Half of the memory of a Kafka broker's heap is for the heap, half for buffers outside of it.
     fn new(options: &StartOptions, dir: &Path) -> Jvm {
-        let half_mb = (options.heap_mb / 2).max(256);
+        let more = options.kafka.jvm_options.clone();
+        let memory = PulsarMemory::on_machine(launch::machine_memory_mb());
         Jvm {
-            memory: format!("-Xms{half_mb}m -Xmx{half_mb}m -XX:MaxDirectMemorySize={half_mb}m"),
-            more: options.kafka.jvm_options.clone(),
+            memory: memory.options(std::env::var(memory::VARIABLE).ok(), &more),
+            more,
             temporary: format!("-Djava.io.tmpdir={}", dir.display()),
         }
     }
@@ -171,7 +173,8 @@ impl Jvm {
             Some(home) => command.env("JAVA_HOME", home),
             None => command.env_remove("JAVA_HOME"),
         };
-        // The collector's option may not be empty: the script would take its own.
+        // Options may not be empty: the script would take its own.
+        let memory = if self.memory.is_empty() { " " } else { &self.memory };
         let collector = match self.collector() {
             none if none.is_empty() => "-XX:+PerfDisableSharedMem".to_owned(),
             collector => collector,
@@ -182,7 +185,7 @@ impl Jvm {
             self.more.join(" ")
         );
         command
-            .env("PULSAR_MEM", &self.memory)
+            .env(memory::VARIABLE, memory)
             .env("PULSAR_GC", collector)
             .env("PULSAR_EXTRA_OPTS", more)
             .env("PULSAR_GC_LOG", " ")
@@ -224,7 +227,7 @@ fn setting<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().rev().find_map(value).map(str::trim)
 }
 
-fn notes(spec: &ClusterSpec, distribution: &PulsarDistribution) -> Vec<String> {
+fn notes(spec: &ClusterSpec, distribution: &PulsarDistribution, jvm: &Jvm) -> Vec<String> {
     let list = |settings: &mut dyn Iterator<Item = (&str, &str)>| {
         settings.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     };
@@ -238,13 +241,15 @@ fn notes(spec: &ClusterSpec, distribution: &PulsarDistribution) -> Vec<String> {
         let settings = list(&mut spec.properties.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         notes.push(format!("Kafka's broker settings of the workload, not applied: {settings}"));
     }
+    let memory = if jvm.memory.is_empty() { "that of --jvm-options" } else { &jvm.memory };
+    notes.push(format!("Memory of the JVM: {memory}"));
     let home = distribution.home.display();
     notes.push(format!("{} (17 or later is needed); distribution in {home}", distribution.java_version));
     notes
 }
 
 /// The Java and the durability of the cluster, for the facts of a result.
-fn facts(text: &str, distribution: &PulsarDistribution, options: &StartOptions) -> BTreeMap<String, String> {
+fn facts(text: &str, distribution: &PulsarDistribution, jvm: &Jvm) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("java".to_owned(), distribution.java.display().to_string()),
         ("java_version".to_owned(), distribution.java_version.clone()),
@@ -254,8 +259,10 @@ fn facts(text: &str, distribution: &PulsarDistribution, options: &StartOptions) 
             facts.insert(key.to_owned(), value.to_owned());
         }
     }
-    if !options.kafka.jvm_options.is_empty() {
-        facts.insert("jvm_options".to_owned(), options.kafka.jvm_options.join(" "));
+    for (name, value) in [("jvm_memory", jvm.memory.clone()), ("jvm_options", jvm.more.join(" "))] {
+        if !value.is_empty() {
+            facts.insert(name.to_owned(), value);
+        }
     }
     facts
 }
@@ -327,7 +334,6 @@ mod tests {
     fn the_users_collector_takes_the_place_of_the_labs() {
         let mut options = StartOptions::new("/w");
         let jvm = |options: &StartOptions| Jvm::new(options, Path::new("/d"));
-        assert_eq!(jvm(&options).memory, "-Xms512m -Xmx512m -XX:MaxDirectMemorySize=512m");
         assert_eq!(jvm(&options).collector(), COLLECTOR);
         options.kafka.jvm_options = vec!["-XX:+UseZGC".to_owned()];
         assert_eq!(jvm(&options).collector(), "");
