@@ -19,17 +19,18 @@ mod security;
 pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
-    JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
-    JavaWithoutHome, PropertyOwned, PulsarClusterUnserved, PulsarMissing, PulsarSecurityUnserved, TargetError, TooFewBrokers,
+    JavaMissing, JavaTooOld, JavaWithoutHome, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted,
+    PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing,
+    PulsarSecurityUnserved, TargetError, TooFewBrokers,
 };
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
+pub(crate) use pulsar::PulsarMemory;
 pub use pulsar::{
     AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION, PartitionStats, PulsarAdmin,
     PulsarDistribution, StoredLedger, default_admin_url, pulsar_distribution,
 };
-pub(crate) use pulsar::PulsarMemory;
 pub use security::NegotiatedSecurity;
 
 use std::collections::BTreeMap;

@@ -163,7 +163,9 @@ pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine
     let of_broker = targets.iter().filter_map(|spec| match spec {
         TargetSpec::Embedded => Some(EMBEDDED_BYTES),
         TargetSpec::ApacheKafka => Some(KAFKA_BYTES),
-        TargetSpec::Pulsar => Some(PulsarMemory::on_machine(machine.memory_bytes >> 20).bytes() + PULSAR_BYTES),
+        TargetSpec::Pulsar => {
+            Some(PulsarMemory::on_machine(machine.memory_bytes >> 20).bytes() + PULSAR_BYTES)
+        }
         TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. } => None,
     });
     let of_broker: Vec<u64> = of_broker.collect();

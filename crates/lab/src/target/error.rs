@@ -8,7 +8,7 @@ use thalweg_authority::AuthorityError;
 use thalweg_client::{ClientError, InvalidSetting};
 
 use super::BROKERS_MAX;
-use super::pulsar::{AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION};
+use super::pulsar::{AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_NODE_MB_MIN, PULSAR_VERSION};
 pub use crate::cgroup::NoControlGroups;
 
 /// Why a target could not be started.
@@ -41,6 +41,9 @@ pub enum TargetError {
     /// Pulsar with several brokers.
     #[error(transparent)]
     PulsarClusterUnserved(#[from] PulsarClusterUnserved),
+    /// Pulsar on a node with too little memory.
+    #[error(transparent)]
+    PulsarMemoryTooSmall(#[from] PulsarMemoryTooSmall),
     /// Pulsar with TLS or logins.
     #[error(transparent)]
     PulsarSecurityUnserved(#[from] PulsarSecurityUnserved),
@@ -215,6 +218,14 @@ pub struct PulsarMissing {
 pub struct PulsarClusterUnserved {
     /// The requested number of brokers.
     pub brokers: u32,
+}
+
+/// Pulsar on a node with too little memory for its JVM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cluster.node_memory_mb = {memory_mb}: the target pulsar needs {PULSAR_NODE_MB_MIN} MB or more")]
+pub struct PulsarMemoryTooSmall {
+    /// The limit of the node, in MiB.
+    pub memory_mb: u32,
 }
 
 /// Pulsar with TLS or logins, which the lab's client lacks.

@@ -14,6 +14,7 @@ pub use admin::{
     AdminFailure, InvalidAdminUrl, PartitionStats, PulsarAdmin, StoredLedger, default_admin_url,
 };
 pub use distribution::{PULSAR_ARTIFACT, PULSAR_VERSION, PulsarDistribution, pulsar_distribution};
+pub(super) use memory::NODE_MB_MIN as PULSAR_NODE_MB_MIN;
 pub(crate) use memory::PulsarMemory;
 pub(super) use running::find;
 pub use running::reach;
@@ -28,8 +29,8 @@ use thalweg_ports::Port;
 use tokio::time::Instant;
 
 use super::error::{
-    BrokerNotReady, DirectoryFailed, PropertyOwned, PulsarClusterUnserved, PulsarSecurityUnserved,
-    TargetError,
+    BrokerNotReady, DirectoryFailed, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall,
+    PulsarSecurityUnserved, TargetError,
 };
 use super::process::Brokers;
 use super::security::NegotiatedSecurity;
@@ -85,16 +86,21 @@ pub(super) async fn start(
         return Err(PropertyOwned { table: "cluster.pulsar", key: key.clone() }.into());
     }
     launch::check_limits(spec)?;
+    let memory = match spec.node.memory_mb {
+        Some(memory_mb) => PulsarMemory::on_node(memory_mb).ok_or(PulsarMemoryTooSmall { memory_mb })?,
+        None => PulsarMemory::on_machine(launch::machine_memory_mb()),
+    };
     let java = options.kafka.java.clone();
     let found = tokio::task::spawn_blocking(move || pulsar_distribution(java.as_deref())).await;
     let distribution = found.expect("finding files does not panic")?;
-    launch::attempt(async || launch(spec, options, &distribution).await).await
+    launch::attempt(async || launch(spec, options, &distribution, memory).await).await
 }
 
 async fn launch(
     spec: &ClusterSpec,
     options: &StartOptions,
     distribution: &PulsarDistribution,
+    memory: PulsarMemory,
 ) -> Result<(Cluster, Brokers), TargetError> {
     let mut brokers = Brokers::beginning(&options.work_dir, KIND)?;
     let dir = brokers.dir().join(NODE);
@@ -113,7 +119,7 @@ async fn launch(
     std::fs::write(&conf, &text).map_err(failed(&conf))?;
 
     brokers.limit(spec.node)?;
-    let jvm = Jvm::new(options, &dir);
+    let jvm = Jvm::new(memory, options, &dir);
     brokers.spawn(NODE, jvm.command(distribution, &conf, &dir, bookie), &dir.join("broker.log"))?;
     let admin_url = format!("http://127.0.0.1:{web}");
     await_health(&brokers, &admin_url, options.start_timeout).await?;
@@ -150,9 +156,8 @@ struct Jvm {
 }
 
 impl Jvm {
-    fn new(options: &StartOptions, dir: &Path) -> Jvm {
+    fn new(memory: PulsarMemory, options: &StartOptions, dir: &Path) -> Jvm {
         let more = options.kafka.jvm_options.clone();
-        let memory = PulsarMemory::on_machine(launch::machine_memory_mb());
         Jvm {
             memory: memory.options(std::env::var(memory::VARIABLE).ok(), &more),
             more,
@@ -324,6 +329,10 @@ mod tests {
         assert!(text.contains("cluster.brokers = 3") && text.contains("--bootstrap pulsar://"), "{text}");
         let text = refusal(spec(1, &[("webServicePort", "1")])).await;
         assert_eq!(text, "cluster.pulsar: webServicePort is set by the lab for each broker; remove it");
+        let mut small = spec(1, &[]);
+        small.node.memory_mb = Some(512);
+        let text = refusal(small).await;
+        assert!(text.contains("cluster.node_memory_mb = 512") && text.contains("1024"), "{text}");
         let mut secured = spec(1, &[]);
         secured.security.protocol = SecurityProtocol::Ssl;
         let text = refusal(secured).await;
@@ -333,7 +342,8 @@ mod tests {
     #[test]
     fn the_users_collector_takes_the_place_of_the_labs() {
         let mut options = StartOptions::new("/w");
-        let jvm = |options: &StartOptions| Jvm::new(options, Path::new("/d"));
+        let memory = PulsarMemory::on_machine(4096);
+        let jvm = |options: &StartOptions| Jvm::new(memory, options, Path::new("/d"));
         assert_eq!(jvm(&options).collector(), COLLECTOR);
         options.kafka.jvm_options = vec!["-XX:+UseZGC".to_owned()];
         assert_eq!(jvm(&options).collector(), "");

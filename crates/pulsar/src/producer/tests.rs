@@ -150,8 +150,7 @@ async fn many_batches_are_in_flight_and_refusals_may_overtake() {
         receipts.remove(0).await,
     ];
     let entries = outcomes.map(|outcome| outcome.map(|id| id.entry).map_err(|error| error.to_string()));
-    let refused =
-        "persistent://public/default/t-partition-4 does not store a message: NotAllowedError (no)";
+    let refused = "persistent://public/default/t-partition-4 does not store a message: NotAllowedError (no)";
     assert_eq!(entries, [Ok(0), Ok(1), Err(refused.to_owned()), Ok(3)]);
 }
 

@@ -1,5 +1,5 @@
-//! The memory of Pulsar's JVM: its heap, and the buffers outside of it, in which the bookie collects entries and
-//! the broker caches them.
+//! The memory of Pulsar's JVM: its heap, and the buffers outside of it, in which the bookie collects entries
+//! and the broker caches them.
 
 use crate::target::apache_kafka::sets_heap;
 
@@ -10,6 +10,9 @@ const HEAP_MB: u64 = 2048;
 const BUFFERS_MB: u64 = 4096;
 /// The minimum of both.
 const MB_MIN: u64 = 256;
+
+/// The minimum memory of a node: below it nothing is left for threads, code and cached pages.
+pub(crate) const NODE_MB_MIN: u32 = 1024;
 
 /// The sizes of a JVM in MiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +27,13 @@ impl PulsarMemory {
         PulsarMemory::within(memory_mb / 8 * 3)
     }
 
-    /// Pulsar's own sizes, but at most a quarter for the heap and three eighths for the buffers. The rest is for
-    /// threads, code and cached pages.
+    /// Pulsar's own sizes, as far as the memory of a limited node suffices. `None` if it is too little.
+    pub(super) fn on_node(memory_mb: u32) -> Option<PulsarMemory> {
+        (memory_mb >= NODE_MB_MIN).then(|| PulsarMemory::within(memory_mb.into()))
+    }
+
+    /// Pulsar's own sizes, but at most a quarter for the heap and three eighths for the buffers. The rest is
+    /// for threads, code and cached pages.
     fn within(memory_mb: u64) -> PulsarMemory {
         PulsarMemory {
             heap_mb: (memory_mb / 4).clamp(MB_MIN, HEAP_MB),
@@ -61,6 +69,8 @@ mod tests {
         assert_eq!(options(16_384), "-Xms2048m -Xmx2048m -XX:MaxDirectMemorySize=4096m");
         assert_eq!(options(4096), "-Xms1024m -Xmx1024m -XX:MaxDirectMemorySize=1536m");
         assert_eq!(options(100), "-Xms256m -Xmx256m -XX:MaxDirectMemorySize=256m");
+        assert_eq!(PulsarMemory::on_node(4096), Some(PulsarMemory::within(4096)));
+        assert_eq!(PulsarMemory::on_node(1023), None);
         assert_eq!(PulsarMemory::on_machine(32_768).bytes(), 6 << 30);
         assert_eq!(PulsarMemory::on_machine(16_384), PulsarMemory::within(6144));
     }
