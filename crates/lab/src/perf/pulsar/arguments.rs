@@ -6,8 +6,7 @@ use std::ffi::OsString;
 const COMMAND: &str = "pulsar-perf";
 
 /// Short and long names. Their arguments follow, or are behind an equals sign.
-const NAMES: [(&str, &str); 12] = [
-    ("-am", "--access-mode"),
+const NAMES: [(&str, &str); 11] = [
     ("-bb", "--batch-max-bytes"),
     ("-bm", "--batch-max-messages"),
     ("-db", "--disable-batching"),

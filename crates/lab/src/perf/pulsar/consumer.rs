@@ -24,8 +24,8 @@ const RUN: u64 = 256;
 /// Measure how fast messages can be consumed.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
-Options and output are those of Pulsar's pulsar-perf consume; its short options of several letters, such as -ss, are \
-understood, too. Latency is counted from a message's publish time, in milliseconds. Without --num-messages and \
+Output and names of options are those of Pulsar's pulsar-perf consume; its short options of several letters, such as \
+-ss, are understood, too. Latency is counted from a message's publish time, in milliseconds. Without --num-messages and \
 --test-duration it goes on until Ctrl-C or SIGTERM.
 
 Examples:
@@ -227,7 +227,7 @@ impl PulsarConsume {
                         consumer: subscribed.map_err(Box::new)?,
                         totals: Arc::clone(totals),
                         ended: Arc::clone(ended),
-                        most: self.test.num_messages,
+                        most: self.test.most().unwrap_or(0),
                     });
                 }
             }

@@ -12,7 +12,7 @@ use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOpt
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{INTERVAL, Interrupts, Test, lines, partitions, sleep_until};
+use super::{INTERVAL, Interrupts, Test, lines, partitions, positive, sleep_until};
 use crate::pacer::Pacer;
 use crate::perf::{PerfError, PerfOutput};
 use crate::worker::pulsar::{InFlight, Router, SentRecord};
@@ -26,8 +26,8 @@ const RUN: u64 = 64;
 /// Measure how fast messages can be produced.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
-Options and output are those of Pulsar's pulsar-perf produce; its short options of several letters, such as -bm, are \
-understood, too. Latencies of the first second (--warmup-time) are left out. Without --num-messages and --test-duration \
+Output and names of options are those of Pulsar's pulsar-perf produce; its short options of several letters, such as \
+-bm, are understood, too. Latencies of the first second (--warmup-time) are left out. Without --num-messages and --test-duration \
 it goes on until Ctrl-C or SIGTERM; answers are then awaited for 30 s, or until the second signal.
 
 Examples:
@@ -51,12 +51,12 @@ pub struct PulsarProduce {
     /// Time that a batch waits for more messages, in milliseconds.
     #[arg(short = 'b', long, value_name = "MS", default_value_t = 1.0)]
     batch_time_window: f64,
-    /// [short: -bm] Most messages of a batch.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    batch_max_messages: u64,
-    /// [short: -bb] Most bytes of a batch.
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    batch_max_bytes: u64,
+    /// [short: -bm] Most messages of a batch; 0 or less for 1000, or for no batches if the time is 0, too.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, allow_negative_numbers = true)]
+    batch_max_messages: i64,
+    /// [short: -bb] Most bytes of a batch; 0 or less for 131072.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, allow_negative_numbers = true)]
+    batch_max_bytes: i64,
     /// [short: -db] Send each message alone.
     #[arg(long)]
     disable_batching: bool,
@@ -207,7 +207,7 @@ impl PulsarProduce {
                     let counting = tokio::spawn(count(Arc::clone(&in_flight), Arc::clone(totals)));
                     lanes.push(Lane { producer, in_flight, counting });
                 }
-                let batch = self.batch_max_bytes / u64::from(self.size.max(1));
+                let batch = options.batch_bytes_max as u64 / u64::from(self.size.max(1));
                 let batch = batch.clamp(1, options.batch_messages_max as u64);
                 let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
                 senders.push(Sender { lanes, router });
@@ -229,15 +229,23 @@ impl PulsarProduce {
         let Ok(batch_delay) = window else {
             return Err(PerfError::Usage("--batch-time-window must be a time in milliseconds".to_owned()));
         };
-        let messages = if self.disable_batching { 1 } else { self.batch_max_messages };
+        let defaults = ProducerOptions::default();
+        let limit = |limit: i64, default: usize| {
+            positive(limit).map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+        };
+        let has_no_limit = batch_delay.is_zero() && self.batch_max_messages <= 0;
+        let messages = match self.disable_batching || has_no_limit {
+            true => 1,
+            false => limit(self.batch_max_messages, defaults.batch_messages_max),
+        };
         Ok(ProducerOptions {
-            batch_messages_max: usize::try_from(messages).unwrap_or(usize::MAX),
-            batch_bytes_max: usize::try_from(self.batch_max_bytes).unwrap_or(usize::MAX),
+            batch_messages_max: messages,
+            batch_bytes_max: limit(self.batch_max_bytes, defaults.batch_bytes_max),
             batch_delay,
             compression,
             send_timeout: (self.send_timeout > 0).then(|| Duration::from_secs(self.send_timeout)),
             pending_messages_max: (self.max_outstanding > 0).then_some(self.max_outstanding),
-            ..ProducerOptions::default()
+            ..defaults
         })
     }
 
@@ -335,7 +343,36 @@ fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64, 
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        produce: PulsarProduce,
+    }
+
+    fn produce(options: &str) -> PulsarProduce {
+        let words = format!("pulsar-perf {options} t");
+        let words = super::super::with_long_names(words.split(' ').map(Into::into));
+        Line::try_parse_from(words).expect("options of Pulsar's tool").produce
+    }
+
+    #[test]
+    fn limits_that_are_not_positive_are_none() {
+        let test = produce("-m -1 -time -1").test;
+        assert!(test.most().is_none() && test.until().is_none() && !test.has_all(u64::MAX));
+        assert!(produce("-m 5 -time 9").test.has_all(5));
+        let batch = |options: &str| {
+            let options = produce(options).options().expect("options");
+            (options.batch_messages_max, options.batch_bytes_max)
+        };
+        assert_eq!(batch("-s 10"), (1000, 4 << 20));
+        assert_eq!(batch("-bm 0 -bb 0"), (1000, 128 << 10));
+        assert_eq!(batch("-bm -1 -b 0"), (1, 4 << 20));
+        assert_eq!(batch("-db"), (1, 4 << 20));
+    }
 
     #[test]
     fn messages_without_an_answer_are_a_failure() {
