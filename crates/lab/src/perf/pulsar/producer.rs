@@ -207,9 +207,8 @@ impl PulsarProduce {
                     let counting = tokio::spawn(count(Arc::clone(&in_flight), Arc::clone(totals)));
                     lanes.push(Lane { producer, in_flight, counting });
                 }
-                let batch = options.batch_bytes_max as u64 / u64::from(self.size.max(1));
-                let batch = batch.clamp(1, options.batch_messages_max as u64);
-                let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
+                let delay = (options.batch_messages_max > 1).then_some(options.batch_delay);
+                let router = Router::new(places.len(), number, delay, Instant::now());
                 senders.push(Sender { lanes, router });
             }
         }
