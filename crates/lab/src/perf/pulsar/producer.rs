@@ -20,6 +20,8 @@ use crate::worker::pulsar::{InFlight, Router, SentRecord};
 const CLASS: &str = "PerformanceProducer";
 /// Time for answers after the last message.
 const ANSWERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// After a stall, the messages of this time are sent at once, as by the rate limiter of Pulsar's tool.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// Messages between two turns of the tasks that send and count.
 const RUN: u64 = 64;
 
@@ -254,7 +256,7 @@ impl PulsarProduce {
         let mut random = SmallRng::seed_from_u64(1);
         payload.iter_mut().for_each(|byte| *byte = random.random_range(b'A'..=b'Z'));
         let until = self.test.until();
-        let pacer = Pacer::new(self.rate, Instant::now());
+        let mut pacer = Pacer::new(self.rate, Instant::now());
         let count = senders.len() as u64;
         loop {
             if self.test.has_all(*sent) {
@@ -272,6 +274,7 @@ impl PulsarProduce {
                     )));
                 }
             };
+            pacer.limit_delay(*sent, now, CATCH_UP_MAX);
             let sender = &mut senders[(*sent % count) as usize];
             let lane = &sender.lanes[sender.router.next(None, now)];
             let message = OutgoingMessage { payload: &payload, ..OutgoingMessage::default() };
