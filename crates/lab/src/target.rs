@@ -20,7 +20,7 @@ pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
     JavaMissing, JavaTooOld, JavaWithoutHome, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted,
-    PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing,
+    PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing, PulsarPathUnserved,
     PulsarSecurityUnserved, TargetError, TooFewBrokers,
 };
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};

@@ -44,6 +44,9 @@ pub enum TargetError {
     /// Pulsar on a node with too little memory.
     #[error(transparent)]
     PulsarMemoryTooSmall(#[from] PulsarMemoryTooSmall),
+    /// A path that Pulsar's script cannot take.
+    #[error(transparent)]
+    PulsarPathUnserved(#[from] PulsarPathUnserved),
     /// Pulsar with TLS or logins.
     #[error(transparent)]
     PulsarSecurityUnserved(#[from] PulsarSecurityUnserved),
@@ -226,6 +229,17 @@ pub struct PulsarClusterUnserved {
 pub struct PulsarMemoryTooSmall {
     /// The limit of the node, in MiB.
     pub memory_mb: u32,
+}
+
+/// A path with white space or a wildcard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Apache Pulsar's script cannot take {path}: a path with a space, *, ? or [ is taken apart. Use another one (--work-dir, \
+     PULSAR_HOME, --java)"
+)]
+pub struct PulsarPathUnserved {
+    /// The path of data, of the distribution, or of Java.
+    pub path: PathBuf,
 }
 
 /// Pulsar with TLS or logins, which the lab's client lacks.

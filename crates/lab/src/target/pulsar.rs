@@ -30,7 +30,7 @@ use tokio::time::Instant;
 
 use super::error::{
     BrokerNotReady, DirectoryFailed, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall,
-    PulsarSecurityUnserved, TargetError,
+    PulsarPathUnserved, PulsarSecurityUnserved, TargetError,
 };
 use super::process::Brokers;
 use super::security::NegotiatedSecurity;
@@ -104,6 +104,9 @@ async fn launch(
 ) -> Result<(Cluster, Brokers), TargetError> {
     let mut brokers = Brokers::beginning(&options.work_dir, KIND)?;
     let dir = brokers.dir().join(NODE);
+    for path in [&dir, &distribution.home, &distribution.java] {
+        check_words(path)?;
+    }
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| DirectoryFailed { path, source }
@@ -145,6 +148,15 @@ async fn launch(
         },
     };
     Ok((cluster, brokers))
+}
+
+/// Refuses a path that Pulsar's script would take apart: it has options and programs in one text.
+fn check_words(path: &Path) -> Result<(), PulsarPathUnserved> {
+    let is_split = |letter: char| letter.is_whitespace() || matches!(letter, '*' | '?' | '[');
+    match path.to_string_lossy().contains(is_split) {
+        true => Err(PulsarPathUnserved { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// The command line of the JVM, by the variables of Pulsar's script.
@@ -347,6 +359,15 @@ mod tests {
         assert_eq!(jvm(&options).collector(), COLLECTOR);
         options.kafka.jvm_options = vec!["-XX:+UseZGC".to_owned()];
         assert_eq!(jvm(&options).collector(), "");
+    }
+
+    #[test]
+    fn paths_that_a_shell_takes_apart_are_refused() {
+        check_words(Path::new("/opt/apache-pulsar-4.0.8")).expect("one word");
+        for path in ["/my work/pulsar", "/work/[1]", "/work/*"] {
+            let text = check_words(Path::new(path)).expect_err("several").to_string();
+            assert!(text.contains(path) && text.contains("--work-dir"), "{text}");
+        }
     }
 
     #[test]

@@ -72,7 +72,9 @@ fn find(home: &Path, java: Option<&Path>) -> Result<PulsarDistribution, TargetEr
     };
     match java_release(&java_version) {
         Some(release) if release >= JAVA_MIN => {
-            Ok(PulsarDistribution { home: home.to_owned(), version, java, java_version })
+            // Absolute, because the script runs in another directory.
+            let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+            Ok(PulsarDistribution { home, version, java, java_version })
         }
         _ => Err(JavaTooOld {
             system: format!("Apache Pulsar {version}"),
