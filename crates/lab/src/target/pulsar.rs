@@ -61,8 +61,9 @@ const OWNED: [&str; 7] = [
 const SETTINGS: [(&str, &str); 2] =
     [("backlogQuotaDefaultLimitGB", "-1"), ("brokerDeleteInactiveTopicsEnabled", "false")];
 
-/// Settings that decide when a record is acknowledged, and whether it is then on the disk.
-const FACTS: [&str; 5] = [
+/// Settings that decide when a record is acknowledged, whether it is then on the disk, and when that is full.
+const FACTS: [&str; 6] = [
+    "diskUsageThreshold",
     "journalMaxGroupWaitMSec",
     "journalPageCacheFlushIntervalMSec",
     "journalSyncData",
