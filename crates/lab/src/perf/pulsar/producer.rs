@@ -62,9 +62,13 @@ pub struct PulsarProduce {
     /// [short: -db] Send each message alone.
     #[arg(long)]
     disable_batching: bool,
-    /// Most messages of a producer without an answer; 0 for no limit but the client's memory.
+    /// Most messages of a producer without an answer; 0 for no limit.
     #[arg(short = 'o', long, value_name = "COUNT", default_value_t = 0)]
     max_outstanding: usize,
+    /// [short: -ml] Most bytes of messages of a producer without an answer, such as 64M; 0 for no limit.
+    /// (Pulsar's limit is that of all producers together.)
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = byte_count)]
+    memory_limit: usize,
     /// Codec: NONE, LZ4 or ZSTD.
     #[arg(short = 'z', long, value_name = "CODEC", default_value = "NONE")]
     compression: String,
@@ -246,6 +250,7 @@ impl PulsarProduce {
             compression,
             send_timeout: (self.send_timeout > 0).then(|| Duration::from_secs(self.send_timeout)),
             pending_messages_max: (self.max_outstanding > 0).then_some(self.max_outstanding),
+            pending_bytes_max: if self.memory_limit > 0 { self.memory_limit } else { usize::MAX },
             ..defaults
         })
     }
@@ -290,6 +295,23 @@ impl PulsarProduce {
             }
         }
     }
+}
+
+/// Bytes with Pulsar's units, such as `64M` for 64 times 2^20.
+fn byte_count(text: &str) -> Result<usize, String> {
+    let unit = text.chars().last().filter(char::is_ascii_alphabetic);
+    let shift = match unit.map(|unit| unit.to_ascii_uppercase()) {
+        None => Some(0),
+        Some('K') => Some(10),
+        Some('M') => Some(20),
+        Some('G') => Some(30),
+        Some('T') => Some(40),
+        Some(_) => None,
+    };
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number = digits.parse::<usize>().ok().filter(|_| text.len() - digits.len() <= 1);
+    let bytes = number.zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "use a number of bytes, or one with K, M, G or T, such as 64M".to_owned())
 }
 
 /// Waits until all messages are answered and counted.
@@ -357,7 +379,7 @@ mod tests {
 
     fn produce(options: &str) -> PulsarProduce {
         let words = format!("pulsar-perf {options} t");
-        let words = super::super::with_long_names(words.split(' ').map(Into::into));
+        let words = crate::perf::pulsar::with_long_names(words.split(' ').map(Into::into));
         Line::try_parse_from(words).expect("options of Pulsar's tool").produce
     }
 
@@ -374,6 +396,16 @@ mod tests {
         assert_eq!(batch("-bm 0 -bb 0"), (1000, 128 << 10));
         assert_eq!(batch("-bm -1 -b 0"), (1, 4 << 20));
         assert_eq!(batch("-db"), (1, 4 << 20));
+    }
+
+    #[test]
+    fn memory_is_unlimited_without_an_option() {
+        let limit = |options: &str| produce(options).options().expect("options").pending_bytes_max;
+        assert_eq!(limit("-s 10"), usize::MAX);
+        assert_eq!([limit("-ml 64M"), limit("-ml 1g"), limit("-ml 7")], [64 << 20, 1 << 30, 7]);
+        for text in ["", "M", "64MB", "-1", "1.5M", "99999999T"] {
+            assert!(byte_count(text).is_err(), "{text}");
+        }
     }
 
     #[test]
