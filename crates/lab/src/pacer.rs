@@ -31,6 +31,11 @@ impl Pacer {
         }
     }
 
+    /// Moves the start, so that record `n` and those behind it are late by `most` at `now`.
+    pub(crate) fn limit_delay(&mut self, n: u64, now: Instant, most: Duration) {
+        self.start += now.saturating_duration_since(self.due(n)).saturating_sub(most);
+    }
+
     /// Waits until record `n` is due, and returns the time. Timers tick once per millisecond; the records of
     /// a millisecond are sent together.
     pub(crate) async fn wait(&self, n: u64) -> Instant {
@@ -56,5 +61,17 @@ mod tests {
         assert_eq!(pacer.due(0), start);
         assert_eq!(pacer.due(10), start + Duration::from_millis(2500));
         assert!(Pacer::new(-1.0, start).is_unlimited());
+    }
+
+    #[test]
+    fn a_limited_delay_drops_the_rest_of_a_pause() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(4.0, start);
+        let second = Duration::from_secs(1);
+        pacer.limit_delay(8, start + 3 * second, second);
+        assert_eq!(pacer.due(8), start + 2 * second, "within the limit");
+        pacer.limit_delay(8, start + 10 * second, second);
+        assert_eq!(pacer.due(8), start + 9 * second);
+        assert_eq!(pacer.due(12), start + 10 * second, "the records of a second are sent at once");
     }
 }

@@ -19,12 +19,14 @@ mod security;
 pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
-    JavaMissing, JavaTooOld, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted, PortTaken,
-    PropertyOwned, PulsarClusterUnserved, PulsarMissing, PulsarSecurityUnserved, TargetError, TooFewBrokers,
+    JavaMissing, JavaTooOld, JavaWithoutHome, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted,
+    PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing, PulsarPathUnserved,
+    PulsarSecurityUnserved, TargetError, TooFewBrokers,
 };
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
+pub(crate) use pulsar::PulsarMemory;
 pub use pulsar::{
     AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION, PartitionStats, PulsarAdmin,
     PulsarDistribution, StoredLedger, default_admin_url, pulsar_distribution,
@@ -135,7 +137,7 @@ pub struct Cluster {
 pub struct StartOptions {
     /// The parent of clusters' directories, which are removed with their cluster. Created if missing.
     pub work_dir: PathBuf,
-    /// The heap of each JVM broker, in MiB.
+    /// The heap of each broker of Apache Kafka, in MiB.
     pub heap_mb: u32,
     /// The release of Apache Kafka, and Java and JVM options of Apache Kafka and Apache Pulsar.
     pub kafka: KafkaOptions,

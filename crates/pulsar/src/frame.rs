@@ -47,6 +47,20 @@ pub(crate) struct PayloadFrame {
     pub payload: Bytes,
 }
 
+impl PayloadFrame {
+    /// True if the bytes of the entry match their checksum.
+    pub(crate) fn is_intact(&self) -> bool {
+        let mut head = self.head.clone();
+        head.advance(LENGTH_LEN);
+        let entry = decode(head).ok().map(|(_, entry)| entry);
+        entry.filter(|entry| entry.len() >= MAGIC_LEN + CHECKSUM_LEN).is_some_and(|mut entry| {
+            entry.advance(MAGIC_LEN);
+            let stored = entry.get_u32();
+            stored == checksum(&entry, &self.payload)
+        })
+    }
+}
+
 /// A frame with only a command.
 pub(crate) fn encode(command: Command) -> Bytes {
     let command = BaseCommand::from(command);
@@ -193,6 +207,16 @@ mod tests {
         }
         let unmarked = [&[0x0e, 2], &rest[2..]].concat();
         assert_eq!(decode_entry(unmarked.into()), Err(FrameFault::NoChecksum));
+    }
+
+    #[test]
+    fn an_entry_in_memory_is_compared_with_its_checksum() {
+        let command = Command::Message(EntryCommand { consumer_id: 7, ..EntryCommand::default() });
+        let metadata = MessageMetadata { producer_name: "p".to_owned(), ..MessageMetadata::default() };
+        let frame = encode_entry(command, &metadata, Bytes::from_static(b"payload"));
+        assert!(frame.is_intact());
+        let damaged = PayloadFrame { payload: Bytes::from_static(b"pbyload"), ..frame };
+        assert!(!damaged.is_intact());
     }
 
     #[test]

@@ -107,6 +107,11 @@ pub async fn collect_pulsar(claim: PulsarClaim<'_>) -> Result<(Evidence, Vec<Str
     Ok((evidence, unproven))
 }
 
+/// Interval in which a bookie syncs its journal, if it does not do so before acknowledgements.
+const JOURNAL_FLUSH: &str = "journalPageCacheFlushIntervalMSec";
+/// The bookie's default.
+const JOURNAL_FLUSH_MS: &str = "1000";
+
 /// The copies of each entry, as far as they are known.
 struct Copies {
     ack: Option<u32>,
@@ -130,10 +135,13 @@ fn durability(facts: &BTreeMap<String, String>) -> String {
     let quorum = format!("acknowledged by {} of {} bookies", number(copies.ack), number(copies.write));
     match facts.get("journalSyncData").map(String::as_str) {
         Some("true") => format!("before each acknowledgement (journalSyncData=true), {quorum}"),
-        Some(_) => format!(
-            "left to the operating system: acknowledged records are in the page cache of the journal (journalSyncData=false), \
-             {quorum}"
-        ),
+        Some(_) => {
+            let interval = facts.get(JOURNAL_FLUSH).map_or(JOURNAL_FLUSH_MS, String::as_str);
+            format!(
+                "every {interval} ms while entries arrive (journalSyncData=false, {JOURNAL_FLUSH}={interval}): acknowledged records \
+                 are in the page cache of the journal, {quorum}"
+            )
+        }
         None => format!("as the bookies' journalSyncData says, which their brokers do not tell; {quorum}"),
     }
 }
@@ -416,6 +424,9 @@ mod tests {
         let expected = "before each acknowledgement (journalSyncData=true), acknowledged by 2 of 3 bookies";
         assert_eq!(durability(&facts(&known)), expected);
         assert!(durability(&facts(&quorums)).contains("do not tell; acknowledged by 2 of 3 bookies"));
-        assert!(durability(&facts(&[("journalSyncData", "false")])).contains("page cache"));
+        let lazy = durability(&facts(&[("journalSyncData", "false")]));
+        assert!(lazy.starts_with("every 1000 ms") && lazy.contains("page cache"), "{lazy}");
+        let often = [("journalSyncData", "false"), (JOURNAL_FLUSH, "50")];
+        assert!(durability(&facts(&often)).contains("journalPageCacheFlushIntervalMSec=50"));
     }
 }

@@ -68,6 +68,14 @@ pub enum PerfError {
     /// Messages of Pulsar cannot be read.
     #[error(transparent)]
     PulsarConsume(#[from] Box<thalweg_pulsar::ConsumeError>),
+    /// Entries of Pulsar could not be read; all others were.
+    #[error("{entries} entries could not be read; first: {first}")]
+    UnreadableOfPulsar {
+        /// Number of unreadable entries.
+        entries: u64,
+        /// The first one.
+        first: Box<thalweg_pulsar::UnreadableEntry>,
+    },
     /// Messages were not stored by Pulsar.
     #[error("{failed} of {records} messages were not stored; first error: {first}")]
     NotStoredByPulsar {
@@ -77,6 +85,14 @@ pub enum PerfError {
         records: u64,
         /// The first error.
         first: Box<thalweg_pulsar::SendError>,
+    },
+    /// Messages are not known to be stored by Pulsar.
+    #[error("{unanswered} of {records} messages had no answer at the end, and may be stored")]
+    UnansweredByPulsar {
+        /// Number of messages without an answer.
+        unanswered: u64,
+        /// Number of messages sent.
+        records: u64,
     },
     /// Fewer records arrived than expected.
     #[error("{read} of {wanted} records were read: no record for --timeout {timeout_ms} ms")]

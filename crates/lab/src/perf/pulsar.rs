@@ -1,7 +1,5 @@
-//! `pulsar-perf produce` and `pulsar-perf consume`: the options and output lines of Pulsar 4.0's tool, on the
-//! lab's client of Pulsar's protocol.
-//!
-//! Missing: TLS and authentication, transactions, chunks, encryption, proxies, and the histogram file.
+//! `pulsar-perf produce` and `pulsar-perf consume`: the output lines and the usual options of Pulsar 4.0's
+//! tool, on the lab's client of Pulsar's protocol. `docs/lab.md` lists the options that are missing.
 
 mod arguments;
 mod consumer;
@@ -16,6 +14,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use thalweg_pulsar::{Client, ClientOptions, TopicName};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::{PerfError, PerfOutput};
 use crate::BoxFuture;
@@ -49,12 +48,12 @@ struct Test {
     /// Number of topics. With one name of a topic, a separator and a number are added to it.
     #[arg(short = 't', long, visible_alias = "num-topic", value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     num_topics: u32,
-    /// Number of messages in total; 0 for no limit.
-    #[arg(short = 'm', long, value_name = "COUNT", default_value_t = 0)]
-    num_messages: u64,
-    /// [short: -time] Duration of the test in seconds; 0 for no limit.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
-    test_duration: u64,
+    /// Number of messages in total; 0 or less for no limit.
+    #[arg(short = 'm', long, value_name = "COUNT", default_value_t = 0, allow_negative_numbers = true)]
+    num_messages: i64,
+    /// [short: -time] Duration of the test in seconds; 0 or less for no limit.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, allow_negative_numbers = true)]
+    test_duration: i64,
     /// Interval of the client's statistics, which this client does not print.
     #[arg(short = 'i', long, value_name = "SECONDS", hide = true)]
     stats_interval_seconds: Option<u64>,
@@ -83,14 +82,24 @@ impl Test {
 
     /// The end of the test, if it is limited.
     fn until(&self) -> Option<tokio::time::Instant> {
-        (self.test_duration > 0)
-            .then(|| tokio::time::Instant::now() + Duration::from_secs(self.test_duration))
+        let limit = positive(self.test_duration)?;
+        Some(tokio::time::Instant::now() + Duration::from_secs(limit))
+    }
+
+    /// The number of messages, if it is limited.
+    fn most(&self) -> Option<u64> {
+        positive(self.num_messages)
     }
 
     /// True once as many messages have passed as requested.
     fn has_all(&self, messages: u64) -> bool {
-        self.num_messages > 0 && messages >= self.num_messages
+        self.most().is_some_and(|most| messages >= most)
     }
+}
+
+/// A limit of Pulsar's tool: none if it is not positive.
+fn positive(limit: i64) -> Option<u64> {
+    u64::try_from(limit).ok().filter(|limit| *limit > 0)
 }
 
 /// The partitions of topics, in order.
@@ -110,9 +119,41 @@ async fn sleep_until(until: Option<tokio::time::Instant>) {
     }
 }
 
-/// Waits for Ctrl-C, which ends a test with its last lines.
-async fn interrupted() {
-    if tokio::signal::ctrl_c().await.is_err() {
-        std::future::pending::<()>().await;
+/// SIGINT (Ctrl-C) and SIGTERM. The first one ends a test with its last lines, the second one all waiting.
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    /// From now on neither signal ends the process.
+    fn listen() -> std::io::Result<Interrupts> {
+        let (interrupt, terminate) = (SignalKind::interrupt(), SignalKind::terminate());
+        Ok(Interrupts { interrupt: signal(interrupt)?, terminate: signal(terminate)? })
+    }
+
+    /// Waits for the next signal.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{Signal as Raised, getpid, kill_process};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn both_signals_interrupt_a_test_and_again_its_end() {
+        let mut interrupts = Interrupts::listen().expect("signals");
+        for raised in [Raised::INT, Raised::TERM, Raised::INT] {
+            kill_process(getpid(), raised).expect("sent");
+            let next = tokio::time::timeout(Duration::from_secs(5), interrupts.next()).await;
+            next.expect("the signal arrives");
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::clock::now_us;
 use super::error::Failure;
 use super::fleet::RunningFleet;
 use crate::evidence::Watch;
+use crate::target::Cluster;
 use crate::terminal::Progress;
 use crate::workload::Measure;
 
@@ -41,6 +42,8 @@ pub(super) struct Course<'a> {
     pub(super) in_sync: Vec<(u64, u32)>,
     /// The data directory of the lab's brokers.
     pub(super) data_dir: Option<&'a Path>,
+    /// The used share of their disk beyond which the brokers take no records.
+    pub(super) disk_usage_max: f64,
     /// Number of records that existed before, counted once for each group that consumes them.
     pub(super) backlog: u64,
     /// True if consumers tell the records of the backlog from later ones.
@@ -209,8 +212,9 @@ impl Course<'_> {
         let Some(dir) = self.data_dir else { return Ok(()) };
         let Ok(space) = rustix::fs::statvfs(dir) else { return Ok(()) };
         let (free_bytes, all_bytes) = (space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize);
-        match free_bytes < ROOM_MIN_BYTES {
-            true => Err(Failure::DiskFull { dir: dir.to_owned(), free_bytes, all_bytes }),
+        let usage_max = self.disk_usage_max;
+        match is_full(free_bytes, all_bytes, usage_max) {
+            true => Err(Failure::DiskFull { dir: dir.to_owned(), free_bytes, all_bytes, usage_max }),
             false => Ok(()),
         }
     }
@@ -232,5 +236,28 @@ impl Course<'_> {
             true => ("consumed", seen.consumed),
         };
         Failure::Stalled { what, so_far, waited: STALL_TIMEOUT }
+    }
+}
+
+/// The used share of a disk beyond which the brokers of a cluster take no records: that of Pulsar's bookie.
+pub(super) fn disk_usage_max(cluster: &Cluster) -> f64 {
+    let threshold = cluster.info.facts.get("diskUsageThreshold");
+    threshold.and_then(|share| share.parse().ok()).unwrap_or(1.0)
+}
+
+fn is_full(free_bytes: u64, all_bytes: u64, usage_max: f64) -> bool {
+    let used_bytes = all_bytes.saturating_sub(free_bytes);
+    free_bytes < ROOM_MIN_BYTES || used_bytes as f64 > all_bytes as f64 * usage_max
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_full_where_brokers_stop() {
+        let all = 1_000_000_000_000;
+        assert!(!is_full(ROOM_MIN_BYTES, all, 1.0) && is_full(ROOM_MIN_BYTES - 1, all, 1.0));
+        assert!(!is_full(10_000_000_000, all, 0.99) && is_full(9_000_000_000, all, 0.99), "as by a bookie");
     }
 }

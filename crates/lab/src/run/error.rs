@@ -107,8 +107,8 @@ pub enum Failure {
     },
     /// The brokers' disk is full.
     #[error(
-        "The brokers' disk is full: {free_bytes} of {all_bytes} bytes are free at {}. Use a larger one (--work-dir), or a \
-         shorter run (--scale)", dir.display()
+        "The brokers' disk is full: {free_bytes} of {all_bytes} bytes are free at {}, and they use at most {} % of it. Use a \
+         larger one (--work-dir), or a shorter run (--scale)", dir.display(), usage_max * 100.0
     )]
     DiskFull {
         /// The brokers' data directory.
@@ -117,6 +117,8 @@ pub enum Failure {
         free_bytes: u64,
         /// Size of the disk in bytes.
         all_bytes: u64,
+        /// The share of it that the brokers use.
+        usage_max: f64,
     },
     /// All records failed.
     #[error("No record was acknowledged, and {given_up} failed: {why}")]

@@ -1,5 +1,6 @@
 //! Memory reserved before each repetition, for every target alike, and held between repetitions: otherwise
-//! one target would pay for pages that another reuses.
+//! one target would pay for pages that another reuses. The memory that deleted files free is held, too,
+//! except for Apache Pulsar, whose bookies delete files later.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

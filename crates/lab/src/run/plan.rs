@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::agent::Agents;
 use crate::result::{Machine, PAIRS_MIN};
-use crate::target::{KafkaOptions, TargetSpec};
+use crate::target::{KafkaOptions, PulsarMemory, TargetSpec};
 use crate::worker::Driver;
 use crate::workload::{ClusterSpec, Load, Measure, Point, Unit, Workload};
 
@@ -19,8 +19,8 @@ const JAVA_WARM_UP_S: f64 = 5.0;
 const EXPECTED_BYTES_MAX: u64 = 8 << 30;
 /// Assumed memory of an Apache Kafka broker: the heap, and as much again.
 const KAFKA_BYTES: u64 = 2 << 30;
-/// Assumed memory of Apache Pulsar: heap and buffers, and as much again.
-const PULSAR_BYTES: u64 = 2 << 30;
+/// Assumed memory of Apache Pulsar beside its heap and buffers.
+const PULSAR_BYTES: u64 = 1 << 30;
 /// Assumed memory of a broker of this binary.
 const EMBEDDED_BYTES: u64 = 256 << 20;
 
@@ -163,7 +163,9 @@ pub(super) fn side_by_side(targets: &[TargetSpec], wanted: &ClusterSpec, machine
     let of_broker = targets.iter().filter_map(|spec| match spec {
         TargetSpec::Embedded => Some(EMBEDDED_BYTES),
         TargetSpec::ApacheKafka => Some(KAFKA_BYTES),
-        TargetSpec::Pulsar => Some(PULSAR_BYTES),
+        TargetSpec::Pulsar => {
+            Some(PulsarMemory::on_machine(machine.memory_bytes >> 20).bytes() + PULSAR_BYTES)
+        }
         TargetSpec::Bootstrap { .. } | TargetSpec::PulsarCluster { .. } => None,
     });
     let of_broker: Vec<u64> = of_broker.collect();

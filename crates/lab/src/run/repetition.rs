@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::admin::Admin;
 use super::agents::{AgentSessions, placed, placed_before};
 use super::clock::now_us;
-use super::course::Course;
+use super::course::{Course, disk_usage_max};
 use super::drain::Drain;
 use super::error::Failure;
 use super::figures::{CombinedReport, figures, gather, seconds};
@@ -511,6 +511,7 @@ async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Resul
         watch: None,
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
+        disk_usage_max: disk_usage_max(setting.cluster),
         backlog: 0,
         reports_backlog: false,
         groups: 1,
@@ -542,6 +543,7 @@ async fn run_workers(
         watch,
         in_sync: Vec::new(),
         data_dir: setting.cluster.data_dir.as_deref(),
+        disk_usage_max: disk_usage_max(setting.cluster),
         backlog: groups * backlog,
         reports_backlog: reports_backlog(setting),
         groups,

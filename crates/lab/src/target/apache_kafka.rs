@@ -188,7 +188,7 @@ fn is_collector(option: &str) -> bool {
 }
 
 /// True if options set the size of the heap: the lab's sizes would contradict theirs.
-fn sets_heap(options: &[String]) -> bool {
+pub(super) fn sets_heap(options: &[String]) -> bool {
     options.iter().any(|option| option.starts_with("-Xmx") || option.starts_with("-Xms"))
 }
 

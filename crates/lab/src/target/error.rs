@@ -8,7 +8,7 @@ use thalweg_authority::AuthorityError;
 use thalweg_client::{ClientError, InvalidSetting};
 
 use super::BROKERS_MAX;
-use super::pulsar::{AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_VERSION};
+use super::pulsar::{AdminFailure, InvalidAdminUrl, PULSAR_ARTIFACT, PULSAR_NODE_MB_MIN, PULSAR_VERSION};
 pub use crate::cgroup::NoControlGroups;
 
 /// Why a target could not be started.
@@ -32,12 +32,21 @@ pub enum TargetError {
     /// Java is too old.
     #[error(transparent)]
     JavaTooOld(#[from] JavaTooOld),
+    /// Pulsar's script cannot be made to run this Java.
+    #[error(transparent)]
+    JavaWithoutHome(#[from] JavaWithoutHome),
     /// Pulsar's distribution is missing.
     #[error(transparent)]
     PulsarMissing(#[from] PulsarMissing),
     /// Pulsar with several brokers.
     #[error(transparent)]
     PulsarClusterUnserved(#[from] PulsarClusterUnserved),
+    /// Pulsar on a node with too little memory.
+    #[error(transparent)]
+    PulsarMemoryTooSmall(#[from] PulsarMemoryTooSmall),
+    /// A path that Pulsar's script cannot take.
+    #[error(transparent)]
+    PulsarPathUnserved(#[from] PulsarPathUnserved),
     /// Pulsar with TLS or logins.
     #[error(transparent)]
     PulsarSecurityUnserved(#[from] PulsarSecurityUnserved),
@@ -178,6 +187,17 @@ pub struct JavaTooOld {
     pub found: String,
 }
 
+/// A Java that is no `bin/java` of a directory, which is all that Pulsar's script runs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Apache Pulsar's script runs the bin/java of a directory, but {program} is not one. Name the directory or its bin/java by \
+     JAVA_HOME or --java"
+)]
+pub struct JavaWithoutHome {
+    /// The program, without symbolic links.
+    pub program: PathBuf,
+}
+
 /// Pulsar's distribution is missing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -201,6 +221,25 @@ pub struct PulsarMissing {
 pub struct PulsarClusterUnserved {
     /// The requested number of brokers.
     pub brokers: u32,
+}
+
+/// Pulsar on a node with too little memory for its JVM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cluster.node_memory_mb = {memory_mb}: the target pulsar needs {PULSAR_NODE_MB_MIN} MB or more")]
+pub struct PulsarMemoryTooSmall {
+    /// The limit of the node, in MiB.
+    pub memory_mb: u32,
+}
+
+/// A path with white space or a wildcard.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Apache Pulsar's script cannot take {path}: a path with a space, *, ? or [ is taken apart. Use another one (--work-dir, \
+     PULSAR_HOME, --java)"
+)]
+pub struct PulsarPathUnserved {
+    /// The path of data, of the distribution, or of Java.
+    pub path: PathBuf,
 }
 
 /// Pulsar with TLS or logins, which the lab's client lacks.

@@ -33,9 +33,13 @@ pub(super) fn is_port_taken(log: &str) -> bool {
 /// unlimited.
 pub(super) fn check_limits(spec: &ClusterSpec) -> Result<(), LimitsExceeded> {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    exceeds(spec, cpus as u64, machine_memory_mb())
+}
+
+/// The memory of this machine, in MiB.
+pub(super) fn machine_memory_mb() -> u64 {
     let memory = rustix::system::sysinfo();
-    let memory_mb = (u64::from(memory.mem_unit) * memory.totalram as u64) >> 20;
-    exceeds(spec, cpus as u64, memory_mb)
+    (u64::from(memory.mem_unit) * memory.totalram as u64) >> 20
 }
 
 fn exceeds(spec: &ClusterSpec, cpus: u64, memory_mb: u64) -> Result<(), LimitsExceeded> {

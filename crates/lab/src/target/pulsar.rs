@@ -7,12 +7,15 @@
 
 mod admin;
 mod distribution;
+mod memory;
 mod running;
 
 pub use admin::{
     AdminFailure, InvalidAdminUrl, PartitionStats, PulsarAdmin, StoredLedger, default_admin_url,
 };
 pub use distribution::{PULSAR_ARTIFACT, PULSAR_VERSION, PulsarDistribution, pulsar_distribution};
+pub(super) use memory::NODE_MB_MIN as PULSAR_NODE_MB_MIN;
+pub(crate) use memory::PulsarMemory;
 pub(super) use running::find;
 pub use running::reach;
 
@@ -26,8 +29,8 @@ use thalweg_ports::Port;
 use tokio::time::Instant;
 
 use super::error::{
-    BrokerNotReady, DirectoryFailed, PropertyOwned, PulsarClusterUnserved, PulsarSecurityUnserved,
-    TargetError,
+    BrokerNotReady, DirectoryFailed, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall,
+    PulsarPathUnserved, PulsarSecurityUnserved, TargetError,
 };
 use super::process::Brokers;
 use super::security::NegotiatedSecurity;
@@ -58,8 +61,15 @@ const OWNED: [&str; 7] = [
 const SETTINGS: [(&str, &str); 2] =
     [("backlogQuotaDefaultLimitGB", "-1"), ("brokerDeleteInactiveTopicsEnabled", "false")];
 
-/// The setting that decides whether an acknowledged record is on the disk.
-const JOURNAL_SYNC: &str = "journalSyncData";
+/// Settings that decide when a record is acknowledged, whether it is then on the disk, and when that is full.
+const FACTS: [&str; 6] = [
+    "diskUsageThreshold",
+    "journalMaxGroupWaitMSec",
+    "journalPageCacheFlushIntervalMSec",
+    "journalSyncData",
+    "managedLedgerDefaultAckQuorum",
+    "managedLedgerDefaultWriteQuorum",
+];
 
 /// Starts one broker with its bookie, and returns when it is healthy.
 pub(super) async fn start(
@@ -77,19 +87,27 @@ pub(super) async fn start(
         return Err(PropertyOwned { table: "cluster.pulsar", key: key.clone() }.into());
     }
     launch::check_limits(spec)?;
+    let memory = match spec.node.memory_mb {
+        Some(memory_mb) => PulsarMemory::on_node(memory_mb).ok_or(PulsarMemoryTooSmall { memory_mb })?,
+        None => PulsarMemory::on_machine(launch::machine_memory_mb()),
+    };
     let java = options.kafka.java.clone();
     let found = tokio::task::spawn_blocking(move || pulsar_distribution(java.as_deref())).await;
     let distribution = found.expect("finding files does not panic")?;
-    launch::attempt(async || launch(spec, options, &distribution).await).await
+    launch::attempt(async || launch(spec, options, &distribution, memory).await).await
 }
 
 async fn launch(
     spec: &ClusterSpec,
     options: &StartOptions,
     distribution: &PulsarDistribution,
+    memory: PulsarMemory,
 ) -> Result<(Cluster, Brokers), TargetError> {
     let mut brokers = Brokers::beginning(&options.work_dir, KIND)?;
     let dir = brokers.dir().join(NODE);
+    for path in [&dir, &distribution.home, &distribution.java] {
+        check_words(path)?;
+    }
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| DirectoryFailed { path, source }
@@ -105,7 +123,7 @@ async fn launch(
     std::fs::write(&conf, &text).map_err(failed(&conf))?;
 
     brokers.limit(spec.node)?;
-    let jvm = Jvm::new(options, &dir);
+    let jvm = Jvm::new(memory, options, &dir);
     brokers.spawn(NODE, jvm.command(distribution, &conf, &dir, bookie), &dir.join("broker.log"))?;
     let admin_url = format!("http://127.0.0.1:{web}");
     await_health(&brokers, &admin_url, options.start_timeout).await?;
@@ -126,11 +144,20 @@ async fn launch(
             kind: KIND.to_owned(),
             version: format!("Apache Pulsar {}", distribution.version),
             command,
-            notes: notes(spec, distribution).into_iter().chain(held).collect(),
-            facts: facts(&text, distribution, options),
+            notes: notes(spec, distribution, &jvm).into_iter().chain(held).collect(),
+            facts: facts(&text, distribution, &jvm),
         },
     };
     Ok((cluster, brokers))
+}
+
+/// Refuses a path that Pulsar's script would take apart: it has options and programs in one text.
+fn check_words(path: &Path) -> Result<(), PulsarPathUnserved> {
+    let is_split = |letter: char| letter.is_whitespace() || matches!(letter, '*' | '?' | '[');
+    match path.to_string_lossy().contains(is_split) {
+        true => Err(PulsarPathUnserved { path: path.to_owned() }),
+        false => Ok(()),
+    }
 }
 
 /// The command line of the JVM, by the variables of Pulsar's script.
@@ -142,12 +169,11 @@ struct Jvm {
 }
 
 impl Jvm {
-    /// Half of the memory of a Kafka broker's heap is for the heap, half for buffers outside of it.
-    fn new(options: &StartOptions, dir: &Path) -> Jvm {
-        let half_mb = (options.heap_mb / 2).max(256);
+    fn new(memory: PulsarMemory, options: &StartOptions, dir: &Path) -> Jvm {
+        let more = options.kafka.jvm_options.clone();
         Jvm {
-            memory: format!("-Xms{half_mb}m -Xmx{half_mb}m -XX:MaxDirectMemorySize={half_mb}m"),
-            more: options.kafka.jvm_options.clone(),
+            memory: memory.options(std::env::var(memory::VARIABLE).ok(), &more),
+            more,
             temporary: format!("-Djava.io.tmpdir={}", dir.display()),
         }
     }
@@ -165,7 +191,8 @@ impl Jvm {
             Some(home) => command.env("JAVA_HOME", home),
             None => command.env_remove("JAVA_HOME"),
         };
-        // The collector's option may not be empty: the script would take its own.
+        // Options may not be empty: the script would take its own.
+        let memory = if self.memory.is_empty() { " " } else { &self.memory };
         let collector = match self.collector() {
             none if none.is_empty() => "-XX:+PerfDisableSharedMem".to_owned(),
             collector => collector,
@@ -176,7 +203,7 @@ impl Jvm {
             self.more.join(" ")
         );
         command
-            .env("PULSAR_MEM", &self.memory)
+            .env(memory::VARIABLE, memory)
             .env("PULSAR_GC", collector)
             .env("PULSAR_EXTRA_OPTS", more)
             .env("PULSAR_GC_LOG", " ")
@@ -218,7 +245,7 @@ fn setting<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().rev().find_map(value).map(str::trim)
 }
 
-fn notes(spec: &ClusterSpec, distribution: &PulsarDistribution) -> Vec<String> {
+fn notes(spec: &ClusterSpec, distribution: &PulsarDistribution, jvm: &Jvm) -> Vec<String> {
     let list = |settings: &mut dyn Iterator<Item = (&str, &str)>| {
         settings.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     };
@@ -232,24 +259,28 @@ fn notes(spec: &ClusterSpec, distribution: &PulsarDistribution) -> Vec<String> {
         let settings = list(&mut spec.properties.iter().map(|(key, value)| (key.as_str(), value.as_str())));
         notes.push(format!("Kafka's broker settings of the workload, not applied: {settings}"));
     }
+    let memory = if jvm.memory.is_empty() { "that of --jvm-options" } else { &jvm.memory };
+    notes.push(format!("Memory of the JVM: {memory}"));
     let home = distribution.home.display();
     notes.push(format!("{} (17 or later is needed); distribution in {home}", distribution.java_version));
     notes
 }
 
 /// The Java and the durability of the cluster, for the facts of a result.
-fn facts(text: &str, distribution: &PulsarDistribution, options: &StartOptions) -> BTreeMap<String, String> {
+fn facts(text: &str, distribution: &PulsarDistribution, jvm: &Jvm) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::from([
         ("java".to_owned(), distribution.java.display().to_string()),
         ("java_version".to_owned(), distribution.java_version.clone()),
     ]);
-    for key in [JOURNAL_SYNC, "managedLedgerDefaultAckQuorum", "managedLedgerDefaultWriteQuorum"] {
+    for key in FACTS {
         if let Some(value) = setting(text, key) {
             facts.insert(key.to_owned(), value.to_owned());
         }
     }
-    if !options.kafka.jvm_options.is_empty() {
-        facts.insert("jvm_options".to_owned(), options.kafka.jvm_options.join(" "));
+    for (name, value) in [("jvm_memory", jvm.memory.clone()), ("jvm_options", jvm.more.join(" "))] {
+        if !value.is_empty() {
+            facts.insert(name.to_owned(), value);
+        }
     }
     facts
 }
@@ -311,6 +342,10 @@ mod tests {
         assert!(text.contains("cluster.brokers = 3") && text.contains("--bootstrap pulsar://"), "{text}");
         let text = refusal(spec(1, &[("webServicePort", "1")])).await;
         assert_eq!(text, "cluster.pulsar: webServicePort is set by the lab for each broker; remove it");
+        let mut small = spec(1, &[]);
+        small.node.memory_mb = Some(512);
+        let text = refusal(small).await;
+        assert!(text.contains("cluster.node_memory_mb = 512") && text.contains("1024"), "{text}");
         let mut secured = spec(1, &[]);
         secured.security.protocol = SecurityProtocol::Ssl;
         let text = refusal(secured).await;
@@ -320,11 +355,20 @@ mod tests {
     #[test]
     fn the_users_collector_takes_the_place_of_the_labs() {
         let mut options = StartOptions::new("/w");
-        let jvm = |options: &StartOptions| Jvm::new(options, Path::new("/d"));
-        assert_eq!(jvm(&options).memory, "-Xms512m -Xmx512m -XX:MaxDirectMemorySize=512m");
+        let memory = PulsarMemory::on_machine(4096);
+        let jvm = |options: &StartOptions| Jvm::new(memory, options, Path::new("/d"));
         assert_eq!(jvm(&options).collector(), COLLECTOR);
         options.kafka.jvm_options = vec!["-XX:+UseZGC".to_owned()];
         assert_eq!(jvm(&options).collector(), "");
+    }
+
+    #[test]
+    fn paths_that_a_shell_takes_apart_are_refused() {
+        check_words(Path::new("/opt/apache-pulsar-4.0.8")).expect("one word");
+        for path in ["/my work/pulsar", "/work/[1]", "/work/*"] {
+            let text = check_words(Path::new(path)).expect_err("several").to_string();
+            assert!(text.contains(path) && text.contains("--work-dir"), "{text}");
+        }
     }
 
     #[test]

@@ -25,7 +25,9 @@ pub struct ProducerOptions {
     pub send_timeout: Option<Duration>,
     /// `memoryLimit`: bytes of messages that wait or are in flight. The caller waits if they are used up.
     pub pending_bytes_max: usize,
-    /// `maxPendingMessages`: messages that wait or are in flight; `None` for no limit beside the bytes.
+    /// `maxPendingMessages`: messages that wait or are in flight; `None` for no limit beside the bytes. Once
+    /// one of the limits is reached, the open batch is sent at once; in Pulsar's Java client it waits for its
+    /// delay.
     pub pending_messages_max: Option<usize>,
     /// `initialSequenceId`: sequence id before that of the first message. `None`: the last one that the
     /// broker knows of this name (it knows one with deduplication only).

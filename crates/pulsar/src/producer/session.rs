@@ -1,5 +1,8 @@
 //! A producer between its callers, its connection and its task. The task finishes batches whose delay is
 //! over, gives up overdue ones, and reconnects.
+//!
+//! A batch that the broker refuses is sent again after a reconnection, unless its topic is terminated or the
+//! batch is not allowed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -190,8 +193,16 @@ impl ProducerCore {
     /// Connects again until that succeeds or fails for good.
     async fn reconnect(self: &Arc<Self>) {
         let options = self.client.options();
-        let backoff = Backoff::within(options.reconnect_timeout, options);
-        self.state.lock().reconnects += 1;
+        let mut backoff = Backoff::within(options.reconnect_timeout, options);
+        let is_refused = {
+            let mut state = self.state.lock();
+            state.reconnects += 1;
+            std::mem::take(&mut state.is_refused)
+        };
+        if is_refused {
+            // The broker would probably refuse the same batch again at once.
+            backoff.pause().await;
+        }
         if let Err(error) = backoff.repeat(|| self.connect(), PulsarError::is_retriable_again).await {
             self.end(&SendError::Disconnected(Arc::new(error)));
         }
@@ -277,15 +288,40 @@ impl ProducerEvents for ProducerCore {
         error: ServerError,
         message: String,
     ) -> Result<(), CloseReason> {
-        let batch = {
-            let mut state = self.state.lock();
-            if !state.is_on(connection) {
-                return Ok(());
+        let refused =
+            || SendRefused { topic: self.topic.as_str().into(), error, message: message.as_str().into() };
+        let mut state = self.state.lock();
+        if !state.is_on(connection) {
+            return Ok(());
+        }
+        // As by Pulsar's Java client.
+        match error {
+            ServerError::NotAllowedError => {
+                let batch = state.take_refused(sequence_id);
+                drop(state);
+                self.complete(batch.map(|batch| (batch.outcome, Err(refused().into()))));
             }
-            state.take_refused(sequence_id)
-        };
-        let refused = SendRefused { topic: self.topic.as_str().into(), error, message: message.into() };
-        self.complete(batch.map(|batch| (batch.outcome, Err(SendError::from(refused)))));
+            ServerError::TopicTerminatedError => {
+                drop(state);
+                if let Some(connection) = self.end(&refused().into()) {
+                    connection.remove_producer(self.id);
+                }
+            }
+            ServerError::ChecksumError => {
+                let corrupted = state.take_corrupted(sequence_id);
+                state.send_again();
+                drop(state);
+                self.complete(corrupted.map(|batch| (batch.outcome, Err(refused().into()))));
+            }
+            _ => {
+                state.is_refused = true;
+                if let Some(connection) = state.connection.take() {
+                    connection.remove_producer(self.id);
+                }
+                drop(state);
+                self.signal.notify_one();
+            }
+        }
         Ok(())
     }
 

@@ -29,6 +29,8 @@ pub(super) struct ProducerState {
     pub connection: Option<Connection>,
     /// True if the broker closed the producer while it was being opened.
     pub is_closed_early: bool,
+    /// True if the broker refused a batch that is to be sent again, until the reconnection.
+    pub is_refused: bool,
     pub name: Arc<str>,
     pub next_sequence_id: u64,
     /// Number of reconnections.
@@ -79,6 +81,7 @@ impl ProducerState {
         ProducerState {
             connection: None,
             is_closed_early: false,
+            is_refused: false,
             name,
             next_sequence_id: options.initial_sequence_id.map_or(0, |last| last + 1),
             reconnects: 0,
@@ -213,8 +216,31 @@ impl ProducerState {
 
     /// Takes a refused batch out. A refusal may overtake receipts.
     pub(super) fn take_refused(&mut self, sequence_id: u64) -> Option<TakenBatch> {
-        let index = self.pending.binary_search_by_key(&sequence_id, |batch| batch.first_sequence_id).ok()?;
+        let index = self.position(sequence_id)?;
         self.take_pending(index)
+    }
+
+    /// Takes a refused batch out if its bytes have changed since its checksum was computed.
+    pub(super) fn take_corrupted(&mut self, sequence_id: u64) -> Option<TakenBatch> {
+        let index = self.position(sequence_id).filter(|index| !self.pending[*index].frame.is_intact())?;
+        self.take_pending(index)
+    }
+
+    /// The place of the batch with a message. Brokers name a refused batch by its first or its last one.
+    fn position(&self, sequence_id: u64) -> Option<usize> {
+        let after = self.pending.partition_point(|batch| batch.first_sequence_id <= sequence_id);
+        let index = after.checked_sub(1)?;
+        let batch = &self.pending[index];
+        (sequence_id - batch.first_sequence_id < u64::from(batch.count)).then_some(index)
+    }
+
+    /// Sends all batches without a receipt, if there is a connection.
+    pub(super) fn send_again(&self) {
+        if let Some(connection) = &self.connection {
+            for batch in &self.pending {
+                connection.send_entry(&batch.frame);
+            }
+        }
     }
 
     fn take_pending(&mut self, index: usize) -> Option<TakenBatch> {
@@ -228,10 +254,8 @@ impl ProducerState {
     pub(super) fn adopt(&mut self, connection: Connection, name: Arc<str>) {
         self.message_bytes_max = connection.message_bytes_max();
         self.name = name;
-        for batch in &self.pending {
-            connection.send_entry(&batch.frame);
-        }
         self.connection = Some(connection);
+        self.send_again();
     }
 
     /// Finishes the open batch if its delay is over, and takes batches out whose receipt is overdue.

@@ -138,9 +138,7 @@ async fn many_batches_are_in_flight_and_refusals_may_overtake() {
         receipts.push(producer.send(b"x").await.expect("room"));
         peer.receive_batch().await;
     }
-    let refusal =
-        SendErrorCommand { producer_id: id, sequence_id: 2, error: 2, message: "no bookie".to_owned() };
-    peer.send(Command::SendError(refusal)).await;
+    refuse(&mut peer, id, 2, ServerError::NotAllowedError).await;
     // A receipt again, and of another producer, change nothing.
     for (producer_id, sequence_id) in [(id, 0), (id, 0), (id + 1, 3), (id, 1), (id, 3)] {
         peer.send_receipt(producer_id, sequence_id, sequence_id).await;
@@ -152,9 +150,109 @@ async fn many_batches_are_in_flight_and_refusals_may_overtake() {
         receipts.remove(0).await,
     ];
     let entries = outcomes.map(|outcome| outcome.map(|id| id.entry).map_err(|error| error.to_string()));
-    let refused =
-        "persistent://public/default/t-partition-4 does not store a message: PersistenceError (no bookie)";
+    let refused = "persistent://public/default/t-partition-4 does not store a message: NotAllowedError (no)";
     assert_eq!(entries, [Ok(0), Ok(1), Err(refused.to_owned()), Ok(3)]);
+}
+
+/// Refuses a batch.
+async fn refuse(peer: &mut ScriptedPeer, producer_id: u64, sequence_id: u64, error: ServerError) {
+    let error = error.into();
+    let refusal = SendErrorCommand { producer_id, sequence_id, error, message: "no".to_owned() };
+    peer.send(Command::SendError(refusal)).await;
+}
+
+#[tokio::test]
+async fn a_refused_batch_is_named_by_any_of_its_messages() {
+    for named in [2, 3] {
+        let (producer, id, mut peer, _brokers) = opened(batches_of(2)).await;
+        let mut receipts = Vec::new();
+        for _ in 0..6 {
+            receipts.push(producer.send(b"x").await.expect("room"));
+        }
+        for sequence_id in [0, 2, 4] {
+            assert_eq!(peer.receive_batch().await.0.sequence_id, sequence_id);
+        }
+        refuse(&mut peer, id, named, ServerError::NotAllowedError).await;
+        for sequence_id in [0, 4] {
+            peer.send_receipt(id, sequence_id, sequence_id).await;
+        }
+        let mut stored = Vec::new();
+        for receipt in receipts {
+            stored.push(receipt.await.is_ok());
+        }
+        assert_eq!(stored, [true, true, false, false, true, true]);
+        assert_eq!(producer.reconnects(), 0);
+    }
+}
+
+#[tokio::test]
+async fn batches_are_sent_again_after_an_error_of_the_broker() {
+    for error in [ServerError::PersistenceError, ServerError::ServiceNotReady, ServerError::UnknownError] {
+        let (producer, id, mut peer, _brokers) = opened(batches_of(2)).await;
+        let mut receipts = Vec::new();
+        for _ in 0..4 {
+            receipts.push(producer.send(b"x").await.expect("room"));
+        }
+        for sequence_id in [0, 2] {
+            assert_eq!(peer.receive_batch().await.0.sequence_id, sequence_id);
+        }
+        // Each of the batches is refused, by its last message.
+        refuse(&mut peer, id, 1, error).await;
+        refuse(&mut peer, id, 3, error).await;
+        assert_eq!(peer.open_producer().await, id);
+        for sequence_id in [0, 2] {
+            assert_eq!(peer.receive_batch().await.0.sequence_id, sequence_id);
+            peer.send_receipt(id, sequence_id, sequence_id).await;
+        }
+        for receipt in receipts {
+            receipt.await.expect("stored");
+        }
+        assert_eq!(producer.reconnects(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconnections_after_repeated_refusals_have_pauses() {
+    let (producer, id, mut peer, _brokers) = opened(batches_of(1)).await;
+    let receipt = producer.send(b"x").await.expect("room");
+    let before = tokio::time::Instant::now();
+    for _ in 0..20 {
+        assert_eq!(peer.receive_batch().await.0.sequence_id, 0);
+        refuse(&mut peer, id, 0, ServerError::PersistenceError).await;
+        peer.open_producer().await;
+    }
+    assert!(before.elapsed() >= 20 * quick_options().backoff_min, "{:?}", before.elapsed());
+    peer.receive_batch().await;
+    peer.send_receipt(id, 0, 9).await;
+    assert_eq!(receipt.await.expect("stored").entry, 9);
+}
+
+#[tokio::test]
+async fn a_terminated_topic_ends_its_producer() {
+    let (producer, id, mut peer, _brokers) = opened(batches_of(1)).await;
+    let receipts = [producer.send(b"x").await.expect("room"), producer.send(b"x").await.expect("room")];
+    peer.receive_batch().await;
+    refuse(&mut peer, id, 0, ServerError::TopicTerminatedError).await;
+    for receipt in receipts {
+        let error = receipt.await.expect_err("terminated").to_string();
+        assert!(error.ends_with("TopicTerminatedError (no)"), "{error}");
+    }
+    let error = producer.send(b"x").await.expect_err("it has ended");
+    assert!(matches!(error, SendError::Refused(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_checksum_error_on_the_way_has_batches_sent_again() {
+    let (producer, id, mut peer, _brokers) = opened(batches_of(2)).await;
+    let receipts = [producer.send(b"x").await.expect("room"), producer.send(b"x").await.expect("room")];
+    peer.receive_batch().await;
+    refuse(&mut peer, id, 0, ServerError::ChecksumError).await;
+    assert_eq!(peer.receive_batch().await.0.sequence_id, 0);
+    peer.send_receipt(id, 0, 0).await;
+    for receipt in receipts {
+        receipt.await.expect("stored");
+    }
+    assert_eq!(producer.reconnects(), 0);
 }
 
 #[tokio::test]

@@ -2,14 +2,16 @@
 //! Pulsar's distribution (`PULSAR_HOME`); otherwise it is skipped, with a notice.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use thalweg_lab::result::State;
 use thalweg_lab::target::{self, StartOptions, TargetSpec, pulsar_distribution};
 use thalweg_lab::workload::ClusterSpec;
 
-use crate::lab::{LabDirectory, alone, assert_ends_with, ran, text, workload};
+use crate::lab::{LabDirectory, alone, assert_ends_with, ran, signal, text, workload};
 
 fn pulsar_perf(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
@@ -101,5 +103,37 @@ async fn a_running_pulsar_is_measured_with_evidence_and_by_the_perf_tool() {
         said.contains("PerformanceConsumer - Aggregated throughput stats --- 3000 records received"),
         "{said}"
     );
+
+    // A signal ends a test with its totals, and a second one does without a broker.
+    let endless = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(["pulsar-perf", "produce", "-u", url, "-r", "1000", "perf"]);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("it runs");
+        let mut first = String::new();
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe"));
+        lines.read_line(&mut first).expect("readable");
+        assert!(first.ends_with("Created 1 producers\n"), "{first}");
+        std::thread::sleep(Duration::from_secs(1));
+        (child, lines)
+    };
+    let rest = |(child, mut lines): (Child, BufReader<ChildStdout>)| {
+        let mut said = String::new();
+        lines.read_to_string(&mut said).expect("readable");
+        assert!(said.contains("Aggregated throughput stats") && said.contains("latency stats"), "{said}");
+        child.wait_with_output().expect("it ends")
+    };
+    let ended = endless();
+    signal(ended.0.id(), Signal::TERM);
+    assert_ends_with(&rest(ended), 0);
+    let cut = endless();
     running.stop();
+    std::thread::sleep(Duration::from_millis(500));
+    for _ in 0..2 {
+        signal(cut.0.id(), Signal::INT);
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let output = rest(cut);
+    assert_ends_with(&output, 1);
+    assert!(text(&output.stderr).contains("messages had no answer"), "{}", text(&output.stderr));
 }

@@ -7,12 +7,12 @@ const COMMAND: &str = "pulsar-perf";
 
 /// Short and long names. Their arguments follow, or are behind an equals sign.
 const NAMES: [(&str, &str); 12] = [
-    ("-am", "--access-mode"),
     ("-bb", "--batch-max-bytes"),
     ("-bm", "--batch-max-messages"),
     ("-db", "--disable-batching"),
     ("-ioThreads", "--num-io-threads"),
     ("-lt", "--num-listener-threads"),
+    ("-ml", "--memory-limit"),
     ("-ns", "--num-subscriptions"),
     ("-sp", "--subscription-position"),
     ("-ss", "--subscriptions"),

@@ -8,12 +8,13 @@ use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use thalweg_pulsar::{
     Client, ConsumeError, Consumer, ConsumerOptions, InitialPosition, Message, SubscriptionType,
+    UnreadableEntry,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
+use super::{INTERVAL, Interrupts, Test, lines, partitions, sleep_until};
 use crate::perf::{PerfError, PerfOutput, wall_clock_ms};
 
 const CLASS: &str = "PerformanceConsumer";
@@ -23,9 +24,9 @@ const RUN: u64 = 256;
 /// Measure how fast messages can be consumed.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
-Options and output are those of Pulsar's pulsar-perf consume; its short options of several letters, such as -ss, are \
-understood, too. Latency is counted from a message's publish time, in milliseconds. Without --num-messages and \
---test-duration it goes on until Ctrl-C.
+Output and names of options are those of Pulsar's pulsar-perf consume; its short options of several letters, such as \
+-ss, are understood, too. Latency is counted from a message's publish time, in milliseconds. Without --num-messages and \
+--test-duration it goes on until Ctrl-C or SIGTERM.
 
 Examples:
   thalweg pulsar-perf consume persistent://public/default/test1
@@ -93,6 +94,63 @@ struct Totals {
     latencies: Histogram<u64>,
     interval_latencies: Histogram<u64>,
     failure: Option<ConsumeError>,
+    /// Number of unreadable entries, and the first one.
+    unreadable: u64,
+    first_unreadable: Option<UnreadableEntry>,
+}
+
+impl Totals {
+    fn new() -> Totals {
+        Totals {
+            read: 0,
+            bytes: 0,
+            latencies: lines::recorder(lines::CONSUMED_MAX),
+            interval_latencies: lines::recorder(lines::CONSUMED_MAX),
+            failure: None,
+            unreadable: 0,
+            first_unreadable: None,
+        }
+    }
+
+    /// Notes an error. True if its consumer cannot go on.
+    fn ends_with(&mut self, error: ConsumeError) -> bool {
+        match error {
+            ConsumeError::Unreadable(entry) => {
+                self.unreadable += 1;
+                self.first_unreadable.get_or_insert(entry);
+                false
+            }
+            error => {
+                self.failure.get_or_insert(error);
+                true
+            }
+        }
+    }
+
+    /// Fails if a consumer has failed, or entries could not be read.
+    fn judge(&mut self) -> Result<(), PerfError> {
+        if let Some(failure) = self.failure.take() {
+            return Err(Box::new(failure).into());
+        }
+        match self.first_unreadable.take() {
+            Some(first) => {
+                Err(PerfError::UnreadableOfPulsar { entries: self.unreadable, first: Box::new(first) })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Counts a message. Where the producer's clock is ahead, its latency is unknown.
+    fn count(&mut self, payload_bytes: usize, publish_time_ms: u64, now_ms: u64) {
+        self.read += 1;
+        self.bytes += payload_bytes as u64;
+        if let Some(latency_ms) = now_ms.checked_sub(publish_time_ms) {
+            let latency = Duration::from_millis(latency_ms).min(lines::CONSUMED_MAX);
+            let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
+            self.latencies.saturating_record(latency_us);
+            self.interval_latencies.saturating_record(latency_us);
+        }
+    }
 }
 
 type SharedTotals = Arc<Mutex<Totals>>;
@@ -106,13 +164,7 @@ impl PulsarConsume {
         self.subscriptions()?;
         let topics = self.test.topics("-")?;
         let client = self.test.connect().await?;
-        let totals = Arc::new(Mutex::new(Totals {
-            read: 0,
-            bytes: 0,
-            latencies: lines::recorder(),
-            interval_latencies: lines::recorder(),
-            failure: None,
-        }));
+        let totals = Arc::new(Mutex::new(Totals::new()));
         // Notified when all messages are read, or a consumer has failed.
         let ended = Arc::new(Notify::new());
         let mut readers = JoinSet::new();
@@ -138,25 +190,23 @@ impl PulsarConsume {
                 }
             }
         };
+        let mut interrupts = Interrupts::listen()?;
         let is_done = tokio::select! {
             () = ended.notified() => true,
             () = sleep_until(self.test.until()) => true,
             failed = printing => return Err(failed),
-            () = interrupted() => false,
+            () = interrupts.next() => false,
         };
         let elapsed_s = began.elapsed().as_secs_f64();
         readers.shutdown().await;
         let mut totals = lock(&totals);
-        if let Some(failure) = totals.failure.take() {
-            return Err(Box::new(failure).into());
-        }
-        if is_done {
+        if is_done && totals.failure.is_none() {
             say("main", "------------------- DONE -----------------------")?;
         }
         let rates = lines::all_received(totals.read, totals.bytes, totals.read, elapsed_s);
         say("perf-client-shutdown", &rates)?;
         say("perf-client-shutdown", &lines::all_latencies(&totals.latencies, lines::Unit::Whole))?;
-        Ok(())
+        totals.judge()
     }
 
     /// Opens all consumers.
@@ -177,7 +227,7 @@ impl PulsarConsume {
                         consumer: subscribed.map_err(Box::new)?,
                         totals: Arc::clone(totals),
                         ended: Arc::clone(ended),
-                        most: self.test.num_messages,
+                        most: self.test.most().unwrap_or(0),
                     });
                 }
             }
@@ -234,42 +284,40 @@ struct Reader {
 impl Reader {
     async fn run(mut self) {
         loop {
-            match self.consumer.next().await {
-                Ok(first) => {
-                    if self.read(first) {
-                        self.ended.notify_one();
-                        return;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                Err(error) => {
-                    lock(&self.totals).failure.get_or_insert(error);
-                    self.ended.notify_one();
-                    return;
-                }
+            let first = self.consumer.next().await;
+            if self.read(first.map(Some)) {
+                self.ended.notify_one();
+                return;
             }
+            tokio::task::yield_now().await;
         }
     }
 
-    /// Counts a message, and those that have arrived behind it. True if all are read.
-    fn read(&mut self, first: Message) -> bool {
+    /// Counts a message, and those that have arrived behind it. True if all are read, or the consumer has
+    /// failed.
+    fn read(&mut self, mut next: Result<Option<Message>, ConsumeError>) -> bool {
         let now_ms = u64::try_from(wall_clock_ms()).unwrap_or_default();
         let mut totals = lock(&self.totals);
-        let mut next = Some(first);
         let mut run = 0;
-        while let Some(message) = next {
-            if self.most > 0 && totals.read >= self.most {
-                return true;
+        loop {
+            match next {
+                Ok(None) => break,
+                Ok(Some(_)) if self.most > 0 && totals.read >= self.most => return true,
+                Ok(Some(message)) => {
+                    totals.count(message.payload().len(), message.publish_time_ms(), now_ms);
+                    self.consumer.ack(&message);
+                }
+                Err(error) => {
+                    if totals.ends_with(error) {
+                        return true;
+                    }
+                }
             }
             run += 1;
-            totals.read += 1;
-            totals.bytes += message.payload().len() as u64;
-            let latency_us = now_ms.saturating_sub(message.publish_time_ms()).saturating_mul(1000);
-            totals.latencies.saturating_record(latency_us);
-            totals.interval_latencies.saturating_record(latency_us);
-            self.consumer.ack(&message);
-            // An error is returned by the next call, too, or concerns a single entry.
-            next = if run < RUN { self.consumer.try_next().unwrap_or_default() } else { None };
+            if run == RUN {
+                break;
+            }
+            next = self.consumer.try_next();
         }
         self.most > 0 && totals.read >= self.most
     }
@@ -285,4 +333,40 @@ fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64))
     totals.interval_latencies.reset();
     (*since, *before) = (Instant::now(), (read, bytes));
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_pulsar::{EntryFault, MessageId};
+
+    use super::*;
+
+    #[test]
+    fn latencies_are_those_of_pulsars_tool() {
+        let day_ms = 24 * 3600 * 1000;
+        let mut totals = Totals::new();
+        for published_ms in [day_ms, day_ms / 2, day_ms + 1, 0] {
+            totals.count(10, published_ms, day_ms);
+        }
+        assert_eq!((totals.read, totals.bytes), (4, 40));
+        assert_eq!(totals.latencies.len(), 3, "the message of a clock that is ahead has none");
+        assert_eq!((totals.latencies.min(), totals.latencies.max() / 1_000_000 / 3600), (0, 24));
+        totals.count(10, 0, 100 * day_ms);
+        assert_eq!(totals.latencies.max() / 1_000_000 / 3600, 10 * 24);
+    }
+
+    #[test]
+    fn unreadable_entries_are_counted_and_reading_goes_on() {
+        let mut totals = Totals::new();
+        totals.judge().expect("nothing is wrong");
+        for chunks in [3, 4] {
+            let entry = UnreadableEntry { id: MessageId::EARLIEST, fault: EntryFault::Chunked(chunks) };
+            assert!(!totals.ends_with(entry.into()));
+        }
+        let text = totals.judge().expect_err("two entries").to_string();
+        assert!(text.starts_with("2 entries could not be read; first: Cannot read the entry"), "{text}");
+        assert!(text.contains("3 chunks"), "{text}");
+        assert!(totals.ends_with(ConsumeError::Closed));
+        assert_eq!(totals.judge().expect_err("an end").to_string(), "The consumer is closed");
+    }
 }

@@ -1,11 +1,19 @@
 //! The lines of Pulsar's tool, as its log prints them.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Local};
 use hdrhistogram::Histogram;
 
-/// Latencies in microseconds, up to an hour.
-pub(super) fn recorder() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000, 5).expect("the bounds are valid")
+/// Longest latency of a producer that is counted as such.
+pub(super) const PRODUCED_MAX: Duration = Duration::from_secs(3600);
+/// That of a consumer, which may read old messages: Pulsar's limit.
+pub(super) const CONSUMED_MAX: Duration = Duration::from_secs(10 * 24 * 3600);
+
+/// Latencies in microseconds.
+pub(super) fn recorder(longest: Duration) -> Histogram<u64> {
+    let longest_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+    Histogram::new_with_bounds(1, longest_us, 5).expect("the bounds are valid")
 }
 
 /// Bits per second, in the tool's units of 2^20.
@@ -116,7 +124,7 @@ mod tests {
     use chrono::TimeZone;
 
     fn latencies() -> Histogram<u64> {
-        let mut latencies = recorder();
+        let mut latencies = recorder(PRODUCED_MAX);
         latencies.record_n(1_500, 99).expect("in the bounds");
         latencies.record(1_132_043).expect("in the bounds");
         latencies

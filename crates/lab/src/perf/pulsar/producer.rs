@@ -12,21 +12,25 @@ use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOpt
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::{INTERVAL, Test, interrupted, lines, partitions, sleep_until};
+use super::{INTERVAL, Interrupts, Test, lines, partitions, positive, sleep_until};
 use crate::pacer::Pacer;
 use crate::perf::{PerfError, PerfOutput};
 use crate::worker::pulsar::{InFlight, Router, SentRecord};
 
 const CLASS: &str = "PerformanceProducer";
+/// Time for answers after the last message.
+const ANSWERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// After a stall, the messages of this time are sent at once, as by the rate limiter of Pulsar's tool.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// Messages between two turns of the tasks that send and count.
 const RUN: u64 = 64;
 
 /// Measure how fast messages can be produced.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "\
-Options and output are those of Pulsar's pulsar-perf produce; its short options of several letters, such as -bm, are \
-understood, too. Latencies of the first second (--warmup-time) are left out. Without --num-messages and --test-duration \
-it goes on until Ctrl-C.
+Output and names of options are those of Pulsar's pulsar-perf produce; its short options of several letters, such as \
+-bm, are understood, too. Latencies of the first second (--warmup-time) are left out. Without --num-messages and --test-duration \
+it goes on until Ctrl-C or SIGTERM; answers are then awaited for 30 s, or until the second signal.
 
 Examples:
   thalweg pulsar-perf produce persistent://public/default/test1 -s 1000 -r 200000
@@ -49,18 +53,22 @@ pub struct PulsarProduce {
     /// Time that a batch waits for more messages, in milliseconds.
     #[arg(short = 'b', long, value_name = "MS", default_value_t = 1.0)]
     batch_time_window: f64,
-    /// [short: -bm] Most messages of a batch.
-    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    batch_max_messages: u64,
-    /// [short: -bb] Most bytes of a batch.
-    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, value_parser = clap::value_parser!(u64).range(1..))]
-    batch_max_bytes: u64,
+    /// [short: -bm] Most messages of a batch; 0 or less for 1000, or for no batches if the time is 0, too.
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, allow_negative_numbers = true)]
+    batch_max_messages: i64,
+    /// [short: -bb] Most bytes of a batch; 0 or less for 131072.
+    #[arg(long, value_name = "BYTES", default_value_t = 4 << 20, allow_negative_numbers = true)]
+    batch_max_bytes: i64,
     /// [short: -db] Send each message alone.
     #[arg(long)]
     disable_batching: bool,
-    /// Most messages of a producer without an answer; 0 for no limit but the client's memory.
+    /// Most messages of a producer without an answer; 0 for no limit.
     #[arg(short = 'o', long, value_name = "COUNT", default_value_t = 0)]
     max_outstanding: usize,
+    /// [short: -ml] Most bytes of messages of a producer without an answer, such as 64M; 0 for no limit.
+    /// (Pulsar's limit is that of all producers together.)
+    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = byte_count)]
+    memory_limit: usize,
     /// Codec: NONE, LZ4 or ZSTD.
     #[arg(short = 'z', long, value_name = "CODEC", default_value = "NONE")]
     compression: String,
@@ -95,6 +103,23 @@ struct Totals {
     warm_at: Instant,
 }
 
+impl Totals {
+    /// Fails if not all of the messages that were handed over are stored.
+    fn judge(&self, handed_over: u64) -> Result<(), PerfError> {
+        if let Some(first) = &self.first_failure {
+            return Err(PerfError::NotStoredByPulsar {
+                failed: self.failed,
+                records: self.failed + self.sent,
+                first: Box::new(first.clone()),
+            });
+        }
+        match handed_over.saturating_sub(self.sent) {
+            0 => Ok(()),
+            unanswered => Err(PerfError::UnansweredByPulsar { unanswered, records: handed_over }),
+        }
+    }
+}
+
 type SharedTotals = Arc<Mutex<Totals>>;
 
 fn lock(totals: &SharedTotals) -> MutexGuard<'_, Totals> {
@@ -125,8 +150,8 @@ impl PulsarProduce {
             bytes: 0,
             failed: 0,
             first_failure: None,
-            latencies: lines::recorder(),
-            interval_latencies: lines::recorder(),
+            latencies: lines::recorder(lines::PRODUCED_MAX),
+            interval_latencies: lines::recorder(lines::PRODUCED_MAX),
             warm_at: Instant::now() + warm_up,
         }));
         let mut senders = self.senders(&client, &topics, &options, &totals).await?;
@@ -146,33 +171,27 @@ impl PulsarProduce {
                 }
             }
         };
+        let mut interrupts = Interrupts::listen()?;
+        let mut handed_over = 0;
         let done = tokio::select! {
-            sent = self.send_all(&mut senders) => sent?,
+            sent = self.send_all(&mut senders, &mut handed_over) => sent,
             failed = printing => return Err(failed),
-            () = interrupted() => None,
+            () = interrupts.next() => Ok(None),
         };
-        if let Some(done) = done {
-            say("pulsar-perf-producer-exec-1-1", &done)?;
+        if let Ok(Some(done)) = &done {
+            say("pulsar-perf-producer-exec-1-1", done)?;
         }
-        for lane in senders.into_iter().flat_map(|sender| sender.lanes) {
-            lane.producer.flush().await;
-            lane.in_flight.end();
-            // The task counts, and does not fail.
-            let _counted = lane.counting.await;
+        tokio::select! {
+            () = answers(&mut senders) => {}
+            () = tokio::time::sleep(ANSWERS_TIMEOUT) => {}
+            () = interrupts.next() => {}
         }
         let elapsed_s = began.elapsed().as_secs_f64();
         let totals = lock(&totals);
         say("perf-client-shutdown", &lines::all_produced(totals.sent, totals.bytes, elapsed_s))?;
         let latencies = lines::all_latencies(&totals.latencies, lines::Unit::Fractions);
         say("perf-client-shutdown", &latencies)?;
-        match &totals.first_failure {
-            Some(first) => Err(PerfError::NotStoredByPulsar {
-                failed: totals.failed,
-                records: totals.failed + totals.sent,
-                first: Box::new(first.clone()),
-            }),
-            None => Ok(()),
-        }
+        totals.judge(handed_over).and(done.map(|_| ()))
     }
 
     /// Opens all producers.
@@ -194,9 +213,8 @@ impl PulsarProduce {
                     let counting = tokio::spawn(count(Arc::clone(&in_flight), Arc::clone(totals)));
                     lanes.push(Lane { producer, in_flight, counting });
                 }
-                let batch = self.batch_max_bytes / u64::from(self.size.max(1));
-                let batch = batch.clamp(1, options.batch_messages_max as u64);
-                let router = Router::new(places.len(), number, batch, options.batch_delay, Instant::now());
+                let delay = (options.batch_messages_max > 1).then_some(options.batch_delay);
+                let router = Router::new(places.len(), number, delay, Instant::now());
                 senders.push(Sender { lanes, router });
             }
         }
@@ -216,36 +234,44 @@ impl PulsarProduce {
         let Ok(batch_delay) = window else {
             return Err(PerfError::Usage("--batch-time-window must be a time in milliseconds".to_owned()));
         };
-        let messages = if self.disable_batching { 1 } else { self.batch_max_messages };
+        let defaults = ProducerOptions::default();
+        let limit = |limit: i64, default: usize| {
+            positive(limit).map_or(default, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+        };
+        let has_no_limit = batch_delay.is_zero() && self.batch_max_messages <= 0;
+        let messages = match self.disable_batching || has_no_limit {
+            true => 1,
+            false => limit(self.batch_max_messages, defaults.batch_messages_max),
+        };
         Ok(ProducerOptions {
-            batch_messages_max: usize::try_from(messages).unwrap_or(usize::MAX),
-            batch_bytes_max: usize::try_from(self.batch_max_bytes).unwrap_or(usize::MAX),
+            batch_messages_max: messages,
+            batch_bytes_max: limit(self.batch_max_bytes, defaults.batch_bytes_max),
             batch_delay,
             compression,
             send_timeout: (self.send_timeout > 0).then(|| Duration::from_secs(self.send_timeout)),
             pending_messages_max: (self.max_outstanding > 0).then_some(self.max_outstanding),
-            ..ProducerOptions::default()
+            pending_bytes_max: if self.memory_limit > 0 { self.memory_limit } else { usize::MAX },
+            ..defaults
         })
     }
 
-    /// Sends until the end of the test; returns the line that names it.
-    async fn send_all(&self, senders: &mut [Sender]) -> Result<Option<String>, PerfError> {
+    /// Sends until the end of the test, and counts; returns the line that names the end.
+    async fn send_all(&self, senders: &mut [Sender], sent: &mut u64) -> Result<Option<String>, PerfError> {
         let mut payload = vec![0; self.size as usize];
         let mut random = SmallRng::seed_from_u64(1);
         payload.iter_mut().for_each(|byte| *byte = random.random_range(b'A'..=b'Z'));
         let until = self.test.until();
-        let pacer = Pacer::new(self.rate, Instant::now());
+        let mut pacer = Pacer::new(self.rate, Instant::now());
         let count = senders.len() as u64;
-        let mut sent = 0;
         loop {
-            if self.test.has_all(sent) {
+            if self.test.has_all(*sent) {
                 let most = self.test.num_messages;
                 return Ok(Some(format!(
                     "------------- DONE (reached the maximum number: {most} of production) --------------"
                 )));
             }
             let now = tokio::select! {
-                now = pacer.wait(sent) => now,
+                now = pacer.wait(*sent) => now,
                 () = sleep_until(until) => {
                     let most = self.test.test_duration;
                     return Ok(Some(format!(
@@ -253,7 +279,8 @@ impl PulsarProduce {
                     )));
                 }
             };
-            let sender = &mut senders[(sent % count) as usize];
+            pacer.limit_delay(*sent, now, CATCH_UP_MAX);
+            let sender = &mut senders[(*sent % count) as usize];
             let lane = &sender.lanes[sender.router.next(None, now)];
             let message = OutgoingMessage { payload: &payload, ..OutgoingMessage::default() };
             let receipt = match lane.producer.try_send(message).map_err(Box::new)? {
@@ -261,12 +288,39 @@ impl PulsarProduce {
                 None => lane.producer.send(message).await.map_err(Box::new)?,
             };
             let bytes = payload.len() as u64;
-            lane.in_flight.push(SentRecord { receipt, number: sent, intended: now, bytes });
-            sent += 1;
+            lane.in_flight.push(SentRecord { receipt, number: *sent, intended: now, bytes });
+            *sent += 1;
             if sent.is_multiple_of(RUN) {
                 tokio::task::yield_now().await;
             }
         }
+    }
+}
+
+/// Bytes with Pulsar's units, such as `64M` for 64 times 2^20.
+fn byte_count(text: &str) -> Result<usize, String> {
+    let unit = text.chars().last().filter(char::is_ascii_alphabetic);
+    let shift = match unit.map(|unit| unit.to_ascii_uppercase()) {
+        None => Some(0),
+        Some('K') => Some(10),
+        Some('M') => Some(20),
+        Some('G') => Some(30),
+        Some('T') => Some(40),
+        Some(_) => None,
+    };
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let number = digits.parse::<usize>().ok().filter(|_| text.len() - digits.len() <= 1);
+    let bytes = number.zip(shift).and_then(|(number, shift)| number.checked_mul(1 << shift));
+    bytes.ok_or_else(|| "use a number of bytes, or one with K, M, G or T, such as 64M".to_owned())
+}
+
+/// Waits until all messages are answered and counted.
+async fn answers(senders: &mut [Sender]) {
+    for lane in senders.iter_mut().flat_map(|sender| &mut sender.lanes) {
+        lane.producer.flush().await;
+        lane.in_flight.end();
+        // The task counts, and does not fail.
+        let _counted = (&mut lane.counting).await;
     }
 }
 
@@ -309,4 +363,67 @@ fn interval(totals: &SharedTotals, since: &mut Instant, before: &mut (u64, u64, 
     totals.interval_latencies.reset();
     (*since, *before) = (Instant::now(), (sent, bytes, failed));
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        produce: PulsarProduce,
+    }
+
+    fn produce(options: &str) -> PulsarProduce {
+        let words = format!("pulsar-perf {options} t");
+        let words = crate::perf::pulsar::with_long_names(words.split(' ').map(Into::into));
+        Line::try_parse_from(words).expect("options of Pulsar's tool").produce
+    }
+
+    #[test]
+    fn limits_that_are_not_positive_are_none() {
+        let test = produce("-m -1 -time -1").test;
+        assert!(test.most().is_none() && test.until().is_none() && !test.has_all(u64::MAX));
+        assert!(produce("-m 5 -time 9").test.has_all(5));
+        let batch = |options: &str| {
+            let options = produce(options).options().expect("options");
+            (options.batch_messages_max, options.batch_bytes_max)
+        };
+        assert_eq!(batch("-s 10"), (1000, 4 << 20));
+        assert_eq!(batch("-bm 0 -bb 0"), (1000, 128 << 10));
+        assert_eq!(batch("-bm -1 -b 0"), (1, 4 << 20));
+        assert_eq!(batch("-db"), (1, 4 << 20));
+    }
+
+    #[test]
+    fn memory_is_unlimited_without_an_option() {
+        let limit = |options: &str| produce(options).options().expect("options").pending_bytes_max;
+        assert_eq!(limit("-s 10"), usize::MAX);
+        assert_eq!([limit("-ml 64M"), limit("-ml 1g"), limit("-ml 7")], [64 << 20, 1 << 30, 7]);
+        for text in ["", "M", "64MB", "-1", "1.5M", "99999999T"] {
+            assert!(byte_count(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn messages_without_an_answer_are_a_failure() {
+        let mut totals = Totals {
+            sent: 7,
+            bytes: 0,
+            failed: 0,
+            first_failure: None,
+            latencies: lines::recorder(lines::PRODUCED_MAX),
+            interval_latencies: lines::recorder(lines::PRODUCED_MAX),
+            warm_at: Instant::now(),
+        };
+        totals.judge(7).expect("all are stored");
+        let text = totals.judge(10).expect_err("three are missing").to_string();
+        assert_eq!(text, "3 of 10 messages had no answer at the end, and may be stored");
+        (totals.failed, totals.first_failure) = (1, Some(thalweg_pulsar::ProducerClosed.into()));
+        let text = totals.judge(10).expect_err("one has failed").to_string();
+        assert_eq!(text, "1 of 8 messages were not stored; first error: The producer is closed");
+    }
 }

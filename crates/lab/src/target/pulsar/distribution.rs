@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use super::home_of;
-use crate::target::error::{JavaTooOld, PulsarMissing, TargetError};
+use crate::target::error::{JavaTooOld, JavaWithoutHome, PulsarMissing, TargetError};
 use crate::target::jars::{cache_dir, java_release, java_version};
 
 /// The release of Pulsar in instructions, and in the cache.
@@ -66,12 +66,15 @@ pub fn pulsar_distribution(java: Option<&Path>) -> Result<PulsarDistribution, Ta
 
 fn find(home: &Path, java: Option<&Path>) -> Result<PulsarDistribution, TargetError> {
     let (java, java_version) = java_version("Apache Pulsar", JAVA_MIN, java)?;
+    let java = in_a_home(java)?;
     let Some(version) = version_in(&home.join("lib")).filter(|_| home.join("bin/pulsar").exists()) else {
         return Err(PulsarMissing { home: home.to_owned(), java_version }.into());
     };
     match java_release(&java_version) {
         Some(release) if release >= JAVA_MIN => {
-            Ok(PulsarDistribution { home: home.to_owned(), version, java, java_version })
+            // Absolute, because the script runs in another directory.
+            let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+            Ok(PulsarDistribution { home, version, java, java_version })
         }
         _ => Err(JavaTooOld {
             system: format!("Apache Pulsar {version}"),
@@ -80,6 +83,20 @@ fn find(home: &Path, java: Option<&Path>) -> Result<PulsarDistribution, TargetEr
             found: java_version,
         }
         .into()),
+    }
+}
+
+/// The program that Pulsar's script can be made to run: that of `PATH`, or by its home. An absolute path,
+/// since the script changes its directory.
+fn in_a_home(java: PathBuf) -> Result<PathBuf, JavaWithoutHome> {
+    if java == Path::new("java") {
+        return Ok(java);
+    }
+    // The program has just run.
+    let found = java.canonicalize().unwrap_or(java);
+    match found.ends_with("bin/java") {
+        true => Ok(found),
+        false => Err(JavaWithoutHome { program: found }),
     }
 }
 
@@ -103,7 +120,8 @@ mod tests {
     fn a_distribution_has_a_script_and_a_jar() {
         let home = tempfile::tempdir().expect("a directory");
         let at = |path: &str| home.path().join(path);
-        let java = at("java");
+        let java = at("bin/java");
+        std::fs::create_dir(at("bin")).expect("made");
         std::fs::write(&java, "#!/bin/sh\necho 'openjdk version \"21.0.2\"' >&2\n").expect("written");
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(&java, mode).expect("set");
@@ -115,17 +133,34 @@ mod tests {
         {
             assert!(missing.contains(part), "{part}: {missing}");
         }
-        for dir in ["bin", "lib"] {
-            std::fs::create_dir(at(dir)).expect("made");
-        }
+        std::fs::create_dir(at("lib")).expect("made");
         std::fs::write(at("bin/pulsar"), "").expect("written");
         for name in ["broker-common-4.0.8", "broker-4.0.8"] {
             std::fs::write(at(&format!("lib/org.apache.pulsar-pulsar-{name}.jar")), "").expect("written");
         }
-        assert_eq!(found().expect("it is whole").version, "4.0.8");
+        let whole = found().expect("it is whole");
+        assert_eq!((&*whole.version, &whole.java), ("4.0.8", &java.canonicalize().expect("it exists")));
 
         std::fs::write(&java, "#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n").expect("written");
         let old = found().expect_err("it is too old");
         assert!(old.starts_with("Apache Pulsar 4.0.8 needs Java 17 or later, but "), "{old}");
+    }
+
+    #[test]
+    fn the_java_that_is_checked_is_the_one_that_runs() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = dir.path().canonicalize().expect("it exists").join("jdk");
+        std::fs::create_dir_all(home.join("bin")).expect("made");
+        for program in ["bin/java", "java17"] {
+            std::fs::write(home.join(program), "").expect("written");
+        }
+        let link = dir.path().join("java");
+        std::os::unix::fs::symlink(home.join("bin/java"), &link).expect("linked");
+        assert_eq!(in_a_home(link).expect("it has a home"), home.join("bin/java"));
+        let around = home.join("bin/../bin/java");
+        assert_eq!(in_a_home(around).expect("it has a home"), home.join("bin/java"));
+        assert_eq!(in_a_home("java".into()).expect("that of PATH"), Path::new("java"));
+        let text = in_a_home(home.join("java17")).expect_err("it has none").to_string();
+        assert!(text.contains("jdk/java17") && text.contains("bin/java"), "{text}");
     }
 }

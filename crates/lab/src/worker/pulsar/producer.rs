@@ -270,11 +270,12 @@ impl Flow {
         let options = &job.options;
         let by_bytes = options.batch_bytes_max as u64 / u64::from(assignment.records.size_bytes.max(1));
         let batch = by_bytes.clamp(1, options.batch_messages_max.max(1) as u64);
+        let batches = options.batch_messages_max > 1;
         let seed = assignment.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let now = Instant::now();
         Flow {
             pace: Pace::new(rate, start, phase, turn.of_thread),
-            router: Router::new(partitions, client, batch, options.batch_delay, now),
+            router: Router::new(partitions, client, batches.then_some(options.batch_delay), now),
             run: batch.min(256),
             random: SmallRng::seed_from_u64(seed),
             keys: assignment.records.keys.map(|keys| keys.distinct.max(1)),

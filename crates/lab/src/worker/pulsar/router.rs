@@ -1,7 +1,8 @@
 //! The partition of each record. Pure.
 //!
-//! Records without keys go to one partition until a batch is full, or for ten times the delay of a batch, as
-//! by Pulsar's client (`batchingPartitionSwitchFrequencyByPublishDelay`); those with keys, by the key's hash.
+//! As by Pulsar's client, records without keys go to one partition for ten times the delay of a batch
+//! (`batchingPartitionSwitchFrequencyByPublishDelay`), or in turns if each is sent alone; those with keys, by
+//! the key's hash. Pulsar's clients begin with a random partition, these with different ones.
 
 use std::time::Duration;
 
@@ -13,39 +14,36 @@ const SWITCH_DELAYS: u32 = 10;
 /// The partitions of a producer's records.
 #[derive(Debug)]
 pub(crate) struct Router {
-    partitions: usize,
-    at: usize,
-    /// Records until the next switch.
-    left: u64,
-    /// Records of a full batch.
-    batch: u64,
-    longest: Duration,
-    since: Instant,
+    partitions: u128,
+    first: u128,
+    /// The time for one partition; `None` for one record.
+    turn: Option<Duration>,
+    /// Number of records before.
+    records: u128,
+    start: Instant,
 }
 
 impl Router {
-    /// A router for batches of this many records and this delay. Clients start with different partitions.
-    pub(crate) fn new(partitions: usize, client: u32, batch: u64, delay: Duration, now: Instant) -> Router {
-        let partitions = partitions.max(1);
-        let batch = batch.max(1);
-        let longest = (delay * SWITCH_DELAYS).max(Duration::from_millis(1));
-        Router { partitions, at: client as usize % partitions, left: batch, batch, longest, since: now }
+    /// A router for batches with this delay, or for records that are sent alone.
+    pub(crate) fn new(partitions: usize, client: u32, batch_delay: Option<Duration>, now: Instant) -> Router {
+        let turn = batch_delay.map(|delay| (delay * SWITCH_DELAYS).max(Duration::from_millis(1)));
+        Router { partitions: partitions.max(1) as u128, first: client.into(), turn, records: 0, start: now }
     }
 
     /// The partition of the next record. `now` may be some records old.
     pub(crate) fn next(&mut self, key: Option<&str>, now: Instant) -> usize {
-        if self.partitions == 1 {
-            return 0;
-        }
-        if let Some(key) = key {
-            return java_hash(key) as usize % self.partitions;
-        }
-        if self.left == 0 || now.saturating_duration_since(self.since) >= self.longest {
-            self.at = (self.at + 1) % self.partitions;
-            (self.left, self.since) = (self.batch, now);
-        }
-        self.left -= 1;
-        self.at
+        let number = match (key, self.turn) {
+            (Some(key), _) => java_hash(key).into(),
+            (None, Some(turn)) => {
+                let elapsed = now.saturating_duration_since(self.start);
+                self.first + elapsed.as_micros() / turn.as_micros()
+            }
+            (None, None) => {
+                self.records += 1;
+                self.first + self.records - 1
+            }
+        };
+        usize::try_from(number % self.partitions).expect("the number of partitions is a usize")
     }
 }
 
@@ -59,14 +57,23 @@ fn java_hash(text: &str) -> u32 {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn records_stay_for_a_batch_or_ten_delays() {
+    #[test]
+    fn records_stay_for_ten_delays() {
         let start = Instant::now();
-        let mut router = Router::new(3, 1, 4, Duration::from_millis(1), start);
-        let places: Vec<usize> = (0..9).map(|_| router.next(None, start)).collect();
-        assert_eq!(places, [1, 1, 1, 1, 2, 2, 2, 2, 0]);
-        assert_eq!(router.next(None, start + Duration::from_millis(9)), 0);
-        assert_eq!(router.next(None, start + Duration::from_millis(10)), 1, "a paced record");
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut router = Router::new(3, 1, Some(Duration::from_millis(1)), start);
+        let places = [0, 0, 9, 10, 19, 20, 30, 100].map(|ms| router.next(None, at(ms)));
+        assert_eq!(places, [1, 1, 1, 2, 2, 0, 1, 2], "whatever their number");
+        let mut router = Router::new(3, 4, Some(Duration::ZERO), start);
+        assert_eq!([0, 1, 2].map(|ms| router.next(None, at(ms))), [1, 2, 0], "a millisecond at least");
+    }
+
+    #[test]
+    fn records_without_batches_take_turns() {
+        let start = Instant::now();
+        let mut router = Router::new(3, 2, None, start);
+        assert_eq!([(); 4].map(|()| router.next(None, start)), [2, 0, 1, 2]);
+        assert_eq!(router.next(Some("abc"), start), 96_354 % 3);
     }
 
     #[test]
