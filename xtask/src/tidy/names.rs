@@ -184,10 +184,7 @@ mod tests {
             assert_eq!(vague_function(good), None, "{good}");
         }
         let tests = "fn log() {}\n#[cfg(test)]\nmod tests {\n    fn errors_say_why() {}\n}\n";
-        let tree = Tree::of(&[
-            ("crates/a/src/b.rs", tests),
-            ("crates/a/tests/it/c.rs", "fn told() {}\n"),
-        ]);
+        let tree = Tree::of(&[("crates/a/src/b.rs", tests), ("crates/a/tests/it/c.rs", "fn told() {}\n")]);
         let found: Vec<_> = check(&tree).into_iter().map(|f| (f.path, f.line)).collect();
         assert_eq!(found, [("crates/a/src/b.rs".to_owned(), 4), ("crates/a/tests/it/c.rs".to_owned(), 1)]);
     }

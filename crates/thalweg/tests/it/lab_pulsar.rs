@@ -1,6 +1,11 @@
 //! `thalweg lab` and `thalweg pulsar-perf` on Apache Pulsar. The test with a broker needs Java 17 and
 //! Pulsar's distribution (`PULSAR_HOME`); otherwise it is skipped, with a notice.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "processes run in the world's time, and their tests wait in it"
+)]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
