@@ -4,6 +4,7 @@
 //! The starter of the server merges axum routers, such as [`metrics`] and the console's. Owns the sockets,
 //! their limits and the check of access. Knows nothing about the served content.
 
+mod answer_body;
 mod connections;
 mod gate;
 pub mod health;

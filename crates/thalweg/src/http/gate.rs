@@ -6,10 +6,10 @@
 //! console's users. Refusals are JSON, like the errors of hosted streams, but for pages of a console: these
 //! are refused by a page.
 
+use super::answer_body::GuardedBody;
 use super::health;
 use super::slots::{ConnectionSlot, NoSlot, Owner};
 use super::strict_transport;
-use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_TYPE, STRICT_TRANSPORT_SECURITY, WWW_AUTHENTICATE,
@@ -23,9 +23,7 @@ use base64::engine::general_purpose::STANDARD;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use thalweg_broker::authentication::Passwords;
 use thalweg_broker::{HttpAccess, HttpAction, HttpChange, HttpFailure};
 use thalweg_console::{Arrival, Console};
@@ -101,7 +99,7 @@ pub(super) async fn check(State(visit): State<Arc<Visit>>, request: Request, nex
             parts.extensions.insert(Arrival { address: visit.address, admit });
             let request = Request::from_parts(parts, body);
             let served = BusySlot(Arc::clone(&visit.slot));
-            next.run(request).await.map(|body| Body::new(Answer { body, _served: served }))
+            next.run(request).await.map(|body| GuardedBody::around(body, served))
         }
         Err(refusal) => refusal.answer(visit.console.as_ref(), &parts),
     };
@@ -340,35 +338,10 @@ impl Drop for BusySlot {
     }
 }
 
-/// The body of an answer; the request ends when the body is dropped.
-struct Answer {
-    body: Body,
-    _served: BusySlot,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> hyper::body::SizeHint {
-        self.body.size_hint()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use axum::body::Body;
 
     #[test]
     fn pages_with_a_login_of_their_own_need_no_other() {

@@ -2,6 +2,7 @@
 //! or on the rest of its answer, the client has nothing to send, and its silence does not count. A client
 //! that does not take its answer is silent in any case.
 
+use super::answer_body::GuardedBody;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -30,7 +31,7 @@ pub(super) async fn watch(State(at_work): State<IsAtWork>, request: Request, nex
     let end = WorkEnd(at_work.clone());
     at_work.set(request.body().is_end_stream());
     let response = next.run(request.map(|body| Body::new(Arriving { body, at_work }))).await;
-    response.map(|body| Body::new(Answer { body, _end: end }))
+    response.map(|body| GuardedBody::around(body, end))
 }
 
 /// Ends the work on a request when dropped.
@@ -39,32 +40,6 @@ struct WorkEnd(IsAtWork);
 impl Drop for WorkEnd {
     fn drop(&mut self) {
         self.0.set(false);
-    }
-}
-
-/// The body of an answer.
-struct Answer {
-    body: Body,
-    _end: WorkEnd,
-}
-
-impl HttpBody for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
