@@ -358,8 +358,8 @@ async fn certificates_change_while_the_broker_runs() {
     broker.stop().await;
 }
 
-/// Paths of settings may lead anywhere: whoever may not change them neither makes the broker read a device to
-/// its end, nor learns which files are there.
+/// A path in a setting may name a device or a private file. A client without the right to change settings
+/// neither has the broker read a device to its end nor learns which files exist.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn files_are_read_only_for_those_who_may_change_settings() {
     let (certificates, data) = (Certificates::new(), tempfile::tempdir().expect("a directory"));

@@ -32,8 +32,8 @@ pub struct Agent {
     /// The directory with ca.crt and agent.pem.
     #[arg(long, value_name = "DIR")]
     certificates: Option<PathBuf>,
-    /// Do without certificates: on loopback, or, with =anywhere, on every network. Whoever reaches the agent
-    /// can then run programs on this machine.
+    /// Do without certificates: on loopback, or, with =anywhere, on every network. Everybody who can connect
+    /// to the agent can then run programs on this machine.
     #[arg(long, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "loopback",
         conflicts_with = "certificates")]
     insecure: Option<Insecure>,

@@ -365,7 +365,7 @@ mod tests {
     #[test]
     fn paths_that_a_shell_takes_apart_are_refused() {
         check_words(Path::new("/opt/apache-pulsar-4.0.8")).expect("one word");
-        for path in ["/my work/pulsar", "/work/[1]", "/work/*"] {
+        for path in ["/my runs/pulsar", "/srv/[1]", "/srv/*"] {
             let text = check_words(Path::new(path)).expect_err("several").to_string();
             assert!(text.contains(path) && text.contains("--work-dir"), "{text}");
         }

@@ -124,7 +124,7 @@ impl PulsarAdmin {
         Ok(self.send("GET", "brokers/version", "").await?.trim().trim_matches('"').to_owned())
     }
 
-    /// The setting of the broker at this address, if it tells.
+    /// A setting of the broker at this address; `None` if the request fails or the broker lacks the setting.
     pub(super) async fn setting(&self, key: &str) -> Option<String> {
         let text = self.send("GET", "brokers/configuration/runtime", "").await.ok()?;
         let all: std::collections::BTreeMap<String, String> = serde_json::from_str(&text).ok()?;
