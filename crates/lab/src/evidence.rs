@@ -138,11 +138,7 @@ pub async fn collect(claim: Claim<'_>) -> Result<Evidence, EvidenceError> {
     };
     let (checked, mut faults) = check::read_back(&claim, &evidence.partitions, most).await?;
     if let (false, Some(most)) = (checked.whole, most) {
-        let share = checked.read as f64 / in_log.max(1) as f64 * 100.0;
-        evidence.not_read_back = Some(format!(
-            "{share:.0} % of the records were read back in {:.1} s: verify = \"whole\" reads all",
-            most.as_secs_f64()
-        ));
+        evidence.not_read_back = Some(check::partly_read(&checked, in_log, most));
     }
     evidence.check = Some(checked);
     evidence.faults.append(&mut faults);

@@ -27,6 +27,7 @@ mod stream;
 mod thalweg;
 mod threads;
 mod tool;
+mod turn;
 
 pub use crate::workload::{Driver, DriverNotBuilt};
 pub use error::WorkerError;

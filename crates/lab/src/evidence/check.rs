@@ -28,6 +28,15 @@ const BROKEN_MAX: usize = 5;
 /// Maximum number of consumers: more only wait for the brokers.
 pub(super) const READERS_MAX: usize = 4;
 
+/// Why not all records were read back: the time for it was limited.
+pub(super) fn partly_read(check: &Check, in_log: u64, most: Duration) -> String {
+    let share = check.read as f64 / in_log.max(1) as f64 * 100.0;
+    format!(
+        "{share:.0} % of the records were read back in {:.1} s: verify = \"whole\" reads all",
+        most.as_secs_f64()
+    )
+}
+
 /// Reads partitions from their first offset to their end, or for a limited time, on separate threads.
 pub(super) async fn read_back(
     claim: &Claim<'_>,

@@ -16,7 +16,7 @@ use thalweg_pulsar::{
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::check::{READERS_MAX, STALLED, compare};
+use super::check::{READERS_MAX, STALLED, compare, partly_read};
 use super::claims::consumed;
 use super::{EvidenceError, ReadBack, ReadStalled};
 use crate::result::{Check, Evidence, LedgerEvidence, PartitionEvidence};
@@ -94,13 +94,7 @@ pub async fn collect_pulsar(claim: PulsarClaim<'_>) -> Result<(Evidence, Vec<Str
     let (mut check, mut faults) = read_back(&claim, &evidence.partitions, most).await?;
     if !check.whole {
         check.lost = acknowledged.saturating_sub(in_log);
-        if let Some(most) = most {
-            let share = check.read as f64 / in_log.max(1) as f64 * 100.0;
-            evidence.not_read_back = Some(format!(
-                "{share:.0} % of the records were read back in {:.1} s: verify = \"whole\" reads all",
-                most.as_secs_f64()
-            ));
-        }
+        evidence.not_read_back = most.map(|most| partly_read(&check, in_log, most));
     }
     evidence.check = Some(check);
     evidence.faults.append(&mut faults);

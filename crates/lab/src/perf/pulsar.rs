@@ -15,6 +15,7 @@ use std::time::Duration;
 use clap::Subcommand;
 use thalweg_pulsar::{Client, ClientOptions, TopicName};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior};
 
 use super::{PerfError, PerfOutput};
 use crate::BoxFuture;
@@ -81,9 +82,9 @@ impl Test {
     }
 
     /// The end of the test, if it is limited.
-    fn until(&self) -> Option<tokio::time::Instant> {
+    fn until(&self) -> Option<Instant> {
         let limit = positive(self.test_duration)?;
-        Some(tokio::time::Instant::now() + Duration::from_secs(limit))
+        Some(Instant::now() + Duration::from_secs(limit))
     }
 
     /// The number of messages, if it is limited.
@@ -111,8 +112,24 @@ async fn partitions(client: &Client, topics: &[String]) -> Result<Vec<Vec<TopicN
     Ok(all)
 }
 
+/// Prints a line after each interval. Returns the error that ended the output.
+async fn print_intervals(
+    began: Instant,
+    mut line: impl FnMut() -> String,
+    print: impl Fn(&str) -> std::io::Result<()>,
+) -> PerfError {
+    let mut tick = tokio::time::interval_at(began + INTERVAL, INTERVAL);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        if let Err(error) = print(&line()) {
+            return error.into();
+        }
+    }
+}
+
 /// Waits for a time, or forever.
-async fn sleep_until(until: Option<tokio::time::Instant>) {
+async fn sleep_until(until: Option<Instant>) {
     match until {
         Some(until) => tokio::time::sleep_until(until).await,
         None => std::future::pending().await,

@@ -1,5 +1,6 @@
 //! The client machines of a run: facts, clocks, paths and traffic.
 
+use super::settings::hardware;
 use super::text::{escape, facts};
 use crate::quantity;
 use crate::result::{AgentInfo, AgentUse, Machine, Repetition, RunResult};
@@ -40,13 +41,7 @@ fn beside(run: &RunResult, agent: &AgentInfo) -> Option<Pair> {
 }
 
 fn machine(machine: &Machine) -> Vec<Pair> {
-    let mut pairs = vec![
-        ("processor".to_owned(), machine.cpu.clone()),
-        ("logical processors".to_owned(), machine.cpus.to_string()),
-        ("memory".to_owned(), quantity::bytes(machine.memory_bytes as f64)),
-        ("operating system".to_owned(), machine.os.clone()),
-        ("kernel".to_owned(), machine.kernel.clone()),
-    ];
+    let mut pairs = hardware(machine);
     pairs.extend(machine.hypervisor.iter().map(|name| ("virtual machine".to_owned(), name.clone())));
     pairs.extend(machine.facts.clone());
     pairs

@@ -7,23 +7,30 @@ use thalweg_security::shell::quoted;
 
 use super::text::{escape, facts, folded};
 use crate::quantity;
-use crate::result::{RunResult, TargetInfo, WorkloadResult, system};
+use crate::result::{Machine, RunResult, TargetInfo, WorkloadResult, system};
 
-/// The machine and the measured systems.
-pub(super) fn machine(run: &RunResult) -> String {
-    let machine = &run.machine;
-    let mut pairs = vec![
+/// A machine and its system: the facts that a page shows of each.
+pub(super) fn hardware(machine: &Machine) -> Vec<(String, String)> {
+    vec![
         ("processor".to_owned(), machine.cpu.clone()),
         ("logical processors".to_owned(), machine.cpus.to_string()),
         ("memory".to_owned(), quantity::bytes(machine.memory_bytes as f64)),
         ("operating system".to_owned(), machine.os.clone()),
         ("kernel".to_owned(), machine.kernel.clone()),
+    ]
+}
+
+/// The machine and the measured systems.
+pub(super) fn machine(run: &RunResult) -> String {
+    let machine = &run.machine;
+    let mut pairs = hardware(machine);
+    pairs.extend([
         ("file system of the data".to_owned(), machine.filesystem.clone()),
         (
             "virtual machine".to_owned(),
             machine.hypervisor.clone().unwrap_or_else(|| "none detected".to_owned()),
         ),
-    ];
+    ]);
     pairs.extend(machine.facts.clone());
     let mut markup = format!("<h3>Machine</h3>{}<h3>Systems</h3>", facts(&pairs));
     for (name, info) in &run.targets {

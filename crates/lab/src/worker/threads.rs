@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::clock::Clock;
@@ -36,6 +37,17 @@ pub(super) struct Crew {
     /// The worker's clock.
     pub(super) clock: Clock,
     ready: mpsc::Sender<()>,
+}
+
+/// The results of a thread's clients, once all have ended.
+pub(super) async fn ended<T: 'static>(
+    mut clients: JoinSet<Result<T, WorkerError>>,
+) -> Result<Vec<T>, WorkerError> {
+    let mut results = Vec::with_capacity(clients.len());
+    while let Some(ended) = clients.join_next().await {
+        results.push(ended.map_err(WorkerError::driver)??);
+    }
+    Ok(results)
 }
 
 impl Crew {

@@ -12,9 +12,9 @@ use thalweg_pulsar::{
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
-use super::{INTERVAL, Interrupts, Test, lines, partitions, sleep_until};
+use super::{Interrupts, Test, lines, partitions, print_intervals, sleep_until};
 use crate::perf::{PerfError, PerfOutput, wall_clock_ms};
 
 const CLASS: &str = "PerformanceConsumer";
@@ -178,18 +178,9 @@ impl PulsarConsume {
             "main",
             &format!("Start receiving from {consumers} consumers per subscription on {count} topics"),
         )?;
-        let printing = async {
-            let mut tick = tokio::time::interval_at(began + INTERVAL, INTERVAL);
-            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let (mut since, mut before) = (began, (0, 0));
-            loop {
-                tick.tick().await;
-                let line = interval(&totals, &mut since, &mut before);
-                if let Err(error) = say("main", &line) {
-                    return PerfError::from(error);
-                }
-            }
-        };
+        let (mut since, mut before) = (began, (0, 0));
+        let line = || interval(&totals, &mut since, &mut before);
+        let printing = print_intervals(began, line, |line| say("main", line));
         let mut interrupts = Interrupts::listen()?;
         let is_done = tokio::select! {
             () = ended.notified() => true,

@@ -10,9 +10,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOptions, SendError};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
-use super::{INTERVAL, Interrupts, Test, lines, partitions, positive, sleep_until};
+use super::{Interrupts, Test, lines, partitions, positive, print_intervals, sleep_until};
 use crate::pacer::Pacer;
 use crate::perf::{PerfError, PerfOutput};
 use crate::worker::pulsar::{InFlight, Router, SentRecord};
@@ -159,18 +159,9 @@ impl PulsarProduce {
         lock(&totals).warm_at = began + warm_up;
         let say = |thread: &str, text: &str| output.result(&lines::logged(Local::now(), thread, CLASS, text));
         say("main", &format!("Created {} producers", senders.len()))?;
-        let printing = async {
-            let mut tick = tokio::time::interval_at(began + INTERVAL, INTERVAL);
-            tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let (mut since, mut before) = (began, (0, 0, 0));
-            loop {
-                tick.tick().await;
-                let line = interval(&totals, &mut since, &mut before);
-                if let Err(error) = say("main", &line) {
-                    return PerfError::from(error);
-                }
-            }
-        };
+        let (mut since, mut before) = (began, (0, 0, 0));
+        let line = || interval(&totals, &mut since, &mut before);
+        let printing = print_intervals(began, line, |line| say("main", line));
         let mut interrupts = Interrupts::listen()?;
         let mut handed_over = 0;
         let done = tokio::select! {

@@ -109,11 +109,7 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Inspection>, Work
     for reader in readers {
         reading.spawn(reader.run(window, crew.word.clone()));
     }
-    let mut inspections = Vec::new();
-    while let Some(ended) = reading.join_next().await {
-        inspections.push(ended.map_err(WorkerError::driver)??);
-    }
-    Ok(inspections)
+    threads::ended(reading).await
 }
 
 /// The consumer of a partition.

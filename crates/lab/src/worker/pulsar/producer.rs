@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use thalweg_pulsar::{OutgoingMessage, Producer, ProducerOptions};
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -15,17 +14,14 @@ use super::router::Router;
 use super::{Place, connect, places, settings};
 use crate::payload::Pool;
 use crate::worker::budget::Budget;
-use crate::worker::clock::Clock;
 use crate::worker::counts::{self, SharedCounts, Window};
 use crate::worker::link::Link;
 use crate::worker::pace::{Pace, PaceAction, RECORDS_PER_CLOCK};
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
+use crate::worker::turn::Turn;
 use crate::worker::{AcknowledgedLedger, Assignment, Order, Report, WorkerError};
 use crate::workload::Verification;
-
-/// Staggers clients of equal rate: the golden ratio's fraction spreads any number of them evenly.
-const PHASE: f64 = 0.618_033_988_749_894_9;
 
 /// Runs a producer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
@@ -75,17 +71,15 @@ struct Outcome {
 
 /// The clients of one thread.
 async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Outcome>, WorkerError> {
-    let of_thread = u32::try_from(crew.clients.len()).unwrap_or(u32::MAX);
     let mut clients = Vec::with_capacity(crew.clients.len());
     for number in std::mem::take(&mut crew.clients) {
         clients.push(Client::connect(number, job, &crew).await?);
     }
     crew.ready().await;
-    let window = crew.begin().await;
+    let turn = crew.begin().await.map(|window| Turn::new(window, clients.len(), &crew));
     let mut sending = tokio::task::JoinSet::new();
     for mut client in clients {
-        let turn =
-            window.map(|window| Turn { window, of_thread, word: crew.word.clone(), clock: crew.clock });
+        let turn = turn.clone();
         sending.spawn(async move {
             if let Some(turn) = turn {
                 client.send_all(turn).await?;
@@ -93,19 +87,7 @@ async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Outcome>, WorkerE
             client.end().await
         });
     }
-    let mut outcomes = Vec::new();
-    while let Some(ended) = sending.join_next().await {
-        outcomes.push(ended.map_err(WorkerError::driver)??);
-    }
-    Ok(outcomes)
-}
-
-/// The clients' pace.
-struct Turn {
-    window: Window,
-    of_thread: u32,
-    word: watch::Receiver<Word>,
-    clock: Clock,
+    threads::ended(sending).await
 }
 
 /// A partition of a client.
@@ -264,9 +246,6 @@ struct Flow {
 impl Flow {
     fn new(client: u32, job: &Job, partitions: usize, turn: &Turn) -> Flow {
         let assignment = &job.assignment;
-        let rate = assignment.records_per_s.map(|rate| rate / f64::from(assignment.clients.max(1)));
-        let start = turn.clock.instant(turn.window.start_us);
-        let phase = (f64::from(client) * PHASE).fract();
         let options = &job.options;
         let by_bytes = options.batch_bytes_max as u64 / u64::from(assignment.records.size_bytes.max(1));
         let batch = by_bytes.clamp(1, options.batch_messages_max.max(1) as u64);
@@ -274,7 +253,7 @@ impl Flow {
         let seed = assignment.seed.wrapping_add(u64::from(client).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let now = Instant::now();
         Flow {
-            pace: Pace::new(rate, start, phase, turn.of_thread),
+            pace: turn.pace(client, assignment),
             router: Router::new(partitions, client, batches.then_some(options.batch_delay), now),
             run: batch.min(256),
             random: SmallRng::seed_from_u64(seed),

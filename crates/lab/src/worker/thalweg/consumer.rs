@@ -105,11 +105,7 @@ async fn consume(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Inspection>, Work
         }
     }
     crew.ready().await;
-    let mut inspections = Vec::new();
-    while let Some(ended) = members.join_next().await {
-        inspections.push(ended.map_err(WorkerError::driver)??);
-    }
-    Ok(inspections)
+    threads::ended(members).await
 }
 
 /// A member of the group.

@@ -24,6 +24,7 @@ use crate::worker::link::Link;
 use crate::worker::pace::{Pace, PaceAction, RECORDS_PER_CLOCK};
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
+use crate::worker::turn::Turn;
 use crate::worker::{Assignment, Order, Report, WorkerError};
 use crate::workload::Verification;
 
@@ -31,9 +32,6 @@ use crate::workload::Verification;
 const KEY_BYTES: usize = 8;
 /// Maximum size of values for which a copy costs less than a pool per client.
 const SMALL_BYTES: usize = 2048;
-/// Staggers clients of equal rate: the golden ratio's fraction spreads any number of them evenly.
-const PHASE: f64 = 0.618_033_988_749_894_9;
-
 /// Runs a producer assignment.
 pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, WorkerError> {
     let mut properties = settings::properties(assignment, "producer", 0);
@@ -79,7 +77,6 @@ struct Job {
 
 /// The clients of one thread.
 async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Order>, WorkerError> {
-    let of_thread = u32::try_from(crew.clients.len()).unwrap_or(u32::MAX);
     let mut clients = Vec::with_capacity(crew.clients.len());
     for number in std::mem::take(&mut crew.clients) {
         clients.push(Client::connect(number, job, &crew).await?);
@@ -88,25 +85,12 @@ async fn produce(mut crew: Crew, job: &Arc<Job>) -> Result<Vec<Order>, WorkerErr
     let Some(window) = crew.begin().await else {
         return Ok(clients.iter().map(Client::order).collect());
     };
-    let turn = Turn { window, of_thread, word: crew.word.clone(), clock: crew.clock };
+    let turn = Turn::new(window, clients.len(), &crew);
     let mut sending = tokio::task::JoinSet::new();
     for client in clients {
         sending.spawn(client.run(turn.clone()));
     }
-    let mut orders = Vec::new();
-    while let Some(ended) = sending.join_next().await {
-        orders.push(ended.map_err(WorkerError::driver)??);
-    }
-    Ok(orders)
-}
-
-/// The clients' pace.
-#[derive(Clone, Debug)]
-struct Turn {
-    window: Window,
-    of_thread: u32,
-    word: watch::Receiver<Word>,
-    clock: Clock,
+    threads::ended(sending).await
 }
 
 /// The failed numbers of a client, as growing ranges.
@@ -283,10 +267,7 @@ struct Flow {
 
 impl Flow {
     fn new(client: u32, assignment: &Assignment, turn: &Turn) -> Flow {
-        let rate = assignment.records_per_s.map(|rate| rate / f64::from(assignment.clients.max(1)));
-        let start = turn.clock.instant(turn.window.start_us);
-        let phase = (f64::from(client) * PHASE).fract();
-        let (pace, keys) = (Pace::new(rate, start, phase, turn.of_thread), Keys::new(assignment, client));
+        let (pace, keys) = (turn.pace(client, assignment), Keys::new(assignment, client));
         let now = Instant::now();
         Flow { pace, keys, now, intended: now, time: Time::default(), n: 0, share: 0, topic: 0 }
     }
