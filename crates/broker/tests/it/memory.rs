@@ -12,6 +12,7 @@ use thalweg_wire::frame::encode_request;
 use thalweg_wire::request::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 
 const MIB: usize = 1 << 20;
@@ -42,6 +43,25 @@ async fn send_part(stream: &mut TcpStream, bytes: &[u8]) -> usize {
     sent
 }
 
+/// Sends a frame without its last bytes, reports how much the broker took, and sends the rest and awaits the
+/// answer once it may be complete. Meanwhile single bytes arrive, so that the frame does not count as
+/// stalled, however long the others take.
+async fn held_back(
+    address: SocketAddr,
+    frame: Bytes,
+    report: mpsc::Sender<usize>,
+    mut complete: watch::Receiver<bool>,
+) {
+    let mut stream = connect(address).await;
+    let mut sent = send_part(&mut stream, &frame[..frame.len() - 1000]).await;
+    report.send(sent).await.expect("the test waits for it");
+    while timeout(Duration::from_millis(500), complete.wait_for(|complete| *complete)).await.is_err() {
+        sent += send_part(&mut stream, &frame[sent..=sent]).await;
+    }
+    stream.write_all(&frame[sent..]).await.expect("the broker reads on");
+    stream.read_i32().await.expect("an answer");
+}
+
 /// The broker's growth since `before`, at its highest.
 fn grown(broker: &ChildBroker, before: u64) -> u64 {
     broker.memory("VmHWM").saturating_sub(before)
@@ -69,28 +89,26 @@ async fn partial_requests_stay_within_their_budget() {
     is_served(&client).await;
     let before = broker.memory("VmRSS");
     let frame = large_frame(7 * MIB);
-    let held_back = frame.len() - 1000;
-    let mut senders = Vec::new();
-    for _ in 0..8 * BUDGET / FRAME_MAX {
-        let mut stream = connect(broker.address).await;
-        let sent = send_part(&mut stream, &frame[..held_back]).await;
-        senders.push((stream, sent));
+    let (complete, completion) = watch::channel(false);
+    let (report, mut reports) = mpsc::channel(1);
+    let senders: Vec<_> = (0..8 * BUDGET / FRAME_MAX)
+        .map(|_| {
+            let sender = held_back(broker.address, frame.clone(), report.clone(), completion.clone());
+            tokio::spawn(sender)
+        })
+        .collect();
+    let mut taken = 0;
+    for _ in 0..senders.len() {
+        taken += reports.recv().await.expect("a sender reports");
     }
     is_served(&client).await;
-    let taken: usize = senders.iter().map(|(_, sent)| sent).sum();
     assert!(taken > BUDGET / 2, "{taken} bytes were taken, too few to say anything");
     let grown_by = grown(&broker, before);
     assert!(grown_by < BUDGET as u64 + SLACK, "it grew by {} MiB", grown_by >> 20);
     // All are completed at once, each on its own task.
-    let ends = senders.into_iter().map(|(mut stream, sent)| {
-        let frame = frame.clone();
-        tokio::spawn(async move {
-            stream.write_all(&frame[sent..]).await.expect("the broker reads on");
-            stream.read_i32().await.expect("an answer")
-        })
-    });
-    for end in ends.collect::<Vec<_>>() {
-        timeout(Duration::from_secs(60), end).await.expect("every frame is completed").expect("no panic");
+    complete.send_replace(true);
+    for sender in senders {
+        timeout(Duration::from_secs(60), sender).await.expect("every frame is completed").expect("no panic");
     }
     let grown_by = grown(&broker, before);
     assert!(grown_by < BUDGET as u64 + SLACK, "it grew by {} MiB", grown_by >> 20);
