@@ -62,6 +62,8 @@ class Group:
         self.protocols = set()
         # Members that gave up partitions in a heartbeat that was refused.
         self.unheard = set()
+        # Members whose leave was refused, until they join or leave.
+        self.held = set()
         self.is_shutting_down = False
         # Whether a member has replaced its expression by another one.
         self.has_new_regex = False
@@ -182,6 +184,10 @@ class Group:
         answer = yield sent
         code = answer["ErrorCode"]
         member.is_staying = code == -1 and (member.is_staying or epoch in (-1, -2))
+        if code == -1 and epoch in (-1, -2):
+            self.held.add(member.name)
+        elif code == 0 and epoch in (0, -1, -2):
+            self.held.discard(member.name)
         if values.get("TopicPartitions") is not None or values.get("ActiveTasks") is not None:
             (self.unheard.add if code == -1 else self.unheard.discard)(member.name)
         if code == 0:

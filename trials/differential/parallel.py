@@ -210,6 +210,10 @@ def is_parting(lane, request, differences):
         # A member said that it has given up partitions, and the write was refused: it still has the deadline for that, which Apache
         # Kafka takes from it before it writes.
         return True
+    if codes == (0, 25) and request.api.name in BEATS and request.values["MemberId"] in lane.group.held:
+        # A member whose leave was refused still has the deadline to give up partitions, which Apache Kafka takes from it before it
+        # writes: a heartbeat gives the member a session again, and no such deadline.
+        return True
     if request.api.name == "StreamsGroupHeartbeat" and lane.is_refused and lane.group.is_shutting_down and set(places) == {"Status[]"}:
         # Apache Kafka forgets that a member asked all to shut down when a refused write is undone.
         return True
