@@ -4,6 +4,7 @@
 mod brokers;
 mod host;
 mod network;
+mod paths;
 mod storage;
 mod text;
 
@@ -98,6 +99,7 @@ async fn examine_all(data_dir: PathBuf, brokers: Option<Brokers<'_>>) -> Vec<Adv
     let mut advice = host.await.expect("reading the host does not panic");
     if let Some((servers, properties)) = brokers {
         advice.extend(brokers::examine(servers, properties).await);
+        advice.extend(paths::examine(servers, properties).await);
     }
     advice
 }

@@ -33,7 +33,7 @@ pub use answer::{Answer, answer};
 pub use condensed::condensed;
 pub use markdown::markdown;
 pub(crate) use obstacles::in_words;
-pub use throughput::cumulative_bars;
+pub use throughput::{StepRate, cumulative_bars};
 
 use crate::quantity;
 use crate::result::{METHOD, RunResult, State, WorkloadResult, system};

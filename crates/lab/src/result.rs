@@ -20,11 +20,11 @@ mod upgrade;
 mod usage;
 
 pub use agents::{AgentInfo, AgentUse, BrokerPath, ClockOffset, Disk, Interface, LabPath};
+pub(crate) use compare::RESOLUTION;
 pub use compare::{
     Comparison, Difference, FigurePair, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair,
     Pairing, PointName, Ratio, Values, compare, ratio_of, values,
 };
-pub(crate) use compare::{RESOLUTION, two_sided_95};
 pub use evidence::{Check, Evidence, LedgerEvidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};

@@ -212,6 +212,12 @@ fn check_brokers(brokers: u32) -> Result<(), InvalidBrokers> {
     if (1..=BROKERS_MAX).contains(&brokers) { Ok(()) } else { Err(InvalidBrokers { brokers }) }
 }
 
+/// A note about the options of a JVM for brokers that have none, or that are as they are.
+fn unused_jvm_options(spec: &ClusterSpec) -> Option<String> {
+    let options = spec.jvm_options.join(" ");
+    (!options.is_empty()).then(|| format!("JVM options of the workload, not applied: {options}"))
+}
+
 /// Starts a target, or connects to it, and returns when all brokers are ready.
 pub async fn start(
     target: &TargetSpec,
@@ -221,6 +227,9 @@ pub async fn start(
     if cluster.brokers == 0 {
         return Ok(RunningCluster::none());
     }
+    let mut options = options.clone();
+    options.kafka.jvm_options.extend(cluster.jvm_options.iter().cloned());
+    let options = &options;
     let (cluster, brokers) = match target {
         TargetSpec::Embedded => embedded::start(cluster, options).await?,
         TargetSpec::ApacheKafka => apache_kafka::start(cluster, options).await?,

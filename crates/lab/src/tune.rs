@@ -1,25 +1,31 @@
 //! Tuning step by step: starting at a base, each setting is tried on top of the best so far, alternating with
 //! it, and kept if the gain exceeds the noise. Each step records the limit of the best point.
 //!
-//! [`decision`] judges gains, `steps` lists the settings; `page` shows the result.
+//! [`decision`] judges gains, `steps` lists the settings, `manual` the changes of machines, which an operator
+//! makes; `page` shows the result.
 
 pub mod decision;
+mod manual;
 mod page;
 mod steps;
 
+pub use manual::{Operator, OperatorReply};
 pub use page::{html, table};
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use crate::BoxFuture;
-use crate::result::{Machine, Objection, PointResult, State, TargetInfo};
+use crate::result::{Machine, Objection, PointResult, Spread, State, TargetInfo};
 use crate::run::{Duel, Interrupt, Options, now_rfc_3339};
 use crate::target::TargetSpec;
 use crate::terminal::Progress;
 use crate::workload::Point;
-use decision::{Gain, gain, half_interval};
+use decision::{Gain, gain, gain_after};
+use manual::{MachineSettings, ManualStep};
+use steps::{Change, Conditions, Setting};
 
 /// The version of the document.
 pub const SCHEMA: &str = "thalweg-lab-tune/1";
@@ -61,6 +67,9 @@ pub struct BestPoint {
     pub records_per_s: f64,
     /// Half of the 95 % interval of the mean.
     pub half_interval_records_per_s: f64,
+    /// Mean of the repetitions' 99th percentile of the time to an acknowledgement.
+    #[serde(default)]
+    pub acknowledge_p99_us: Option<f64>,
     /// The point's limit.
     pub limit: String,
     /// The reasons for the limit.
@@ -94,6 +103,9 @@ pub struct TriedValue {
     pub before_records_per_s: Vec<f64>,
     /// Records per second with the value.
     pub records_per_s: Vec<f64>,
+    /// Mean of the repetitions' 99th percentile of the time to an acknowledgement, with the value.
+    #[serde(default)]
+    pub acknowledge_p99_us: Option<f64>,
     /// The value's gain; `None` if unknown.
     pub gain: Option<Gain>,
     /// True if the value was kept.
@@ -107,10 +119,46 @@ pub struct TriedValue {
     pub disturbances: Vec<String>,
 }
 
+/// What a study may do besides setting the lab's own brokers and clients.
+#[derive(Clone, Copy, Default)]
+pub struct Means<'a> {
+    /// Directories for the data of the lab's brokers, on different disks.
+    pub log_dirs: &'a [PathBuf],
+    /// The names of the settings to try; empty for all.
+    pub settings: &'a [String],
+    /// The operator who changes the machines; `None` for no such steps.
+    pub operator: Option<&'a dyn Operator>,
+}
+
 /// The maximum number of repetitions of a study, including warm-ups.
-pub fn repetitions(base: &Point, cpus: u32, target: &TargetSpec) -> u64 {
-    let tried: usize = steps::all(base, cpus, target).iter().map(|setting| setting.changes.len()).sum();
-    (u64::from(base.repetitions.max(1)) + 1) * (1 + 2 * tried as u64)
+pub fn repetitions(base: &Point, cpus: u32, target: &TargetSpec, means: &Means<'_>) -> u64 {
+    let conditions = Conditions { target, cpus, log_dirs: means.log_dirs, java_version: None };
+    let settings = chosen(steps::all(base, &conditions), means);
+    let tried: usize = settings.iter().map(|setting| setting.changes.len()).sum();
+    // Each against the best so far, at the end the remainder, and the manual steps.
+    let measured = 2 * (tried + 1 + manual_steps(target, means).len());
+    (u64::from(base.repetitions.max(1)) + 1) * (1 + measured as u64)
+}
+
+/// The names of all settings that a study of this target can try.
+pub fn settings(base: &Point, target: &TargetSpec) -> Vec<&'static str> {
+    let conditions = Conditions { target, cpus: 1, log_dirs: &[], java_version: None };
+    steps::all(base, &conditions).iter().map(|setting| setting.name).collect()
+}
+
+fn chosen(mut settings: Vec<Setting>, means: &Means<'_>) -> Vec<Setting> {
+    settings.retain(|setting| {
+        means.settings.is_empty() || means.settings.iter().any(|name| name == setting.name)
+    });
+    settings
+}
+
+/// The steps for the operator, if there is one.
+fn manual_steps(target: &TargetSpec, means: &Means<'_>) -> Vec<ManualStep> {
+    match means.operator {
+        Some(_) => manual::steps(&MachineSettings::read(), !target.is_started_by_lab()),
+        None => Vec::new(),
+    }
 }
 
 /// Performs a study of the options' only target, starting at a base point.
@@ -119,22 +167,24 @@ pub fn repetitions(base: &Point, cpus: u32, target: &TargetSpec) -> u64 {
 pub fn study<'a>(
     options: &'a Options,
     base: &'a Point,
+    means: Means<'a>,
     interrupt: &'a Interrupt,
     progress: &'a Progress,
     keep: &'a dyn Fn(&Study),
 ) -> BoxFuture<'a, Study> {
-    Box::pin(perform(options, base, interrupt, progress, keep))
+    Box::pin(perform(options, base, means, interrupt, progress, keep))
 }
 
 async fn perform(
     options: &Options,
     base: &Point,
+    means: Means<'_>,
     interrupt: &Interrupt,
     progress: &Progress,
     keep: &dyn Fn(&Study),
 ) -> Study {
-    let mut duel = Duel::new(options, interrupt, progress);
-    let mut study = Study {
+    let duel = Duel::new(options, interrupt, progress);
+    let study = Study {
         schema: SCHEMA.to_owned(),
         began_at: now_rfc_3339(),
         ended_at: String::new(),
@@ -149,63 +199,153 @@ async fn perform(
         steps: Vec::new(),
         best: base.clone(),
     };
-    study.state = match take(&mut study, &mut duel, progress, keep).await {
+    let mut course = Course { study, duel, means, interrupt, progress, keep, now: None, small: Vec::new() };
+    let state = match course.take().await {
         Ok(()) => State::Complete,
         Err(why) => State::Partial { why },
     };
+    let Course { mut study, duel, .. } = course;
+    study.state = state;
     study.targets = duel.end();
     study.ended_at = now_rfc_3339();
     study
 }
 
-/// Performs the steps. An error is the reason to stop.
-async fn take(
-    study: &mut Study,
-    duel: &mut Duel<'_>,
-    progress: &Progress,
-    keep: &dyn Fn(&Study),
-) -> Result<(), String> {
-    let base = duel.measure(&[&study.base]).await?.remove(0);
-    if let Some(failure) = &base.failure {
-        return Err(format!("the base measurement failed: {failure}"));
-    }
-    warn(progress, "the base", &disturbances(&base));
-    study.measured_base = Some(best(&base));
-    interim(study, keep);
-    let settings = steps::all(&study.base, study.machine.cpus, duel.target()?);
-    let mut now = best(&base);
-    for setting in settings {
-        study.steps.push(Step {
-            setting: setting.name.to_owned(),
-            why: setting.why.to_owned(),
-            note: setting.note.map(str::to_owned),
-            tried: Vec::new(),
-            best: Some(now.clone()),
-        });
-        let place = study.steps.len() - 1;
-        for change in &setting.changes {
-            let Some(point) = change.of(&study.best) else { continue };
-            let results = duel.measure(&[&study.best, &point]).await?;
-            let (before, with) = (&results[0], &results[1]);
-            let tried = compare(&change.label, before, with);
-            warn(progress, &tried.label, &tried.disturbances);
-            if tried.kept {
-                study.best = point;
-                now = best(with);
-            } else if before.failure.is_none() {
-                now = best(before);
-            }
-            study.steps[place].best = Some(now.clone());
-            study.steps[place].tried.push(tried);
-            interim(study, keep);
-        }
-    }
-    Ok(())
+/// A study in progress.
+struct Course<'a> {
+    study: Study,
+    duel: Duel<'a>,
+    means: Means<'a>,
+    interrupt: &'a Interrupt,
+    progress: &'a Progress,
+    keep: &'a dyn Fn(&Study),
+    /// The last measurement of the best so far.
+    now: Option<BestPoint>,
+    /// For each setting, the change with the largest gain that was not kept.
+    small: Vec<Change>,
 }
 
-fn interim(study: &mut Study, keep: &dyn Fn(&Study)) {
-    study.ended_at = now_rfc_3339();
-    keep(study);
+impl Course<'_> {
+    /// Performs the steps. An error is the reason to stop.
+    async fn take(&mut self) -> Result<(), String> {
+        let base = self.duel.measure(&[&self.study.base]).await?.remove(0);
+        if let Some(failure) = &base.failure {
+            return Err(format!("the base measurement failed: {failure}"));
+        }
+        self.warn("the base", &disturbances(&base));
+        self.now = Some(best(&base));
+        self.study.measured_base.clone_from(&self.now);
+        self.interim();
+        let conditions = Conditions {
+            target: self.duel.target()?,
+            cpus: self.study.machine.cpus,
+            log_dirs: self.means.log_dirs,
+            java_version: self.duel.fact("java_version"),
+        };
+        for setting in chosen(steps::all(&self.study.base, &conditions), &self.means) {
+            self.try_setting(setting).await?;
+        }
+        if let Some(remainder) = steps::remainder(std::mem::take(&mut self.small)) {
+            self.try_setting(remainder).await?;
+        }
+        for step in manual_steps(self.duel.target()?, &self.means) {
+            self.try_by_hand(step).await?;
+        }
+        Ok(())
+    }
+
+    fn begin_step(&mut self, setting: String, why: &str, note: Option<&str>) -> usize {
+        self.study.steps.push(Step {
+            setting,
+            why: why.to_owned(),
+            note: note.map(str::to_owned),
+            tried: Vec::new(),
+            best: self.now.clone(),
+        });
+        self.study.steps.len() - 1
+    }
+
+    /// Tries the values of a setting, in turns with the best so far.
+    async fn try_setting(&mut self, setting: Setting) -> Result<(), String> {
+        let place = self.begin_step(setting.name.to_owned(), setting.why, setting.note);
+        let mut largest: Option<(f64, Change)> = None;
+        let mut is_kept = false;
+        for change in setting.changes {
+            let Some(point) = change.of(&self.study.best) else { continue };
+            let results = self.duel.measure(&[&self.study.best, &point]).await?;
+            let (before, with) = (&results[0], &results[1]);
+            let tried = compare(&change.label, before, with, gain);
+            if tried.kept {
+                self.study.best = point;
+                self.now = Some(best(with));
+                is_kept = true;
+            } else if before.failure.is_none() {
+                self.now = Some(best(before));
+            }
+            let gained = tried.gain.map(|gain| gain.gain).filter(|gain| *gain > 0.0);
+            if let Some(gained) =
+                gained.filter(|gained| largest.as_ref().is_none_or(|(most, _)| most < gained))
+            {
+                largest = Some((gained, change));
+            }
+            self.end_value(place, tried);
+        }
+        self.small.extend(largest.filter(|_| !is_kept).map(|(_, change)| change));
+        Ok(())
+    }
+
+    /// Measures before and after a change of the machine, which cannot take turns.
+    async fn try_by_hand(&mut self, step: ManualStep) -> Result<(), String> {
+        let Some(operator) = self.means.operator else { return Ok(()) };
+        let note = "made by hand; measured before and after, not in turns";
+        let place = self.begin_step(step.name.clone(), step.why, Some(note));
+        let before = self.duel.measure(&[&self.study.best]).await?.remove(0);
+        let request = format!(
+            "{}: {}. As root, on each machine of the cluster:\n\n    {}\n",
+            step.name, step.why, step.apply
+        );
+        if self.ask(operator, &request).await? == OperatorReply::Skip {
+            self.study.steps.truncate(place);
+            return Ok(());
+        }
+        let after = self.duel.measure(&[&self.study.best]).await?.remove(0);
+        let tried = compare(&step.apply, &before, &after, gain_after);
+        let is_kept = tried.kept;
+        self.now = Some(best(if is_kept { &after } else { &before }));
+        self.end_value(place, tried);
+        if !is_kept {
+            let request =
+                format!("{}: no gain beyond the noise. To undo it:\n\n    {}\n", step.name, step.undo);
+            self.ask(operator, &request).await?;
+        }
+        Ok(())
+    }
+
+    async fn ask(&self, operator: &dyn Operator, text: &str) -> Result<OperatorReply, String> {
+        tokio::select! {
+            biased;
+            why = self.interrupt.wait() => Err(why),
+            reply = operator.ask(text) => Ok(reply),
+        }
+    }
+
+    fn end_value(&mut self, place: usize, tried: TriedValue) {
+        self.warn(&tried.label, &tried.disturbances);
+        self.study.steps[place].best.clone_from(&self.now);
+        self.study.steps[place].tried.push(tried);
+        self.interim();
+    }
+
+    fn interim(&mut self) {
+        self.study.ended_at = now_rfc_3339();
+        (self.keep)(&self.study);
+    }
+
+    fn warn(&self, what: &str, disturbances: &[String]) {
+        for why in disturbances {
+            self.progress.log(&format!("Disturbed while measuring {what}: {why}"));
+        }
+    }
 }
 
 /// What took processors besides a measurement.
@@ -214,28 +354,35 @@ fn disturbances(of: &PointResult) -> Vec<String> {
     found.cloned().collect()
 }
 
-fn warn(progress: &Progress, what: &str, disturbances: &[String]) {
-    for why in disturbances {
-        progress.log(&format!("Disturbed while measuring {what}: {why}"));
-    }
-}
-
 fn rates(of: &PointResult) -> Vec<f64> {
     of.repetitions.iter().filter_map(|repetition| repetition.figures.records_per_s()).collect()
 }
 
+fn acknowledge_p99_us(of: &PointResult) -> Option<f64> {
+    let values = of.repetitions.iter().filter_map(|repetition| repetition.figures.acknowledge_p99_us);
+    let spread = Spread::of(&values.collect::<Vec<f64>>());
+    (spread.count > 0).then_some(spread.mean)
+}
+
 fn best(of: &PointResult) -> BestPoint {
-    let rates = rates(of);
+    let spread = Spread::of(&rates(of));
     BestPoint {
-        records_per_s: rates.iter().sum::<f64>() / rates.len().max(1) as f64,
-        half_interval_records_per_s: half_interval(&rates),
+        records_per_s: spread.mean,
+        half_interval_records_per_s: spread.half_interval(),
+        acknowledge_p99_us: acknowledge_p99_us(of),
         limit: of.verdict.limit.clone(),
         reasons: of.verdict.reasons.clone(),
         disturbances: disturbances(of),
     }
 }
 
-fn compare(label: &str, before: &PointResult, with: &PointResult) -> TriedValue {
+/// Compares measurements by `gain`, which knows how they were taken.
+fn compare(
+    label: &str,
+    before: &PointResult,
+    with: &PointResult,
+    gain: fn(&[f64], &[f64]) -> Option<Gain>,
+) -> TriedValue {
     let (before_rates, with_rates) = (rates(before), rates(with));
     let failure = with.failure.clone().or_else(|| before.failure.clone());
     let lost = |of: &PointResult| of.repetitions.iter().any(|taken| !taken.evidence.faults.is_empty());
@@ -248,6 +395,7 @@ fn compare(label: &str, before: &PointResult, with: &PointResult) -> TriedValue 
         gain,
         before_records_per_s: before_rates,
         records_per_s: with_rates,
+        acknowledge_p99_us: acknowledge_p99_us(with),
         limit: with.verdict.limit.clone(),
         failure,
         disturbances,

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use socket2::SockRef;
 use thalweg_client::Cluster;
 use thalweg_pulsar::{Client, ClientOptions};
 use thalweg_wire::request::MetadataRequest;
@@ -29,7 +30,7 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 const PULSAR: (&str, &str) = ("pulsar://", "6650");
 
 /// Tries every broker of a cluster, up to the first one that is unusable.
-pub(super) async fn check(bootstrap: &[String], properties: &BTreeMap<String, String>) -> Vec<BrokerPath> {
+pub(crate) async fn check(bootstrap: &[String], properties: &BTreeMap<String, String>) -> Vec<BrokerPath> {
     if let Some(addresses) = bootstrap.first().and_then(|url| url.strip_prefix(PULSAR.0)) {
         return pulsar(addresses).await;
     }
@@ -88,7 +89,10 @@ async fn connect(address: &str) -> BrokerPath {
     for _ in 0..TRIES {
         let began = Instant::now();
         match timeout(STEP_TIMEOUT, TcpStream::connect(address)).await {
-            Ok(Ok(_)) => path.connect_us = faster(path.connect_us, began),
+            Ok(Ok(stream)) => {
+                path.connect_us = faster(path.connect_us, began);
+                path.segment_bytes = SockRef::from(&stream).tcp_mss().ok();
+            }
             Ok(Err(error)) => return unusable(address.to_owned(), error.to_string()),
             Err(_) => return unusable(address.to_owned(), no_answer(STEP_TIMEOUT)),
         }

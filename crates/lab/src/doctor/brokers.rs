@@ -24,6 +24,15 @@ struct Context<'a> {
     brokers: usize,
     /// All settings of the broker.
     settings: &'a Settings,
+    /// Partitions that the broker leads; `None` if unknown.
+    led: Option<usize>,
+}
+
+impl Context<'_> {
+    /// True for a broker of Thalweg, whose settings include Thalweg's own.
+    fn is_thalweg(&self) -> bool {
+        self.settings.keys().any(|key| key.starts_with("thalweg."))
+    }
 }
 
 /// Judges one setting of a broker.
@@ -58,8 +67,21 @@ pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, St
             Err(error) => advice.push(failed(format!("broker {id}: {error}"))),
         }
     }
-    advice.extend(judge(&all, registered.len()));
+    let led = led(&cluster).await;
+    advice.extend(judge(&all, registered.len(), &led));
     advice
+}
+
+/// Partitions by leader; empty if unknown.
+async fn led(cluster: &Cluster) -> BTreeMap<i32, usize> {
+    let mut led = BTreeMap::new();
+    let Ok(metadata) = cluster.refresh_all().await else { return led };
+    for topic in metadata.topics.values() {
+        for leader in topic.partitions.iter().filter_map(|partition| partition.leader) {
+            *led.entry(leader).or_default() += 1;
+        }
+    }
+    led
 }
 
 /// The fenced brokers, if the cluster reports them.
@@ -91,14 +113,15 @@ async fn describe(cluster: &Cluster, id: i32) -> Result<Settings, ClientError> {
 }
 
 /// All findings; brokers with equal findings share one.
-fn judge(all: &BTreeMap<i32, Settings>, brokers: usize) -> Vec<Advice> {
+fn judge(all: &BTreeMap<i32, Settings>, brokers: usize, led: &BTreeMap<i32, usize>) -> Vec<Advice> {
     let mut advice = Vec::new();
     for (subject, why, rule) in RULES {
         let mut by_finding: Vec<(Advice, Vec<i32>)> = Vec::new();
         for (id, settings) in all {
             let Some(value) = settings.get(subject) else { continue };
             let found = Advice::fine(ALL, subject, value.as_str(), why);
-            let one = rule(&Context { brokers, settings }, value, found);
+            let led = (!led.is_empty()).then(|| led.get(id).copied().unwrap_or_default());
+            let one = rule(&Context { brokers, settings, led }, value, found);
             match by_finding.iter_mut().find(|(known, _)| *known == one) {
                 Some((_, ids)) => ids.push(*id),
                 None => by_finding.push((one, vec![*id])),
@@ -144,15 +167,25 @@ const RULES: [(&str, &str, Rule); 17] = [
         "num.io.threads",
         "The number of request handler threads. Apache Kafka did best with a few more than processors, and no more than \
          written partitions; Thalweg has no such threads.",
-        |_, value, found| match number(value) {
+        |context, value, found| match number(value) {
+            _ if context.is_thalweg() => found,
+            Some(count) if context.led.is_some_and(|led| count > led as i64) => {
+                let led = context.led.unwrap_or_default();
+                found.note(format!(
+                    "the broker leads {led} partitions: with fewer partitions than threads, threads wait for each other; use \
+                     more partitions or fewer threads"
+                ))
+            }
             Some(count) if count < 4 => found.note("use the number of the broker's processors or a few more"),
             _ => found,
         },
     ),
     (
         "num.network.threads",
-        "The number of network threads per listener. At millions of records per second, and with TLS, three are few.",
-        |_, value, found| match number(value) {
+        "The number of network threads per listener. At millions of records per second, and with TLS, three are few. \
+         Thalweg has no such threads.",
+        |context, value, found| match number(value) {
+            _ if context.is_thalweg() => found,
             Some(count) if count < 3 => found.warning("use 3 or more; published studies use 4 to 9"),
             Some(3) => found.note(
                 "use 4 to 9 if the network threads are busy (NetworkProcessorAvgIdlePercent below 0.3)",
@@ -340,7 +373,7 @@ mod tests {
 
     fn severity(pairs: &[(&str, &str)], brokers: usize, subject: &str) -> Severity {
         let all = BTreeMap::from([(1, settings(pairs))]);
-        let advice = judge(&all, brokers);
+        let advice = judge(&all, brokers, &BTreeMap::new());
         advice.iter().find(|one| one.subject == subject).expect("a finding").severity
     }
 
@@ -355,6 +388,22 @@ mod tests {
         assert_eq!(of("3", "3"), Warning);
         assert_eq!(of("1", "1"), Fine);
         assert_eq!(of("1", "2"), Warning);
+    }
+
+    #[test]
+    fn threads_are_judged_by_the_partitions_that_a_broker_leads_and_not_in_thalweg() {
+        let advice = |pairs: &[(&str, &str)], led: usize| {
+            let found = judge(&BTreeMap::from([(1, settings(pairs))]), 1, &BTreeMap::from([(1, led)]));
+            found.into_iter().map(|one| (one.severity, one.right)).next().expect("a finding")
+        };
+        let io_threads = ("num.io.threads", "8");
+        let (severity, right) = advice(&[io_threads], 3);
+        assert!(severity == Note && right.contains("leads 3 partitions"), "{right}");
+        assert_eq!(advice(&[io_threads], 8).0, Fine);
+        let thalweg = ("thalweg.any", "1");
+        assert_eq!(advice(&[io_threads, thalweg], 3).0, Fine);
+        assert_eq!(advice(&[("num.network.threads", "2"), thalweg], 3).0, Fine);
+        assert_eq!(advice(&[("num.network.threads", "2")], 3).0, Warning);
     }
 
     #[test]
@@ -386,7 +435,7 @@ mod tests {
         let same = settings(&[("num.network.threads", "8"), ("log.dirs", "/a")]);
         let other = settings(&[("num.network.threads", "2"), ("log.dirs", "/b")]);
         let all = BTreeMap::from([(1, same.clone()), (2, same), (3, other)]);
-        let advice = judge(&all, 3);
+        let advice = judge(&all, 3, &BTreeMap::new());
         let places: Vec<(&str, &str, Severity)> =
             advice.iter().map(|one| (one.place.as_str(), one.subject.as_str(), one.severity)).collect();
         assert_eq!(
@@ -403,6 +452,6 @@ mod tests {
 
     #[test]
     fn a_broker_without_figures_is_not_judged() {
-        assert_eq!(judge(&BTreeMap::from([(1, Settings::new())]), 1), []);
+        assert_eq!(judge(&BTreeMap::from([(1, Settings::new())]), 1, &BTreeMap::new()), []);
     }
 }

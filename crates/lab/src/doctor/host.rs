@@ -1,5 +1,7 @@
 //! The host's processors, memory and limits.
 
+use std::io;
+
 use rustix::process::{Resource, getrlimit};
 
 use super::{Advice, size};
@@ -9,6 +11,8 @@ use crate::proc::{self, CpuTicks};
 
 const HOST: &str = "host";
 
+/// The file of `sched_migration_cost_ns` in recent kernels.
+const MIGRATION_COST: &str = "/sys/kernel/debug/sched/migration_cost_ns";
 /// The kernel's own default of `sched_migration_cost_ns`.
 const MIGRATION_COST_NS: u64 = 500_000;
 
@@ -46,9 +50,9 @@ pub(super) fn examine(before: CpuTicks) -> Vec<Advice> {
     advice.push(governor(line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")));
     let pages = line("/sys/kernel/mm/transparent_hugepage/enabled").and_then(|text| chosen(&text));
     advice.extend(pages.map(|pages| huge_pages(&pages)));
-    let cost = line("/sys/kernel/debug/sched/migration_cost_ns")
-        .or_else(|| line("/proc/sys/kernel/sched_migration_cost_ns"));
-    advice.push(migration_cost(cost.and_then(|text| text.parse().ok())));
+    let cost = line(MIGRATION_COST).or_else(|| line("/proc/sys/kernel/sched_migration_cost_ns"));
+    let unknown = std::fs::read(MIGRATION_COST).err().map(|error| error.kind());
+    advice.push(migration_cost(cost.and_then(|text| text.parse().ok()), unknown));
     advice
 }
 
@@ -203,12 +207,16 @@ fn huge_pages(choice: &str) -> Advice {
     if choice == "always" { advice.note("use madvise if p99.9 matters") } else { advice }
 }
 
-fn migration_cost(ns: Option<u64>) -> Advice {
+/// The cost, or the reason why it cannot be read.
+fn migration_cost(ns: Option<u64>, unreadable: Option<io::ErrorKind>) -> Advice {
     let why = "How long a thread counts as cache-hot on its processor. A lower value lets the kernel migrate network and disk threads \
                sooner; a study of Kafka on IBM z16 gained with 50,000 ns.";
     let advice = |found: String| Advice::fine(HOST, "sched_migration_cost_ns", found, why);
     match ns {
-        None => advice("unknown (in debugfs, for root only)".to_owned())
+        None => advice(match unreadable {
+            Some(io::ErrorKind::PermissionDenied) => format!("unknown ({MIGRATION_COST} is for root only)"),
+            _ => format!("unknown (there is no {MIGRATION_COST}: debugfs is not mounted, or the kernel was built without it)"),
+        })
             .note("on a machine with many processors, try 50000 as a separate step"),
         Some(ns) if ns >= MIGRATION_COST_NS => {
             advice(ns.to_string()).note("on a machine with many processors, try 50000 as a separate step")
@@ -272,7 +280,10 @@ mod tests {
         assert_eq!(governor(None).severity, Fine);
         assert_eq!(descriptors(Some(1024), Some(1024)).severity, Warning);
         assert_eq!(descriptors(Some(1024), None).severity, Fine);
-        assert_eq!(migration_cost(Some(50_000)).severity, Fine);
+        assert_eq!(migration_cost(Some(50_000), None).severity, Fine);
+        let unknown = |kind| migration_cost(None, Some(kind)).found;
+        assert!(unknown(io::ErrorKind::PermissionDenied).contains("for root only"));
+        assert!(unknown(io::ErrorKind::NotFound).contains("debugfs is not mounted"));
         assert_eq!(huge_pages("always").severity, Note);
     }
 }

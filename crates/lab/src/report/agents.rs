@@ -167,6 +167,7 @@ mod tests {
             broker: "b:9092".to_owned(),
             connect_us: Some(200),
             round_trip_us: Some(300),
+            segment_bytes: None,
             failure: None,
         };
         let boot_id = Some("one".to_owned());

@@ -46,6 +46,7 @@ pub(crate) fn run(points: &[(&str, f64)]) -> RunResult {
                 description: String::new(),
                 drivers: Vec::new(),
                 targets: Vec::new(),
+                has_steps: false,
                 scale: 1.0,
                 points: Vec::new(),
                 published: Vec::new(),

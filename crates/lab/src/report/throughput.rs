@@ -12,7 +12,10 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     let about = |subjects: &[Subject]| -> Vec<&PointResult> {
         points.iter().copied().filter(|point| subjects.contains(&Subject::of(&point.point))).collect()
     };
-    let mut panels = Vec::new();
+    let mut panels = match workload.workload.has_steps {
+        true => step_charts(&points, palette),
+        false => Vec::new(),
+    };
     let (carried, produced): (Vec<&PointResult>, Vec<&PointResult>) =
         about(&[Subject::Knee, Subject::Produce])
             .into_iter()
@@ -162,12 +165,46 @@ fn grouped(
     groups
 }
 
-/// Bars of a study whose steps build on each other: label, value, and half of its interval, in records per
-/// second. The gain of a step is beside its value, and in full colour in its bar.
-pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
+/// A chart of steps for each target and driver. A step without a rate is left out: the next one is compared
+/// with the one before.
+fn step_charts(points: &[&PointResult], palette: &Palette) -> Vec<String> {
+    let charts = palette.series().iter().filter_map(|series| {
+        let of_series = points.iter().filter(|point| palette.of_point(point) == series);
+        let steps: Vec<StepRate> = of_series.filter_map(|point| step_rate(point)).collect();
+        let title = format!("Records per second, step by step: {}", series.name);
+        (steps.len() > 1).then(|| cumulative_bars(&title, &steps))
+    });
+    charts.collect()
+}
+
+fn step_rate(point: &PointResult) -> Option<StepRate> {
+    let subject = Subject::of(&point.point);
+    let is_rate = matches!(subject, Subject::Knee | Subject::Produce | Subject::Consume);
+    let spread = point.summary.figures.get(subject.figure(&point.summary))?;
+    is_rate.then(|| StepRate {
+        label: point.point.label.clone(),
+        records_per_s: spread.mean,
+        half_interval: spread.half_interval(),
+        is_quotable: obstacles(point).is_empty(),
+    })
+}
+
+/// The rate after a step of a study.
+pub struct StepRate {
+    pub label: String,
+    pub records_per_s: f64,
+    /// Half of the 95 % interval of the rate; 0 if unknown.
+    pub half_interval: f64,
+    pub is_quotable: bool,
+}
+
+/// Bars of a study whose steps build on each other. The gain of a step is beside its value, and in full colour
+/// in its bar.
+pub fn cumulative_bars(title: &str, steps: &[StepRate]) -> String {
     let mut before: Option<f64> = None;
     let mut bars = Vec::new();
-    for (label, value, error) in steps {
+    for step in steps {
+        let (value, error) = (&step.records_per_s, &step.half_interval);
         let carried = before.unwrap_or(0.0).min(*value);
         let parts = match before {
             Some(_) => {
@@ -176,7 +213,7 @@ pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
             None => vec![Part { value: *value, class: "mid" }],
         };
         bars.push(Bar {
-            name: label.as_ref().to_owned(),
+            name: step.label.clone(),
             class: "s0 d0".to_owned(),
             parts,
             whisker: (*error > 0.0).then_some(((value - error).max(0.0), value + error)),
@@ -193,11 +230,11 @@ pub fn cumulative_bars<T: AsRef<str>>(steps: &[(T, f64, f64)]) -> String {
                 ),
                 false => String::new(),
             },
-            hollow: false,
+            hollow: !step.is_quotable,
             is_quoted: false,
         });
         before = Some(*value);
     }
     let groups = vec![Group { name: String::new(), bars }];
-    Bars { title: "Records per second, step by step".to_owned(), groups, tick: quantity::round }.markup()
+    Bars { title: title.to_owned(), groups, tick: quantity::round }.markup()
 }

@@ -72,6 +72,10 @@ pub struct BrokerPath {
     pub connect_us: Option<u64>,
     /// The fastest round trip of a request that the broker answers without work, in microseconds.
     pub round_trip_us: Option<u64>,
+    /// The payload of a full TCP segment, in bytes: the MTU of both ends and of what the kernel knows in
+    /// between, without headers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment_bytes: Option<u32>,
     /// Why the broker cannot be used from the agent; `None` if it can.
     pub failure: Option<String>,
 }

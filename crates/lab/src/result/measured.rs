@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::columns::{self, Intervals, Samples};
+use super::compare::two_sided_95;
 use super::{AgentUse, Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Sample};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
@@ -146,6 +147,17 @@ impl Spread {
             min: sorted[0],
             max: sorted[count - 1],
             variation: if mean == 0.0 { 0.0 } else { deviation / mean.abs() },
+        }
+    }
+
+    /// Half of the 95 % interval of the mean, by Student's distribution; 0 for a single value.
+    pub fn half_interval(&self) -> f64 {
+        match self.count {
+            0 | 1 => 0.0,
+            count => {
+                let deviation = self.variation * self.mean.abs();
+                two_sided_95(f64::from(count - 1)) * deviation / f64::from(count).sqrt()
+            }
         }
     }
 

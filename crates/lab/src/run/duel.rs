@@ -50,6 +50,12 @@ impl<'a> Duel<'a> {
         self.walk.options.targets.first().ok_or_else(|| "there is no target".to_owned())
     }
 
+    /// A fact about the target, once it has been started.
+    pub(crate) fn fact(&self, key: &str) -> Option<&str> {
+        let target = self.walk.options.targets.first()?;
+        self.walk.target(&name(target))?.facts.get(key).map(String::as_str)
+    }
+
     /// Measures points in turn. An error is the reason to end the run.
     pub(crate) async fn measure(&mut self, points: &[&Point]) -> Result<Vec<PointResult>, String> {
         let options = self.walk.options;
@@ -61,6 +67,7 @@ impl<'a> Duel<'a> {
             description: String::new(),
             drivers: Vec::new(),
             targets: Vec::new(),
+            has_steps: false,
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

@@ -56,6 +56,7 @@ mod tests {
             description: String::new(),
             drivers: Vec::new(),
             targets: Vec::new(),
+            has_steps: false,
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

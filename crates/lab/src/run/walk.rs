@@ -213,6 +213,11 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// The description of a target that has been started.
+    pub(super) fn target(&self, name: &str) -> Option<&TargetInfo> {
+        self.targets.get(name)
+    }
+
     /// Stops the clusters, and returns the descriptions of the targets.
     pub(super) fn tear_down(mut self, interrupted: bool) -> BTreeMap<String, TargetInfo> {
         let progress = self.progress;

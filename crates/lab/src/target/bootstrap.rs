@@ -8,7 +8,7 @@ use thalweg_wire::request::DescribeClusterRequest;
 
 use super::error::{ConnectError, TargetError, TooFewBrokers};
 use super::security::NegotiatedSecurity;
-use super::{Cluster, TargetInfo, TargetSpec};
+use super::{Cluster, TargetInfo, TargetSpec, unused_jvm_options};
 use crate::workload::ClusterSpec;
 
 /// Connects to a cluster with the client properties of its target. Properties of producers and consumers only
@@ -132,6 +132,7 @@ pub(super) async fn find(
     if !spec.node.is_none() {
         notes.push(format!("Limits of the workload for each node, not applied: {}", spec.node.describe()));
     }
+    notes.extend(unused_jvm_options(spec));
     if !spec.properties.is_empty() {
         let list: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
         notes.push(format!("Broker settings of the workload, not applied: {}", list.join(" ")));

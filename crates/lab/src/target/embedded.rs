@@ -9,7 +9,7 @@ use super::TargetInfo;
 use super::error::{NotStarted, TargetError};
 use super::plan::{Node, Software};
 use super::process::Brokers;
-use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
+use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness, unused_jvm_options};
 use crate::workload::{ClusterSpec, SecurityProtocol};
 
 /// The name of the target.
@@ -58,6 +58,7 @@ async fn launch(
     let held = brokers.hold()?;
     let mut notes = properties::notes(&spec.properties, settings);
     notes.extend(held);
+    notes.extend(unused_jvm_options(spec));
     if plan.nodes.len() > 1 {
         notes.push(format!("KRaft: {} brokers; broker 1 is also the only controller", plan.nodes.len()));
     }
@@ -121,10 +122,13 @@ fn version(program: &Path) -> String {
         .unwrap_or_else(|| concat!("thalweg ", env!("CARGO_PKG_VERSION")).to_owned())
 }
 
+/// Words of the broker's log about settings that do nothing.
+const COMPLAINTS: [&str; 3] = ["Unknown property", "is not served", "has no effect: "];
+
 /// The settings reported as unsupported by the broker, for readers of the result.
 fn complaints(log: &str) -> Vec<String> {
     log.lines()
-        .filter(|line| line.contains("Unknown property") || line.contains("is not served"))
+        .filter(|line| COMPLAINTS.iter().any(|complaint| line.contains(complaint)))
         .filter_map(|line| {
             let start = line.find("Unknown property").or_else(|| line.find("Property "))?;
             Some(format!("The broker logged: {}", line[start..].trim()))
@@ -151,9 +155,14 @@ mod tests {
     fn settings_without_effect_are_reported() {
         let log = "2026-01-01 WARN thalweg: Unknown property num.iot.threads; did you mean num.io.threads?\n\
                    2026-01-01 INFO thalweg: Broker 1 listens\n\
-                   2026-01-01 WARN thalweg: Property num.replica.fetchers is not served: one broker has no followers\n";
+                   2026-01-01 WARN thalweg: Property num.replica.fetchers is not served: one broker has no followers\n\
+                   2026-01-01 INFO thalweg: Property num.io.threads has no effect: one worker thread per core\n";
         let notes = complaints(log);
-        assert_eq!(notes.len(), 2);
+        assert_eq!(notes.len(), 3);
+        assert_eq!(
+            notes[2],
+            "The broker logged: Property num.io.threads has no effect: one worker thread per core"
+        );
         assert_eq!(
             notes[0],
             "The broker logged: Unknown property num.iot.threads; did you mean num.io.threads?"

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 #[cfg(doc)]
 use crate::result::PAIRS_MIN;
-use crate::result::{Figure, Values, ratio_of, two_sided_95};
+use crate::result::{Figure, Values, ratio_of};
 
 /// Minimum gain, even if certain.
 const GAIN_MIN: f64 = 0.02;
@@ -33,31 +33,20 @@ pub struct Gain {
 /// Compares measurements before and with a change, which took turns: they are pairs. `None` with fewer than
 /// [`PAIRS_MIN`], because the noise is unknown then.
 pub fn gain(before: &[f64], with: &[f64]) -> Option<Gain> {
-    let pairs = before.iter().copied().zip(with.iter().copied()).collect();
-    let ratio = ratio_of(Figure::named(RATE)?, &Values::Paired(pairs))?;
+    judge(&Values::Paired(before.iter().copied().zip(with.iter().copied()).collect()))
+}
+
+/// Compares measurements before and after a change that cannot be made and undone for each of them.
+pub fn gain_after(before: &[f64], after: &[f64]) -> Option<Gain> {
+    judge(&Values::Apart(before.to_vec(), after.to_vec()))
+}
+
+fn judge(values: &Values) -> Option<Gain> {
+    let ratio = ratio_of(Figure::named(RATE)?, values)?;
     let (low, high) = ratio.interval?;
     let (gain, low, high) = (ratio.ratio - 1.0, low - 1.0, high - 1.0);
     let is_noise = ratio.half_width().is_none_or(|half| half > NOISE_MAX);
     Some(Gain { gain, low, high, is_noise, helps: low > 0.0 && gain >= GAIN_MIN && !is_noise })
-}
-
-/// Half of the 95 % interval of a mean; 0 for a single value.
-pub fn half_interval(values: &[f64]) -> f64 {
-    Moments::of(values).map_or(0.0, |of| two_sided_95(of.count - 1.0) * (of.variance / of.count).sqrt())
-}
-
-struct Moments {
-    count: f64,
-    variance: f64,
-}
-
-impl Moments {
-    fn of(values: &[f64]) -> Option<Moments> {
-        let count = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / count;
-        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-        (values.len() >= 2 && mean > 0.0).then(|| Moments { count, variance: squares / (count - 1.0) })
-    }
 }
 
 #[cfg(test)]
@@ -69,6 +58,15 @@ mod tests {
         let gain = gain(&[100.0, 102.0, 98.0], &[120.0, 122.0, 118.0]).expect("enough");
         assert!((gain.gain - 0.2).abs() < 1e-3 && gain.helps, "{gain:?}");
         assert!(gain.low > 0.1 && gain.high < 0.3, "{gain:?}");
+    }
+
+    #[test]
+    fn measurements_one_after_the_other_have_a_wider_interval_than_pairs() {
+        let (before, after) = ([100.0, 130.0, 115.0], [150.0, 195.0, 172.5]);
+        let (pairs, apart) = (gain(&before, &after), gain_after(&before, &after));
+        let width = |gain: Option<Gain>| gain.map(|gain| gain.high - gain.low).expect("enough");
+        assert!(width(pairs) < 0.01 && width(apart) > 0.3, "{pairs:?} {apart:?}");
+        assert!(gain_after(&[100.0, 101.0, 99.0], &[120.0, 121.0, 119.0]).expect("enough").helps);
     }
 
     #[test]
@@ -95,7 +93,5 @@ mod tests {
     fn one_value_has_no_noise() {
         assert_eq!(gain(&[100.0, 101.0], &[200.0, 201.0]), None);
         assert_eq!(gain(&[100.0, 101.0], &[]), None);
-        assert_eq!(half_interval(&[5.0]), 0.0);
-        assert!(half_interval(&[5.0, 6.0]) > 1.0);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Study, TriedValue};
+use super::{BestPoint, Study, TriedValue};
 use crate::quantity;
-use crate::report::{cumulative_bars, escape, page};
+use crate::report::{StepRate, cumulative_bars, escape, page};
 use crate::result::State;
 use crate::terminal::Columns;
 
@@ -30,17 +30,18 @@ pub fn html(study: &Study) -> String {
         body,
         "<section><h2>Records per second, step by step</h2>{}<p>Each bar is the best so far; its whisker is the 95 % \
          interval of the mean. Each setting was tried on top of the best, in turns with it, and kept if the interval \
-         of the gain is above zero and the gain above 2 %.</p></section>",
-        cumulative_bars(&bars(study))
+         of the gain is above zero and the gain above 2 %. The p99 is that of the time to an acknowledgement, under \
+         the highest load that the producers reach.</p></section>",
+        cumulative_bars("Records per second, step by step", &bars(study))
     );
     body += "<section><h2>Tried settings</h2><table><thead><tr><th>setting</th><th>value</th><th>records/s</th>\
-             <th>gain</th><th>95 % interval</th><th>kept</th><th>limited by</th></tr></thead><tbody>";
+             <th>p99</th><th>gain</th><th>95 % interval</th><th>kept</th><th>limited by</th></tr></thead><tbody>";
     for step in &study.steps {
         for tried in &step.tried {
-            let [rate, gain, interval, kept] = cells(tried);
+            let [rate, p99, gain, interval, kept] = cells(tried);
             let _ = write!(
                 body,
-                "<tr><td>{}</td><td>{}</td><td>{rate}</td><td>{gain}</td><td>{interval}</td><td>{kept}</td><td>{}</td></tr>",
+                "<tr><td>{}</td><td>{}</td><td>{rate}</td><td>{p99}</td><td>{gain}</td><td>{interval}</td><td>{kept}</td><td>{}</td></tr>",
                 escape(&step.setting),
                 escape(&tried.label),
                 escape(&outcome(tried)),
@@ -66,20 +67,22 @@ pub fn html(study: &Study) -> String {
 }
 
 /// The base, and each kept setting.
-fn bars(study: &Study) -> Vec<(String, f64, f64)> {
-    let mut bars = Vec::new();
-    if let Some(base) = &study.measured_base {
-        bars.push(("base".to_owned(), base.records_per_s, base.half_interval_records_per_s));
-    }
-    for step in &study.steps {
-        if let (Some(kept), Some(best)) = (step.tried.iter().rfind(|tried| tried.kept), &step.best) {
-            bars.push((kept.label.clone(), best.records_per_s, best.half_interval_records_per_s));
-        }
-    }
-    bars
+fn bars(study: &Study) -> Vec<StepRate> {
+    let bar = |label: &str, best: &BestPoint| StepRate {
+        label: label.to_owned(),
+        records_per_s: best.records_per_s,
+        half_interval: best.half_interval_records_per_s,
+        is_quotable: best.disturbances.is_empty(),
+    };
+    let base = study.measured_base.iter().map(|base| bar("base", base));
+    let kept = study.steps.iter().filter_map(|step| {
+        let kept = step.tried.iter().rfind(|tried| tried.kept)?;
+        Some(bar(&kept.label, step.best.as_ref()?))
+    });
+    base.chain(kept).collect()
 }
 
-fn cells(tried: &TriedValue) -> [String; 4] {
+fn cells(tried: &TriedValue) -> [String; 5] {
     let rate = match tried.records_per_s.len() {
         0 => String::new(),
         count => quantity::number((tried.records_per_s.iter().sum::<f64>() / count as f64).round()),
@@ -90,7 +93,11 @@ fn cells(tried: &TriedValue) -> [String; 4] {
         Some(gain) => (percent(gain.gain), format!("{} to {}", percent(gain.low), percent(gain.high))),
         None => Default::default(),
     };
-    [rate, gain, interval, if tried.kept { "kept" } else { "" }.to_owned()]
+    [rate, p99(tried.acknowledge_p99_us), gain, interval, if tried.kept { "kept" } else { "" }.to_owned()]
+}
+
+fn p99(us: Option<f64>) -> String {
+    us.map(quantity::time_us).unwrap_or_default()
 }
 
 /// The limit with a value, or why there is none, and what disturbed the measurement.
@@ -119,7 +126,7 @@ fn warnings(study: &Study) -> Option<String> {
 /// The study as text: a line per tried value, and the final point.
 pub fn table(study: &Study, columns: Option<usize>) -> String {
     let mut rows = vec![
-        ["setting", "value", "records/s", "gain", "95 % interval", "", "limited by"]
+        ["setting", "value", "records/s", "p99", "gain", "95 % interval", "", "limited by"]
             .map(str::to_owned)
             .to_vec(),
     ];
@@ -128,13 +135,23 @@ pub fn table(study: &Study, columns: Option<usize>) -> String {
         let empty = String::new;
         let limit = std::iter::once(&base.limit).chain(&base.disturbances);
         let limit = limit.map(String::as_str).collect::<Vec<_>>().join("; ");
-        rows.push(vec!["base".to_owned(), empty(), rate, empty(), empty(), empty(), limit]);
+        let p99 = p99(base.acknowledge_p99_us);
+        rows.push(vec!["base".to_owned(), empty(), rate, p99, empty(), empty(), empty(), limit]);
     }
     for step in &study.steps {
         for tried in &step.tried {
-            let [rate, gain, interval, kept] = cells(tried);
+            let [rate, p99, gain, interval, kept] = cells(tried);
             let outcome = outcome(tried);
-            rows.push(vec![step.setting.clone(), tried.label.clone(), rate, gain, interval, kept, outcome]);
+            rows.push(vec![
+                step.setting.clone(),
+                tried.label.clone(),
+                rate,
+                p99,
+                gain,
+                interval,
+                kept,
+                outcome,
+            ]);
         }
     }
     let columns = Columns::of(&rows, columns, |text| text.chars().count());
@@ -158,12 +175,13 @@ mod tests {
     use crate::result::Machine;
     use crate::result::testing::point;
     use crate::tune::decision::gain;
-    use crate::tune::{BestPoint, SCHEMA, Step};
+    use crate::tune::{SCHEMA, Step};
 
     fn study() -> Study {
         let best = |records_per_s| BestPoint {
             records_per_s,
             half_interval_records_per_s: 5.0,
+            acknowledge_p99_us: Some(1500.0),
             limit: "one partition".to_owned(),
             reasons: vec!["<reason>".to_owned()],
             disturbances: Vec::new(),
@@ -190,6 +208,7 @@ mod tests {
                     gain: gain(&before, &with),
                     before_records_per_s: before,
                     records_per_s: with,
+                    acknowledge_p99_us: Some(2500.0),
                     kept: true,
                     limit: "broker CPU".to_owned(),
                     failure: None,
@@ -210,7 +229,7 @@ mod tests {
         let best = study.steps[0].best.as_mut().expect("it is there");
         (best.limit, best.reasons) = (String::new(), Vec::new());
         let page = html(&study);
-        assert!(page.contains("<td>2 partitions</td><td></td><td></td>"), "{page}");
+        assert!(page.contains("<td>2 partitions</td><td></td><td>2.50 ms</td><td></td>"), "{page}");
         assert!(page.contains("was limited by an unknown cause."), "{page}");
         assert!(!table(&study, None).contains("2 partitions  0 "), "{}", table(&study, None));
     }
@@ -234,7 +253,7 @@ mod tests {
     #[test]
     fn page_and_table_have_each_step() {
         let (page, table) = (html(&study()), table(&study(), None));
-        for word in ["2 partitions", "+50.0 %", "kept", "broker CPU"] {
+        for word in ["2 partitions", "+50.0 %", "2.50 ms", "kept", "broker CPU"] {
             assert!(page.contains(word), "{word}: {page}");
             assert!(table.contains(word), "{word}: {table}");
         }

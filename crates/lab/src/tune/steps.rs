@@ -1,5 +1,7 @@
 //! The steps of the study: settings, order and reasons. The order is that of a study of Kafka 3.0.0 on IBM
-//! z16: data directories, partitions, the client, the broker's threads. Pure.
+//! z16: data directories, partitions, the client, the broker's threads, sockets and JVM. Pure.
+
+use std::path::PathBuf;
 
 use crate::target::TargetSpec;
 use crate::workload::Point;
@@ -29,30 +31,43 @@ enum ChangedSetting {
     Topics { count: u32, partitions: u32 },
     Producers { count: u32 },
     Producer { key: &'static str, value: String },
-    Broker { key: &'static str, value: String },
+    Broker { settings: Vec<(&'static str, String)> },
+    Jvm { options: Vec<String> },
+    Several { changes: Vec<Change> },
 }
 
 impl Change {
     /// The changed point, and its label; `None` if the value is set already.
     pub(super) fn of(&self, point: &Point) -> Option<Point> {
         let mut changed = point.clone();
+        self.apply(&mut changed);
+        (changed != *point).then(|| Point { label: self.label.clone(), ..changed })
+    }
+
+    fn apply(&self, point: &mut Point) {
         match &self.what {
             ChangedSetting::Topics { count, partitions } => {
-                (changed.topics.count, changed.topics.partitions) = (*count, *partitions);
+                (point.topics.count, point.topics.partitions) = (*count, *partitions);
             }
             ChangedSetting::Producers { count } => {
-                changed.producers.count = *count;
+                point.producers.count = *count;
                 // A thread for each client, because clients that share one add nothing.
-                changed.producers.threads = count.div_ceil(changed.producers.processes.max(1));
+                point.producers.threads = count.div_ceil(point.producers.processes.max(1));
             }
             ChangedSetting::Producer { key, value } => {
-                changed.producers.properties.insert((*key).to_owned(), value.clone());
+                point.producers.properties.insert((*key).to_owned(), value.clone());
             }
-            ChangedSetting::Broker { key, value } => {
-                changed.cluster.properties.insert((*key).to_owned(), value.clone());
+            ChangedSetting::Broker { settings } => {
+                let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+                point.cluster.properties.extend(settings);
             }
+            ChangedSetting::Jvm { options } => {
+                // Of two options, the JVM takes the last one.
+                point.cluster.jvm_options.retain(|known| !options.contains(known));
+                point.cluster.jvm_options.extend(options.iter().cloned());
+            }
+            ChangedSetting::Several { changes } => changes.iter().for_each(|change| change.apply(point)),
         }
-        (changed != *point).then(|| Point { label: self.label.clone(), ..changed })
     }
 }
 
@@ -71,20 +86,37 @@ fn producer(key: &'static str, value: impl ToString) -> Change {
 
 fn broker(key: &'static str, value: impl ToString) -> Change {
     let value = value.to_string();
-    Change { label: format!("{key}={value}"), what: ChangedSetting::Broker { key, value } }
+    Change { label: format!("{key}={value}"), what: ChangedSetting::Broker { settings: vec![(key, value)] } }
+}
+
+fn jvm(options: &[&str]) -> Change {
+    let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    Change { label: options.join(" "), what: ChangedSetting::Jvm { options } }
 }
 
 fn producers(count: u32) -> Change {
     Change { label: format!("{count} producers, a thread each"), what: ChangedSetting::Producers { count } }
 }
 
-/// The steps from a point on, for this number of processors. For brokers, only settings that can be set and
-/// have an effect.
-pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> {
+/// What the steps depend on, besides the base.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Conditions<'a> {
+    pub(super) target: &'a TargetSpec,
+    /// Logical processors of the machine.
+    pub(super) cpus: u32,
+    /// Directories for the broker's data on different disks; empty for several on one disk.
+    pub(super) log_dirs: &'a [PathBuf],
+    /// The text of `java -version`, if the brokers have a JVM.
+    pub(super) java_version: Option<&'a str>,
+}
+
+/// The steps from a point on. For brokers, only settings that can be set and have an effect.
+pub(super) fn all(base: &Point, conditions: &Conditions<'_>) -> Vec<Setting> {
+    let Conditions { target, cpus, .. } = *conditions;
     let brokers_are_ours = target.is_started_by_lab();
     let mut all = Vec::new();
     if brokers_are_ours {
-        all.push(log_dirs());
+        all.push(log_dirs(conditions.log_dirs));
     }
     all.extend(partitions());
     all.extend(batches());
@@ -92,6 +124,10 @@ pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> 
     if matches!(target, TargetSpec::ApacheKafka) {
         // Thalweg has a worker thread per processor, regardless of these settings.
         all.extend(broker_threads(cpus));
+    }
+    all.extend(sockets(brokers_are_ours));
+    if matches!(target, TargetSpec::ApacheKafka) {
+        all.push(jvm_options(conditions.java_version));
     }
     if brokers_are_ours {
         all.push(flushes());
@@ -105,12 +141,19 @@ pub(super) fn all(base: &Point, cpus: u32, target: &TargetSpec) -> Vec<Setting> 
     all
 }
 
-fn log_dirs() -> Setting {
+fn log_dirs(dirs: &[PathBuf]) -> Setting {
+    let (note, value) = match dirs {
+        [] => (
+            Some("all directories are on the same disk here; --log-dirs names directories on several"),
+            "data-1,data-2".to_owned(),
+        ),
+        dirs => (None, dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(",")),
+    };
     Setting {
         name: "log.dirs",
         why: "several directories spread the writes over several disks",
-        note: Some("all directories are on the same disk here; a gain needs several disks"),
-        changes: vec![broker("log.dirs", "data-1,data-2")],
+        note,
+        changes: vec![broker("log.dirs", value)],
     }
 }
 
@@ -166,12 +209,14 @@ fn producing(count: u32) -> [Setting; 2] {
 }
 
 fn broker_threads(cpus: u32) -> [Setting; 2] {
+    let mut io_threads = vec![cpus, cpus + 1, cpus + cpus.div_ceil(2)];
+    io_threads.dedup();
     [
         Setting {
             name: "num.io.threads",
             why: "a little above the number of processors, at most the number of partitions",
             note: None,
-            changes: vec![broker("num.io.threads", cpus + 1)],
+            changes: io_threads.into_iter().map(|count| broker("num.io.threads", count)).collect(),
         },
         Setting {
             name: "num.network.threads",
@@ -180,6 +225,57 @@ fn broker_threads(cpus: u32) -> [Setting; 2] {
             changes: vec![broker("num.network.threads", cpus.max(2))],
         },
     ]
+}
+
+/// Bytes of a socket's buffers.
+const SOCKET_BUFFER: u32 = 1 << 20;
+
+fn sockets(brokers_are_ours: bool) -> Vec<Setting> {
+    let why = "a connection carries no more than its buffer in each round trip";
+    let note = Some("matters for brokers that are milliseconds away, not on one machine");
+    let of_brokers = Change {
+        label: format!("socket.*.buffer.bytes={SOCKET_BUFFER}"),
+        what: ChangedSetting::Broker {
+            settings: ["socket.receive.buffer.bytes", "socket.send.buffer.bytes"]
+                .map(|key| (key, SOCKET_BUFFER.to_string()))
+                .to_vec(),
+        },
+    };
+    let brokers = Setting { name: "socket.*.buffer.bytes", why, note, changes: vec![of_brokers] };
+    let clients = Setting {
+        name: "send.buffer.bytes",
+        why,
+        note,
+        changes: vec![producer("send.buffer.bytes", SOCKET_BUFFER)],
+    };
+    brokers_are_ours.then_some(brokers).into_iter().chain([clients]).collect()
+}
+
+fn jvm_options(java_version: Option<&str>) -> Setting {
+    let mut changes = vec![jvm(&["-Xms2g", "-Xmx2g"]), jvm(&["-XX:+UseParallelGC"])];
+    if java_version.is_some_and(|text| text.contains("OpenJ9")) {
+        // OpenJ9 knows no collectors of HotSpot; its spinning at locks was the study's change.
+        changes = vec![jvm(&["-Xms2g", "-Xmx2g"]), jvm(&["-Xthr:minimizeUserCpu"])];
+    }
+    Setting {
+        name: "JVM options",
+        why: "a larger heap and another collector pause less; spinning at locks takes processor time",
+        note: None,
+        changes,
+    }
+}
+
+/// All changes that gained something, though too little or too uncertain a gain to be kept, at once: in the
+/// published study, many small steps made a tenth of the gain. `None` for fewer than two.
+pub(super) fn remainder(small: Vec<Change>) -> Option<Setting> {
+    let labels: Vec<&str> = small.iter().map(|change| change.label.as_str()).collect();
+    let label = labels.join(", ");
+    (small.len() > 1).then(|| Setting {
+        name: "remainder",
+        why: "many small gains together may be a large one",
+        note: Some("what gained too little to be kept alone, at once"),
+        changes: vec![Change { label, what: ChangedSetting::Several { changes: small } }],
+    })
 }
 
 fn flushes() -> Setting {
@@ -197,14 +293,23 @@ mod tests {
     use crate::result::testing::point;
     use std::collections::BTreeMap;
 
+    fn settings(base: &Point, target: &TargetSpec) -> Vec<Setting> {
+        all(base, &Conditions { target, cpus: 4, log_dirs: &[], java_version: None })
+    }
+
     fn names(target: &TargetSpec) -> Vec<&'static str> {
-        all(&point(), 4, target).iter().map(|setting| setting.name).collect()
+        settings(&point(), target).iter().map(|setting| setting.name).collect()
+    }
+
+    fn labels(of: &[Setting], name: &str) -> Vec<String> {
+        let setting = of.iter().find(|setting| setting.name == name).expect("a setting");
+        setting.changes.iter().map(|change| change.label.clone()).collect()
     }
 
     #[test]
     fn each_change_changes_the_point_once() {
         let base = point();
-        for setting in all(&base, 4, &TargetSpec::ApacheKafka) {
+        for setting in settings(&base, &TargetSpec::ApacheKafka) {
             for change in &setting.changes {
                 let Some(changed) = change.of(&base) else {
                     assert_eq!(setting.name, "producers", "only half of one producer is one producer");
@@ -222,13 +327,41 @@ mod tests {
         let (kafka, ours) = (names(&TargetSpec::ApacheKafka), names(&TargetSpec::Embedded));
         assert!(threads.iter().all(|name| kafka.contains(name) && !ours.contains(name)));
         assert!(ours.contains(&"log.dirs") && ours.contains(&"fsync policy"));
+        assert!(kafka.contains(&"JVM options") && !ours.contains(&"JVM options"));
+        let threads = labels(&settings(&point(), &TargetSpec::ApacheKafka), "num.io.threads");
+        assert_eq!(threads, ["num.io.threads=4", "num.io.threads=5", "num.io.threads=6"]);
+    }
+
+    #[test]
+    fn steps_depend_on_the_disks_and_the_java() {
+        let (base, dirs) = (point(), [PathBuf::from("/disk-1"), PathBuf::from("/disk-2")]);
+        let open_j9 = Some("Eclipse OpenJ9 VM 21");
+        let conditions =
+            Conditions { target: &TargetSpec::ApacheKafka, cpus: 4, log_dirs: &dirs, java_version: open_j9 };
+        let all = all(&base, &conditions);
+        assert_eq!(labels(&all, "log.dirs"), ["log.dirs=/disk-1,/disk-2"]);
+        assert_eq!(labels(&all, "JVM options"), ["-Xms2g -Xmx2g", "-Xthr:minimizeUserCpu"]);
+    }
+
+    #[test]
+    fn small_gains_are_tried_together() {
+        let small = vec![producer("linger.ms", 5), broker("log.dirs", "a,b"), jvm(&["-Xmx2g"])];
+        let remainder = remainder(small.clone()).expect("several");
+        let changed = remainder.changes[0].of(&point()).expect("a change");
+        assert_eq!(changed.producers.properties.get("linger.ms").map(String::as_str), Some("5"));
+        assert_eq!(changed.cluster.properties.get("log.dirs").map(String::as_str), Some("a,b"));
+        assert_eq!(
+            (changed.cluster.jvm_options.len(), changed.label.as_str()),
+            (1, "linger.ms=5, log.dirs=a,b, -Xmx2g")
+        );
+        assert_eq!(super::remainder(small[..1].to_vec()), None);
     }
 
     #[test]
     fn brokers_of_others_are_left_alone() {
         let base = point();
         let others = TargetSpec::Bootstrap { servers: vec!["b:1".to_owned()], properties: BTreeMap::new() };
-        for setting in all(&base, 4, &others) {
+        for setting in settings(&base, &others) {
             for change in &setting.changes {
                 if let Some(changed) = change.of(&base) {
                     assert_eq!(changed.cluster, base.cluster, "{}", setting.name);

@@ -48,6 +48,7 @@ pub(super) fn parse_for(
         description: top.text("description"),
         drivers: listed(&top.text("drivers")).unwrap_or_default(),
         targets: listed(&top.text("targets")).unwrap_or_default(),
+        has_steps: top.text("points") == "steps",
         scale: 1.0,
         points: Vec::new(),
         published: Vec::new(),
@@ -354,6 +355,10 @@ fn point(layer: &Layer, folder: &Path) -> Point {
             },
             idle_connections: values.whole("cluster.idle_connections", 0),
             idle_partitions: values.whole("cluster.idle_partitions", 0),
+            jvm_options: values
+                .text("cluster.jvm_options")
+                .map(|text| text.split_whitespace().map(str::to_owned).collect())
+                .unwrap_or_default(),
             properties: values.properties("cluster.properties"),
             pulsar: values.properties("cluster.pulsar"),
         },

@@ -140,6 +140,7 @@ pub(super) const FILE: &[Key] = keys! {
     "description" Kind::Text, "none, required", "", "Purpose, origin and limits of the workload.";
     "drivers" Kind::Text, "\"thalweg\"", "", "The drivers if no `--driver` is given: `thalweg`, `librdkafka`, `java` or `stream`, separated by commas; they take turns.";
     "targets" Kind::Text, "\"embedded\"", "", "The targets if no `--target` or `--bootstrap` is given: `embedded`, `apache-kafka` or `pulsar`, separated by commas; they take turns. What is not installed is left out, with a message.";
+    "points" Kind::Word(&["apart", "steps"]), "\"apart\"", "", "How the points stand to each other: `steps` if each builds on the one above, as in a tuning study. The report then has a chart of the gain of each step.";
     "publication.system" Kind::Text, "none", "", "The system of all published figures.";
     "publication.hardware" Kind::Text, "none", "", "The hardware of all published figures.";
     "publication.source" Kind::Text, "none", "", "The source of all published figures: title, publisher, date.";
@@ -155,6 +156,7 @@ pub(super) const POINT: &[Key] = keys! {
     "cluster.node_memory_mb" Kind::Whole(256, 16_777_216), "none", "2^20 bytes", "The memory that each node may use, with the cached pages of its files; none for all of the machine. A JVM gets a quarter as its heap, at least 192 MB, unless it has the lab's 1,024 MB already; Apache Pulsar's a quarter as its heap and three eighths as buffers, of 1,024 MB at least.";
     "cluster.idle_connections" Kind::Whole(0, 100_000), "0", "connections", "Connections besides those of producers and consumers, spread over the brokers: opened before the start, and not used.";
     "cluster.idle_partitions" Kind::Whole(0, PARTITIONS_MAX), "0", "partitions", "Partitions besides those of the load, with one replica each: made once in a cluster that the lab starts, and not used. The result has the time of an answer with the metadata of all of them. None are made in a running cluster (`--bootstrap`).";
+    "cluster.jvm_options" Kind::Text, "none", "", "Options of the brokers' JVMs, separated by blanks, after the lab's own and those of `--jvm-options`, for the targets `apache-kafka` and `pulsar`. Thalweg has no JVM; a running cluster (`--bootstrap`) is as it is.";
     "cluster.properties" Kind::Properties, "empty", "", "Broker properties that differ from the defaults.";
     "cluster.pulsar" Kind::Properties, "empty", "", "Settings of Apache Pulsar's `standalone.conf`, of its broker and bookie, for the target `pulsar`, such as `journalSyncData`.";
     "topics.count" Kind::Whole(1, PARTITIONS_MAX), "1", "topics", "The number of topics. Producers write to them in turn.";

@@ -66,6 +66,7 @@ fn parse(stem: &str, file: &str, text: &str, driver: &Driver) -> Result<Workload
         description: description.join(" ").trim().to_owned(),
         drivers: Vec::new(),
         targets: Vec::new(),
+        has_steps: false,
         scale: 1.0,
         points: vec![point],
         published: Vec::new(),

@@ -104,6 +104,9 @@ pub struct ClusterSpec {
     /// Idle partitions, besides those of the load.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle_partitions: u32,
+    /// Options of the brokers' JVMs, after those of the command line.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jvm_options: Vec<String>,
     /// Broker properties that differ from the defaults.
     pub properties: BTreeMap<String, String>,
     /// Settings of Apache Pulsar's broker and bookie that differ from its defaults.
@@ -125,6 +128,7 @@ impl ClusterSpec {
             node,
             idle_connections: 0,
             idle_partitions: 0,
+            jvm_options: Vec::new(),
             properties,
             pulsar: BTreeMap::new(),
         }

@@ -689,6 +689,7 @@ fn workload(
                 .to_owned(),
             drivers: Vec::new(),
             targets: Vec::new(),
+            has_steps: false,
             scale,
             points,
             published: published.collect(),

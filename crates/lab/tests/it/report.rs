@@ -1,6 +1,6 @@
 //! The page of a result, as text.
 
-use thalweg_lab::report;
+use thalweg_lab::report::{self, StepRate};
 
 use crate::fixture;
 
@@ -126,9 +126,31 @@ fn figures_that_are_no_numbers_break_no_drawing() {
 
 #[test]
 fn a_study_is_drawn_step_by_step() {
-    let steps = [("out of the box", 410_000.0, 9_000.0), ("16 partitions", 800_000.0, 20_000.0)];
-    let bars = report::cumulative_bars(&steps);
-    assert!(bars.contains("16 partitions") && bars.contains("+95.1 %") && bars.contains("800,000"), "{bars}");
+    let step = |label: &str, records_per_s, half_interval| StepRate {
+        label: label.to_owned(),
+        records_per_s,
+        half_interval,
+        is_quotable: true,
+    };
+    let steps = [step("out of the box", 410_000.0, 9_000.0), step("16 partitions", 800_000.0, 20_000.0)];
+    let bars = report::cumulative_bars("Step by step", &steps);
+    assert!(
+        bars.contains("Step by step")
+            && bars.contains("16 partitions")
+            && bars.contains("+95.1 %")
+            && bars.contains("800,000"),
+        "{bars}"
+    );
+}
+
+#[test]
+fn a_workload_of_steps_has_their_chart_for_each_target() {
+    let mut run = fixture::run(7);
+    let title = "Records per second, step by step: Thalweg";
+    assert!(!report::html(&run).contains(title));
+    run.workloads.iter_mut().for_each(|workload| workload.workload.has_steps = true);
+    let page = report::html(&run);
+    assert!(page.contains(title) && page.contains("step by step: Apache Kafka"), "no chart of steps");
 }
 
 #[test]

@@ -33,6 +33,7 @@ mod lab_clean_up;
 mod lab_drivers;
 mod lab_pulsar;
 mod lab_secured;
+mod lab_tune;
 mod lab_worker;
 mod log_limit;
 mod logging;
