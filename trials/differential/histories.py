@@ -125,7 +125,7 @@ class Histories:
             assert time.monotonic() < deadline, "no topics"
             time.sleep(0.1)
         # Coordinators learn of topics behind the brokers.
-        time.sleep(1.5)
+        time.sleep(max(1.5, 2 * BEHIND_S))
         return {topic["Name"]: topic["TopicId"] for topic in answers[0]["Topics"]}
 
     def refuse(self, refusal):

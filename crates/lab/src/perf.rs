@@ -7,12 +7,14 @@
 //! In addition, `--json` replaces the lines on standard output by one JSON object at the end, and standard
 //! error shows a progress bar if it is a terminal.
 
+mod arguments;
 mod bar;
 mod consumer;
 mod counts;
 mod date;
 mod e2e;
 mod error;
+mod members;
 mod output;
 mod payload;
 mod producer;
@@ -27,8 +29,15 @@ pub use e2e::EndToEndLatency;
 pub use error::PerfError;
 pub use output::PerfOutput;
 pub use producer::ProducerPerformance;
-pub use pulsar::{PulsarConsume, PulsarPerf, PulsarProduce, with_long_names};
+pub use pulsar::{PulsarConsume, PulsarPerf, PulsarProduce};
 pub use share::ShareConsumerPerformance;
+
+use std::ffi::OsString;
+
+/// Arguments of a process, as other tools take them, in the form that ours take.
+pub fn understood(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
+    arguments::with_options(pulsar::with_long_names(arguments))
+}
 
 /// Milliseconds since 1970.
 #[allow(clippy::disallowed_methods, reason = "measurements need wall-clock time")]

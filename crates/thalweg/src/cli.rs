@@ -118,7 +118,9 @@ impl Cli {
     ) -> Result<Cli, clap::Error> {
         let mut command = command();
         let arguments = arguments.into_iter().map(Into::into);
-        let matches = command.try_get_matches_from_mut(thalweg_lab::perf::with_long_names(arguments))?;
+        let matches = command
+            .try_get_matches_from_mut(thalweg_lab::perf::understood(arguments))
+            .map_err(global::with_advice)?;
         global::refuse_without_effect(&mut command, &matches)?;
         let parsed = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok(Cli { uses_profile: global::uses_profile(&matches), ..parsed })
@@ -306,6 +308,8 @@ mod tests {
             "thalweg e2e-latency --bootstrap-server b:1 --topic t --num-records 1 --producer-acks all --record-size 9 \
              --num-headers 2 --record-header-size -1",
             "thalweg e2e-latency b:1 topic 100 all 20",
+            "thalweg producer-perf-test perf 300000000 1000 -1 acks=1 bootstrap.servers=b:1 batch.size=128000",
+            "thalweg consumer-perf-test --broker-list b:1 --messages 5 --topic t --threads 10",
             "thalweg pulsar-perf produce persistent://public/default/test1 -s 1000 -r 200000",
             "thalweg pulsar-perf produce -u pulsar://b:1 -m 5 -time 9 -bm 10 -bb 2000 -b 0.5 -db -z LZ4 -o 1000 -n 2 -t 2 a b",
             "thalweg pulsar-perf consume -ss a -ss b -ns 2 -st Key_Shared -sp Earliest -q 500 -n 3 -i 5 t",
@@ -314,6 +318,20 @@ mod tests {
                 panic!("{line}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn options_of_zookeepers_time_are_refused_with_the_one_of_today() {
+        for line in [
+            "thalweg topic create t --zookeeper z:2181",
+            "thalweg consumer-perf-test --zookeeper=z:2181 --topic t --messages 5 --threads 1",
+            "thalweg lab run quick --zookeeper z:2181",
+        ] {
+            let error = Cli::read(line.split_whitespace()).expect_err("no such option").to_string();
+            assert!(error.contains("the brokers are reached by"), "{line}: {error}");
+        }
+        let other = Cli::read(["thalweg", "topic", "list", "--zoo"]).expect_err("no such option").to_string();
+        assert!(!other.contains("the brokers are reached by"), "{other}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `consumer-perf-test`: reads records as fast as possible, and prints their number and size.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::bar::DoneCount;
 use super::date::DateFormat;
+use super::members::{Members, SharedCounts};
 use super::output::PerfOutput;
 use super::{PerfError, settings, wall_clock_ms};
 use crate::BoxFuture;
@@ -30,6 +31,10 @@ Examples:
   thalweg consumer-perf-test --topic t --num-records 10000000 \\
       --bootstrap-server localhost:9092
 
+  # By ten consumers in one group:
+  thalweg consumer-perf-test --topic t --num-records 10000000 --threads 10 \\
+      --bootstrap-server localhost:9092
+
   # A line every second:
   thalweg consumer-perf-test --topic t --num-records 10000000 \\
       --bootstrap-server localhost:9092 \\
@@ -37,8 +42,9 @@ Examples:
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["topic", "include"]))]
 #[command(group = clap::ArgGroup::new("count").required(true).multiple(false).args(["num_records", "messages"]))]
 pub struct ConsumerPerformance {
-    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092].
-    #[arg(long, value_name = "HOST:PORT,...")]
+    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Kafka's tools before 3.0
+    /// called them --broker-list.
+    #[arg(long, value_name = "HOST:PORT,...", alias = "broker-list")]
     bootstrap_server: Option<String>,
     /// The topic to consume from.
     #[arg(long)]
@@ -55,6 +61,10 @@ pub struct ConsumerPerformance {
     /// The group to consume in [default: perf-consumer- plus a random number].
     #[arg(long, value_name = "ID")]
     group: Option<String>,
+    /// The number of consumers in the group, with connections each. Kafka's tool has accepted the option
+    /// without effect since 2.0. Several may read a few records more.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    threads: u32,
     /// The maximum number of bytes to fetch from a partition per request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_048_576)]
     fetch_size: u32,
@@ -107,7 +117,9 @@ struct Counts {
 struct Run<'a> {
     options: &'a ConsumerPerformance,
     output: &'a PerfOutput,
-    /// The totals of the whole run, and those at the start of the interval.
+    /// The counts of all members.
+    shared: Arc<SharedCounts>,
+    /// The totals of the whole run as last seen, and those at the start of the interval.
     total: Counts,
     reported: Counts,
     rebalance: Duration,
@@ -140,13 +152,17 @@ impl ConsumerPerformance {
         if !self.hide_header && !self.json {
             output.result(self.header())?;
         }
-        let mut consumer = Consumer::connect(&bootstrap, config).await?;
+        let mut consumer = Consumer::connect(&bootstrap, config.clone()).await?;
         let topics = self.topics(&consumer).await?;
         let (start, start_ms) = (Instant::now(), wall_clock_ms());
-        consumer.subscribe(topics)?;
+        consumer.subscribe(topics.clone())?;
+        let shared = SharedCounts::new(self.count());
+        let mut members =
+            Members::join(self.threads - 1, &bootstrap, &config, &topics, &shared, POLL).await?;
         let mut run = Run {
             options: self,
             output,
+            shared,
             total: Counts::default(),
             reported: Counts::default(),
             rebalance: Duration::ZERO,
@@ -155,13 +171,14 @@ impl ConsumerPerformance {
             last_record: start,
             interval_start_ms: start_ms,
         };
-        run.consume(&mut consumer).await?;
+        run.consume(&mut consumer, &mut members).await?;
         let elapsed = start.elapsed();
         let end_ms = wall_clock_ms();
+        members.end(!run.timed_out()).await?;
         consumer.close().await?;
         if self.json {
             let measured = if run.timed_out() { run.last_record - start } else { elapsed };
-            output.result(&run.json(measured).to_string())?;
+            output.result(&run.json(start_ms, end_ms, measured).to_string())?;
         } else if !self.show_detailed_stats {
             output.result(&run.total_line(start_ms, end_ms, elapsed))?;
         }
@@ -240,7 +257,7 @@ impl Run<'_> {
         self.total.records < self.options.count()
     }
 
-    async fn consume(&mut self, consumer: &mut Consumer) -> Result<(), PerfError> {
+    async fn consume(&mut self, consumer: &mut Consumer, members: &mut Members) -> Result<(), PerfError> {
         let wanted = self.options.count();
         let timeout = Duration::from_millis(self.options.timeout);
         let interval = i64::try_from(self.options.reporting_interval).unwrap_or(i64::MAX);
@@ -250,22 +267,7 @@ impl Run<'_> {
         let bar = self.output.bar(wanted, &done);
         while self.total.records < wanted && last.elapsed() <= timeout {
             match consumer.poll(POLL).await? {
-                PollEvent::Chunk(chunk) => {
-                    let total = &mut self.total;
-                    chunk.for_each(&mut buffer, |record| {
-                        total.records += 1;
-                        total.bytes +=
-                            (record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len)) as u64;
-                        if total.records == wanted {
-                            ControlFlow::Break(())
-                        } else {
-                            ControlFlow::Continue(())
-                        }
-                    })?;
-                    done.set(total.records);
-                    last = Instant::now();
-                    self.last_record = last;
-                }
+                PollEvent::Chunk(chunk) => self.shared.add(&chunk, &mut buffer)?,
                 PollEvent::Assigned(_) => {
                     let took = self.join_start.elapsed();
                     self.rebalance += took;
@@ -273,6 +275,13 @@ impl Run<'_> {
                 }
                 PollEvent::Revoked(_) | PollEvent::Lost(_) => self.join_start = Instant::now(),
                 PollEvent::Nothing => {}
+            }
+            members.check()?;
+            if self.shared.records() > self.total.records {
+                self.total = Counts { records: self.shared.records(), bytes: self.shared.bytes() };
+                done.set(self.total.records);
+                last = Instant::now();
+                self.last_record = last;
             }
             let now_ms = wall_clock_ms();
             if now_ms - self.interval_start_ms >= interval && self.total.records > self.reported.records {
@@ -332,18 +341,28 @@ impl Run<'_> {
         )
     }
 
-    fn json(&self, elapsed: Duration) -> serde_json::Value {
-        let fetch_seconds = elapsed.saturating_sub(self.rebalance).as_secs_f64().max(1e-6);
+    fn json(&self, start_ms: i64, end_ms: i64, elapsed: Duration) -> serde_json::Value {
+        let seconds = elapsed.as_secs_f64().max(1e-6);
+        let fetch = elapsed.saturating_sub(self.rebalance);
+        let fetch_seconds = fetch.as_secs_f64().max(1e-6);
+        let (records, mb) = (self.total.records as f64, self.total.bytes as f64 / MB);
         json!({
             "tool": "consumer-perf-test",
             "topic": self.options.topic,
+            "members": self.options.threads,
+            "start_ms": start_ms,
+            "end_ms": end_ms,
             "records": self.total.records,
             "timed_out": self.timed_out(),
             "bytes": self.total.bytes,
+            "mb": mb,
             "elapsed_s": elapsed.as_secs_f64(),
+            "mb_per_second": mb / seconds,
+            "records_per_second": records / seconds,
             "rebalance_s": self.rebalance.as_secs_f64(),
-            "fetch_records_per_second": self.total.records as f64 / fetch_seconds,
-            "fetch_mb_per_second": self.total.bytes as f64 / MB / fetch_seconds,
+            "fetch_s": fetch.as_secs_f64(),
+            "fetch_records_per_second": records / fetch_seconds,
+            "fetch_mb_per_second": mb / fetch_seconds,
         })
     }
 

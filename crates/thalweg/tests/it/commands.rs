@@ -251,6 +251,18 @@ pub fn a_share_group_is_consumed_reset_and_deleted(at: &str) {
     let said = runs(at, &format!("{measure} {explicit} bootstrap.servers={at}"));
     let measured: Value = serde_json::from_str(&said.1).expect("JSON");
     assert_eq!((&measured["records"], &measured["redelivered"]), (&json!(5), &json!(0)), "{said:?}");
+    // As ProducerPerformance was run in Kafka 0.8, and the consumer's tool in 2.x.
+    output_of(at, "topic create crowd --partitions 3");
+    let (code, out, error) =
+        runs(at, &format!("producer-perf-test crowd 3000 10 -1 acks=1 bootstrap.servers={at}"));
+    assert!(code == Some(0) && out.contains("3000 records sent"), "{out} {error}");
+    let line =
+        format!("consumer-perf-test --broker-list {at} --messages 3000 --topic crowd --threads 3 --json");
+    let measured: Value = serde_json::from_str(&runs(at, &line).1).expect("JSON");
+    let records = measured["records"].as_u64().expect("a number");
+    // Each of the three reads chunks of its own at the end.
+    assert!((3000..=3000 + 2 * 500).contains(&records) && measured["members"] == json!(3), "{measured}");
+    assert!(measured["records_per_second"].as_f64().is_some_and(|rate| rate > 0.0), "{measured}");
     for tool in ["share-consumer-perf-test --group measurers", "consumer-perf-test"] {
         let line = format!("{tool} --topic jobs --num-records 999 --timeout 1500 --json --command-property");
         let (code, out, error) = runs(at, &format!("{line} bootstrap.servers={at}"));

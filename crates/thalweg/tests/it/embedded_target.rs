@@ -186,6 +186,15 @@ async fn the_doctor_reads_the_configuration_of_the_broker() {
     let advice = doctor::examine(work.path(), Some((servers, &BTreeMap::new()))).await;
     let partitions = advice.iter().find(|one| one.subject == "num.partitions").expect("it is looked at");
     assert_eq!((partitions.place.as_str(), partitions.severity), ("broker 1", doctor::Severity::Note));
+    for (subject, severity) in [
+        // Kafka's default of three network threads gets advice, but Thalweg has none.
+        ("num.network.threads", doctor::Severity::Fine),
+        ("round trip", doctor::Severity::Fine),
+        ("segment size", doctor::Severity::Fine),
+    ] {
+        let found: Vec<_> = advice.iter().filter(|one| one.subject == subject).collect();
+        assert!(found.len() == 1 && found[0].severity == severity, "{subject}: {found:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
