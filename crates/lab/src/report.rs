@@ -9,6 +9,8 @@ mod agents;
 mod answer;
 mod chart;
 mod condensed;
+mod drivers;
+mod efficiency;
 mod headline;
 mod latency;
 mod markdown;
@@ -233,6 +235,8 @@ fn section(
     );
     for (title, part) in [
         ("Throughput", throughput::markup(workload, palette)),
+        ("Scaling", efficiency::markup(workload, palette)),
+        ("Drivers", drivers::markup(workload)),
         ("Saturation", saturation::markup(workload, palette)),
         ("Latency", latency::markup(workload, palette)),
         ("What limited it", tables::verdicts(workload, palette)),

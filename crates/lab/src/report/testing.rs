@@ -25,7 +25,11 @@ pub(crate) fn run(points: &[(&str, f64)]) -> RunResult {
             measured(&shape, "apache-kafka", at + 1, &[100.0, 100.0, 100.0]),
         ]
     });
-    let results: Vec<PointResult> = results.collect();
+    run_of(results.collect())
+}
+
+/// A run of one workload with these results.
+pub(crate) fn run_of(results: Vec<PointResult>) -> RunResult {
     RunResult {
         schema: SCHEMA.to_owned(),
         condensed: false,
