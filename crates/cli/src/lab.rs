@@ -16,6 +16,7 @@ mod result_directory;
 mod run;
 mod show;
 mod targets;
+mod trend;
 mod tune;
 
 use clap::Subcommand;
@@ -46,6 +47,7 @@ pub enum Lab {
     Tune(tune::Tune),
     Doctor(doctor::Doctor),
     Compare(compare::Compare),
+    Trend(trend::TrendCommand),
     Report(report::Report),
     Rerun(rerun::Rerun),
     Agent(agent::Agent),
@@ -79,6 +81,7 @@ impl Lab {
             Lab::Tune(tune) => Box::pin(tune.run()),
             Lab::Doctor(doctor) => Box::pin(doctor.run()),
             Lab::Compare(compare) => Box::pin(async { compare.run() }),
+            Lab::Trend(trend) => Box::pin(async { trend.run() }),
             Lab::Report(report) => Box::pin(async { report.run() }),
             Lab::Rerun(rerun) => Box::pin(rerun.run()),
             Lab::Agent(agent) => Box::pin(agent.run()),

@@ -29,6 +29,7 @@ mod tests;
 mod text;
 mod throughput;
 mod timeline;
+mod trend;
 mod unscaled;
 
 pub use answer::{Answer, answer};
@@ -36,6 +37,7 @@ pub use condensed::condensed;
 pub use markdown::markdown;
 pub(crate) use obstacles::in_words;
 pub use throughput::{StepRate, cumulative_bars};
+pub use trend::{Trend, TrendPoint, TrendResult, TrendValue, trend, trend_page};
 
 use crate::quantity;
 use crate::result::{METHOD, RunResult, State, WorkloadResult, system};

@@ -11,4 +11,4 @@ mod table;
 
 pub use columns::{Columns, TextWidth, wrapped};
 pub use progress::{PointAt, Progress};
-pub use table::{comparison, table};
+pub use table::{comparison, table, trend};

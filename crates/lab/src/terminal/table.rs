@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::columns::Columns;
 use super::notes::Notes;
 use crate::quantity;
-use crate::report::{self, clean};
+use crate::report::{self, Trend, clean};
 use crate::result::{
     Check, Comparison, Figure, Judgement, Pair, PointResult, RunResult, Spread, State, Subject, system,
 };
@@ -285,6 +285,46 @@ fn side_by_side(pair: &Pair) -> Grid {
         ]);
     }
     grid
+}
+
+/// A trend: a row per point, a column per result.
+pub fn trend(of: &Trend, colours: bool, columns: Option<usize>) -> String {
+    let paint = Paint { colours, columns };
+    let mut text = String::new();
+    for point in &of.points {
+        let title = format!("{}: {}", point.point, point.title());
+        text += &format!("\n{}\n", paint.bold(&clean(&title)));
+        let mut grid = Grid::new(&["result", "value", "±", "change since the one before", ""]);
+        for (result, value) in of.results.iter().zip(&point.values) {
+            let Some(value) = value else { continue };
+            let varies = match value.spread.count {
+                0 | 1 => String::new(),
+                _ => quantity::percent(value.spread.variation),
+            };
+            let objection = value.objection.as_ref().map(|why| format!("not quotable: {}", clean(why)));
+            grid.row(vec![
+                clean(&result.name),
+                point.text(value),
+                varies,
+                value.change(),
+                objection.unwrap_or_default(),
+            ]);
+        }
+        text += &grid.text(&paint);
+    }
+    if of.points.is_empty() {
+        text += "\nNo point is in two of the results.\n";
+    }
+    for result in of.results.iter().filter(|result| !result.differences.is_empty()) {
+        text += &format!(
+            "\n{}\n",
+            paint.yellow(&clean(&format!("No ratios to the result before {}:", result.name)))
+        );
+        for difference in &result.differences {
+            text += &format!("  {}\n", clean(difference));
+        }
+    }
+    text
 }
 
 fn besides(of: &Comparison, paint: &Paint) -> String {
