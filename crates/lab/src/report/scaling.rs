@@ -217,6 +217,9 @@ fn of_family(
     let by_bytes = positions.scaled == ScaledParameter::Size && !is_time;
     let main = if by_bytes { ChartFigure::Bytes(subject) } else { ChartFigure::Main(subject) };
     let mut shown = vec![main];
+    if by_bytes {
+        shown.push(ChartFigure::Main(subject));
+    }
     if shows_cost(subject, positions.scaled) {
         shown.push(ChartFigure::Cost);
     }
