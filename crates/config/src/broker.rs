@@ -14,6 +14,7 @@ use super::http;
 use super::key::UpdateMode;
 use super::listener::{ListenerTexts, Listeners};
 use super::properties::ServerProperties;
+use super::removed;
 use super::rules;
 use super::sasl::{self, SaslListener};
 use super::table::{
@@ -143,6 +144,7 @@ impl BrokerConfig {
             (None, Some(id)) => file.insert(node_id.to_owned(), id),
             _ => None,
         };
+        removed::check_zookeeper(&file).map_err(|invalid| InvalidConfig(vec![invalid.into()]))?;
         let config = Self::build(Layers { file, ..Layers::default() })?;
         // Kafka checks these only at startup, so that a dynamic change of both may happen in any order.
         let EffectiveTopicConfig { min_compaction_lag_ms: min, max_compaction_lag_ms: max, .. } =

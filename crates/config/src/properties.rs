@@ -157,8 +157,22 @@ impl ServerProperties {
     /// providers are for secrets.
     pub fn place(&self, invalid: InvalidConfig) -> RefusedConfig {
         let origin = |error: &ConfigError| error.key().and_then(|key| self.origins.get(key)).cloned();
-        let placed = |error| PlacedError { origin: origin(&error), error: self.without_secret(error) };
+        let placed = |error| {
+            let origin = origin(&error);
+            PlacedError { origin, error: self.with_hint(self.without_secret(error)) }
+        };
         RefusedConfig(invalid.0.into_iter().map(placed).collect())
+    }
+
+    /// Adds a hint to the error of a value with a comment behind it, which is a part of the value.
+    fn with_hint(&self, error: ConfigError) -> ConfigError {
+        match error {
+            ConfigError::Value(mut invalid) if invalid.value.contains(" #") => {
+                invalid.reason += ". A # behind a value is a part of it: put the comment on a line of its own";
+                ConfigError::Value(invalid)
+            }
+            error => error,
+        }
     }
 
     fn without_secret(&self, error: ConfigError) -> ConfigError {
@@ -434,6 +448,15 @@ mod tests {
         ] {
             assert!(told.lines().any(|line| line.starts_with(start)), "{start} in {told}");
         }
+    }
+
+    #[test]
+    fn a_comment_behind_a_value_gets_a_hint() {
+        let properties = parse("group.initial.rebalance.delay.ms=0 #for quick response\nnum.partitions=many\n");
+        let invalid = crate::BrokerConfig::new(&properties).expect_err("both are wrong");
+        let told = properties.place(invalid).to_string();
+        let hinted: Vec<&str> = told.lines().filter(|line| line.contains("on a line of its own")).collect();
+        assert!(hinted.len() == 1 && hinted[0].contains("group.initial.rebalance.delay.ms"), "{told}");
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! Settings that Kafka 4 has removed, each with its replacement.
 
+use std::collections::BTreeMap;
+
+use super::error::InvalidValue;
+
 /// Names, or prefixes that end with a dot, with the advice.
 const REMOVED: &[(&str, &str)] = &[
     (
@@ -45,10 +49,50 @@ pub(crate) fn advice(name: &str) -> Option<&'static str> {
     REMOVED.iter().find(|(known, _)| is_it(known)).map(|(_, advice)| *advice)
 }
 
+const ZOOKEEPER: &str = "zookeeper.connect";
+/// Settings that say which controllers a node has; the last one, that it is one itself.
+const CONTROLLERS: [&str; 3] =
+    ["controller.quorum.bootstrap.servers", "controller.quorum.voters", "process.roles"];
+
+/// Refuses a node whose cluster was in ZooKeeper, unless it says where the controllers are: such a node would
+/// become a cluster of its own, and the nodes of one cluster as many clusters.
+pub(crate) fn check_zookeeper(properties: &BTreeMap<String, String>) -> Result<(), InvalidValue> {
+    let is_set = |name: &str| properties.get(name).is_some_and(|value| !value.trim().is_empty());
+    if !is_set(ZOOKEEPER) || CONTROLLERS.into_iter().any(is_set) {
+        return Ok(());
+    }
+    let value = &properties[ZOOKEEPER];
+    let reason = "there is no ZooKeeper any more. For a cluster of this node alone, set process.roles=broker,controller. \
+                  To join a cluster, set process.roles=broker, and name its controllers in \
+                  controller.quorum.bootstrap.servers";
+    Err(InvalidValue::new(ZOOKEEPER, value, reason))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::table;
+
+    #[test]
+    fn a_node_of_zookeeper_must_say_where_its_controllers_are() {
+        let check = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            check_zookeeper(&pairs.collect())
+        };
+        let connect = ("zookeeper.connect", "kz1:2181,kz2:2181,kz3:2181");
+        let refused = check(&[connect, ("broker.id", "1")]).expect_err("refused").to_string();
+        assert!(refused.starts_with("Invalid value kz1:2181,kz2:2181,kz3:2181 for configuration zookeeper.connect"));
+        assert!(refused.contains("process.roles=broker,controller"), "{refused}");
+        for controllers in [
+            ("process.roles", "broker,controller"),
+            ("controller.quorum.bootstrap.servers", "c:9093"),
+            ("controller.quorum.voters", "1@c:9093"),
+        ] {
+            assert_eq!(check(&[connect, controllers]), Ok(()));
+        }
+        assert_eq!(check(&[("zookeeper.connect", " ")]), Ok(()));
+        assert_eq!(check(&[]), Ok(()));
+    }
 
     #[test]
     fn a_removed_setting_has_advice_and_is_no_setting_of_today() {
