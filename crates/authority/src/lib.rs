@@ -114,6 +114,8 @@ impl Authority {
         let signed = params.signed_by(&key, &self.issuer)?;
         let text = format!("{}{}{}", key.serialize_pem(), signed.pem(), self.certificate);
         replace_secret(&pem, &text)?;
+        // Clients such as librdkafka want certificate and key in a file each.
+        replace_secret(&self.dir.join(format!("{name}.crt")), &signed.pem())?;
         Ok(pem)
     }
 }
@@ -186,6 +188,8 @@ mod tests {
         let after = std::fs::read_to_string(&pem).expect("it is there");
         assert!(key(&before).is_some_and(|before| key(&after) == Some(before)), "the key stays");
         assert_ne!(before, after, "the hosts differ");
+        let alone = std::fs::read_to_string(pem.with_extension("crt")).expect("it was written");
+        assert!(after.contains(&alone) && alone.matches("-----BEGIN").count() == 1, "{alone}");
         for file in ["ca.key", "node.key", "node.pem"] {
             let mode = std::fs::metadata(home.join(file)).expect("it is there").permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{file}");

@@ -23,7 +23,8 @@ pub enum Certificate {
 
 /// Sign a certificate for a client, whose principal becomes User:CN=NAME.
 ///
-/// The certificate is written to DIR/NAME.pem, with its key: a keystore of type PEM. The authority is that of
+/// The certificate is written to DIR/NAME.pem, with its key: a keystore of type PEM. For clients that want a
+/// file each, such as librdkafka, DIR/NAME.crt and DIR/NAME.key have the two alone. The authority is that of
 /// the directory, and is made if it is missing. The key is kept when a certificate is signed again.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:
@@ -83,17 +84,34 @@ impl Sign {
         let authority = Authority::open_or_create(&self.dir)
             .with_context(|| format!("The authority in {}", self.dir.display()))?;
         let pem = authority.sign(&self.name, purpose, hosts)?;
-        let (pem, ca) = (pem.display(), authority.certificate_file());
-        let text = format!(
-            "ssl.keystore.type=PEM\nssl.keystore.location={pem}\nssl.truststore.type=PEM\nssl.truststore.location={}\n",
-            ca.display()
-        );
-        let settings: Map<String, Value> = text
-            .lines()
-            .filter_map(|line| line.split_once('='))
-            .map(|(key, value)| (key.to_owned(), json!(value)))
-            .collect();
-        self.output.show(&settings, |_| Ok(text))
+        let (certificate, key) = (pem.with_extension("crt"), pem.with_extension("key"));
+        let (pem, ca) = (pem.display(), authority.certificate_file().display().to_string());
+        let java = [
+            ("ssl.keystore.type", "PEM".to_owned()),
+            ("ssl.keystore.location", pem.to_string()),
+            ("ssl.truststore.type", "PEM".to_owned()),
+            ("ssl.truststore.location", ca.clone()),
+        ];
+        let librdkafka = [
+            ("ssl.certificate.location", certificate.display().to_string()),
+            ("ssl.key.location", key.display().to_string()),
+            ("ssl.ca.location", ca),
+        ];
+        let document = |settings: &[(&str, String)]| -> Map<String, Value> {
+            settings.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
+        };
+        let mut settings = document(&java);
+        if matches!(purpose, Purpose::Client) {
+            settings.insert("librdkafka".to_owned(), Value::Object(document(&librdkafka)));
+        }
+        self.output.show(&settings, |_| {
+            let mut text: String = java.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+            if matches!(purpose, Purpose::Client) {
+                text += "# For librdkafka:\n";
+                text.extend(librdkafka.iter().map(|(key, value)| format!("# {key}={value}\n")));
+            }
+            Ok(text)
+        })
     }
 }
 

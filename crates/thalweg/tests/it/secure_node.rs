@@ -218,7 +218,12 @@ fn an_authority_signs_for_nodes_and_clients() {
     let (code, out, error) = sign("node broker-1 --host broker-1.example.org --host 10.0.0.1");
     assert_eq!(code, Some(0), "{error}");
     assert!(out.contains("ssl.keystore.location=") && out.contains("broker-1.pem"), "{out}");
-    assert_eq!(sign("client alice").0, Some(0));
+    let (code, out, _) = sign("client alice");
+    assert_eq!(code, Some(0));
+    for file in ["alice.crt", "alice.key", "ca.crt"] {
+        let path = dir.path().join("ca").join(file);
+        assert!(path.is_file() && out.contains(&path.display().to_string()), "{file}: {out}");
+    }
     let (code, _, error) = sign("node broker-2");
     assert_eq!(code, Some(2));
     assert!(error.contains("--host is missing"), "{error}");
