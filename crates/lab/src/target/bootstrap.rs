@@ -133,6 +133,9 @@ pub(super) async fn find(
         notes.push(format!("Limits of the workload for each node, not applied: {}", spec.node.describe()));
     }
     notes.extend(unused_jvm_options(spec));
+    if !spec.racks.is_empty() {
+        notes.push(format!("Racks of the workload, not applied: {}", spec.racks.join(", ")));
+    }
     if !spec.properties.is_empty() {
         let list: Vec<String> = spec.properties.iter().map(|(key, value)| format!("{key}={value}")).collect();
         notes.push(format!("Broker settings of the workload, not applied: {}", list.join(" ")));

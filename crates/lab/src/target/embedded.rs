@@ -21,7 +21,11 @@ pub(super) async fn start(
     options: &StartOptions,
 ) -> Result<(Cluster, Brokers), TargetError> {
     check_brokers(spec.brokers)?;
-    let settings = properties::merged(&spec.properties, spec.brokers)?;
+    let mut settings = properties::merged(&spec.properties, spec.brokers)?;
+    if spec.brokers == 1 {
+        // The settings of a single broker are arguments.
+        settings.extend(spec.rack(0).map(|rack| (launch::RACK.to_owned(), rack.to_owned())));
+    }
     let program = program(options.binary.as_deref())?;
     launch::attempt(async || launch(spec, options, &settings, &program).await).await
 }

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use super::error::{LimitsExceeded, TargetError};
-use super::plan::{Controllers, Plan, Software};
+use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::security::SecuritySettings;
 use super::{StartOptions, properties};
 use crate::workload::ClusterSpec;
 
 const ATTEMPTS: u32 = 3;
+
+/// The setting of a broker's rack.
+pub(super) const RACK: &str = "broker.rack";
 
 /// Starts brokers, and retries if a port is taken between its choice and its use.
 pub(super) async fn attempt<T>(start: impl AsyncFn() -> Result<T, TargetError>) -> Result<T, TargetError> {
@@ -82,7 +85,13 @@ pub(super) fn lay_out(
     plan.protocol = secured.protocol;
     let mut settings = settings.clone();
     settings.extend(secured.node.clone());
-    plan.write(|_| settings.clone(), |node| properties::log_dirs(&spec.properties, &node.dir))?;
+    let of_node = |node: &Node| {
+        let mut settings = settings.clone();
+        let rack = spec.rack(node.id as usize - 1);
+        settings.extend(rack.map(|rack| (RACK.to_owned(), rack.to_owned())));
+        settings
+    };
+    plan.write(of_node, |node| properties::log_dirs(&spec.properties, &node.dir))?;
     Ok((brokers, plan, secured))
 }
 

@@ -355,6 +355,16 @@ fn point(layer: &Layer, folder: &Path) -> Point {
             },
             idle_connections: values.whole("cluster.idle_connections", 0),
             idle_partitions: values.whole("cluster.idle_partitions", 0),
+            racks: values
+                .text("cluster.racks")
+                .map(|text| {
+                    text.split(',')
+                        .map(str::trim)
+                        .filter(|rack| !rack.is_empty())
+                        .map(str::to_owned)
+                        .collect()
+                })
+                .unwrap_or_default(),
             jvm_options: values
                 .text("cluster.jvm_options")
                 .map(|text| text.split_whitespace().map(str::to_owned).collect())

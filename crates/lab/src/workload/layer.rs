@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(
             mistake.remedy,
             "use one of cluster.brokers, cluster.security_protocol, cluster.sasl_mechanism, \
-             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.idle_partitions, cluster.jvm_options, cluster.properties, cluster.pulsar"
+             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.idle_partitions, cluster.racks, cluster.jvm_options, cluster.properties, cluster.pulsar"
         );
     }
 }

@@ -104,6 +104,9 @@ pub struct ClusterSpec {
     /// Idle partitions, besides those of the load.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle_partitions: u32,
+    /// The racks of the brokers, in turns; empty for none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub racks: Vec<String>,
     /// Options of the brokers' JVMs, after those of the command line.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jvm_options: Vec<String>,
@@ -119,6 +122,11 @@ fn is_zero(number: &u32) -> bool {
 }
 
 impl ClusterSpec {
+    /// The rack of a broker, by its place.
+    pub fn rack(&self, place: usize) -> Option<&str> {
+        Some(self.racks.get(place.checked_rem(self.racks.len())?)?.as_str())
+    }
+
     /// A cluster without TLS and logins, whose brokers may use the whole machine.
     pub fn plaintext(brokers: u32, properties: BTreeMap<String, String>) -> ClusterSpec {
         let (security, node) = (ClusterSecurity::default(), NodeLimits::default());
@@ -128,6 +136,7 @@ impl ClusterSpec {
             node,
             idle_connections: 0,
             idle_partitions: 0,
+            racks: Vec::new(),
             jvm_options: Vec::new(),
             properties,
             pulsar: BTreeMap::new(),

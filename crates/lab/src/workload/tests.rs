@@ -147,7 +147,7 @@ fn unknown_keys() {
     );
     let beside = "unknown key; use one of cluster.brokers, cluster.security_protocol, \
                   cluster.sasl_mechanism, \
-             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.idle_partitions, cluster.jvm_options, cluster.properties, cluster.pulsar";
+             cluster.node_cpus, cluster.node_memory_mb, cluster.idle_connections, cluster.idle_partitions, cluster.racks, cluster.jvm_options, cluster.properties, cluster.pulsar";
     assert_mistake("cluster.nodes = 3\n", 3, 9, "cluster.nodes", beside);
     let found = mistakes("[publication]\nauthor = \"A\"\n");
     assert_eq!((found[0].0, found[0].2.as_str()), (4, "publication.author"));

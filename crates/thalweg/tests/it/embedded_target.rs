@@ -61,7 +61,8 @@ async fn an_embedded_broker_serves_and_leaves_nothing_behind() {
 async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     let work = tempfile::tempdir().expect("a directory");
     let properties = BTreeMap::from([("num.partitions".to_owned(), "3".to_owned())]);
-    let spec = ClusterSpec::plaintext(3, properties);
+    let racks = ["a", "b"].map(str::to_owned).to_vec();
+    let spec = ClusterSpec { racks, ..ClusterSpec::plaintext(3, properties) };
     let running = target::start(&TargetSpec::Embedded, &spec, &options(work.path())).await;
     let running = running.unwrap_or_else(|error| panic!("the brokers did not start: {error}"));
     let cluster = running.cluster().clone();
@@ -74,7 +75,10 @@ async fn several_embedded_brokers_are_a_cluster_and_leave_nothing_behind() {
     for address in &cluster.bootstrap {
         let client =
             target::connect(std::slice::from_ref(address), &BTreeMap::new()).await.expect("it serves");
-        assert_eq!(client.metadata().brokers.len(), 3);
+        let metadata = client.metadata();
+        let racks: Vec<Option<&str>> =
+            metadata.brokers.values().map(|broker| broker.rack.as_deref()).collect();
+        assert_eq!(racks, [Some("a"), Some("b"), Some("a")]);
     }
     let data = cluster.data_dir.clone().expect("it is here");
     let file = std::fs::read_to_string(data.join("broker-3/server.properties")).expect("it was written");
