@@ -8,6 +8,7 @@ mod paths;
 mod storage;
 mod text;
 
+pub use storage::DiskTest;
 pub use text::text;
 
 use std::collections::BTreeMap;
@@ -70,10 +71,14 @@ impl Advice {
 /// A cluster to examine: bootstrap servers and client properties.
 pub type Brokers<'a> = (&'a [String], &'a BTreeMap<String, String>);
 
-/// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes at most 256
-/// MB to that directory for about a second, and removes it.
-pub fn examine<'a>(data_dir: &Path, brokers: Option<Brokers<'a>>) -> BoxFuture<'a, Vec<Advice>> {
-    Box::pin(examine_all(data_dir.to_owned(), brokers))
+/// Examines this host, with the disk that holds `data_dir`, and the brokers of a cluster. Writes to that
+/// directory as the test says, and removes it.
+pub fn examine<'a>(
+    data_dir: &Path,
+    test: DiskTest,
+    brokers: Option<Brokers<'a>>,
+) -> BoxFuture<'a, Vec<Advice>> {
+    Box::pin(examine_all(data_dir.to_owned(), test, brokers))
 }
 
 /// Examines this host without its disks, for about a second. Writes nothing.
@@ -88,10 +93,10 @@ pub async fn examine_host() -> Vec<Advice> {
     examined.await.expect("reading the host does not panic")
 }
 
-async fn examine_all(data_dir: PathBuf, brokers: Option<Brokers<'_>>) -> Vec<Advice> {
+async fn examine_all(data_dir: PathBuf, test: DiskTest, brokers: Option<Brokers<'_>>) -> Vec<Advice> {
     let host = tokio::task::spawn_blocking(move || {
         let before = host::cpu_ticks();
-        let mut advice = storage::examine(&data_dir);
+        let mut advice = storage::examine(&data_dir, &test);
         advice.extend(network::examine());
         advice.extend(host::examine(before));
         advice
@@ -135,7 +140,7 @@ mod tests {
     #[tokio::test]
     async fn this_host_is_examined_without_a_trace() {
         let dir = tempfile::tempdir().expect("a directory");
-        let advice = examine(dir.path(), None).await;
+        let advice = examine(dir.path(), DiskTest::short(), None).await;
         for subject in ["write speed", "file system", "vm.dirty_ratio", "RLIMIT_NOFILE", "steal"] {
             assert!(advice.iter().any(|one| one.subject == subject), "{subject} is missing in {advice:#?}");
         }
@@ -150,7 +155,7 @@ mod tests {
     async fn a_cluster_that_is_not_there_is_a_finding() {
         let dir = tempfile::tempdir().expect("a directory");
         let servers = ["127.0.0.1:1".to_owned()];
-        let advice = examine(dir.path(), Some((&servers, &BTreeMap::new()))).await;
+        let advice = examine(dir.path(), DiskTest::short(), Some((&servers, &BTreeMap::new()))).await;
         let last = advice.last().expect("findings");
         assert_eq!((last.place.as_str(), last.severity), ("brokers", Severity::Warning), "{last:?}");
     }

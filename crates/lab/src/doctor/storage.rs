@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
@@ -13,9 +14,33 @@ use crate::machine::{chosen, line};
 
 const HOST: &str = "host";
 
-/// Duration and size limit of the write speed test.
-const WRITE_TIME: Duration = Duration::from_millis(700);
-const WRITE_BYTES_MAX: u64 = 256 << 20;
+/// The test of the write speed.
+#[derive(Clone)]
+pub struct DiskTest {
+    /// Bytes to write at most.
+    bytes: u64,
+    /// The time after which it ends; `None` for a test of all its bytes.
+    time: Option<Duration>,
+    /// Is told the bytes written so far.
+    progress: Arc<dyn Fn(u64) + Send + Sync>,
+}
+
+impl DiskTest {
+    /// At most 256 MB, for less than a second.
+    pub fn short() -> DiskTest {
+        DiskTest { bytes: 256 << 20, time: Some(Duration::from_millis(700)), progress: Arc::new(|_| ()) }
+    }
+
+    /// So many bytes, however long that takes: more than the caches of the disk and its controller hold.
+    pub fn long(bytes: u64, progress: impl Fn(u64) + Send + Sync + 'static) -> DiskTest {
+        DiskTest { bytes, time: None, progress: Arc::new(progress) }
+    }
+}
+
+/// The bytes of which a long test shows the speed.
+const STRETCH: u64 = 1 << 30;
+/// Free space that a long test leaves.
+const LEFT_FREE: u64 = 1 << 30;
 
 /// Bytes between two syncs.
 const WRITE_BYTES: usize = 8 << 20;
@@ -28,7 +53,7 @@ const SYNCS_MAX: usize = 50;
 const SYNC_BYTES: usize = 4096;
 
 /// Examines the file system of `data_dir` and its disk.
-pub(super) fn examine(data_dir: &Path) -> Vec<Advice> {
+pub(super) fn examine(data_dir: &Path, test: &DiskTest) -> Vec<Advice> {
     let mut advice = Vec::new();
     if let Some(mount) = Mount::of(data_dir) {
         advice.push(file_system(&mount));
@@ -44,8 +69,11 @@ pub(super) fn examine(data_dir: &Path) -> Vec<Advice> {
     if let Ok(space) = rustix::fs::statvfs(data_dir) {
         advice.push(free_space(space.f_bavail * space.f_frsize, space.f_blocks * space.f_frsize));
     }
-    match write(data_dir) {
-        Ok(measured) => advice.extend([write_speed(measured.bytes_per_s), sync_time(measured.sync)]),
+    match write(data_dir, test) {
+        Ok(measured) => {
+            advice.extend([write_speed(measured.bytes_per_s), sync_time(measured.sync)]);
+            advice.extend(sustained(&measured.stretches));
+        }
         Err(error) => advice.push(
             Advice::fine(
                 HOST,
@@ -155,6 +183,21 @@ fn write_speed(bytes_per_s: f64) -> Advice {
     }
 }
 
+/// The speed of each stretch of a long test.
+fn sustained(stretches: &[f64]) -> Option<Advice> {
+    let (first, slowest) = (stretches.first()?, stretches.iter().copied().reduce(f64::min)?);
+    let mb = |bytes_per_s: &f64| format!("{:.0}", bytes_per_s / f64::from(1 << 20));
+    let each: Vec<String> = stretches.iter().map(mb).collect();
+    let found = format!("{} MB/s for each GB in turn", each.join(", "));
+    let why =
+        "Caches of disks, controllers and clouds take the first gigabytes faster than the disk can go on.";
+    let advice = Advice::fine(HOST, "sustained write speed", found, why);
+    Some(match slowest < first * 0.7 {
+        true => advice.warning(format!("plan with the slowest, {} MB/s", mb(&slowest))),
+        false => advice,
+    })
+}
+
 fn sync_time(sync: Duration) -> Advice {
     let ms = sync.as_secs_f64() * 1e3;
     let found = format!("{ms:.2} ms for 4 KB (median)");
@@ -175,10 +218,18 @@ fn sync_time(sync: Duration) -> Advice {
 /// Results of the write test.
 struct WriteResult {
     bytes_per_s: f64,
+    /// Bytes per second of each whole stretch of a long test.
+    stretches: Vec<f64>,
     sync: Duration,
 }
 
-fn write(dir: &Path) -> io::Result<WriteResult> {
+fn write(dir: &Path, test: &DiskTest) -> io::Result<WriteResult> {
+    let space = rustix::fs::statvfs(dir)?;
+    let free = space.f_bavail * space.f_frsize;
+    if test.time.is_none() && test.bytes + LEFT_FREE > free {
+        let what = format!("{} of test data do not fit into the free {}", size(test.bytes), size(free));
+        return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+    }
     let path = dir.join(format!(".thalweg-lab-doctor-{}", std::process::id()));
     let flags = OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
@@ -195,7 +246,8 @@ fn write(dir: &Path) -> io::Result<WriteResult> {
     }
     let began = Instant::now();
     let mut written = 0;
-    while written < WRITE_BYTES_MAX && began.elapsed() < WRITE_TIME {
+    let (mut stretches, mut stretch_began) = (Vec::new(), began);
+    while written < test.bytes && test.time.is_none_or(|time| began.elapsed() < time) {
         let mut left = &data[..];
         while !left.is_empty() {
             let count = rustix::io::pwrite(&file, left, written)?;
@@ -203,6 +255,11 @@ fn write(dir: &Path) -> io::Result<WriteResult> {
             left = &left[count..];
         }
         rustix::fs::fdatasync(&file)?;
+        (test.progress)(written);
+        if test.time.is_none() && written % STRETCH == 0 {
+            stretches.push(STRETCH as f64 / stretch_began.elapsed().as_secs_f64().max(1e-6));
+            stretch_began = Instant::now();
+        }
     }
     let bytes_per_s = written as f64 / began.elapsed().as_secs_f64().max(1e-6);
     let mut syncs = Vec::new();
@@ -215,7 +272,7 @@ fn write(dir: &Path) -> io::Result<WriteResult> {
         syncs.push(at.elapsed());
     }
     syncs.sort();
-    Ok(WriteResult { bytes_per_s, sync: syncs[syncs.len() / 2] })
+    Ok(WriteResult { bytes_per_s, stretches, sync: syncs[syncs.len() / 2] })
 }
 
 #[cfg(test)]
@@ -255,6 +312,34 @@ mod tests {
         assert_eq!(disk_scheduler("sda", "bfq", false).severity, Severity::Warning);
         assert_eq!(disk_scheduler("sda", "none", true).severity, Severity::Note);
         assert_eq!(disk_scheduler("vda", "none", true).severity, Severity::Fine);
+    }
+
+    #[test]
+    fn a_disk_that_slows_down_is_planned_with_its_slowest_speed() {
+        let mb = |speed: f64| speed * f64::from(1 << 20);
+        let slowing = sustained(&[mb(900.0), mb(880.0), mb(300.0)]).expect("measured");
+        assert_eq!(slowing.severity, Severity::Warning);
+        assert!(
+            slowing.found.starts_with("900, 880, 300 MB/s") && slowing.right.contains("300 MB/s"),
+            "{slowing:?}"
+        );
+        assert_eq!(sustained(&[mb(900.0), mb(800.0)]).expect("measured").severity, Severity::Fine);
+        assert_eq!(sustained(&[]), None);
+    }
+
+    #[test]
+    fn a_long_test_writes_all_its_bytes_and_refuses_more_than_fit() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let told = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let heard = Arc::clone(&told);
+        let test =
+            DiskTest::long(24 << 20, move |bytes| heard.store(bytes, std::sync::atomic::Ordering::Relaxed));
+        let measured = write(dir.path(), &test).expect("it fits");
+        assert!(measured.bytes_per_s > 0.0 && measured.stretches.is_empty(), "less than a stretch");
+        assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 24 << 20);
+        let Err(error) = write(dir.path(), &DiskTest::long(1 << 60, |_| ())) else { panic!("it cannot fit") };
+        assert!(error.to_string().contains("do not fit into the free"), "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).expect("it is there").count(), 0);
     }
 
     #[test]

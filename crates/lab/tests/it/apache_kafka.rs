@@ -91,7 +91,9 @@ async fn three_brokers_replicate_and_a_death_is_noticed() {
     let names: Vec<&str> = cluster.processes.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["broker-1", "broker-2", "broker-3"]);
     create_topic(&running, 3).await;
-    let advice = doctor::examine(work.path(), Some((&cluster.bootstrap, &BTreeMap::new()))).await;
+    let advice =
+        doctor::examine(work.path(), doctor::DiskTest::short(), Some((&cluster.bootstrap, &BTreeMap::new())))
+            .await;
     let fetchers = advice.iter().find(|one| one.subject == "num.replica.fetchers").expect("it is looked at");
     assert_eq!((fetchers.place.as_str(), fetchers.found.as_str()), ("brokers", "1"));
     assert!(fetchers.right.starts_with("use 3 "), "{fetchers:?}");

@@ -187,7 +187,8 @@ async fn the_doctor_reads_the_configuration_of_the_broker() {
     let work = tempfile::tempdir().expect("a directory");
     let running = start(work.path(), &[("num.partitions", "1")]).await;
     let servers = &running.cluster().bootstrap;
-    let advice = doctor::examine(work.path(), Some((servers, &BTreeMap::new()))).await;
+    let advice =
+        doctor::examine(work.path(), doctor::DiskTest::short(), Some((servers, &BTreeMap::new()))).await;
     let partitions = advice.iter().find(|one| one.subject == "num.partitions").expect("it is looked at");
     assert_eq!((partitions.place.as_str(), partitions.severity), ("broker 1", doctor::Severity::Note));
     for (subject, severity) in [
