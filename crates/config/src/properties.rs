@@ -168,7 +168,8 @@ impl ServerProperties {
     fn with_hint(&self, error: ConfigError) -> ConfigError {
         match error {
             ConfigError::Value(mut invalid) if invalid.value.contains(" #") => {
-                invalid.reason += ". A # behind a value is a part of it: put the comment on a line of its own";
+                invalid.reason +=
+                    ". A # behind a value is a part of it: put the comment on a line of its own";
                 ConfigError::Value(invalid)
             }
             error => error,
@@ -452,7 +453,8 @@ mod tests {
 
     #[test]
     fn a_comment_behind_a_value_gets_a_hint() {
-        let properties = parse("group.initial.rebalance.delay.ms=0 #for quick response\nnum.partitions=many\n");
+        let properties =
+            parse("group.initial.rebalance.delay.ms=0 #for quick response\nnum.partitions=many\n");
         let invalid = crate::BrokerConfig::new(&properties).expect_err("both are wrong");
         let told = properties.place(invalid).to_string();
         let hinted: Vec<&str> = told.lines().filter(|line| line.contains("on a line of its own")).collect();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::error::InvalidValue;
+use super::table::{ControllerSettings, NodeSettings};
 
 /// Names, or prefixes that end with a dot, with the advice.
 const REMOVED: &[(&str, &str)] = &[
@@ -50,15 +51,16 @@ pub(crate) fn advice(name: &str) -> Option<&'static str> {
 }
 
 const ZOOKEEPER: &str = "zookeeper.connect";
-/// Settings that say which controllers a node has; the last one, that it is one itself.
-const CONTROLLERS: [&str; 3] =
-    ["controller.quorum.bootstrap.servers", "controller.quorum.voters", "process.roles"];
-
 /// Refuses a node whose cluster was in ZooKeeper, unless it says where the controllers are: such a node would
 /// become a cluster of its own, and the nodes of one cluster as many clusters.
 pub(crate) fn check_zookeeper(properties: &BTreeMap<String, String>) -> Result<(), InvalidValue> {
     let is_set = |name: &str| properties.get(name).is_some_and(|value| !value.trim().is_empty());
-    if !is_set(ZOOKEEPER) || CONTROLLERS.into_iter().any(is_set) {
+    let controllers = [
+        ControllerSettings::bootstrap_servers.name(),
+        ControllerSettings::voters.name(),
+        NodeSettings::roles.name(),
+    ];
+    if !is_set(ZOOKEEPER) || controllers.into_iter().any(is_set) {
         return Ok(());
     }
     let value = &properties[ZOOKEEPER];
@@ -74,14 +76,17 @@ mod tests {
     use crate::table;
 
     #[test]
-    fn a_node_of_zookeeper_must_say_where_its_controllers_are() {
+    fn a_node_of_zookeeper_needs_controllers() {
         let check = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
             check_zookeeper(&pairs.collect())
         };
         let connect = ("zookeeper.connect", "kz1:2181,kz2:2181,kz3:2181");
         let refused = check(&[connect, ("broker.id", "1")]).expect_err("refused").to_string();
-        assert!(refused.starts_with("Invalid value kz1:2181,kz2:2181,kz3:2181 for configuration zookeeper.connect"));
+        assert!(
+            refused
+                .starts_with("Invalid value kz1:2181,kz2:2181,kz3:2181 for configuration zookeeper.connect")
+        );
         assert!(refused.contains("process.roles=broker,controller"), "{refused}");
         for controllers in [
             ("process.roles", "broker,controller"),

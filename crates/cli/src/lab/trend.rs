@@ -10,8 +10,8 @@ use crate::output::CommandOutput;
 
 /// Show the main figures of several results, such as those of releases.
 ///
-/// Points are paired by workload, label, target and driver. Each figure has its change since the result before,
-/// with a 95 % interval; results of different machines have figures without changes.
+/// Points are paired by workload, label, target and driver. Each figure has its change since the result
+/// before, with a 95 % interval; results of different machines have figures without changes.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_result_is_called_by_what_tells_it_from_others() {
+    fn a_result_has_the_name_that_differs_from_others() {
         assert_eq!(name(Path::new("0.1/result.json")), "0.1");
         assert_eq!(name(Path::new("docs/results/2026-11-22-quick.json")), "2026-11-22-quick");
         assert_eq!(name(Path::new("result.json")), "result.json");

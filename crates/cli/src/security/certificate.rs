@@ -86,29 +86,27 @@ impl Sign {
         let pem = authority.sign(&self.name, purpose, hosts)?;
         let (certificate, key) = (pem.with_extension("crt"), pem.with_extension("key"));
         let (pem, ca) = (pem.display(), authority.certificate_file().display().to_string());
-        let java = [
-            ("ssl.keystore.type", "PEM".to_owned()),
-            ("ssl.keystore.location", pem.to_string()),
-            ("ssl.truststore.type", "PEM".to_owned()),
-            ("ssl.truststore.location", ca.clone()),
-        ];
-        let librdkafka = [
-            ("ssl.certificate.location", certificate.display().to_string()),
-            ("ssl.key.location", key.display().to_string()),
-            ("ssl.ca.location", ca),
-        ];
-        let document = |settings: &[(&str, String)]| -> Map<String, Value> {
-            settings.iter().map(|(key, value)| ((*key).to_owned(), json!(value))).collect()
+        let java = format!(
+            "ssl.keystore.type=PEM\nssl.keystore.location={pem}\nssl.truststore.type=PEM\nssl.truststore.location={ca}\n"
+        );
+        let librdkafka = format!(
+            "ssl.certificate.location={}\nssl.key.location={}\nssl.ca.location={ca}\n",
+            certificate.display(),
+            key.display()
+        );
+        let document = |settings: &str| -> Map<String, Value> {
+            let pairs = settings.lines().filter_map(|line| line.split_once('='));
+            pairs.map(|(key, value)| (key.to_owned(), json!(value))).collect()
         };
         let mut settings = document(&java);
         if matches!(purpose, Purpose::Client) {
             settings.insert("librdkafka".to_owned(), Value::Object(document(&librdkafka)));
         }
         self.output.show(&settings, |_| {
-            let mut text: String = java.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+            let mut text = java.clone();
             if matches!(purpose, Purpose::Client) {
                 text += "# For librdkafka:\n";
-                text.extend(librdkafka.iter().map(|(key, value)| format!("# {key}={value}\n")));
+                text.extend(librdkafka.lines().map(|line| format!("# {line}\n")));
             }
             Ok(text)
         })

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 
 /// The number of positional arguments of the earlier tool: topic, records, size, rate.
 const POSITIONAL: usize = 4;
-/// Their options.
+/// The options with the values of these arguments.
 const OPTIONS: [&str; POSITIONAL] = ["--topic", "--num-records", "--record-size", "--throughput"];
 
 /// Arguments of a process, with the positional ones of `producer-perf-test TOPIC RECORDS SIZE RATE

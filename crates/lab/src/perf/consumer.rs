@@ -42,8 +42,8 @@ Examples:
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["topic", "include"]))]
 #[command(group = clap::ArgGroup::new("count").required(true).multiple(false).args(["num_records", "messages"]))]
 pub struct ConsumerPerformance {
-    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. Kafka's tools before 3.0
-    /// called them --broker-list.
+    /// The bootstrap servers [default: $THALWEG_BOOTSTRAP_SERVER, or localhost:9092]. --broker-list is the
+    /// name of Kafka's tools before 3.0.
     #[arg(long, value_name = "HOST:PORT,...", alias = "broker-list")]
     bootstrap_server: Option<String>,
     /// The topic to consume from.

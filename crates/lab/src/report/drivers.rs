@@ -1,4 +1,4 @@
-//! Drivers beside each other: the figure with one client, as a share of that with another, on the same target.
+//! Drivers beside each other: the figure with one client, divided by that with another, on the same target.
 
 use super::obstacles::obstacles;
 use super::text::escape;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_that_may_not_be_quoted_says_so() {
+    fn a_ratio_that_may_not_be_quoted_has_its_reason() {
         let mut of_both = workload(&[97.0]);
         of_both.workload.drivers = vec![Driver::Thalweg, Driver::Stream];
         assert!(markup(&of_both).contains("not quotable: needs"), "{}", markup(&of_both));

@@ -198,8 +198,8 @@ pub struct StepRate {
     pub is_quotable: bool,
 }
 
-/// Bars of a study whose steps build on each other. The gain of a step is beside its value, and in full colour
-/// in its bar.
+/// Bars of a study whose steps build on each other. The gain of a step is beside its value, and in full
+/// colour in its bar.
 pub fn cumulative_bars(title: &str, steps: &[StepRate]) -> String {
     let mut before: Option<f64> = None;
     let mut bars = Vec::new();

@@ -355,20 +355,8 @@ fn point(layer: &Layer, folder: &Path) -> Point {
             },
             idle_connections: values.whole("cluster.idle_connections", 0),
             idle_partitions: values.whole("cluster.idle_partitions", 0),
-            racks: values
-                .text("cluster.racks")
-                .map(|text| {
-                    text.split(',')
-                        .map(str::trim)
-                        .filter(|rack| !rack.is_empty())
-                        .map(str::to_owned)
-                        .collect()
-                })
-                .unwrap_or_default(),
-            jvm_options: values
-                .text("cluster.jvm_options")
-                .map(|text| text.split_whitespace().map(str::to_owned).collect())
-                .unwrap_or_default(),
+            racks: values.list("cluster.racks", ','),
+            jvm_options: values.list("cluster.jvm_options", ' '),
             properties: values.properties("cluster.properties"),
             pulsar: values.properties("cluster.pulsar"),
         },
@@ -431,6 +419,12 @@ impl<'a> Values<'a> {
             Some(Value::Text(text)) => Some(text),
             _ => None,
         }
+    }
+
+    /// The parts of a text, which separators divide.
+    fn list(&self, path: &str, separator: char) -> Vec<String> {
+        let parts = self.text(path).unwrap_or_default().split(separator).map(str::trim);
+        parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
     }
 
     /// The properties of a table.

@@ -77,7 +77,7 @@ impl Operator for FirstOnly {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_is_asked_for_a_change_and_to_undo_what_did_not_help() {
+async fn an_operator_makes_a_change_and_undoes_what_did_not_help() {
     let work = tempfile::tempdir().expect("a directory");
     let file = work.path().join("small.toml");
     std::fs::write(&file, small(0.3, "")).expect("written");
