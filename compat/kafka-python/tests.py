@@ -1,13 +1,19 @@
 """kafka-python against the broker at $BOOTSTRAP."""
 
+import pathlib
+import re
+import subprocess
+import sys
+
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewPartitions, NewTopic
 from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 from kafka.structs import OffsetAndMetadata
 
 import login
-from suite import BOOTSTRAP, each, main, raises, unique, until
+from suite import BOOTSTRAP, Skip, each, main, raises, unique, until
 
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "python"
 CONNECTION = {"bootstrap_servers": BOOTSTRAP, **login.kafka_python()}
 
 
@@ -188,6 +194,21 @@ def test_admin_groups_and_records():
     client.delete_groups([group])
     assert group not in str(client.list_groups())
     client.close()
+
+
+def test_examples_measure_latency():
+    if login.kafka_python():
+        raise Skip("the examples do not log in")
+    topic, common = new_topic("latency", 2), ["--bootstrap-server", BOOTSTRAP, "--count", "200"]
+    reader = subprocess.Popen([sys.executable, EXAMPLES / "latency_consumer.py", "--topic", topic, *common], stdout=subprocess.PIPE, text=True)
+    try:
+        assert reader.stdout.readline().startswith("ready")
+        writer = [sys.executable, EXAMPLES / "latency_producer.py", "--topic", topic, "--rate", "200", *common]
+        assert "200 records" in subprocess.run(writer, check=True, capture_output=True, text=True, timeout=60).stdout
+        found = reader.communicate(timeout=60)[0]
+    finally:
+        reader.kill()
+    assert re.search(r"200 records: p50 [0-9.]+ ms, p99 [0-9.]+ ms, max [0-9.]+ ms", found), found
 
 
 main(globals())
