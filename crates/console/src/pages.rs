@@ -97,9 +97,21 @@ pub fn routes() -> Router<Console> {
         .route("/assets/{name}", get(assets::serve))
 }
 
+/// The API of hosted streams.
+const STREAMS_API: &str = "/api/v1/streams";
+
 /// The answer for unknown paths.
 pub async fn missing(shell: Shell, uri: Uri) -> Response {
-    let problem = Problem::missing(format!("There is nothing at {}", uri.path()));
+    let path = uri.path();
+    // A node with streams has their API in front of the console.
+    let text = match path.strip_prefix(STREAMS_API) {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            "This node hosts no streams: set streams.enabled=true in its configuration, and start it again"
+                .to_owned()
+        }
+        _ => format!("There is nothing at {path}"),
+    };
+    let problem = Problem::missing(text);
     match is_api(uri.path()) {
         true => page::refusal(uri.path(), &problem),
         false => shell.refuse(&problem),

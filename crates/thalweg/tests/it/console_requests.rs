@@ -32,6 +32,19 @@ fn send(node: &Node, topic: &str, value: &str) {
 }
 
 #[test]
+fn a_node_without_streams_names_the_setting() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let node = Node::start(dir.path(), &[FREE_PORT]);
+    for path in ["/api/v1/streams", "/api/v1/streams/mine/deploy"] {
+        let (status, refused) = ask(&node, "POST", path, "{}");
+        let message = refused["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 404 && message.contains("streams.enabled=true"), "{refused}");
+    }
+    let (_, other) = ask(&node, "GET", "/api/v1/streamsx", "");
+    assert_eq!(other["error"]["message"], "There is nothing at /api/v1/streamsx");
+}
+
+#[test]
 fn expressions_without_end_neither_stop_the_broker_nor_keep_the_places_of_searches() {
     let dir = tempfile::tempdir().expect("a directory");
     let node = Node::start(dir.path(), &[FREE_PORT]);
