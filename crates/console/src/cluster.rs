@@ -44,10 +44,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_client::verdict::{Absence, Cause, hidden_topics};
-use thalweg_client::{Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition};
+use thalweg_client::{
+    Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition, in_parallel,
+};
 use thalweg_security::acl::Operation;
 use thalweg_wire::Request;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use brokers::OwnBroker;
@@ -309,7 +310,7 @@ async fn sweep(view: Arc<View>) {
     }
 }
 
-/// Sends one request to each broker concurrently. The answers are in the order of broker ids.
+/// Sends requests to brokers, many at the same time. The answers are in the order of broker ids.
 pub async fn send_to_each<R>(
     cluster: &Cluster,
     requests: impl IntoIterator<Item = (i32, R)>,
@@ -318,18 +319,17 @@ where
     R: Request + Send + Sync + 'static,
     R::Response: Send,
 {
-    let mut requested = JoinSet::new();
-    for (id, request) in requests {
+    let sending = requests.into_iter().map(|(id, request)| {
         let cluster = cluster.clone();
-        requested.spawn(async move {
+        async move {
             let answer = match cluster.broker(id).await {
                 Ok(connection) => connection.send(&request).await,
                 Err(error) => Err(error),
             };
             (id, answer)
-        });
-    }
-    let mut answers = requested.join_all().await;
+        }
+    });
+    let mut answers = in_parallel(sending.collect()).await;
     answers.sort_by_key(|(id, _)| *id);
     answers
 }

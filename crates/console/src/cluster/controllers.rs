@@ -7,9 +7,8 @@ use std::time::Duration;
 use thalweg_client::verdict::{Absence, Cause};
 use thalweg_client::{
     Admin, BrokerAddress, ClientError, Connection, Outcomes, PartitionReassignment, QuorumDescription,
-    TopicPartition,
+    TopicPartition, in_parallel,
 };
-use tokio::task::JoinSet;
 
 use super::now_ms;
 
@@ -99,16 +98,16 @@ async fn fenced(admin: &Admin) -> Result<Option<BTreeMap<i32, FencedBroker>>, Cl
     }
     let mut options = admin.cluster().options().clone();
     options.connect_timeout = options.connect_timeout.min(CONNECT_WAIT);
-    let mut tasks = JoinSet::new();
-    for address in cluster.brokers.into_iter().filter(|broker| cluster.fenced.contains(&broker.id)) {
+    let fenced = cluster.brokers.into_iter().filter(|broker| cluster.fenced.contains(&broker.id));
+    let connecting = fenced.map(|address| {
         let options = options.clone();
-        tasks.spawn(async move {
+        async move {
             let name = address.address();
             let connected = tokio::time::timeout(CONNECT_WAIT, Connection::connect(&name, &options)).await;
             (address.id, FencedBroker { address, answers: connected.is_ok_and(|it| it.is_ok()) })
-        });
-    }
-    Ok(Some(tasks.join_all().await.into_iter().collect()))
+        }
+    });
+    Ok(Some(in_parallel(connecting.collect()).await.into_iter().collect()))
 }
 
 #[cfg(test)]
