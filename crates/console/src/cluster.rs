@@ -11,10 +11,12 @@ pub mod catalog;
 pub mod configs;
 pub mod controllers;
 pub mod disks;
+mod ends;
 pub mod fresh;
 pub mod group;
 pub mod group_members;
 pub mod groups;
+pub mod groups_by_topic;
 pub mod lags;
 pub mod message_to_send;
 pub mod messages;
@@ -44,11 +46,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_client::verdict::{Absence, Cause, hidden_topics};
-use thalweg_client::{
-    Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition, in_parallel,
-};
+use thalweg_client::{Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition};
 use thalweg_security::acl::Operation;
-use thalweg_wire::Request;
 use tokio::time::Instant;
 
 use brokers::OwnBroker;
@@ -58,6 +57,7 @@ use disks::Disks;
 use fresh::CachedReading;
 use group_members::GroupMembers;
 use groups::GroupCatalog;
+use groups_by_topic::GroupsByTopic;
 use lags::Lags;
 use min_isr::MinIsr;
 use rates::Rates;
@@ -100,6 +100,7 @@ pub struct View {
     hidden: CachedReading<usize>,
     min_isr: CachedReading<MinIsr>,
     topic_groups: TopicGroupReadings,
+    groups_by_topic: GroupsByTopic,
     group_members: GroupMembers,
     rates: Rates,
     lags: Lags,
@@ -129,6 +130,7 @@ impl View {
             hidden: CachedReading::default(),
             min_isr: CachedReading::default(),
             topic_groups: TopicGroupReadings::default(),
+            groups_by_topic: GroupsByTopic::default(),
             group_members: GroupMembers::default(),
             rates: Rates::default(),
             lags: Lags::default(),
@@ -220,6 +222,11 @@ impl View {
         &self.topic_groups
     }
 
+    /// The groups of each topic.
+    pub fn groups_by_topic(&self) -> &GroupsByTopic {
+        &self.groups_by_topic
+    }
+
     /// The numbers of members of groups.
     pub fn group_members(&self) -> &GroupMembers {
         &self.group_members
@@ -279,6 +286,7 @@ impl View {
         self.hidden.clear().await;
         self.min_isr.clear().await;
         self.topic_groups.clear();
+        self.groups_by_topic.clear();
         self.group_members.clear();
     }
 
@@ -308,30 +316,6 @@ async fn sweep(view: Arc<View>) {
             return;
         }
     }
-}
-
-/// Sends requests to brokers, many at the same time. The answers are in the order of broker ids.
-pub async fn send_to_each<R>(
-    cluster: &Cluster,
-    requests: impl IntoIterator<Item = (i32, R)>,
-) -> Vec<(i32, Result<R::Response, ClientError>)>
-where
-    R: Request + Send + Sync + 'static,
-    R::Response: Send,
-{
-    let sending = requests.into_iter().map(|(id, request)| {
-        let cluster = cluster.clone();
-        async move {
-            let answer = match cluster.broker(id).await {
-                Ok(connection) => connection.send(&request).await,
-                Err(error) => Err(error),
-            };
-            (id, answer)
-        }
-    });
-    let mut answers = in_parallel(sending.collect()).await;
-    answers.sort_by_key(|(id, _)| *id);
-    answers
 }
 
 /// The wall-clock time of an instant in the past, in milliseconds since 1970.
