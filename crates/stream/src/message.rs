@@ -6,10 +6,12 @@
 //! because most messages have none.
 
 mod headers;
+mod provenance;
 
 use bytes::{Bytes, BytesMut};
 
 pub use headers::{Header, HeaderBuffer, Headers};
+pub use provenance::{AssignedPartition, Provenance, SourceId};
 
 /// Maximum number of messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;
@@ -103,6 +105,8 @@ pub struct Batch {
     pub origin: u32,
     /// True if each value begins with its sequence, as eight bytes, big-endian.
     pub is_stamped: bool,
+    /// The source partition of the messages; `None` if they are of several, or of none.
+    pub provenance: Option<Provenance>,
 }
 
 impl Batch {
@@ -153,6 +157,7 @@ impl Batch {
         self.extras.clear();
         self.origin = 0;
         self.is_stamped = false;
+        self.provenance = None;
     }
 
     /// The messages in order.
@@ -228,6 +233,11 @@ impl Batch {
 
     /// Keeps the messages at these indexes.
     pub fn keep_range(&mut self, range: std::ops::Range<usize>) {
+        if range.end < self.slots.len()
+            && let Some(provenance) = &mut self.provenance
+        {
+            provenance.is_at_end = false;
+        }
         self.slots.truncate(range.end);
         self.slots.drain(..range.start);
     }
@@ -269,6 +279,11 @@ impl Batch {
 
     /// Appends the messages of another batch, sharing its buffers.
     pub fn append(&mut self, other: &Batch) {
+        let place = |provenance: &Option<Provenance>| {
+            provenance.as_ref().map(|provenance| (provenance.source, provenance.partition))
+        };
+        self.provenance =
+            other.provenance.clone().filter(|_| place(&self.provenance) == place(&other.provenance));
         let (buffers, extras) = (self.buffers.len() as u32, self.extras.len() as u32);
         self.buffers.extend_from_slice(&other.buffers);
         self.extras.extend(
