@@ -135,6 +135,11 @@ impl Batch {
         self.slots.last().map(|slot| slot.sequence)
     }
 
+    /// The lowest sequence: messages of stages that combine others are not in order.
+    pub fn lowest_sequence(&self) -> Option<u64> {
+        self.slots.iter().map(|slot| slot.sequence).min()
+    }
+
     /// The timestamp of the first message, in milliseconds since 1970.
     pub fn first_time_ms(&self) -> Option<i64> {
         self.slots.first().map(|slot| slot.time_ms)
@@ -274,6 +279,23 @@ impl Batch {
         self.is_stamped = false;
         for (slot, sequence) in self.slots.iter_mut().zip(first_sequence..) {
             slot.sequence = sequence;
+        }
+    }
+
+    /// Appends messages of another batch from an index on, with new values.
+    pub fn append_with_values(
+        &mut self,
+        other: &Batch,
+        from: usize,
+        values: impl IntoIterator<Item = Bytes>,
+    ) {
+        let old = other.slots[from..].iter();
+        self.append(&Batch { slots: Vec::new(), spare: Vec::new(), ..other.clone() });
+        let extras = (self.extras.len() - other.extras.len()) as u32;
+        for (slot, value) in old.zip(values) {
+            let value = self.add_buffer(value);
+            let extra = if slot.extra == NO_EXTRA { NO_EXTRA } else { slot.extra + extras };
+            self.slots.push(Slot { value, extra, ..*slot });
         }
     }
 

@@ -131,7 +131,7 @@ impl Outlet {
 
     /// Sends a batch to every reader.
     pub async fn send(&mut self, batch: &Batch) {
-        let first = batch.messages().map(|message| message.sequence).min();
+        let first = batch.lowest_sequence();
         if first.is_none() && batch.provenance.is_none() {
             return;
         }
