@@ -12,7 +12,7 @@ use thalweg_lab::perf::PerfError;
 use thalweg_lab::result::ReadError;
 use thalweg_lab::worker::DriverNotBuilt;
 use thalweg_lab::workload::WorkloadError;
-use thalweg_stream::NotExactlyOnce;
+use thalweg_stream::NotGuaranteed;
 use thalweg_stream::deployment::WrongProperty;
 use thalweg_stream::language::Complaints;
 use thalweg_wire::{ApiKey, ErrorCode};
@@ -184,7 +184,7 @@ fn is_usage(error: &anyhow::Error) -> bool {
             || cause.is::<ReadError>()
             || cause.is::<Complaints>()
             || cause.is::<WrongProperty>()
-            || cause.is::<NotExactlyOnce>()
+            || cause.is::<NotGuaranteed>()
             || cause.downcast_ref::<PerfError>().is_some_and(PerfError::is_usage)
     })
 }

@@ -144,18 +144,11 @@ impl BadMessages {
     }
 }
 
-impl Refusals for BadMessages {
-    fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+impl BadMessages {
+    /// Writes a message to the dead letters. Returns false if there are none.
+    fn bury(&mut self, message: &Message<'_>, reason: &str) -> Result<bool, StageError> {
         match &mut self.policy {
-            Policy::Fail => {
-                return Err(BadMessage {
-                    reason: reason.to_owned(),
-                    sequence: message.sequence,
-                    excerpt: excerpt(message.value),
-                }
-                .into());
-            }
-            Policy::Skip => {}
+            Policy::Fail | Policy::Skip => return Ok(false),
             Policy::DeadLetterTopic(letters) => {
                 let why = [(REASON, reason), (STREAM, &*self.stream), (STAGE, &*self.stage)];
                 let why = why.map(|(name, value)| Header { name, value: Some(value.as_bytes()) });
@@ -178,8 +171,24 @@ impl Refusals for BadMessages {
                 file.flush()?;
             }
         }
+        Ok(true)
+    }
+}
+
+impl Refusals for BadMessages {
+    fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+        if !self.bury(message, reason)? && matches!(self.policy, Policy::Fail) {
+            let reason = reason.to_owned();
+            return Err(
+                BadMessage { reason, sequence: message.sequence, excerpt: excerpt(message.value) }.into()
+            );
+        }
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    fn take_late(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+        self.bury(message, reason).map(drop)
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::guarantee::Guarantee;
+use crate::message::SourceId;
 use crate::reach::Reach;
 use crate::stage::{Processor, Sink, Source, StageError};
 
@@ -92,6 +93,10 @@ pub struct Site {
     pub is_stored: bool,
     /// The transactional id of this instance, if the stream runs exactly once.
     pub transactional_id: Option<Arc<str>>,
+    /// The sources whose messages reach this stage, as far as they are known.
+    pub sources: Arc<[SourceId]>,
+    /// True if some stage tracks the partitions of its messages.
+    pub tracks_partitions: bool,
     /// Output for people.
     pub console: Arc<dyn StageOutput>,
     /// The limits of the stream outside the cluster.

@@ -1,4 +1,4 @@
-//! Exactly-once streams: their conditions, and their transactional ids.
+//! The check of guarantees. Exactly-once streams: their conditions, and their transactional ids.
 //!
 //! Exactly once means that the sink's output and the source's offsets form one transaction of the cluster.
 //! Source and sink must therefore use one Kafka cluster, and the stages between must not keep state that a
@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use crate::at_least_once;
 use crate::bad::OnError;
 use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
@@ -14,26 +15,31 @@ use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 /// order.
 const WITHOUT_MEMORY: [&str; 4] = ["filter", "rate-limit", "splitter", "transform"];
 
-/// A stream that cannot run exactly once.
+/// A stream that cannot have the guarantee of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("The stream {stream} cannot run exactly once: {reason}; {right}")]
-pub struct NotExactlyOnce {
+#[error("The stream {stream} cannot run {guarantee}: {reason}; {right}")]
+pub struct NotGuaranteed {
     /// The stream, or the part of a stream between topics.
     pub stream: Arc<str>,
+    /// The guarantee in words.
+    pub guarantee: &'static str,
     pub reason: String,
     /// The remedy, for the message.
     pub right: String,
 }
 
 impl Guarantee {
-    /// Checks that all streams of a plan, with their topics between stages in place, can run exactly once.
-    pub fn check(self, plan: &Plan, on_error: &OnError) -> Result<(), NotExactlyOnce> {
-        if self != Guarantee::ExactlyOnce {
-            return Ok(());
+    /// Checks that all streams of a plan, with their topics between stages in place, can have the guarantee.
+    pub fn check(self, plan: &Plan, on_error: &OnError) -> Result<(), NotGuaranteed> {
+        match self {
+            Guarantee::AtMostOnce => return Ok(()),
+            Guarantee::AtLeastOnce => return check_at_least_once(plan),
+            Guarantee::ExactlyOnce => {}
         }
         for stream in &plan.streams {
-            check(stream, on_error).map_err(|(reason, right)| NotExactlyOnce {
+            check(stream, on_error).map_err(|(reason, right)| NotGuaranteed {
                 stream: stream.name.clone(),
+                guarantee: "exactly once",
                 reason,
                 right,
             })?;
@@ -56,6 +62,22 @@ impl Guarantee {
         let group = source.settings.optional_text("group")?;
         Some(format!("{group}-{}-{}-{process}.{instance}", stream.name, sink.label).into())
     }
+}
+
+fn check_at_least_once(plan: &Plan) -> Result<(), NotGuaranteed> {
+    let Some(untracked) = at_least_once::untracked(plan) else { return Ok(()) };
+    Err(NotGuaranteed {
+        stream: plan.streams[untracked.stream].name.clone(),
+        guarantee: "at least once",
+        reason: format!(
+            "{} does not tell which messages it has finished, and a failure would lose the others",
+            describe(untracked.stage)
+        ),
+        right:
+            "use --replies=each if the program writes one message for each that it reads, in order, or run \
+                the stream at most once (--guarantee=at-most-once, or the property guarantee=at-most-once)"
+                .to_owned(),
+    })
 }
 
 /// The reason and the remedy.
@@ -176,6 +198,28 @@ mod tests {
         let dead_letters =
             rejection(moved, OnError::DeadLetter("x".into())).expect("they are in no transaction");
         assert!(dead_letters.contains("or onError=skip"), "{dead_letters}");
+    }
+
+    #[test]
+    fn programs_that_reply_to_no_message_cannot_run_at_least_once() {
+        let check = |text: &str, guarantee: Guarantee| guarantee.check(&plan(text), &OnError::Fail);
+        for (text, is_taken) in [
+            ("kafka --topics=a --group=g | exec --command=cat | kafka --topic=b", false),
+            ("kafka --topics=a --group=g | exec --command=cat --replies=each | kafka --topic=b", true),
+            ("kafka --topics=a | exec --command=cat | kafka --topic=b", true),
+            ("time | exec --command=cat | log", true),
+            ("kafka --topics=a --group=g | topic:t\ntopic:t > exec --command=cat | log", false),
+            ("a = kafka --topics=a --group=g | log\ntap:stream:a > exec --command=cat | log", true),
+        ] {
+            let checked = check(text, Guarantee::AtLeastOnce);
+            assert_eq!(checked.is_ok(), is_taken, "{text}");
+            assert_eq!(check(text, Guarantee::AtMostOnce), Ok(()));
+            if let Err(error) = checked {
+                let error = error.to_string();
+                assert!(error.contains("at least once: exec does not tell"), "{error}");
+                assert!(error.contains("use --replies=each") && error.contains("at-most-once"), "{error}");
+            }
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use crate::NotExactlyOnce;
+use crate::NotGuaranteed;
 use crate::bad::OnError;
 use crate::deployment::{Deployment, WrongProperty};
 use crate::language::{self, Complaints};
@@ -89,7 +89,7 @@ pub enum HostError {
     WrongProperty(#[from] WrongProperty),
     /// The stream cannot have the requested guarantee.
     #[error(transparent)]
-    NotExactlyOnce(#[from] NotExactlyOnce),
+    NotGuaranteed(#[from] NotGuaranteed),
     /// The name is invalid.
     #[error(
         "{0:?} cannot be the name of a stream: use at most 100 letters, digits, _ and -, and do not begin with -"

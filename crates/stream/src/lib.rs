@@ -10,6 +10,7 @@
 //! - [`message`] is the data, [`expression`] the language of filters and transforms.
 //! - [`https`] reaches servers outside the cluster. [`Reach`] limits the access of a stream.
 
+mod at_least_once;
 mod bad;
 mod clock;
 mod declaration;
@@ -38,7 +39,7 @@ mod topics;
 pub mod transport;
 
 pub use bad::{BadMessages, NoSuchPolicy, OnError};
-pub use exactly_once::NotExactlyOnce;
+pub use exactly_once::NotGuaranteed;
 pub use guarantee::{Guarantee, NoSuchGuarantee};
 pub use kafka::{Cluster, report_waits_to};
 pub use reach::{EXEC, OUTSIDE, Reach};

@@ -6,10 +6,12 @@
 //! because most messages have none.
 
 mod headers;
+mod provenance;
 
 use bytes::{Bytes, BytesMut};
 
 pub use headers::{Header, HeaderBuffer, Headers};
+pub use provenance::{AssignedPartition, Provenance, SourceId};
 
 /// Maximum number of messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;
@@ -103,6 +105,8 @@ pub struct Batch {
     pub origin: u32,
     /// True if each value begins with its sequence, as eight bytes, big-endian.
     pub is_stamped: bool,
+    /// The source partition of the messages; `None` if they are of several, or of none.
+    pub provenance: Option<Provenance>,
 }
 
 impl Batch {
@@ -131,6 +135,11 @@ impl Batch {
         self.slots.last().map(|slot| slot.sequence)
     }
 
+    /// The lowest sequence: messages of stages that combine others are not in order.
+    pub fn lowest_sequence(&self) -> Option<u64> {
+        self.slots.iter().map(|slot| slot.sequence).min()
+    }
+
     /// The timestamp of the first message, in milliseconds since 1970.
     pub fn first_time_ms(&self) -> Option<i64> {
         self.slots.first().map(|slot| slot.time_ms)
@@ -153,6 +162,7 @@ impl Batch {
         self.extras.clear();
         self.origin = 0;
         self.is_stamped = false;
+        self.provenance = None;
     }
 
     /// The messages in order.
@@ -228,6 +238,11 @@ impl Batch {
 
     /// Keeps the messages at these indexes.
     pub fn keep_range(&mut self, range: std::ops::Range<usize>) {
+        if range.end < self.slots.len()
+            && let Some(provenance) = &mut self.provenance
+        {
+            provenance.is_at_end = false;
+        }
         self.slots.truncate(range.end);
         self.slots.drain(..range.start);
     }
@@ -267,8 +282,30 @@ impl Batch {
         }
     }
 
+    /// Appends messages of another batch from an index on, with new values.
+    pub fn append_with_values(
+        &mut self,
+        other: &Batch,
+        from: usize,
+        values: impl IntoIterator<Item = Bytes>,
+    ) {
+        let old = other.slots[from..].iter();
+        self.append(&Batch { slots: Vec::new(), spare: Vec::new(), ..other.clone() });
+        let extras = (self.extras.len() - other.extras.len()) as u32;
+        for (slot, value) in old.zip(values) {
+            let value = self.add_buffer(value);
+            let extra = if slot.extra == NO_EXTRA { NO_EXTRA } else { slot.extra + extras };
+            self.slots.push(Slot { value, extra, ..*slot });
+        }
+    }
+
     /// Appends the messages of another batch, sharing its buffers.
     pub fn append(&mut self, other: &Batch) {
+        let place = |provenance: &Option<Provenance>| {
+            provenance.as_ref().map(|provenance| (provenance.source, provenance.partition))
+        };
+        self.provenance =
+            other.provenance.clone().filter(|_| place(&self.provenance) == place(&other.provenance));
         let (buffers, extras) = (self.buffers.len() as u32, self.extras.len() as u32);
         self.buffers.extend_from_slice(&other.buffers);
         self.extras.extend(

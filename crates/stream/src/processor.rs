@@ -9,4 +9,5 @@ mod quantiles;
 pub mod rate_limit;
 pub mod splitter;
 pub mod transform;
+mod watermarks;
 mod windows;

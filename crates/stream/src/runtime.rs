@@ -4,6 +4,7 @@
 mod chain;
 mod channel;
 mod latency;
+mod origins;
 mod report;
 mod stop;
 mod storage;
@@ -17,12 +18,14 @@ use tokio::time::Instant;
 
 use crate::bad::{BadMessages, OnError};
 use crate::declaration::{Findings, Site, StageMaker, StageOutput};
+use crate::message::Provenance;
 use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::reach::Reach;
 use crate::stage::{Source, StageError};
 use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
+use origins::Origins;
 
 pub use latency::Latency;
 pub use report::{Figures, PartReport, StageFigures, StreamEnd, StreamFigures};
@@ -122,6 +125,7 @@ impl RunningStreams {
 pub fn start(plan: &Plan, options: &RunOptions) -> Result<RunningStreams, StreamFailed> {
     let (stopper, stop) = stop();
     let mut joints = Joints::of(plan);
+    let origins = Origins::of(plan);
     let mut chains = Vec::new();
     let mut meters = Vec::new();
     for (index, stream) in plan.streams.iter().enumerate() {
@@ -129,9 +133,17 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<RunningStreams, Stream
             let meter = Arc::new(StreamMeter::new(stream, instance));
             let transactional_id = options.guarantee.transactional_id(stream, &options.instance, instance);
             let is_stored = storage::stores(plan, index);
-            let mut builder =
-                Builder { options, stream: &stream.name, meter: &meter, is_stored, transactional_id };
-            chains.push((index, builder.chain(index, plan, &mut joints, &stop)?));
+            let mut builder = Builder {
+                options,
+                stream: &stream.name,
+                meter: &meter,
+                is_stored,
+                transactional_id,
+                origins: &origins,
+                index,
+                instance,
+            };
+            chains.push((index, builder.chain(plan, &mut joints, &stop)?));
             meters.push(meter);
         }
     }
@@ -179,6 +191,10 @@ struct Builder<'a> {
     meter: &'a Arc<StreamMeter>,
     is_stored: bool,
     transactional_id: Option<Arc<str>>,
+    origins: &'a Origins<'a>,
+    /// The number of the stream.
+    index: usize,
+    instance: usize,
 }
 
 impl Builder<'_> {
@@ -186,11 +202,22 @@ impl Builder<'_> {
         StreamFailed { stream: self.stream.clone(), stage: stage.clone(), source: source.into() }
     }
 
-    fn site(&self, findings: &Findings) -> Site {
+    /// The provenance of messages that a place makes.
+    fn provenance(&self, place: usize) -> Option<Provenance> {
+        self.origins.source(self.index, place, self.instance).map(Provenance::single)
+    }
+
+    /// The site of a stage; places are counted from the source.
+    fn site(&self, place: usize, findings: &Findings) -> Site {
         Site {
             stream: self.stream.clone(),
             guarantee: self.options.guarantee,
             is_stored: self.is_stored,
+            sources: match place {
+                0 => self.provenance(0).into_iter().map(|provenance| provenance.source).collect(),
+                place => self.origins.reaching(self.index, place - 1).into_iter().collect(),
+            },
+            tracks_partitions: self.origins.are_tracked(),
             transactional_id: self.transactional_id.clone(),
             console: self.options.console.clone(),
             findings: findings.clone(),
@@ -198,54 +225,44 @@ impl Builder<'_> {
         }
     }
 
-    fn source(
-        &self,
-        index: usize,
-        stream: &StreamPlan,
-        joints: &mut Joints,
-    ) -> Result<Box<dyn Source>, StreamFailed> {
+    fn source(&self, stream: &StreamPlan, joints: &mut Joints) -> Result<Box<dyn Source>, StreamFailed> {
         Ok(match &stream.input {
             Input::Stage(stage) => match stage.module.make {
                 StageMaker::Source(make) => {
-                    let site = self.site(&self.meter.stages[0].findings);
+                    let site = self.site(0, &self.meter.stages[0].findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }
                 _ => unreachable!("every plan begins with a source"),
             },
             Input::Beside { stream, stage } => Box::new(self.options.taps.point(stream, *stage).listen()),
             Input::Topic(_) | Input::Tap { .. } => {
-                let source = joints.sources.remove(&index);
+                let source = joints.sources.remove(&self.index);
                 Box::new(source.expect("each downstream stream has a channel and is built once"))
             }
         })
     }
 
-    fn chain(
-        &mut self,
-        index: usize,
-        plan: &Plan,
-        joints: &mut Joints,
-        stop: &Stop,
-    ) -> Result<Chain, StreamFailed> {
+    fn chain(&mut self, plan: &Plan, joints: &mut Joints, stop: &Stop) -> Result<Chain, StreamFailed> {
+        let index = self.index;
         let stream = &plan.streams[index];
         let RunOptions { on_error, cluster, reach, .. } = self.options;
         let bad = BadMessages::new(on_error, cluster, reach, stream.name.clone(), self.meter.bad.clone())
             .map_err(|error| self.failed(&stream.name, error))?;
-        let source = self.source(index, stream, joints)?;
+        let source = self.source(stream, joints)?;
         let mut links = Vec::new();
-        for (stage, meter) in stream.processors.iter().zip(&self.meter.stages[1..]) {
+        for (place, (stage, meter)) in (1..).zip(stream.processors.iter().zip(&self.meter.stages[1..])) {
             let StageMaker::Processor(make) = stage.module.make else {
                 unreachable!("a plan has processors between its ends")
             };
-            let processor = make(&stage.settings, &self.site(&meter.findings));
+            let processor = make(&stage.settings, &self.site(place, &meter.findings));
             let processor = processor.map_err(|error| self.failed(&stage.label, error))?;
-            links.push(Link { processor, meter: meter.clone() });
+            links.push(Link { processor, meter: meter.clone(), provenance: self.provenance(place) });
         }
         let last: &Arc<StageMeter> = self.meter.stages.last().expect("a stream has two ends");
         let sink = match &stream.output {
             Output::Stage(stage) => match stage.module.make {
                 StageMaker::Sink(make) => {
-                    let site = self.site(&last.findings);
+                    let site = self.site(links.len() + 1, &last.findings);
                     make(&stage.settings, &site).map_err(|error| self.failed(&stage.label, error))?
                 }
                 _ => unreachable!("a plan ends with a sink"),
@@ -262,6 +279,9 @@ impl Builder<'_> {
             stage.map_or_else(Default::default, |stage| self.options.taps.point(&origin.stream, stage))
         });
         Ok(Chain {
+            provenance: self.provenance(0).filter(|_| !source.has_provenance()),
+            announces: self.origins.are_tracked(),
+            is_piped: matches!(stream.output, Output::Topic(_)),
             points: points.collect(),
             taps: taps.collect(),
             source,

@@ -44,6 +44,10 @@ pub struct Turn<'a> {
 pub trait Refusals: Send {
     /// Handles a bad message, with the reason. An error ends the stream.
     fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError>;
+
+    /// Handles a message that arrived too late to be processed: adds it to the dead letters, if any.
+    /// It is no bad message, and neither fails the stream nor counts as one.
+    fn take_late(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError>;
 }
 
 /// Produces the messages of a stream.
@@ -67,6 +71,11 @@ pub trait Source: Send {
     /// and removes messages without that guarantee. `None` if the source never redelivers messages.
     fn claim<'a>(&'a mut self, _batch: &'a mut Batch) -> Option<Wait<'a, Result<(), StageError>>> {
         None
+    }
+
+    /// True if the source sets the provenance of its batches. Otherwise it has a single partition.
+    fn has_provenance(&self) -> bool {
+        false
     }
 
     /// True if the source needs acknowledgements.

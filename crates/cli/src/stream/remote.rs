@@ -34,7 +34,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Error kinds of wrong input by the user.
 const WRONG: [&str; 5] =
-    ["wrong definition", "wrong property", "wrong name", "wrong request", "not exactly once"];
+    ["wrong definition", "wrong property", "wrong name", "wrong request", "not guaranteed"];
 
 /// The host, the login, and the output format.
 #[derive(Args, Debug, Clone)]

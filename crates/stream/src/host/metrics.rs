@@ -88,6 +88,7 @@ pub fn text(statuses: &[StreamStatus]) -> String {
     for part in &parts {
         line(&mut out, name, &of_part(part), part.bad as f64);
     }
+    late(&parts, &mut out);
     latencies(&parts, &mut out);
     counters(&parts, &mut out);
     histograms(&parts, &mut out);
@@ -147,6 +148,19 @@ fn states(statuses: &[StreamStatus], out: &mut String) {
     }
     for (state, count) in counts {
         line(out, name, &format!("state=\"{state}\""), count as f64);
+    }
+}
+
+/// Messages that aggregates dropped because their windows were closed.
+fn late(parts: &[&StreamFigures], out: &mut String) {
+    let name = "thalweg_stream_late_messages_total";
+    head(out, name, "counter", "Messages that an aggregate dropped, because their windows were closed.");
+    for part in parts {
+        for (place, stage) in part.stages.iter().enumerate() {
+            if let Some(count) = stage.findings.get("late").and_then(Value::as_f64) {
+                line(out, name, &labels(part, place), count);
+            }
+        }
     }
 }
 

@@ -193,7 +193,7 @@ impl HostError {
         match self {
             HostError::WrongDefinition(_) => "wrong definition",
             HostError::WrongProperty(_) => "wrong property",
-            HostError::NotExactlyOnce(_) => "not exactly once",
+            HostError::NotGuaranteed(_) => "not guaranteed",
             HostError::WrongName(_) => "wrong name",
             HostError::NoSuchStream { .. } => "no such stream",
             HostError::NoSuchStage { .. } => "no such stage",
@@ -219,7 +219,7 @@ impl IntoResponse for HostError {
                 return refusal_with(StatusCode::BAD_REQUEST, self.kind(), &message, places);
             }
             HostError::WrongProperty(_)
-            | HostError::NotExactlyOnce(_)
+            | HostError::NotGuaranteed(_)
             | HostError::WrongName(_)
             | HostError::Refused(_) => StatusCode::BAD_REQUEST,
             HostError::MissingRight(_) => StatusCode::FORBIDDEN,

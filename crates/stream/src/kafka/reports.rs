@@ -32,8 +32,8 @@ struct State {
 
 /// Messages registered together.
 struct Part {
-    /// The sequence of the part's first message.
-    first_sequence: u64,
+    /// The lowest sequence in the part.
+    lowest_sequence: u64,
     /// The number after the part's last message.
     end: u64,
     /// Number of undelivered messages.
@@ -45,15 +45,15 @@ impl Reports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers messages in flight, and returns the number of the first. Numbers of messages are
-    /// consecutive.
-    pub fn begin(&self, first_sequence: u64, count: u64) -> u64 {
+    /// Registers messages in flight, with their lowest sequence, and returns the number of the first. Numbers
+    /// of messages are consecutive; sequences need not be in order.
+    pub fn begin(&self, lowest_sequence: u64, count: u64) -> u64 {
         let mut state = self.state();
         let number = state.next_number;
         state.next_number += count;
         state.under_way += count;
         let end = state.next_number;
-        state.parts.push_back(Part { first_sequence, end, left: count });
+        state.parts.push_back(Part { lowest_sequence, end, left: count });
         number
     }
 
@@ -102,9 +102,9 @@ impl Reports {
         }
     }
 
-    /// The first message not known to be delivered.
+    /// The lowest sequence not known to be delivered.
     pub fn held_since(&self) -> Option<u64> {
-        self.state().parts.front().map(|part| part.first_sequence)
+        self.state().parts.iter().filter(|part| part.left > 0).map(|part| part.lowest_sequence).min()
     }
 
     /// Waits until no message is in flight, or a message has failed.
@@ -166,6 +166,18 @@ mod tests {
         reports.complete(&[run(5, 1)], Some("too large".to_owned()));
         assert_eq!((reports.held_since(), reports.under_way()), (Some(30), 0), "it was not delivered");
         assert_eq!(reports.failure().as_deref(), Some("too large"));
+    }
+
+    #[test]
+    fn messages_out_of_order_are_held_from_the_lowest_on() {
+        let reports = Reports::default();
+        // Results of an aggregate, which are sorted by key.
+        for lowest in [90, 3, 40] {
+            reports.begin(lowest, 2);
+        }
+        assert_eq!(reports.held_since(), Some(3));
+        reports.complete(&[run(2, 2)], None);
+        assert_eq!(reports.held_since(), Some(40));
     }
 
     #[test]

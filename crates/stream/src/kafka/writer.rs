@@ -60,7 +60,7 @@ impl TopicWriter {
         self.outlet.is_none() || self.reports.under_way() > 0
     }
 
-    /// The first message not known to be delivered.
+    /// The lowest sequence not known to be delivered.
     pub fn held_since(&self) -> Option<u64> {
         self.reports.held_since()
     }
@@ -99,8 +99,8 @@ impl TopicWriter {
     /// Accepts messages. Messages without room wait for [`TopicWriter::hand_over_rest`].
     pub fn take(&mut self, batch: &Batch) -> Result<(), StageError> {
         self.check()?;
-        let Some(first) = batch.messages().next() else { return Ok(()) };
-        let number = self.reports.begin(first.sequence, batch.len() as u64);
+        let Some(lowest) = batch.lowest_sequence() else { return Ok(()) };
+        let number = self.reports.begin(lowest, batch.len() as u64);
         self.waiting = Some(PendingMessages::new(batch.clone(), number));
         self.hand_over().map(drop)
     }

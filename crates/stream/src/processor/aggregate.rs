@@ -1,8 +1,8 @@
-//! `aggregate`: counts, sums and quantiles over time windows. `windows` holds the logic; this module reads
-//! messages and writes the results of closed windows.
+//! `aggregate`: counts, sums and quantiles over time windows. `windows` holds the logic, and `watermarks`
+//! when windows close; this module reads messages and writes the results of closed windows.
 //!
-//! Without `--time`, windows close with the clock. With `--time`, windows close when a later message arrives,
-//! and at the end of the stream.
+//! Windows close when every partition of the source has a later message or is idle, and at the end of the
+//! stream. Without `--time`, the clock stands for idle partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::watermarks::{StageTime, Watermarks};
 use super::windows::{ClosedWindow, WindowRejection, WindowShape, Windows};
 use crate::clock;
 use crate::declaration::{
@@ -18,16 +19,19 @@ use crate::declaration::{
 };
 use crate::expression::Expression;
 use crate::figures::{Figure, figures};
-use crate::message::{Batch, Message};
+use crate::message::{Batch, Message, Provenance, SourceId};
 use crate::stage::{Processor, StageError, Turn, Wait};
 
 pub const MODULE: Module = Module {
     name: "aggregate",
     summary: "counts, sums and quantiles over time windows, per key",
     about: "Emits a JSON object for each key of each closed window: `window_start` and `window_end` in milliseconds since \
-            1970, `key` if there is one, and the figures. Without `--time`, messages are placed by their own timestamps and \
-            windows close with the clock. With it, a window closes when a message later than its end plus `--lateness` \
-            arrives, or when the stream ends; messages for closed windows are dropped and counted as `late`.",
+            1970, `key` if there is one, and the figures. Messages are placed by their own timestamps, or by `--time`. A window \
+            closes when every partition of the source has a message later than its end plus `--lateness`, or when the stream \
+            ends. Partitions that are idle are not waited for: those without a message for `--idle` whose end was reached, and \
+            all of them when the source had nothing for as long. Without `--time`, the clock minus `--idle` stands for their \
+            messages. Messages for closed windows are late: they are dropped with a warning and counted as `late`, or go to the \
+            dead letters, if there are any. Behind `batch`, `aggregate` and `exec`, partitions are not told apart.",
     options: &[
         OptionSpec {
             name: "window",
@@ -73,6 +77,12 @@ pub const MODULE: Module = Module {
             summary: "How long a window waits for late messages.",
         },
         OptionSpec {
+            name: "idle",
+            takes: OptionType::Duration,
+            default: OptionDefault::Value("2s"),
+            summary: "How long windows wait for a partition that was read to its end and has no message.",
+        },
+        OptionSpec {
             name: "keysMax",
             takes: OptionType::Integer(1, 10_000_000),
             default: OptionDefault::Value("100000"),
@@ -92,6 +102,15 @@ pub const MODULE: Module = Module {
     check,
     make: StageMaker::Processor(make),
 };
+
+/// The reason of a late message in the dead letters.
+const LATE: &str = "it is late: its windows are closed";
+
+/// Maximum wait for the clock, so that a clock that is set forward is noticed.
+const CLOCK_WAIT_MS_MAX: u64 = 10_000;
+
+/// Interval of warnings about late messages.
+const WARN_EVERY: Duration = Duration::from_secs(10);
 
 /// Maximum number of windows that contain one message.
 const WINDOWS_MAX: i64 = 10_000;
@@ -147,10 +166,17 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageErr
         figures,
         of: settings.optional_expression("of"),
         key: settings.optional_expression("key"),
+        marks: Watermarks::new(
+            settings.duration("idle"),
+            settings.optional_expression("time").is_none(),
+            site.sources.iter().copied(),
+        ),
+        called: None,
+        own: Provenance::single(SourceId::unique()),
         time: settings.optional_expression("time"),
         length_ms: shape.length_ms,
-        late: 0,
-        findings: site.findings.clone(),
+        idle_ms: i64::try_from(settings.duration("idle").as_millis()).unwrap_or(i64::MAX),
+        late: LateMessages::new(site),
     }))
 }
 
@@ -160,13 +186,63 @@ struct Aggregate {
     of: Option<Arc<Expression>>,
     key: Option<Arc<Expression>>,
     time: Option<Arc<Expression>>,
+    marks: Watermarks,
+    /// Time of the last call.
+    called: Option<Instant>,
+    /// The provenance of messages without one.
+    own: Provenance,
     length_ms: i64,
-    late: u64,
+    idle_ms: i64,
+    late: LateMessages,
+}
+
+/// The count of late messages, which is published and logged.
+struct LateMessages {
+    stream: Arc<str>,
     findings: Findings,
+    count: u64,
+    /// Messages of earlier warnings.
+    reported: u64,
+    warned: Option<Instant>,
+}
+
+impl LateMessages {
+    fn new(site: &Site) -> LateMessages {
+        let (stream, findings) = (site.stream.clone(), site.findings.clone());
+        findings.set("late", 0);
+        LateMessages { stream, findings, count: 0, reported: 0, warned: None }
+    }
+
+    fn count(&mut self) {
+        self.count += 1;
+        self.findings.set("late", self.count);
+    }
+
+    /// Logs late messages, at intervals and at the end.
+    fn warn(&mut self, now: Instant, is_end: bool) {
+        let is_due = self.warned.is_none_or(|warned| now.saturating_duration_since(warned) >= WARN_EVERY);
+        if self.count > self.reported && (is_due || is_end) {
+            let (late, total, stream) = (self.count - self.reported, self.count, &*self.stream);
+            tracing::warn!(
+                stream,
+                late,
+                total,
+                "Dropped messages for closed windows; a longer --lateness keeps windows open for them"
+            );
+            (self.reported, self.warned) = (self.count, Some(now));
+        }
+    }
 }
 
 impl Aggregate {
-    fn add(&mut self, message: &Message<'_>, key: &mut BytesMut) -> Result<(), String> {
+    /// Adds a message. Returns false if it is late.
+    fn add(
+        &mut self,
+        message: &Message<'_>,
+        key: &mut BytesMut,
+        from: &Provenance,
+        time: StageTime,
+    ) -> Result<bool, String> {
         let bad = |error: crate::expression::NoValue| error.to_string();
         let time_ms = match &self.time {
             Some(time) => time.time_ms(message).map_err(bad)?,
@@ -180,13 +256,16 @@ impl Aggregate {
         if let Some(expression) = &self.key {
             expression.write(message, key).map_err(bad)?;
         }
-        match self.windows.add(time_ms, self.key.is_some().then_some(&key[..]), value, message.sequence) {
-            Ok(()) => Ok(()),
+        let added =
+            self.windows.add(time_ms, self.key.is_some().then_some(&key[..]), value, message.sequence);
+        self.marks.observe(from, time_ms, time);
+        self.windows.advance(self.marks.watermark_ms());
+        match added {
+            Ok(()) => Ok(true),
             Err(WindowRejection::TooManyKeys) => Err("there are more keys than --keysMax".to_owned()),
             Err(WindowRejection::Late) => {
-                self.late += 1;
-                self.findings.set("late", self.late);
-                Ok(())
+                self.late.count();
+                Ok(false)
             }
         }
     }
@@ -221,6 +300,10 @@ impl Aggregate {
     }
 }
 
+fn time_of(turn: &Turn<'_>) -> StageTime {
+    StageTime { now: turn.now, time_ms: turn.time_ms, starved: turn.idle }
+}
+
 /// Writes integral numbers as integers.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
@@ -230,11 +313,20 @@ impl Processor for Aggregate {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         let mut out = Batch::new();
         let mut key = BytesMut::new();
+        let (from, time) = (batch.provenance.clone().unwrap_or_else(|| self.own.clone()), time_of(turn));
+        self.called = Some(turn.now);
+        self.marks.enter(time);
+        self.marks.assign(&from, time);
         for message in batch.messages() {
-            if let Err(reason) = self.add(&message, &mut key) {
-                turn.bad.take(&message, &reason)?;
+            match self.add(&message, &mut key, &from, time) {
+                Ok(true) => {}
+                Ok(false) => turn.bad.take_late(&message, LATE)?,
+                Err(reason) => turn.bad.take(&message, &reason)?,
             }
         }
+        self.marks.leave(&from, time);
+        self.windows.advance(self.marks.watermark_ms());
+        self.late.warn(turn.now, false);
         let closed = self.windows.close();
         self.emit(closed, &mut out);
         *batch = out;
@@ -242,19 +334,29 @@ impl Processor for Aggregate {
     }
 
     fn deadline(&self) -> Option<Instant> {
+        let close_ms = self.windows.next_close_ms()?;
+        let regular = self.called? + self.marks.interval();
         if self.time.is_some() {
-            return None;
+            return Some(regular);
         }
-        let wait = self.windows.next_close_ms()?.saturating_sub(clock::time_ms()).max(1);
-        Some(Instant::now() + Duration::from_millis(wait as u64))
+        let wait_ms = close_ms.saturating_add(self.idle_ms).saturating_sub(clock::time_ms());
+        match u64::try_from(wait_ms) {
+            Ok(wait_ms) if wait_ms > 0 => {
+                Some(regular.max(Instant::now() + Duration::from_millis(wait_ms.min(CLOCK_WAIT_MS_MAX))))
+            }
+            _ => Some(regular),
+        }
     }
 
     fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        if self.time.is_none() {
-            self.windows.observe(turn.time_ms);
-            let closed = self.windows.close();
-            self.emit(closed, batch);
-        }
+        let time = time_of(turn);
+        self.called = Some(turn.now);
+        self.marks.enter(time);
+        self.marks.advance(time);
+        self.windows.advance(self.marks.watermark_ms());
+        let closed = self.windows.close();
+        self.emit(closed, batch);
+        self.late.warn(turn.now, false);
         Ok(())
     }
 
@@ -262,6 +364,7 @@ impl Processor for Aggregate {
         Box::pin(async {
             let closed = self.windows.close_all();
             self.emit(closed, batch);
+            self.late.warn(Instant::now(), true);
             Ok(())
         })
     }

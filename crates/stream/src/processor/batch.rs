@@ -57,16 +57,18 @@ struct Joiner {
     is_json: bool,
     joined: BytesMut,
     count: usize,
-    /// Arrival, timestamp and sequence of the first message.
+    /// Arrival and timestamp of the first message, and the lowest sequence.
     first: Option<(Instant, i64, u64)>,
 }
 
 impl Joiner {
     fn add(&mut self, message: &Message<'_>, now: Instant) {
-        if self.first.is_none() {
-            self.first = Some((now, message.time_ms, message.sequence));
-        } else {
-            self.joined.extend_from_slice(if self.is_json { b"," } else { b"\n" });
+        match &mut self.first {
+            None => self.first = Some((now, message.time_ms, message.sequence)),
+            Some((_, _, lowest)) => {
+                *lowest = (*lowest).min(message.sequence);
+                self.joined.extend_from_slice(if self.is_json { b"," } else { b"\n" });
+            }
         }
         if !self.is_json || json::parse(message.value).is_ok() {
             self.joined.extend_from_slice(message.value);
@@ -124,5 +126,31 @@ impl Processor for Joiner {
 
     fn held_since(&self) -> Option<u64> {
         self.first.map(|(_, _, sequence)| sequence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lowest_sequence_of_the_combined_messages_is_held() {
+        let mut batch = Batch::new();
+        for sequence in [90, 3, 40] {
+            batch.push(bytes::Bytes::from_static(b"x"), None, 0, sequence);
+        }
+        let mut joiner = Joiner {
+            size: 9,
+            timeout: Duration::ZERO,
+            is_json: false,
+            joined: BytesMut::new(),
+            count: 0,
+            first: None,
+        };
+        batch.messages().for_each(|message| joiner.add(&message, Instant::now()));
+        assert_eq!(joiner.held_since(), Some(3));
+        let mut out = Batch::new();
+        joiner.emit(&mut out);
+        assert_eq!((out.lowest_sequence(), &*out.value(0)), (Some(3), &b"x\nx\nx"[..]));
     }
 }

@@ -2,9 +2,11 @@
 //! becomes messages. The program inherits standard error.
 //!
 //! Two tasks carry the bytes, so that a program that buffers input, or writes long output, cannot deadlock
-//! the stream. Only the program knows how its output relates to its input: messages inside the program are
-//! lost if it dies.
+//! the stream. Only the program knows how its output relates to its input. With `--replies=each` it answers
+//! every message with one, in order, so that the stage holds the messages inside the program; otherwise they
+//! are lost if the program dies.
 
+use std::collections::VecDeque;
 use std::io;
 use std::process::Stdio;
 use std::time::Duration;
@@ -30,7 +32,8 @@ pub const MODULE: Module = Module {
     name: "exec",
     summary: "runs your own program as a stage, over its standard input and output",
     about: "The program is started once, by `sh -c`, and should exit when its input ends; an exit code other than 0 fails the stream. \
-            With `--framing=lines`, a message of several lines is a bad message.",
+            With `--framing=lines`, a message of several lines is a bad message. A source that is read at least once needs \
+            `--replies=each`: otherwise the stream cannot know which messages the program has finished.",
     options: &[
         OptionSpec {
             name: "command",
@@ -44,8 +47,21 @@ pub const MODULE: Module = Module {
             default: OptionDefault::Value("lines"),
             summary: "`lines`: a message per line. `length`: four bytes of length, big-endian, before each message.",
         },
+        OptionSpec {
+            name: "replies",
+            takes: OptionType::Choice(&["any", "each"]),
+            default: OptionDefault::Value("any"),
+            summary: "`each`: the program writes exactly one message for each that it reads, in order; this message keeps the key, \
+                      the timestamp and the headers. `any`: any number, at any time.",
+        },
     ],
-    examples: &[("stdin | exec --command='tr a-z A-Z' | stdout", "an ordinary program as a stage")],
+    examples: &[
+        ("stdin | exec --command='tr a-z A-Z' | stdout", "an ordinary program as a stage"),
+        (
+            "kafka --topics=in --group=shout | exec --command='sed -u s/a/A/' --replies=each | kafka --topic=out",
+            "at least once, because each line has its reply",
+        ),
+    ],
     check: declaration::any,
     make: StageMaker::Processor(start),
 };
@@ -72,6 +88,7 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageE
     Ok(Box::new(Exec {
         command,
         framing,
+        unanswered: (settings.text("replies") == "each").then(Unanswered::default),
         child,
         to_child: Some(to_child),
         from_child,
@@ -166,9 +183,53 @@ fn cut_frames(pending: &mut BytesMut, is_end: bool) -> Result<Vec<Bytes>, String
     }
 }
 
+/// Messages inside the program, which answers them in order.
+#[derive(Default)]
+struct Unanswered {
+    batches: VecDeque<Batch>,
+    /// Number of answered messages of the first batch.
+    answered: usize,
+}
+
+impl Unanswered {
+    fn send(&mut self, batch: &Batch) {
+        if !batch.is_empty() {
+            self.batches.push_back(batch.clone());
+        }
+    }
+
+    /// Adds the answers to a batch, in place of the values of their messages. Returns false if there are more
+    /// answers than messages.
+    fn answer(&mut self, answers: Vec<Bytes>, out: &mut Batch) -> bool {
+        let mut answers = answers.into_iter();
+        while answers.len() > 0 {
+            let Some(first) = self.batches.front() else { return false };
+            let count = answers.len().min(first.len() - self.answered);
+            out.append_with_values(first, self.answered, answers.by_ref().take(count));
+            self.answered += count;
+            if self.answered == first.len() {
+                self.batches.pop_front();
+                self.answered = 0;
+            }
+        }
+        true
+    }
+
+    fn len(&self) -> usize {
+        self.batches.iter().map(Batch::len).sum::<usize>() - self.answered
+    }
+
+    /// The lowest sequence inside the program, or of the same batch.
+    fn held_since(&self) -> Option<u64> {
+        self.batches.iter().filter_map(Batch::lowest_sequence).min()
+    }
+}
+
 struct Exec {
     command: String,
     framing: Framing,
+    /// The messages inside the program, if it answers each.
+    unanswered: Option<Unanswered>,
     child: Child,
     to_child: Option<mpsc::Sender<Batch>>,
     from_child: mpsc::Receiver<Result<Vec<Bytes>, String>>,
@@ -186,8 +247,15 @@ impl Exec {
     }
 
     fn add(&mut self, come: Result<Vec<Bytes>, String>, batch: &mut Batch) -> Result<(), StageError> {
+        let messages = come.map_err(|reason| self.failed(reason))?;
+        if let Some(unanswered) = &mut self.unanswered {
+            return match unanswered.answer(messages, batch) {
+                true => Ok(()),
+                false => Err(self.failed("writes more messages than it reads; use --replies=any")),
+            };
+        }
         let time_ms = clock::time_ms();
-        for message in come.map_err(|reason| self.failed(reason))? {
+        for message in messages {
             batch.push(message, None, time_ms, self.sequence);
             self.sequence += 1;
         }
@@ -210,6 +278,9 @@ impl Exec {
                 come = self.from_child.recv() => come,
                 permit = sender.reserve() => match permit {
                     Ok(permit) => {
+                        if let Some(unanswered) = &mut self.unanswered {
+                            unanswered.send(&sent);
+                        }
                         permit.send(sent);
                         return Ok(());
                     }
@@ -241,7 +312,10 @@ impl Exec {
         }
         let status: io::Result<_> = self.child.wait().await;
         match status {
-            Ok(status) if status.success() => Ok(()),
+            Ok(status) if status.success() => match self.unanswered.as_ref().map_or(0, Unanswered::len) {
+                0 => Ok(()),
+                left => Err(self.failed(format!("ended without a reply to {left} messages"))),
+            },
             Ok(status) => Err(self.failed(format!("failed ({status})"))),
             Err(error) => Err(self.failed(format!("cannot be waited for: {error}"))),
         }
@@ -285,6 +359,10 @@ impl Processor for Exec {
         }))
     }
 
+    fn held_since(&self) -> Option<u64> {
+        self.unanswered.as_ref().and_then(Unanswered::held_since)
+    }
+
     fn deadline(&self) -> Option<Instant> {
         (self.come.is_some() || self.is_over).then(Instant::now)
     }
@@ -303,5 +381,42 @@ impl Processor for Exec {
 
     fn finish<'a>(&'a mut self, batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
         Box::pin(self.finish(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Message;
+
+    #[test]
+    fn a_reply_has_the_place_of_its_message() {
+        let mut unanswered = Unanswered::default();
+        let mut batch = |sequences: std::ops::Range<u64>| {
+            let mut batch = Batch::new();
+            for sequence in sequences {
+                batch.push(Bytes::from_static(b"in"), Some(format!("k{sequence}").into()), 7, sequence);
+            }
+            unanswered.send(&batch);
+        };
+        batch(10..12);
+        batch(0..0);
+        batch(3..5);
+        assert_eq!((unanswered.held_since(), unanswered.len()), (Some(3), 4));
+        let answers = |count: u8| (0..count).map(|at| Bytes::from(vec![b'a' + at])).collect::<Vec<_>>();
+        let mut out = Batch::new();
+        assert!(unanswered.answer(answers(3), &mut out));
+        let message = |message: Message<'_>| {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let key = message.key.map(text).unwrap_or_default();
+            format!("{} {} {key} {}", message.sequence, message.time_ms, text(message.value))
+        };
+        let messages: Vec<String> = out.messages().map(message).collect();
+        let expected = ["10 7 k10 a", "11 7 k11 b", "3 7 k3 c"];
+        assert_eq!(messages, expected);
+        assert_eq!((unanswered.held_since(), unanswered.len()), (Some(3), 1));
+        assert!(unanswered.answer(answers(1), &mut out));
+        assert_eq!((unanswered.held_since(), unanswered.len()), (None, 0));
+        assert!(!unanswered.answer(answers(1), &mut out), "nothing was asked");
     }
 }

@@ -142,7 +142,7 @@ impl Processor for RateLimit {
     }
 
     fn held_since(&self) -> Option<u64> {
-        self.waiting.messages().nth(self.released).map(|message| message.sequence)
+        self.waiting.messages().skip(self.released).map(|message| message.sequence).min()
     }
 
     fn forget(&mut self) {
@@ -216,6 +216,16 @@ mod tests {
             }
             gone as f64 / (self.now - begun).as_secs_f64()
         }
+    }
+
+    #[test]
+    fn the_lowest_waiting_sequence_is_held() {
+        let mut limit = limit(1.0, 1.0);
+        for sequence in [90, 3, 40] {
+            limit.waiting.push(bytes::Bytes::from_static(b"x"), None, 0, sequence);
+        }
+        limit.released = 1;
+        assert_eq!(limit.held_since(), Some(3));
     }
 
     #[test]

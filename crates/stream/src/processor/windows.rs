@@ -1,5 +1,4 @@
-//! Open windows, and when windows close. Pure: driven by message times, and optionally by a clock when
-//! messages stop.
+//! Open windows, and when windows close. Pure: driven by a watermark.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +35,7 @@ pub struct Sums {
     pub max: f64,
     /// Quantiles, if requested.
     pub quantiles: Option<Quantiles>,
-    /// The sequence of the first message.
+    /// The lowest sequence of the messages.
     pub first_sequence: u64,
 }
 
@@ -78,7 +77,7 @@ pub struct Windows {
     keys_max: usize,
     open: BTreeMap<i64, Window>,
     keys: usize,
-    /// The watermark: earlier messages are late.
+    /// The watermark minus the lateness: windows that end before are closed.
     watermark_ms: i64,
 }
 
@@ -120,18 +119,18 @@ impl Windows {
                 first_sequence: sequence,
             });
             sums.count += 1;
+            sums.first_sequence = sums.first_sequence.min(sequence);
             sums.sum += value;
             sums.min = sums.min.min(value);
             sums.max = sums.max.max(value);
             sums.quantiles.iter_mut().for_each(|quantiles| quantiles.add(value));
         }
-        self.observe(time_ms);
         if is_taken { Ok(()) } else { Err(WindowRejection::Late) }
     }
 
-    /// Advances the watermark to a message's time minus the lateness.
-    pub fn observe(&mut self, time_ms: i64) {
-        self.watermark_ms = self.watermark_ms.max(time_ms.saturating_sub(self.shape.lateness_ms));
+    /// Advances the watermark.
+    pub fn advance(&mut self, watermark_ms: i64) {
+        self.watermark_ms = self.watermark_ms.max(watermark_ms.saturating_sub(self.shape.lateness_ms));
     }
 
     /// Closes windows, oldest first.
@@ -154,13 +153,13 @@ impl Windows {
         self.close()
     }
 
-    /// The time at which the next window closes, in message time.
+    /// The watermark at which the next window closes.
     pub fn next_close_ms(&self) -> Option<i64> {
         let first = self.open.first_key_value()?.0;
         Some(first.saturating_add(self.shape.length_ms).saturating_add(self.shape.lateness_ms))
     }
 
-    /// The first message of all open windows.
+    /// The lowest sequence in all open windows.
     pub fn first_sequence(&self) -> Option<u64> {
         self.open.values().flat_map(BTreeMap::values).map(|sums| sums.first_sequence).min()
     }
@@ -180,15 +179,28 @@ mod tests {
         Windows::new(WindowShape { length_ms, slide_ms, lateness_ms }, true, 4)
     }
 
+    /// Adds a message of a single partition in order.
+    fn add(
+        windows: &mut Windows,
+        time_ms: i64,
+        key: Option<&[u8]>,
+        value: f64,
+        sequence: u64,
+    ) -> Result<(), WindowRejection> {
+        let added = windows.add(time_ms, key, value, sequence);
+        windows.advance(time_ms);
+        added
+    }
+
     #[test]
     fn a_later_message_closes_a_window_and_each_key_has_its_own_sums() {
         let mut windows = windows(10, 10, 0);
         for (time, key, value) in [(0, "a", 1.0), (9, "b", 2.0), (5, "a", 3.0)] {
-            windows.add(time, Some(key.as_bytes()), value, time as u64).expect("it is taken");
+            add(&mut windows, time, Some(key.as_bytes()), value, time as u64).expect("it is taken");
         }
         assert_eq!(listed(windows.close()), []);
         assert_eq!((windows.next_close_ms(), windows.first_sequence()), (Some(10), Some(0)));
-        windows.add(10, None, 5.0, 10).expect("it is taken");
+        add(&mut windows, 10, None, 5.0, 10).expect("it is taken");
         assert_eq!(listed(windows.close()), [(0, "a".to_owned(), 2, 4.0), (0, "b".to_owned(), 1, 2.0)]);
         assert_eq!(listed(windows.close_all()), [(10, String::new(), 1, 5.0)]);
     }
@@ -196,19 +208,19 @@ mod tests {
     #[test]
     fn late_messages_are_taken_as_long_as_lateness_allows() {
         let mut windows = windows(10, 10, 5);
-        windows.add(3, None, 1.0, 0).expect("it is taken");
-        windows.add(14, None, 1.0, 1).expect("it is taken");
-        windows.add(4, None, 1.0, 2).expect("the window waits for what is late");
-        windows.add(15, None, 1.0, 3).expect("it is taken");
+        add(&mut windows, 3, None, 1.0, 0).expect("it is taken");
+        add(&mut windows, 14, None, 1.0, 1).expect("it is taken");
+        add(&mut windows, 4, None, 1.0, 2).expect("the window waits for what is late");
+        add(&mut windows, 15, None, 1.0, 3).expect("it is taken");
         assert_eq!(listed(windows.close()), [(0, String::new(), 2, 2.0)]);
-        assert_eq!(windows.add(5, None, 1.0, 4), Err(WindowRejection::Late));
+        assert_eq!(add(&mut windows, 5, None, 1.0, 4), Err(WindowRejection::Late));
     }
 
     #[test]
     fn no_quantile_lies_outside_of_what_was_seen() {
         let mut windows = windows(10, 10, 0);
         for (sequence, value) in [230.0, 231.0].into_iter().enumerate() {
-            windows.add(0, None, value, sequence as u64).expect("it is taken");
+            add(&mut windows, 0, None, value, sequence as u64).expect("it is taken");
         }
         let closed = windows.close_all();
         let quantiles =
@@ -231,12 +243,23 @@ mod tests {
     fn keys_have_a_bound() {
         let mut windows = windows(10, 10, 0);
         for key in 0..4u8 {
-            windows.add(0, Some(&[key]), 1.0, 0).expect("it is taken");
+            add(&mut windows, 0, Some(&[key]), 1.0, 0).expect("it is taken");
         }
-        assert_eq!(windows.add(0, Some(b"x"), 1.0, 0), Err(WindowRejection::TooManyKeys));
-        windows.add(0, Some(&[0]), 1.0, 0).expect("a key that is known is taken");
-        windows.observe(10);
+        assert_eq!(add(&mut windows, 0, Some(b"x"), 1.0, 0), Err(WindowRejection::TooManyKeys));
+        add(&mut windows, 0, Some(&[0]), 1.0, 0).expect("a key that is known is taken");
+        windows.advance(10);
         assert_eq!(windows.close().len(), 4);
-        windows.add(10, Some(b"x"), 1.0, 0).expect("there is room again");
+        add(&mut windows, 10, Some(b"x"), 1.0, 0).expect("there is room again");
+    }
+
+    #[test]
+    fn windows_remember_their_lowest_sequence() {
+        let mut windows = windows(10, 10, 0);
+        for (key, sequence) in [("b", 7), ("a", 9), ("a", 3)] {
+            windows.add(0, Some(key.as_bytes()), 1.0, sequence).expect("it is taken");
+        }
+        assert_eq!(windows.first_sequence(), Some(3));
+        let closed = windows.close_all();
+        assert_eq!(closed.iter().map(|closed| closed.sums.first_sequence).collect::<Vec<_>>(), [3, 7]);
     }
 }

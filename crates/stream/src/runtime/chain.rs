@@ -16,7 +16,7 @@ use super::tap::TapPoint;
 use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock;
-use crate::message::Batch;
+use crate::message::{Batch, Provenance};
 use crate::stage::{FillResult, Processor, Progress, Sink, Source, StageError, TransactionOutcome, Turn};
 
 /// Maximum time that a busy stream keeps its thread before it yields.
@@ -32,11 +32,19 @@ const COMMIT_EVERY: Duration = Duration::from_millis(100);
 pub struct Link {
     pub processor: Box<dyn Processor>,
     pub meter: Arc<StageMeter>,
+    /// The provenance of the output, if it is not that of the input.
+    pub provenance: Option<Provenance>,
 }
 
 /// A stream, ready to run.
 pub struct Chain {
     pub source: Box<dyn Source>,
+    /// The provenance of messages for which the source gives none.
+    pub provenance: Option<Provenance>,
+    /// True if empty batches are passed on, which announce changes of the source.
+    pub announces: bool,
+    /// True if the stream ends in a named destination.
+    pub is_piped: bool,
     pub links: Vec<Link>,
     pub sink: Box<dyn Sink>,
     /// The taps after the source and after each processor.
@@ -72,6 +80,7 @@ impl Chain {
             acknowledged: None,
             next_acknowledgement: Instant::now(),
             idle: Duration::ZERO,
+            is_at_end: false,
         };
         let ended = self.work(&mut flow).await;
         self.source.leave().await;
@@ -144,6 +153,9 @@ impl Chain {
                         return Ok(StopReason::Stopped);
                     }
                     self.acknowledge_if_due(flow, now).await?;
+                    if !is_full {
+                        self.announce_end(flow).await?;
+                    }
                     self.wait(flow, now).await?;
                     since = Instant::now();
                 }
@@ -154,6 +166,17 @@ impl Chain {
                 since = Instant::now();
             }
         }
+    }
+
+    /// Announces that the source has no more messages for now, unless the source itself tells.
+    async fn announce_end(&mut self, flow: &mut Flow) -> Result<()> {
+        let Some(provenance) = self.provenance.as_ref().filter(|_| self.announces && !flow.is_at_end) else {
+            return Ok(());
+        };
+        flow.batch.clear();
+        flow.batch.provenance = Some(Provenance { is_at_end: true, ..provenance.clone() });
+        flow.is_at_end = true;
+        self.push(0, flow).await
     }
 
     /// True if a processor cannot accept more messages until it has released some.
@@ -229,6 +252,10 @@ impl Chain {
             meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), filled_at - now);
             meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), filled_at));
             flow.seen = flow.batch.last_sequence().or(flow.seen);
+            flow.is_at_end = flow.batch.provenance.is_some();
+            if flow.batch.provenance.is_none() {
+                flow.batch.provenance = self.provenance.clone();
+            }
         }
         Ok(filled)
     }
@@ -249,13 +276,13 @@ impl Chain {
         let mut meter = &self.meter.stages[from];
         for place in from.. {
             let batch = &mut flow.batch;
-            if batch.is_empty() {
+            if batch.is_empty() && (!self.announces || batch.provenance.is_none()) {
                 return Ok(());
             }
             if !self.taps[place].is_empty() {
                 meter.waited_for(self.taps[place].send(batch)).await;
             }
-            if !self.points[place].is_empty() {
+            if !self.points[place].is_empty() && !batch.is_empty() {
                 meter.waited_for(self.points[place].send(batch)).await;
             }
             let Some(link) = self.links.get_mut(place) else { break };
@@ -273,8 +300,14 @@ impl Chain {
                 settled.map_err(|error| (meter.label.clone(), error))?;
                 done = Instant::now();
             }
+            if let Some(provenance) = &link.provenance {
+                batch.provenance = (!batch.is_empty()).then(|| provenance.clone());
+            }
             meter.worked(came, batch.len(), batch.value_bytes(), worked - now);
             meter.reached(came, flow.age(first_ms, done));
+        }
+        if flow.batch.is_empty() && !(self.announces && self.is_piped) {
+            return Ok(());
         }
         self.write(flow).await
     }
@@ -320,7 +353,10 @@ impl Chain {
             return Ok(());
         }
         flow.came = ClockReading { at: Instant::now(), time_ms: clock::time_ms() };
-        let meter = &self.links[index].meter;
+        let Link { meter, provenance, .. } = &self.links[index];
+        if provenance.is_some() {
+            flow.batch.provenance.clone_from(provenance);
+        }
         meter.worked(0, flow.batch.len(), flow.batch.value_bytes(), Duration::ZERO);
         self.push(index + 1, flow).await
     }
@@ -486,6 +522,8 @@ struct Flow {
     next_acknowledgement: Instant,
     /// The source's total idle time.
     idle: Duration,
+    /// True if later stages know that the source has no more messages for now.
+    is_at_end: bool,
 }
 
 /// A moment on both clocks.

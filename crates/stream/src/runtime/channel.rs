@@ -32,6 +32,11 @@ struct Receipt {
 }
 
 impl Receipt {
+    /// True if both receipts are for one writer.
+    fn is_of(&self, other: &Receipt) -> bool {
+        Arc::ptr_eq(&self.arrived, &other.arrived)
+    }
+
     fn give_back(self) {
         self.arrived.send_replace(self.number);
     }
@@ -75,11 +80,11 @@ impl Joint {
         Joint { sender: Some((reader.0, Arc::new(sender))), arrived, sent: 0, held: VecDeque::new() }
     }
 
-    async fn send(&mut self, batch: &Batch, first_sequence: u64) {
+    async fn send(&mut self, batch: &Batch, first_sequence: Option<u64>) {
         let Some((sender, receipts)) = &self.sender else { return };
         self.sent += 1;
         let receipt = Receipt { number: self.sent, arrived: receipts.clone() };
-        self.held.push_back((self.sent, first_sequence));
+        self.held.extend(first_sequence.map(|first_sequence| (self.sent, first_sequence)));
         // Ignore a failed reader: its failure ends the run.
         let _ = sender.send(Parcel { batch: batch.clone(), receipt }).await;
         self.forget_arrived();
@@ -126,7 +131,10 @@ impl Outlet {
 
     /// Sends a batch to every reader.
     pub async fn send(&mut self, batch: &Batch) {
-        let Some(first) = batch.messages().map(|message| message.sequence).min() else { return };
+        let first = batch.lowest_sequence();
+        if first.is_none() && batch.provenance.is_none() {
+            return;
+        }
         for joint in &mut self.0 {
             joint.send(batch, first).await;
         }
@@ -218,7 +226,16 @@ impl Source for ChannelSource {
         // Each writer has its own sequence: renumber.
         batch.renumber(self.sequence);
         self.sequence += batch.len() as u64;
-        self.receipts.push_back((self.sequence - 1, next.receipt));
+        if !batch.is_empty() {
+            self.receipts.push_back((self.sequence - 1, next.receipt));
+        } else if let Some((_, last)) =
+            self.receipts.iter_mut().rev().find(|(_, last)| last.is_of(&next.receipt))
+        {
+            // An announcement arrives with the messages before it.
+            *last = next.receipt;
+        } else {
+            next.receipt.give_back();
+        }
         Ok(FillResult::Ready)
     }
 

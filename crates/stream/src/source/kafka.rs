@@ -10,6 +10,7 @@ mod membership;
 mod partitions;
 mod reader;
 mod runs;
+mod tracking;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use membership::{CommitVerdict, Membership};
 use partitions::ReadSettings;
 use reader::{Command, PendingCommit, PolledBatch, Reader};
 use runs::Runs;
+use tracking::Tracking;
 
 /// Maximum number of batches queued for the stream.
 const WAITING_MAX: usize = 8;
@@ -187,7 +189,9 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let consumer = Consumer::new(client.cluster(), client.config);
     let (sender, batches) = mpsc::channel(WAITING_MAX);
     let (commands, obeyed) = mpsc::channel(COMMANDS_MAX);
-    let reader = Reader::new(consumer, wanted, Arc::clone(&membership)).run(sender, obeyed);
+    let tracking = site.sources.first().filter(|_| site.tracks_partitions);
+    let tracking = tracking.map(|source| Tracking::new(*source));
+    let reader = Reader::new(consumer, wanted, Arc::clone(&membership), tracking).run(sender, obeyed);
     Ok(Box::new(Kafka {
         commands: Some(commands),
         reader: Some(tokio::spawn(reader)),
@@ -265,7 +269,7 @@ impl Source for Kafka {
             if self.in_group {
                 polled = self.without_void(polled);
             }
-            if polled.batch.is_empty() {
+            if polled.batch.is_empty() && polled.batch.provenance.is_none() {
                 continue;
             }
             *batch = polled.batch;
@@ -313,6 +317,10 @@ impl Source for Kafka {
             }
             Ok(())
         }))
+    }
+
+    fn has_provenance(&self) -> bool {
+        true
     }
 
     fn wants_acknowledgement(&self) -> bool {

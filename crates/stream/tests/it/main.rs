@@ -1,5 +1,6 @@
 //! Streams through the public interface, in this process: combinations of stages.
 
+mod aggregates;
 mod http_source;
 mod secure;
 mod wrong;

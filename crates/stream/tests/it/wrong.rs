@@ -192,6 +192,8 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         guarantee: Guarantee::AtLeastOnce,
         is_stored: true,
         transactional_id: None,
+        sources: [].into(),
+        tracks_partitions: true,
         console: Arc::new(Lines::default()),
         findings: Default::default(),
         reach: Reach::everything().into(),

@@ -169,3 +169,63 @@ fn a_medium_that_stays_full_fails_the_stream_when_its_time_is_over() {
     assert!(error.contains("Cannot write /dev/full: No space left"), "{error}");
     assert!(error.contains("retrying"), "{error}");
 }
+
+#[test]
+fn results_of_an_aggregate_are_stored_before_their_messages_are_committed() {
+    let broker = Broker::start();
+    // The last key is first in the results, and its messages are the last.
+    let lines: String = (0..300u64)
+        .map(|n| format!("{{\"t\": {}, \"k\": \"{}\"}}\n", n * 100, (b'z' - (n / 20) as u8) as char))
+        .chain(["{\"t\": 60000, \"k\": \"last\"}\n".to_owned()])
+        .collect();
+    let create = format!("topic create single --partitions 1 --bootstrap-server {}", broker.address());
+    assert_eq!(binary::run(&mut binary::thalweg(&create)).0, Some(0));
+    out(&broker, "stdin | kafka --topic=single", &[], lines.as_bytes());
+    let session = short_session(&broker);
+    let text_of_stream = |linger: &str| {
+        format!(
+            "kafka --topics=single --group=g {session} \
+             | aggregate --window=1m --time=payload.t --key=payload.k | kafka --topic=out --linger={linger}"
+        )
+    };
+    // The results stay in the producer.
+    let first = RunningProcess::start(&mut broker.stream(&text_of_stream("2m")));
+    pause(Duration::from_secs(6));
+    first.signal(Signal::KILL);
+    drop(first);
+    let mut second = RunningProcess::start(&mut broker.stream(&text_of_stream("5ms")));
+    let read = "kafka --topics=out --untilEnd=true | transform --expression='string(payload.count)' | stdout";
+    until("all results", || numbers(&out(&broker, read, &[], b"")).into_iter().sum::<u32>() >= 300);
+    second.interrupt();
+    assert_eq!(second.exit_code(), Some(0));
+}
+
+#[test]
+fn messages_inside_a_program_are_not_committed() {
+    let broker = Broker::start();
+    broker.produce(0..1000);
+    let session = short_session(&broker);
+    let text_of_stream = |program: &str, more: &str| {
+        format!(
+            "kafka --topics=in --group=g {session} | exec --command='{program}' {more} | kafka --topic=out"
+        )
+    };
+    let refused = binary::run(&mut broker.stream(&text_of_stream("cat", "")));
+    assert_eq!(refused.0, Some(2), "{}", refused.2);
+    assert!(refused.2.contains("use --replies=each"), "{}", refused.2);
+    // A program that answers the first messages only.
+    let stuck = "for n in $(seq 100); do read -r l; echo \"$l\"; done; cat > /dev/null";
+    let first = RunningProcess::start(&mut broker.stream(&text_of_stream(stuck, "--replies=each")));
+    let seen = || {
+        let lines = out(&broker, "kafka --topics=out --untilEnd=true | stdout", &[], b"");
+        numbers(&lines).into_iter().collect::<BTreeSet<u32>>()
+    };
+    until("the first replies", || seen().len() >= 100);
+    pause(Duration::from_secs(2));
+    first.signal(Signal::KILL);
+    drop(first);
+    let mut second = RunningProcess::start(&mut broker.stream(&text_of_stream("cat", "--replies=each")));
+    until("all of them", || seen().len() == 1000);
+    second.interrupt();
+    assert_eq!(second.exit_code(), Some(0));
+}

@@ -25,6 +25,11 @@ impl Ends {
         }
     }
 
+    /// True if a partition has not reached its end.
+    pub fn has(&self, at: &TopicPartition) -> bool {
+        self.0.contains_key(at)
+    }
+
     /// True if all partitions have reached their ends.
     pub fn are_reached(&self) -> bool {
         self.0.is_empty()

@@ -14,15 +14,16 @@ use thalweg_client::{
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ends::Ends;
 use super::membership::Membership;
 use super::partitions::{self, ReadSettings};
 use super::runs::Runs;
+use super::tracking::Tracking;
 use crate::clock;
 use crate::kafka;
-use crate::message::{Batch, BatchBuilder, Header};
+use crate::message::{Batch, BatchBuilder, Header, Provenance};
 use crate::stage::StageError;
 
 /// Maximum wait of a poll, practically unlimited.
@@ -31,6 +32,8 @@ const POLL: Duration = Duration::from_secs(3600);
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a retry.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
+/// Interval at which partitions without records are sought, for stages that track partitions.
+const SEEK_EMPTY_EVERY: Duration = Duration::from_secs(1);
 /// Timeout for leaving the group.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
@@ -80,11 +83,20 @@ pub struct Reader {
     buffer: DecompressBuffer,
     /// True if the cluster was unreachable, and no record has arrived since.
     is_troubled: bool,
+    /// The partitions, if some stage tracks them.
+    tracking: Option<Tracking>,
+    /// Time of the last search for partitions without records.
+    sought_empty: Option<Instant>,
 }
 
 impl Reader {
     /// A reading task with this consumer.
-    pub fn new(consumer: Consumer, wanted: ReadSettings, membership: Arc<Membership>) -> Reader {
+    pub fn new(
+        consumer: Consumer,
+        wanted: ReadSettings,
+        membership: Arc<Membership>,
+        tracking: Option<Tracking>,
+    ) -> Reader {
         Reader {
             consumer,
             wanted,
@@ -96,6 +108,8 @@ impl Reader {
             sequence: 0,
             buffer: DecompressBuffer::default(),
             is_troubled: false,
+            tracking,
+            sought_empty: None,
         }
     }
 
@@ -139,6 +153,10 @@ impl Reader {
             let from = self.consumer.position(&at).unwrap_or(Offset(0));
             self.ends.add(&at, from, end.offset);
         }
+        let all = self.consumer.assignment();
+        let read = all.filter(|at| !self.wanted.until_end || self.ends.has(at));
+        let read: Vec<TopicPartition> = read.collect();
+        self.announce(|tracking| tracking.assign(read));
         Ok(())
     }
 
@@ -157,7 +175,13 @@ impl Reader {
             let rewinding =
                 batches.is_some() && self.membership.wants_rewind() && !Box::pin(self.rewind()).await;
             let room = batches.is_some() && self.ready.is_empty() && !rewinding;
-            let wait = if rewinding { ASKED_AGAIN } else { POLL };
+            let wait = if rewinding {
+                ASKED_AGAIN
+            } else if self.has_unknown() {
+                SEEK_EMPTY_EVERY
+            } else {
+                POLL
+            };
             let happened = tokio::select! {
                 biased;
                 command = commands.recv() => match command {
@@ -178,6 +202,44 @@ impl Reader {
             if let Err(error) = handled {
                 self.fail(error);
             }
+            if room && self.has_unknown() {
+                Box::pin(self.seek_empty()).await;
+            }
+        }
+    }
+
+    fn has_unknown(&self) -> bool {
+        self.tracking.as_ref().is_some_and(|tracking| tracking.unknown().next().is_some())
+    }
+
+    /// Tells stages that track partitions about a change.
+    fn announce(&mut self, change: impl FnOnce(&mut Tracking) -> Provenance) {
+        let Some(tracking) = &mut self.tracking else { return };
+        let provenance = Some(change(tracking));
+        let mut batch = Batch::new();
+        batch.provenance = provenance;
+        self.ready.push_back(Ok(PolledBatch { batch, runs: Runs::default() }));
+    }
+
+    /// Finds partitions without records, which are not waited for. A failure delays only the discovery.
+    async fn seek_empty(&mut self) {
+        let now = Instant::now();
+        if self.sought_empty.is_some_and(|at| now.duration_since(at) < SEEK_EMPTY_EVERY) {
+            return;
+        }
+        self.sought_empty = Some(now);
+        let unknown = self.tracking.iter().flat_map(Tracking::unknown);
+        let unknown: Vec<_> = unknown.map(|at| (at.clone(), OffsetSpec::Latest)).collect();
+        let Ok(Ok(ends)) = timeout(COMMITTED_TIMEOUT, self.consumer.list_offsets(&unknown)).await else {
+            return;
+        };
+        let is_empty = |at: &TopicPartition, end: Offset| {
+            self.consumer.position(at).is_some_and(|position| position >= end)
+        };
+        let empty: Vec<TopicPartition> =
+            ends.iter().filter(|(at, end)| is_empty(at, end.offset)).map(|(at, _)| at.clone()).collect();
+        if !empty.is_empty() {
+            self.announce(|tracking| tracking.found_empty(&empty));
         }
     }
 
@@ -193,10 +255,18 @@ impl Reader {
     ) -> Result<(), StageError> {
         match happened {
             PollEvent::Chunk(chunk) => self.take(&chunk)?,
-            PollEvent::Assigned(_) => self.membership.assigned(self.consumer.group_metadata().ok()),
-            PollEvent::Revoked(partitions) => Box::pin(self.hand_back(partitions, commands)).await,
+            PollEvent::Assigned(_) => {
+                self.membership.assigned(self.consumer.group_metadata().ok());
+                let all = self.consumer.assignment();
+                self.announce(|tracking| tracking.assign(all));
+            }
+            PollEvent::Revoked(partitions) => {
+                Box::pin(self.hand_back(partitions.clone(), commands)).await;
+                self.announce(|tracking| tracking.remove(&partitions));
+            }
             PollEvent::Lost(partitions) => {
                 self.first.retain(|at, _| !partitions.contains(at));
+                self.announce(|tracking| tracking.remove(&partitions));
                 self.membership.lost(partitions);
             }
             PollEvent::Nothing => {}
@@ -212,6 +282,7 @@ impl Reader {
             self.first.entry(chunk.at.clone()).or_insert(chunk.start);
         }
         let generation = self.membership.generation();
+        let before = ready.len();
         let (mut gather, mut runs) = (BatchBuilder::default(), Runs::default());
         let walked = chunk.for_each(buffer, |record| {
             let time_ms = if record.timestamp < 0 { clock::time_ms() } else { record.timestamp };
@@ -233,7 +304,27 @@ impl Reader {
         }
         walked.map_err(|error| kafka::failed("Reading", error))?;
         self.ends.read(&chunk.at, chunk.next);
+        self.track(chunk, before);
         Ok(())
+    }
+
+    /// Adds the partition to the batches of a chunk, the first of which is at a place of the queue.
+    fn track(&mut self, chunk: &Chunk, first: usize) {
+        let Some(tracking) = &mut self.tracking else { return };
+        let earlier = tracking.read(&chunk.at, false);
+        if self.wanted.until_end && !self.ends.has(&chunk.at) {
+            tracking.remove(std::slice::from_ref(&chunk.at));
+        }
+        let last = tracking.read(&chunk.at, chunk.next >= chunk.high_watermark);
+        if self.ready.len() == first {
+            self.ready.push_back(Ok(PolledBatch::default()));
+        }
+        for polled in self.ready.iter_mut().skip(first).flatten() {
+            polled.batch.provenance = Some(earlier.clone());
+        }
+        if let Some(Ok(polled)) = self.ready.back_mut() {
+            polled.batch.provenance = Some(last);
+        }
     }
 
     fn obey(&mut self, command: Command) {

@@ -1,0 +1,41 @@
+//! At-least-once streams: their condition. A source commits offsets once all that came of its messages is
+//! stored, so each stage must know which messages are inside it.
+
+use std::collections::BTreeSet;
+
+use crate::plan::{Input, Output, Plan, StagePlan};
+
+/// A stage that cannot tell which messages it has finished, with its stream.
+pub struct Untracked<'a> {
+    pub stream: usize,
+    pub stage: &'a StagePlan,
+}
+
+/// The first stage that breaks the guarantee of a source with committed offsets.
+pub fn untracked(plan: &Plan) -> Option<Untracked<'_>> {
+    let committing = plan.streams.iter().enumerate().filter(|(_, stream)| match &stream.input {
+        Input::Stage(stage) => {
+            stage.module.name == "kafka" && stage.settings.optional_text("group").is_some()
+        }
+        _ => false,
+    });
+    let mut next: Vec<usize> = committing.map(|(index, _)| index).collect();
+    let mut reached = BTreeSet::new();
+    while let Some(index) = next.pop() {
+        if !reached.insert(index) {
+            continue;
+        }
+        let stream = &plan.streams[index];
+        let is_untracked =
+            |stage: &&StagePlan| stage.module.name == "exec" && stage.settings.text("replies") != "each";
+        if let Some(stage) = stream.processors.iter().find(is_untracked) {
+            return Some(Untracked { stream: index, stage });
+        }
+        let Output::Topic(written) = &stream.output else { continue };
+        next.extend(plan.streams.iter().enumerate().filter_map(|(index, reader)| match &reader.input {
+            Input::Topic(read) if read == written => Some(index),
+            _ => None,
+        }));
+    }
+    None
+}

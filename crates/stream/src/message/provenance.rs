@@ -1,0 +1,46 @@
+//! The source partition of a batch's messages. Messages of one partition are in order; messages of several
+//! are not, so a stage that depends on order, such as `aggregate`, tracks each partition separately.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The number of a source, or of a stage whose output is not its input, unique in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SourceId(u64);
+
+impl SourceId {
+    /// A number that no other source has.
+    pub fn unique() -> SourceId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        SourceId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A partition that a source reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AssignedPartition {
+    /// The number of the partition in its source.
+    pub partition: u32,
+    /// True if the source has read everything in the partition.
+    pub is_at_end: bool,
+}
+
+/// The origin of a batch. An empty batch with a provenance announces a change of the source.
+#[derive(Clone, Debug)]
+pub struct Provenance {
+    pub source: SourceId,
+    /// The partition of the messages; `None` in a batch that only announces.
+    pub partition: Option<u32>,
+    /// True if the partition had no further message when the last message of the batch was read.
+    pub is_at_end: bool,
+    /// All partitions of the source that may have further messages, and those of the batch.
+    pub assigned: Arc<[AssignedPartition]>,
+}
+
+impl Provenance {
+    /// The provenance of messages of a source with a single partition.
+    pub fn single(source: SourceId) -> Provenance {
+        let assigned = Arc::new([AssignedPartition { partition: 0, is_at_end: false }]);
+        Provenance { source, partition: Some(0), is_at_end: false, assigned }
+    }
+}

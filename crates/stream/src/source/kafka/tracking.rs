@@ -1,0 +1,117 @@
+//! The partitions of a source for stages that track them: which are read, and which were read to the end.
+//! Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_client::TopicPartition;
+
+use crate::message::{AssignedPartition, Provenance, SourceId};
+
+/// The partitions being read.
+pub struct Tracking {
+    source: SourceId,
+    /// The numbers of all partitions that were ever read.
+    numbers: BTreeMap<TopicPartition, u32>,
+    states: BTreeMap<TopicPartition, State>,
+    /// The same for stages; renewed at changes.
+    assigned: Arc<[AssignedPartition]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// True after the first records or the discovery that there are none.
+    is_known: bool,
+    is_at_end: bool,
+}
+
+impl Tracking {
+    /// The state of a source that reads no partition yet.
+    pub fn new(source: SourceId) -> Tracking {
+        Tracking { source, numbers: BTreeMap::new(), states: BTreeMap::new(), assigned: Arc::new([]) }
+    }
+
+    /// Sets the partitions.
+    pub fn assign(&mut self, partitions: impl IntoIterator<Item = TopicPartition>) -> Provenance {
+        let before = std::mem::take(&mut self.states);
+        self.states = partitions
+            .into_iter()
+            .map(|at| {
+                let state = before.get(&at).copied().unwrap_or_default();
+                (at, state)
+            })
+            .collect();
+        self.renew()
+    }
+
+    /// Removes partitions, which have no further records.
+    pub fn remove(&mut self, partitions: &[TopicPartition]) -> Provenance {
+        self.states.retain(|at, _| !partitions.contains(at));
+        self.renew()
+    }
+
+    /// Notes records of a partition, up to its end or not.
+    pub fn read(&mut self, at: &TopicPartition, is_at_end: bool) -> Provenance {
+        if let Some(state) = self.states.get_mut(at) {
+            *state = State { is_known: true, is_at_end };
+        }
+        let number = self.number(at);
+        Provenance { partition: Some(number), is_at_end, ..self.provenance() }
+    }
+
+    /// The partitions of which it is not known whether they have records.
+    pub fn unknown(&self) -> impl Iterator<Item = &TopicPartition> {
+        self.states.iter().filter(|(_, state)| !state.is_known).map(|(at, _)| at)
+    }
+
+    /// Notes partitions that have no records to read.
+    pub fn found_empty(&mut self, partitions: &[TopicPartition]) -> Provenance {
+        for at in partitions {
+            if let Some(state) = self.states.get_mut(at) {
+                *state = State { is_known: true, is_at_end: true };
+            }
+        }
+        self.renew()
+    }
+
+    fn number(&mut self, at: &TopicPartition) -> u32 {
+        let next = self.numbers.len() as u32;
+        *self.numbers.entry(at.clone()).or_insert(next)
+    }
+
+    fn renew(&mut self) -> Provenance {
+        let states: Vec<(TopicPartition, State)> =
+            self.states.iter().map(|(at, state)| (at.clone(), *state)).collect();
+        self.assigned = states
+            .into_iter()
+            .map(|(at, state)| AssignedPartition { partition: self.number(&at), is_at_end: state.is_at_end })
+            .collect();
+        self.provenance()
+    }
+
+    fn provenance(&self) -> Provenance {
+        Provenance { source: self.source, partition: None, is_at_end: false, assigned: self.assigned.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn partitions_keep_their_numbers_and_their_ends() {
+        let at = |partition| TopicPartition::new("t", partition);
+        let listed = |provenance: &Provenance| {
+            provenance.assigned.iter().map(|a| (a.partition, a.is_at_end)).collect::<Vec<_>>()
+        };
+        let mut tracking = Tracking::new(SourceId::unique());
+        assert_eq!(listed(&tracking.assign([at(0), at(1), at(2)])), [(0, false), (1, false), (2, false)]);
+        let read = tracking.read(&at(1), true);
+        assert_eq!((read.partition, read.is_at_end), (Some(1), true));
+        assert_eq!(tracking.unknown().cloned().collect::<Vec<_>>(), [at(0), at(2)]);
+        assert_eq!(listed(&tracking.found_empty(&[at(2)])), [(0, false), (1, true), (2, true)]);
+        assert_eq!(listed(&tracking.remove(&[at(0)])), [(1, true), (2, true)]);
+        assert_eq!(listed(&tracking.assign([at(3), at(0), at(1)])), [(0, false), (1, true), (3, false)]);
+        assert_eq!(tracking.unknown().count(), 2);
+    }
+}

@@ -1,0 +1,52 @@
+//! Aggregates over topics: the counts are those of a plain computation, for any number of partitions.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::binary::{self, RunningProcess, until};
+use super::streams_kafka::{Broker, text};
+
+/// A message per second of four hours.
+const MESSAGES: u64 = 14_400;
+
+/// The counts of windows, by their start.
+fn counts(lines: &str) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    for line in lines.lines() {
+        let window: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        let number = |name: &str| window[name].as_u64().expect("a number");
+        *counts.entry(number("window_start")).or_default() += number("count");
+    }
+    counts
+}
+
+#[test]
+fn windows_over_several_partitions_count_every_message() {
+    let broker = Broker::start();
+    let lines: String =
+        (0..MESSAGES).map(|n| format!("{{\"t\": {}, \"k\": {}}}\n", n * 1000, n % 97)).collect();
+    let expected: BTreeMap<u64, u64> = (0..MESSAGES / 60).map(|minute| (minute * 60_000, 60)).collect();
+    for partitions in [1, 4, 12] {
+        let topic = format!("of-{partitions}");
+        let create =
+            format!("topic create {topic} --partitions {partitions} --bootstrap-server {}", broker.address());
+        assert_eq!(binary::run(&mut binary::thalweg(&create)).0, Some(0));
+        let write = format!("stdin | transform --key='string(payload.k)' | kafka --topic={topic}");
+        let (code, _, error) = binary::run_with_input(&mut broker.stream(&write), lines.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+        let aggregate = "aggregate --window=1m --time=payload.t";
+        let read = format!("kafka --topics={topic} --untilEnd=true | {aggregate} | stdout");
+        let (code, out, error) = binary::run_with_input(&mut broker.stream(&read), b"");
+        assert_eq!(code, Some(0), "{error}");
+        assert_eq!(counts(&out), expected, "{partitions} partitions");
+        // With a group, the windows close while the stream runs.
+        let path = broker.dir.path().join(&topic);
+        let read = format!("kafka --topics={topic} --group=g | {aggregate} | file --path={}", path.display());
+        let mut running = RunningProcess::start(&mut broker.stream(&read));
+        until("all windows but the last", || counts(&text(&path)).len() as u64 > MESSAGES / 60 - 10);
+        running.interrupt();
+        assert_eq!(running.exit_code(), Some(0));
+        assert_eq!(counts(&text(&path)), expected, "{partitions} partitions in a group");
+    }
+}
