@@ -54,7 +54,8 @@ fn latencies(workload: &WorkloadResult, palette: &Palette) -> String {
     let rows = many_rows(workload, palette, |point| {
         let figure = |kind: &str, column: &str| {
             let name = format!("{kind}_{column}_us");
-            figure_cell(point, &name)
+            // Below the value, so that all columns have room.
+            figure_cell(point, &name).replace(" <small>", "<br><small>")
         };
         let row = |(kind, title): &(&str, &str)| {
             let cells = COLUMNS.map(|(column, _)| figure(kind, column));
