@@ -88,9 +88,8 @@ fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)
     }
     let mut heads = vec!["point", "measured"];
     heads.extend(shown.iter().map(|(_, head)| *head));
-    let rows = rows(workload, palette, |point| {
-        shown.iter().map(|(name, _)| figure_cell(point, name)).collect()
-    });
+    let rows =
+        rows(workload, palette, |point| shown.iter().map(|(name, _)| figure_cell(point, name)).collect());
     table(&heads, 2, &rows)
 }
 

@@ -49,10 +49,13 @@ fn serve(listener: TcpListener, broker: String, bytes_per_s: Option<f64>, stopwa
             all.push(Passed::default());
             all.len() - 1
         };
-        let (mut from, mut to) = (client.try_clone().expect("a socket"), broker.try_clone().expect("a socket"));
+        let (mut from, mut to) =
+            (client.try_clone().expect("a socket"), broker.try_clone().expect("a socket"));
         let watch = Arc::clone(&stopwatch);
         std::thread::spawn(move || {
-            pass(&mut from, &mut to, |_| note(&watch, connection, |passed| passed.asked_at = Some(Instant::now())));
+            pass(&mut from, &mut to, |_| {
+                note(&watch, connection, |passed| passed.asked_at = Some(Instant::now()))
+            });
         });
         let watch = Arc::clone(&stopwatch);
         std::thread::spawn(move || {
@@ -118,7 +121,10 @@ fn drained(records: u64, bytes_per_s: Option<f64>) -> (f64, f64) {
 
 fn assert_equal((by_lab_s, by_stopwatch_s): (f64, f64)) {
     let difference = by_lab_s / by_stopwatch_s - 1.0;
-    assert!(difference.abs() <= DIFFERENCE_MAX, "{by_lab_s} s by the lab, {by_stopwatch_s} s by the stopwatch");
+    assert!(
+        difference.abs() <= DIFFERENCE_MAX,
+        "{by_lab_s} s by the lab, {by_stopwatch_s} s by the stopwatch"
+    );
 }
 
 #[test]
