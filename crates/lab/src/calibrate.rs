@@ -1,6 +1,6 @@
 //! Calibration: measures systems with known results, and reports the error.
 //!
-//! Real workers drive a [null server](crate::null_server) at fixed rates. The true latencies of each scenario
+//! Real workers, here or on agents, drive a [null server](crate::null_server) at fixed rates. The true latencies of each scenario
 //! follow from its script alone ([`Scenario::true_us`]): service times, stalls, and a growing queue, all
 //! counted from the intended send time. So calibration detects a lab that omits the delay of late sends
 //! (coordinated omission). The search for saturation must find the server's rate.
@@ -20,13 +20,15 @@ mod scenario;
 mod table;
 
 pub use measure::CalibrateError;
-pub use scenario::Scenario;
+pub use scenario::{Measured, Scenario};
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Agents;
 use crate::null_server::Settings;
+use crate::result::AgentUse;
 use crate::run::saturation::{Search, SearchStep};
 use crate::worker::Driver;
 use crate::workload::Load;
@@ -55,12 +57,21 @@ pub enum Extent {
 pub struct Plan {
     /// The binary whose `lab worker` is calibrated.
     pub binary: PathBuf,
+    /// The agents that run the workers; `None` on this machine.
+    pub agents: Option<Agents>,
     /// The client driver.
     pub driver: Driver,
     /// The size of the calibration.
     pub extent: Extent,
     /// The allowed errors.
     pub limits: ErrorTolerance,
+}
+
+impl Plan {
+    /// The number of agents; 1 on this machine.
+    fn agent_count(&self) -> u32 {
+        self.agents.as_ref().map_or(1, |agents| u32::try_from(agents.count()).unwrap_or(u32::MAX))
+    }
 }
 
 /// Allowed errors, relative to the true values.
@@ -97,6 +108,35 @@ pub struct Calibration {
     pub knee: FoundKnee,
     /// The maximum rate of one producer on one thread, by batch size.
     pub generator: Vec<Generator>,
+    /// The clocks of the agents in the scenarios.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<AgentClock>,
+}
+
+/// The clock of an agent in a calibration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentClock {
+    /// The agent's address.
+    pub address: String,
+    /// The agent's clock minus the lab's, at the beginning.
+    pub offset_us: i64,
+    /// The largest error of the agent's times in any scenario; the maximum if unknown.
+    pub error_us_max: u64,
+}
+
+/// Adds the clocks of a scenario.
+fn note_clocks(clocks: &mut Vec<AgentClock>, uses: &[AgentUse]) {
+    for used in uses {
+        let error_us = used.clock_error_us();
+        match clocks.iter_mut().find(|clock| clock.address == used.address) {
+            Some(clock) => clock.error_us_max = clock.error_us_max.max(error_us),
+            None => clocks.push(AgentClock {
+                address: used.address.clone(),
+                offset_us: used.clock_before.offset_us,
+                error_us_max: error_us,
+            }),
+        }
+    }
 }
 
 /// A measured scenario.
@@ -214,11 +254,13 @@ impl Calibration {
 /// Runs a calibration and reports each step to `progress`.
 pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibration, CalibrateError> {
     progress("floor: a server that answers immediately");
+    measure::check_paths(plan).await?;
     let floor = measure::latencies(plan, &Scenario::floor(plan.extent)).await?;
-    let mut scenarios = Vec::new();
-    for scenario in Scenario::all(plan.extent, floor.quantile_us(QUANTILES[2])) {
+    let (mut scenarios, mut agents) = (Vec::new(), Vec::new());
+    let clock_error_us = measure::clock_error_us(plan).await?;
+    for scenario in Scenario::all(plan.extent, floor.quantile_us(QUANTILES[2]), clock_error_us) {
         progress(&format!("{}: {}", scenario.name, scenario.about));
-        scenarios.push(best_of_tries(plan, &scenario, &mut progress).await?);
+        scenarios.push(best_of_tries(plan, &scenario, &mut agents, &mut progress).await?);
     }
     let knee = find_knee(plan, &mut progress).await?;
     let mut generator = Vec::new();
@@ -235,6 +277,7 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
         scenarios,
         knee,
         generator,
+        agents,
     })
 }
 
@@ -242,11 +285,14 @@ pub async fn run(plan: &Plan, mut progress: impl FnMut(&str)) -> Result<Calibrat
 async fn best_of_tries(
     plan: &Plan,
     scenario: &Scenario,
+    clocks: &mut Vec<AgentClock>,
     progress: &mut impl FnMut(&str),
 ) -> Result<ScenarioResult, CalibrateError> {
     let mut best: Option<ScenarioResult> = None;
     for tries in 1..=TRIES_MAX {
-        let measured = measure::latencies(plan, scenario).await?.of(scenario.clone());
+        let latencies = measure::latencies(plan, scenario).await?;
+        note_clocks(clocks, &latencies.agents);
+        let measured = latencies.of(scenario.clone());
         let error_max = measured.error_max();
         if best.as_ref().is_none_or(|best| error_max < best.error_max()) {
             best = Some(measured);

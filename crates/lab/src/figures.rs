@@ -14,12 +14,18 @@ pub struct Figures {
     /// MB (2^20 bytes) acknowledged per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub produced_mb_per_s: Option<f64>,
+    /// Mbit (10^6 bits) acknowledged per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub produced_mbit_per_s: Option<f64>,
     /// Records consumed per second; of a drain, those of the backlog.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumed_records_per_s: Option<f64>,
     /// MB (2^20 bytes) consumed per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumed_mb_per_s: Option<f64>,
+    /// Mbit (10^6 bits) consumed per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumed_mbit_per_s: Option<f64>,
     /// The lesser of the records produced, and consumed by each group, per second; only with consumers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_records_per_s: Option<f64>,
@@ -27,6 +33,10 @@ pub struct Figures {
     /// consumers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub carried_mb_per_s: Option<f64>,
+    /// The lesser of the Mbit (10^6 bits) produced, and consumed by each group, per second; only with
+    /// consumers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub carried_mbit_per_s: Option<f64>,
     /// Processor time of all brokers per record produced (or consumed, if a backlog is), microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_cpu_us_per_record: Option<f64>,
@@ -48,36 +58,63 @@ pub struct Figures {
     /// Time from the intended send time to the acknowledgement, median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p50_us: Option<f64>,
+    /// Time from the intended send time to the acknowledgement, mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acknowledge_mean_us: Option<f64>,
+    /// Time from the intended send time to the acknowledgement, 95th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acknowledge_p95_us: Option<f64>,
     /// Time from the intended send time to the acknowledgement, 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p99_us: Option<f64>,
     /// Time from the intended send time to the acknowledgement, 99.9th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_p999_us: Option<f64>,
+    /// Time from the intended send time to the acknowledgement, 99.99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acknowledge_p9999_us: Option<f64>,
     /// Time from the intended send time to the acknowledgement, maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acknowledge_max_us: Option<f64>,
     /// Time from the intended send time to the consumer, median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_p50_us: Option<f64>,
+    /// Time from the intended send time to the consumer, mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_to_end_mean_us: Option<f64>,
+    /// Time from the intended send time to the consumer, 95th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_to_end_p95_us: Option<f64>,
     /// Time from the intended send time to the consumer, 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_p99_us: Option<f64>,
     /// Time from the intended send time to the consumer, 99.9th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_p999_us: Option<f64>,
+    /// Time from the intended send time to the consumer, 99.99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_to_end_p9999_us: Option<f64>,
     /// Time from the intended send time to the consumer, maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_to_end_max_us: Option<f64>,
     /// Time from the intended send time of a record of the backlog to the consumer, median.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drained_p50_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_mean_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, 95th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_p95_us: Option<f64>,
     /// Time from the intended send time of a record of the backlog to the consumer, 99th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drained_p99_us: Option<f64>,
     /// Time from the intended send time of a record of the backlog to the consumer, 99.9th percentile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drained_p999_us: Option<f64>,
+    /// Time from the intended send time of a record of the backlog to the consumer, 99.99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drained_p9999_us: Option<f64>,
     /// Time from the intended send time of a record of the backlog to the consumer, maximum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drained_max_us: Option<f64>,
@@ -115,6 +152,8 @@ pub enum FigureUnit {
     RecordsPerSecond,
     /// 2^20 bytes per second; more is better.
     MbPerSecond,
+    /// 10^6 bits per second; more is better.
+    MbitPerSecond,
     /// Events per second; more is better.
     PerSecond,
     /// Microseconds of latency; less is better.
@@ -132,13 +171,16 @@ const fn figure(name: &'static str, title: &'static str, unit: FigureUnit) -> Fi
 }
 
 /// All figures, in the order of [`Figures`].
-pub const FIGURES: [Figure; 28] = [
+pub const FIGURES: [Figure; 40] = [
     figure("produced_records_per_s", "produced", FigureUnit::RecordsPerSecond),
     figure("produced_mb_per_s", "produced", FigureUnit::MbPerSecond),
+    figure("produced_mbit_per_s", "produced", FigureUnit::MbitPerSecond),
     figure("consumed_records_per_s", "consumed", FigureUnit::RecordsPerSecond),
     figure("consumed_mb_per_s", "consumed", FigureUnit::MbPerSecond),
+    figure("consumed_mbit_per_s", "consumed", FigureUnit::MbitPerSecond),
     figure("carried_records_per_s", "carried", FigureUnit::RecordsPerSecond),
     figure("carried_mb_per_s", "carried", FigureUnit::MbPerSecond),
+    figure("carried_mbit_per_s", "carried", FigureUnit::MbitPerSecond),
     figure("broker_cpu_us_per_record", "broker CPU", FigureUnit::CpuUs),
     figure("producer_cpu_us_per_record", "producer CPU", FigureUnit::CpuUs),
     figure("consumer_cpu_us_per_record", "consumer CPU", FigureUnit::CpuUs),
@@ -146,16 +188,25 @@ pub const FIGURES: [Figure; 28] = [
     figure("drain_s", "backlog drained in", FigureUnit::Seconds),
     figure("group_start_s", "group started in", FigureUnit::Seconds),
     figure("acknowledge_p50_us", "acknowledged, p50", FigureUnit::LatencyUs),
+    figure("acknowledge_mean_us", "acknowledged, mean", FigureUnit::LatencyUs),
+    figure("acknowledge_p95_us", "acknowledged, p95", FigureUnit::LatencyUs),
     figure("acknowledge_p99_us", "acknowledged, p99", FigureUnit::LatencyUs),
     figure("acknowledge_p999_us", "acknowledged, p99.9", FigureUnit::LatencyUs),
+    figure("acknowledge_p9999_us", "acknowledged, p99.99", FigureUnit::LatencyUs),
     figure("acknowledge_max_us", "acknowledged, max", FigureUnit::LatencyUs),
     figure("end_to_end_p50_us", "end to end, p50", FigureUnit::LatencyUs),
+    figure("end_to_end_mean_us", "end to end, mean", FigureUnit::LatencyUs),
+    figure("end_to_end_p95_us", "end to end, p95", FigureUnit::LatencyUs),
     figure("end_to_end_p99_us", "end to end, p99", FigureUnit::LatencyUs),
     figure("end_to_end_p999_us", "end to end, p99.9", FigureUnit::LatencyUs),
+    figure("end_to_end_p9999_us", "end to end, p99.99", FigureUnit::LatencyUs),
     figure("end_to_end_max_us", "end to end, max", FigureUnit::LatencyUs),
     figure("drained_p50_us", "drained, p50", FigureUnit::LatencyUs),
+    figure("drained_mean_us", "drained, mean", FigureUnit::LatencyUs),
+    figure("drained_p95_us", "drained, p95", FigureUnit::LatencyUs),
     figure("drained_p99_us", "drained, p99", FigureUnit::LatencyUs),
     figure("drained_p999_us", "drained, p99.9", FigureUnit::LatencyUs),
+    figure("drained_p9999_us", "drained, p99.99", FigureUnit::LatencyUs),
     figure("drained_max_us", "drained, max", FigureUnit::LatencyUs),
     figure("topics_ready_per_s", "topics ready", FigureUnit::PerSecond),
     figure("topic_ready_p50_us", "topic ready, p50", FigureUnit::LatencyUs),
@@ -174,6 +225,7 @@ impl Figure {
         match self.unit {
             FigureUnit::RecordsPerSecond => format!("{} records/s", quantity::number(value)),
             FigureUnit::MbPerSecond => format!("{} MB/s", quantity::number(value)),
+            FigureUnit::MbitPerSecond => format!("{} Mbit/s", quantity::number(value)),
             FigureUnit::PerSecond => format!("{}/s", quantity::number(value)),
             FigureUnit::LatencyUs => quantity::time_us(value),
             FigureUnit::CpuUs => format!("{} µs/record", quantity::number(value)),
@@ -186,7 +238,13 @@ impl Figure {
 impl FigureUnit {
     /// True if larger values are better.
     pub fn more_is_better(self) -> bool {
-        matches!(self, FigureUnit::RecordsPerSecond | FigureUnit::MbPerSecond | FigureUnit::PerSecond)
+        match self {
+            FigureUnit::RecordsPerSecond
+            | FigureUnit::MbPerSecond
+            | FigureUnit::MbitPerSecond
+            | FigureUnit::PerSecond => true,
+            FigureUnit::LatencyUs | FigureUnit::CpuUs | FigureUnit::Bytes | FigureUnit::Seconds => false,
+        }
     }
 }
 
@@ -196,10 +254,13 @@ impl Figures {
         let values = [
             self.produced_records_per_s,
             self.produced_mb_per_s,
+            self.produced_mbit_per_s,
             self.consumed_records_per_s,
             self.consumed_mb_per_s,
+            self.consumed_mbit_per_s,
             self.carried_records_per_s,
             self.carried_mb_per_s,
+            self.carried_mbit_per_s,
             self.broker_cpu_us_per_record,
             self.producer_cpu_us_per_record,
             self.consumer_cpu_us_per_record,
@@ -207,16 +268,25 @@ impl Figures {
             self.drain_s,
             self.group_start_s,
             self.acknowledge_p50_us,
+            self.acknowledge_mean_us,
+            self.acknowledge_p95_us,
             self.acknowledge_p99_us,
             self.acknowledge_p999_us,
+            self.acknowledge_p9999_us,
             self.acknowledge_max_us,
             self.end_to_end_p50_us,
+            self.end_to_end_mean_us,
+            self.end_to_end_p95_us,
             self.end_to_end_p99_us,
             self.end_to_end_p999_us,
+            self.end_to_end_p9999_us,
             self.end_to_end_max_us,
             self.drained_p50_us,
+            self.drained_mean_us,
+            self.drained_p95_us,
             self.drained_p99_us,
             self.drained_p999_us,
+            self.drained_p9999_us,
             self.drained_max_us,
             self.topics_ready_per_s,
             self.topic_ready_p50_us,
@@ -235,6 +305,7 @@ impl Figures {
         };
         self.carried_records_per_s = lesser(self.produced_records_per_s, self.consumed_records_per_s);
         self.carried_mb_per_s = lesser(self.produced_mb_per_s, self.consumed_mb_per_s);
+        self.carried_mbit_per_s = lesser(self.produced_mbit_per_s, self.consumed_mbit_per_s);
     }
 
     /// The records per second of a measurement of producers: carried to consumers if there are any.
@@ -259,11 +330,14 @@ mod tests {
             let mut figures = Figures {
                 produced_records_per_s: Some(1000.0),
                 produced_mb_per_s: Some(10.0),
+                produced_mbit_per_s: Some(80.0),
                 consumed_records_per_s: consumed,
                 consumed_mb_per_s: consumed.map(|rate| rate / 100.0),
+                consumed_mbit_per_s: consumed.map(|rate| rate / 12.5),
                 ..Figures::default()
             };
             figures.set_carried(groups);
+            assert_eq!(figures.carried_mbit_per_s, figures.carried_mb_per_s.map(|mb| mb * 8.0));
             (figures.carried_records_per_s, figures.carried_mb_per_s)
         };
         assert_eq!(rates(Some(400.0), 1), (Some(400.0), Some(4.0)));

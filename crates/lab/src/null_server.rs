@@ -5,8 +5,8 @@
 //!   acknowledgement.
 //! - A connection has two threads: one reads, decides and determines when the answer is due; the other waits
 //!   for that time and writes. Only batch headers are read.
-//! - The server is one broker with a single replica of each partition, on the loopback interface. A group has
-//!   one member; a second member is refused.
+//! - The server is one broker with a single replica of each partition, on the loopback interface, or where
+//!   agents on other machines reach it. A group has one member; a second member is refused.
 //!
 //! Unsupported APIs are not announced.
 
@@ -21,7 +21,7 @@ pub use timing::{ServiceTime, Stall, Stalls};
 pub use topics::{Counts, Loss};
 
 use std::io;
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -74,9 +74,9 @@ impl Default for Settings {
 /// Why a null server failed to start.
 #[derive(Debug, thiserror::Error)]
 pub enum NullServerError {
-    /// No port of the loopback interface is available.
-    #[error("The null server cannot listen on 127.0.0.1: {0}")]
-    Listen(#[source] io::Error),
+    /// No port is available.
+    #[error("The null server cannot listen on {address}: {source}")]
+    Listen { address: IpAddr, source: io::Error },
     /// An invalid setting.
     #[error("The null server's {setting} is {value}; use {expected}")]
     Setting {
@@ -108,12 +108,18 @@ struct ServerState {
 }
 
 impl NullServer {
-    /// Starts a server on a free port.
+    /// Starts a server on a free port of the loopback interface.
     pub fn start(settings: &Settings) -> Result<NullServer, NullServerError> {
+        NullServer::start_on(Ipv4Addr::LOCALHOST.into(), settings)
+    }
+
+    /// Starts a server on a free port of an address of this machine.
+    pub fn start_on(address: IpAddr, settings: &Settings) -> Result<NullServer, NullServerError> {
         settings.check()?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(NullServerError::Listen)?;
+        let refused = |source| NullServerError::Listen { address, source };
+        let listener = TcpListener::bind((address, 0)).map_err(refused)?;
         let shared = Arc::new(ServerState {
-            address: listener.local_addr().map_err(NullServerError::Listen)?,
+            address: listener.local_addr().map_err(refused)?,
             timing: Timing::new(settings),
             topics: Topics::new(settings),
             groups: group::Groups::default(),
@@ -124,7 +130,7 @@ impl NullServer {
         let accepting = std::thread::Builder::new()
             .name("null-server".to_owned())
             .spawn(move || accept(&listener, &accepted))
-            .map_err(NullServerError::Listen)?;
+            .map_err(refused)?;
         Ok(NullServer { shared, accepting: Some(accepting) })
     }
 

@@ -8,6 +8,7 @@
 //!   for more repetitions).
 //! - `agents`, `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and
 //!   remove resources; `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
+//!   `trial` is the workers alone, for calibration.
 //! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
@@ -49,16 +50,17 @@ pub mod saturation;
 pub mod summary;
 mod topic_churn;
 mod topics;
+mod trial;
 pub mod verdict;
 mod walk;
 
 pub use agents::spread_producers;
 pub use clock::now_rfc_3339;
-pub(crate) use clock::now_us;
 pub(crate) use duel::Duel;
 pub use error::Failure;
 pub use interrupt::{Interrupt, Interrupter, interrupt};
 pub use plan::{Options, Precision, drivers_of, repetitions, targets_of};
+pub(crate) use trial::{Trial, TrialOutcome};
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -40,11 +40,23 @@ impl AgentArguments {
         targets: &[TargetSpec],
         workloads: &[Workload],
     ) -> anyhow::Result<Option<Agents>> {
-        let Some(list) = &self.agents else { return Ok(None) };
+        if self.agents.is_none() {
+            return Ok(None);
+        }
         if workloads.iter().flat_map(|workload| &workload.points).all(|point| point.cluster.brokers == 0) {
             let why = "streams in memory have no clients to place";
             return Err(Usage(format!("--agents has no effect: {why}")).into());
         }
+        let agents = self.connect_all().await?;
+        if let Some(agents) = agents.as_ref().filter(|_| targets.iter().any(TargetSpec::is_started_by_lab)) {
+            agents.check_reach_loopback()?;
+        }
+        Ok(agents)
+    }
+
+    /// Connects to the agents, if there are any, for clients of a server that all of them reach.
+    pub(super) async fn connect_all(&self) -> anyhow::Result<Option<Agents>> {
+        let Some(list) = &self.agents else { return Ok(None) };
         let names = ("--agent-certificates", "--agents-insecure");
         let security = Security::new(self.agent_certificates.clone(), self.agents_insecure, names)?;
         let agents = Agents::connect(AgentsOptions {
@@ -53,11 +65,7 @@ impl AgentArguments {
             placement: self.agents_place,
             version: exact_version()?,
         });
-        let agents = agents.await?;
-        if targets.iter().any(TargetSpec::is_started_by_lab) {
-            agents.check_reach_loopback()?;
-        }
-        Ok(Some(agents))
+        Ok(Some(agents.await?))
     }
 }
 

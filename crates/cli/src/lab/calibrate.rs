@@ -6,6 +6,7 @@ use clap::Args;
 use thalweg_lab::calibrate::{ErrorTolerance, Extent, Plan, run};
 use thalweg_lab::worker::Driver;
 
+use super::agents::AgentArguments;
 use crate::failure::CommandFailure;
 use crate::output::CommandOutput;
 use crate::program::binary;
@@ -13,12 +14,14 @@ use crate::program::binary;
 /// Measure the lab itself, against a server with a known service time.
 ///
 /// A server of the lab answers after known times, at a known rate, with stalls at known moments. The workers'
-/// measurements are compared with the true values: percentiles may differ by 2 %, the knee by 5 %.
+/// measurements are compared with the true values: percentiles may differ by 2 %, the knee by 5 %. With
+/// agents, the workers are theirs, and the clocks of different machines are in the latencies end to end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   thalweg lab calibrate
   thalweg lab calibrate --reduced                 fewer records: about a minute
+  thalweg lab calibrate --agents client-1:7000,client-2:7000 --agent-certificates certs
   thalweg lab calibrate --driver librdkafka --json      if this binary was built with it")]
 pub struct Calibrate {
     /// The driver to calibrate.
@@ -27,6 +30,8 @@ pub struct Calibrate {
     /// Fewer records and longer service times, for a quick check and small machines.
     #[arg(long)]
     reduced: bool,
+    #[command(flatten)]
+    agents: AgentArguments,
     #[command(flatten)]
     output: CommandOutput,
 }
@@ -37,6 +42,7 @@ impl Calibrate {
         self.driver.check()?;
         let plan = Plan {
             binary: binary()?,
+            agents: self.agents.connect_all().await?,
             driver: self.driver,
             extent: if self.reduced { Extent::Reduced } else { Extent::Full },
             limits: ErrorTolerance::default(),

@@ -1,7 +1,8 @@
 //! The lab's view of the agents of a run.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -58,8 +59,8 @@ struct Inner {
     infos: Mutex<Vec<AgentInfo>>,
     /// The agents as they were at the beginning, by address.
     identities: BTreeMap<String, Identity>,
-    /// An agent on another machine, if there is one.
-    elsewhere: Option<String>,
+    /// An agent on another machine, if there is one, and this machine's address on the way to it.
+    elsewhere: Option<(String, IpAddr)>,
     /// The name of this lab, for refusals to others.
     lab: String,
     leases: Vec<JoinHandle<()>>,
@@ -69,6 +70,13 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.leases.iter().for_each(JoinHandle::abort);
     }
+}
+
+/// The addresses of a connection.
+#[derive(Clone, Copy, Debug)]
+struct Ends {
+    local: IpAddr,
+    peer: IpAddr,
 }
 
 /// Usage of an agent's machine, sampled from its start on.
@@ -116,12 +124,12 @@ impl Agents {
             // All further connections must lead to this machine.
             inner.identities.insert(address.clone(), identity);
             inner.leases.push(inner.lease(&address).await?);
-            let (mut channel, ip) =
+            let (mut channel, ends) =
                 inner.request(&address, &Request::Facts, "the question for its machine").await?;
             let mut info: AgentInfo =
                 answer(&address, &mut channel, "the question for its machine", STEP_TIMEOUT).await?;
-            if is_elsewhere(info.boot_id.as_deref(), boot_id().as_deref(), ip) {
-                inner.elsewhere.get_or_insert_with(|| address.clone());
+            if is_elsewhere(info.boot_id.as_deref(), boot_id().as_deref(), ends.peer) {
+                inner.elsewhere.get_or_insert_with(|| (address.clone(), ends.local));
             }
             info.path = Some(inner.path(&address).await?);
             info.address = address;
@@ -160,9 +168,14 @@ impl Agents {
     /// Refuses agents on other machines, from where brokers on loopback cannot be reached.
     pub fn check_reach_loopback(&self) -> Result<(), AgentError> {
         match &self.0.elsewhere {
-            Some(agent) => Err(AgentError::BrokersOutOfReach { agent: agent.clone() }),
+            Some((agent, _)) => Err(AgentError::BrokersOutOfReach { agent: agent.clone() }),
             None => Ok(()),
         }
+    }
+
+    /// The address at which the agents reach this machine: loopback, unless one is on another machine.
+    pub(crate) fn own_address(&self) -> IpAddr {
+        self.0.elsewhere.as_ref().map_or(Ipv4Addr::LOCALHOST.into(), |(_, local)| *local)
     }
 
     /// Checks the paths from every agent to the brokers of a target, and keeps what was found.
@@ -263,14 +276,14 @@ impl Inner {
         agent: &str,
         request: &Request,
         what: &'static str,
-    ) -> Result<(Channel, IpAddr), AgentError> {
-        let (mut channel, ip, _) = self.reopen(agent).await?;
+    ) -> Result<(Channel, Ends), AgentError> {
+        let (mut channel, ends, _) = self.reopen(agent).await?;
         channel.write(request, STEP_TIMEOUT).await.map_err(failed(agent, what))?;
-        Ok((channel, ip))
+        Ok((channel, ends))
     }
 
     /// Opens a connection, again if it is lost before its first request.
-    async fn reopen(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {
+    async fn reopen(&self, agent: &str) -> Result<(Channel, Ends, Identity), AgentError> {
         for _ in 1..TRIES.0 {
             match self.open(agent).await {
                 Err(AgentError::Unreachable { .. } | AgentError::Lost { .. } | AgentError::Silent { .. }) => {
@@ -282,15 +295,19 @@ impl Inner {
         self.open(agent).await
     }
 
-    async fn open(&self, agent: &str) -> Result<(Channel, IpAddr, Identity), AgentError> {
+    async fn open(&self, agent: &str) -> Result<(Channel, Ends, Identity), AgentError> {
         const WHAT: &str = "the lab's first line";
         let unreachable = |why: String| AgentError::Unreachable { agent: agent.to_owned(), why };
         let connecting = timeout(STEP_TIMEOUT, TcpStream::connect(agent)).await;
         let connected = connecting.map_err(|_| unreachable(format!("no answer within {STEP_TIMEOUT:?}")))?;
         let stream = connected.map_err(|error| unreachable(error.to_string()))?;
         tend(&stream).map_err(|error| unreachable(error.to_string()))?;
-        let ip = stream.peer_addr().map_err(|error| unreachable(error.to_string()))?.ip();
-        self.options.security.check(agent, ip)?;
+        let ip = |address: io::Result<SocketAddr>| match address {
+            Ok(address) => Ok(address.ip()),
+            Err(error) => Err(unreachable(error.to_string())),
+        };
+        let ends = Ends { local: ip(stream.local_addr())?, peer: ip(stream.peer_addr())? };
+        self.options.security.check(agent, ends.peer)?;
         let plain: Box<dyn ByteStream> = Box::new(stream);
         let wrapped = timeout(STEP_TIMEOUT, self.client.wrap(plain, agent)).await;
         let wrapped = wrapped.map_err(|_| unreachable(format!("no handshake within {STEP_TIMEOUT:?}")))?;
@@ -309,7 +326,7 @@ impl Inner {
             Ok(hello) if hello.is_alike(&own) => {
                 let known = self.identities.get(agent);
                 return match known.is_none_or(|known| known.is_same_machine(&hello.identity)) {
-                    true => Ok((channel, ip, hello.identity)),
+                    true => Ok((channel, ends, hello.identity)),
                     false => Err(AgentError::OtherMachine { agent: agent.to_owned() }),
                 };
             }

@@ -1,21 +1,21 @@
-//! Drives a null server with a worker process, and reads latencies and rates.
+//! Drives a null server with workers, and reads latencies and rates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Extent, Generator, Percentile, Plan, QUANTILES, Scenario, ScenarioResult};
+use super::{Extent, Generator, Measured, Percentile, Plan, QUANTILES, Scenario, ScenarioResult};
+use crate::agent::AgentError;
 use crate::null_server::{NullServer, NullServerError, Settings};
-use crate::result::HistogramUnreadable;
-use crate::run::now_us;
+use crate::result::{AgentUse, HistogramUnreadable};
 use crate::run::saturation::{self, Outcome};
-use crate::sample::Sampler;
-use crate::worker::{Assignment, Event, Handle, HandleError, Interval, Report, Role, StopWhen};
+use crate::run::{Failure, Trial, TrialOutcome};
+use crate::worker::{Assignment, Role, StopWhen};
 use crate::workload::{Payload, RecordSpec, Verification};
 
-/// Time from the start command to the start.
-const LEAD: Duration = Duration::from_millis(300);
+/// Maximum time until the last record is delivered to the consumers: the longest service and stall are shorter.
+const DELIVERED_WITHIN: Duration = Duration::from_secs(5);
 /// Time beyond the run's duration after which a worker counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TOPIC: &str = "calibration";
@@ -26,9 +26,12 @@ pub enum CalibrateError {
     /// The null server did not start.
     #[error(transparent)]
     Server(#[from] NullServerError),
-    /// The worker failed.
+    /// A worker or an agent failed.
     #[error(transparent)]
-    Worker(#[from] HandleError),
+    Trial(#[from] Failure),
+    /// An agent cannot be used.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// The worker did not end.
     #[error("The calibration worker did not end within {seconds:.0} s of its deadline")]
     Stuck {
@@ -57,19 +60,22 @@ pub enum CalibrateError {
 }
 
 impl CalibrateError {
-    fn nothing(report: Report) -> CalibrateError {
+    fn nothing(outcome: TrialOutcome) -> CalibrateError {
+        let (produced, consumed) = (outcome.produced, outcome.consumed);
         CalibrateError::Nothing {
-            acknowledged: report.acknowledged,
-            failed: report.failed,
-            first_failure: report.first_failure,
+            acknowledged: produced.acknowledged,
+            failed: produced.failed + consumed.failed,
+            first_failure: produced.first_failure.or(consumed.first_failure),
         }
     }
 }
 
-/// The latencies measured by a worker.
+/// The latencies measured by workers.
 pub(super) struct Latencies {
     pub(super) client: String,
     recorded: Recorded<u64>,
+    /// The agents of the workers.
+    pub(super) agents: Vec<AgentUse>,
 }
 
 impl Latencies {
@@ -90,20 +96,69 @@ impl Latencies {
 
 /// Measures a scenario.
 pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latencies, CalibrateError> {
-    let server = NullServer::start(&scenario.server)?;
-    let assignment = Assignment {
+    let server = start(plan, &scenario.server)?;
+    let producers = Assignment {
         clients: scenario.clients,
         properties: properties(&[("linger.ms", "0")]),
         ..assignment(plan, &server, Some(scenario.records_per_s), scenario.measured_s)
     };
-    let ran = drive(plan, &assignment, scenario.warm_up_s, scenario.measured_s).await?;
-    let report = ran.report;
-    match &report.acknowledge_latency {
-        Some(latency) if report.failed == 0 => {
-            Ok(Latencies { client: ran.client, recorded: latency.recorded()? })
+    let (producers, consumers) = match scenario.measured {
+        Measured::Acknowledged => (producers, None),
+        // Stamps have the time in microseconds.
+        Measured::EndToEnd => {
+            let producers = Assignment { verify: Verification::Bounded, ..producers };
+            let consumers = Assignment {
+                role: Role::Consumer,
+                properties: BTreeMap::new(),
+                clients: plan.agent_count(),
+                all_clients: plan.agent_count(),
+                records_per_s: None,
+                stop: StopWhen::OnCommand,
+                ..producers.clone()
+            };
+            (producers, Some(consumers))
         }
-        _ => Err(CalibrateError::nothing(report)),
+    };
+    let outcome = drive(plan, producers, consumers, scenario.warm_up_s).await?;
+    let measured = match scenario.measured {
+        Measured::Acknowledged => &outcome.produced.acknowledge_latency,
+        Measured::EndToEnd => &outcome.consumed.end_to_end_latency,
+    };
+    match measured {
+        Some(latency) if outcome.produced.failed + outcome.consumed.failed == 0 => {
+            let recorded = latency.recorded()?;
+            Ok(Latencies { client: outcome.client, recorded, agents: outcome.agents })
+        }
+        _ => Err(CalibrateError::nothing(outcome)),
     }
+}
+
+/// The sum of the uncertainties of two agents' clocks, which a latency between them may be wrong by.
+pub(super) async fn clock_error_us(plan: &Plan) -> Result<u64, CalibrateError> {
+    let mut uncertainties_us = Vec::new();
+    for agent in 0..plan.agents.as_ref().map_or(0, crate::agent::Agents::count) {
+        let agents = plan.agents.as_ref().expect("there are some");
+        uncertainties_us.push(agents.clock(agent).await?.uncertainty_us);
+    }
+    uncertainties_us.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(uncertainties_us.into_iter().take(2).sum())
+}
+
+/// A null server where the workers reach it.
+fn start(plan: &Plan, settings: &Settings) -> Result<NullServer, NullServerError> {
+    match &plan.agents {
+        Some(agents) => NullServer::start_on(agents.own_address(), settings),
+        None => NullServer::start(settings),
+    }
+}
+
+/// Checks that every agent reaches a null server.
+pub(super) async fn check_paths(plan: &Plan) -> Result<(), CalibrateError> {
+    if let Some(agents) = &plan.agents {
+        let server = start(plan, &Settings::default())?;
+        agents.check_paths(TOPIC, &[server.address()], &BTreeMap::new()).await?;
+    }
+    Ok(())
 }
 
 /// Runs a trial: the outcome shows if a server sustains a rate.
@@ -116,13 +171,14 @@ pub(super) async fn carried(
         Extent::Full => (1.0, 5.0),
         Extent::Reduced => (0.5, 3.0),
     };
-    let server = NullServer::start(server)?;
+    let server = start(plan, server)?;
     let assignment = Assignment {
         properties: properties(&[("linger.ms", "5"), ("batch.size", "65536")]),
+        clients: plan.agent_count(),
         ..assignment(plan, &server, Some(records_per_s), measured_s)
     };
-    let ran = drive(plan, &assignment, warm_up_s, measured_s).await?;
-    let taken = ran.records_per_s();
+    let ran = drive(plan, assignment, None, warm_up_s).await?;
+    let taken = per_s(&ran);
     let fell_behind = saturation::fell_behind(records_per_s, taken, &ran.intervals);
     Ok(Outcome { records_per_s: taken, fell_behind: fell_behind.is_some() })
 }
@@ -133,7 +189,7 @@ pub(super) async fn generator(plan: &Plan, batch_bytes: u32) -> Result<Generator
         Extent::Full => (2.0, 8.0),
         Extent::Reduced => (0.5, 2.0),
     };
-    let server = NullServer::start(&Settings::default())?;
+    let server = start(plan, &Settings::default())?;
     let batch = batch_bytes.to_string();
     let request = (batch_bytes + (64 << 10)).max(1 << 20).to_string();
     let assignment = Assignment {
@@ -148,12 +204,13 @@ pub(super) async fn generator(plan: &Plan, batch_bytes: u32) -> Result<Generator
         ..assignment(plan, &server, None, measured_s)
     };
     let value_bytes = assignment.records.size_bytes;
-    let ran = drive(plan, &assignment, warm_up_s, measured_s).await?;
-    if ran.report.failed > 0 || ran.report.measured.records == 0 {
-        return Err(CalibrateError::nothing(ran.report));
+    let ran = drive(plan, assignment, None, warm_up_s).await?;
+    if ran.produced.failed > 0 || ran.produced.span.records == 0 {
+        return Err(CalibrateError::nothing(ran));
     }
-    let cpu_us_per_record = (ran.cpu_s > 0.0).then(|| ran.cpu_s * 1e6 / ran.report.measured.records as f64);
-    Ok(Generator { value_bytes, batch_bytes, records_per_s: ran.records_per_s(), cpu_us_per_record })
+    let cpu_s = ran.producers_cpu_s;
+    let cpu_us_per_record = (cpu_s > 0.0).then(|| cpu_s * 1e6 / ran.produced.span.records as f64);
+    Ok(Generator { value_bytes, batch_bytes, records_per_s: per_s(&ran), cpu_us_per_record })
 }
 
 fn properties(own: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -183,51 +240,33 @@ fn assignment(plan: &Plan, server: &NullServer, records_per_s: Option<f64>, meas
     }
 }
 
-struct WorkerRun {
-    client: String,
-    report: Report,
-    /// Intervals of the measurement.
-    intervals: Vec<Interval>,
-    /// Processor time of the worker and its children during the measurement; 0 if unknown.
-    cpu_s: f64,
-}
-
-impl WorkerRun {
-    fn records_per_s(&self) -> f64 {
-        let span = &self.report.measured;
-        span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64
-    }
+/// Records acknowledged per second of the measurement.
+fn per_s(outcome: &TrialOutcome) -> f64 {
+    let span = &outcome.produced.span;
+    span.records as f64 * 1e6 / span.to_us.saturating_sub(span.from_us).max(1) as f64
 }
 
 async fn drive(
     plan: &Plan,
-    assignment: &Assignment,
+    producers: Assignment,
+    consumers: Option<Assignment>,
     warm_up_s: f64,
-    measured_s: f64,
-) -> Result<WorkerRun, CalibrateError> {
+) -> Result<TrialOutcome, CalibrateError> {
+    let measured_s = match producers.stop {
+        StopWhen::Seconds(seconds) => seconds,
+        StopWhen::Records(_) | StopWhen::OnCommand => 0.0,
+    };
     let patience = PATIENCE + Duration::from_secs_f64(2.0 * (warm_up_s + measured_s));
-    let driven = tokio::time::timeout(patience, async {
-        let mut worker = Handle::spawn("calibration", &plan.binary, assignment)?;
-        let (client, children) = worker.ready().await?;
-        let processes = std::iter::once(worker.pid()).chain(children);
-        let sampler = Sampler::start(processes.map(|pid| ("generator".to_owned(), pid)).collect());
-        let at_us = now_us() + u64::try_from(LEAD.as_micros()).expect("a fraction of a second");
-        let measure_from_us = at_us + (warm_up_s * 1e6) as u64;
-        worker.start(at_us, measure_from_us).await;
-        let mut intervals = Vec::new();
-        loop {
-            match worker.next_event().await? {
-                Event::Interval(interval) if interval.at_us > measure_from_us + interval.length_us => {
-                    intervals.push(interval);
-                }
-                Event::Done(report) => {
-                    let usage = sampler.finish(report.measured.from_us, report.measured.to_us);
-                    let cpu_s = usage.processes.iter().map(|used| used.user_s + used.system_s).sum();
-                    return Ok(WorkerRun { client, report: *report, intervals, cpu_s });
-                }
-                Event::Interval(_) | Event::Ready { .. } | Event::Failed { .. } => {}
-            }
-        }
-    });
-    driven.await.unwrap_or(Err(CalibrateError::Stuck { seconds: patience.as_secs_f64() }))
+    let trial = Trial {
+        binary: &plan.binary,
+        agents: plan.agents.as_ref(),
+        producers,
+        consumers,
+        warm_up_s,
+        delivered_within: DELIVERED_WITHIN,
+    };
+    match tokio::time::timeout(patience, trial.run()).await {
+        Ok(outcome) => Ok(outcome?),
+        Err(_) => Err(CalibrateError::Stuck { seconds: patience.as_secs_f64() }),
+    }
 }

@@ -7,6 +7,14 @@ use crate::null_server::{ServiceTime, Settings, Stalls};
 
 /// The share of a service time that the machine may usually add.
 const FLOOR_SHARE: f64 = 0.01;
+/// Seconds between the ends of two stalls.
+const STALL_PERIOD_S: f64 = 1.0137;
+/// The length of a stall, as a share of the service time, where that is scaled.
+const STALL_SHARE: f64 = 0.4;
+/// Records per second end to end: each is fetched apart.
+const END_TO_END_RECORDS_PER_S: f64 = 200.0;
+/// Bytes that the server keeps for consumers: more than a scenario has.
+const KEPT_BYTES_MAX: u64 = 256 << 20;
 /// Minimum time between the end of a service and the next record of the same producer.
 const BETWEEN_S: f64 = 0.1;
 
@@ -28,6 +36,21 @@ pub struct Scenario {
     pub warm_up_s: f64,
     /// Seconds of measurement.
     pub measured_s: f64,
+    /// The compared latency.
+    #[serde(default)]
+    pub measured: Measured,
+}
+
+/// The compared latency of a scenario.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Measured {
+    /// Until acknowledged: on the clock of the producer alone.
+    #[default]
+    Acknowledged,
+    /// Until delivered. With agents, every agent has producers, and a consumer of all records: the clocks of
+    /// both are in most of these latencies.
+    EndToEnd,
 }
 
 impl Scenario {
@@ -37,7 +60,9 @@ impl Scenario {
             Extent::Reduced => 8.0,
         };
         let (name, about) = (name.to_owned(), about.to_owned());
-        Scenario { name, about, server, records_per_s: 640.0, clients: 160, warm_up_s: 2.0, measured_s }
+        let (records_per_s, clients, warm_up_s) = (640.0, 160, 2.0);
+        let measured = Measured::Acknowledged;
+        Scenario { name, about, server, records_per_s, clients, warm_up_s, measured_s, measured }
     }
 
     /// A server that answers immediately, to measure the machine.
@@ -50,7 +75,7 @@ impl Scenario {
     /// Equal service times, so that the machine's additions show at the highest percentile. Long enough that
     /// the usual addition is half of the allowed error.
     fn of_one_time(extent: Extent, floor_us: f64) -> Scenario {
-        let ms = (floor_us / FLOOR_SHARE / 1e3).ceil().clamp(50.0, 1000.0);
+        let ms = long_beside_ms(floor_us);
         let service_time = ServiceTime::Fixed { us: ms * 1e3 };
         let server = Settings { service_time, seed: 42, ..Settings::default() };
         let one = Scenario::new("fixed", &format!("{ms} ms for every request"), extent, server);
@@ -58,8 +83,28 @@ impl Scenario {
         Scenario { clients: one.clients.max(busy.ceil() as u32), ..one }
     }
 
-    /// All scenarios with known latencies, for a machine with this floor at the highest percentile.
-    pub(super) fn all(extent: Extent, floor_us: f64) -> Vec<Scenario> {
+    /// Records that consumers get when they are acknowledged, with stalls. The times are long beside two
+    /// floors, one of the producer's way and one of the consumer's, and the error of the clocks.
+    fn end_to_end(extent: Extent, floor_us: f64, clock_error_us: u64) -> Scenario {
+        let ms = long_beside_ms(2.0 * floor_us + clock_error_us as f64);
+        let stall_ms = ms * STALL_SHARE;
+        let server = Settings {
+            service_time: ServiceTime::Fixed { us: ms * 1e3 },
+            stalls: Stalls::Every { period_s: STALL_PERIOD_S, length_s: stall_ms / 1e3 },
+            keep_bytes_max: KEPT_BYTES_MAX,
+            seed: 42,
+            ..Settings::default()
+        };
+        let about = format!("{ms} ms until delivered, with a stall of {stall_ms:.0} ms in each second");
+        let (records_per_s, measured) = (END_TO_END_RECORDS_PER_S, Measured::EndToEnd);
+        let one = Scenario::new("end to end", &about, extent, server);
+        let busy = records_per_s * ((ms + stall_ms) / 1e3 + BETWEEN_S);
+        Scenario { records_per_s, measured, clients: busy.ceil() as u32, ..one }
+    }
+
+    /// All scenarios with known latencies, for a machine with this floor at the highest percentile, and
+    /// agents whose clocks differ by this more than is known.
+    pub(super) fn all(extent: Extent, floor_us: f64, clock_error_us: u64) -> Vec<Scenario> {
         let fixed = ServiceTime::Fixed { us: 50_000.0 };
         let server = |service_time: &ServiceTime| Settings {
             service_time: service_time.clone(),
@@ -71,7 +116,7 @@ impl Scenario {
         let points = points.into_iter().chain([(1.0, 200_000.0)]).collect();
         let quantiles = ServiceTime::Quantiles { points };
         // The period is not a multiple of the record interval, so that stalls begin at any phase.
-        let stalls = |length_s| Stalls::Every { period_s: 1.0137, length_s };
+        let stalls = |length_s| Stalls::Every { period_s: STALL_PERIOD_S, length_s };
         let overload = Scenario {
             server: Settings { records_per_s_max: Some(512.0), ..server(&fixed) },
             ..Scenario::new(
@@ -91,6 +136,7 @@ impl Scenario {
                 Settings { stalls: stalls(0.02), ..server(&fixed) },
             ),
             overload,
+            Scenario::end_to_end(extent, floor_us, clock_error_us),
         ];
         if extent == Extent::Reduced {
             all.retain(|scenario| scenario.name != "fixed");
@@ -118,12 +164,17 @@ impl Scenario {
     }
 }
 
+/// A service time beside which an error is small.
+fn long_beside_ms(error_us: f64) -> f64 {
+    (error_us / FLOOR_SHARE / 1e3).ceil().clamp(50.0, 1000.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn named(name: &str) -> Scenario {
-        Scenario::all(Extent::Full, 500.0)
+        Scenario::all(Extent::Full, 500.0, 0)
             .into_iter()
             .find(|scenario| scenario.name == name)
             .expect("it exists")
@@ -178,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_takes_long_gets_longer_times() {
-        let fixed_us = |floor_us| Scenario::all(Extent::Full, floor_us)[0].true_us(0.999);
+        let fixed_us = |floor_us| Scenario::all(Extent::Full, floor_us, 0)[0].true_us(0.999);
         assert_eq!(fixed_us(100.0), 50_000.0);
         assert_eq!(fixed_us(3_283.0), 329_000.0);
         assert_eq!(fixed_us(1e9), 1e6);
@@ -186,8 +237,9 @@ mod tests {
 
     #[test]
     fn no_answer_waits_behind_another_on_its_connection() {
-        let all =
-            [500.0, 3_000.0, 1e9].into_iter().flat_map(|floor_us| Scenario::all(Extent::Full, floor_us));
+        let all = [500.0, 3_000.0, 1e9]
+            .into_iter()
+            .flat_map(|floor_us| Scenario::all(Extent::Full, floor_us, 5_000));
         for scenario in all.filter(|scenario| scenario.name != "overload") {
             let between_us = 1e6 * f64::from(scenario.clients) / scenario.records_per_s;
             assert!(

@@ -50,6 +50,13 @@ impl Display for Calibration {
         for generator in &self.generator {
             writeln!(f, "{generator}")?;
         }
+        for clock in &self.agents {
+            let error = match clock.error_us_max {
+                u64::MAX => "of unknown error".to_owned(),
+                error_us => format!("± {error_us} us"),
+            };
+            writeln!(f, "agent {}: clock {:+} us {error}", clock.address, clock.offset_us)?;
+        }
         writeln!(f)?;
         writeln!(
             f,

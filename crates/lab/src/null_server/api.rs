@@ -72,11 +72,15 @@ pub(super) fn answer(
     if key == ApiKey::Produce {
         return produce(&request, &mut d, arrived);
     }
+    if key == ApiKey::Fetch {
+        let (at, response) = fetch(shared, request.decode(&mut d)?, arrived);
+        return Ok(Some((shared.timing.other(at), request.encode(&response)?)));
+    }
     let answer = other(&request, &mut d)?;
     Ok(Some((shared.timing.other(arrived), answer)))
 }
 
-/// The answer to a request other than Produce.
+/// The answer to a request other than Produce and Fetch.
 fn other(request: &Request<'_>, d: &mut Decoder) -> Result<BytesMut, UnanswerableRequest> {
     match request.key {
         ApiKey::ApiVersions => {
@@ -87,7 +91,6 @@ fn other(request: &Request<'_>, d: &mut Decoder) -> Result<BytesMut, Unanswerabl
         ApiKey::CreateTopics => request.encode(&create_topics(request.shared, request.decode(d)?)),
         ApiKey::DeleteTopics => request.encode(&delete_topics(request.shared, request.decode(d)?)),
         ApiKey::ListOffsets => request.encode(&list_offsets(request.shared, request.decode(d)?)),
-        ApiKey::Fetch => request.encode(&fetch(request.shared, request.decode(d)?)),
         ApiKey::InitProducerId => request.encode(&init_producer_id()),
         ApiKey::FindCoordinator => {
             request.encode(&find_coordinator(request.shared, request.decode(d)?, request.version))
@@ -145,6 +148,12 @@ fn produce(
         });
     }
     let at = request.shared.timing.produce(arrived, records);
+    for response in &responses {
+        let Some(topic) = topics.get(&response.name) else { continue };
+        for partition in response.partition_responses.iter().filter(|partition| partition.error_code == 0) {
+            topic.show(partition.index, partition.base_offset, at);
+        }
+    }
     if produced.acks == 0 {
         return Ok(None);
     }
@@ -259,9 +268,29 @@ fn list_offsets(shared: &ServerState, request: ListOffsetsRequest) -> ListOffset
     ListOffsetsResponse { topics: topics.collect(), ..ListOffsetsResponse::default() }
 }
 
-/// Answers a fetch, without sessions: every fetch lists its partitions. The server does not wait for new
-/// records; an empty answer is delayed a little, so that clients do not poll without pause.
-fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
+/// Answers a fetch, without sessions: every fetch lists its partitions. Records are visible from the time of
+/// the answer to their producer on: if there are none yet, the answer with the next ones waits until then.
+/// The server does not wait for new records; an empty answer is delayed a little, so that clients do not poll
+/// without pause.
+fn fetch(shared: &ServerState, request: FetchRequest, arrived: Instant) -> (Instant, FetchResponse) {
+    let (found, next_at, response) = visible(shared, request.clone(), arrived);
+    match next_at {
+        _ if found => (arrived, response),
+        Some(next_at) => (next_at, visible(shared, request, next_at).2),
+        None => {
+            pause();
+            (arrived, response)
+        }
+    }
+}
+
+/// The records that are visible at `at`: whether there are any, else when the next ones become visible.
+fn visible(
+    shared: &ServerState,
+    request: FetchRequest,
+    at: Instant,
+) -> (bool, Option<Instant>, FetchResponse) {
+    let mut next_at: Option<Instant> = None;
     let mut left = usize::try_from(request.max_bytes).unwrap_or(0);
     let mut found = false;
     let mut responses = Vec::with_capacity(request.topics.len());
@@ -271,7 +300,7 @@ fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
         for partition in &requested.partitions {
             let bytes_max = left.min(usize::try_from(partition.partition_max_bytes).unwrap_or(0));
             let fetched = match &topic {
-                Some(topic) => topic.fetch(partition.partition, partition.fetch_offset, bytes_max),
+                Some(topic) => topic.fetch(partition.partition, partition.fetch_offset, bytes_max, at),
                 None => Err(ErrorCode::UnknownTopicOrPartition),
             };
             let mut data = fetch_response::PartitionData {
@@ -283,6 +312,7 @@ fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
             if let Ok(fetched) = fetched {
                 (data.high_watermark, data.last_stable_offset) = (fetched.end_offset, fetched.end_offset);
                 data.log_start_offset = 0;
+                next_at = [next_at, fetched.next_at].into_iter().flatten().min();
                 // Batches beyond the limit wait, except for the first of the answer (KIP-74).
                 if !found || fetched.records.len() <= left {
                     found |= !fetched.records.is_empty();
@@ -300,10 +330,7 @@ fn fetch(shared: &ServerState, request: FetchRequest) -> FetchResponse {
             ..Default::default()
         });
     }
-    if !found {
-        pause();
-    }
-    FetchResponse { responses, ..FetchResponse::default() }
+    (found, next_at, FetchResponse { responses, ..FetchResponse::default() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "a connection has its own threads, which may wait")]

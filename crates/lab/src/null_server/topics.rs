@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
@@ -69,12 +70,16 @@ struct Partition {
 struct KeptBatch {
     next_offset: i64,
     batch: Bytes,
+    /// The time of the answer to its producer, before which no consumer gets it; `None` until it is known.
+    visible_at: Option<Instant>,
 }
 
 /// Batches of a partition.
 pub(super) struct FetchedBatches {
     pub(super) end_offset: i64,
     pub(super) records: Bytes,
+    /// Without records: when the next batch becomes visible, if there is one.
+    pub(super) next_at: Option<Instant>,
 }
 
 impl Topics {
@@ -181,7 +186,8 @@ impl Topics {
         let mut copy = BytesMut::from(&batch[..]);
         copy[..8].copy_from_slice(&base_offset.to_be_bytes());
         let header = BatchHeader::parse(&copy).map_err(|_| ErrorCode::CorruptMessage)?;
-        partition.kept.push(KeptBatch { next_offset: header.next_offset().0, batch: copy.freeze() });
+        let next_offset = header.next_offset().0;
+        partition.kept.push(KeptBatch { next_offset, batch: copy.freeze(), visible_at: None });
         Ok(())
     }
 }
@@ -207,13 +213,24 @@ impl Topic {
         partition.map_or(0, |partition| partition.kept.iter().map(|kept| kept.batch.len() as u64).sum())
     }
 
-    /// The batches from the one that contains `offset`, or the first after it, up to `bytes_max`; at least
-    /// one.
+    /// Makes the appended batches from `base_offset` on visible to consumers, at the time of the answer to
+    /// their producer.
+    pub(super) fn show(&self, index: i32, base_offset: i64, at: Instant) {
+        let Ok(mut partition) = self.partition(index).map(lock) else { return };
+        let first = partition.kept.partition_point(|kept| kept.next_offset <= base_offset);
+        for kept in &mut partition.kept[first..] {
+            kept.visible_at.get_or_insert(at);
+        }
+    }
+
+    /// The batches that are visible at `at`, from the one that contains `offset`, or the first after it, up
+    /// to `bytes_max`; at least one, if any is visible.
     pub(super) fn fetch(
         &self,
         index: i32,
         offset: i64,
         bytes_max: usize,
+        at: Instant,
     ) -> Result<FetchedBatches, ErrorCode> {
         let partition = lock(self.partition(index)?);
         let end_offset = partition.end_offset;
@@ -223,12 +240,15 @@ impl Topic {
         let first = partition.kept.partition_point(|kept| kept.next_offset <= offset);
         let mut records = BytesMut::new();
         for kept in &partition.kept[first..] {
-            if !records.is_empty() && records.len() + kept.batch.len() > bytes_max {
+            let is_visible = kept.visible_at.is_some_and(|visible_at| visible_at <= at);
+            if !is_visible || (!records.is_empty() && records.len() + kept.batch.len() > bytes_max) {
                 break;
             }
             records.extend_from_slice(&kept.batch);
         }
-        Ok(FetchedBatches { end_offset, records: records.freeze() })
+        let next = partition.kept.get(first).filter(|_| records.is_empty());
+        let next_at = next.and_then(|kept| kept.visible_at);
+        Ok(FetchedBatches { end_offset, records: records.freeze(), next_at })
     }
 }
 

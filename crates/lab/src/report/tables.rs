@@ -4,44 +4,80 @@ use super::obstacles::obstacles;
 use super::palette::Palette;
 use super::text::{badge, escape, table};
 use crate::quantity;
-use crate::result::{Evidence, Figure, PointResult, ReplicaCount, Spread, WorkloadResult};
+use crate::result::{Evidence, Figure, FigureUnit, PointResult, ReplicaCount, Spread, WorkloadResult};
 use crate::worker::Driver;
 
-/// All figures that any point has, as means with their variation: rates and costs, then latencies.
+/// All figures that any point has, as means with their variation: rates, costs, then latencies.
 pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
-    const DONE: [(&str, &str); 12] = [
+    const RATES: [(&str, &str); 12] = [
         ("produced_records_per_s", "records/s produced"),
         ("produced_mb_per_s", "MB/s produced"),
+        ("produced_mbit_per_s", "Mbit/s produced"),
         ("consumed_records_per_s", "records/s consumed"),
         ("consumed_mb_per_s", "MB/s consumed"),
+        ("consumed_mbit_per_s", "Mbit/s consumed"),
         ("carried_records_per_s", "records/s, the lesser of both"),
         ("carried_mb_per_s", "MB/s, the lesser of both"),
+        ("carried_mbit_per_s", "Mbit/s, the lesser of both"),
         ("drain_s", "drained in"),
         ("group_start_s", "group started in"),
+        ("topics_ready_per_s", "topics ready per second"),
+    ];
+    const COSTS: [(&str, &str); 5] = [
         ("broker_cpu_us_per_record", "broker CPU per record"),
         ("producer_cpu_us_per_record", "producer CPU per record"),
         ("consumer_cpu_us_per_record", "consumer CPU per record"),
         ("broker_memory_bytes_max", "broker memory, max"),
-    ];
-    const WAITED: [(&str, &str); 16] = [
-        ("acknowledge_p50_us", "acknowledged, p50"),
-        ("acknowledge_p99_us", "p99"),
-        ("acknowledge_p999_us", "p99.9"),
-        ("acknowledge_max_us", "max"),
-        ("end_to_end_p50_us", "end to end, p50"),
-        ("end_to_end_p99_us", "p99"),
-        ("end_to_end_p999_us", "p99.9"),
-        ("end_to_end_max_us", "max"),
-        ("drained_p50_us", "drained, p50"),
-        ("drained_p99_us", "p99"),
-        ("drained_p999_us", "p99.9"),
-        ("drained_max_us", "max"),
-        ("topics_ready_per_s", "topics ready per second"),
-        ("topic_ready_p50_us", "topic ready, p50"),
-        ("topic_ready_p99_us", "p99"),
         ("metadata_us", "metadata of all topics"),
     ];
-    [&DONE[..], &WAITED].map(|shown| some_figures(workload, palette, shown)).concat()
+    let done = [&RATES[..], &COSTS].map(|shown| some_figures(workload, palette, shown)).concat();
+    done + &latencies(workload, palette)
+}
+
+/// The latencies of all points, a row for each kind.
+fn latencies(workload: &WorkloadResult, palette: &Palette) -> String {
+    const KINDS: [(&str, &str); 4] = [
+        ("acknowledge", "acknowledged"),
+        ("end_to_end", "end to end"),
+        ("drained", "drained"),
+        ("topic_ready", "topic ready"),
+    ];
+    const COLUMNS: [(&str, &str); 7] = [
+        ("mean", "mean"),
+        ("p50", "p50"),
+        ("p95", "p95"),
+        ("p99", "p99"),
+        ("p999", "p99.9"),
+        ("p9999", "p99.99"),
+        ("max", "max"),
+    ];
+    let rows = many_rows(workload, palette, |point| {
+        let figure = |kind: &str, column: &str| {
+            let name = format!("{kind}_{column}_us");
+            // Below the value, so that all columns have room.
+            figure_cell(point, &name).replace(" <small>", "<br><small>")
+        };
+        let row = |(kind, title): &(&str, &str)| {
+            let cells = COLUMNS.map(|(column, _)| figure(kind, column));
+            let is_measured = cells.iter().any(|cell| !cell.is_empty());
+            is_measured.then(|| [vec![(*title).to_owned()], cells.into()].concat())
+        };
+        KINDS.iter().filter_map(row).collect()
+    });
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut heads = vec!["point", "measured", "latency"];
+    heads.extend(COLUMNS.map(|(_, head)| head));
+    table(&heads, 3, &rows)
+}
+
+/// A figure of a point; grey if it is not quotable.
+fn figure_cell(point: &PointResult, name: &str) -> String {
+    match cell(name, point.summary.figures.get(name)) {
+        figure if figure.is_empty() || obstacles(point).is_empty() => figure,
+        figure => format!("<span class=\"grey\">{figure}</span>"),
+    }
 }
 
 fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)]) -> String {
@@ -52,14 +88,8 @@ fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)
     }
     let mut heads = vec!["point", "measured"];
     heads.extend(shown.iter().map(|(_, head)| *head));
-    let rows = rows(workload, palette, |point| {
-        let is_quotable = obstacles(point).is_empty();
-        let cell = |name: &str| match cell(name, point.summary.figures.get(name)) {
-            figure if is_quotable || figure.is_empty() => figure,
-            figure => format!("<span class=\"grey\">{figure}</span>"),
-        };
-        shown.iter().map(|(name, _)| cell(name)).collect()
-    });
+    let rows =
+        rows(workload, palette, |point| shown.iter().map(|(name, _)| figure_cell(point, name)).collect());
     table(&heads, 2, &rows)
 }
 
@@ -78,7 +108,11 @@ fn cell(name: &str, spread: Option<&Spread>) -> String {
 
 /// The unit, if the column header contains it already.
 fn figure_unit(figure: &Figure) -> &'static str {
-    if figure.name.ends_with("_mb_per_s") { " MB/s" } else { " records/s" }
+    match figure.unit {
+        FigureUnit::MbPerSecond => " MB/s",
+        FigureUnit::MbitPerSecond => " Mbit/s",
+        _ => " records/s",
+    }
 }
 
 /// A row per point; points with the same label are grouped.
@@ -86,6 +120,15 @@ fn rows(
     workload: &WorkloadResult,
     palette: &Palette,
     cells: impl Fn(&PointResult) -> Vec<String>,
+) -> Vec<Vec<String>> {
+    many_rows(workload, palette, |point| vec![cells(point)])
+}
+
+/// Some rows per point, in the same order.
+fn many_rows(
+    workload: &WorkloadResult,
+    palette: &Palette,
+    of_point: impl Fn(&PointResult) -> Vec<Vec<String>>,
 ) -> Vec<Vec<String>> {
     let mut labels: Vec<&str> = Vec::new();
     for point in &workload.points {
@@ -99,9 +142,11 @@ fn rows(
             workload.points.iter().filter(|point| point.point.label == label).collect();
         same.sort_by_key(|point| palette.order(point));
         for point in same {
-            let mut row = vec![escape(label), palette.of_point(point).markup()];
-            row.extend(cells(point));
-            rows.push(row);
+            for cells in of_point(point) {
+                let mut row = vec![escape(label), palette.of_point(point).markup()];
+                row.extend(cells);
+                rows.push(row);
+            }
         }
     }
     rows
@@ -300,6 +345,7 @@ fn title(figure: &str) -> &str {
     match figure {
         "records_per_s" => "records/s",
         "mb_per_s" => "MB/s",
+        "mbit_per_s" => "Mbit/s",
         _ => names(figure).iter().find_map(|name| Figure::named(name)).map_or(figure, |figure| figure.title),
     }
 }

@@ -91,6 +91,16 @@ pub(super) struct Intervals {
     p99_us: Vec<Option<u64>>,
     #[serde(skip_serializing_if = "is_unset")]
     max_us: Vec<Option<u64>>,
+    #[serde(skip_serializing_if = "is_unset")]
+    mean_us: Vec<Option<u64>>,
+    #[serde(skip_serializing_if = "is_unset")]
+    p75_us: Vec<Option<u64>>,
+    #[serde(skip_serializing_if = "is_unset")]
+    p95_us: Vec<Option<u64>>,
+    #[serde(skip_serializing_if = "is_unset")]
+    p999_us: Vec<Option<u64>>,
+    #[serde(skip_serializing_if = "is_unset")]
+    p9999_us: Vec<Option<u64>>,
 }
 
 impl Columns for Intervals {
@@ -107,6 +117,11 @@ impl Columns for Intervals {
             p50_us: rows.iter().map(|row| row.p50_us).collect(),
             p99_us: rows.iter().map(|row| row.p99_us).collect(),
             max_us: rows.iter().map(|row| row.max_us).collect(),
+            mean_us: rows.iter().map(|row| row.mean_us).collect(),
+            p75_us: rows.iter().map(|row| row.p75_us).collect(),
+            p95_us: rows.iter().map(|row| row.p95_us).collect(),
+            p999_us: rows.iter().map(|row| row.p999_us).collect(),
+            p9999_us: rows.iter().map(|row| row.p9999_us).collect(),
         }
     }
 
@@ -118,6 +133,11 @@ impl Columns for Intervals {
         let p50 = filled("p50_us", self.p50_us, count)?;
         let p99 = filled("p99_us", self.p99_us, count)?;
         let max = filled("max_us", self.max_us, count)?;
+        let mean = filled("mean_us", self.mean_us, count)?;
+        let p75 = filled("p75_us", self.p75_us, count)?;
+        let p95 = filled("p95_us", self.p95_us, count)?;
+        let p999 = filled("p999_us", self.p999_us, count)?;
+        let p9999 = filled("p9999_us", self.p9999_us, count)?;
         let row = |(place, offset_us): (usize, &u64)| {
             Ok(Interval {
                 at_us: self.from_us.checked_add(*offset_us).ok_or(ColumnError::Time)?,
@@ -128,6 +148,11 @@ impl Columns for Intervals {
                 p50_us: p50[place],
                 p99_us: p99[place],
                 max_us: max[place],
+                mean_us: mean[place],
+                p75_us: p75[place],
+                p95_us: p95[place],
+                p999_us: p999[place],
+                p9999_us: p9999[place],
             })
         };
         self.at_us.iter().enumerate().map(row).collect()

@@ -6,8 +6,8 @@
 //! - Aggregated latencies come from the merged histograms of all repetitions.
 //! - Publish latency starts at the *intended* send time. The benchmark reports the time between intended and
 //!   actual sending separately as publish delay; this document includes that time, and reports no delay.
-//! - Unknown series are empty: the lab's intervals have no mean and only some percentiles. Unknown aggregates
-//!   are left out.
+//! - Unknown series are empty, as those of results of earlier versions, whose intervals have two percentiles
+//!   only. Unknown aggregates are left out.
 
 use serde_json::{Map, Value, json};
 
@@ -95,11 +95,15 @@ fn series(document: &mut Map<String, Value>, name: &str, intervals: &[&Interval]
         let values: Option<Vec<Value>> = intervals.iter().map(|each| Some(ms(of(each)? as f64))).collect();
         Value::Array(values.unwrap_or_default())
     };
-    document.insert(format!("{name}Avg"), json!([]));
+    document.insert(format!("{name}Avg"), all(|interval| interval.mean_us));
     for (percentile, _) in PERCENTILES {
         let values = match percentile {
             "50pct" => all(|interval| interval.p50_us),
+            "75pct" => all(|interval| interval.p75_us),
+            "95pct" => all(|interval| interval.p95_us),
             "99pct" => all(|interval| interval.p99_us),
+            "999pct" => all(|interval| interval.p999_us),
+            "9999pct" => all(|interval| interval.p9999_us),
             _ => json!([]),
         };
         document.insert(format!("{name}{percentile}"), values);
@@ -158,7 +162,9 @@ mod tests {
         let at_us = 1_000_000 * (number + 1);
         let (p50_us, max_us) = (p99_us.map(|us| us / 2), p99_us.map(|us| us * 2));
         let bytes = records * 100;
-        Interval { at_us, length_us: 500_000, records, bytes, backlog: 0, p50_us, p99_us, max_us }
+        let p95_us = p99_us.map(|us| us - 500);
+        let latencies = Interval { p50_us, p95_us, p99_us, max_us, mean_us: p50_us, ..Interval::default() };
+        Interval { at_us, length_us: 500_000, records, bytes, ..latencies }
     }
 
     fn result() -> PointResult {
@@ -203,7 +209,9 @@ mod tests {
         assert_eq!(document["backlog"], json!([40, 140, 40, 140]));
         assert_eq!(document["publishLatency99pct"], json!([4.0, 2.0, 4.0, 2.0]));
         assert_eq!(document["publishLatencyMax"], json!([8.0, 4.0, 8.0, 4.0]));
-        assert_eq!(document["publishLatency95pct"], json!([]));
+        assert_eq!(document["publishLatency95pct"], json!([3.5, 1.5, 3.5, 1.5]));
+        assert_eq!(document["publishLatencyAvg"], json!([2.0, 1.0, 2.0, 1.0]));
+        assert_eq!(document["publishLatency75pct"], json!([]), "intervals of an earlier version");
         assert_eq!(document["endToEndLatency99pct"], json!([]), "an interval without latencies");
     }
 

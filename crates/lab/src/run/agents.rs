@@ -11,6 +11,10 @@ use crate::workload::{Clients, Load, Workload};
 /// Maximum number of connections that are opened at a time: an agent has room for some that it does not know
 /// yet.
 const CONNECTING_MAX: usize = 16;
+/// From the start command to the start: time for the command to reach all workers on this machine.
+const LEAD_US: u64 = 100_000;
+/// Round trips to an agent that are added to the lead.
+const LEAD_ROUND_TRIPS: u64 = 4;
 
 /// The agents in a repetition.
 #[derive(Debug)]
@@ -126,6 +130,13 @@ pub fn spread_producers(workload: &mut Workload) {
             point.producers.threads = 1;
         }
     }
+}
+
+/// The time for a start command to reach all workers.
+pub(super) fn lead_us(agents: Option<&Agents>) -> u64 {
+    let paths = agents.into_iter().flat_map(Agents::infos).filter_map(|agent| agent.path);
+    let round_trip_us = paths.map(|path| path.round_trip_us).max().unwrap_or_default();
+    LEAD_US.saturating_add(round_trip_us.saturating_mul(LEAD_ROUND_TRIPS))
 }
 
 /// The number of workers placed before those of a role.

@@ -5,26 +5,28 @@ use crate::result::{Figures, Histogram, HistogramUnreadable, ProcessUse};
 use crate::worker::{NegativeLatencies, Report, Span, ToolPercentiles};
 
 const MB: f64 = 1_048_576.0;
+/// Bytes of a Mbit.
+const MBIT: f64 = 125_000.0;
 
 /// The combined reports of a role's workers.
 #[derive(Clone, Debug, Default)]
-pub(super) struct CombinedReport {
+pub(crate) struct CombinedReport {
     /// The interval that covers the intervals of all workers, with their totals.
-    pub(super) span: Span,
+    pub(crate) span: Span,
     /// Records acknowledged or consumed, warm-up included.
-    pub(super) acknowledged: u64,
+    pub(crate) acknowledged: u64,
     /// Number of failed records.
-    pub(super) failed: u64,
+    pub(crate) failed: u64,
     /// The first error.
-    pub(super) first_failure: Option<String>,
-    pub(super) acknowledge_latency: Option<Histogram>,
-    pub(super) end_to_end_latency: Option<Histogram>,
+    pub(crate) first_failure: Option<String>,
+    pub(crate) acknowledge_latency: Option<Histogram>,
+    pub(crate) end_to_end_latency: Option<Histogram>,
     /// The percentiles until acknowledged of tools without histograms.
-    pub(super) tool_percentiles: Option<ToolPercentiles>,
-    pub(super) negative: NegativeLatencies,
+    pub(crate) tool_percentiles: Option<ToolPercentiles>,
+    pub(crate) negative: NegativeLatencies,
     /// The largest delay of a start.
-    pub(super) late_us: u64,
-    pub(super) notes: Vec<String>,
+    pub(crate) late_us: u64,
+    pub(crate) notes: Vec<String>,
 }
 
 impl CombinedReport {
@@ -107,6 +109,7 @@ pub(super) fn figures(
     let at = |histogram: &Option<Histogram>, figure: fn(&Histogram) -> u64| {
         histogram.as_ref().map(|histogram| figure(histogram) as f64)
     };
+    let mean = |histogram: &Option<Histogram>| histogram.as_ref().map(|histogram| histogram.mean_us);
     let (acknowledge, end_to_end) = (&produced.acknowledge_latency, &consumed.end_to_end_latency);
     let tool = |figure: fn(&ToolPercentiles) -> u64| {
         produced.tool_percentiles.as_ref().map(|percentiles| figure(percentiles) as f64)
@@ -115,10 +118,13 @@ pub(super) fn figures(
     Figures {
         produced_records_per_s: rate(produced, produced.span.records as f64),
         produced_mb_per_s: rate(produced, produced.span.bytes as f64 / MB),
+        produced_mbit_per_s: rate(produced, produced.span.bytes as f64 / MBIT),
         consumed_records_per_s: rate(consumed, consumed.span.records as f64),
         consumed_mb_per_s: rate(consumed, consumed.span.bytes as f64 / MB),
+        consumed_mbit_per_s: rate(consumed, consumed.span.bytes as f64 / MBIT),
         carried_records_per_s: None,
         carried_mb_per_s: None,
+        carried_mbit_per_s: None,
         broker_cpu_us_per_record: cpu_us("broker", main),
         producer_cpu_us_per_record: cpu_us("producer", produced),
         consumer_cpu_us_per_record: cpu_us("consumer", consumed),
@@ -126,16 +132,25 @@ pub(super) fn figures(
         drain_s: drain.map(|drain| seconds(&drain.span)),
         group_start_s: drain.map(|drain| drain.group_start_s),
         acknowledge_p50_us: at(acknowledge, |h| h.p50_us).or(tool(|of| of.p50_us)),
+        acknowledge_mean_us: mean(acknowledge),
+        acknowledge_p95_us: at(acknowledge, |h| h.p95_us),
         acknowledge_p99_us: at(acknowledge, |h| h.p99_us).or(tool(|of| of.p99_us)),
         acknowledge_p999_us: at(acknowledge, |h| h.p999_us).or(tool(|of| of.p999_us)),
+        acknowledge_p9999_us: at(acknowledge, |h| h.p9999_us),
         acknowledge_max_us: at(acknowledge, |h| h.max_us).or(tool(|of| of.max_us)),
         end_to_end_p50_us: at(end_to_end, |h| h.p50_us),
+        end_to_end_mean_us: mean(end_to_end),
+        end_to_end_p95_us: at(end_to_end, |h| h.p95_us),
         end_to_end_p99_us: at(end_to_end, |h| h.p99_us),
         end_to_end_p999_us: at(end_to_end, |h| h.p999_us),
+        end_to_end_p9999_us: at(end_to_end, |h| h.p9999_us),
         end_to_end_max_us: at(end_to_end, |h| h.max_us),
         drained_p50_us: at(drained, |h| h.p50_us),
+        drained_mean_us: mean(drained),
+        drained_p95_us: at(drained, |h| h.p95_us),
         drained_p99_us: at(drained, |h| h.p99_us),
         drained_p999_us: at(drained, |h| h.p999_us),
+        drained_p9999_us: at(drained, |h| h.p9999_us),
         drained_max_us: at(drained, |h| h.max_us),
         topics_ready_per_s: None,
         topic_ready_p50_us: None,
@@ -172,6 +187,7 @@ mod tests {
         let figures = figures(&produced, &CombinedReport::default(), &processes, None);
         assert_eq!(figures.produced_records_per_s, Some(100.0));
         assert_eq!(figures.produced_mb_per_s, Some(100.0));
+        assert_eq!(figures.produced_mbit_per_s, Some(838.860_8));
         assert_eq!(figures.broker_cpu_us_per_record, Some(10.0));
         assert_eq!(figures.producer_cpu_us_per_record, Some(5.0));
         assert_eq!(figures.broker_memory_bytes_max, Some(7));
@@ -192,7 +208,10 @@ mod tests {
     #[test]
     fn the_figures_of_a_drain_are_of_its_backlog() {
         let span = Span { from_us: 1_000_000, to_us: 1_500_000, records: 100_000, bytes: 1 << 20 };
-        let drain = Drain { span, latency: None, group_start_s: 0.25 };
+        let mut latency = Histogram::recorder();
+        latency.record_n(1_000_000, 9_990).expect("within the bounds");
+        latency.record_n(1_500_000, 10).expect("within the bounds");
+        let drain = Drain { span, latency: Histogram::of(&latency), group_start_s: 0.25 };
         // The producers went on at their rate, until the lab noticed.
         let produced = gather([report(1_000_000, 2_000_000, 30_000)].iter()).expect("readable");
         let consumed = CombinedReport { span, ..CombinedReport::default() };
@@ -201,6 +220,12 @@ mod tests {
         assert_eq!((figures.drain_s, figures.group_start_s), (Some(0.5), Some(0.25)));
         assert_eq!((figures.consumed_records_per_s, figures.consumed_mb_per_s), (Some(200_000.0), Some(2.0)));
         assert_eq!(figures.broker_cpu_us_per_record, Some(1.0));
+        let is_about = |figure: Option<f64>, us: f64| {
+            assert!(figure.is_some_and(|found| (found / us - 1.0).abs() < 0.001), "{figure:?} {us}");
+        };
+        is_about(figures.drained_p95_us, 1_000_000.0);
+        is_about(figures.drained_p9999_us, 1_500_000.0);
+        is_about(figures.drained_mean_us, 1_000_500.0);
     }
 
     #[test]

@@ -318,25 +318,48 @@ async fn listen(number: usize, mut worker: Handle, say: mpsc::Sender<Word>, mut 
     }
 }
 
+/// A mean weighted by records.
+#[derive(Clone, Copy, Debug, Default)]
+struct WeightedMean {
+    sum: f64,
+    records: u64,
+}
+
+impl WeightedMean {
+    fn add(&mut self, value: Option<u64>, records: u64) {
+        if let Some(value) = value {
+            self.sum += value as f64 * records as f64;
+            self.records += records;
+        }
+    }
+
+    fn value(self) -> Option<u64> {
+        (self.records > 0).then(|| (self.sum / self.records as f64).round() as u64)
+    }
+}
+
 /// Combines the intervals of several workers. Percentiles cannot be merged without histograms: high
-/// percentiles are those of the slowest worker, the median is the mean weighted by records. The result serves
-/// time lines only.
+/// percentiles are those of the slowest worker, median and mean are means weighted by records. The result
+/// serves time lines only.
 fn merge<'a>(parts: impl IntoIterator<Item = &'a Interval>) -> Interval {
     let mut all = Interval::default();
-    let mut weighted = (0.0, 0_u64);
+    let (mut median, mut mean) = (WeightedMean::default(), WeightedMean::default());
     for part in parts {
         all.at_us = all.at_us.max(part.at_us);
         all.length_us = all.length_us.max(part.length_us);
         all.records += part.records;
         all.bytes += part.bytes;
         all.backlog += part.backlog;
+        all.p75_us = all.p75_us.max(part.p75_us);
+        all.p95_us = all.p95_us.max(part.p95_us);
         all.p99_us = all.p99_us.max(part.p99_us);
+        all.p999_us = all.p999_us.max(part.p999_us);
+        all.p9999_us = all.p9999_us.max(part.p9999_us);
         all.max_us = all.max_us.max(part.max_us);
-        if let Some(p50_us) = part.p50_us {
-            weighted = (weighted.0 + p50_us as f64 * part.records as f64, weighted.1 + part.records);
-        }
+        median.add(part.p50_us, part.records);
+        mean.add(part.mean_us, part.records);
     }
-    all.p50_us = (weighted.1 > 0).then(|| (weighted.0 / weighted.1 as f64).round() as u64);
+    (all.p50_us, all.mean_us) = (median.value(), mean.value());
     all
 }
 
@@ -400,10 +423,13 @@ mod tests {
             records,
             p50_us: Some(p50_us),
             max_us: Some(max_us),
+            p9999_us: Some(max_us - 1),
+            mean_us: Some(2 * p50_us),
             ..Interval::default()
         };
         let merged = merge(&[interval(1, 100, 900), interval(3, 200, 400)]);
         assert_eq!((merged.records, merged.p50_us, merged.max_us), (4, Some(175), Some(900)));
+        assert_eq!((merged.mean_us, merged.p9999_us), (Some(350), Some(899)));
     }
 
     #[tokio::test(start_paused = true)]

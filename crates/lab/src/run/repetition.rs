@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::admin::Admin;
-use super::agents::{AgentSessions, placed, placed_before};
+use super::agents::{AgentSessions, lead_us, placed, placed_before};
 use super::clock::now_us;
 use super::course::{Course, disk_usage_max};
 use super::drain::Drain;
@@ -31,11 +31,6 @@ use crate::target::{self, Cluster};
 use crate::terminal::Progress;
 use crate::worker::{Assignment, Driver, Report, Role, Span, StopWhen};
 use crate::workload::{Clients, Load, Measure, Point, Unit, Verification};
-
-/// From the start command to the start: time for the command to reach all workers on this machine.
-const LEAD_US: u64 = 100_000;
-/// Round trips to an agent that are added to the lead.
-const LEAD_ROUND_TRIPS: u64 = 4;
 
 /// The context of a repetition.
 pub(super) struct Setting<'a> {
@@ -270,18 +265,11 @@ async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -
     Ok(usage)
 }
 
-/// The time for a start command to reach all workers.
-fn lead_us(setting: &Setting<'_>) -> u64 {
-    let paths = setting.agents.into_iter().flat_map(Agents::infos).filter_map(|agent| agent.path);
-    let round_trip_us = paths.map(|path| path.round_trip_us).max().unwrap_or_default();
-    LEAD_US.saturating_add(round_trip_us.saturating_mul(LEAD_ROUND_TRIPS))
-}
-
 /// Begins to create and delete temporary topics, over separate connections.
 async fn begin_passing(setting: &Setting<'_>) -> Result<TopicChurn, Failure> {
     let cluster = target::connect(&setting.cluster.bootstrap, &setting.cluster.client_properties).await?;
     let prefix = topics::passing_prefix(setting.topics);
-    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + lead_us(setting)))
+    Ok(TopicChurn::start(cluster, prefix, &setting.point.topics, now_us() + lead_us(setting.agents)))
 }
 
 /// The evidence, and what it does not prove.
@@ -503,7 +491,7 @@ async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Resul
         ..assignment(setting, Role::Producer, &clients)
     };
     let fleet = ready(setting, agents, &whole, &clients).await?;
-    let at_us = now_us() + lead_us(setting);
+    let at_us = now_us() + lead_us(setting.agents);
     let mut course = Course {
         measure: Measure::Produce,
         producers: fleet.start(at_us, at_us).await,
@@ -534,7 +522,7 @@ async fn run_workers(
 ) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
-    let at_us = now_us() + lead_us(setting);
+    let at_us = now_us() + lead_us(setting.agents);
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
     let mut course = Course {
         measure: point.measure,

@@ -369,10 +369,10 @@ mod tests {
             length_us: 1_000_000,
             records: 12_000_000,
             bytes: 1_256_000_000,
-            backlog: 0,
             p50_us: Some(12_800),
             p99_us: Some(112_100),
             max_us: Some(1_239_000),
+            ..Interval::default()
         }
     }
 
@@ -415,10 +415,10 @@ mod tests {
                     length_us: 1_000_000,
                     records: 2_000_000,
                     bytes: 256_000_000,
-                    backlog: 0,
                     p50_us: Some(800),
                     p99_us: Some(2_100),
                     max_us: Some(9_000),
+                    ..Interval::default()
                 };
                 progress.interval(Role::Producer, &interval);
             }
@@ -454,10 +454,10 @@ mod tests {
             length_us: 500_000,
             records: 1_000,
             bytes: 128_000,
-            backlog: 0,
             p50_us: Some(800),
             p99_us: None,
             max_us: None,
+            ..Interval::default()
         };
         progress.interval(Role::Producer, &interval);
         progress.point_ended(&at(1), "2,000 records/s");

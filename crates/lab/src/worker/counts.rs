@@ -180,9 +180,11 @@ pub(crate) fn interval(all: &[SharedCounts], since_us: u64, at_us: u64) -> Inter
         }
     }
     if !latency.is_empty() {
-        interval.p50_us = Some(latency.value_at_quantile(0.5));
-        interval.p99_us = Some(latency.value_at_quantile(0.99));
+        let at = |quantile| Some(latency.value_at_quantile(quantile));
+        (interval.p50_us, interval.p75_us, interval.p95_us) = (at(0.5), at(0.75), at(0.95));
+        (interval.p99_us, interval.p999_us, interval.p9999_us) = (at(0.99), at(0.999), at(0.9999));
         interval.max_us = Some(latency.max());
+        interval.mean_us = Some(latency.mean().round() as u64);
     }
     interval
 }
@@ -253,6 +255,9 @@ mod tests {
         let first = interval(&all, 1_000_000, 3_000_000);
         assert_eq!((first.records, first.bytes, first.length_us), (18, 1800, 2_000_000));
         assert!(first.max_us.is_some_and(|max| max.abs_diff(200_000) < 200), "{first:?}");
+        // Ten records took 0.5 ms, five 200 ms, three 0.7 ms.
+        assert_eq!((first.p50_us, first.p75_us), (Some(500), first.p9999_us), "{first:?}");
+        assert!(first.mean_us.is_some_and(|mean| mean.abs_diff(55_950) < 100), "{first:?}");
         assert_eq!(interval(&all, 3_000_000, 4_000_000).p50_us, None);
         let (report, latency) = report(&all);
         assert_eq!((report.acknowledged, report.failed), (18, 2));

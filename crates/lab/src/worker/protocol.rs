@@ -149,6 +149,21 @@ pub struct Interval {
     pub p99_us: Option<u64>,
     /// Maximum latency of these records.
     pub max_us: Option<u64>,
+    /// Mean latency of these records.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_us: Option<u64>,
+    /// 75th percentile of these records' latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p75_us: Option<u64>,
+    /// 95th percentile of these records' latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_us: Option<u64>,
+    /// 99.9th percentile of these records' latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p999_us: Option<u64>,
+    /// 99.99th percentile of these records' latency.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p9999_us: Option<u64>,
 }
 
 /// The totals of a worker.

@@ -198,6 +198,22 @@ fn paper_shows_what_the_screen_folds() {
     assert!(pages > browser.pages_on_paper(&browser.page("folded.html", &folded)) + 3, "{pages} pages");
 }
 
+/// Percentiles need no scrolling in a window of 1,200 pixels.
+#[test]
+fn the_table_of_latencies_fits_its_column() {
+    let Some(browser) = Browser::start() else { return };
+    let measure = "<script>for (const each of document.querySelectorAll('details')) each.open = true;\
+        const all = [...document.querySelectorAll('.scroll')].filter(one => one.innerText.includes('p99.99'));\
+        const wide = all.filter(one => one.scrollWidth > one.clientWidth);\
+        document.title = `${all.length > 2} ${wide.length}`</script></body>";
+    let page = report::html(&fixture::run(7));
+    let page = page.replace("default-src 'none'; style-src 'unsafe-inline'", "").replace("</body>", measure);
+    let page = browser.page("latencies.html", &page);
+    let output = browser.open(&page, &["--dump-dom", "--window-size=1200,900"]);
+    let document = String::from_utf8_lossy(&output.stdout);
+    assert!(document.contains("<title>true 0</title>"), "{:.400}", document);
+}
+
 #[test]
 fn the_page_fits_wide_and_narrow_windows() {
     let Some(browser) = Browser::start() else { return };

@@ -18,6 +18,8 @@ use thalweg_lab::workload::{
 
 const BEGAN_US: u64 = 1_795_320_000_000_000;
 const SECONDS: u64 = 30;
+/// Mbit (10^6 bits) in a MB (2^20 bytes).
+const MBIT_IN_MB: f64 = 8.388_608;
 
 /// The behaviour of a point on a target.
 #[derive(Clone, Copy)]
@@ -430,27 +432,39 @@ impl FixtureBuilder {
         let mut figures = Figures {
             produced_records_per_s: Some(rate),
             produced_mb_per_s: Some(rate * mb),
+            produced_mbit_per_s: Some(rate * mb * MBIT_IN_MB),
             consumed_records_per_s: consumed.then_some(rate * 0.998),
             consumed_mb_per_s: consumed.then_some(rate * mb * 0.998),
+            consumed_mbit_per_s: consumed.then_some(rate * mb * MBIT_IN_MB * 0.998),
             broker_cpu_us_per_record: Some(behaviour.broker_cpu_us * (1.0 + 0.02 * self.normal())),
             producer_cpu_us_per_record: Some(behaviour.producer_cpu_us * (1.0 + 0.02 * self.normal())),
             consumer_cpu_us_per_record: consumed.then_some(0.05),
             broker_memory_bytes_max: Some(412 << 20),
             carried_records_per_s: None,
             carried_mb_per_s: None,
+            carried_mbit_per_s: None,
             drain_s: None,
             group_start_s: None,
             acknowledge_p50_us: us(|h| h.p50_us),
+            acknowledge_mean_us: Some(latency.mean_us),
+            acknowledge_p95_us: us(|h| h.p95_us),
             acknowledge_p99_us: us(|h| h.p99_us),
             acknowledge_p999_us: us(|h| h.p999_us),
+            acknowledge_p9999_us: us(|h| h.p9999_us),
             acknowledge_max_us: us(|h| h.max_us),
             end_to_end_p50_us: end_to_end.as_ref().map(|h| h.p50_us as f64),
+            end_to_end_mean_us: end_to_end.as_ref().map(|h| h.mean_us),
+            end_to_end_p95_us: end_to_end.as_ref().map(|h| h.p95_us as f64),
             end_to_end_p99_us: end_to_end.as_ref().map(|h| h.p99_us as f64),
             end_to_end_p999_us: end_to_end.as_ref().map(|h| h.p999_us as f64),
+            end_to_end_p9999_us: end_to_end.as_ref().map(|h| h.p9999_us as f64),
             end_to_end_max_us: end_to_end.as_ref().map(|h| h.max_us as f64),
             drained_p50_us: None,
+            drained_mean_us: None,
+            drained_p95_us: None,
             drained_p99_us: None,
             drained_p999_us: None,
+            drained_p9999_us: None,
             drained_max_us: None,
             topics_ready_per_s: None,
             topic_ready_p50_us: None,
@@ -516,10 +530,10 @@ impl FixtureBuilder {
                 length_us: 1_000_000,
                 records,
                 bytes: records * u64::from(size_bytes),
-                backlog: 0,
                 p50_us: Some((latency.p50_us as f64 * factor) as u64),
                 p99_us: Some((latency.p99_us as f64 * factor) as u64),
                 max_us: Some(latency.max_us),
+                ..Interval::default()
             }
         });
         intervals.collect()

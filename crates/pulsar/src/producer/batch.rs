@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::error::MessageTooLarge;
 use super::receipt::{BatchOutcome, SendReceipt};
+use crate::clock;
 use crate::compression::{Compression, Compressor};
 use crate::frame::{self, LENGTH_LEN, PayloadFrame};
 use crate::protocol::{Command, KeyValue, MessageMetadata, SendCommand, SingleMessageMetadata};
@@ -23,6 +24,9 @@ pub struct OutgoingMessage<'a> {
     pub key: Option<&'a str>,
     /// Milliseconds since 1970, by the application's meaning.
     pub event_time_ms: Option<u64>,
+    /// Milliseconds since 1970 in place of the wall clock's, for the publish time of a batch that begins with
+    /// this message: an application may have another clock.
+    pub publish_time_ms: Option<u64>,
     /// Names and values.
     pub properties: &'a [(&'a str, &'a str)],
 }
@@ -102,12 +106,7 @@ pub(super) struct BatchOrigin<'a> {
 
 impl OpenBatch {
     /// A batch that begins with `message`, in an empty `buffer`.
-    pub(super) fn open(
-        mut buffer: BytesMut,
-        message: &OutgoingMessage<'_>,
-        sequence_id: u64,
-        publish_time_ms: u64,
-    ) -> OpenBatch {
+    pub(super) fn open(mut buffer: BytesMut, message: &OutgoingMessage<'_>, sequence_id: u64) -> OpenBatch {
         let first = message.metadata(sequence_id);
         put(&mut buffer, &first, message.payload);
         OpenBatch {
@@ -118,7 +117,7 @@ impl OpenBatch {
             count: 1,
             payload_bytes: message.payload.len(),
             opened_at: Instant::now(),
-            publish_time_ms,
+            publish_time_ms: message.publish_time_ms.unwrap_or_else(clock::now_ms),
             outcome: BatchOutcome::open(),
         }
     }

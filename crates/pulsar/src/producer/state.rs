@@ -12,7 +12,6 @@ use super::batch::{BatchLimits, BatchOrigin, OpenBatch, OutgoingMessage, Pending
 use super::error::SendError;
 use super::options::ProducerOptions;
 use super::receipt::{BatchOutcome, SendReceipt, StoredEntry};
-use crate::clock;
 use crate::compression::Compressor;
 use crate::connection::{Connection, ConnectionId};
 use crate::error::CloseReason;
@@ -144,7 +143,7 @@ impl ProducerState {
             }
             none => {
                 let buffer = self.spare.pop().unwrap_or_else(|| BytesMut::with_capacity(BUFFER_BYTES));
-                none.insert(OpenBatch::open(buffer, message, sequence_id, clock::now_ms()))
+                none.insert(OpenBatch::open(buffer, message, sequence_id))
             }
         };
         let (receipt, is_full) = (open.receipt(), open.is_full(&limits));

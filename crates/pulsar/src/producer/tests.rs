@@ -62,6 +62,7 @@ async fn a_batch_of_one_is_that_message() {
         payload: b"payload",
         key: Some("k"),
         event_time_ms: Some(5),
+        publish_time_ms: Some(1_234),
         properties: &[("a", "b")],
     };
     let receipt = producer.send(message).await.expect("room");
@@ -70,6 +71,7 @@ async fn a_batch_of_one_is_that_message() {
     assert_eq!((&payload[..], metadata.num_messages_in_batch), (&b"payload"[..], None));
     assert_eq!((metadata.partition_key.as_deref(), metadata.event_time), (Some("k"), Some(5)));
     assert_eq!((&*metadata.properties[0].key, &*metadata.properties[0].value), ("a", "b"));
+    assert_eq!(metadata.publish_time, 1_234, "the application's clock");
     peer.send_receipt(id, 0, 1).await;
     assert_eq!(receipt.await.expect("stored").to_string(), "7:1:4");
 }

@@ -56,6 +56,7 @@ async fn keys_properties_and_event_times_travel() {
                 key: Some(&key),
                 event_time_ms: Some(5),
                 properties: &[("a", "b"), ("a", "c")],
+                ..OutgoingMessage::default()
             };
             let _receipt = producer.send(message).await.expect("room");
         }

@@ -17,13 +17,13 @@ use crate::lab::{LabDirectory, alone, assert_ends_with, end, ran, text, workload
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running agent.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Agent {
-    fn start(lab: &LabDirectory, arguments: &[&str]) -> Agent {
+    pub(crate) fn start(lab: &LabDirectory, arguments: &[&str]) -> Agent {
         let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
         command.args(["lab", "agent", "--listen", "127.0.0.1:0"]).args(arguments).current_dir(lab.dir.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -36,7 +36,7 @@ impl Agent {
     }
 
     /// An agent in plain text.
-    fn insecure(lab: &LabDirectory) -> Agent {
+    pub(crate) fn insecure(lab: &LabDirectory) -> Agent {
         Agent::start(lab, &["--insecure"])
     }
 
@@ -62,8 +62,41 @@ impl Drop for Agent {
     }
 }
 
-fn list(agents: &[&Agent]) -> String {
+pub(crate) fn list(agents: &[&Agent]) -> String {
     agents.iter().map(|agent| agent.address.as_str()).collect::<Vec<_>>().join(",")
+}
+
+/// The delay of a slow path, one way.
+const DELAY: Duration = Duration::from_millis(5);
+
+/// The address of a path that delays every line to an agent, and every line from it.
+pub(crate) fn slow_path(agent: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let agent = agent.to_owned();
+    let relay = |mut from: TcpStream, mut to: TcpStream| {
+        std::thread::spawn(move || {
+            let mut bytes = vec![0; 64 << 10];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                std::thread::sleep(DELAY);
+                if to.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            }
+            let _ = to.shutdown(std::net::Shutdown::Write);
+        });
+    };
+    std::thread::spawn(move || {
+        for lab in listener.incoming().map_while(Result::ok) {
+            let Ok(agent) = TcpStream::connect(&agent) else { return };
+            for stream in [&lab, &agent] {
+                stream.set_nodelay(true).expect("a socket");
+            }
+            relay(lab.try_clone().expect("a socket"), agent.try_clone().expect("a socket"));
+            relay(agent, lab);
+        }
+    });
+    address
 }
 
 /// The medians until acknowledged, and end to end, in milliseconds.

@@ -9,12 +9,13 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::Signal;
 use thalweg_lab::result::State;
-use thalweg_lab::target::{self, StartOptions, TargetSpec, pulsar_distribution};
-use thalweg_lab::workload::ClusterSpec;
+use thalweg_lab::target::{self, PulsarAdmin, StartOptions, TargetSpec, pulsar_distribution};
+use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopWhen};
+use thalweg_lab::workload::{ClusterSpec, Payload, RecordSpec, Verification};
 
 use crate::lab::{LabDirectory, alone, assert_ends_with, ran, signal, text, workload};
 
@@ -141,4 +142,79 @@ async fn a_running_pulsar_is_measured_with_evidence_and_by_the_perf_tool() {
     let output = rest(cut);
     assert_ends_with(&output, 1);
     assert!(text(&output.stderr).contains("messages had no answer"), "{}", text(&output.stderr));
+}
+
+/// Microseconds of the kernel's monotonic clock, to a hundredth of a second.
+fn uptime_us() -> u64 {
+    let uptime = std::fs::read_to_string("/proc/uptime").expect("Linux");
+    let seconds: f64 = uptime.split(' ').next().expect("a number").parse().expect("a number");
+    (seconds * 1e6) as u64
+}
+
+/// The clock of all workers is an hour behind the machine's, as that of an agent is, if the lab's is behind
+/// its machine's: times of records are on the workers' clock alone.
+#[tokio::test]
+async fn latencies_of_records_without_stamps_are_on_the_workers_clock() {
+    if let Err(error) = pulsar_distribution(None) {
+        writeln!(std::io::stderr(), "SKIPPED: clocks on Pulsar: {error}").expect("stderr takes a line");
+        return;
+    }
+    let work = tempfile::tempdir().expect("a directory");
+    let spec = ClusterSpec::plaintext(1, BTreeMap::new());
+    let running = target::start(&TargetSpec::Pulsar, &spec, &StartOptions::new(work.path())).await;
+    let running = running.expect("it starts");
+    let _alone = alone();
+    let cluster = running.cluster().clone();
+    let admin = PulsarAdmin::new(cluster.pulsar_admin.as_deref().expect("an admin API")).expect("a URL");
+    admin.create_topic("events", 2, "readers").await.expect("made");
+    let wall_us = SystemTime::now().duration_since(UNIX_EPOCH).expect("a present").as_micros();
+    let ahead_us = i64::try_from(wall_us).expect("a present") - 3_600_000_000 - uptime_us().cast_signed();
+    let now_us = || uptime_us().saturating_add_signed(ahead_us);
+    let spawn = |role: Role| {
+        let assignment = Assignment {
+            role,
+            driver: Driver::Thalweg,
+            bootstrap: cluster.bootstrap.clone(),
+            properties: BTreeMap::new(),
+            topics: vec!["events".to_owned()],
+            clients: 1,
+            first_client: 0,
+            threads: 1,
+            records: RecordSpec { size_bytes: 128, payload: Payload::Random, keys: None },
+            verify: Verification::Off,
+            records_per_s: (role == Role::Producer).then_some(500.0),
+            stop: if role == Role::Producer { StopWhen::Seconds(2.0) } else { StopWhen::OnCommand },
+            groups: vec!["readers".to_owned()],
+            drains: false,
+            all_clients: 1,
+            seed: 42,
+        };
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_thalweg"));
+        command.args(["lab", "worker", &format!("--clock-ahead-us={ahead_us}")]);
+        Handle::spawn_command("worker", command, &assignment).expect("it starts")
+    };
+    let (mut producer, mut consumer) = (spawn(Role::Producer), spawn(Role::Consumer));
+    producer.ready().await.expect("ready");
+    consumer.ready().await.expect("ready");
+    let at_us = now_us() + 1_000_000;
+    producer.start(at_us, at_us).await;
+    consumer.start(at_us, at_us).await;
+    let produced = report(&mut producer).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    consumer.stop().await;
+    let consumed = report(&mut consumer).await;
+    assert_eq!((produced.acknowledged, consumed.acknowledged), (1000, 1000));
+    assert_eq!(consumed.negative.records, 0, "{:?}", consumed.negative);
+    let latency = consumed.end_to_end_latency.expect("publish times");
+    // Whole milliseconds: the first records may be before the start.
+    assert!(latency.count > 990 && latency.p50_us < 500_000, "{} of {}", latency.p50_us, latency.count);
+    running.stop();
+}
+
+async fn report(worker: &mut Handle) -> Report {
+    loop {
+        if let Event::Done(report) = worker.next_event().await.expect("a report") {
+            return *report;
+        }
+    }
 }

@@ -30,6 +30,7 @@ mod http_client;
 mod lab;
 mod lab_agents;
 mod lab_clean_up;
+mod lab_drain;
 mod lab_drivers;
 mod lab_pulsar;
 mod lab_secured;

@@ -38,8 +38,8 @@ pub(super) fn run(assignment: &Assignment, link: &mut Link) -> Result<Report, Wo
     let inspections = Inspections::new(assignment).map_err(WorkerError::driver)?;
     if assignment.verify == Verification::Off {
         notes.push(
-            "Records without stamps: end-to-end latency is counted from the publish times of their batches, in whole \
-             milliseconds"
+            "Records without stamps: end-to-end latency is counted from the publish time of their batch, which is the \
+             intended time of its first record, in whole milliseconds"
                 .to_owned(),
         );
     }

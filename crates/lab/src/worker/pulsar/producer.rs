@@ -235,6 +235,8 @@ struct Flow {
     now: Instant,
     /// The intended time of the record.
     intended: Instant,
+    /// The same, by the clock that all workers share; the wall clocks of their machines differ.
+    publish_time_ms: u64,
     /// The number of the record.
     n: u64,
     /// The rest of the client's share of the budget.
@@ -262,6 +264,7 @@ impl Flow {
             producer: client,
             now,
             intended: now,
+            publish_time_ms: 0,
             n: 0,
             share: 0,
             key: None,
@@ -285,6 +288,7 @@ impl Flow {
 
     /// Makes value and key of the record.
     fn prepare(&mut self, job: &Job, intended_us: u64) {
+        self.publish_time_ms = intended_us / 1000;
         self.value.clear();
         self.value.extend_from_slice(job.pool.value(self.n));
         if let Some(magic) = self.stamp {
@@ -296,7 +300,12 @@ impl Flow {
     }
 
     fn message(&self) -> OutgoingMessage<'_> {
-        OutgoingMessage { payload: &self.value, key: self.key.as_deref(), ..OutgoingMessage::default() }
+        OutgoingMessage {
+            payload: &self.value,
+            key: self.key.as_deref(),
+            publish_time_ms: Some(self.publish_time_ms),
+            ..OutgoingMessage::default()
+        }
     }
 
     fn record(&self, receipt: thalweg_pulsar::SendReceipt) -> SentRecord {

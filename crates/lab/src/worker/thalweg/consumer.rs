@@ -162,6 +162,8 @@ impl Client {
     async fn consume(&mut self, consumer: &mut Consumer, window: Window) -> Result<(), WorkerError> {
         let start = self.clock.instant(window.start_us);
         tokio::time::sleep_until(start).await;
+        let paused = consumer.paused();
+        consumer.resume(&paused);
         let end = match window.to_us {
             u64::MAX => None,
             to_us => Some(self.clock.instant(to_us)),
@@ -238,15 +240,14 @@ impl Client {
     }
 }
 
-/// Joins the group and handles its rebalances without reading. True once partitions are assigned.
+/// Joins the group and handles its rebalances without reading. True once partitions are assigned. These are
+/// paused: records of a backlog that were fetched before the start would have taken no time.
 async fn keep_place(consumer: &mut Consumer) -> Result<bool, WorkerError> {
-    match consumer.poll(POLL).await.map_err(WorkerError::driver)? {
-        PollEvent::Assigned(_) => Ok(true),
-        PollEvent::Chunk(chunk) => {
-            consumer.seek(&chunk.at, chunk.start);
-            tokio::time::sleep(POLL).await;
-            Ok(false)
+    match consumer.poll_rebalance(POLL).await.map_err(WorkerError::driver)? {
+        PollEvent::Assigned(partitions) => {
+            consumer.pause(&partitions);
+            Ok(true)
         }
-        PollEvent::Revoked(_) | PollEvent::Lost(_) | PollEvent::Nothing => Ok(false),
+        PollEvent::Chunk(_) | PollEvent::Revoked(_) | PollEvent::Lost(_) | PollEvent::Nothing => Ok(false),
     }
 }
