@@ -9,6 +9,7 @@ mod agents;
 mod answer;
 mod chart;
 mod condensed;
+mod devices;
 mod headline;
 mod latency;
 mod markdown;
@@ -236,6 +237,7 @@ fn section(
         ("Saturation", saturation::markup(workload, palette)),
         ("Latency", latency::markup(workload, palette)),
         ("What limited it", tables::verdicts(workload, palette)),
+        ("Devices and networks", devices::markup(workload, palette)),
         ("All figures", tables::figures(workload, palette)),
         ("Evidence", tables::evidence(workload, palette)),
     ] {

@@ -6,6 +6,7 @@
 mod agents;
 mod columns;
 mod compare;
+mod devices;
 mod evidence;
 mod file;
 mod layout;
@@ -25,6 +26,7 @@ pub use compare::{
     Pairing, PointName, Ratio, Values, compare, ratio_of, values,
 };
 pub(crate) use compare::{RESOLUTION, two_sided_95};
+pub use devices::{DeviceRates, DeviceUse, PacketUse, StorageChain};
 pub use evidence::{Check, Evidence, LedgerEvidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};

@@ -4,6 +4,7 @@
 //! are text for the caller to print.
 
 mod columns;
+mod devices;
 mod event;
 mod notes;
 mod progress;

@@ -24,6 +24,7 @@ use super::topics;
 use super::verdict::negative_latencies;
 use crate::agent::Agents;
 use crate::evidence::{self, ReadBack, Watch};
+use crate::machine::storage::chain;
 use crate::quantity;
 use crate::result::{Evidence, Repetition, Sample};
 use crate::sample::{Sampler, Usage};
@@ -236,6 +237,7 @@ pub(super) async fn measure(
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = usage_of(sampler, agents, main.span).await?;
     ran.note_replicas(&mut usage.samples);
+    usage.host.storage.extend(setting.cluster.data_dir.as_deref().and_then(chain));
     let (evidence, unproven) = match &admin {
         Some(admin) => {
             let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));

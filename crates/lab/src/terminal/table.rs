@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::columns::Columns;
+use super::devices;
 use super::notes::Notes;
 use crate::quantity;
 use crate::report::{self, clean};
@@ -61,6 +62,7 @@ pub fn table(run: &RunResult, colours: bool, columns: Option<usize>) -> String {
             text.push('\n');
         }
         text += &evidence(&workload.points);
+        text += &devices::lines(&workload.points);
     }
     text += &end;
     if let State::Partial { why } = &run.state {

@@ -22,8 +22,8 @@ const FLOORS: &[&str] = &[
     "perf",
     // Results.
     "result",
-    "sample",
     "machine",
+    "sample",
     "warm",
     "evidence",
     "agent",
