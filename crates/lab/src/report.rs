@@ -15,6 +15,7 @@ mod latency;
 mod markdown;
 mod obstacles;
 mod palette;
+mod profile;
 mod publication;
 mod saturation;
 mod scaling;
@@ -238,6 +239,7 @@ fn section(
         ("Latency", latency::markup(workload, palette)),
         ("What limited it", tables::verdicts(workload, palette)),
         ("Devices and networks", devices::markup(workload, palette)),
+        ("Inside the processes", profile::markup(workload, palette)),
         ("All figures", tables::figures(workload, palette)),
         ("Evidence", tables::evidence(workload, palette)),
     ] {

@@ -7,6 +7,7 @@ mod columns;
 mod devices;
 mod event;
 mod notes;
+mod profile;
 mod progress;
 mod table;
 

@@ -25,8 +25,9 @@ use super::verdict::negative_latencies;
 use crate::agent::Agents;
 use crate::evidence::{self, ReadBack, Watch};
 use crate::machine::storage::chain;
+use crate::profile::Profiler;
 use crate::quantity;
-use crate::result::{Evidence, Repetition, Sample};
+use crate::result::{Evidence, Profile, Repetition, Sample};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
@@ -47,6 +48,8 @@ pub(super) struct Setting<'a> {
     pub(super) binary: &'a Path,
     /// The agents that run the workers; `None` for workers on this machine.
     pub(super) agents: Option<&'a Agents>,
+    /// True to look inside the processes on this machine.
+    pub(super) profile: bool,
     /// The point, with the producers and load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
@@ -77,6 +80,7 @@ pub(super) struct PreparedRepetition {
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
     sampler: Sampler,
+    profiler: Option<Profiler>,
     agents: Option<AgentSessions>,
     watch: Option<Watch>,
     idle: IdleConnections,
@@ -145,6 +149,7 @@ pub(super) async fn prepare(
     };
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
+    let profiler = setting.profile.then(|| Profiler::start(&setting.cluster.processes));
     let watch = kafka.map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
     let (producing, consuming) = match point.measure {
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
@@ -165,7 +170,10 @@ pub(super) async fn prepare(
         for (worker, pid) in fleet.processes() {
             match (worker.agent(), &mut agents) {
                 (Some(agent), Some(agents)) => agents.add(agent, worker.name(), pid).await?,
-                _ => sampler.add(worker.name(), pid),
+                _ => {
+                    sampler.add(worker.name(), pid);
+                    profiler.iter().for_each(|profiler| profiler.add(worker.name(), pid));
+                }
             }
         }
     }
@@ -177,6 +185,7 @@ pub(super) async fn prepare(
         admin,
         prefilled,
         sampler,
+        profiler,
         agents,
         watch,
         idle,
@@ -198,6 +207,7 @@ pub(super) async fn measure(
         admin,
         prefilled,
         sampler,
+        profiler,
         agents,
         watch,
         idle,
@@ -214,7 +224,8 @@ pub(super) async fn measure(
         0 => None,
         _ => Some(begin_passing(setting).await?),
     };
-    let ran = run_workers(setting, producers, consumers, backlog, watch.as_ref()).await?;
+    let ran =
+        run_workers(setting, (producers, consumers), backlog, watch.as_ref(), profiler.as_ref()).await?;
     let passed = match passing {
         Some(passing) => Some(passing.finish().await),
         None => None,
@@ -235,6 +246,8 @@ pub(super) async fn measure(
     let produced = gather(produced_by.iter())?;
     let (consumed, drain) = consumption(setting, &ran, &consumed_by, group_start_s)?;
     let main = main_of(setting.point.measure, &produced, &consumed)?;
+    // Joining its thread may take as long as a thread dump.
+    let profile = profiler.map(|profiler| profile_of(profiler, setting, main.span));
     let mut usage = usage_of(sampler, agents, main.span).await?;
     ran.note_replicas(&mut usage.samples);
     usage.host.storage.extend(setting.cluster.data_dir.as_deref().and_then(chain));
@@ -251,6 +264,7 @@ pub(super) async fn measure(
         }
     };
     let mut repetition = put_together(setting, &ran, (&produced, &consumed, drain), usage, evidence)?;
+    repetition.profile = profile;
     let figures = &mut repetition.figures;
     figures.metadata_us = metadata_us;
     if let Some(passed) = &passed {
@@ -270,6 +284,15 @@ async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -
         usage.processes.extend(processes);
     }
     Ok(usage)
+}
+
+/// The look inside the processes of this machine during the measurement.
+fn profile_of(profiler: Profiler, setting: &Setting<'_>, span: Span) -> Profile {
+    let mut profile = profiler.finish(span.from_us, span.to_us);
+    if setting.agents.is_some() {
+        profile.missing.push("clients: agents do not look inside processes".to_owned());
+    }
+    profile
 }
 
 /// The time for a start command to reach all workers.
@@ -402,6 +425,7 @@ fn put_together(
         host: usage.host,
         agents: usage.agents,
         samples: usage.samples,
+        profile: None,
         evidence,
         given_up: produced.failed,
         notes,
@@ -529,15 +553,16 @@ async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Resul
 
 async fn run_workers(
     setting: &Setting<'_>,
-    producers: Option<Fleet>,
-    consumers: Option<Fleet>,
+    (producers, consumers): (Option<Fleet>, Option<Fleet>),
     backlog: u64,
     watch: Option<&Watch>,
+    profiler: Option<&Profiler>,
 ) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
     let at_us = now_us() + lead_us(setting);
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
+    profiler.iter().for_each(|profiler| profiler.begin(measure_from_us));
     let mut course = Course {
         measure: point.measure,
         producers: start(producers, Role::Producer, at_us, measure_from_us).await,

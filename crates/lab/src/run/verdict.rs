@@ -10,6 +10,8 @@
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
 //!   other processes used more than the lab.
+//! - lock: with `--profile`, at least half of the threads of a broker's JVM that were running or waiting for a
+//!   lock waited for the same one.
 //! - generator CPU: a thread of a client was busy for at least 90 % of the time.
 //! - stream CPU: the same without a cluster, because the stream is measured.
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
@@ -22,6 +24,7 @@
 
 mod agents;
 mod disk;
+mod lock;
 mod objections;
 
 pub(super) use agents::negative_latencies;
@@ -94,6 +97,7 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
         .or_else(|| node(point, repetition))
         .or_else(|| agents::full(repetition))
         .or_else(|| processors(repetition, machine))
+        .or_else(|| lock::contended(repetition))
         .or_else(|| thread(point, repetition))
         .or_else(|| network(repetition, machine))
         .or_else(|| agents::full_link(repetition))

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::columns::Columns;
-use super::devices;
 use super::notes::Notes;
+use super::{devices, profile};
 use crate::quantity;
 use crate::report::{self, clean};
 use crate::result::{
@@ -63,6 +63,7 @@ pub fn table(run: &RunResult, colours: bool, columns: Option<usize>) -> String {
         }
         text += &evidence(&workload.points);
         text += &devices::lines(&workload.points);
+        text += &profile::lines(&workload.points);
     }
     text += &end;
     if let State::Partial { why } = &run.state {

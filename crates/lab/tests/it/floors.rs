@@ -24,6 +24,7 @@ const FLOORS: &[&str] = &[
     "result",
     "machine",
     "sample",
+    "profile",
     "warm",
     "evidence",
     "agent",
