@@ -1,13 +1,15 @@
-//! A look inside processes on this machine during a repetition: threads from `/proc`, and the locks of JVMs from
-//! thread dumps.
+//! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from thread
+//! dumps, and the processor time of brokers by stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than a
 //! hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A process
 //! that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
 
 mod attach;
+mod cpu;
 mod dump;
 mod locks;
+mod stacks;
 mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,16 +17,21 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::result::{ProcessProfile, Profile};
+use crate::result::{CpuProfile, ProcessProfile, Profile};
 use crate::worker::clock::Clock;
 use attach::Jvm;
+use cpu::{Jfr, Perf, Recorder};
 use dump::Dump;
 use threads::Threads;
 
 /// The shortest time between two samples of the threads.
 const INTERVAL_US: u64 = 1_000_000;
-/// Time between two samples, in times of their length.
+/// The longest time between two samples.
+const INTERVAL_US_MAX: u64 = 10_000_000;
+/// Time between two samples, in times of their processor time.
 const SAMPLE_REST: u64 = 100;
+/// Time between two samples from which on readers are told.
+const GAP_US_MAX: u64 = 3_000_000;
 /// The shortest time between two thread dumps of a JVM, for the first dumps and for later ones.
 const DUMP_INTERVALS_US: (u64, u64) = (1_000_000, 10_000_000);
 /// Number of dumps at the shorter interval.
@@ -35,6 +42,8 @@ const DUMPS_MAX: usize = 60;
 const DUMP_REST: u64 = 50;
 /// Maximum number of dumps with the owners of `java.util.concurrent` locks, for which the JVM walks its heap.
 const OWNER_DUMPS_MAX: u32 = 3;
+/// Maximum number of brokers whose stacks are recorded.
+const RECORDED_MAX: usize = 3;
 
 /// Looks inside processes on a separate thread, until finished or dropped.
 #[derive(Debug)]
@@ -79,6 +88,8 @@ struct Watched {
     next_dump_us: u64,
     /// Why there are no dumps, or no more.
     no_dumps: Option<String>,
+    /// The recording of the broker's stacks; `None` before its start.
+    recorder: Option<Result<Recorder, String>>,
 }
 
 impl Profiler {
@@ -140,13 +151,17 @@ fn watch(shared: &Shared) -> Vec<Watched> {
             (state.processes[watched.len()..].to_vec(), state.from_us, state.is_over)
         };
         watched.extend(new.into_iter().map(|(name, pid, is_broker)| Watched::new(name, pid, is_broker)));
+        let brokers = watched.iter_mut().filter(|one| one.is_recorded());
+        brokers.enumerate().for_each(|(number, one)| one.record(number, from_us.is_some()));
         let began_us = clock.now_us();
         if is_over || began_us >= next_sample_us {
+            let cpu_us = own_cpu_us();
             watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us()));
-            let took_us = clock.now_us() - began_us;
-            next_sample_us = began_us + (took_us * SAMPLE_REST).max(INTERVAL_US);
+            let interval_us = (own_cpu_us() - cpu_us) * SAMPLE_REST;
+            next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
         if is_over {
+            watched.iter_mut().for_each(Watched::stop);
             return watched;
         }
         // A dump belongs to the measurement: the JVM's first one opens its socket, and takes longer.
@@ -175,6 +190,7 @@ impl Watched {
             owner_dumps: 0,
             next_dump_us: 0,
             no_dumps: None,
+            recorder: None,
         };
         // Before the measurement: the first request opens the JVM's socket, with a signal.
         if let Some(Err(error)) = watched.jvm.as_ref().map(Jvm::open) {
@@ -183,9 +199,40 @@ impl Watched {
         watched
     }
 
+    /// Whether stacks are recorded: of brokers, and not of the controllers beside them.
+    fn is_recorded(&self) -> bool {
+        self.is_broker && !self.name.starts_with("controller")
+    }
+
     fn give_up(&mut self, why: String) {
         self.jvm = None;
         self.no_dumps = Some(why);
+    }
+
+    /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its first
+    /// recording takes seconds to start; `perf` from the start of the clients on.
+    fn record(&mut self, number: usize, has_begun: bool) {
+        if self.recorder.is_some() {
+            return;
+        }
+        self.recorder = match (&self.jvm, &self.no_dumps) {
+            _ if number >= RECORDED_MAX => {
+                Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")))
+            }
+            (Some(jvm), _) => Some(Jfr::start(jvm).map(Recorder::Jfr)),
+            (None, Some(why)) => Some(Err(why.clone())),
+            (None, None) if has_begun => Some(Perf::start(self.pid).map(Recorder::Perf)),
+            (None, None) => None,
+        };
+    }
+
+    /// Ends the recording of stacks.
+    fn stop(&mut self) {
+        if let Some(Ok(recorder)) = &mut self.recorder
+            && let Err(why) = recorder.stop(self.jvm.as_ref())
+        {
+            self.recorder = Some(Err(why));
+        }
     }
 
     /// Takes a thread dump of a JVM.
@@ -252,7 +299,30 @@ impl Watched {
             None => {}
         }
         let locks = (!within.is_empty()).then(|| locks::gather(&within));
-        ProcessProfile { name: self.name.clone(), pid: self.pid, threads, unseen_cpu_s, locks }
+        let cpu = self.is_recorded().then(|| self.cpu(from_us, to_us, missing)).flatten();
+        ProcessProfile { name: self.name.clone(), pid: self.pid, threads, unseen_cpu_s, locks, cpu }
+    }
+}
+
+impl Watched {
+    /// Processor time by stack.
+    fn cpu(&self, from_us: u64, to_us: u64, missing: &mut BTreeSet<String>) -> Option<CpuProfile> {
+        let read = match &self.recorder {
+            Some(Ok(recorder)) => recorder.read(from_us, to_us),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err("the measurement did not begin".to_owned()),
+        };
+        let what = format!("stacks of {}", self.name);
+        match read {
+            Ok((profile, gap)) => {
+                missing.extend(gap.map(|gap| format!("{what}: {gap}")));
+                Some(profile)
+            }
+            Err(why) => {
+                missing.insert(format!("{what}: {why}"));
+                None
+            }
+        }
     }
 }
 
@@ -263,6 +333,13 @@ fn profile(watched: &[Watched], from_us: u64, to_us: u64) -> Profile {
         missing.insert("brokers: they were not started by this lab".to_owned());
     }
     Profile { processes, missing: missing.into_iter().collect() }
+}
+
+/// Processor time of this thread, in microseconds.
+fn own_cpu_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000
+        + u64::try_from(time.tv_nsec / 1000).unwrap_or_default()
 }
 
 /// A thread's name with `*` for the numbers that differ between threads of one kind. A digit within a word, as of
@@ -320,7 +397,12 @@ mod tests {
         let thread = &broker.threads[0];
         assert_eq!((thread.name.as_str(), thread.threads, broker.threads.len()), ("sh", 1, 1));
         assert!(thread.user_s + thread.system_s > 0.05, "{profile:?}");
-        assert_eq!(profile.missing, ["locks of broker-1: only those of JVMs are seen"]);
+        // Whether stacks are seen depends on the machine.
+        assert_eq!(profile.missing[0], "locks of broker-1: only those of JVMs are seen");
+        match &broker.cpu {
+            Some(cpu) => assert!(cpu.samples > 5 && cpu.folded().starts_with("sh;"), "{profile:?}"),
+            None => assert!(profile.missing[1].starts_with("stacks of broker-1: "), "{profile:?}"),
+        }
     }
 
     /// Four threads that take turns with a monitor, and two with a lock of `java.util.concurrent`.
@@ -331,7 +413,9 @@ public class Contended {
   static void guarded() throws Exception { synchronized (MONITOR) { hold(); } }
   static void locked() throws Exception { LOCK.lock(); try { hold(); } finally { LOCK.unlock(); } }
   static void hold() throws Exception { Thread.sleep(20); }
+  static double spin(double x) { while (x > 0) x += Math.sin(x) * Math.sin(x); return x; }
   public static void main(String[] arguments) throws Exception {
+    new Thread(() -> spin(1), "spinning-1").start();
     for (int i = 0; i < 4; i++) new Thread(() -> { try { while (true) guarded(); } catch (Exception e) {} }, "guarded-thread-with-a-long-name-" + i).start();
     for (int i = 0; i < 2; i++) new Thread(() -> { try { while (true) locked(); } catch (Exception e) {} }, "locked-" + i).start();
     System.out.println("ready");
@@ -367,19 +451,29 @@ public class Contended {
             java.wait().expect("ours to end");
             return;
         }
-        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())]);
         let clock = Clock::of_process();
+        let wait_until = |us: u64| {
+            while clock.now_us() < us {
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+        };
+        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())]);
+        // The time of a preparation, in which the recording starts.
+        wait_until(clock.now_us() + 5_000_000);
         let from_us = clock.now_us();
         profiler.begin(from_us);
-        while clock.now_us() < from_us + 5_000_000 {
-            std::thread::park_timeout(Duration::from_millis(50));
-        }
+        wait_until(from_us + 6_000_000);
         let profile = profiler.finish(from_us, clock.now_us());
         drop(java.stdin.take());
         java.wait().expect("ours to end");
 
         assert_eq!(profile.missing, [""; 0], "{profile:?}");
         let broker = &profile.processes[0];
+        let cpu = broker.cpu.as_ref().expect("a JDK records itself");
+        assert!(
+            cpu.folded().lines().any(|line| line.starts_with("spinning-*;java.lang.Thread.run;")),
+            "{cpu:?}"
+        );
         let name = "guarded-thread-with-a-long-name-*";
         assert!(broker.threads.iter().any(|used| used.name == name && used.threads == 4), "{broker:?}");
         let locks = broker.locks.as_ref().expect("a JVM gives dumps");

@@ -10,6 +10,7 @@ mod answer;
 mod chart;
 mod condensed;
 mod devices;
+mod flame;
 mod headline;
 mod latency;
 mod markdown;

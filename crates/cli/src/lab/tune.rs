@@ -96,7 +96,7 @@ impl Tune {
             kafka: self.targets.kafka(&targets)?,
             binary: binary()?,
             agents: None,
-            profile: false,
+            look_inside: false,
             partial: None,
             arguments: arguments::of_process(),
             lab_version: lab_version(),

@@ -71,6 +71,19 @@ impl Jvm {
         self.execute("threaddump", if with_owners { "-l" } else { "" })
     }
 
+    /// The output of a command of `jcmd`.
+    pub(super) fn command(&self, command: &str) -> Result<String, AttachError> {
+        self.execute("jcmd", command)
+    }
+
+    /// A program of the Java that runs the process.
+    pub(super) fn tool(&self, name: &str) -> Option<PathBuf> {
+        let program = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        // The program may be in the JRE within a JDK.
+        let dirs = program.ancestors().skip(1).take(3).flat_map(|dir| [dir.to_owned(), dir.join("bin")]);
+        dirs.map(|dir| dir.join(name)).find(|path| path.is_file())
+    }
+
     /// Executes a command with an argument, and returns its output.
     fn execute(&self, command: &str, argument: &str) -> Result<String, AttachError> {
         let mut stream = self.connect()?;

@@ -108,6 +108,20 @@ impl Threads {
         }
     }
 
+    /// The longest time between two samples of an interval, or without a sample at its start or end.
+    pub(super) fn gap_us(&self, from_us: u64, to_us: u64) -> u64 {
+        let mut times_us = self.times_us.clone();
+        // The edges without a sample beyond them, between which counters would be interpolated.
+        if times_us.first().is_none_or(|first_us| *first_us > from_us) {
+            times_us.insert(0, from_us);
+        }
+        if times_us.last().is_none_or(|last_us| *last_us < to_us) {
+            times_us.push(to_us);
+        }
+        let pairs = times_us.windows(2).filter(|pair| pair[1] > from_us && pair[0] < to_us);
+        pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+    }
+
     /// The use between two times by kind of thread, the busiest first, and the processor seconds of the process
     /// beyond those of its threads. `names` are better names of threads, by id.
     pub(super) fn used(
@@ -239,6 +253,19 @@ mod tests {
         assert_eq!(threads.times_us.len(), SAMPLES_MAX / 2 + 1);
         assert_eq!(threads.threads[&7].readings.last().map(|(_, counters)| counters[0]), Some(9));
         assert_eq!(threads.threads[&8].readings.len(), SAMPLES_MAX / 2 + 1);
+    }
+
+    #[test]
+    fn gaps_between_samples_and_at_the_edges_are_known() {
+        let gap_s = |times_s: &[u64], from_s: u64, to_s: u64| {
+            let mut threads = Threads::new(1);
+            threads.times_us = times_s.iter().map(|at_s| at_s * S).collect();
+            threads.gap_us(from_s * S, to_s * S) / S
+        };
+        assert_eq!(gap_s(&[0, 1, 2, 3, 9], 1, 3), 1);
+        assert_eq!(gap_s(&[0, 1, 2, 3, 9], 1, 4), 6, "the last part is interpolated over it");
+        assert_eq!(gap_s(&[0, 1, 2], 1, 9), 7, "it ended, or was not seen");
+        assert_eq!((gap_s(&[7, 8], 1, 8), gap_s(&[], 1, 8)), (6, 7));
     }
 
     #[test]

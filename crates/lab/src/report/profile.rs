@@ -1,15 +1,19 @@
-//! The inside of the processes of a workload's points: threads and locks of the representative repetition.
+//! The inside of the processes of a workload's points: threads and locks of the representative repetition, and
+//! stacks of all of them.
 
+use super::flame;
 use super::palette::Palette;
 use super::text::{escape, folded, table};
 use super::timeline::typical;
 use crate::quantity;
-use crate::result::{Lock, LockUse, PointResult, ProcessProfile, Repetition, ThreadUse, WorkloadResult};
+use crate::result::{
+    CpuProfile, Lock, LockUse, PointResult, ProcessProfile, Repetition, ThreadUse, WorkloadResult,
+};
 
 /// Kinds of threads with a row; the others share one.
 const ROWS_MAX: usize = 12;
 
-/// The tables; empty for runs without `--profile`.
+/// The tables; empty for runs without `--look-inside`.
 pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     let mut missing: Vec<&String> = Vec::new();
     let mut points = String::new();
@@ -17,8 +21,14 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
         let Some(repetition) = typical(point).map(|index| &point.repetitions[index]) else { continue };
         let Some(profile) = &repetition.profile else { continue };
         let title = format!("{}, {}", point.point.label, palette.of_point(point).name);
-        points += &folded(&title, &of_point(point, repetition, &profile.processes), false);
-        missing.extend(&profile.missing);
+        let all = point.repetitions.iter().filter_map(|one| one.profile.as_ref());
+        let cpu = all.clone().flat_map(|profile| &profile.processes).filter_map(|one| one.cpu.as_ref());
+        let flames = match flame::markup(&cpu.collect::<Vec<&CpuProfile>>()) {
+            empty if empty.is_empty() => empty,
+            graph => format!("<h4>Processor time of the brokers by stack, all repetitions</h4>{graph}"),
+        };
+        points += &folded(&title, &(of_point(point, repetition, &profile.processes) + &flames), false);
+        missing.extend(all.flat_map(|profile| &profile.missing));
     }
     if points.is_empty() && missing.is_empty() {
         return String::new();
@@ -192,6 +202,13 @@ mod tests {
             threads: (0..ROWS_MAX + 2).map(|number| thread(&format!("kind {number}"))).collect(),
             unseen_cpu_s: 5.0,
             locks: Some(LockUse { dumps: 10, waiting: 60, running: 40, locks: vec![lock] }),
+            cpu: Some(CpuProfile {
+                method: "perf".to_owned(),
+                samples: 7,
+                frames: vec!["a thread".to_owned()],
+                stacks: vec![(vec![0], 7)],
+                ..CpuProfile::default()
+            }),
             ..ProcessProfile::default()
         };
         for point in &mut run.workloads[0].points {
@@ -217,6 +234,7 @@ mod tests {
                      once; held by cleaner at Log.roll(Log.scala:9) (2 of 3 dumps)";
         assert!(page.contains(title), "{page}");
         assert!(page.contains("Log.append(Log.scala:7)\nThread.&lt;init&gt;</pre>"), "{page}");
+        assert!(page.contains("21 samples, by perf."), "those of three repetitions: {page}");
         assert!(page.contains(">unknown</span>"), "no time in run queues: {page}");
         assert!(!crate::report::html(&testing::run(&[("1 broker", 2.0)])).contains("Inside the processes"));
     }

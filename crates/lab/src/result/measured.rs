@@ -88,7 +88,7 @@ pub struct Repetition {
         deserialize_with = "columns::deserialize::<Samples, _>"
     )]
     pub samples: Vec<Sample>,
-    /// The look inside processes; `None` without `--profile`.
+    /// The look inside processes; `None` without `--look-inside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<Profile>,
     /// The evidence for acknowledged records.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was seen inside the processes of a repetition with `--profile`.
+/// What was seen inside the processes of a repetition with `--look-inside`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The brokers' processes, then the workers'.
@@ -26,6 +26,9 @@ pub struct ProcessProfile {
     /// The locks of a JVM; `None` for other processes, or if there was no thread dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locks: Option<LockUse>,
+    /// Processor time by stack, of brokers; `None` if it was not recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuProfile>,
 }
 
 /// The threads of a process with one name.
@@ -101,5 +104,43 @@ impl LockUse {
     /// The share of the threads that were running or waiting for a lock, and waited for this one; 0 to 1.
     pub fn share(&self, lock: &Lock) -> f64 {
         lock.waiting as f64 / (self.waiting + self.running).max(1) as f64
+    }
+}
+
+/// Processor time of a process by stack, from samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuProfile {
+    /// The sampling program and what it sees.
+    pub method: String,
+    /// Samples in the measurement.
+    pub samples: u64,
+    /// Samples of rare stacks, which are left out below.
+    #[serde(default)]
+    pub left_out: u64,
+    /// The names in stacks: of threads, then of functions.
+    pub frames: Vec<String>,
+    /// Stacks with their samples, the most frequent first: indexes of frames, first the thread, then the outermost
+    /// function.
+    pub stacks: Vec<(Vec<u32>, u64)>,
+}
+
+impl CpuProfile {
+    /// The stacks with their samples, as lines of names between semicolons and a number: the format of flame graph
+    /// tools.
+    pub fn folded(&self) -> String {
+        let mut text = String::new();
+        for (stack, samples) in self.named() {
+            text += &format!("{} {samples}\n", stack.join(";"));
+        }
+        text
+    }
+
+    /// The stacks as names, with their samples. Frames that a damaged file lacks are `?`.
+    pub fn named(&self) -> impl Iterator<Item = (Vec<&str>, u64)> {
+        self.stacks.iter().map(|(stack, samples)| {
+            let names =
+                stack.iter().map(|frame| self.frames.get(*frame as usize).map_or("?", String::as_str));
+            (names.collect(), *samples)
+        })
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Setting<'a> {
     /// The agents that run the workers; `None` for workers on this machine.
     pub(super) agents: Option<&'a Agents>,
     /// True to look inside the processes on this machine.
-    pub(super) profile: bool,
+    pub(super) look_inside: bool,
     /// The point, with the producers and load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
@@ -149,7 +149,7 @@ pub(super) async fn prepare(
     };
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
-    let profiler = setting.profile.then(|| Profiler::start(&setting.cluster.processes));
+    let profiler = setting.look_inside.then(|| Profiler::start(&setting.cluster.processes));
     let watch = kafka.map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
     let (producing, consuming) = match point.measure {
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
@@ -246,9 +246,11 @@ pub(super) async fn measure(
     let produced = gather(produced_by.iter())?;
     let (consumed, drain) = consumption(setting, &ran, &consumed_by, group_start_s)?;
     let main = main_of(setting.point.measure, &produced, &consumed)?;
-    // Joining its thread may take as long as a thread dump.
-    let profile = profiler.map(|profiler| profile_of(profiler, setting, main.span));
     let mut usage = usage_of(sampler, agents, main.span).await?;
+    let profile = match profiler {
+        Some(profiler) => Some(profile_of(profiler, setting, main.span).await),
+        None => None,
+    };
     ran.note_replicas(&mut usage.samples);
     usage.host.storage.extend(setting.cluster.data_dir.as_deref().and_then(chain));
     let (evidence, unproven) = match &admin {
@@ -287,8 +289,14 @@ async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -
 }
 
 /// The look inside the processes of this machine during the measurement.
-fn profile_of(profiler: Profiler, setting: &Setting<'_>, span: Span) -> Profile {
-    let mut profile = profiler.finish(span.from_us, span.to_us);
+async fn profile_of(profiler: Profiler, setting: &Setting<'_>, span: Span) -> Profile {
+    setting.progress.phase("reading stacks");
+    // Recordings take seconds to read.
+    let read = tokio::task::spawn_blocking(move || profiler.finish(span.from_us, span.to_us));
+    let mut profile = match read.await {
+        Ok(profile) => profile,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
     if setting.agents.is_some() {
         profile.missing.push("clients: agents do not look inside processes".to_owned());
     }

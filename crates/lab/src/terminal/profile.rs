@@ -7,10 +7,10 @@ use crate::result::{PointResult, ProcessProfile, Repetition, system};
 /// Kinds of threads in a line.
 const THREADS_MAX: usize = 3;
 
-/// The lines; empty without `--profile`.
+/// The lines; empty without `--look-inside`.
 pub(super) fn lines(points: &[PointResult]) -> String {
     let mut targets: Vec<&str> = Vec::new();
-    let mut text = String::new();
+    let mut texts: Vec<String> = Vec::new();
     for point in points.iter().rev() {
         let last = point.repetitions.iter().rev().find_map(|one| Some((one, one.profile.as_ref()?)));
         let Some((repetition, profile)) = last else { continue };
@@ -18,6 +18,7 @@ pub(super) fn lines(points: &[PointResult]) -> String {
             continue;
         }
         targets.push(&point.target);
+        let mut text = String::new();
         let cpu_s = |process: &&ProcessProfile| -> f64 {
             process.threads.iter().map(|used| used.user_s + used.system_s).sum()
         };
@@ -30,8 +31,9 @@ pub(super) fn lines(points: &[PointResult]) -> String {
         for what in &profile.missing {
             text += &format!("    not seen: {}\n", clean(what));
         }
+        texts.push(text);
     }
-    text
+    texts.into_iter().rev().collect()
 }
 
 fn inside(repetition: &Repetition, broker: &ProcessProfile) -> String {
