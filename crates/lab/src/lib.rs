@@ -10,7 +10,8 @@
 //! - [`tune`] tries settings step by step and keeps improvements.
 //! - [`result`] is the output; [`report`] shows it in a browser, [`terminal`] on a terminal.
 //! - `cgroup` reads the limits on this process, and sets those of its children.
-//! - [`sample`] observes processes and machine, [`machine`] describes it, [`warm`] reserves memory.
+//! - [`sample`] observes processes and machine, [`machine`] describes it, [`warm`] reserves memory. `profile`
+//!   looks inside processes.
 //! - [`doctor`] examines a host and its brokers.
 //! - [`null_server`] is the reference for calibrating the lab.
 //! - [`evidence`] proves that acknowledged records are in the log.
@@ -28,6 +29,7 @@ mod pacer;
 mod payload;
 pub mod perf;
 mod proc;
+mod profile;
 pub mod quantity;
 pub mod report;
 pub mod result;

@@ -1,6 +1,7 @@
 //! The description of the machine, for judging a figure and for the checks of `lab compare`.
 
 pub(crate) mod mount;
+pub(crate) mod storage;
 
 use crate::cgroup;
 use std::collections::BTreeMap;

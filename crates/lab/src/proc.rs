@@ -111,25 +111,45 @@ pub(crate) struct Network {
     pub sent: u64,
 }
 
-/// The bytes of an interface.
+/// The counters of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Interface {
     /// The kernel's name.
     pub name: String,
+    /// Bytes received.
     pub received: u64,
+    /// Bytes sent.
     pub sent: u64,
+    /// Packets received, with errors and drops on the way in.
+    pub in_packets: PacketCounters,
+    /// Packets sent, with errors and drops on the way out.
+    pub out_packets: PacketCounters,
 }
 
-/// The bytes of each interface, from `/proc/net/dev`.
+/// The packets of an interface in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PacketCounters {
+    pub packets: u64,
+    pub errors: u64,
+    pub dropped: u64,
+}
+
+/// The counters of each interface, from `/proc/net/dev`.
 pub(crate) fn interfaces(text: &str) -> Vec<Interface> {
     let one = |line: &str| {
         let (name, counters) = line.split_once(':')?;
         let counters: Vec<u64> =
             counters.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
+        let packets = |first: usize| {
+            let [packets, errors, dropped] = *counters.get(first..)?.first_chunk::<3>()?;
+            Some(PacketCounters { packets, errors, dropped })
+        };
         Some(Interface {
             name: name.trim().to_owned(),
             received: *counters.first()?,
             sent: *counters.get(8)?,
+            in_packets: packets(1)?,
+            out_packets: packets(9)?,
         })
     };
     text.lines().filter_map(one).collect()
@@ -150,15 +170,30 @@ pub(crate) fn network(interfaces: &[Interface]) -> Network {
     network
 }
 
-/// One line of `/proc/diskstats`.
+/// One line of `/proc/diskstats`: the counters of a block device. Times are in milliseconds, summed over
+/// requests, except that of `busy_ms`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Disk {
     /// The kernel's name.
     pub name: String,
+    pub reads: u64,
+    /// Reads that were merged with another one before they reached the device.
+    pub reads_merged: u64,
     pub read_bytes: u64,
+    /// Time from a read's arrival in the queue to its end.
+    pub read_ms: u64,
+    pub writes: u64,
+    /// Writes that were merged with another one before they reached the device.
+    pub writes_merged: u64,
     pub written_bytes: u64,
-    /// Milliseconds with a request in flight.
+    /// Time from a write's arrival in the queue to its end.
+    pub write_ms: u64,
+    /// Time with a request in flight.
     pub busy_ms: u64,
+    /// Time of each moment, multiplied by the requests in flight.
+    pub queue_ms: u64,
+    /// Flushes of the device's cache and their time; `None` before Linux 5.5.
+    pub flushes: Option<(u64, u64)>,
 }
 
 /// Parses `/proc/diskstats`: disks, partitions and other block devices.
@@ -171,9 +206,18 @@ fn disk(line: &str) -> Option<Disk> {
     let number = |field: usize| fields.get(field)?.parse::<u64>().ok();
     Some(Disk {
         name: (*fields.get(2)?).to_owned(),
+        reads: number(3)?,
+        reads_merged: number(4)?,
         read_bytes: number(5)? * SECTOR_BYTES,
+        read_ms: number(6)?,
+        writes: number(7)?,
+        writes_merged: number(8)?,
         written_bytes: number(9)? * SECTOR_BYTES,
+        write_ms: number(10)?,
         busy_ms: number(12)?,
+        queue_ms: number(13)?,
+        // Fields 14 to 17 are discards.
+        flushes: number(18).zip(number(19)),
     })
 }
 
@@ -239,7 +283,14 @@ mod tests {
                     eth0:363462743   11505    0    0    0     0          0         0  1020984    7467    0    0    0     0       0          0\n";
         let found = Network { loopback: 23_567_622_249, received: 363_462_743, sent: 1_020_984 };
         assert_eq!(network(&interfaces(text)), found);
-        let eth0 = Interface { name: "eth0".to_owned(), received: 363_462_743, sent: 1_020_984 };
+        let counters = |packets| PacketCounters { packets, ..PacketCounters::default() };
+        let eth0 = Interface {
+            name: "eth0".to_owned(),
+            received: 363_462_743,
+            sent: 1_020_984,
+            in_packets: counters(11_505),
+            out_packets: counters(7467),
+        };
         assert_eq!(interfaces(text)[2], eth0);
     }
 
@@ -251,11 +302,21 @@ mod tests {
         assert_eq!(found.len(), 2);
         let expected = Disk {
             name: "vda".to_owned(),
+            reads: 233_262,
+            reads_merged: 21_259,
             read_bytes: 16_416_154 * 512,
+            read_ms: 338_510,
+            writes: 110_608,
+            writes_merged: 92_827,
             written_bytes: 69_755_648 * 512,
+            write_ms: 578_879,
             busy_ms: 48_280,
+            queue_ms: 928_224,
+            flushes: Some((11_055, 1405)),
         };
         assert_eq!(found[1], expected);
+        let old = " 8 0 sda 1 2 3 4 5 6 7 8 0 9 10\n";
+        assert_eq!(disks(old)[0].flushes, None, "Linux before 5.5 has no flushes");
     }
 
     #[test]

@@ -9,13 +9,16 @@ mod agents;
 mod answer;
 mod chart;
 mod condensed;
+mod devices;
 mod drivers;
 mod efficiency;
+mod flame;
 mod headline;
 mod latency;
 mod markdown;
 mod obstacles;
 mod palette;
+mod profile;
 mod publication;
 mod saturation;
 mod scaling;
@@ -242,6 +245,8 @@ fn section(
         ("Saturation", saturation::markup(workload, palette)),
         ("Latency", latency::markup(workload, palette)),
         ("What limited it", tables::verdicts(workload, palette)),
+        ("Devices and networks", devices::markup(workload, palette)),
+        ("Inside the processes", profile::markup(workload, palette)),
         ("All figures", tables::figures(workload, palette)),
         ("Evidence", tables::evidence(workload, palette)),
     ] {

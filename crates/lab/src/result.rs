@@ -6,12 +6,14 @@
 mod agents;
 mod columns;
 mod compare;
+mod devices;
 mod evidence;
 mod file;
 mod layout;
 mod measured;
 mod objection;
 pub mod openmessaging;
+mod profile;
 mod subject;
 mod system;
 #[cfg(test)]
@@ -25,6 +27,7 @@ pub use compare::{
     Comparison, Difference, FigurePair, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair,
     Pairing, PointName, Ratio, Values, compare, ratio_of, values,
 };
+pub use devices::{DeviceRates, DeviceUse, PacketUse, StorageChain};
 pub use evidence::{Check, Evidence, LedgerEvidence, PartitionEvidence, ReplicaCount, ReplicaEvidence};
 pub use file::{ReadError, WriteError, read, to_json, write, write_whole};
 pub use measured::{Knee, PointResult, Repetition, Spread, Step, Summary, Verdict};
@@ -32,6 +35,7 @@ pub use objection::Objection;
 pub(crate) use objection::{
     GENERATOR, ONCE, VARIATION_MAX, clock_unknown, clocks_unknown, consumers_fell_behind, varies,
 };
+pub use profile::{CpuProfile, Holder, Lock, LockUse, ProcessProfile, Profile, ThreadUse};
 pub use subject::Subject;
 pub use system::system;
 pub use usage::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};

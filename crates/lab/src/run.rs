@@ -213,6 +213,7 @@ pub(crate) mod testing {
             kafka: Default::default(),
             binary: "/bin/true".into(),
             agents: None,
+            look_inside: false,
             partial: None,
             arguments: Vec::new(),
             lab_version: String::new(),

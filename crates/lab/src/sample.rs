@@ -4,6 +4,7 @@
 //! If the kernel does not provide a value (on a system other than Linux, or with a hidden `/proc`), the value
 //! is zero or `None`, never an error: the main figures of a run do not depend on it.
 
+mod rates;
 mod readings;
 mod series;
 
@@ -105,9 +106,8 @@ fn watch(shared: &SamplerState) -> Series {
         ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
         page_bytes: rustix::param::page_size() as u64,
     };
-    let disks = whole_disks();
     let clock = Clock::of_process();
-    let mut series = Series::new(units);
+    let mut series = Series::new(units, whole_disks());
     let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;
     let mut number = 0;
@@ -124,7 +124,7 @@ fn watch(shared: &SamplerState) -> Series {
             threads: 0,
         }));
         let with_threads = is_over || number % THREADS_EVERY == 0;
-        look_once(&mut series, clock.now_us(), &mut watched, &disks, with_threads);
+        look_once(&mut series, clock.now_us(), &mut watched, with_threads);
         if is_over {
             return series;
         }
@@ -150,14 +150,8 @@ struct SampledProcess {
     threads: usize,
 }
 
-fn look_once(
-    series: &mut Series,
-    at_us: u64,
-    watched: &mut [SampledProcess],
-    disks: &[String],
-    with_threads: bool,
-) {
-    series.push_host(at_us, readings::host(disks));
+fn look_once(series: &mut Series, at_us: u64, watched: &mut [SampledProcess], with_threads: bool) {
+    series.push_host(at_us, readings::host());
     for one in watched.iter_mut().filter(|one| !one.is_gone) {
         let seen = readings::process(one.pid)
             .filter(|seen| *one.began.get_or_insert(seen.stat.start_ticks) == seen.stat.start_ticks);

@@ -4,8 +4,10 @@
 //! are text for the caller to print.
 
 mod columns;
+mod devices;
 mod event;
 mod notes;
+mod profile;
 mod progress;
 mod table;
 

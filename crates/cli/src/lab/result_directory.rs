@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use thalweg_lab::result::{self, RunResult, State};
+use thalweg_lab::result::{self, CpuProfile, PointResult, RunResult, State};
 use thalweg_lab::{report, run, terminal};
 
 use crate::failure::{CommandFailure, Usage};
@@ -74,10 +74,13 @@ impl ResultDirectory {
         output.show(run, |style| {
             let mut text = format!("{}\n", terminal::table(run, style.has_colours(), style.columns()));
             // The summary is printed even if the files cannot be written.
-            if let Ok(for_omb) = &written {
+            if let Ok(Written { for_omb, stacks }) = &written {
                 writeln!(text, "Report: {}\nResult: {}", page.display(), self.result().display())?;
                 for path in for_omb {
                     writeln!(text, "Result for the OpenMessaging Benchmark: {}", path.display())?;
+                }
+                for path in stacks {
+                    writeln!(text, "Stacks: {}", path.display())?;
                 }
             }
             Ok(text)
@@ -86,10 +89,54 @@ impl ResultDirectory {
         verdict(run)
     }
 
-    fn write(&self, run: &RunResult, page: &Path, omb_result: bool) -> anyhow::Result<Vec<PathBuf>> {
+    fn write(&self, run: &RunResult, page: &Path, omb_result: bool) -> anyhow::Result<Written> {
         result::write(&self.result(), run)?;
         result::write_whole(page, report::html(run).as_bytes())?;
-        if omb_result { write_for_omb(&self.dir, run) } else { Ok(Vec::new()) }
+        let for_omb = if omb_result { write_for_omb(&self.dir, run)? } else { Vec::new() };
+        Ok(Written { for_omb, stacks: write_stacks(&self.dir, run)? })
+    }
+}
+
+/// The files beside result and report.
+struct Written {
+    /// Results for the tools of the OpenMessaging Benchmark.
+    for_omb: Vec<PathBuf>,
+    /// Processor time by stack.
+    stacks: Vec<PathBuf>,
+}
+
+/// Writes the stacks of the brokers of each profiled point, over all repetitions, for flame graph tools.
+fn write_stacks(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<PathBuf>> {
+    let mut written: Vec<PathBuf> = Vec::new();
+    for workload in &run.workloads {
+        for point in &workload.points {
+            let profiles = point.repetitions.iter().filter_map(|one| one.profile.as_ref());
+            let cpu = profiles.flat_map(|profile| &profile.processes).filter_map(|one| one.cpu.as_ref());
+            let text: String = cpu.map(CpuProfile::folded).collect();
+            if !text.is_empty() {
+                let path = point_file(dir, "stacks", &workload.workload.name, point, "folded", &written);
+                result::write_whole(&path, text.as_bytes())?;
+                written.push(path);
+            }
+        }
+    }
+    Ok(written)
+}
+
+/// The file of a point. Labels that differ only in characters that file names lack do not overwrite each other.
+fn point_file(
+    dir: &Path,
+    kind: &str,
+    workload: &str,
+    point: &PointResult,
+    extension: &str,
+    written: &[PathBuf],
+) -> PathBuf {
+    let parts = [workload, &point.point.label, &point.target, point.driver.words()].map(plain);
+    let path = dir.join(format!("{kind}-{}.{extension}", parts.join("-")));
+    match written.contains(&path) {
+        true => path.with_extension(format!("{}.{extension}", written.len())),
+        false => path,
     }
 }
 
@@ -98,14 +145,7 @@ pub(crate) fn write_for_omb(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<P
     let mut written: Vec<PathBuf> = Vec::new();
     for workload in &run.workloads {
         for point in workload.points.iter().filter(|point| !point.repetitions.is_empty()) {
-            let parts =
-                [&workload.workload.name, &point.point.label, &point.target, point.driver.words()].map(plain);
-            let path = dir.join(format!("omb-{}.json", parts.join("-")));
-            // Labels that differ only in characters that file names lack must not overwrite each other.
-            let path = match written.contains(&path) {
-                true => path.with_extension(format!("{}.json", written.len())),
-                false => path,
-            };
+            let path = point_file(dir, "omb", &workload.workload.name, point, "json", &written);
             let json = serde_json::to_string_pretty(&result::openmessaging::write(point))?;
             result::write_whole(&path, json.as_bytes())?;
             written.push(path);

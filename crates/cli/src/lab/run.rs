@@ -38,6 +38,7 @@ Examples:
   thalweg lab run mine.toml --bootstrap b1:9092,b2:9092 --property security.protocol=PLAINTEXT
   thalweg lab run ibm-fast --security-protocol SASL_SSL         over TLS, with a login
   thalweg lab run ibm-fast --driver thalweg --driver java --target apache-kafka
+  thalweg lab run ibm-fast --target apache-kafka --look-inside  threads, contended locks, flame graphs
   thalweg lab run ibm-fast --agents c1:7000,c2:7000 --agent-certificates certs --bootstrap b1:9092    clients elsewhere
   thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
@@ -72,6 +73,10 @@ pub struct Run {
     security: SecurityArguments,
     #[command(flatten)]
     pub(crate) agents: AgentArguments,
+    /// Look inside the processes on this machine: threads and their context switches, the locks of brokers that
+    /// are JVMs, and flame graphs of brokers, which need `perf` or a JDK.
+    #[arg(long)]
+    pub(crate) look_inside: bool,
     #[command(flatten)]
     omb: OmbDriver,
     #[command(flatten)]
@@ -201,6 +206,7 @@ impl Run {
             MeasureOptions {
                 kafka,
                 agents: self.agents.clone(),
+                look_inside: self.look_inside,
                 directories: &self.directories,
                 omb_result: self.omb_result.omb_result,
                 precision: self.precision(),
@@ -265,6 +271,8 @@ pub(crate) struct MeasureOptions<'a> {
     pub kafka: KafkaOptions,
     /// The agents that run the clients.
     pub agents: AgentArguments,
+    /// True to look inside processes.
+    pub look_inside: bool,
     /// The directories of results and brokers.
     pub directories: &'a RunDirectories,
     /// True to also write results for the tools of the OpenMessaging Benchmark.
@@ -313,6 +321,7 @@ pub(crate) async fn measure(
         kafka: wanted.kafka.clone(),
         binary: binary()?,
         agents,
+        look_inside: wanted.look_inside,
         partial: Some(result_dir.result()),
         arguments,
         lab_version: lab_version(),
@@ -332,6 +341,11 @@ pub(crate) async fn measure(
     };
     for agent in options.agents.iter().flat_map(Agents::infos) {
         progress.log(&in_a_line(&agent));
+    }
+    if options.look_inside && options.agents.is_some() {
+        progress.log(
+            "--look-inside sees the processes of this machine only: agents do not look inside theirs yet",
+        );
     }
     progress.log(&format!("Estimated run: {}{more}", estimate(&options)));
     let result = run(&options, &heard, &progress).await;

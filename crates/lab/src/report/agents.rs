@@ -185,6 +185,7 @@ mod tests {
             speed_mbit_per_s: None,
             received_bytes: 10_000_000,
             sent_bytes: 5_000_000,
+            ..InterfaceUse::default()
         };
         let clock = |offset_us| ClockOffset { offset_us, uncertainty_us: 40 };
         let repetition = Repetition {

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::columns::{self, Intervals, Samples};
 use super::compare::two_sided_95;
-use super::{AgentUse, Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Sample};
+use super::{
+    AgentUse, Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Profile, Sample,
+};
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
 
@@ -87,6 +89,9 @@ pub struct Repetition {
         deserialize_with = "columns::deserialize::<Samples, _>"
     )]
     pub samples: Vec<Sample>,
+    /// The look inside processes; `None` without `--look-inside`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<Profile>,
     /// The evidence for acknowledged records.
     pub evidence: Evidence,
     /// Records that producers failed to send, warm-up included.
@@ -210,8 +215,8 @@ pub struct Knee {
 /// The limit of a point, and whether its figures are quotable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// `generator CPU`, `broker CPU`, `disk`, `network`, `one partition`, `asked rate`, `machine CPU` or
-    /// `unknown`.
+    /// `generator CPU`, `broker CPU`, `disk`, `lock`, `network`, `one partition`, `asked rate`, `machine CPU`
+    /// or `unknown`.
     pub limit: String,
     /// The reasons, as text with figures.
     pub reasons: Vec<String>,

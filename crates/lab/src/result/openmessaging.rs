@@ -184,6 +184,7 @@ mod tests {
             host: Default::default(),
             agents: Vec::new(),
             samples: Vec::new(),
+            profile: None,
             evidence: Default::default(),
         };
         PointResult {

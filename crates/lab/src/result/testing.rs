@@ -23,6 +23,7 @@ pub(crate) fn repetition() -> Repetition {
         host: HostUse::default(),
         agents: Vec::new(),
         samples: Vec::new(),
+        profile: None,
         evidence: Evidence::default(),
         given_up: 0,
         notes: Vec::new(),

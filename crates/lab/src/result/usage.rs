@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::devices::{DeviceUse, PacketUse, StorageChain};
+
 /// Resource usage of a process, with its known children, during the measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessUse {
@@ -51,6 +53,12 @@ pub struct HostUse {
     pub interfaces: Vec<InterfaceUse>,
     /// The disks in use.
     pub disks: Vec<DiskUse>,
+    /// The block devices in use: disks, partitions, and devices composed of others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<DeviceUse>,
+    /// The devices below the brokers' data; empty for brokers elsewhere.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub storage: Vec<StorageChain>,
     /// The maximum sampled dirty memory in bytes.
     pub dirty_bytes_max: u64,
 }
@@ -72,6 +80,12 @@ pub struct InterfaceUse {
     pub speed_mbit_per_s: Option<u64>,
     pub received_bytes: u64,
     pub sent_bytes: u64,
+    /// Packets received; `None` if unknown, as in results of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub received: Option<PacketUse>,
+    /// Packets sent; `None` if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<PacketUse>,
 }
 
 /// Usage of a disk.

@@ -24,8 +24,10 @@ use super::topics;
 use super::verdict::negative_latencies;
 use crate::agent::Agents;
 use crate::evidence::{self, ReadBack, Watch};
+use crate::machine::storage::chain;
+use crate::profile::Profiler;
 use crate::quantity;
-use crate::result::{Evidence, Repetition, Sample};
+use crate::result::{Evidence, Profile, Repetition, Sample};
 use crate::sample::{Sampler, Usage};
 use crate::target::{self, Cluster};
 use crate::terminal::Progress;
@@ -41,6 +43,8 @@ pub(super) struct Setting<'a> {
     pub(super) binary: &'a Path,
     /// The agents that run the workers; `None` for workers on this machine.
     pub(super) agents: Option<&'a Agents>,
+    /// True to look inside the processes on this machine.
+    pub(super) look_inside: bool,
     /// The point, with the producers and load of this repetition.
     pub(super) point: &'a Point,
     pub(super) number: u32,
@@ -71,6 +75,7 @@ pub(super) struct PreparedRepetition {
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
     sampler: Sampler,
+    profiler: Option<Profiler>,
     agents: Option<AgentSessions>,
     watch: Option<Watch>,
     idle: IdleConnections,
@@ -139,6 +144,7 @@ pub(super) async fn prepare(
     };
     tracing::debug!("Starting workers");
     let sampler = Sampler::start(setting.cluster.processes.clone());
+    let profiler = setting.look_inside.then(|| Profiler::start(&setting.cluster.processes));
     let watch = kafka.map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
     let (producing, consuming) = match point.measure {
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
@@ -159,7 +165,10 @@ pub(super) async fn prepare(
         for (worker, pid) in fleet.processes() {
             match (worker.agent(), &mut agents) {
                 (Some(agent), Some(agents)) => agents.add(agent, worker.name(), pid).await?,
-                _ => sampler.add(worker.name(), pid),
+                _ => {
+                    sampler.add(worker.name(), pid);
+                    profiler.iter().for_each(|profiler| profiler.add(worker.name(), pid));
+                }
             }
         }
     }
@@ -171,6 +180,7 @@ pub(super) async fn prepare(
         admin,
         prefilled,
         sampler,
+        profiler,
         agents,
         watch,
         idle,
@@ -192,6 +202,7 @@ pub(super) async fn measure(
         admin,
         prefilled,
         sampler,
+        profiler,
         agents,
         watch,
         idle,
@@ -208,7 +219,8 @@ pub(super) async fn measure(
         0 => None,
         _ => Some(begin_passing(setting).await?),
     };
-    let ran = run_workers(setting, producers, consumers, backlog, watch.as_ref()).await?;
+    let ran =
+        run_workers(setting, (producers, consumers), backlog, watch.as_ref(), profiler.as_ref()).await?;
     let passed = match passing {
         Some(passing) => Some(passing.finish().await),
         None => None,
@@ -230,7 +242,12 @@ pub(super) async fn measure(
     let (consumed, drain) = consumption(setting, &ran, &consumed_by, group_start_s)?;
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = usage_of(sampler, agents, main.span).await?;
+    let profile = match profiler {
+        Some(profiler) => Some(profile_of(profiler, setting, main.span).await),
+        None => None,
+    };
     ran.note_replicas(&mut usage.samples);
+    usage.host.storage.extend(setting.cluster.data_dir.as_deref().and_then(chain));
     let (evidence, unproven) = match &admin {
         Some(admin) => {
             let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));
@@ -244,6 +261,7 @@ pub(super) async fn measure(
         }
     };
     let mut repetition = put_together(setting, &ran, (&produced, &consumed, drain), usage, evidence)?;
+    repetition.profile = profile;
     let figures = &mut repetition.figures;
     figures.metadata_us = metadata_us;
     if let Some(passed) = &passed {
@@ -263,6 +281,21 @@ async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -
         usage.processes.extend(processes);
     }
     Ok(usage)
+}
+
+/// The look inside the processes of this machine during the measurement.
+async fn profile_of(profiler: Profiler, setting: &Setting<'_>, span: Span) -> Profile {
+    setting.progress.phase("reading stacks");
+    // Recordings take seconds to read.
+    let read = tokio::task::spawn_blocking(move || profiler.finish(span.from_us, span.to_us));
+    let mut profile = match read.await {
+        Ok(profile) => profile,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    };
+    if setting.agents.is_some() {
+        profile.missing.push("clients: agents do not look inside processes".to_owned());
+    }
+    profile
 }
 
 /// Begins to create and delete temporary topics, over separate connections.
@@ -388,6 +421,7 @@ fn put_together(
         host: usage.host,
         agents: usage.agents,
         samples: usage.samples,
+        profile: None,
         evidence,
         given_up: produced.failed,
         notes,
@@ -515,15 +549,16 @@ async fn prefill(setting: &Setting<'_>, agents: Option<&AgentSessions>) -> Resul
 
 async fn run_workers(
     setting: &Setting<'_>,
-    producers: Option<Fleet>,
-    consumers: Option<Fleet>,
+    (producers, consumers): (Option<Fleet>, Option<Fleet>),
     backlog: u64,
     watch: Option<&Watch>,
+    profiler: Option<&Profiler>,
 ) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
     let at_us = now_us() + lead_us(setting.agents);
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
+    profiler.iter().for_each(|profiler| profiler.begin(measure_from_us));
     let mut course = Course {
         measure: point.measure,
         producers: start(producers, Role::Producer, at_us, measure_from_us).await,

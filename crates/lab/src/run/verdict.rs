@@ -5,11 +5,13 @@
 //!
 //! - asked rate: a rate was requested, and at least 98 % of it was accepted.
 //! - disk: a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of
-//!   theirs.
+//!   theirs. The reason names the devices below the brokers' data.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
 //!   other processes used more than the lab.
+//! - lock: with `--look-inside`, at least half of the threads of a broker's JVM that were running or waiting for a
+//!   lock waited for the same one.
 //! - generator CPU: a thread of a client was busy for at least 90 % of the time.
 //! - stream CPU: the same without a cluster, because the stream is measured.
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
@@ -21,6 +23,8 @@
 //! 92 % of the time, and network an interface of an agent with at least 90 % of its speed.
 
 mod agents;
+mod disk;
+mod lock;
 mod objections;
 
 pub(super) use agents::negative_latencies;
@@ -34,8 +38,6 @@ use crate::workload::{Load, Measure, Point};
 const BUSY_MIN: f64 = 0.90;
 /// Processor use, the lab's own included, from which the machine counts as saturated.
 const MACHINE_BUSY_MIN: f64 = 0.92;
-/// The share of processor time waiting for disks.
-const IO_WAIT_MIN: f64 = 0.20;
 /// The share of the lab's processor usage that counts as most.
 const MOST: f64 = 0.60;
 /// Processors used by a process, above which threads without any usage were not sampled.
@@ -91,10 +93,11 @@ impl Finding {
 /// The limit of one repetition.
 fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     requested_rate(point, repetition)
-        .or_else(|| disk(repetition))
+        .or_else(|| disk::full(repetition))
         .or_else(|| node(point, repetition))
         .or_else(|| agents::full(repetition))
         .or_else(|| processors(repetition, machine))
+        .or_else(|| lock::contended(repetition))
         .or_else(|| thread(point, repetition))
         .or_else(|| network(repetition, machine))
         .or_else(|| agents::full_link(repetition))
@@ -110,30 +113,6 @@ fn requested_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {
     let taken = repetition.figures.records_per_s()?;
     (point.measure == Measure::Produce && taken >= requested * TAKEN_MIN).then(|| {
         Finding::new("asked rate", format!("{taken:.0} of {requested:.0} requested records/s were accepted"))
-    })
-}
-
-fn disk(repetition: &Repetition) -> Option<Finding> {
-    let busiest = repetition.host.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy));
-    if let Some(disk) = busiest.filter(|disk| disk.busy >= BUSY_MIN) {
-        let written = disk.written_bytes as f64 / repetition.measured_s.max(0.001) / 1e6;
-        return Some(Finding::new(
-            "disk",
-            format!(
-                "{} was busy for {:.0} % of the time, writing {written:.0} MB/s",
-                disk.name,
-                disk.busy * 100.0
-            ),
-        ));
-    }
-    let waited = repetition.host.cpu_io_wait;
-    (waited >= IO_WAIT_MIN).then(|| {
-        let dirty = repetition.host.dirty_bytes_max as f64 / 1e6;
-        let reason = format!(
-            "processors waited for disks for {:.0} % of the time, with {dirty:.0} MB dirty",
-            waited * 100.0
-        );
-        Finding::new("disk", reason)
     })
 }
 

@@ -431,6 +431,7 @@ impl<'a> Walk<'a> {
             driver: contender.driver(),
             binary: &self.options.binary,
             agents: self.options.agents.as_ref(),
+            look_inside: self.options.look_inside && contender.counts(),
             point: contender.point(),
             number: contender.number(),
             counts: contender.counts(),

@@ -12,6 +12,7 @@ pub(super) struct HostReading {
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub interfaces: Vec<Interface>,
+    /// The block devices that have had a request.
     pub disks: Vec<Disk>,
     pub dirty_bytes: u64,
 }
@@ -29,11 +30,16 @@ pub(crate) fn whole_disks() -> Vec<String> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
     let mut names: Vec<String> = devices
         .filter_map(|device| device.ok()?.file_name().into_string().ok())
-        .filter(|name| !["loop", "ram", "zram"].iter().any(|memory| name.starts_with(memory)))
+        .filter(|name| !is_in_memory(name))
         .filter(|name| is_empty(&Path::new("/sys/block").join(name).join("slaves")))
         .collect();
     names.sort();
     names
+}
+
+/// True for block devices that are files or memory.
+fn is_in_memory(name: &str) -> bool {
+    ["loop", "ram", "zram"].iter().any(|memory| name.starts_with(memory))
 }
 
 fn is_empty(dir: &Path) -> bool {
@@ -41,12 +47,15 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 /// Samples the machine.
-pub(super) fn host(disks: &[String]) -> HostReading {
+pub(super) fn host() -> HostReading {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let interfaces = proc::interfaces(&text("/proc/net/dev"));
     let network = proc::network(&interfaces);
     let mut all = proc::disks(&text("/proc/diskstats"));
-    all.retain(|disk| disks.contains(&disk.name));
+    all.retain(|disk| {
+        let requests = disk.reads + disk.writes + disk.flushes.unwrap_or_default().0;
+        requests > 0 && !is_in_memory(&disk.name)
+    });
     HostReading {
         cpu: proc::cpu(&text("/proc/stat"), &text("/proc/self/status")).unwrap_or_default(),
         loopback_bytes: network.loopback,

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Usage;
 use super::readings::{HostReading, ProcessReading};
+use super::{Usage, rates};
 use crate::proc::Interface;
 use crate::result::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
@@ -23,6 +23,8 @@ pub(super) struct Units {
 #[derive(Debug)]
 pub(super) struct Series {
     units: Units,
+    /// The names of whole disks, in order.
+    whole_disks: Vec<String>,
     host: Vec<(u64, HostReading)>,
     processes: Vec<Process>,
 }
@@ -40,8 +42,8 @@ struct Process {
 }
 
 impl Series {
-    pub(super) fn new(units: Units) -> Series {
-        Series { units, host: Vec::new(), processes: Vec::new() }
+    pub(super) fn new(units: Units, whole_disks: Vec<String>) -> Series {
+        Series { units, whole_disks, host: Vec::new(), processes: Vec::new() }
     }
 
     pub(super) fn push_host(&mut self, at_us: u64, reading: HostReading) {
@@ -186,19 +188,17 @@ impl Series {
         let total = used(|reading| reading.cpu.total);
         let length_ms = (to_us - from_us) as f64 / 1e3;
         let mut disks: Vec<DiskUse> = Vec::new();
-        for (index, disk) in
-            self.host.last().map(|(_, reading)| &reading.disks[..]).unwrap_or_default().iter().enumerate()
-        {
+        for name in &self.whole_disks {
             let of = |value: fn(&crate::proc::Disk) -> u64| {
                 between(&self.host, from_us, to_us, |reading| {
-                    // The kernel's order of disks is stable; a new one has no history.
-                    reading.disks.get(index).filter(|same| same.name == disk.name).map_or(0, value)
+                    // A new disk has no history.
+                    reading.disks.iter().find(|same| same.name == *name).map_or(0, value)
                 })
             };
             let (read, written) = (of(|disk| disk.read_bytes), of(|disk| disk.written_bytes));
             if read + written > 0.0 {
                 disks.push(DiskUse {
-                    name: disk.name.clone(),
+                    name: name.clone(),
                     read_bytes: read.round() as u64,
                     written_bytes: written.round() as u64,
                     busy: share(of(|disk| disk.busy_ms), length_ms),
@@ -216,6 +216,8 @@ impl Series {
             received_bytes: used(|reading| reading.received_bytes).round() as u64,
             sent_bytes: used(|reading| reading.sent_bytes).round() as u64,
             disks,
+            devices: rates::devices(&self.host, from_us, to_us),
+            storage: Vec::new(),
             dirty_bytes_max: self
                 .moments(from_us, to_us)
                 .map(|(_, reading)| reading.dirty_bytes)
@@ -232,11 +234,16 @@ impl Series {
             between(&self.host, from_us, to_us, counter).round() as u64
         };
         let last = self.host.last().map(|(_, reading)| &reading.interfaces[..]).unwrap_or_default();
-        let used = last.iter().map(|one| InterfaceUse {
-            name: one.name.clone(),
-            speed_mbit_per_s: None,
-            received_bytes: of(&one.name, |one| one.received),
-            sent_bytes: of(&one.name, |one| one.sent),
+        let used = last.iter().map(|one| {
+            let (received, sent) = rates::packets(&self.host, &one.name, from_us, to_us);
+            InterfaceUse {
+                name: one.name.clone(),
+                speed_mbit_per_s: None,
+                received_bytes: of(&one.name, |one| one.received),
+                sent_bytes: of(&one.name, |one| one.sent),
+                received: Some(received),
+                sent: Some(sent),
+            }
         });
         used.filter(|used| used.received_bytes + used.sent_bytes > 0).collect()
     }
@@ -258,7 +265,11 @@ impl Series {
         let ticks_in_length = (to_us - from_us) as f64 / 1e6 * self.units.ticks_per_s;
         let cpus = |ticks: f64| if ticks_in_length > 0.0 { ticks / ticks_in_length } else { 0.0 };
         let host = |value: fn(&HostReading) -> u64| between(&self.host, from_us, to_us, value);
-        let written = host(|reading| reading.disks.iter().map(|disk| disk.written_bytes).sum());
+        // Not those of partitions and volumes: their bytes are those of the disks below them.
+        let is_whole = |disk: &&crate::proc::Disk| self.whole_disks.contains(&disk.name);
+        let written = between(&self.host, from_us, to_us, |reading| {
+            reading.disks.iter().filter(is_whole).map(|disk| disk.written_bytes).sum()
+        });
         Sample {
             at_us: to_us,
             process_cpus: names
@@ -315,7 +326,7 @@ mod tests {
     const S: u64 = 1_000_000;
 
     fn series() -> Series {
-        Series::new(Units { ticks_per_s: 100.0, page_bytes: 4096 })
+        Series::new(Units { ticks_per_s: 100.0, page_bytes: 4096 }, vec!["vda".to_owned()])
     }
 
     fn process(user_ticks: u64, resident_pages: u64) -> ProcessReading {
@@ -330,7 +341,7 @@ mod tests {
         HostReading {
             cpu,
             loopback_bytes: busy,
-            disks: vec![disk],
+            disks: vec![disk.clone(), Disk { name: "vda1".to_owned(), ..disk }],
             dirty_bytes: busy,
             ..HostReading::default()
         }

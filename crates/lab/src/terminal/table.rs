@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::columns::Columns;
 use super::notes::Notes;
+use super::{devices, profile};
 use crate::quantity;
 use crate::report::{self, Trend, clean};
 use crate::result::{
@@ -61,6 +62,8 @@ pub fn table(run: &RunResult, colours: bool, columns: Option<usize>) -> String {
             text.push('\n');
         }
         text += &evidence(&workload.points);
+        text += &devices::lines(&workload.points);
+        text += &profile::lines(&workload.points);
     }
     text += &end;
     if let State::Partial { why } = &run.state {

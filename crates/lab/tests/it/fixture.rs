@@ -507,6 +507,7 @@ impl FixtureBuilder {
             },
             agents: Vec::new(),
             samples: self.samples(shape, began_at_us, rate, behaviour),
+            profile: None,
             evidence: evidence(shape, records),
             given_up: 0,
             notes: Vec::new(),

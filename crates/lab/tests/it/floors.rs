@@ -22,8 +22,9 @@ const FLOORS: &[&str] = &[
     "perf",
     // Results.
     "result",
-    "sample",
     "machine",
+    "sample",
+    "profile",
     "warm",
     "evidence",
     "agent",

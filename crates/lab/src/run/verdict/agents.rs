@@ -244,6 +244,7 @@ mod tests {
             received_bytes: 7,
             // 930 Mbit/s for 10 s.
             sent_bytes: 1_162_500_000,
+            ..InterfaceUse::default()
         });
         one.agents.push(of);
         let found = full_link(&one).expect("it is full");

@@ -1,0 +1,117 @@
+//! The chain of block devices below a directory: the mounted device, the devices that it is made of, and the
+//! disks, from `/sys`.
+
+use std::path::Path;
+
+use super::line;
+use super::mount::Mount;
+use crate::result::StorageChain;
+
+/// The depth at which a chain is cut: partitions on volumes on arrays on multipath have six.
+const LAYERS_MAX: usize = 12;
+
+/// The chain below a directory; `None` if its mount is unknown.
+pub(crate) fn chain(directory: &Path) -> Option<StorageChain> {
+    let mount = Mount::of(directory)?;
+    Some(StorageChain {
+        directory: directory.display().to_string(),
+        layers: mounted(&mount, Path::new("/sys"))
+            .map(|name| layers(name, Path::new("/sys")))
+            .unwrap_or_default(),
+        filesystem: mount.kind,
+    })
+}
+
+/// The name given to a device by an administrator, or the level of an array.
+pub(crate) fn label(device: &str) -> Option<String> {
+    let dir = Path::new("/sys/class/block").join(device);
+    ["dm/name", "md/level"].iter().find_map(|file| line(dir.join(file).to_str()?))
+}
+
+/// The kernel's name of a mounted device. File systems with several devices, such as btrfs, have no device
+/// number of theirs, but name one of the devices as their source.
+fn mounted(mount: &Mount, sys: &Path) -> Option<String> {
+    let by_number = sys.join("dev/block").join(&mount.device).canonicalize();
+    let device = by_number.or_else(|_| match mount.source.starts_with("/dev/") {
+        true => Path::new(&mount.source).canonicalize(),
+        false => Err(std::io::ErrorKind::NotFound.into()),
+    });
+    Some(device.ok()?.file_name()?.to_str()?.to_owned())
+}
+
+/// The layers from a device down to the disks. A partition is above its disk.
+fn layers(device: String, sys: &Path) -> Vec<Vec<String>> {
+    let mut layers = vec![vec![device]];
+    while layers.len() < LAYERS_MAX {
+        let last = layers.last().expect("the first layer is there");
+        let mut below: Vec<String> = last.iter().flat_map(|name| below(name, sys)).collect();
+        below.sort();
+        below.dedup();
+        if below.is_empty() {
+            break;
+        }
+        layers.push(below);
+    }
+    layers
+}
+
+/// The devices directly below a device: its slaves, or the disk of a partition.
+fn below(device: &str, sys: &Path) -> Vec<String> {
+    let Ok(dir) = sys.join("class/block").join(device).canonicalize() else { return Vec::new() };
+    if dir.join("partition").exists() {
+        let disk = dir.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        return disk.map(str::to_owned).into_iter().collect();
+    }
+    let Ok(slaves) = std::fs::read_dir(dir.join("slaves")) else { return Vec::new() };
+    slaves.filter_map(|slave| slave.ok()?.file_name().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `/sys` with a volume on partitions of two disks.
+    fn sys() -> tempfile::TempDir {
+        let sys = tempfile::tempdir().expect("a directory");
+        let make = |dir: &str| std::fs::create_dir_all(sys.path().join(dir)).expect("made");
+        for dir in ["devices/vda/vda2", "devices/vdb/vdb1", "devices/dm-0/slaves", "dev/block", "class/block"]
+        {
+            make(dir);
+        }
+        for partition in ["vda/vda2", "vdb/vdb1"] {
+            let file = sys.path().join("devices").join(partition).join("partition");
+            std::fs::write(file, "1\n").expect("written");
+        }
+        let link = |from: &str, to: &str| {
+            std::os::unix::fs::symlink(sys.path().join(to), sys.path().join(from)).expect("linked");
+        };
+        link("devices/dm-0/slaves/vda2", "devices/vda/vda2");
+        link("devices/dm-0/slaves/vdb1", "devices/vdb/vdb1");
+        link("dev/block/253:0", "devices/dm-0");
+        for (name, device) in
+            [("dm-0", "dm-0"), ("vda", "vda"), ("vda2", "vda/vda2"), ("vdb", "vdb"), ("vdb1", "vdb/vdb1")]
+        {
+            link(&format!("class/block/{name}"), &format!("devices/{device}"));
+        }
+        sys
+    }
+
+    #[test]
+    fn a_volume_is_followed_to_its_disks() {
+        let sys = sys();
+        let mount = Mount { device: "253:0".to_owned(), ..Mount::default() };
+        let device = mounted(&mount, sys.path()).expect("known by its number");
+        let chain = StorageChain { layers: layers(device, sys.path()), ..StorageChain::default() };
+        assert_eq!(chain.to_string(), "dm-0 → vda2 + vdb1 → vda + vdb");
+        assert!(chain.contains("vdb") && !chain.contains("vdc"));
+    }
+
+    #[test]
+    fn a_file_system_without_a_device_has_no_chain() {
+        let sys = sys();
+        let mount = Mount { device: "0:23".to_owned(), source: "tmpfs".to_owned(), ..Mount::default() };
+        assert_eq!(mounted(&mount, sys.path()), None);
+        let chain = StorageChain { filesystem: "tmpfs".to_owned(), ..StorageChain::default() };
+        assert_eq!(chain.to_string(), "tmpfs without a block device");
+    }
+}

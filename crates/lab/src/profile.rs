@@ -1,0 +1,500 @@
+//! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from thread
+//! dumps, and the processor time of brokers by stack.
+//!
+//! The look is bounded: threads are sampled once a second, or less often where a sample would take more than a
+//! hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A process
+//! that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
+
+mod attach;
+mod cpu;
+mod dump;
+mod locks;
+mod stacks;
+mod threads;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::result::{CpuProfile, ProcessProfile, Profile};
+use crate::worker::clock::Clock;
+use attach::Jvm;
+use cpu::{Jfr, Perf, Recorder};
+use dump::Dump;
+use threads::Threads;
+
+/// The shortest time between two samples of the threads.
+const INTERVAL_US: u64 = 1_000_000;
+/// The longest time between two samples.
+const INTERVAL_US_MAX: u64 = 10_000_000;
+/// Time between two samples, in times of their processor time.
+const SAMPLE_REST: u64 = 100;
+/// Time between two samples from which on readers are told.
+const GAP_US_MAX: u64 = 3_000_000;
+/// The shortest time between two thread dumps of a JVM, for the first dumps and for later ones.
+const DUMP_INTERVALS_US: (u64, u64) = (1_000_000, 10_000_000);
+/// Number of dumps at the shorter interval.
+const DUMPS_FIRST: usize = 20;
+/// Maximum number of thread dumps of a JVM.
+const DUMPS_MAX: usize = 60;
+/// Time between two dumps, in times of their length.
+const DUMP_REST: u64 = 50;
+/// Maximum number of dumps with the owners of `java.util.concurrent` locks, for which the JVM walks its heap.
+const OWNER_DUMPS_MAX: u32 = 3;
+/// Maximum number of brokers whose stacks are recorded.
+const RECORDED_MAX: usize = 3;
+
+/// Looks inside processes on a separate thread, until finished or dropped.
+#[derive(Debug)]
+pub(crate) struct Profiler {
+    shared: Arc<Shared>,
+    /// `None` if the thread could not be started, or has been joined.
+    thread: Option<JoinHandle<Vec<Watched>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Processes to look into: name, id, and whether it is a broker.
+    processes: Vec<(String, u32, bool)>,
+    /// The start of the measurement, from which on JVMs give dumps.
+    from_us: Option<u64>,
+    is_over: bool,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A process and what was seen of it.
+#[derive(Debug)]
+struct Watched {
+    name: String,
+    pid: u32,
+    is_broker: bool,
+    threads: Threads,
+    /// The broker's JVM, as long as it gives dumps.
+    jvm: Option<Jvm>,
+    dumps: Vec<(u64, Dump)>,
+    owner_dumps: u32,
+    next_dump_us: u64,
+    /// Why there are no dumps, or no more.
+    no_dumps: Option<String>,
+    /// The recording of the broker's stacks; `None` before its start.
+    recorder: Option<Result<Recorder, String>>,
+}
+
+impl Profiler {
+    /// Starts to look into the processes of brokers.
+    pub(crate) fn start(brokers: &[(String, u32)]) -> Profiler {
+        let shared = Arc::new(Shared::default());
+        let processes = brokers.iter().map(|(name, pid)| (name.clone(), *pid, true));
+        shared.state().processes.extend(processes);
+        let watched = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("profiler".to_owned()).spawn(move || watch(&watched));
+        if let Err(error) = &thread {
+            tracing::warn!(%error, "Failed to look inside processes");
+        }
+        Profiler { shared, thread: thread.ok() }
+    }
+
+    /// Adds the process of a worker.
+    pub(crate) fn add(&self, name: &str, pid: u32) {
+        self.shared.state().processes.push((name.to_owned(), pid, false));
+    }
+
+    /// Sets the start of the measurement, in microseconds since the Unix epoch.
+    pub(crate) fn begin(&self, from_us: u64) {
+        self.shared.state().from_us = Some(from_us);
+        self.shared.changed.notify_all();
+    }
+
+    /// What was seen between two times, in microseconds since the Unix epoch.
+    pub(crate) fn finish(mut self, from_us: u64, to_us: u64) -> Profile {
+        match self.end() {
+            Some(watched) => profile(&watched, from_us, to_us),
+            None => Profile {
+                missing: vec!["everything: the lab could not start its thread for it".to_owned()],
+                ..Profile::default()
+            },
+        }
+    }
+
+    fn end(&mut self) -> Option<Vec<Watched>> {
+        self.shared.state().is_over = true;
+        self.shared.changed.notify_all();
+        self.thread.take()?.join().ok()
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn watch(shared: &Shared) -> Vec<Watched> {
+    let clock = Clock::of_process();
+    let mut watched: Vec<Watched> = Vec::new();
+    let mut next_sample_us = 0;
+    loop {
+        let (new, from_us, is_over) = {
+            let state = shared.state();
+            (state.processes[watched.len()..].to_vec(), state.from_us, state.is_over)
+        };
+        watched.extend(new.into_iter().map(|(name, pid, is_broker)| Watched::new(name, pid, is_broker)));
+        let brokers = watched.iter_mut().filter(|one| one.is_recorded());
+        brokers.enumerate().for_each(|(number, one)| one.record(number, from_us.is_some()));
+        let began_us = clock.now_us();
+        if is_over || began_us >= next_sample_us {
+            let cpu_us = own_cpu_us();
+            watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us()));
+            let interval_us = (own_cpu_us() - cpu_us) * SAMPLE_REST;
+            next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
+        }
+        if is_over {
+            watched.iter_mut().for_each(Watched::stop);
+            return watched;
+        }
+        // A dump belongs to the measurement: the JVM's first one opens its socket, and takes longer.
+        for one in &mut watched {
+            if from_us.is_some_and(|from_us| clock.now_us() >= from_us.max(one.next_dump_us)) {
+                one.dump(&clock);
+            }
+        }
+        let state = shared.state();
+        if !state.is_over && state.processes.len() == watched.len() {
+            drop(shared.changed.wait_timeout(state, Duration::from_millis(100)));
+        }
+    }
+}
+
+impl Watched {
+    fn new(name: String, pid: u32, is_broker: bool) -> Watched {
+        let jvm = if is_broker { Jvm::of(pid) } else { None };
+        let mut watched = Watched {
+            threads: Threads::new(pid),
+            name,
+            pid,
+            is_broker,
+            jvm,
+            dumps: Vec::new(),
+            owner_dumps: 0,
+            next_dump_us: 0,
+            no_dumps: None,
+            recorder: None,
+        };
+        // Before the measurement: the first request opens the JVM's socket, with a signal.
+        if let Some(Err(error)) = watched.jvm.as_ref().map(Jvm::open) {
+            watched.give_up(error.to_string());
+        }
+        watched
+    }
+
+    /// Whether stacks are recorded: of brokers, and not of the controllers beside them.
+    fn is_recorded(&self) -> bool {
+        self.is_broker && !self.name.starts_with("controller")
+    }
+
+    fn give_up(&mut self, why: String) {
+        self.jvm = None;
+        self.no_dumps = Some(why);
+    }
+
+    /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its first
+    /// recording takes seconds to start; `perf` from the start of the clients on.
+    fn record(&mut self, number: usize, has_begun: bool) {
+        if self.recorder.is_some() {
+            return;
+        }
+        self.recorder = match (&self.jvm, &self.no_dumps) {
+            _ if number >= RECORDED_MAX => {
+                Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")))
+            }
+            (Some(jvm), _) => Some(Jfr::start(jvm).map(Recorder::Jfr)),
+            (None, Some(why)) => Some(Err(why.clone())),
+            (None, None) if has_begun => Some(Perf::start(self.pid).map(Recorder::Perf)),
+            (None, None) => None,
+        };
+    }
+
+    /// Ends the recording of stacks.
+    fn stop(&mut self) {
+        if let Some(Ok(recorder)) = &mut self.recorder
+            && let Err(why) = recorder.stop(self.jvm.as_ref())
+        {
+            self.recorder = Some(Err(why));
+        }
+    }
+
+    /// Takes a thread dump of a JVM.
+    fn dump(&mut self, clock: &Clock) {
+        let Some(jvm) = &self.jvm else { return };
+        // The owner of such a lock is known only to a walk through the heap.
+        let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
+        let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
+        let began_us = clock.now_us();
+        let text = match jvm.threads(with_owners) {
+            Ok(text) => text,
+            Err(error) => return self.give_up(error.to_string()),
+        };
+        let ended_us = clock.now_us();
+        self.owner_dumps += u32::from(with_owners);
+        self.dumps.push((ended_us, Dump::parse(&text)));
+        let (first_us, later_us) = DUMP_INTERVALS_US;
+        let interval_us = if self.dumps.len() < DUMPS_FIRST { first_us } else { later_us };
+        self.next_dump_us = ended_us + interval_us.max((ended_us - began_us) * DUMP_REST);
+        if self.dumps.len() == DUMPS_MAX {
+            self.next_dump_us = u64::MAX;
+        }
+    }
+
+    fn profile(&self, from_us: u64, to_us: u64, missing: &mut BTreeSet<String>) -> ProcessProfile {
+        // The kernel's names of threads have 15 bytes, Java's are whole.
+        let names: BTreeMap<u32, &str> = self
+            .dumps
+            .iter()
+            .flat_map(|(_, dump)| &dump.threads)
+            .filter_map(|thread| Some((thread.id?, thread.name.as_str())))
+            .collect();
+        let within: Vec<&Dump> = self
+            .dumps
+            .iter()
+            .filter(|(at_us, _)| (from_us..=to_us).contains(at_us))
+            .map(|(_, dump)| dump)
+            .collect();
+        let (threads, unseen_cpu_s) = self.threads.used(from_us, to_us, &names);
+        if threads.is_empty() {
+            missing
+                .insert(format!("threads of {}: none could be read in /proc/{}/task", self.name, self.pid));
+        }
+        if threads.iter().any(|thread| thread.run_queue_s.is_none()) {
+            missing.insert("time in run queues: the kernel has no /proc/PID/task/TID/schedstat".to_owned());
+        }
+        let is_jvm = self.jvm.is_some() || self.no_dumps.is_some();
+        match &self.no_dumps {
+            Some(why) if within.is_empty() => {
+                missing.insert(format!("locks of {}: {why}", self.name));
+            }
+            Some(why) => {
+                missing.insert(format!("locks of {} after {} thread dumps: {why}", self.name, within.len()));
+            }
+            None if is_jvm && within.is_empty() => {
+                missing.insert(format!(
+                    "locks of {}: the measurement was too short for a thread dump",
+                    self.name
+                ));
+            }
+            None if self.is_broker && !is_jvm => {
+                missing.insert(format!("locks of {}: only those of JVMs are seen", self.name));
+            }
+            None => {}
+        }
+        let locks = (!within.is_empty()).then(|| locks::gather(&within));
+        let cpu = self.is_recorded().then(|| self.cpu(from_us, to_us, missing)).flatten();
+        ProcessProfile { name: self.name.clone(), pid: self.pid, threads, unseen_cpu_s, locks, cpu }
+    }
+}
+
+impl Watched {
+    /// Processor time by stack.
+    fn cpu(&self, from_us: u64, to_us: u64, missing: &mut BTreeSet<String>) -> Option<CpuProfile> {
+        let read = match &self.recorder {
+            Some(Ok(recorder)) => recorder.read(from_us, to_us),
+            Some(Err(why)) => Err(why.clone()),
+            None => Err("the measurement did not begin".to_owned()),
+        };
+        let what = format!("stacks of {}", self.name);
+        match read {
+            Ok((profile, gap)) => {
+                missing.extend(gap.map(|gap| format!("{what}: {gap}")));
+                Some(profile)
+            }
+            Err(why) => {
+                missing.insert(format!("{what}: {why}"));
+                None
+            }
+        }
+    }
+}
+
+fn profile(watched: &[Watched], from_us: u64, to_us: u64) -> Profile {
+    let mut missing = BTreeSet::new();
+    let processes = watched.iter().map(|one| one.profile(from_us, to_us, &mut missing)).collect();
+    if !watched.iter().any(|one| one.is_broker) {
+        missing.insert("brokers: they were not started by this lab".to_owned());
+    }
+    Profile { processes, missing: missing.into_iter().collect() }
+}
+
+/// Processor time of this thread, in microseconds.
+fn own_cpu_us() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    u64::try_from(time.tv_sec).unwrap_or_default() * 1_000_000
+        + u64::try_from(time.tv_nsec / 1000).unwrap_or_default()
+}
+
+/// A thread's name with `*` for the numbers that differ between threads of one kind. A digit within a word, as of
+/// `C2 CompilerThread0`, is part of it.
+fn kind(name: &str) -> String {
+    let mut kind = String::with_capacity(name.len());
+    let mut rest = name;
+    while let Some(first) = rest.chars().next() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let taken = digits.max(first.len_utf8());
+        let after = &rest[taken..];
+        let is_in_word = kind.ends_with(char::is_alphabetic) && !after.is_empty() && !after.starts_with('-');
+        match digits > 0 && !is_in_word {
+            true => kind.push('*'),
+            false => kind.push_str(&rest[..taken]),
+        }
+        rest = after;
+    }
+    kind
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_of_a_kind_differ_in_numbers_only() {
+        assert_eq!(kind("data-plane-kafka-request-handler-17"), "data-plane-kafka-request-handler-*");
+        assert_eq!(kind("ReplicaFetcherThread-0-12"), "ReplicaFetcherThread-*-*");
+        assert_eq!(kind("C2 CompilerThread0"), "C2 CompilerThread*");
+        assert_eq!(kind("main"), "main");
+    }
+
+    #[test]
+    fn a_process_that_ends_meanwhile_keeps_what_was_seen() {
+        let mut busy = std::process::Command::new("/bin/sh")
+            .args(["-c", "while :; do :; done"])
+            .spawn()
+            .expect("a shell");
+        let profiler = Profiler::start(&[("broker-1".to_owned(), busy.id())]);
+        let clock = Clock::of_process();
+        let from_us = clock.now_us();
+        profiler.begin(from_us);
+        let wait = |us: u64| {
+            let until_us = clock.now_us() + us;
+            while clock.now_us() < until_us {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+        };
+        wait(2_500_000);
+        busy.kill().and_then(|()| busy.wait()).expect("ours to end");
+        wait(1_200_000);
+        let profile = profiler.finish(from_us, clock.now_us());
+        let broker = &profile.processes[0];
+        let thread = &broker.threads[0];
+        assert_eq!((thread.name.as_str(), thread.threads, broker.threads.len()), ("sh", 1, 1));
+        assert!(thread.user_s + thread.system_s > 0.05, "{profile:?}");
+        // Whether stacks are seen depends on the machine.
+        assert_eq!(profile.missing[0], "locks of broker-1: only those of JVMs are seen");
+        match &broker.cpu {
+            Some(cpu) => assert!(cpu.samples > 5 && cpu.folded().starts_with("sh;"), "{profile:?}"),
+            None => assert!(profile.missing[1].starts_with("stacks of broker-1: "), "{profile:?}"),
+        }
+    }
+
+    /// Four threads that take turns with a monitor, and two with a lock of `java.util.concurrent`.
+    const CONTENDED: &str = r#"
+public class Contended {
+  static final Object MONITOR = new Object();
+  static final java.util.concurrent.locks.ReentrantLock LOCK = new java.util.concurrent.locks.ReentrantLock();
+  static void guarded() throws Exception { synchronized (MONITOR) { hold(); } }
+  static void locked() throws Exception { LOCK.lock(); try { hold(); } finally { LOCK.unlock(); } }
+  static void hold() throws Exception { Thread.sleep(20); }
+  static double spin(double x) { while (x > 0) x += Math.sin(x) * Math.sin(x); return x; }
+  public static void main(String[] arguments) throws Exception {
+    new Thread(() -> spin(1), "spinning-1").start();
+    for (int i = 0; i < 4; i++) new Thread(() -> { try { while (true) guarded(); } catch (Exception e) {} }, "guarded-thread-with-a-long-name-" + i).start();
+    for (int i = 0; i < 2; i++) new Thread(() -> { try { while (true) locked(); } catch (Exception e) {} }, "locked-" + i).start();
+    System.out.println("ready");
+    System.in.read();
+    System.exit(0);
+  }
+}"#;
+
+    #[test]
+    fn the_locks_of_a_jvm_are_found_with_their_holders() {
+        use std::io::{BufRead, BufReader, Write};
+        use std::process::{Command, Stdio};
+
+        let dir = tempfile::tempdir().expect("a directory");
+        let source = dir.path().join("Contended.java");
+        std::fs::write(&source, CONTENDED).expect("written");
+        let mut command = Command::new("java");
+        command.arg("-XX:TieredStopAtLevel=1").arg(&source).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut java = match command.stderr(Stdio::null()).spawn() {
+            Ok(java) => java,
+            Err(error) => {
+                writeln!(std::io::stderr(), "SKIPPED: locks of a JVM: java: {error}")
+                    .expect("stderr takes a line");
+                return;
+            }
+        };
+        let mut first = String::new();
+        let out = java.stdout.take().expect("it is piped");
+        BufReader::new(out).read_line(&mut first).expect("text");
+        if first.trim() != "ready" {
+            writeln!(std::io::stderr(), "SKIPPED: locks of a JVM: java compiles no source, as a JRE")
+                .expect("stderr takes a line");
+            java.wait().expect("ours to end");
+            return;
+        }
+        let clock = Clock::of_process();
+        let wait_until = |us: u64| {
+            while clock.now_us() < us {
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+        };
+        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())]);
+        // The time of a preparation, in which the recording starts.
+        wait_until(clock.now_us() + 5_000_000);
+        let from_us = clock.now_us();
+        profiler.begin(from_us);
+        wait_until(from_us + 6_000_000);
+        let profile = profiler.finish(from_us, clock.now_us());
+        drop(java.stdin.take());
+        java.wait().expect("ours to end");
+
+        assert_eq!(profile.missing, [""; 0], "{profile:?}");
+        let broker = &profile.processes[0];
+        let cpu = broker.cpu.as_ref().expect("a JDK records itself");
+        assert!(
+            cpu.folded().lines().any(|line| line.starts_with("spinning-*;java.lang.Thread.run;")),
+            "{cpu:?}"
+        );
+        let name = "guarded-thread-with-a-long-name-*";
+        assert!(broker.threads.iter().any(|used| used.name == name && used.threads == 4), "{broker:?}");
+        let locks = broker.locks.as_ref().expect("a JVM gives dumps");
+        assert!(locks.dumps >= 2, "{locks:?}");
+        let of = |class: &str| locks.locks.iter().find(|lock| lock.class.starts_with(class)).expect(class);
+        let monitor = of("java.lang.Object");
+        assert!(monitor.waits_at.starts_with("Contended.guarded("), "{monitor:?}");
+        assert_eq!(monitor.waiting_max, 3, "{monitor:?}");
+        let holder = monitor.holder.as_ref().expect("a plain dump shows it");
+        assert_eq!(holder.thread, name);
+        assert!(holder.stack.iter().any(|frame| frame.starts_with("Contended.hold(")), "{holder:?}");
+        let lock = of("java.util.concurrent.locks.ReentrantLock");
+        assert!(lock.waits_at.starts_with("Contended.locked("), "{lock:?}");
+        let holder = lock.holder.as_ref().expect("a dump with owners shows it");
+        assert_eq!(holder.thread, "locked-*");
+    }
+
+    #[test]
+    fn a_missing_process_is_missing_from_the_profile_by_name() {
+        let profiler = Profiler::start(&[("broker-1".to_owned(), u32::MAX)]);
+        let profile = profiler.finish(0, Clock::of_process().now_us());
+        assert!(profile.missing.iter().any(|text| text.starts_with("threads of broker-1: ")), "{profile:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! A lock as the limit: the threads of a broker's JVM wait for each other.
+
+use super::Finding;
+use crate::result::{Lock, LockUse, ProcessProfile, Repetition};
+
+/// The share of running and waiting threads that wait for a lock, from which on it is the limit.
+const SHARE_MIN: f64 = 0.5;
+/// Minimum number of waiting threads, in the mean of all dumps: a single thread that waits beside a single one that
+/// runs is no crowd.
+const WAITING_MIN: f64 = 1.0;
+/// Minimum number of thread dumps.
+const DUMPS_MIN: u32 = 5;
+
+pub(super) fn contended(repetition: &Repetition) -> Option<Finding> {
+    let processes = repetition.profile.iter().flat_map(|profile| &profile.processes);
+    let locks = processes.filter_map(|process| Some((process, process.locks.as_ref()?)));
+    let all = locks.flat_map(|(process, used)| used.locks.iter().map(move |lock| (process, used, lock)));
+    let limits = all.filter(|(_, used, lock)| {
+        used.dumps >= DUMPS_MIN
+            && lock.waiting as f64 >= WAITING_MIN * f64::from(used.dumps)
+            && used.share(lock) >= SHARE_MIN
+    });
+    let (process, used, lock) =
+        limits.max_by(|(_, used, a), (_, other, b)| used.share(a).total_cmp(&other.share(b)))?;
+    Some(Finding { limit: "lock".to_owned(), reasons: reasons(process, used, lock) })
+}
+
+fn reasons(process: &ProcessProfile, used: &LockUse, lock: &Lock) -> Vec<String> {
+    let share = used.share(lock) * 100.0;
+    let waiting = format!(
+        "{share:.0} % of the running and waiting threads of {} waited for {}, at {}, in {} thread dumps",
+        process.name, lock.class, lock.waits_at, used.dumps
+    );
+    let held = match &lock.holder {
+        Some(holder) => format!(
+            "in {} of {} dumps with a holder, {} held it, at {}",
+            holder.dumps,
+            holder.dumps_with_holder,
+            holder.thread,
+            holder.stack.first().map_or("an unknown frame", String::as_str)
+        ),
+        None => "no dump showed its holder".to_owned(),
+    };
+    vec![waiting, held]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Holder, Profile};
+    use crate::run::verdict::tests::limit;
+
+    fn with(waiting: u64, running: u64, dumps: u32) -> crate::result::Verdict {
+        limit(|one| {
+            let lock = Lock {
+                class: "java.lang.Object".to_owned(),
+                waits_at: "UnifiedLog.append(UnifiedLog.scala:7)".to_owned(),
+                waiting,
+                dumps,
+                holder: Some(Holder {
+                    thread: "request-handler-*".to_owned(),
+                    dumps: 6,
+                    dumps_with_holder: 9,
+                    stack: vec!["FileChannelImpl.force(FileChannelImpl.java:3)".to_owned()],
+                }),
+                ..Lock::default()
+            };
+            let locks = LockUse { dumps, waiting, running, locks: vec![lock] };
+            let broker = ProcessProfile {
+                name: "broker-1".to_owned(),
+                locks: Some(locks),
+                ..ProcessProfile::default()
+            };
+            one.profile = Some(Profile { processes: vec![broker], missing: Vec::new() });
+        })
+    }
+
+    #[test]
+    fn a_lock_for_which_most_threads_wait_is_the_limit_with_its_holder() {
+        let found = with(60, 40, 10);
+        assert_eq!(found.limit, "lock");
+        assert_eq!(
+            found.reasons,
+            [
+                "60 % of the running and waiting threads of broker-1 waited for java.lang.Object, at \
+                 UnifiedLog.append(UnifiedLog.scala:7), in 10 thread dumps",
+                "in 6 of 9 dumps with a holder, request-handler-* held it, at \
+                 FileChannelImpl.force(FileChannelImpl.java:3)"
+            ]
+        );
+        assert_eq!(with(40, 60, 10).limit, "unknown", "most threads run");
+        assert_eq!(with(9, 1, 10).limit, "unknown", "less than a thread waits");
+        assert_eq!(with(60, 40, 4).limit, "unknown", "there are too few dumps");
+    }
+}
