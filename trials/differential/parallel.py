@@ -214,6 +214,10 @@ def is_parting(lane, request, differences):
         # A member whose leave was refused still has the deadline to give up partitions, which Apache Kafka takes from it before it
         # writes: a heartbeat gives the member a session again, and no such deadline.
         return True
+    others = (lane.group.unheard | lane.group.held) - {request.values.get("MemberId")}
+    if codes == (0, 0) and request.api.name in BEATS and others and are_of_epochs(places):
+        # Another member learns first that such a member was removed at its deadline.
+        return request.found[0]["MemberEpoch"] < request.found[1]["MemberEpoch"]
     if request.api.name == "StreamsGroupHeartbeat" and lane.is_refused and lane.group.is_shutting_down and set(places) == {"Status[]"}:
         # Apache Kafka forgets that a member asked all to shut down when a refused write is undone.
         return True
