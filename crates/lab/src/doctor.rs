@@ -7,6 +7,7 @@ mod network;
 mod paths;
 mod storage;
 mod text;
+mod volumes;
 
 pub use storage::DiskTest;
 pub use text::text;
@@ -97,6 +98,7 @@ async fn examine_all(data_dir: PathBuf, test: DiskTest, brokers: Option<Brokers<
     let host = tokio::task::spawn_blocking(move || {
         let before = host::cpu_ticks();
         let mut advice = storage::examine(&data_dir, &test);
+        advice.extend(volumes::examine(&data_dir));
         advice.extend(network::examine());
         advice.extend(host::examine(before));
         advice
