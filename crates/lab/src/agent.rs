@@ -28,7 +28,7 @@ mod tests;
 
 pub use agents::{Agents, AgentsOptions, MachineUse};
 pub use error::AgentError;
-pub(crate) use paths::check as broker_paths;
+pub(crate) use paths::check_all as broker_paths;
 pub use placement::Placement;
 pub use security::{CertificateFiles, Insecure, Security, make_certificates};
 pub use server::{AgentOptions, Listening, listen};

@@ -228,7 +228,7 @@ pub async fn start(
         return Ok(RunningCluster::none());
     }
     let mut options = options.clone();
-    options.kafka.jvm_options.extend(cluster.jvm_options.iter().cloned());
+    options.kafka.add_jvm_options(&cluster.jvm_options);
     let options = &options;
     let (cluster, brokers) = match target {
         TargetSpec::Embedded => embedded::start(cluster, options).await?,

@@ -77,6 +77,9 @@ pub struct BestPoint {
     /// What took processors meanwhile, besides the study.
     #[serde(default)]
     pub disturbances: Vec<String>,
+    /// The losses of acknowledged records, by the evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
 }
 
 /// A setting that was tried, with its values.
@@ -88,6 +91,9 @@ pub struct Step {
     pub why: String,
     /// A note for readers.
     pub note: Option<String>,
+    /// The command that undoes a change by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
     /// The tried values, in order.
     pub tried: Vec<TriedValue>,
     /// The best point after the step.
@@ -117,6 +123,18 @@ pub struct TriedValue {
     /// What took processors meanwhile, besides the study.
     #[serde(default)]
     pub disturbances: Vec<String>,
+    /// The losses of acknowledged records on either side, by the evidence: there is no gain then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<String>,
+}
+
+impl Study {
+    /// The number of measurements that lost acknowledged records.
+    pub fn losses(&self) -> usize {
+        let tried = self.steps.iter().flat_map(|step| &step.tried);
+        let base = self.measured_base.iter().filter(|base| !base.faults.is_empty()).count();
+        base + tried.filter(|tried| !tried.faults.is_empty()).count()
+    }
 }
 
 /// What a study may do besides setting the lab's own brokers and clients.
@@ -221,8 +239,8 @@ struct Course<'a> {
     keep: &'a dyn Fn(&Study),
     /// The last measurement of the best so far.
     now: Option<BestPoint>,
-    /// For each setting, the change with the largest gain that was not kept.
-    small: Vec<Change>,
+    /// For each setting, the change with the largest gain that was not kept, and its gain.
+    small: Vec<(f64, Change)>,
 }
 
 impl Course<'_> {
@@ -259,6 +277,7 @@ impl Course<'_> {
             setting,
             why: why.to_owned(),
             note: note.map(str::to_owned),
+            undo: None,
             tried: Vec::new(),
             best: self.now.clone(),
         });
@@ -282,7 +301,7 @@ impl Course<'_> {
             } else if before.failure.is_none() {
                 self.now = Some(best(before));
             }
-            let gained = tried.gain.map(|gain| gain.gain).filter(|gain| *gain > 0.0);
+            let gained = tried.gain.filter(|gain| gain.gain > 0.0 && !gain.is_noise).map(|gain| gain.gain);
             if let Some(gained) =
                 gained.filter(|gained| largest.as_ref().is_none_or(|(most, _)| most < gained))
             {
@@ -290,7 +309,7 @@ impl Course<'_> {
             }
             self.end_value(place, tried);
         }
-        self.small.extend(largest.filter(|_| !is_kept).map(|(_, change)| change));
+        self.small.extend(largest.filter(|_| !is_kept));
         Ok(())
     }
 
@@ -300,23 +319,36 @@ impl Course<'_> {
         let note = "made by hand; measured before and after, not in turns";
         let place = self.begin_step(step.name.clone(), step.why, Some(note));
         let before = self.duel.measure(&[&self.study.best]).await?.remove(0);
-        let request = format!(
-            "{}: {}. As root, on each machine of the cluster:\n\n    {}\n",
-            step.name, step.why, step.apply
-        );
+        let ManualStep { name, why, apply, undo } = &step;
+        let request = format!("{name}: {why}. As root, on each machine of the cluster:\n\n    {apply}\n");
+        // An interrupted study has the command, too: the change may be made already.
+        self.study.steps[place].undo = Some(undo.clone());
+        self.interim();
         if self.ask(operator, &request).await? == OperatorReply::Skip {
             self.study.steps.truncate(place);
             return Ok(());
         }
         let after = self.duel.measure(&[&self.study.best]).await?.remove(0);
-        let tried = compare(&step.apply, &before, &after, gain_after);
+        let tried = compare(apply, &before, &after, gain_after);
         let is_kept = tried.kept;
         self.now = Some(best(if is_kept { &after } else { &before }));
         self.end_value(place, tried);
         if !is_kept {
-            let request =
-                format!("{}: no gain beyond the noise. To undo it:\n\n    {}\n", step.name, step.undo);
-            self.ask(operator, &request).await?;
+            let request = format!(
+                "{name}: no gain beyond the noise. To undo it, where it was made (the values are those of this machine):\n\n    {undo}\n"
+            );
+            let reply = self.ask(operator, &request).await?;
+            let note = match reply {
+                OperatorReply::Done => format!("{note}; undone"),
+                OperatorReply::Skip => {
+                    format!("{note}; not undone, so that later steps were measured with it")
+                }
+            };
+            let step = &mut self.study.steps[place];
+            step.note = Some(note);
+            if reply == OperatorReply::Done {
+                step.undo = None;
+            }
         }
         Ok(())
     }
@@ -373,7 +405,13 @@ fn best(of: &PointResult) -> BestPoint {
         limit: of.verdict.limit.clone(),
         reasons: of.verdict.reasons.clone(),
         disturbances: disturbances(of),
+        faults: faults(of),
     }
+}
+
+/// The losses of acknowledged records.
+fn faults(of: &PointResult) -> Vec<String> {
+    of.repetitions.iter().flat_map(|taken| taken.evidence.faults.iter().cloned()).collect()
 }
 
 /// Compares measurements by `gain`, which knows how they were taken.
@@ -385,13 +423,15 @@ fn compare(
 ) -> TriedValue {
     let (before_rates, with_rates) = (rates(before), rates(with));
     let failure = with.failure.clone().or_else(|| before.failure.clone());
-    let lost = |of: &PointResult| of.repetitions.iter().any(|taken| !taken.evidence.faults.is_empty());
     let mut disturbances = disturbances(with);
     disturbances.extend(self::disturbances(before));
-    let gain = gain(&before_rates, &with_rates).filter(|_| failure.is_none());
+    let mut lost = faults(with);
+    lost.extend(faults(before));
+    // What is lost costs nothing: a rate beside it says nothing.
+    let gain = gain(&before_rates, &with_rates).filter(|_| failure.is_none() && lost.is_empty());
     TriedValue {
         label: label.to_owned(),
-        kept: gain.is_some_and(|gain| gain.helps) && !lost(with),
+        kept: gain.is_some_and(|gain| gain.helps),
         gain,
         before_records_per_s: before_rates,
         records_per_s: with_rates,
@@ -399,5 +439,6 @@ fn compare(
         limit: with.verdict.limit.clone(),
         failure,
         disturbances,
+        faults: lost,
     }
 }

@@ -176,6 +176,10 @@ impl Tune {
             Ok(format!("\n{table}\nReport: {page}\nResult: {result}\n"))
         })?;
         match &study.state {
+            State::Complete if study.losses() > 0 => {
+                let message = format!("{} measurements lost acknowledged records", study.losses());
+                Err(CommandFailure(message).into())
+            }
             State::Complete => Ok(()),
             State::Partial { why } => Err(CommandFailure(format!("the study is incomplete: {why}")).into()),
         }

@@ -30,7 +30,23 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(5);
 const PULSAR: (&str, &str) = ("pulsar://", "6650");
 
 /// Tries every broker of a cluster, up to the first one that is unusable.
-pub(crate) async fn check(bootstrap: &[String], properties: &BTreeMap<String, String>) -> Vec<BrokerPath> {
+pub(super) async fn check(bootstrap: &[String], properties: &BTreeMap<String, String>) -> Vec<BrokerPath> {
+    tried(bootstrap, properties, true).await
+}
+
+/// Tries every broker of a cluster.
+pub(crate) async fn check_all(
+    bootstrap: &[String],
+    properties: &BTreeMap<String, String>,
+) -> Vec<BrokerPath> {
+    tried(bootstrap, properties, false).await
+}
+
+async fn tried(
+    bootstrap: &[String],
+    properties: &BTreeMap<String, String>,
+    ends_at_failure: bool,
+) -> Vec<BrokerPath> {
     if let Some(addresses) = bootstrap.first().and_then(|url| url.strip_prefix(PULSAR.0)) {
         return pulsar(addresses).await;
     }
@@ -44,7 +60,7 @@ pub(crate) async fn check(bootstrap: &[String], properties: &BTreeMap<String, St
     let mut paths = Vec::new();
     for (id, broker) in &metadata.brokers {
         let path = path(&cluster, *id, broker.address()).await;
-        let is_last = path.failure.is_some();
+        let is_last = ends_at_failure && path.failure.is_some();
         paths.push(path);
         if is_last {
             break;

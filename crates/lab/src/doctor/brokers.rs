@@ -76,7 +76,8 @@ pub(super) async fn examine(servers: &[String], properties: &BTreeMap<String, St
 async fn led(cluster: &Cluster) -> BTreeMap<i32, usize> {
     let mut led = BTreeMap::new();
     let Ok(metadata) = cluster.refresh_all().await else { return led };
-    for topic in metadata.topics.values() {
+    // The partitions of internal topics carry little.
+    for topic in metadata.topics.values().filter(|topic| !topic.internal) {
         for leader in topic.partitions.iter().filter_map(|partition| partition.leader) {
             *led.entry(leader).or_default() += 1;
         }
@@ -171,8 +172,9 @@ const RULES: [(&str, &str, Rule); 17] = [
             _ if context.is_thalweg() => found,
             Some(count) if context.led.is_some_and(|led| count > led as i64) => {
                 let led = context.led.unwrap_or_default();
+                let plural = if led == 1 { "" } else { "s" };
                 found.note(format!(
-                    "the broker leads {led} partitions: with fewer partitions than threads, threads wait for each other; use \
+                    "the broker leads {led} partition{plural}: with fewer partitions than threads, threads wait for each other; use \
                      more partitions or fewer threads"
                 ))
             }

@@ -11,19 +11,21 @@ const OPTIONS: [&str; POSITIONAL] = ["--topic", "--num-records", "--record-size"
 /// KEY=VALUE...` as options: so Kafka's class ProducerPerformance was run in versions 0.8 and 0.9.
 pub(super) fn with_options(arguments: Vec<OsString>) -> Vec<OsString> {
     let is_option = |text: &OsStr| text.to_string_lossy().starts_with('-');
-    let is_positional = arguments.get(1).is_some_and(|tool| tool == "producer-perf-test")
-        && arguments.len() >= 2 + POSITIONAL
-        && !arguments[2..1 + POSITIONAL].iter().any(|text| is_option(text))
+    let tool = arguments.iter().position(|text| text == "producer-perf-test");
+    // Global options may precede the tool.
+    let Some((before, given)) = tool.map(|place| arguments.split_at(place + 1)) else { return arguments };
+    let is_positional = given.len() >= POSITIONAL
+        && !given[..POSITIONAL - 1].iter().any(|text| is_option(text))
         // A rate of -1 is no option.
-        && arguments[1 + POSITIONAL].to_string_lossy().parse::<f64>().is_ok();
+        && given[POSITIONAL - 1].to_string_lossy().parse::<f64>().is_ok_and(f64::is_finite);
     if !is_positional {
         return arguments;
     }
-    let mut understood = arguments[..2].to_vec();
-    for (option, value) in OPTIONS.iter().zip(&arguments[2..]) {
+    let mut understood = before.to_vec();
+    for (option, value) in OPTIONS.iter().zip(given) {
         understood.extend([OsString::from(option), value.clone()]);
     }
-    let rest = &arguments[2 + POSITIONAL..];
+    let rest = &given[POSITIONAL..];
     if rest.first().is_some_and(|text| !is_option(text)) {
         understood.push("--command-property".into());
     }
@@ -51,6 +53,11 @@ mod tests {
         );
         let with_json = understood("thalweg producer-perf-test perf 10 100 5.5 --json");
         assert!(with_json.ends_with("--throughput 5.5 --json"), "{with_json}");
+        let with_profile = understood("thalweg --profile none producer-perf-test perf 10 100 -1");
+        assert!(
+            with_profile.starts_with("thalweg --profile none producer-perf-test --topic perf"),
+            "{with_profile}"
+        );
     }
 
     #[test]
@@ -59,6 +66,7 @@ mod tests {
             "thalweg producer-perf-test --topic t --num-records 5 --record-size 9 --throughput -1",
             "thalweg producer-perf-test t 5 9",
             "thalweg producer-perf-test t 5 9 acks=1",
+            "thalweg producer-perf-test t 5 9 nan",
             "thalweg consumer-perf-test t 5 9 -1",
             "thalweg",
         ] {

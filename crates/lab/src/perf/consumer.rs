@@ -19,6 +19,8 @@ use crate::BoxFuture;
 
 /// The poll timeout, as in Kafka's tool.
 const POLL: Duration = Duration::from_millis(100);
+/// Maximum time for leaving the group, as in Kafka's consumer.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(30);
 const MB: f64 = 1024.0 * 1024.0;
 
 /// Measure how fast records can be consumed.
@@ -174,8 +176,6 @@ impl ConsumerPerformance {
         run.consume(&mut consumer, &mut members).await?;
         let elapsed = start.elapsed();
         let end_ms = wall_clock_ms();
-        members.end(!run.timed_out()).await?;
-        consumer.close().await?;
         if self.json {
             let measured = if run.timed_out() { run.last_record - start } else { elapsed };
             output.result(&run.json(start_ms, end_ms, measured).to_string())?;
@@ -185,6 +185,8 @@ impl ConsumerPerformance {
         if self.print_metrics && !self.json {
             run.print_metrics()?;
         }
+        run.shared.end();
+        leave(consumer, members).await;
         // The lines of Kafka's tool have a warning, and the tool succeeds.
         match run.timed_out() && self.json {
             true => Err(PerfError::TimedOut {
@@ -204,6 +206,10 @@ impl ConsumerPerformance {
             let random = getrandom::u32().expect("the kernel gives random bytes");
             format!("perf-consumer-{}", random % 100_000)
         });
+        if self.threads > 1 && properties.get("group.instance.id").is_some() {
+            let message = "--threads: group.instance.id is of one member; leave one of both out";
+            return Err(PerfError::Usage(message.to_owned()));
+        }
         properties.set("group.id", &group);
         properties.set("max.partition.fetch.bytes", &self.fetch_size.to_string());
         properties.set("auto.offset.reset", if self.from_latest { "latest" } else { "earliest" });
@@ -248,6 +254,20 @@ impl ConsumerPerformance {
         } else {
             "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
         }
+    }
+}
+
+/// Leaves the group, so that the next test need not wait for the end of sessions. The results are printed
+/// already: brokers that do not answer any more only cost a warning.
+async fn leave(consumer: Consumer, members: Members) {
+    let all = async {
+        consumer.close().await?;
+        members.leave().await
+    };
+    match tokio::time::timeout(LEAVE_TIMEOUT, all).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!("The group was not left: {error}"),
+        Err(_) => tracing::warn!("The group was not left within {} s", LEAVE_TIMEOUT.as_secs()),
     }
 }
 

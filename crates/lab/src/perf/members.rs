@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_client::{Chunk, Consumer, ConsumerConfig, PollEvent};
@@ -18,11 +18,14 @@ pub(super) struct SharedCounts {
     wanted: u64,
     records: AtomicU64,
     bytes: AtomicU64,
+    /// True once the test is over, with all records or without.
+    is_over: AtomicBool,
 }
 
 impl SharedCounts {
     pub(super) fn new(wanted: u64) -> Arc<SharedCounts> {
-        Arc::new(SharedCounts { wanted, records: AtomicU64::new(0), bytes: AtomicU64::new(0) })
+        let (records, bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(SharedCounts { wanted, records, bytes, is_over: AtomicBool::new(false) })
     }
 
     pub(super) fn records(&self) -> u64 {
@@ -35,6 +38,15 @@ impl SharedCounts {
 
     pub(super) fn is_complete(&self) -> bool {
         self.records() >= self.wanted
+    }
+
+    /// Ends the other members' reading.
+    pub(super) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_complete() || self.is_over.load(Ordering::Relaxed)
     }
 
     /// Counts a chunk, up to the wanted number.
@@ -52,7 +64,7 @@ impl SharedCounts {
     }
 }
 
-/// The other members, until all records are read or they are dropped.
+/// The other members, until the test is over or they are dropped.
 #[derive(Debug, Default)]
 pub(super) struct Members(JoinSet<Result<(), PerfError>>);
 
@@ -73,7 +85,7 @@ impl Members {
             let shared = Arc::clone(shared);
             members.spawn(async move {
                 let mut buffer = DecompressBuffer::default();
-                while !shared.is_complete() {
+                while !shared.is_over() {
                     if let PollEvent::Chunk(chunk) = consumer.poll(poll).await? {
                         shared.add(&chunk, &mut buffer)?;
                     }
@@ -92,12 +104,8 @@ impl Members {
         Ok(())
     }
 
-    /// Ends the members: those that have read all leave the group, and others are dropped.
-    pub(super) async fn end(mut self, is_complete: bool) -> Result<(), PerfError> {
-        if !is_complete {
-            self.0.abort_all();
-            return Ok(());
-        }
+    /// Waits until all members have left the group. The results of the test do not depend on it.
+    pub(super) async fn leave(mut self) -> Result<(), PerfError> {
         while let Some(ended) = self.0.join_next().await {
             ended.expect("a member does not panic")?;
         }

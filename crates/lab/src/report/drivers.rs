@@ -30,7 +30,7 @@ pub(super) fn markup(workload: &WorkloadResult) -> String {
     match rows.is_empty() {
         true => rows,
         false => format!(
-            "<table><thead><tr><th>point</th><th>target</th><th>driver</th><th>divided by</th><th>ratio</th>\
+            "<table><thead><tr><th>point</th><th>target</th><th>figure</th><th>driver</th><th>divided by</th><th>ratio</th>\
              <th>95 % interval</th><th></th></tr></thead><tbody>{rows}</tbody></table>"
         ),
     }
@@ -49,9 +49,10 @@ fn row(first: &PointResult, other: &PointResult) -> Option<String> {
         }),
     };
     Some(format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{interval}</td><td>{}</td></tr>",
+        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{interval}</td><td>{}</td></tr>",
         escape(&first.point.label),
         escape(system(&first.target)),
+        escape(figure.title),
         other.driver.words(),
         first.driver.words(),
         ratio.ratio,

@@ -4,7 +4,7 @@ use super::obstacles::obstacles;
 use super::palette::Palette;
 use super::text::escape;
 use crate::quantity;
-use crate::result::{Figure, PointResult, Subject, WorkloadResult, ratio_of, values};
+use crate::result::{Figure, PAIRS_MIN, PointResult, Subject, WorkloadResult, ratio_of, values};
 use crate::workload::Point;
 
 /// A step from fewer to more brokers.
@@ -17,6 +17,7 @@ struct ScalingStep {
     gain: f64,
     /// The 95 % interval of the gain, if known.
     interval: Option<(f64, f64)>,
+    is_published: bool,
 }
 
 impl ScalingStep {
@@ -25,7 +26,11 @@ impl ScalingStep {
     }
 
     fn row(&self) -> String {
-        let interval = self.interval.map_or_else(String::new, |(low, high)| format!("{low:.2} to {high:.2}"));
+        let interval = match (self.interval, self.is_published) {
+            (Some((low, high)), _) => format!("{low:.2} to {high:.2}"),
+            (None, true) => "not published".to_owned(),
+            (None, false) => format!("not quotable: needs {PAIRS_MIN} repetitions of each"),
+        };
         format!(
             "<tr><td>{}</td><td>{} to {}</td><td>{:.2}</td><td>{:.2}</td><td>{interval}</td><td>{}</td></tr>",
             escape(&self.system),
@@ -49,7 +54,7 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     format!(
         "<table><thead><tr><th>system</th><th>brokers</th><th>times the brokers</th><th>times the rate</th>\
          <th>95 % interval</th><th>of linear</th></tr></thead><tbody>{rows}</tbody></table>\
-         <p>Only figures that may be quoted are compared. Brokers on one machine share its processors: their gain says \
+         <p>Figures that may not be quoted are left out. Brokers on one machine share its processors: their gain says \
          nothing about brokers on machines of their own. Published figures are of other hardware.</p>"
     )
 }
@@ -74,6 +79,7 @@ fn measured(workload: &WorkloadResult, palette: &Palette) -> Vec<ScalingStep> {
                 to: more.point.cluster.brokers,
                 gain: ratio.ratio,
                 interval: ratio.interval,
+                is_published: false,
             })
         }));
     }
@@ -107,6 +113,7 @@ fn published(workload: &WorkloadResult) -> Vec<ScalingStep> {
                 to: more.cluster.brokers,
                 gain: high / low,
                 interval: None,
+                is_published: true,
             },
         ));
     }

@@ -16,7 +16,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::TargetInfo;
 use super::error::{DirectoryFailed, FormatFailed, TargetError};
-use super::jars::{KafkaJars, KafkaOptions, kafka_jars};
+use super::jars::{KafkaJars, KafkaOptions, is_collector, kafka_jars};
 use super::plan::{Node, Plan, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
@@ -180,11 +180,6 @@ impl<'a> Jvm<'a> {
         command.args(self.options()).arg(&self.logging).arg("kafka.Kafka").arg(node.properties_file());
         command
     }
-}
-
-/// True for an option that chooses a collector, such as `-XX:+UseZGC`.
-fn is_collector(option: &str) -> bool {
-    option.strip_prefix("-XX:+Use").is_some_and(|name| name.ends_with("GC"))
 }
 
 /// True if options set the size of the heap: the lab's sizes would contradict theirs.

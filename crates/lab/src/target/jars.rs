@@ -66,6 +66,21 @@ pub struct KafkaOptions {
     pub jvm_options: Vec<String>,
 }
 
+impl KafkaOptions {
+    /// Adds options behind the others. Of two collectors, which a JVM refuses, the later one stays.
+    pub(crate) fn add_jvm_options(&mut self, more: &[String]) {
+        if more.iter().any(|option| is_collector(option)) {
+            self.jvm_options.retain(|option| !is_collector(option));
+        }
+        self.jvm_options.extend(more.iter().cloned());
+    }
+}
+
+/// True for an option that chooses a collector, such as `-XX:+UseZGC`.
+pub(super) fn is_collector(option: &str) -> bool {
+    option.strip_prefix("-XX:+Use").is_some_and(|name| name.ends_with("GC"))
+}
+
 /// Maven's project: the server, the tools, and the logging backend of Kafka's distribution.
 const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <project xmlns="http://maven.apache.org/POM/4.0.0">

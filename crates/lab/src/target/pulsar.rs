@@ -32,6 +32,7 @@ use super::error::{
     BrokerNotReady, DirectoryFailed, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall,
     PulsarPathUnserved, PulsarSecurityUnserved, TargetError,
 };
+use super::jars::is_collector;
 use super::process::Brokers;
 use super::security::NegotiatedSecurity;
 use super::{Cluster, StartOptions, TargetInfo, launch};
@@ -180,9 +181,7 @@ impl Jvm {
 
     /// The lab's collector, unless the user chooses one.
     fn collector(&self) -> String {
-        let is_collector =
-            |option: &String| option.strip_prefix("-XX:+Use").is_some_and(|name| name.ends_with("GC"));
-        if self.more.iter().any(is_collector) { String::new() } else { COLLECTOR.to_owned() }
+        if self.more.iter().any(|option| is_collector(option)) { String::new() } else { COLLECTOR.to_owned() }
     }
 
     fn command(&self, distribution: &PulsarDistribution, conf: &Path, dir: &Path, bookie: u16) -> Command {

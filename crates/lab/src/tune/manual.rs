@@ -35,6 +35,8 @@ pub(super) struct MachineSettings {
     pub(super) interfaces: Vec<(String, u32)>,
     pub(super) dirty_background_ratio: Option<String>,
     pub(super) dirty_ratio: Option<String>,
+    /// True if the limits are in bytes, which ratios would replace.
+    pub(super) has_dirty_bytes: bool,
     /// The file of the scheduler's migration cost, which moved with a release of the kernel, and its value.
     pub(super) migration_cost: Option<(&'static str, String)>,
     pub(super) huge_pages: Option<String>,
@@ -48,6 +50,9 @@ impl MachineSettings {
             interfaces: interfaces(),
             dirty_background_ratio: line("/proc/sys/vm/dirty_background_ratio"),
             dirty_ratio: line("/proc/sys/vm/dirty_ratio"),
+            has_dirty_bytes: ["/proc/sys/vm/dirty_background_bytes", "/proc/sys/vm/dirty_bytes"]
+                .into_iter()
+                .any(|path| line(path).is_some_and(|bytes| bytes != "0")),
             migration_cost: migration_cost.into_iter().find_map(|path| Some((path, line(path)?))),
             huge_pages: line("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|text| crate::machine::chosen(&text)),
@@ -83,7 +88,11 @@ pub(super) fn steps(machine: &MachineSettings, over_network: bool) -> Vec<Manual
         apply: format!("ip link set dev {name} mtu {JUMBO}"),
         undo: format!("ip link set dev {name} mtu {mtu}"),
     }));
-    if let (Some(background), Some(all)) = (&machine.dirty_background_ratio, &machine.dirty_ratio) {
+    let ratios = (machine.dirty_background_ratio.as_deref(), machine.dirty_ratio.as_deref());
+    if let (Some(background), Some(all)) = ratios
+        && ratios != (Some("5"), Some("60"))
+        && !machine.has_dirty_bytes
+    {
         steps.push(ManualStep {
             name: "vm.dirty_ratio".to_owned(),
             why: "early writes in the background keep producers from waiting for the disk; a high limit absorbs bursts",
@@ -91,7 +100,7 @@ pub(super) fn steps(machine: &MachineSettings, over_network: bool) -> Vec<Manual
             undo: format!("sysctl -w vm.dirty_background_ratio={background} vm.dirty_ratio={all}"),
         });
     }
-    if let Some((path, value)) = &machine.migration_cost {
+    if let Some((path, value)) = machine.migration_cost.as_ref().filter(|(_, value)| value != "50000") {
         steps.push(ManualStep {
             name: "sched_migration_cost_ns".to_owned(),
             why: "with a smaller cost the kernel moves threads to idle processors sooner, as in the published study",
@@ -120,6 +129,7 @@ mod tests {
             interfaces: vec![("eth0".to_owned(), 1500), ("eth1".to_owned(), 9000)],
             dirty_background_ratio: Some("10".to_owned()),
             dirty_ratio: Some("20".to_owned()),
+            has_dirty_bytes: false,
             migration_cost: Some(("/proc/sys/kernel/sched_migration_cost_ns", "500000".to_owned())),
             huge_pages: Some("madvise".to_owned()),
         }
@@ -144,5 +154,10 @@ mod tests {
     fn frames_do_not_matter_within_a_machine_and_what_is_unknown_is_no_step() {
         assert!(steps(&machine(), false).iter().all(|step| !step.name.starts_with("MTU")));
         assert_eq!(steps(&MachineSettings::default(), true), []);
+        let in_bytes = MachineSettings { has_dirty_bytes: true, ..machine() };
+        assert!(steps(&in_bytes, false).iter().all(|step| step.name != "vm.dirty_ratio"));
+        let cost = machine().migration_cost.map(|(path, _)| (path, "50000".to_owned()));
+        let tuned = MachineSettings { migration_cost: cost, ..machine() };
+        assert!(steps(&tuned, false).iter().all(|step| step.name != "sched_migration_cost_ns"));
     }
 }

@@ -26,6 +26,16 @@ pub fn html(study: &Study) -> String {
     if let Some(note) = warnings(study) {
         let _ = write!(body, "<p class=\"banner\"><b>The study was disturbed.</b> {}</p>", escape(&note));
     }
+    if let Some(note) = losses(study) {
+        let _ = write!(body, "<p class=\"banner\"><b>Records were lost.</b> {}</p>", escape(&note));
+    }
+    for (setting, undo) in left_changes(study) {
+        let (setting, undo) = (escape(setting), escape(undo));
+        let _ = write!(
+            body,
+            "<p class=\"banner\"><b>{setting} may be changed still.</b> To undo it: <code>{undo}</code></p>"
+        );
+    }
     let _ = write!(
         body,
         "<section><h2>Records per second, step by step</h2>{}<p>Each bar is the best so far; its whisker is the 95 % \
@@ -100,13 +110,28 @@ fn p99(us: Option<f64>) -> String {
     us.map(quantity::time_us).unwrap_or_default()
 }
 
-/// The limit with a value, or why there is none, and what disturbed the measurement.
+/// The limit with a value, or why there is none, what was lost, and what disturbed the measurement.
 fn outcome(tried: &TriedValue) -> String {
     let outcome = match &tried.failure {
-        Some(failure) => format!("failed: {}", failure.lines().next().unwrap_or_default()),
+        Some(failure) => format!("failed: {}", failure.lines().map(str::trim).collect::<Vec<_>>().join(" ")),
         None => tried.limit.clone(),
     };
-    std::iter::once(&outcome).chain(&tried.disturbances).map(String::as_str).collect::<Vec<_>>().join("; ")
+    let parts = std::iter::once(&outcome).chain(&tried.faults).chain(&tried.disturbances);
+    parts.filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join("; ")
+}
+
+/// The sentence about losses; `None` without any.
+fn losses(study: &Study) -> Option<String> {
+    let count = study.losses();
+    (count > 0).then(|| {
+        format!("In {count} measurements, acknowledged records were not in the log: they have no gain, and nothing was kept by them.")
+    })
+}
+
+/// Changes by hand that the operator has neither kept for their gain nor undone: setting and command.
+fn left_changes(study: &Study) -> impl Iterator<Item = (&str, &str)> {
+    let left = study.steps.iter().filter(|step| !step.tried.iter().any(|tried| tried.kept));
+    left.filter_map(|step| Some((step.setting.as_str(), step.undo.as_deref()?)))
 }
 
 /// How often each kind of disturbance was seen.
@@ -163,6 +188,12 @@ pub fn table(study: &Study, columns: Option<usize>) -> String {
     if let Some(warning) = warnings(study) {
         let _ = writeln!(text, "\nThe study was disturbed. {warning}");
     }
+    if let Some(losses) = losses(study) {
+        let _ = writeln!(text, "\nRecords were lost. {losses}");
+    }
+    for (setting, undo) in left_changes(study) {
+        let _ = writeln!(text, "\n{setting} may be changed still. To undo it: {undo}");
+    }
     if let State::Partial { why } = &study.state {
         let _ = writeln!(text, "\nThis study is incomplete: {why}");
     }
@@ -185,6 +216,7 @@ mod tests {
             limit: "one partition".to_owned(),
             reasons: vec!["<reason>".to_owned()],
             disturbances: Vec::new(),
+            faults: Vec::new(),
         };
         let (before, with) = (vec![100.0, 101.0, 99.0], vec![150.0, 151.0, 149.0]);
         Study {
@@ -203,6 +235,7 @@ mod tests {
                 setting: "partitions".to_owned(),
                 why: "locks".to_owned(),
                 note: None,
+                undo: None,
                 tried: vec![TriedValue {
                     label: "2 partitions".to_owned(),
                     gain: gain(&before, &with),
@@ -213,6 +246,7 @@ mod tests {
                     limit: "broker CPU".to_owned(),
                     failure: None,
                     disturbances: Vec::new(),
+                    faults: Vec::new(),
                 }],
                 best: Some(best(150.0)),
             }],
@@ -248,6 +282,27 @@ mod tests {
             );
             assert!(text.contains("In 1 of 2 measurements, others used the processors"), "{text}");
         }
+    }
+
+    #[test]
+    fn losses_and_changes_that_are_not_undone_stand_out() {
+        let mut study = study();
+        study.steps[0].undo = Some("sysctl -w a=1".to_owned());
+        let tried = &mut study.steps[0].tried[0];
+        (tried.gain, tried.kept) = (None, false);
+        tried.faults = vec!["7 acknowledged records are not in the log".to_owned()];
+        tried.failure = Some("broker-1 exited; the end of its log:\n  out of memory".to_owned());
+        for text in [html(&study), table(&study, None)] {
+            assert!(text.contains("Records were lost.") && text.contains("7 acknowledged records"), "{text}");
+            assert!(text.contains("the end of its log: out of memory"), "{text}");
+            assert!(
+                text.contains("partitions may be changed still.") && text.contains("sysctl -w a=1"),
+                "{text}"
+            );
+        }
+        assert_eq!(study.losses(), 1);
+        study.steps[0].tried[0].kept = true;
+        assert!(!table(&study, None).contains("may be changed still"));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! The steps of the study: settings, order and reasons. The order is that of a study of Kafka 3.0.0 on IBM
-//! z16: data directories, partitions, the client, the broker's threads, sockets and JVM. Pure.
+//! The steps of the study: settings, order and reasons, as in a study of Kafka 3.0.0 on IBM z16: partitions,
+//! data directories, the client, the broker's threads, sockets and JVM. Pure.
 
 use std::path::PathBuf;
 
-use crate::target::TargetSpec;
+use crate::target::{KafkaOptions, TargetSpec};
 use crate::workload::Point;
 
 /// A setting and the values to try.
@@ -62,9 +62,11 @@ impl Change {
                 point.cluster.properties.extend(settings);
             }
             ChangedSetting::Jvm { options } => {
-                // Of two options, the JVM takes the last one.
-                point.cluster.jvm_options.retain(|known| !options.contains(known));
-                point.cluster.jvm_options.extend(options.iter().cloned());
+                let mut kafka = KafkaOptions::default();
+                kafka.add_jvm_options(&point.cluster.jvm_options);
+                kafka.jvm_options.retain(|known| !options.contains(known));
+                kafka.add_jvm_options(options);
+                point.cluster.jvm_options = kafka.jvm_options;
             }
             ChangedSetting::Several { changes } => changes.iter().for_each(|change| change.apply(point)),
         }
@@ -114,11 +116,11 @@ pub(super) struct Conditions<'a> {
 pub(super) fn all(base: &Point, conditions: &Conditions<'_>) -> Vec<Setting> {
     let Conditions { target, cpus, .. } = *conditions;
     let brokers_are_ours = target.is_started_by_lab();
-    let mut all = Vec::new();
+    let mut all = Vec::from(partitions());
     if brokers_are_ours {
+        // After the partitions: the data of one partition is in one directory.
         all.push(log_dirs(conditions.log_dirs));
     }
-    all.extend(partitions());
     all.extend(batches());
     all.extend(producing(base.producers.count));
     if matches!(target, TargetSpec::ApacheKafka) {
@@ -265,9 +267,18 @@ fn jvm_options(java_version: Option<&str>) -> Setting {
     }
 }
 
-/// All changes that gained something, though too little or too uncertain a gain to be kept, at once: in the
-/// published study, many small steps made a tenth of the gain. `None` for fewer than two.
-pub(super) fn remainder(small: Vec<Change>) -> Option<Setting> {
+/// All changes that gained something, though too little to be kept, at once, each with its gain: in the
+/// published study, many small steps made a tenth of the gain. Of two numbers of partitions, the better one is
+/// tried. `None` for fewer than two.
+pub(super) fn remainder(small: Vec<(f64, Change)>) -> Option<Setting> {
+    let is_of_topics = |change: &Change| matches!(change.what, ChangedSetting::Topics { .. });
+    let of_topics = small.iter().filter(|(_, change)| is_of_topics(change)).map(|(gain, _)| *gain);
+    let most = of_topics.fold(f64::NEG_INFINITY, f64::max);
+    let small: Vec<Change> = small
+        .into_iter()
+        .filter(|(gain, change)| !is_of_topics(change) || *gain >= most)
+        .map(|(_, change)| change)
+        .collect();
     let labels: Vec<&str> = small.iter().map(|change| change.label.as_str()).collect();
     let label = labels.join(", ");
     (small.len() > 1).then(|| Setting {
@@ -345,16 +356,27 @@ mod tests {
 
     #[test]
     fn small_gains_are_tried_together() {
-        let small = vec![producer("linger.ms", 5), broker("log.dirs", "a,b"), jvm(&["-Xmx2g"])];
+        let small = vec![
+            (0.01, topics(1, 2)),
+            (0.015, topics(2, 8)),
+            (0.01, producer("linger.ms", 5)),
+            (0.01, broker("log.dirs", "a,b")),
+            (0.01, jvm(&["-Xmx2g"])),
+        ];
         let remainder = remainder(small.clone()).expect("several");
         let changed = remainder.changes[0].of(&point()).expect("a change");
         assert_eq!(changed.producers.properties.get("linger.ms").map(String::as_str), Some("5"));
         assert_eq!(changed.cluster.properties.get("log.dirs").map(String::as_str), Some("a,b"));
         assert_eq!(
             (changed.cluster.jvm_options.len(), changed.label.as_str()),
-            (1, "linger.ms=5, log.dirs=a,b, -Xmx2g")
+            (1, "2 topics of 8 partitions, linger.ms=5, log.dirs=a,b, -Xmx2g")
         );
-        assert_eq!(super::remainder(small[..1].to_vec()), None);
+        assert_eq!(super::remainder(small[..2].to_vec()), None, "one of both numbers of partitions");
+        let collector = |options: &[&str]| {
+            jvm(options).of(&point()).map(|changed| jvm(&["-XX:+UseParallelGC"]).of(&changed))
+        };
+        let both = collector(&["-XX:+UseSerialGC", "-Xmx1g"]).flatten().expect("changed");
+        assert_eq!(both.cluster.jvm_options, ["-Xmx1g", "-XX:+UseParallelGC"], "a JVM has one collector");
     }
 
     #[test]
