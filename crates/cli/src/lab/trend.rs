@@ -31,9 +31,12 @@ pub struct TrendCommand {
 impl TrendCommand {
     /// Prints the trend of the results.
     pub(crate) fn run(&self) -> anyhow::Result<()> {
+        let names: Vec<String> = self.results.iter().map(|path| name(path)).collect();
         let mut runs = Vec::new();
-        for path in &self.results {
-            runs.push((name(path), result::read(path)?));
+        for (path, name) in self.results.iter().zip(&names) {
+            let is_alone = names.iter().filter(|other| *other == name).count() == 1;
+            let name = if is_alone { name.clone() } else { path.display().to_string() };
+            runs.push((name, result::read(path)?));
         }
         let trend = report::trend(&runs);
         if let Some(page) = &self.page {

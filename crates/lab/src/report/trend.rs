@@ -9,7 +9,9 @@ use super::obstacles::obstacles;
 use super::page;
 use super::text::escape;
 use crate::quantity;
-use crate::result::{Figure, Pairing, PointName, Ratio, RunResult, Spread, Subject, compare, system};
+use crate::result::{
+    Figure, Pairing, PointName, PointResult, Ratio, RunResult, Spread, State, Subject, compare, system,
+};
 
 /// The main figure of each point over several results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -33,6 +35,8 @@ pub struct TrendResult {
     pub machine: String,
     /// Why there are no ratios to the result before; empty if there are.
     pub differences: Vec<String>,
+    /// Why the result is incomplete; `None` if it is complete.
+    pub incomplete: Option<String>,
 }
 
 /// A point over the results.
@@ -43,6 +47,8 @@ pub struct TrendPoint {
     pub figure: String,
     /// A value for each result; `None` if the result lacks the point or its figure.
     pub values: Vec<Option<TrendValue>>,
+    /// Why a result has the point and no value.
+    pub failures: Vec<Option<String>>,
 }
 
 /// The figure of a point in a result.
@@ -56,21 +62,30 @@ pub struct TrendValue {
     /// The ratio to the last result before that has the point; `None` for the first, and if they are not
     /// comparable.
     pub ratio: Option<Ratio>,
+    /// Why the value is not comparable with the one before, such as other settings of the point.
+    pub incomparable: Option<String>,
+}
+
+/// The points of a result with their names.
+fn points_of(run: &RunResult) -> impl Iterator<Item = (PointName, &PointResult)> {
+    run.workloads.iter().flat_map(|of| {
+        of.points.iter().map(|point| {
+            let name = PointName {
+                workload: of.workload.name.clone(),
+                label: point.point.label.clone(),
+                target: point.target.clone(),
+                driver: point.driver,
+            };
+            (name, point)
+        })
+    })
 }
 
 /// The trend of results with names, in this order.
 pub fn trend(runs: &[(String, RunResult)]) -> Trend {
     let mut points: Vec<TrendPoint> = Vec::new();
     for (place, (_, run)) in runs.iter().enumerate() {
-        for (workload, point) in
-            run.workloads.iter().flat_map(|of| of.points.iter().map(move |point| (of, point)))
-        {
-            let name = PointName {
-                workload: workload.workload.name.clone(),
-                label: point.point.label.clone(),
-                target: point.target.clone(),
-                driver: point.driver,
-            };
+        for (name, point) in points_of(run) {
             let figure = Subject::of(&point.point).figure(&point.summary);
             let Some(spread) = point.summary.figures.get(figure) else { continue };
             let value = TrendValue {
@@ -78,26 +93,44 @@ pub fn trend(runs: &[(String, RunResult)]) -> Trend {
                 version: run.targets.get(&point.target).map(|info| info.version.clone()).unwrap_or_default(),
                 objection: obstacles(point).into_iter().next(),
                 ratio: None,
+                incomparable: None,
             };
             let is_same = |known: &&mut TrendPoint| known.point == name && known.figure == figure;
             let known = match points.iter_mut().find(is_same) {
                 Some(known) => known,
                 None => {
-                    let values = vec![None; runs.len()];
-                    points.push(TrendPoint { point: name, figure: figure.to_owned(), values });
+                    let (values, failures) = (vec![None; runs.len()], vec![None; runs.len()]);
+                    points.push(TrendPoint { point: name, figure: figure.to_owned(), values, failures });
                     points.last_mut().expect("it was added")
                 }
             };
             known.values[place] = Some(value);
         }
     }
-    points.retain(|point| point.values.iter().flatten().count() > 1);
+    add_failures(&mut points, runs);
+    points.retain(|point| {
+        let has = |place: &usize| point.values[*place].is_some() || point.failures[*place].is_some();
+        (0..runs.len()).filter(has).count() > 1
+    });
     add_ratios(&mut points, runs);
     let results = runs.iter().enumerate().map(|(place, (name, run))| {
         let before = place.checked_sub(1).map(|before| &runs[before].1);
         described(name, run, before)
     });
     Trend { results: results.collect(), points }
+}
+
+/// Adds why results have a point and no value of it.
+fn add_failures(points: &mut [TrendPoint], runs: &[(String, RunResult)]) {
+    for (place, (_, run)) in runs.iter().enumerate() {
+        for (name, failed) in points_of(run) {
+            let is_without = |point: &&mut TrendPoint| point.point == name && point.values[place].is_none();
+            for point in points.iter_mut().filter(is_without) {
+                let why = failed.failure.as_deref().unwrap_or("not measured");
+                point.failures[place] = Some(why.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+            }
+        }
+    }
 }
 
 fn described(name: &str, run: &RunResult, before: Option<&RunResult>) -> TrendResult {
@@ -109,6 +142,10 @@ fn described(name: &str, run: &RunResult, before: Option<&RunResult>) -> TrendRe
         lab_version: run.lab_version.clone(),
         machine: format!("{}, {}", run.machine.cpu, run.machine.os),
         differences: differences.iter().map(ToString::to_string).collect(),
+        incomplete: match &run.state {
+            State::Complete => None,
+            State::Partial { why } => Some(why.clone()),
+        },
     }
 }
 
@@ -117,14 +154,19 @@ fn add_ratios(points: &mut [TrendPoint], runs: &[(String, RunResult)]) {
     for point in points {
         let places: Vec<usize> = (0..runs.len()).filter(|place| point.values[*place].is_some()).collect();
         for pair in places.windows(2) {
-            let Ok(compared) = compare(&runs[pair[0]].1, &runs[pair[1]].1, &Pairing::SameTarget) else {
-                continue;
-            };
-            let found = compared.pairs.into_iter().find(|found| found.a == point.point);
-            let ratio =
-                found.and_then(|found| found.ratios.into_iter().find(|ratio| ratio.figure == point.figure));
-            if let Some(value) = &mut point.values[pair[1]] {
-                value.ratio = ratio;
+            let compared = compare(&runs[pair[0]].1, &runs[pair[1]].1, &Pairing::SameTarget);
+            let Some(value) = &mut point.values[pair[1]] else { continue };
+            match compared {
+                Ok(compared) => {
+                    let refused = compared.refused.iter().find(|refused| refused.a == point.point);
+                    let differences = refused.into_iter().flat_map(|refused| &refused.differences);
+                    let differences: Vec<String> = differences.map(ToString::to_string).collect();
+                    value.incomparable = (!differences.is_empty()).then(|| differences.join("; "));
+                    let found = compared.pairs.into_iter().find(|found| found.a == point.point);
+                    let mut ratios = found.into_iter().flat_map(|found| found.ratios);
+                    value.ratio = ratios.find(|ratio| ratio.figure == point.figure);
+                }
+                Err(why) => value.incomparable = Some(why.to_string()),
             }
         }
     }
@@ -146,10 +188,14 @@ impl TrendPoint {
 }
 
 impl TrendValue {
-    /// The change since the value before, such as `+4.0 % (+2.1 to +5.9)`; empty if unknown.
+    /// The change since the value before, such as `+4.0 % (+2.1 to +5.9)`, or why there is none; empty for the
+    /// first value.
     pub fn change(&self) -> String {
         let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
-        let Some(ratio) = &self.ratio else { return String::new() };
+        let Some(ratio) = &self.ratio else {
+            let why = self.incomparable.as_ref();
+            return why.map_or_else(String::new, |why| format!("not comparable: {why}"));
+        };
         match ratio.interval {
             Some((low, high)) => {
                 format!("{} % ({} to {})", percent(ratio.ratio), percent(low), percent(high))
@@ -193,9 +239,10 @@ pub fn trend_page(of: &Trend) -> String {
 fn results(of: &Trend) -> String {
     let rows = of.results.iter().map(|result| {
         let differences: Vec<String> = result.differences.iter().map(|text| escape(text)).collect();
+        let incomplete = result.incomplete.as_ref().map(|why| format!("; incomplete: {why}"));
         format!(
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            escape(&result.name),
+            escape(&format!("{}{}", result.name, incomplete.unwrap_or_default())),
             escape(&result.began_at),
             escape(&result.lab_version),
             escape(&result.machine),
@@ -235,7 +282,8 @@ fn panels(of: &Trend, points: &[&TrendPoint]) -> String {
 }
 
 fn group(of: &Trend, point: &TrendPoint) -> Group {
-    let bars = of.results.iter().zip(&point.values).map(|(result, value)| {
+    let values = point.values.iter().zip(&point.failures);
+    let bars = of.results.iter().zip(values).map(|(result, (value, failure))| {
         let reach = value.as_ref().filter(|value| value.spread.count > 1);
         let version = value.as_ref().map(|value| value.version.as_str()).unwrap_or_default();
         let objection = value.as_ref().and_then(|value| value.objection.as_ref());
@@ -246,7 +294,11 @@ fn group(of: &Trend, point: &TrendPoint) -> Group {
             class: "s0 d0".to_owned(),
             parts: value.iter().map(|value| Part { value: value.spread.mean, class: "" }).collect(),
             whisker: reach.map(|value| (value.spread.min, value.spread.max)),
-            value: value.as_ref().map_or_else(|| "not measured".to_owned(), |value| point.text(value)),
+            value: match (value, failure) {
+                (Some(value), _) => point.text(value),
+                (None, Some(why)) => format!("failed: {why}"),
+                (None, None) => "not measured".to_owned(),
+            },
             remark: value.as_ref().map(TrendValue::change).unwrap_or_default(),
             tip,
             hollow: objection.is_some(),
@@ -294,6 +346,23 @@ mod tests {
         assert!(values.len() == 3 && values[1].ratio.is_none() && values[2].ratio.is_none(), "{values:?}");
         assert!(of.results[1].differences.iter().any(|text| text.contains("another processor")), "{of:?}");
         assert!(of.results[0].differences.is_empty());
+    }
+
+    #[test]
+    fn another_size_of_records_has_its_reason_and_a_failed_point_its_failure() {
+        let mut runs = three();
+        runs[1].1.workloads[0].points[0].point.records.size_bytes *= 10;
+        let failed = &mut runs[2].1.workloads[0].points[0];
+        failed.summary.figures.clear();
+        failed.failure = Some("broker-1 exited:\n no space".to_owned());
+        runs[2].1.state = State::Partial { why: "interrupted".to_owned() };
+        let of = trend(&runs);
+        let change = of.points[0].values[1].as_ref().map(TrendValue::change).expect("measured");
+        assert!(change.starts_with("not comparable: ") && change.contains("size_bytes"), "{change}");
+        assert_eq!(of.points[0].failures[2].as_deref(), Some("broker-1 exited: no space"));
+        let page = trend_page(&of);
+        assert!(page.contains("failed: broker-1 exited: no space"), "{page}");
+        assert!(page.contains("incomplete: interrupted"), "{page}");
     }
 
     #[test]

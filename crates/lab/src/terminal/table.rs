@@ -298,8 +298,11 @@ pub fn trend(of: &Trend, colours: bool, columns: Option<usize>) -> String {
         let title = format!("{}: {}", point.point, point.title());
         text += &format!("\n{}\n", paint.bold(&clean(&title)));
         let mut grid = Grid::new(&["result", "value", "±", "change since the one before", ""]);
-        for (result, value) in of.results.iter().zip(&point.values) {
-            let Some(value) = value else { continue };
+        for (result, (value, failure)) in of.results.iter().zip(point.values.iter().zip(&point.failures)) {
+            let Some(value) = value else {
+                grid.failure(&result.name, failure.as_deref());
+                continue;
+            };
             let varies = match value.spread.count {
                 0 | 1 => String::new(),
                 _ => quantity::percent(value.spread.variation),
@@ -317,6 +320,12 @@ pub fn trend(of: &Trend, colours: bool, columns: Option<usize>) -> String {
     }
     if of.points.is_empty() {
         text += "\nNo point is in two of the results.\n";
+    }
+    for result in &of.results {
+        if let Some(why) = &result.incomplete {
+            let line = format!("{} is incomplete: {why}", result.name);
+            text += &format!("\n{}\n", paint.yellow(&clean(&line)));
+        }
     }
     for result in of.results.iter().filter(|result| !result.differences.is_empty()) {
         text += &format!(
@@ -406,6 +415,17 @@ impl Grid {
 
     fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
+    }
+
+    /// A row of a name, with a failure in the last column; none without a failure.
+    fn failure(&mut self, name: &str, failure: Option<&str>) {
+        let Some(failure) = failure else { return };
+        let mut cells = vec![String::new(); self.rows[0].len()];
+        cells[0] = clean(name);
+        if let Some(last) = cells.last_mut() {
+            *last = format!("failed: {}", clean(failure));
+        }
+        self.row(cells);
     }
 
     fn text(&self, paint: &Paint) -> String {
