@@ -11,6 +11,7 @@ mod configs;
 mod features;
 mod group_figures;
 mod group_offsets;
+mod group_reading;
 mod groups;
 mod hanging;
 mod listed_groups;
@@ -45,6 +46,7 @@ pub use configs::{
 pub use features::{Feature, FeatureChange, FeatureUpdate, Features};
 pub use group_figures::{GroupAssignment, GroupLag};
 pub use group_offsets::ShareOffset;
+pub use group_reading::{GroupPosition, GroupPositions};
 pub use groups::{
     ActiveGroup, GroupDescription, GroupFilter, GroupKind, GroupListing, GroupMember, MemberToRemove,
     StreamsTask, StreamsTaskRole, Subtopology, is_without_members,
@@ -52,6 +54,7 @@ pub use groups::{
 pub use hanging::{HangingTransactions, OpenTransaction};
 pub use listed_groups::{ListedGroups, UnseenGroups};
 pub use log_dirs::{LogDir, LogDirReplica, Replica};
+pub use parallel::in_parallel;
 pub use partitions::Election;
 pub use placement::{
     PlannedMove, PlannedMoves, ReplicaAssignment, TooFewBrokers, UsableBroker, planned_moves, spread,

@@ -163,13 +163,13 @@ pub use admin::{
     ConfigOperation, ConfigResource, ConfigResourceKind, ConfigSource, ControllerEndpoint, CreatedTopic,
     DelegationToken, DescribeConfigs, Election, Feature, FeatureChange, FeatureUpdate, Features,
     FencedProducer, GroupAssignment, GroupDescription, GroupFilter, GroupKind, GroupLag, GroupListing,
-    GroupMember, HangingTransactions, ListedGroups, LogDir, LogDirReplica, MemberToRemove,
-    NewDelegationToken, NewTopic, OpenTransaction, Outcomes, PartitionReassignment, PlannedMove,
-    PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter,
-    QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes, SCRAM_ITERATIONS, ShareOffset, StreamsTask,
-    StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup, TopicGroupPartition, TopicGroups,
+    GroupMember, GroupPosition, GroupPositions, HangingTransactions, ListedGroups, LogDir, LogDirReplica,
+    MemberToRemove, NewDelegationToken, NewTopic, OpenTransaction, Outcomes, PartitionReassignment,
+    PlannedMove, PlannedMoves, QuorumDescription, QuorumReplica, QuotaChanges, QuotaEntity, QuotaEntityKind,
+    QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes, SCRAM_ITERATIONS, ShareOffset,
+    StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup, TopicGroupPartition, TopicGroups,
     TransactionDescription, TransactionFilter, TransactionListing, UnseenGroups, UsableBroker,
-    UserCredentials, is_without_members, planned_moves, spread, throttle_rates,
+    UserCredentials, in_parallel, is_without_members, planned_moves, spread, throttle_rates,
 };
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{

@@ -6,8 +6,8 @@ use std::time::Duration;
 use thalweg_dial::{ApiVersions, ClientError, RefusedRequest};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{ApiVersionsRequest, UpdateFeaturesRequest};
-use tokio::task::JoinSet;
 
+use super::parallel::in_parallel;
 use super::{Admin, Outcomes, refused};
 
 /// A feature, such as `metadata.version`.
@@ -58,15 +58,14 @@ impl Admin {
         brokers: impl IntoIterator<Item = i32>,
         within: Duration,
     ) -> BTreeMap<i32, &'static str> {
-        let mut connecting = JoinSet::new();
-        for id in brokers {
+        let connecting = brokers.into_iter().map(|id| {
             let cluster = self.cluster.clone();
-            connecting.spawn(async move {
+            async move {
                 let connected = tokio::time::timeout(within, cluster.broker(id)).await;
                 Some((id, connected.ok()?.ok()?.versions().release()?))
-            });
-        }
-        connecting.join_all().await.into_iter().flatten().collect()
+            }
+        });
+        in_parallel(connecting.collect()).await.into_iter().flatten().collect()
     }
 
     /// The features of the cluster, as one broker reports them.

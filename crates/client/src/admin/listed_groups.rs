@@ -54,6 +54,22 @@ impl UnseenGroups {
 
     /// The reasons as sentences without their full stops; none if the list has all groups.
     pub fn reasons(&self) -> Vec<String> {
+        let mut reasons = self.missing_coordinators();
+        if self.is_filtered {
+            reasons.push(
+                "Groups that the login may not describe are not listed: it lacks DESCRIBE on the cluster"
+                    .to_owned(),
+            );
+        } else if self.are_partitions_hidden {
+            reasons.push(format!(
+                "Whether all coordinators have listed their groups is not known: the login lacks DESCRIBE on {OFFSETS_TOPIC}"
+            ));
+        }
+        reasons
+    }
+
+    /// The reasons that are missing coordinators.
+    pub fn missing_coordinators(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         if !self.brokers.is_empty() {
             let brokers: Vec<String> = self.brokers.iter().map(|(id, why)| format!("{id} ({why})")).collect();
@@ -63,16 +79,6 @@ impl UnseenGroups {
             reasons.push(format!(
                 "The groups in {} of {} partitions of {OFFSETS_TOPIC} are missing: the partitions have no leader",
                 self.leaderless, self.partitions
-            ));
-        }
-        if self.is_filtered {
-            reasons.push(
-                "Groups that the login may not describe are not listed: it lacks DESCRIBE on the cluster"
-                    .to_owned(),
-            );
-        } else if self.are_partitions_hidden {
-            reasons.push(format!(
-                "Whether all coordinators have listed their groups is not known: the login lacks DESCRIBE on {OFFSETS_TOPIC}"
             ));
         }
         reasons

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 const AT_ONCE: usize = 16;
 
 /// Runs tasks, at most [`AT_ONCE`] of them at the same time. Returns the results in the order of the tasks.
-pub(super) async fn in_parallel<F>(tasks: Vec<F>) -> Vec<F::Output>
+pub async fn in_parallel<F>(tasks: Vec<F>) -> Vec<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
 {

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use thalweg_dial::{ClientError, RefusedRequest};
+use thalweg_dial::{ClientError, Connection, RefusedRequest, RequestOptions};
 use thalweg_wire::request::add_raft_voter_request::Listener;
 use thalweg_wire::request::describe_quorum_request::{PartitionData, TopicData};
 use thalweg_wire::request::describe_quorum_response::ReplicaState;
 use thalweg_wire::request::{
-    AddRaftVoterRequest, DescribeQuorumRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest,
+    AddRaftVoterRequest, DescribeQuorumRequest, DescribeQuorumResponse, RemoveRaftVoterRequest,
+    UnregisterBrokerRequest,
 };
 use thalweg_wire::{ErrorCode, Uuid};
 
@@ -61,38 +62,16 @@ pub struct ControllerEndpoint {
 impl Admin {
     /// Describes the controller quorum.
     pub async fn describe_quorum(&self) -> Result<QuorumDescription, ClientError> {
-        let partitions = vec![PartitionData { partition_index: 0 }];
-        let topics = vec![TopicData { topic_name: METADATA_TOPIC.to_owned(), partitions }];
-        let request = DescribeQuorumRequest { topics };
-        let what = || "Describing the quorum".to_owned();
-        let check = |code: i16, message: Option<&str>| RefusedRequest::check(code, message, what);
-        let response = self
-            .change(&request, |response| check(response.error_code, response.error_message.as_deref()))
-            .await?;
-        let Some(partition) = response.topics.into_iter().flat_map(|topic| topic.partitions).next() else {
-            let message = Some("the answer is empty".to_owned());
-            return Err(
-                RefusedRequest { what: what(), error_code: ErrorCode::UnknownServerError, message }.into()
-            );
-        };
-        refused(partition.error_code, partition.error_message.as_deref(), what)?;
-        let nodes = response.nodes.into_iter().map(|node| {
-            let listeners = node.listeners.into_iter().map(|listener| ControllerEndpoint {
-                listener: listener.name,
-                host: listener.host,
-                port: listener.port,
-            });
-            (node.node_id, listeners.collect())
-        });
-        let replicas = |states: Vec<ReplicaState>| states.into_iter().map(replica).collect();
-        Ok(QuorumDescription {
-            leader_id: (partition.leader_id >= 0).then_some(partition.leader_id),
-            leader_epoch: partition.leader_epoch,
-            high_watermark: partition.high_watermark,
-            voters: replicas(partition.current_voters),
-            observers: replicas(partition.observers),
-            nodes: nodes.collect(),
-        })
+        quorum(self.change(&quorum_request(), check_quorum).await?)
+    }
+
+    /// Describes the controller quorum by this broker alone, without further attempts. A broker holds the
+    /// request while no controller is active.
+    pub async fn describe_quorum_by(&self, broker: &Connection) -> Result<QuorumDescription, ClientError> {
+        let options = RequestOptions { version: None, timeout: self.answer_limit };
+        let response = broker.send_with(&quorum_request(), options).await?;
+        check_quorum(&response)?;
+        quorum(response)
     }
 
     /// Adds a running controller to the voters. The controller must have caught up as an observer.
@@ -135,6 +114,46 @@ impl Admin {
         let what = || format!("Removing the registration of broker {id}");
         refused(response.error_code, response.error_message.as_deref(), what)
     }
+}
+
+fn quorum_request() -> DescribeQuorumRequest {
+    let partitions = vec![PartitionData { partition_index: 0 }];
+    DescribeQuorumRequest { topics: vec![TopicData { topic_name: METADATA_TOPIC.to_owned(), partitions }] }
+}
+
+fn what() -> String {
+    "Describing the quorum".to_owned()
+}
+
+fn check_quorum(response: &DescribeQuorumResponse) -> Result<(), RefusedRequest> {
+    RefusedRequest::check(response.error_code, response.error_message.as_deref(), what)
+}
+
+fn quorum(response: DescribeQuorumResponse) -> Result<QuorumDescription, ClientError> {
+    let Some(partition) = response.topics.into_iter().flat_map(|topic| topic.partitions).next() else {
+        let message = Some("the answer is empty".to_owned());
+        return Err(
+            RefusedRequest { what: what(), error_code: ErrorCode::UnknownServerError, message }.into()
+        );
+    };
+    refused(partition.error_code, partition.error_message.as_deref(), what)?;
+    let nodes = response.nodes.into_iter().map(|node| {
+        let listeners = node.listeners.into_iter().map(|listener| ControllerEndpoint {
+            listener: listener.name,
+            host: listener.host,
+            port: listener.port,
+        });
+        (node.node_id, listeners.collect())
+    });
+    let replicas = |states: Vec<ReplicaState>| states.into_iter().map(replica).collect();
+    Ok(QuorumDescription {
+        leader_id: (partition.leader_id >= 0).then_some(partition.leader_id),
+        leader_epoch: partition.leader_epoch,
+        high_watermark: partition.high_watermark,
+        voters: replicas(partition.current_voters),
+        observers: replicas(partition.observers),
+        nodes: nodes.collect(),
+    })
 }
 
 fn replica(state: ReplicaState) -> QuorumReplica {

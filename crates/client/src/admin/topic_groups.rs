@@ -5,35 +5,17 @@
 //! [`TopicGroups::omitted`] has the number of groups that were not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use thalweg_dial::{ClientError, RefusedRequest};
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
-use tokio::time::{Instant, timeout_at};
 
-use super::{
-    Admin, BACKOFF, GroupDescription, GroupKind, GroupListing, GroupMember, Outcomes, is_without_members,
-};
+use super::group_reading::{GroupReading, kind};
+use super::{Admin, GroupDescription, GroupKind, GroupListing, GroupMember};
 use crate::offsets::{ListedOffset, OffsetSpec, TopicPartition};
 
-/// Maximum number of groups whose offsets are requested.
-const GROUPS_MAX: usize = 5_000;
-/// Maximum number of share groups whose offsets are requested: each group needs a separate request.
-const SHARE_GROUPS_MAX: usize = 200;
-/// Maximum number of groups that are described for their assignments.
-const DESCRIBED_MAX: usize = 500;
-/// Groups and offsets per request.
-const GROUPS_AT_ONCE: usize = 100;
-const OFFSETS_AT_ONCE: usize = 50_000;
 /// Maximum number of different offsets of a partition whose records are requested for their age.
 const AGES_MAX: usize = 50;
-/// Time for further attempts at coordinators that refuse, and time limit for the answer of each.
-const COORDINATOR_RETRY: Duration = Duration::from_secs(1);
-const COORDINATOR_WAIT: Duration = Duration::from_secs(5);
-/// Time limit for a whole reading. Groups that are not read by then are omitted.
-const READING_MAX: Duration = Duration::from_secs(15);
-
 /// The groups that read a topic, by group id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicGroups {
@@ -107,8 +89,16 @@ impl Admin {
         let partitions: Vec<TopicPartition> =
             partitions.map(|partition| TopicPartition::new(topic, partition.index)).collect();
         let mut reading = GroupReading::new(self);
-        let (mut offsets, omitted) = reading.offsets_in_topic(&partitions, listed).await;
-        let (mut described, undescribed) = reading.assignments(&offsets, listed).await;
+        let mut offsets: BTreeMap<&str, OffsetsInTopic> = BTreeMap::new();
+        let omitted = reading
+            .positions(Some(&partitions), listed, |group, found| {
+                let found =
+                    found.into_iter().map(|(at, found)| (at.partition, (found.offset, found.share_lag)));
+                offsets.insert(group.group.as_str(), found.collect());
+            })
+            .await;
+        let has_offsets = |group: &str| offsets.contains_key(group);
+        let (mut described, undescribed) = reading.assignments(has_offsets, listed).await;
         let omitted: BTreeSet<&str> = omitted.into_iter().chain(undescribed).collect();
         let mut groups = Vec::new();
         for group in listed {
@@ -190,123 +180,6 @@ impl Admin {
     }
 }
 
-/// Requests to the coordinators of many groups, with a common time limit.
-struct GroupReading {
-    admin: Admin,
-    deadline: Instant,
-}
-
-impl GroupReading {
-    fn new(admin: &Admin) -> GroupReading {
-        let retry = COORDINATOR_RETRY.min(admin.timeout);
-        let limit = admin.answer_limit.map_or(COORDINATOR_WAIT, |limit| limit.min(COORDINATOR_WAIT));
-        GroupReading {
-            admin: admin.clone().with_timeout(retry).with_answer_limit(limit),
-            deadline: Instant::now() + READING_MAX,
-        }
-    }
-
-    /// The outcomes of a request; none after the deadline. Once a coordinator has used up the time for
-    /// further attempts, later requests make no more of them, so that the other groups are read.
-    async fn in_time<T>(
-        &mut self,
-        outcomes: impl Future<Output = Outcomes<String, T>>,
-    ) -> Outcomes<String, T> {
-        if Instant::now() >= self.deadline {
-            return Outcomes::new();
-        }
-        let outcomes = timeout_at(self.deadline, outcomes).await.unwrap_or_default();
-        if outcomes.values().any(|outcome| outcome.as_ref().is_err_and(ClientError::is_retriable)) {
-            self.admin.timeout = self.admin.timeout.min(BACKOFF);
-        }
-        outcomes
-    }
-
-    /// The offsets of groups in the partitions of a topic, and the groups that were not looked at.
-    async fn offsets_in_topic<'a>(
-        &mut self,
-        partitions: &[TopicPartition],
-        listed: &'a [GroupListing],
-    ) -> (BTreeMap<&'a str, OffsetsInTopic>, BTreeSet<&'a str>) {
-        let (share, others): (Vec<&GroupListing>, Vec<&GroupListing>) =
-            listed.iter().partition(|group| kind(group) == GroupKind::Share);
-        let (mut offsets, mut omitted) = (BTreeMap::new(), BTreeSet::new());
-        // The time limits even the first request for a share group, so that no failure may shorten it.
-        let of_share_groups = self.admin.clone();
-        omitted.extend(others.iter().skip(GROUPS_MAX).map(|group| group.group.as_str()));
-        omitted.extend(share.iter().skip(SHARE_GROUPS_MAX).map(|group| group.group.as_str()));
-        let at_once = (OFFSETS_AT_ONCE / partitions.len().max(1)).clamp(1, GROUPS_AT_ONCE);
-        for groups in others[..others.len().min(GROUPS_MAX)].chunks(at_once) {
-            let names: Vec<String> = groups.iter().map(|group| group.group.clone()).collect();
-            let admin = self.admin.clone();
-            let mut outcomes = self.in_time(admin.list_offsets_of_groups(&names, Some(partitions))).await;
-            for group in groups {
-                match outcomes.remove(&group.group) {
-                    Some(Ok(found)) if found.is_empty() => {}
-                    Some(Ok(found)) => {
-                        let found = found.into_iter().map(|(at, found)| (at.partition, (found.offset, None)));
-                        offsets.insert(group.group.as_str(), found.collect());
-                    }
-                    _ => drop(omitted.insert(group.group.as_str())),
-                }
-            }
-        }
-        for group in share.into_iter().take(SHARE_GROUPS_MAX) {
-            let read = of_share_groups.list_share_group_offsets(&group.group);
-            let Ok(Ok(found)) = timeout_at(self.deadline, read).await else {
-                omitted.insert(group.group.as_str());
-                continue;
-            };
-            let in_topic = found
-                .into_iter()
-                .filter(|(at, _)| partitions.first().is_some_and(|one| one.topic == at.topic));
-            let found: OffsetsInTopic = in_topic
-                .filter_map(|(at, found)| found.ok().map(|found| (at.partition, (found.start, found.lag))))
-                .collect();
-            if !found.is_empty() {
-                offsets.insert(group.group.as_str(), found);
-            }
-        }
-        (offsets, omitted)
-    }
-
-    /// The descriptions of groups that may have members, those with offsets in the topic first, and the
-    /// groups that were not described.
-    async fn assignments<'a>(
-        &mut self,
-        offsets: &BTreeMap<&str, OffsetsInTopic>,
-        listed: &'a [GroupListing],
-    ) -> (BTreeMap<&'a str, GroupDescription>, BTreeSet<&'a str>) {
-        let mut active: Vec<&GroupListing> =
-            listed.iter().filter(|group| !is_without_members(&group.state)).collect();
-        active.sort_by_key(|group| !offsets.contains_key(group.group.as_str()));
-        let mut omitted: BTreeSet<&str> =
-            active.iter().skip(DESCRIBED_MAX).map(|group| group.group.as_str()).collect();
-        active.truncate(DESCRIBED_MAX);
-        let mut described = BTreeMap::new();
-        for of_kind in GroupKind::ALL {
-            let groups: Vec<_> = active.iter().filter(|group| kind(group) == of_kind).collect();
-            for groups in groups.chunks(GROUPS_AT_ONCE) {
-                let names: Vec<String> = groups.iter().map(|group| group.group.clone()).collect();
-                let admin = self.admin.clone();
-                let mut outcomes = self.in_time(admin.describe_groups_as(of_kind, &names)).await;
-                for group in groups {
-                    match outcomes.remove(&group.group) {
-                        Some(Ok(found)) => drop(described.insert(group.group.as_str(), found)),
-                        _ => drop(omitted.insert(group.group.as_str())),
-                    }
-                }
-            }
-        }
-        (described, omitted)
-    }
-}
-
-/// The type of a listed group. Brokers before group types list classic groups only.
-fn kind(group: &GroupListing) -> GroupKind {
-    GroupKind::from_name(&group.kind).unwrap_or(GroupKind::Classic)
-}
-
 /// A group as a reader of the topic; `None` if it reads no partition of it.
 fn topic_group(
     topic: &str,
@@ -347,26 +220,7 @@ fn topic_group(
 
 #[cfg(test)]
 mod tests {
-    use thalweg_dial::{BrokerUnknown, ConnectionOptions};
-
     use super::*;
-    use crate::cluster::Cluster;
-
-    #[tokio::test(start_paused = true)]
-    async fn groups_are_left_out_after_the_deadline_of_a_reading() {
-        let cluster = Cluster::unconnected(&[], &ConnectionOptions::default());
-        let mut reading = GroupReading::new(&Admin::new(cluster));
-        let begun = Instant::now();
-        let failed = || -> Outcomes<String> {
-            Outcomes::from([("billing".to_owned(), Err(BrokerUnknown { id: 2 }.into()))])
-        };
-        assert_eq!(reading.in_time(std::future::ready(failed())).await.len(), 1);
-        assert_eq!(reading.admin.timeout, BACKOFF, "later requests do not wait for the coordinator again");
-        let silent = std::future::pending::<Outcomes<String>>();
-        assert!(reading.in_time(silent).await.is_empty());
-        assert!(begun.elapsed() >= READING_MAX);
-        assert!(reading.in_time(std::future::ready(failed())).await.is_empty(), "it is too late");
-    }
 
     fn listing(kind: &str) -> GroupListing {
         let (group, protocol_type) = ("billing".to_owned(), "consumer".to_owned());
