@@ -6,10 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use thalweg_client::{
-    BrokerAddress, ClientError, Cluster, Connection, ConnectionOptions, Metadata, RefusedRequest,
+    ClientError, Cluster, Connection, ConnectionOptions, Metadata, RefusedRequest, in_parallel,
 };
 use thalweg_wire::request::{DescribeClusterRequest, DescribeClusterResponse, MetadataRequest};
-use tokio::task::JoinSet;
 
 /// Limit of the rounds for addresses found in answers: one round suffices, unless brokers belong to different
 /// clusters.
@@ -101,10 +100,9 @@ async fn request_views(
     options: &ConnectionOptions,
     within: Duration,
 ) -> Answers {
-    let mut tasks = JoinSet::new();
-    for address in addresses {
+    let requests = addresses.into_iter().map(|address| {
         let options = options.clone();
-        tasks.spawn(async move {
+        async move {
             let answer = match tokio::time::timeout(within, request_view(&address, &options)).await {
                 Ok(answer) => answer.map_err(NoAnswer::from),
                 Err(_) => {
@@ -113,9 +111,9 @@ async fn request_views(
                 }
             };
             (address, answer)
-        });
-    }
-    tasks.join_all().await.into_iter().collect()
+        }
+    });
+    in_parallel(requests.collect()).await.into_iter().collect()
 }
 
 /// Connects to one broker and returns its view.
@@ -162,14 +160,13 @@ pub(crate) async fn warn_of_silent(cluster: &Cluster, brokers: BTreeSet<i32>) {
     options.connect_timeout = options.connect_timeout.min(ANSWER_WAIT);
     options.request_timeout = options.request_timeout.min(ANSWER_WAIT);
     let metadata = cluster.metadata();
-    let mut tasks = JoinSet::new();
-    for id in brokers {
-        let Some(address) = metadata.brokers.get(&id).map(BrokerAddress::address) else { continue };
+    let connecting = brokers.into_iter().filter_map(|id| {
+        let address = metadata.brokers.get(&id)?.address();
         let options = options.clone();
-        tasks.spawn(async move { (id, Connection::connect(&address, &options).await) });
-    }
+        Some(async move { (id, Connection::connect(&address, &options).await) })
+    });
     let mut silent: BTreeMap<i32, String> = BTreeMap::new();
-    for (id, answer) in tasks.join_all().await {
+    for (id, answer) in in_parallel(connecting.collect()).await {
         if let Err(error) = answer {
             silent.insert(id, error.to_string());
         }

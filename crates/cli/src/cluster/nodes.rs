@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence, hidden_topics};
-use thalweg_client::{ClientError, Connection, LogDir, Metadata, RefusedRequest, throttle_rates};
+use thalweg_client::{
+    ClientError, Connection, LogDir, Metadata, RefusedRequest, in_parallel, throttle_rates,
+};
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::{DescribeConfigsRequest, DescribeLogDirsRequest};
-use tokio::task::JoinSet;
 
 use super::views::Views;
 
@@ -31,23 +32,21 @@ struct NodeAnswer {
 }
 
 impl NodeAnswers {
-    /// Asks all brokers at the same time.
+    /// Asks all brokers, many at the same time.
     pub async fn request(views: &Views<'_>, within: Duration) -> NodeAnswers {
-        let mut tasks = JoinSet::new();
-        for (id, view) in views.nodes() {
+        let requests = views.nodes().map(|(id, view)| {
             let connection = view.connection.clone();
-            tasks.spawn(async move {
+            async move {
                 let both =
                     async { tokio::join!(directories(&connection, id), is_throttled(&connection, id)) };
                 let answer = tokio::time::timeout(within, both).await.ok();
                 (id, answer.map(|(directories, is_throttled)| NodeAnswer { directories, is_throttled }))
-            });
-        }
+            }
+        });
+        let requests = requests.collect();
         let mut answers =
             NodeAnswers { directories: BTreeMap::new(), topics: BTreeSet::new(), throttled: Ok(Vec::new()) };
-        let mut all = tasks.join_all().await;
-        all.sort_by_key(|(id, _)| *id);
-        for (id, answer) in all {
+        for (id, answer) in in_parallel(requests).await {
             answers.add(id, answer, within);
         }
         answers
