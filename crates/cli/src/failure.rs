@@ -137,7 +137,7 @@ fn kind(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
 }
 
 /// The error and its causes, without causes that the previous error already contains.
-fn causes(error: &anyhow::Error) -> String {
+pub(crate) fn causes(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
         if !text.contains(&cause) {

@@ -65,6 +65,21 @@ impl CommandOutput {
         self.show(rows, |style| style.rows(columns, rows))
     }
 
+    /// Prints rows like [`CommandOutput::rows`]. A document also has a row for each reason in `gaps` why
+    /// objects are missing in the list: the fields of the row are null, and `problem` has the reason. A table
+    /// has no such rows, because its readers see the error of the command.
+    pub(crate) fn rows_with_gaps(
+        &self,
+        columns: &[Column<'_>],
+        mut rows: Vec<Value>,
+        gaps: &[String],
+    ) -> anyhow::Result<()> {
+        if !self.is_table() {
+            rows.extend(gaps.iter().map(|gap| gap_row(columns, gap)));
+        }
+        self.rows(columns, &rows)
+    }
+
     /// Prints bare names, one on each line, or a document with the list of them.
     pub(crate) fn names<T: Serialize + Display>(&self, names: &[T]) -> anyhow::Result<()> {
         self.show(names, |_| {
@@ -161,6 +176,14 @@ fn written<T: Serialize + ?Sized>(format: Format, document: &T, pretty: bool) ->
     };
     text.push('\n');
     Ok(in_json(text))
+}
+
+/// The row of a document for objects that could not be listed.
+fn gap_row(columns: &[Column<'_>], problem: &str) -> Value {
+    let mut row: serde_json::Map<String, Value> =
+        columns.iter().map(|(_, field)| ((*field).to_owned(), Value::Null)).collect();
+    row.insert("problem".to_owned(), problem.into());
+    row.into()
 }
 
 /// The text of a field in a table. Null and empty lists are a dash.
@@ -305,6 +328,13 @@ x       -    -    -
         let shown = shown(Style { colours: true, columns: None });
         assert!(shown.starts_with("\x1b[1mNAME    LAG  ISR  CONFIGS\x1b[0m\norders "), "{shown:?}");
         assert_eq!(shown.matches('\x1b').count(), 2);
+    }
+
+    #[test]
+    fn a_gap_in_a_list_is_a_row_without_a_name() {
+        let expected =
+            json!({ "name": null, "lag": null, "isr": null, "configs": null, "problem": "broker 3 is dead" });
+        assert_eq!(gap_row(&COLUMNS, "broker 3 is dead"), expected);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use thalweg_client::{AbortTransaction, Admin, TopicPartition, TransactionFilter,
 
 use super::CommandFuture;
 use super::connect::Connect;
-use super::failure::{CommandFailure, Usage};
+use super::failure::{CommandFailure, Usage, causes};
 use super::moment;
 use super::outcomes::{add_outcomes, fail_with};
 use super::output::{Column, CommandOutput};
@@ -43,6 +43,10 @@ impl Transaction {
 }
 
 /// List the transactional ids of all coordinators, in the order of their names.
+///
+/// If a broker does not answer, the command fails in the end; in documents, the field `problem` of a row
+/// without a transactional id has the reason. Transactional ids on which the login lacks DESCRIBE are left
+/// out, as in Kafka: brokers do not report whether there are any.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -120,10 +124,12 @@ impl List {
                     "coordinator": coordinator,
                     "producer_id": one.producer_id,
                     "state": one.state,
+                    "problem": null,
                 })
             })
             .collect();
-        self.output.rows(&LISTED, &rows)?;
+        let gaps: Vec<String> = errors.iter().map(causes).collect();
+        self.output.rows_with_gaps(&LISTED, rows, &gaps)?;
         fail_with(errors)
     }
 }

@@ -109,7 +109,9 @@ impl Describe {
         for group in groups {
             described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
         }
-        let documents: Vec<serde_json::Value> = described.iter().map(GroupReport::json).collect();
+        let mut documents: Vec<serde_json::Value> = described.iter().map(GroupReport::json).collect();
+        let gaps = unseen.missing_coordinators().into_iter();
+        documents.extend(gaps.map(|problem| json!({ "group": null, "problem": problem })));
         self.output.show(&documents, |style| {
             let texts: Vec<String> = described.iter().map(|group| self.text(group, style)).collect();
             Ok(texts.join("\n"))

@@ -29,7 +29,8 @@ const NAMED_MAX: usize = 10;
 /// is a dash, as the lag of a group that has not committed in one of them, and of a share group. Groups that
 /// the login may not describe are left out, with a warning; if groups of a broker are missing, or a listed
 /// group cannot be read because its coordinator does not answer, the command fails in the end. In documents,
-/// the field `problem` of a group has the reason for members or lag that could not be read.
+/// the field `problem` of a group has the reason for members or lag that could not be read, and that of a row
+/// without a group has the reason why groups are missing.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -88,7 +89,7 @@ impl List {
                 Admin::new(cluster).with_timeout(COORDINATOR_RETRY).with_answer_limit(COORDINATOR_WAIT);
             let figures = GroupFigures::read(&admin, &groups).await;
             let rows: Vec<Value> = groups.iter().map(|group| figures.row(group)).collect();
-            self.output.rows(&COLUMNS, &rows)?;
+            self.output.rows_with_gaps(&COLUMNS, rows, &unseen.missing_coordinators())?;
             return Ok(figures.check(&groups, &unseen)?);
         }
         Ok(check_unseen(&unseen)?)
