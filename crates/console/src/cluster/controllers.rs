@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_client::verdict::{Absence, Cause};
+use thalweg_client::verdict::{Absence, Cause, ControllerFailure, answer_of_controllers};
 use thalweg_client::{
     Admin, BrokerAddress, ClientError, Connection, Outcomes, PartitionReassignment, QuorumDescription,
-    TopicPartition,
+    TopicPartition, in_parallel,
 };
-use tokio::task::JoinSet;
 
 use super::now_ms;
 
@@ -49,12 +49,18 @@ impl Controllers {
         let read_at_ms = now_ms();
         let of_brokers = admin.clone().with_answer_limit(ANSWER_WAIT);
         let (quorum, reassignments, throttles, fenced) = tokio::join!(
-            in_time(forwarded.describe_quorum()),
+            quorum(forwarded),
             in_time(forwarded.list_reassignments(None)),
             in_time(of_brokers.describe_throttles()),
             in_time(fenced(admin)),
         );
         let mut throttle_unknown = BTreeMap::new();
+        let answering = throttles.iter().flatten().filter(|(_, rate)| is_answer(rate)).map(|(id, _)| *id);
+        let answering: Vec<i32> = answering.collect();
+        let quorum = match quorum {
+            Ok(quorum) => Ok(quorum),
+            Err(unanswered) => unanswered.or_by_another(forwarded, &answering).await,
+        };
         Controllers {
             quorum,
             reassignments,
@@ -71,6 +77,56 @@ async fn in_time<T>(answer: impl Future<Output = Result<T, ClientError>>) -> Res
         Ok(answered) => answered.map_err(|error| Absence::of(&error)),
         Err(_) => Err(Absence::silent(format!("no answer within {} s", WAIT.as_secs()))),
     }
+}
+
+/// A description of the quorum that is missing.
+struct UnansweredQuorum {
+    /// The address of the broker that was asked; none without a connection.
+    asked: Option<Arc<str>>,
+    failure: ControllerFailure,
+}
+
+/// The quorum, asked of one broker.
+async fn quorum(forwarded: &Admin) -> Result<QuorumDescription, UnansweredQuorum> {
+    let unanswered = |asked| move |failure| UnansweredQuorum { asked, failure };
+    let connected = answer_of_controllers(WAIT, forwarded.cluster().any()).await;
+    let broker = connected.map_err(unanswered(None))?;
+    let answer = answer_of_controllers(ANSWER_WAIT, forwarded.describe_quorum_by(&broker)).await;
+    answer.map_err(unanswered(Some(Arc::clone(broker.peer()))))
+}
+
+impl UnansweredQuorum {
+    /// The quorum by another broker, one of those that answer, if the asked one may be silent itself.
+    async fn or_by_another(self, forwarded: &Admin, answering: &[i32]) -> Result<QuorumDescription, Absence> {
+        let metadata = forwarded.cluster().metadata();
+        let addresses =
+            answering.iter().filter_map(|id| metadata.brokers.get(id)).map(BrokerAddress::address);
+        if self.is_of_controllers(&addresses.collect::<Vec<_>>()) {
+            return Err(self.failure.into());
+        }
+        let silent = Absence::silent(self.failure.to_string());
+        let Some(another) = answering.first() else { return Err(silent) };
+        let connected = tokio::time::timeout(CONNECT_WAIT, forwarded.cluster().broker(*another)).await;
+        let Ok(Ok(broker)) = connected else { return Err(silent) };
+        let answer = answer_of_controllers(ANSWER_WAIT, forwarded.describe_quorum_by(&broker)).await;
+        answer.map_err(Absence::from)
+    }
+
+    /// True if the failure is that of the controllers: the asked broker answers other requests, or has
+    /// answered this one.
+    fn is_of_controllers(&self, answering: &[String]) -> bool {
+        match &self.failure {
+            ControllerFailure::Silent(_) => {
+                self.asked.as_ref().is_some_and(|asked| answering.iter().any(|one| **one == **asked))
+            }
+            ControllerFailure::Failed(error) => Absence::of(error).cause != Cause::Silent,
+        }
+    }
+}
+
+/// True if a broker has answered, be it with a refusal.
+fn is_answer<T>(outcome: &Result<T, ClientError>) -> bool {
+    outcome.as_ref().map_or_else(|error| Absence::of(error).cause != Cause::Silent, |_| true)
 }
 
 /// The brokers with a limit. Brokers without an answer are added to `unknown`: one refusal hides no limit
@@ -99,16 +155,16 @@ async fn fenced(admin: &Admin) -> Result<Option<BTreeMap<i32, FencedBroker>>, Cl
     }
     let mut options = admin.cluster().options().clone();
     options.connect_timeout = options.connect_timeout.min(CONNECT_WAIT);
-    let mut tasks = JoinSet::new();
-    for address in cluster.brokers.into_iter().filter(|broker| cluster.fenced.contains(&broker.id)) {
+    let fenced = cluster.brokers.into_iter().filter(|broker| cluster.fenced.contains(&broker.id));
+    let connecting = fenced.map(|address| {
         let options = options.clone();
-        tasks.spawn(async move {
+        async move {
             let name = address.address();
             let connected = tokio::time::timeout(CONNECT_WAIT, Connection::connect(&name, &options)).await;
             (address.id, FencedBroker { address, answers: connected.is_ok_and(|it| it.is_ok()) })
-        });
-    }
-    Ok(Some(tasks.join_all().await.into_iter().collect()))
+        }
+    });
+    Ok(Some(in_parallel(connecting.collect()).await.into_iter().collect()))
 }
 
 #[cfg(test)]
@@ -130,5 +186,24 @@ mod tests {
         assert_eq!(throttled(answers, &mut unknown), [3]);
         assert_eq!(unknown.keys().collect::<Vec<_>>(), [&2]);
         assert_eq!(unknown[&2].cause, Cause::Denied);
+    }
+
+    #[test]
+    fn a_missing_quorum_is_a_fault_of_the_controllers_if_the_broker_answers() {
+        let unanswered = |asked: Option<&str>, failure| {
+            let answering = ["b2:9092".to_owned(), "b3:9092".to_owned()];
+            UnansweredQuorum { asked: asked.map(Arc::from), failure }.is_of_controllers(&answering)
+        };
+        let silent = || ControllerFailure::Silent(ANSWER_WAIT);
+        assert!(unanswered(Some("b2:9092"), silent()));
+        assert!(!unanswered(Some("b1:9092"), silent()), "broker 1 may be silent itself");
+        let failed = |error: ClientError| ControllerFailure::Failed(error);
+        assert!(!unanswered(None, failed(thalweg_client::BrokerUnknown { id: 1 }.into())));
+        let refused = RefusedRequest {
+            what: "Describing the quorum".to_owned(),
+            error_code: ErrorCode::ClusterAuthorizationFailed,
+            message: None,
+        };
+        assert!(unanswered(Some("b1:9092"), failed(refused.into())));
     }
 }

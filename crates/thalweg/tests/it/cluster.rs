@@ -12,6 +12,7 @@ use thalweg_browse::{EndReason, Event, Masking, Order, Query, Search};
 use thalweg_client::{Cluster, ConnectionOptions};
 
 use crate::binary::{run, run_with_input, thalweg, until};
+use crate::console::start;
 use crate::node::ask;
 
 /// A generous timeout for busy machines.
@@ -318,12 +319,50 @@ fn dead_brokers_are_seen_at_once_and_the_exit_code_is_the_health() {
     let (code, _, error) = run(listing.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[0].clients));
     let missing = "thalweg: The groups of these brokers are missing: 3 (Cannot connect to ";
     assert!(code == Some(1) && error.starts_with(missing), "{code:?} {error}");
+    // A document says so too: the groups and transactional ids of the broker are missing in it.
+    for (line, name) in [
+        ("group list --json", "group"),
+        ("group describe --all --json", "group"),
+        ("transaction list --json", "transactional_id"),
+    ] {
+        let mut command = thalweg(line);
+        let (code, out, error) = run(command.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[0].clients));
+        let rows: Value = serde_json::from_str(&out).unwrap_or_else(|wrong| panic!("{wrong}: {out} {error}"));
+        let gap = rows.as_array().and_then(|rows| rows.last()).unwrap_or_else(|| panic!("{line}: {error}"));
+        assert!(code != Some(0) && gap[name].is_null(), "{line}: {gap}");
+        assert!(
+            gap["problem"]
+                .as_str()
+                .is_some_and(|why| why.contains("3 (Cannot connect to ") || why.contains("Broker 3")),
+            "{gap}"
+        );
+    }
 
     // The controller is in the first broker: the second's view does not change.
     signal(up.nodes[0].pid, Signal::KILL);
     let (code, status) = up.judged(1);
     assert_eq!((code, named(&status, "offline")), (Some(4), vec![0, 2]), "{status:#}");
     assert!(status["quorum"]["error"].is_string(), "{status:#}");
+    let of_quorum = |list: &Value, fault: &str| -> Vec<(String, String)> {
+        let text = |one: &Value, name: &str| one[name].as_str().unwrap_or_default().to_owned();
+        let found =
+            list.as_array().expect("verdicts").iter().map(|one| (text(one, fault), text(one, "text")));
+        found
+            .filter(|(fault, _)| ["controller-missing", "quorum-unknown"].contains(&fault.as_str()))
+            .collect()
+    };
+    let mut command =
+        thalweg(&format!("console --bootstrap-server {} --listen 127.0.0.1:0", up.brokers()[1].clients));
+    let (mut console, mut lines) = start(&mut command);
+    let line = lines.find(|line| line.contains("console is at")).expect("it listens");
+    let (_, address) = line.split_once("http://").expect("an address");
+    let overview: Value =
+        serde_json::from_str(&ask(address, "GET", "/api/v1/cluster", "", "").body).expect("JSON");
+    let ours = of_quorum(&status["problems"], "fault");
+    assert_eq!(of_quorum(&overview["alerts"], "fault"), ours, "{overview:#}");
+    assert_eq!(ours.len(), 1, "{status:#}");
+    console.interrupt();
+    assert_eq!(console.exit_code(), Some(0));
     let mut text = thalweg("cluster status");
     let (code, out, error) = run(text.env("THALWEG_BOOTSTRAP_SERVER", &up.brokers()[1].clients));
     assert_eq!(code, Some(4), "{error}");

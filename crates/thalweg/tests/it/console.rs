@@ -29,7 +29,7 @@ fn done(node: &Node, method: &str, path: &str, body: &Value) -> Value {
 }
 
 /// A process with the lines of its standard error.
-fn start(command: &mut Command) -> (RunningProcess, impl Iterator<Item = String> + use<>) {
+pub fn start(command: &mut Command) -> (RunningProcess, impl Iterator<Item = String> + use<>) {
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary runs");
     let lines = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
     (RunningProcess(child), lines.map(|line| line.expect("text")))
