@@ -11,10 +11,12 @@ pub mod catalog;
 pub mod configs;
 pub mod controllers;
 pub mod disks;
+mod ends;
 pub mod fresh;
 pub mod group;
 pub mod group_members;
 pub mod groups;
+pub mod groups_by_topic;
 pub mod lags;
 pub mod message_to_send;
 pub mod messages;
@@ -46,8 +48,6 @@ use parking_lot::Mutex;
 use thalweg_client::verdict::{Absence, Cause, hidden_topics};
 use thalweg_client::{Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition};
 use thalweg_security::acl::Operation;
-use thalweg_wire::Request;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use brokers::OwnBroker;
@@ -57,6 +57,7 @@ use disks::Disks;
 use fresh::CachedReading;
 use group_members::GroupMembers;
 use groups::GroupCatalog;
+use groups_by_topic::GroupsByTopic;
 use lags::Lags;
 use min_isr::MinIsr;
 use rates::Rates;
@@ -99,6 +100,7 @@ pub struct View {
     hidden: CachedReading<usize>,
     min_isr: CachedReading<MinIsr>,
     topic_groups: TopicGroupReadings,
+    groups_by_topic: GroupsByTopic,
     group_members: GroupMembers,
     rates: Rates,
     lags: Lags,
@@ -128,6 +130,7 @@ impl View {
             hidden: CachedReading::default(),
             min_isr: CachedReading::default(),
             topic_groups: TopicGroupReadings::default(),
+            groups_by_topic: GroupsByTopic::default(),
             group_members: GroupMembers::default(),
             rates: Rates::default(),
             lags: Lags::default(),
@@ -219,6 +222,11 @@ impl View {
         &self.topic_groups
     }
 
+    /// The groups of each topic.
+    pub fn groups_by_topic(&self) -> &GroupsByTopic {
+        &self.groups_by_topic
+    }
+
     /// The numbers of members of groups.
     pub fn group_members(&self) -> &GroupMembers {
         &self.group_members
@@ -278,6 +286,7 @@ impl View {
         self.hidden.clear().await;
         self.min_isr.clear().await;
         self.topic_groups.clear();
+        self.groups_by_topic.clear();
         self.group_members.clear();
     }
 
@@ -307,31 +316,6 @@ async fn sweep(view: Arc<View>) {
             return;
         }
     }
-}
-
-/// Sends one request to each broker concurrently. The answers are in the order of broker ids.
-pub async fn send_to_each<R>(
-    cluster: &Cluster,
-    requests: impl IntoIterator<Item = (i32, R)>,
-) -> Vec<(i32, Result<R::Response, ClientError>)>
-where
-    R: Request + Send + Sync + 'static,
-    R::Response: Send,
-{
-    let mut requested = JoinSet::new();
-    for (id, request) in requests {
-        let cluster = cluster.clone();
-        requested.spawn(async move {
-            let answer = match cluster.broker(id).await {
-                Ok(connection) => connection.send(&request).await,
-                Err(error) => Err(error),
-            };
-            (id, answer)
-        });
-    }
-    let mut answers = requested.join_all().await;
-    answers.sort_by_key(|(id, _)| *id);
-    answers
 }
 
 /// The wall-clock time of an instant in the past, in milliseconds since 1970.

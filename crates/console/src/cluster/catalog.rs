@@ -113,8 +113,12 @@ impl Catalog {
 
     /// Finds a topic by name.
     pub fn topic(&self, name: &str) -> Option<&TopicLine> {
-        let at = self.topics.binary_search_by(|topic| (*topic.name).cmp(name)).ok()?;
-        self.topics.get(at)
+        self.topics.get(self.position(name)?)
+    }
+
+    /// The place of a topic in the list.
+    pub fn position(&self, name: &str) -> Option<usize> {
+        self.topics.binary_search_by(|topic| (*topic.name).cmp(name)).ok()
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{Admin, ClientError, ListedGroups, ListedOffset, OffsetSpec, TopicPartition};
+use thalweg_client::{
+    Admin, ClientError, GroupListing, ListedGroups, ListedOffset, OffsetSpec, TopicPartition,
+};
 use thalweg_record::Offset;
 use utoipa::{IntoParams, ToSchema};
 
@@ -130,6 +132,17 @@ impl GroupCatalog {
             protocol: group.protocol_type,
         });
         Ok(GroupCatalog { groups: groups.collect(), read_at_ms, missing: unseen.reasons() })
+    }
+
+    /// The groups as listed by their coordinators.
+    pub fn listings(&self) -> Vec<GroupListing> {
+        let listing = |group: &GroupLine| GroupListing {
+            group: group.group.clone(),
+            protocol_type: group.protocol.clone(),
+            state: group.state.clone(),
+            kind: group.kind.clone(),
+        };
+        self.groups.iter().map(listing).collect()
     }
 }
 

@@ -3,22 +3,18 @@
 //! Measurements are at least two seconds apart and take at most 1/100 of the time, regardless of the size of
 //! the cluster.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use thalweg_client::ClientError;
-use thalweg_wire::list_offsets::LATEST_TIMESTAMP;
-use thalweg_wire::request::ListOffsetsRequest;
-use thalweg_wire::request::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::catalog::Catalog;
 use super::disks::Disks;
-use super::{View, now_ms, send_to_each};
+use super::{View, ends, now_ms};
 
 /// The shortest time between two measurements.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -26,8 +22,6 @@ const INTERVAL: Duration = Duration::from_secs(2);
 const SHARE: u32 = 100;
 /// Measurements kept for the chart.
 const HISTORY_MAX: usize = 120;
-/// Partitions per request.
-const PARTITIONS_MAX: usize = 4000;
 /// Maximum age of the previous measurement.
 const STALE: Duration = Duration::from_secs(60);
 
@@ -186,52 +180,15 @@ async fn read(view: &Arc<View>) -> Result<Ends, ClientError> {
         (Arc::clone(&line.name), EndSum { sum: 0, unanswered })
     });
     let mut topics: HashMap<Arc<str>, EndSum> = all.collect();
-    for (_, answer) in send_to_each(view.cluster(), requests(&catalog)).await {
-        // The partitions of a broker that does not answer are left out.
-        let Ok(answer) = answer else { continue };
-        for topic in answer.topics {
-            let Some(ends) = topics.get_mut(topic.name.as_str()) else { continue };
-            for partition in topic.partitions.iter().filter(|partition| partition.error_code == 0) {
-                ends.sum += partition.offset;
-                ends.unanswered = ends.unanswered.saturating_sub(1);
-            }
+    let add = |topic: &str, _, end| {
+        if let Some(ends) = topics.get_mut(topic) {
+            ends.sum += end;
+            ends.unanswered = ends.unanswered.saturating_sub(1);
         }
-    }
+    };
+    ends::read(view, &catalog, |_, _| true, add).await;
     let are_sizes_partial = !disks.incomplete(&catalog).is_empty();
     Ok(Ends { at, topics, disks, are_sizes_partial })
-}
-
-/// Requests for the ends of all partitions, by leader.
-fn requests(catalog: &Catalog) -> Vec<(i32, ListOffsetsRequest)> {
-    let mut open: BTreeMap<i32, (usize, Vec<ListOffsetsTopic>)> = BTreeMap::new();
-    let mut requests = Vec::new();
-    let request = |topics| ListOffsetsRequest { replica_id: -1, topics, ..ListOffsetsRequest::default() };
-    for topic in &catalog.topics {
-        for (index, leader) in (0..).zip(&topic.leaders) {
-            if !catalog.brokers.contains_key(leader) {
-                continue;
-            }
-            let (count, topics) = open.entry(*leader).or_default();
-            if *count >= PARTITIONS_MAX {
-                requests.push((*leader, request(std::mem::take(topics))));
-                *count = 0;
-            }
-            *count += 1;
-            let latest = ListOffsetsPartition {
-                partition_index: index,
-                timestamp: LATEST_TIMESTAMP,
-                ..ListOffsetsPartition::default()
-            };
-            match topics.last_mut().filter(|last| last.name == *topic.name) {
-                Some(last) => last.partitions.push(latest),
-                None => {
-                    topics.push(ListOffsetsTopic { name: topic.name.to_string(), partitions: vec![latest] })
-                }
-            }
-        }
-    }
-    requests.extend(open.into_iter().map(|(leader, (_, topics))| (leader, request(topics))));
-    requests
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use thalweg_client::{GroupListing, TopicGroup, TopicGroupPartition, TopicGroups};
+use thalweg_client::{TopicGroup, TopicGroupPartition, TopicGroups};
 use utoipa::ToSchema;
 
 use super::fresh::CachedReading;
@@ -107,13 +107,7 @@ pub async fn read(view: &Arc<View>, topic: &str) -> Result<Arc<TopicReaders>, Pr
 async fn read_now(view: &Arc<View>, topic: &str) -> Result<TopicReaders, Problem> {
     let catalog = view.groups().await?;
     let read_at_ms = catalog.read_at_ms;
-    let listed = catalog.groups.iter().map(|group| GroupListing {
-        group: group.group.clone(),
-        protocol_type: group.protocol.clone(),
-        state: group.state.clone(),
-        kind: group.kind.clone(),
-    });
-    let listed: Vec<GroupListing> = listed.collect();
+    let listed = catalog.listings();
     let TopicGroups { groups, omitted } = view.admin().groups_of_topic(topic, &listed, now_ms).await?;
     let groups = groups.into_iter().map(reader).collect();
     Ok(TopicReaders { groups, omitted, missing: catalog.missing.clone(), read_at_ms })

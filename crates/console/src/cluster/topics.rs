@@ -10,6 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::View;
 use super::catalog::{Catalog, TopicLine};
 use super::disks::Disks;
+use super::groups_by_topic::{ReadGroups, ReadTopic, TopicGroupRow};
 use crate::problem::Problem;
 use crate::sorting::{SortColumn, Sorting};
 
@@ -77,6 +78,10 @@ pub struct TopicList {
     /// The time of the measurement behind `records_per_second`, in milliseconds since 1970; none before the
     /// second measurement.
     pub rates_at_ms: Option<i64>,
+    /// The reasons why groups of topics may be missing; none if all were looked at.
+    pub groups_missing: Vec<String>,
+    /// The time of the reading behind `groups`, in milliseconds since 1970; none before the first reading.
+    pub groups_at_ms: Option<i64>,
 }
 
 /// A topic in a list.
@@ -99,6 +104,14 @@ pub struct TopicRow {
     pub bytes: Option<u64>,
     /// Recent records per second, after the second measurement; none if the end of a partition is unknown.
     pub records_per_second: Option<f64>,
+    /// Groups with a committed offset in the topic, or with a member that reads it: up to 10, those with the
+    /// largest lag first.
+    pub groups: Vec<TopicGroupRow>,
+    /// Number of all these groups; none if groups may be missing.
+    pub group_count: Option<usize>,
+    /// Number of groups that were found.
+    #[serde(skip)]
+    pub groups_found: usize,
 }
 
 /// Lists one page of topics.
@@ -109,6 +122,7 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;
     let measured = view.rates();
+    let (read, groups_missing) = read_groups(view).await;
     let filter = query.filter.trim().to_lowercase();
     let matches = |topic: &&TopicLine| {
         (!topic.is_internal || query.internal == "on")
@@ -139,21 +153,25 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         _ => found.sort_by(|a, b| direction.compare(Some(&a.name), Some(&b.name), |a, b| a.cmp(b))),
     }
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
-    let rows = found[range].iter().map(|topic| TopicRow {
-        name: topic.name.to_string(),
-        is_internal: topic.is_internal,
-        partitions: topic.leaders.len(),
-        replicas: topic.replicas,
-        under_replicated: topic.under_replicated,
-        leaderless: topic.leaderless,
-        bytes: size(topic),
-        records_per_second: rate(topic),
+    let rows = found[range].iter().map(|topic| {
+        let ReadTopic { count, groups } = read.as_ref().map(|read| read.of(&topic.name)).unwrap_or_default();
+        TopicRow {
+            name: topic.name.to_string(),
+            is_internal: topic.is_internal,
+            partitions: topic.leaders.len(),
+            replicas: topic.replicas,
+            under_replicated: topic.under_replicated,
+            leaderless: topic.leaderless,
+            bytes: size(topic),
+            records_per_second: rate(topic),
+            groups,
+            group_count: groups_missing.is_empty().then_some(count),
+            groups_found: count,
+        }
     });
     let hidden = view.hidden_topics(&catalog, &disks).await;
-    let is_whole = match &hidden {
-        Ok(hidden) => *hidden == 0,
-        Err(absence) => absence.cause == Cause::NotServed,
-    };
+    let is_whole =
+        hidden.as_ref().map_or_else(|absence| absence.cause == Cause::NotServed, |hidden| *hidden == 0);
     Ok(TopicList {
         topics: rows.collect(),
         matched: found.len(),
@@ -163,7 +181,18 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         pages,
         read_at_ms: catalog.read_at_ms.min(disks.read_at_ms()),
         rates_at_ms: measured.history.back().map(|point| point.at_ms),
+        groups_missing,
+        groups_at_ms: read.map(|read| read.read_at_ms),
     })
+}
+
+/// The groups of all topics, if they are known, and the reasons why some may be missing.
+async fn read_groups(view: &Arc<View>) -> (Option<Arc<ReadGroups>>, Vec<String>) {
+    match view.groups_by_topic().latest(view).await {
+        Some(Ok(read)) => (Some(Arc::clone(&read)), read.missing.clone()),
+        Some(Err(why)) => (None, vec![format!("The groups of the topics are not known: {why}")]),
+        None => (None, vec!["The groups of the topics are being read".to_owned()]),
+    }
 }
 
 /// Bytes of all replicas of a topic; none if a broker with one of them is incomplete.
