@@ -65,9 +65,9 @@ impl CommandOutput {
         self.show(rows, |style| style.rows(columns, rows))
     }
 
-    /// Prints rows like [`CommandOutput::rows`]. A document also has a row for each reason in `gaps` why objects
-    /// are missing in the list: its fields are null, and `problem` has the reason. A table has no such rows: its
-    /// readers see the error of the command.
+    /// Prints rows like [`CommandOutput::rows`]. A document also has a row for each reason in `gaps` why
+    /// objects are missing in the list: the fields of the row are null, and `problem` has the reason. A table
+    /// has no such rows, because its readers see the error of the command.
     pub(crate) fn rows_with_gaps(
         &self,
         columns: &[Column<'_>],

@@ -44,9 +44,9 @@ impl Transaction {
 
 /// List the transactional ids of all coordinators, in the order of their names.
 ///
-/// If a broker does not answer, the command fails in the end; in documents, a row without a transactional id
-/// has the reason in its field `problem`. Transactional ids on which the login lacks DESCRIBE are left out, as
-/// in Kafka, whose brokers do not report whether there are any.
+/// If a broker does not answer, the command fails in the end; in documents, the field `problem` of a row
+/// without a transactional id has the reason. Transactional ids on which the login lacks DESCRIBE are left
+/// out, as in Kafka: brokers do not report whether there are any.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -28,7 +28,7 @@ const COORDINATOR_WAIT: Duration = Duration::from_secs(5);
 /// Time limit for a whole reading. Groups that are not read by then are omitted.
 const READING_MAX: Duration = Duration::from_secs(15);
 
-/// The place of a group in a partition.
+/// The position of a group in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupPosition {
     /// The committed offset, or the share group's start offset.
@@ -37,13 +37,13 @@ pub struct GroupPosition {
     pub share_lag: Option<i64>,
 }
 
-/// The places of a group.
+/// The positions of a group.
 pub type GroupPositions = BTreeMap<TopicPartition, GroupPosition>;
 
 impl Admin {
-    /// The places of the listed groups in all topics, within limits of number and time. `take` gets the groups
-    /// that have a place. Returns the groups that were not looked at: beyond a limit, without an answer of
-    /// their coordinator, or hidden from the login.
+    /// The positions of the listed groups in all topics, within limits of number and time. `take` gets the
+    /// groups that have a position. Returns the groups that were not read: beyond a limit, without an answer
+    /// of their coordinator, or hidden from the login.
     pub async fn positions_of_groups<'a>(
         &self,
         listed: &'a [GroupListing],
@@ -85,8 +85,8 @@ impl GroupReading {
         outcomes
     }
 
-    /// Reads the places of groups in these partitions of a topic, or in all topics. Returns the groups that
-    /// were not looked at.
+    /// Reads the positions of groups in these partitions of a topic, or in all topics. Returns the groups
+    /// that were not read.
     pub(super) async fn positions<'a>(
         &mut self,
         partitions: Option<&[TopicPartition]>,

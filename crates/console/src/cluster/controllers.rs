@@ -112,8 +112,8 @@ impl UnansweredQuorum {
         answer.map_err(Absence::from)
     }
 
-    /// True if the failure is that of the controllers: the asked broker answers other requests, or has answered
-    /// this one.
+    /// True if the failure is that of the controllers: the asked broker answers other requests, or has
+    /// answered this one.
     fn is_of_controllers(&self, answering: &[String]) -> bool {
         match &self.failure {
             ControllerFailure::Silent(_) => {
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_quorum_is_the_controllers_if_the_asked_broker_answers() {
+    fn a_missing_quorum_is_a_fault_of_the_controllers_if_the_broker_answers() {
         let unanswered = |asked: Option<&str>, failure| {
             let answering = ["b2:9092".to_owned(), "b3:9092".to_owned()];
             UnansweredQuorum { asked: asked.map(Arc::from), failure }.is_of_controllers(&answering)

@@ -17,8 +17,8 @@ const PARTITIONS_MAX: usize = 4000;
 /// Time limit for an answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 
-/// Reads the ends of these partitions, without those of leaders that do not answer. `take` gets the topic, the
-/// partition and its end.
+/// Reads the ends of these partitions, without those of leaders that do not answer. `take` gets the topic,
+/// the partition and its end.
 pub async fn read(
     view: &View,
     catalog: &Catalog,

@@ -1,8 +1,9 @@
 //! The groups of each topic, for lists of topics.
 //!
-//! Kafka's protocol answers for groups, not for topics. One reading in the background therefore asks for the
-//! offsets and the assignments of all groups, and for the ends of the partitions that they read: never for one
-//! topic. A reading takes at most 1/20 of the time. A list does not wait for it, except a moment for the first.
+//! Kafka's protocol answers for groups, not for topics. One reading in the background therefore requests the
+//! offsets and the assignments of all groups, and the ends of all partitions that they read. Readings take at
+//! most 1/20 of the time, but no pause is longer than [`INTERVAL_MAX`]. A list waits for the first one only,
+//! and for [`FIRST_WAIT`] at most.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -45,7 +46,7 @@ pub struct GroupsByTopic {
 struct State {
     is_reading: bool,
     due: Option<Instant>,
-    /// Number of times that the reading was dropped: one that began before is outdated.
+    /// Number of times that the reading was dropped. A reading that began before a drop is outdated.
     drops: u64,
     known: Option<Result<Arc<ReadGroups>, String>>,
 }
@@ -73,8 +74,8 @@ pub struct ReadTopic {
 pub struct TopicGroupRow {
     /// The group id.
     pub group: String,
-    /// Lag in records over all partitions of the topic; none if that of one is unknown, as without a committed
-    /// offset.
+    /// Lag in records over all partitions of the topic; none if that of one is unknown, as without a
+    /// committed offset.
     pub lag: Option<i64>,
     /// Number of members of the group; none if the group cannot be described.
     pub members: Option<usize>,
@@ -88,8 +89,8 @@ impl ReadGroups {
 }
 
 impl GroupsByTopic {
-    /// The latest reading, or why it failed; none before the first. Starts another one in the background if it
-    /// is due.
+    /// The latest reading, or why it failed; none before the first. Starts another reading in the background
+    /// if one is due.
     pub async fn latest(&self, view: &Arc<View>) -> Option<Result<Arc<ReadGroups>, String>> {
         let ended = self.ended.notified();
         tokio::pin!(ended);
@@ -161,7 +162,7 @@ impl Reads {
         }
     }
 
-    /// Orders what was read by group and partition, without assigned partitions that have a position too.
+    /// Sorts the partitions by group and index, and removes assigned ones that have a position too.
     fn sort(&mut self) {
         for read in self.0.values_mut() {
             read.sort_by_key(|one| (one.group, one.partition, one.position.is_none()));
@@ -258,8 +259,8 @@ fn of_topics(
     topics
 }
 
-/// The lag of a group in a partition. An offset beyond the end counts as 0. A partition that never had a record
-/// needs no committed offset.
+/// The lag of a group in a partition. An offset beyond the end counts as 0. A partition that never had a
+/// record needs no committed offset.
 fn lag(group: &GroupLine, read: &ReadPartition, end: Option<i64>) -> Option<i64> {
     match read.position {
         Some(position) if group.kind == "share" => position.share_lag,

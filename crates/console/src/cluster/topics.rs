@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::View;
 use super::catalog::{Catalog, TopicLine};
 use super::disks::Disks;
-use super::groups_by_topic::{ReadTopic, TopicGroupRow};
+use super::groups_by_topic::{ReadGroups, ReadTopic, TopicGroupRow};
 use crate::problem::Problem;
 use crate::sorting::{SortColumn, Sorting};
 
@@ -122,11 +122,7 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     let catalog = view.catalog().await?;
     let disks = view.disks().await?;
     let measured = view.rates();
-    let (read, groups_missing) = match view.groups_by_topic().latest(view).await {
-        Some(Ok(read)) => (Some(Arc::clone(&read)), read.missing.clone()),
-        Some(Err(why)) => (None, vec![format!("The groups of the topics are not known: {why}")]),
-        None => (None, vec!["The groups of the topics are being read".to_owned()]),
-    };
+    let (read, groups_missing) = read_groups(view).await;
     let filter = query.filter.trim().to_lowercase();
     let matches = |topic: &&TopicLine| {
         (!topic.is_internal || query.internal == "on")
@@ -173,14 +169,11 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
             groups_found: count,
         }
     });
-    let rows: Vec<TopicRow> = rows.collect();
     let hidden = view.hidden_topics(&catalog, &disks).await;
-    let is_whole = match &hidden {
-        Ok(hidden) => *hidden == 0,
-        Err(absence) => absence.cause == Cause::NotServed,
-    };
+    let is_whole =
+        hidden.as_ref().map_or_else(|absence| absence.cause == Cause::NotServed, |hidden| *hidden == 0);
     Ok(TopicList {
-        topics: rows,
+        topics: rows.collect(),
         matched: found.len(),
         total: is_whole.then_some(catalog.topics.len()),
         hidden: hidden.ok(),
@@ -191,6 +184,15 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         groups_missing,
         groups_at_ms: read.map(|read| read.read_at_ms),
     })
+}
+
+/// The groups of all topics, if they are known, and the reasons why some may be missing.
+async fn read_groups(view: &Arc<View>) -> (Option<Arc<ReadGroups>>, Vec<String>) {
+    match view.groups_by_topic().latest(view).await {
+        Some(Ok(read)) => (Some(Arc::clone(&read)), read.missing.clone()),
+        Some(Err(why)) => (None, vec![format!("The groups of the topics are not known: {why}")]),
+        None => (None, vec!["The groups of the topics are being read".to_owned()]),
+    }
 }
 
 /// Bytes of all replicas of a topic; none if a broker with one of them is incomplete.

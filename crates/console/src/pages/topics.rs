@@ -67,7 +67,8 @@ fn row(topic: &TopicRow) -> Markup {
             th scope="row" {
                 a href=(path) { (topic.name) }
                 @if topic.is_internal { " " span class="badge" { "internal" } }
-                p { a href=(format!("{path}/messages")) aria-label=(format!("Messages of {}", topic.name)) { "Messages" } }
+                " "
+                a class="aside" href=(format!("{path}/messages")) aria-label=(format!("Messages of {}", topic.name)) { "Messages" }
             }
             td class="number" { (format::count(topic.partitions)) }
             td class="number" { (topic.replicas) }
@@ -192,7 +193,7 @@ mod tests {
             "<bdi>c</bdi></a> <span class=\"quiet\" title=\"not known\">–</span></p>",
             "<bdi>d</bdi></a> 0 <span class=\"quiet\">no members</span></p>",
             "<a href=\"/topics/orders/groups\" aria-label=\"4 more groups of orders\">4 more</a>",
-            "<a href=\"/topics/orders/messages\" aria-label=\"Messages of orders\">Messages</a>",
+            "<a class=\"aside\" href=\"/topics/orders/messages\" aria-label=\"Messages of orders\">Messages</a>",
         ] {
             assert!(page.contains(part), "{part}: {page}");
         }
