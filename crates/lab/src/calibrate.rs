@@ -1,9 +1,10 @@
 //! Calibration: measures systems with known results, and reports the error.
 //!
-//! Real workers, here or on agents, drive a [null server](crate::null_server) at fixed rates. The true latencies of each scenario
-//! follow from its script alone ([`Scenario::true_us`]): service times, stalls, and a growing queue, all
-//! counted from the intended send time. So calibration detects a lab that omits the delay of late sends
-//! (coordinated omission). The search for saturation must find the server's rate.
+//! Real workers, here or on agents, drive a [null server](crate::null_server) at fixed rates. The true
+//! latencies of each scenario follow from its script alone ([`Scenario::true_us`]): service times, stalls,
+//! and a growing queue, all counted from the intended send time. So calibration detects a lab that omits the
+//! delay of late sends (coordinated omission), and one that does not correct the clocks of agents. The
+//! search for saturation must find the server's rate.
 //!
 //! Loopback, wake-ups and scheduling lie between the server's clock and the worker's. This floor is measured
 //! first, with a server that answers immediately, and never subtracted. Instead the scripted times are long
@@ -20,7 +21,7 @@ mod scenario;
 mod table;
 
 pub use measure::CalibrateError;
-pub use scenario::{Measured, Scenario};
+pub use scenario::{LatencyKind, Scenario};
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Extent, Generator, Measured, Percentile, Plan, QUANTILES, Scenario, ScenarioResult};
+use super::{Extent, Generator, LatencyKind, Percentile, Plan, QUANTILES, Scenario, ScenarioResult};
 use crate::agent::AgentError;
 use crate::null_server::{NullServer, NullServerError, Settings};
 use crate::result::{AgentUse, HistogramUnreadable};
@@ -14,7 +14,8 @@ use crate::run::{Failure, Trial, TrialOutcome};
 use crate::worker::{Assignment, Role, StopWhen};
 use crate::workload::{Payload, RecordSpec, Verification};
 
-/// Maximum time until the last record is delivered to the consumers: the longest service and stall are shorter.
+/// Maximum time until the last record is delivered to the consumers: the longest service and stall are
+/// shorter.
 const DELIVERED_WITHIN: Duration = Duration::from_secs(5);
 /// Time beyond the run's duration after which a worker counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -103,9 +104,9 @@ pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latenc
         ..assignment(plan, &server, Some(scenario.records_per_s), scenario.measured_s)
     };
     let (producers, consumers) = match scenario.measured {
-        Measured::Acknowledged => (producers, None),
+        LatencyKind::Acknowledged => (producers, None),
         // Stamps have the time in microseconds.
-        Measured::EndToEnd => {
+        LatencyKind::EndToEnd => {
             let producers = Assignment { verify: Verification::Bounded, ..producers };
             let consumers = Assignment {
                 role: Role::Consumer,
@@ -121,8 +122,8 @@ pub(super) async fn latencies(plan: &Plan, scenario: &Scenario) -> Result<Latenc
     };
     let outcome = drive(plan, producers, consumers, scenario.warm_up_s).await?;
     let measured = match scenario.measured {
-        Measured::Acknowledged => &outcome.produced.acknowledge_latency,
-        Measured::EndToEnd => &outcome.consumed.end_to_end_latency,
+        LatencyKind::Acknowledged => &outcome.produced.acknowledge_latency,
+        LatencyKind::EndToEnd => &outcome.consumed.end_to_end_latency,
     };
     match measured {
         Some(latency) if outcome.produced.failed + outcome.consumed.failed == 0 => {

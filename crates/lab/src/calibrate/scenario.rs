@@ -38,13 +38,13 @@ pub struct Scenario {
     pub measured_s: f64,
     /// The compared latency.
     #[serde(default)]
-    pub measured: Measured,
+    pub measured: LatencyKind,
 }
 
 /// The compared latency of a scenario.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Measured {
+pub enum LatencyKind {
     /// Until acknowledged: on the clock of the producer alone.
     #[default]
     Acknowledged,
@@ -61,7 +61,7 @@ impl Scenario {
         };
         let (name, about) = (name.to_owned(), about.to_owned());
         let (records_per_s, clients, warm_up_s) = (640.0, 160, 2.0);
-        let measured = Measured::Acknowledged;
+        let measured = LatencyKind::Acknowledged;
         Scenario { name, about, server, records_per_s, clients, warm_up_s, measured_s, measured }
     }
 
@@ -96,7 +96,7 @@ impl Scenario {
             ..Settings::default()
         };
         let about = format!("{ms} ms until delivered, with a stall of {stall_ms:.0} ms in each second");
-        let (records_per_s, measured) = (END_TO_END_RECORDS_PER_S, Measured::EndToEnd);
+        let (records_per_s, measured) = (END_TO_END_RECORDS_PER_S, LatencyKind::EndToEnd);
         let one = Scenario::new("end to end", &about, extent, server);
         let busy = records_per_s * ((ms + stall_ms) / 1e3 + BETWEEN_S);
         Scenario { records_per_s, measured, clients: busy.ceil() as u32, ..one }

@@ -2,6 +2,7 @@
 //!
 //! The highest served versions precede topic ids, because topics are stored by name only.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
@@ -119,6 +120,7 @@ fn produce(
     let produced: ProduceRequest = request.decode(d)?;
     topics.count_request();
     let (mut records, mut responses) = (0, Vec::with_capacity(produced.topic_data.len()));
+    let mut kept = Vec::new();
     for data in &produced.topic_data {
         let topic = topics.get(&data.name);
         let mut partition_responses = Vec::with_capacity(data.partition_data.len());
@@ -130,7 +132,14 @@ fn produce(
                 }
                 (Some(_), _) => Err(ErrorCode::InvalidRecord),
             };
-            records += appended.map_or(0, |(_, records)| records);
+            if let (Some(topic), Ok((base_offset, count))) = (&topic, appended) {
+                records += count;
+                kept.push((
+                    Arc::clone(topic),
+                    partition.index,
+                    base_offset..base_offset + count.cast_signed(),
+                ));
+            }
             partition_responses.push(produce_response::PartitionProduceResponse {
                 index: partition.index,
                 error_code: appended.err().map_or(0, ErrorCode::code),
@@ -148,11 +157,8 @@ fn produce(
         });
     }
     let at = request.shared.timing.produce(arrived, records);
-    for response in &responses {
-        let Some(topic) = topics.get(&response.name) else { continue };
-        for partition in response.partition_responses.iter().filter(|partition| partition.error_code == 0) {
-            topic.show(partition.index, partition.base_offset, at);
-        }
+    for (topic, index, offsets) in kept {
+        topic.show(index, offsets, at);
     }
     if produced.acks == 0 {
         return Ok(None);

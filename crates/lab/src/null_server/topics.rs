@@ -1,6 +1,7 @@
 //! The topics: the number of records per partition and, if stored, the batches.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Instant;
@@ -213,12 +214,12 @@ impl Topic {
         partition.map_or(0, |partition| partition.kept.iter().map(|kept| kept.batch.len() as u64).sum())
     }
 
-    /// Makes the appended batches from `base_offset` on visible to consumers, at the time of the answer to
-    /// their producer.
-    pub(super) fn show(&self, index: i32, base_offset: i64, at: Instant) {
+    /// Makes the appended batches with these offsets visible to consumers, at the time of the answer to their
+    /// producer.
+    pub(super) fn show(&self, index: i32, offsets: Range<i64>, at: Instant) {
         let Ok(mut partition) = self.partition(index).map(lock) else { return };
-        let first = partition.kept.partition_point(|kept| kept.next_offset <= base_offset);
-        for kept in &mut partition.kept[first..] {
+        let first = partition.kept.partition_point(|kept| kept.next_offset <= offsets.start);
+        for kept in partition.kept[first..].iter_mut().take_while(|kept| kept.next_offset <= offsets.end) {
             kept.visible_at.get_or_insert(at);
         }
     }
@@ -265,4 +266,34 @@ fn headers(batches: &Bytes) -> Result<Vec<(usize, BatchHeader)>, ErrorCode> {
         at += size;
     }
     Ok(headers)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "only differences of instants matter here")]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_consumer_gets_a_batch_once_its_producer_has_the_answer() {
+        let topic = Topic { partitions: vec![Mutex::default()] };
+        let batch = |next_offset| KeptBatch { next_offset, batch: Bytes::from("batch"), visible_at: None };
+        topic.partitions[0].lock().expect("no panic").kept.extend([batch(3), batch(5)]);
+        topic.partitions[0].lock().expect("no panic").end_offset = 5;
+        let now = Instant::now();
+        let after = |ms| now + Duration::from_millis(ms);
+        let fetch = |offset, at| {
+            let fetched = topic.fetch(0, offset, 1000, at).expect("a partition");
+            (fetched.records.len(), fetched.next_at)
+        };
+        assert_eq!(fetch(0, after(900)), (0, None), "no answer is due yet");
+        topic.show(0, 0..3, after(50));
+        topic.show(0, 3..5, after(80));
+        assert_eq!(fetch(0, now), (0, Some(after(50))));
+        assert_eq!(fetch(0, after(50)), (5, None));
+        assert_eq!(fetch(3, after(50)), (0, Some(after(80))));
+        assert_eq!(fetch(0, after(80)), (10, None));
+        assert_eq!(fetch(5, after(80)), (0, None), "the end");
+    }
 }

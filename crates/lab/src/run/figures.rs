@@ -122,9 +122,6 @@ pub(super) fn figures(
         consumed_records_per_s: rate(consumed, consumed.span.records as f64),
         consumed_mb_per_s: rate(consumed, consumed.span.bytes as f64 / MB),
         consumed_mbit_per_s: rate(consumed, consumed.span.bytes as f64 / MBIT),
-        carried_records_per_s: None,
-        carried_mb_per_s: None,
-        carried_mbit_per_s: None,
         broker_cpu_us_per_record: cpu_us("broker", main),
         producer_cpu_us_per_record: cpu_us("producer", produced),
         consumer_cpu_us_per_record: cpu_us("consumer", consumed),
@@ -152,10 +149,8 @@ pub(super) fn figures(
         drained_p999_us: at(drained, |h| h.p999_us),
         drained_p9999_us: at(drained, |h| h.p9999_us),
         drained_max_us: at(drained, |h| h.max_us),
-        topics_ready_per_s: None,
-        topic_ready_p50_us: None,
-        topic_ready_p99_us: None,
-        metadata_us: None,
+        // Those of carried records, and of topics and metadata, are added by their measurements.
+        ..Figures::default()
     }
 }
 

@@ -5,7 +5,7 @@
     reason = "an attempt that failed is shown, and a test that is skipped says so"
 )]
 
-use thalweg_lab::calibrate::{Calibration, ErrorTolerance, Extent, Measured, Plan, run};
+use thalweg_lab::calibrate::{Calibration, ErrorTolerance, Extent, LatencyKind, Plan, run};
 use thalweg_lab::worker::Driver;
 
 use crate::lab::{LabDirectory, alone, ran, text};
@@ -70,7 +70,7 @@ fn percentiles_are_true_through_agents_with_a_wrong_clock_on_a_slow_path() {
         assert!(right.offset_us.abs() < 5_000, "{right:?}");
         assert!((ahead.offset_us - 50_000).abs() < 10_000, "{ahead:?}");
         let both = |measured| calibration.scenarios.iter().any(|one| one.scenario.measured == measured);
-        assert!(both(Measured::Acknowledged) && both(Measured::EndToEnd));
+        assert!(both(LatencyKind::Acknowledged) && both(LatencyKind::EndToEnd));
         faults = calibration.faults();
         if faults.is_empty() {
             return;

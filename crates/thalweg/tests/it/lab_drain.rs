@@ -1,5 +1,5 @@
-//! The time of a drain, by the lab and by a stopwatch that knows nothing of the lab: a proxy between broker and
-//! consumer, which sees the consumer's first request for data, and the last data.
+//! The time of a drain, by the lab and by a stopwatch that knows nothing of the lab: a proxy between broker
+//! and consumer, which sees the consumer's first request for data, and the last data.
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -21,19 +21,19 @@ const DATA_BYTES: usize = 1_000;
 /// Maximum size of a part.
 const PART_BYTES: usize = 16 << 10;
 
-/// What passed over a connection.
+/// The traffic of a connection.
 #[derive(Debug, Default)]
-struct Passed {
+struct Traffic {
     asked_at: Option<Instant>,
     /// The request for the first data, and the last data.
     data: Option<(Instant, Instant)>,
     bytes: usize,
 }
 
-/// Connections, each with what passed.
-type Stopwatch = Arc<Mutex<Vec<Passed>>>;
+/// The traffic of each connection.
+type Stopwatch = Arc<Mutex<Vec<Traffic>>>;
 
-fn note(stopwatch: &Stopwatch, connection: usize, change: impl FnOnce(&mut Passed)) {
+fn note(stopwatch: &Stopwatch, connection: usize, change: impl FnOnce(&mut Traffic)) {
     change(&mut stopwatch.lock().unwrap_or_else(PoisonError::into_inner)[connection]);
 }
 
@@ -46,7 +46,7 @@ fn serve(listener: TcpListener, broker: String, bytes_per_s: Option<f64>, stopwa
         }
         let connection = {
             let mut all = stopwatch.lock().unwrap_or_else(PoisonError::into_inner);
-            all.push(Passed::default());
+            all.push(Traffic::default());
             all.len() - 1
         };
         let (mut from, mut to) =
