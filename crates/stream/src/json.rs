@@ -192,8 +192,8 @@ impl<'a> Raw<'a> {
         }
     }
 
-    /// Writes a form that is the same for equal values: without blanks, with sorted members and plain strings.
-    /// Numbers keep their text, so that `1` and `1.0` differ.
+    /// Writes a form that is the same for equal values: without blanks, with sorted members and plain
+    /// strings. Numbers keep their text, so that `1` and `1.0` differ.
     pub fn write_canonical(self, out: &mut bytes::BytesMut) -> Result<()> {
         self.write_canonical_at(out, 0)
     }
@@ -238,7 +238,8 @@ pub fn string(inside: &str, escaped: bool) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(serde_json::from_str(&format!("\"{inside}\""))?))
 }
 
-/// Parses a number, as an integer if it has that form and fits; `None` if it is outside the range of a double.
+/// Parses a number, as an integer if it has that form and fits; `None` if it is outside the range of a
+/// double.
 pub fn number(text: &str) -> Option<Number> {
     if let Ok(value) = text.parse() {
         return Some(Number::Integer(value));

@@ -125,7 +125,7 @@ fn invalid_json_is_a_bad_message_wherever_the_mistake_is() {
 }
 
 #[test]
-fn canonical_values_tell_texts_from_numbers_and_null() {
+fn canonical_texts_numbers_and_null_differ() {
     let canonical = |expression: &str, value: &str| {
         let expression = Expression::compile(expression).expect("an expression");
         let mut out = BytesMut::new();

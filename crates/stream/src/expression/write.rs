@@ -1,8 +1,8 @@
 //! Writes the value of an expression as bytes.
 //!
-//! Map and list literals keep their order. A part of `payload` that is passed on, such as `payload.a[0].b`, is
-//! copied from the message unchanged, with all digits of its numbers; numbers that an expression computes with
-//! are 64-bit integers or doubles.
+//! Map and list literals keep their order. A part of `payload` that is passed on, such as `payload.a[0].b`,
+//! is copied from the message unchanged, with all digits of its numbers; numbers that an expression computes
+//! with are 64-bit integers or doubles.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! `dedup`: drops duplicates. Messages are remembered by a hash of 128 bits, whatever their size, with a key of
-//! the process, so that no sender can choose messages with the same hash.
+//! `dedup`: drops duplicates. Messages are remembered by a hash of 128 bits, whatever their size, with a key
+//! of the process, so that no sender can choose messages with the same hash.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};

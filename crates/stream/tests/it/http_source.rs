@@ -98,6 +98,29 @@ fn a_key_that_cannot_be_decoded_is_refused() {
     assert_eq!(stored, "{\"k\":\"a b\",\"v\":\"x\"}\n{\"k\":null,\"v\":\"x\"}\n");
 }
 
+#[test]
+fn a_file_is_rolled_on_time_without_a_further_message() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let text = |name: &str| std::fs::read_to_string(path(name)).unwrap_or_default();
+    let served = ServedStream::start(&format!(
+        "http --port=0 | file --path={} --rollEvery=300ms --sync=true",
+        path("x.log").display()
+    ));
+    let pause = |ms| served.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(ms)).await });
+    assert_eq!(served.post("1").0, 200);
+    let until = now() + PATIENCE;
+    while text("x.1.log") != "1\n" {
+        assert!(now() < until, "the file is not rolled: {:?}", text("x.log"));
+        pause(20);
+    }
+    pause(1000);
+    assert!(!path("x.2.log").exists(), "an empty file is not rolled");
+    assert_eq!(served.post("2").0, 200);
+    served.stop();
+    assert_eq!(text("x.log") + &text("x.2.log"), "2\n");
+}
+
 /// A file that rejects all writes, like one on a full medium.
 const FULL: &str = "/dev/full";
 
