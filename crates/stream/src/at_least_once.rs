@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use crate::plan::{Input, Output, Plan, StagePlan};
 
 /// A stage that cannot tell which messages it has finished, with its stream.
-pub struct Untracked<'a> {
+pub struct UntrackedStage<'a> {
     pub stream: usize,
     pub stage: &'a StagePlan,
 }
 
 /// The first stage that breaks the guarantee of a source with committed offsets.
-pub fn untracked(plan: &Plan) -> Option<Untracked<'_>> {
+pub fn untracked(plan: &Plan) -> Option<UntrackedStage<'_>> {
     let committing = plan.streams.iter().enumerate().filter(|(_, stream)| match &stream.input {
         Input::Stage(stage) => {
             stage.module.name == "kafka" && stage.settings.optional_text("group").is_some()
@@ -29,7 +29,7 @@ pub fn untracked(plan: &Plan) -> Option<Untracked<'_>> {
         let is_untracked =
             |stage: &&StagePlan| stage.module.name == "exec" && stage.settings.text("replies") != "each";
         if let Some(stage) = stream.processors.iter().find(is_untracked) {
-            return Some(Untracked { stream: index, stage });
+            return Some(UntrackedStage { stream: index, stage });
         }
         let Output::Topic(written) = &stream.output else { continue };
         next.extend(plan.streams.iter().enumerate().filter_map(|(index, reader)| match &reader.input {

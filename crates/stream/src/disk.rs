@@ -161,6 +161,13 @@ fn read_to_end(file: File, path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoF
     Ok(bytes)
 }
 
+/// Syncs the directory of a file to the medium: the names of created and renamed files are in it.
+pub fn sync_directory(path: &Path) -> Result<(), IoFailed> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let synced = File::open(directory).and_then(|directory| directory.sync_all());
+    synced.map_err(|error| IoFailed::file("sync", directory, error))
+}
+
 /// The fill level at which an [`Appender`] must be flushed.
 const BUFFER_BYTES: usize = 256 << 10;
 

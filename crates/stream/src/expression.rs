@@ -11,9 +11,9 @@
 //! | `time_ms` | the same in milliseconds since 1970 |
 //! | `sequence` | its number, counted by its source |
 //!
-//! An expression is compiled once. The compiler finds the needed fields: only those are parsed, in place. A
-//! field passed on unchanged, as in `{"id": payload.id}`, is copied without parsing. Common conditions bypass
-//! the evaluator (`direct`). Time and memory for one message are bounded (`budget`).
+//! An expression is compiled once. The compiler finds the needed fields: the message is checked, and only
+//! those are parsed, in place. A field passed on unchanged, as in `{"id": payload.id}`, is copied. Common
+//! conditions bypass the evaluator (`direct`). Time and memory for one message are bounded (`budget`).
 
 mod budget;
 mod direct;
@@ -152,10 +152,18 @@ impl Expression {
         })
     }
 
-    /// Writes the value of the expression: text and bytes as they are, anything else as JSON.
-    pub fn write(&self, message: &Message<'_>, out: &mut BytesMut) -> Result<(), NoValue> {
+    /// Writes the value of the expression: text and bytes as they are, anything else as JSON. Returns false
+    /// if the value is null.
+    pub fn write(&self, message: &Message<'_>, out: &mut BytesMut) -> Result<bool, NoValue> {
         self.with(message, |view, context| {
             write::value(self, &self.tree, view, context, out, write::Form::Plain)
+        })
+    }
+
+    /// Writes JSON that is the same for equal values only: texts differ from numbers, null and other texts.
+    pub fn write_canonical(&self, message: &Message<'_>, out: &mut BytesMut) -> Result<(), NoValue> {
+        self.with(message, |view, context| {
+            write::value(self, &self.tree, view, context, out, write::Form::Canonical).map(drop)
         })
     }
 

@@ -409,6 +409,11 @@ impl Emitter<'_> {
         self.slots.push(*self.slot);
     }
 
+    /// Emits the message with a null value.
+    pub fn null(&mut self) {
+        self.slots.push(Slot { value: Part::NONE, ..*self.slot });
+    }
+
     /// Emits a part of the message's value.
     pub fn part(&mut self, range: std::ops::Range<usize>) {
         let value = self.slot.value;
@@ -434,8 +439,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// Replaces the key of the last emitted message.
-    pub fn key(&mut self, key: &[u8]) {
+    /// Replaces the key of the last emitted message, or removes it.
+    pub fn key(&mut self, key: Option<&[u8]>) {
+        let Some(key) = key else { return self.change_extra(|extra| extra.key = Part::NONE) };
         let start = self.written.len();
         self.written.extend_from_slice(key);
         let key = self.part_since(start);
@@ -497,7 +503,7 @@ mod tests {
                         out.extend_from_slice(b"written");
                         Ok(())
                     })?;
-                    emit.key(b"k");
+                    emit.key(Some(b"k"));
                 }
                 _ => emit.keep(),
             }
@@ -521,7 +527,7 @@ mod tests {
             emit.keep();
             if message.value == b"b" {
                 emit.headers([Header { name: "why", value: None }]);
-                emit.key(b"l");
+                emit.key(Some(b"l"));
             }
             Ok(())
         });
@@ -550,7 +556,7 @@ mod tests {
             match message.sequence {
                 0 => {
                     emit.keep();
-                    emit.key(b"c");
+                    emit.key(Some(b"c"));
                     emit.part(0..0);
                 }
                 _ => emit.write(|out| {

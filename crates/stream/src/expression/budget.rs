@@ -36,6 +36,8 @@ pub const EXHAUSTED: &str =
 pub const TICK: &str = "@tick";
 /// Charges the size of a value, and returns it.
 pub const SIZED: &str = "@sized";
+/// Converts a time to UTC.
+pub const UTC: &str = "@utc";
 /// Functions that are replaced by one with an `@` before the name.
 const REPLACED: [&str; 5] = ["indexOf", "join", "lastIndexOf", "matches", "replace"];
 /// Functions whose result is as large as their argument.
@@ -197,6 +199,11 @@ impl TreeRewriter {
         let grows = name == operators::ADD && !is_number;
         if grows || COPYING.contains(&name.as_str()) {
             wrap(tree);
+        }
+        // The evaluator keeps the offset of a text, and takes hours and days by it. CEL takes them by UTC.
+        if name == "timestamp" {
+            let inner = std::mem::take(tree);
+            *tree = self::call(inner.id, UTC, vec![inner]);
         }
     }
 

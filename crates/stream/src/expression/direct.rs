@@ -372,7 +372,7 @@ fn scalar(raw: Raw<'_>) -> Option<Scalar<'_>> {
     Some(match raw {
         Raw::Null => Scalar::Null,
         Raw::Bool(value) => Scalar::Bool(value),
-        Raw::Number(text) => match json::number(text).ok()? {
+        Raw::Number(text) => match json::number(text)? {
             Number::Integer(value) => Scalar::Int(value),
             Number::Float(value) => Scalar::Double(value),
         },

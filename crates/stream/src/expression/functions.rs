@@ -3,7 +3,10 @@
 
 use std::cell::RefCell;
 
-use cel::common::types::{CelBool, CelInt, CelList, CelString, DYN_TYPE, INT_TYPE, LIST_TYPE, STRING_TYPE};
+use cel::common::types::{
+    CelBool, CelInt, CelList, CelString, CelTimestamp, DYN_TYPE, INT_TYPE, LIST_TYPE, STRING_TYPE,
+    TIMESTAMP_TYPE,
+};
 use cel::common::value::{CowVal, FromVal};
 use cel::{DeclarationError, Env, ExecutionError};
 use regex::{Regex, RegexBuilder};
@@ -24,6 +27,7 @@ pub fn extension(env: &mut Env) -> std::result::Result<(), DeclarationError> {
     env.add_overload(budget::TICK, "tick", vec![INT_TYPE], tick)?;
     env.add_overload(budget::SIZED, "sized", vec![DYN_TYPE], sized)?;
     env.add_overload(budget::SIZED, "sized_tick", vec![DYN_TYPE, INT_TYPE], sized)?;
+    env.add_overload(budget::UTC, "utc", vec![TIMESTAMP_TYPE], utc)?;
     let text = || STRING_TYPE;
     for (name, types) in [
         ("@matches", vec![text(), text()]),
@@ -86,6 +90,11 @@ fn sized<'b, 'v>(mut args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
     } else {
         Err(budget::exhausted("a value"))
     }
+}
+
+fn utc<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {
+    let time = arg::<CelTimestamp>(&args, 0)?;
+    Ok(CowVal::owned(CelTimestamp::from(time.inner().to_utc().fixed_offset())))
 }
 
 fn matches<'b, 'v>(args: Vec<CowVal<'b, 'v>>) -> Result<'b, 'v> {

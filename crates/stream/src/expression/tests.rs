@@ -41,6 +41,9 @@ fn tests_look_at_fields_text_keys_and_times() {
         ("size(raw) > 10", true),
         ("sequence == 3 && time_ms == 1700000000000", true),
         ("time < timestamp('2024-01-01T00:00:00Z') && time.getFullYear() == 2023", true),
+        ("timestamp('2026-01-31T23:30:00-02:00').getHours() == 1", true),
+        ("timestamp('2026-01-31T23:30:00-02:00').getDate() == 1", true),
+        ("timestamp('2026-01-31T23:30:00-02:00') == timestamp('2026-02-01T01:30:00Z')", true),
         ("size(payload) == 5", true),
         ("string(payload.id) == '7' && int('7') == payload.id", true),
         ("'a b c'.split(' ')[1] == 'b' && ' x '.trim().upperAscii() == 'X'", true),
@@ -59,7 +62,7 @@ fn values_are_written_as_text_or_json() {
         ("payload.id + 1", "8"),
         ("payload.amount * 2.0", "25"),
         ("'order ' + string(payload.id)", "order 7"),
-        ("payload.customer", r#"{"name":"Jörg","tags":["a","b"]}"#),
+        ("payload.customer", r#"{"name": "J\u00f6rg", "tags": ["a", "b"]}"#),
         (
             r#"{"who": payload.customer.name, "id": payload.id, "c": payload.customer, "n": [payload.amount, payload.id * 2]}"#,
             r#"{"who":"J\u00f6rg","id":7,"c":{"name": "J\u00f6rg", "tags": ["a", "b"]},"n":[12.5,14]}"#,
@@ -74,10 +77,74 @@ fn values_are_written_as_text_or_json() {
 }
 
 #[test]
+fn parts_of_the_message_are_passed_on_unchanged() {
+    let value = r#"{"id": 123456789012345678901234567890, "a": [{"z": 1.10}], "s": "\u00f6", "id2": 0.12345678901234567890}"#;
+    for (expression, expected) in [
+        ("payload.id", "123456789012345678901234567890"),
+        ("payload['id2']", "0.12345678901234567890"),
+        ("payload.a[0].z", "1.10"),
+        ("payload.a[0]['z']", "1.10"),
+        ("payload.a", r#"[{"z": 1.10}]"#),
+        ("payload.s", "ö"),
+        ("payload", value),
+        ("has(payload.x) ? payload.x : payload.id", "123456789012345678901234567890"),
+        (
+            r#"{"i": payload.id, "p": payload['id2'], "z": [payload.a[0].z]}"#,
+            r#"{"i":123456789012345678901234567890,"p":0.12345678901234567890,"z":[1.10]}"#,
+        ),
+    ] {
+        assert_eq!(written(expression, value).as_deref(), Ok(expected), "{expression}");
+    }
+    assert!(written("payload.a[1]", value).is_err() && written("payload.a[-1]", value).is_err());
+}
+
+#[test]
+fn of_members_with_one_name_every_reader_sees_the_last() {
+    let value = r#"{"a": 1, "b": {"c": 1, "c": 2}, "a": 2}"#;
+    for (expression, expected) in [
+        ("payload.a", "2"),
+        ("payload.a == 2", "true"),
+        ("payload == {'a': 2, 'b': {'c': 2}}", "true"),
+        ("payload.b.c", "2"),
+        ("payload.b.c == 2 && payload['b'] == {'c': 2}", "true"),
+        ("payload.map(name, name == 'a' ? payload[name] : 0).exists(n, n == 2)", "true"),
+        (r#"{"a": payload.a}"#, r#"{"a":2}"#),
+    ] {
+        assert_eq!(written(expression, value).as_deref(), Ok(expected), "{expression}");
+    }
+}
+
+#[test]
+fn invalid_json_is_a_bad_message_wherever_the_mistake_is() {
+    for value in [r#"{"a":2026-01-31}"#, r#"{"a":"\q"}"#, r#"{"a":1 junk}"#, r#"{"a":1,"b":01}"#] {
+        for expression in ["payload.a", "payload", r#"{"a": payload.a}"#, "has(payload.a)"] {
+            let error = written(expression, value).expect_err(value);
+            assert!(error.contains("it is not JSON"), "{expression} of {value}: {error}");
+        }
+    }
+}
+
+#[test]
+fn canonical_texts_numbers_and_null_differ() {
+    let canonical = |expression: &str, value: &str| {
+        let expression = Expression::compile(expression).expect("an expression");
+        let mut out = BytesMut::new();
+        expression.write_canonical(&message(value), &mut out).expect("it has a value");
+        String::from_utf8(out.to_vec()).expect("text")
+    };
+    let of = |value: &str| canonical("payload.a", &format!("{{\"a\": {value}}}"));
+    let all = ["1", "1.0", "\"1\"", "null", "\"null\"", "true", "\"true\""].map(of);
+    assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len(), "{all:?}");
+    assert_eq!(of(r#""\u0061""#), of("\"a\""));
+    assert_eq!(of(r#"{"x": 1, "y": [ 2 ]}"#), of(r#"{"y":[2],"x":1}"#));
+    assert_eq!(canonical("key", "x"), "\"k1\"");
+}
+
+#[test]
 fn evaluation_errors_are_reported() {
     for (expression, value, part) in [
         ("payload.missing > 1", ORDER, "No such key"),
-        ("payload.id > 1", "plain text", "it is not JSON: expected a value at byte 0"),
+        ("payload.id > 1", "plain text", "it is not JSON: expected value at line 1 column 1"),
         ("payload.id > 'a'", ORDER, "no matching overload"),
         ("payload.id", ORDER, "payload.id is int, not true or false"),
     ] {
@@ -123,7 +190,7 @@ fn unreadable_fields_are_reported() {
     for (expression, reason) in [
         ("payload.n > 1", "found 1e999, expected a number within the range of a double"),
         ("payload.s", "found a\\ud800, expected a string with valid escapes"),
-        ("payload.m.l[0]", "found 2e999, expected a number within the range of a double"),
+        ("payload.m.l[0] + 1", "found 2e999, expected a number within the range of a double"),
         ("payload.exists(name, name == 'n') && payload.n > 1", "found 1e999"),
     ] {
         let compiled = Expression::compile(expression).expect(expression);

@@ -41,8 +41,7 @@ pub struct UnreadableValue {
 }
 
 impl UnreadableValue {
-    fn of(raw: &[u8], expected: &'static str) -> UnreadableValue {
-        let raw = String::from_utf8_lossy(raw);
+    fn of(raw: &str, expected: &'static str) -> UnreadableValue {
         let shown: String = raw.chars().take(SHOWN_MAX).collect();
         let more = if shown.len() < raw.len() { "..." } else { "" };
         UnreadableValue { found: format!("{shown}{more}"), expected }
@@ -90,6 +89,14 @@ impl<'a> View<'a> {
         Some(value)
     }
 
+    /// `payload` as a whole, if the expression needs it.
+    pub fn whole_payload(&self) -> Option<Raw<'a>> {
+        match &self.found {
+            LocatedFields::Whole(whole) => Some(*whole),
+            _ => None,
+        }
+    }
+
     pub fn message(&self) -> &Message<'a> {
         &self.message
     }
@@ -112,7 +119,7 @@ impl<'a> View<'a> {
 
     fn read<'r>(&self, raw: Raw<'r>) -> Option<Box<dyn Val + 'r>> {
         // Keep the first error.
-        read(raw).map_err(|error| self.unreadable.get_or_init(|| error)).ok()
+        read(raw, 0).map_err(|error| self.unreadable.get_or_init(|| error)).ok()
     }
 
     /// Charges the bytes scanned to find a path below `payload`.
@@ -206,7 +213,7 @@ fn timestamp(ms: i64) -> DateTime<FixedOffset> {
 }
 
 /// Converts JSON to a CEL value.
-fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, UnreadableValue> {
+fn read<'a>(raw: Raw<'a>, depth: u32) -> Result<Box<dyn Val + 'a>, UnreadableValue> {
     let is_container = matches!(raw, Raw::Array(_) | Raw::Object(_));
     let is_paid =
         if is_container { budget::charge_scan(raw.bytes()) } else { budget::charge_element(raw.bytes()) };
@@ -217,27 +224,31 @@ fn read<'a>(raw: Raw<'a>) -> Result<Box<dyn Val + 'a>, UnreadableValue> {
         Raw::Null => Box::new(CelNull),
         Raw::Bool(value) => Box::new(CelBool::from(value)),
         Raw::Number(text) => match json::number(text) {
-            Ok(Number::Integer(value)) => Box::new(CelInt::from(value)),
-            Ok(Number::Float(value)) => Box::new(CelDouble::from(value)),
-            Err(_) => return Err(UnreadableValue::of(text, "a number within the range of a double")),
+            Some(Number::Integer(value)) => Box::new(CelInt::from(value)),
+            Some(Number::Float(value)) => Box::new(CelDouble::from(value)),
+            None => return Err(UnreadableValue::of(text, "a number within the range of a double")),
         },
         Raw::String(inside, escaped) => match json::string(inside, escaped) {
             Ok(text) => Box::new(CelString::from(text)),
-            Err(error) => return Err(UnreadableValue::of(inside, error.expected)),
+            Err(_) => return Err(UnreadableValue::of(inside, "a string with valid escapes")),
         },
+        Raw::Array(whole) | Raw::Object(whole) if depth == json::DEPTH_MAX => {
+            return Err(UnreadableValue::of(whole, "less nesting"));
+        }
         Raw::Array(whole) => {
-            let elements = raw.elements().map_err(|error| UnreadableValue::of(whole, error.expected))?;
-            let elements = elements.into_iter().map(read);
+            let elements = raw.elements().map_err(|_| UnreadableValue::of(whole, "valid elements"))?;
+            let elements = elements.into_iter().map(|element| read(element, depth + 1));
             Box::new(CelList::from(elements.collect::<Result<Vec<_>, _>>()?))
         }
         Raw::Object(whole) => {
-            let members = raw.members().map_err(|error| UnreadableValue::of(whole, error.expected))?;
+            let members =
+                raw.members().map_err(|_| UnreadableValue::of(whole, "names with valid escapes"))?;
             let members = members.into_iter().map(|(name, value)| {
                 let name = match name {
                     std::borrow::Cow::Borrowed(name) => CelMapKey::from(name),
                     std::borrow::Cow::Owned(name) => CelMapKey::from(name),
                 };
-                Ok((name, read(value)?))
+                Ok((name, read(value, depth + 1)?))
             });
             Box::new(CelMap::from(members.collect::<Result<HashMap<_, _>, UnreadableValue>>()?))
         }

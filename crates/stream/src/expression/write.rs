@@ -1,21 +1,22 @@
 //! Writes the value of an expression as bytes.
 //!
-//! Map and list literals keep their order, and paths below `payload` inside them are copied from the message
-//! unchanged.
+//! Map and list literals keep their order. A part of `payload` that is passed on, such as `payload.a[0].b`,
+//! is copied from the message unchanged, with all digits of its numbers; numbers that an expression computes
+//! with are 64-bit integers or doubles.
 
 use std::fmt::Write;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
-use cel::common::ast::{EntryExpr, Expr, LiteralValue};
-use cel::common::types::{CelInt, CelString};
+use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
+use cel::common::types::{CelBool, CelInt, CelString};
 use cel::objects::{Key, Map};
 use cel::{Context, IdedExpr, Value};
 
 use super::view::View;
 use super::{Expression, NoValue};
-use crate::json::write_string;
+use crate::json::{self, Raw, write_string};
 
 /// Output format of text and bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,9 +24,18 @@ pub enum Form {
     Plain,
     /// As JSON: quoted, bytes in base64.
     Json,
+    /// As JSON that is the same for equal values.
+    Canonical,
 }
 
-/// Writes the value of a syntax tree.
+impl Form {
+    /// The form of a value inside a list or map.
+    fn inside(self) -> Form {
+        if self == Form::Plain { Form::Json } else { self }
+    }
+}
+
+/// Writes the value of a syntax tree. Returns false if it is null, which is written as in JSON.
 pub fn value(
     expression: &Expression,
     tree: &IdedExpr,
@@ -33,8 +43,9 @@ pub fn value(
     context: &Context<'_, '_>,
     out: &mut BytesMut,
     form: Form,
-) -> Result<(), NoValue> {
-    let json = |tree: &IdedExpr, out: &mut BytesMut| value(expression, tree, view, context, out, Form::Json);
+) -> Result<bool, NoValue> {
+    let json =
+        |tree: &IdedExpr, out: &mut BytesMut| value(expression, tree, view, context, out, form.inside());
     match &tree.expr {
         Expr::Map(map) if map.entries.iter().all(|entry| literal_key(&entry.expr).is_some()) => {
             out.extend_from_slice(b"{");
@@ -48,7 +59,7 @@ pub fn value(
                 json(entry, out)?;
             }
             out.extend_from_slice(b"}");
-            return Ok(());
+            return Ok(true);
         }
         Expr::List(list) if list.optional_indices.is_empty() => {
             out.extend_from_slice(b"[");
@@ -59,33 +70,52 @@ pub fn value(
                 json(element, out)?;
             }
             out.extend_from_slice(b"]");
-            return Ok(());
+            return Ok(true);
         }
-        Expr::Select(_) if form == Form::Json => {
-            let mut path = Vec::new();
-            if payload_path(tree, &mut path)
-                && let Some(raw) = view.payload(path.iter().copied())
-            {
-                raw.write(out);
-                return Ok(());
+        Expr::Call(call) if call.func_name == operators::CONDITIONAL && call.args.len() == 3 => {
+            let condition = Value::resolve_val(&call.args[0], context);
+            let condition = condition.map_err(|error| expression.failed(error))?;
+            if let Some(condition) = condition.downcast_ref::<CelBool>() {
+                let chosen = if *condition.inner() { &call.args[1] } else { &call.args[2] };
+                return value(expression, chosen, view, context, out, form);
             }
         }
-        _ => {}
+        _ => {
+            if let Some(raw) = part_of_payload(tree, view)
+                && copy(raw, out, form)?
+            {
+                return Ok(raw != Raw::Null);
+            }
+        }
     }
     let found = Value::resolve_val(tree, context).map_err(|error| expression.failed(error))?;
     if let Some(text) = found.downcast_ref::<CelString<'_>>() {
         match form {
             Form::Plain => out.extend_from_slice(text.inner().as_bytes()),
-            Form::Json => write_string(text.inner(), out),
+            Form::Json | Form::Canonical => write_string(text.inner(), out),
         }
-        return Ok(());
+        return Ok(true);
     }
     if let Some(number) = found.downcast_ref::<CelInt>() {
         let _ = write!(out, "{}", number.inner());
-        return Ok(());
+        return Ok(true);
     }
     let found = Value::try_from(found.as_ref()).map_err(|error| expression.failed(error))?;
-    write(expression, &found, out, form)
+    write(expression, &found, out, form)?;
+    Ok(!matches!(found, Value::Null))
+}
+
+/// Copies a part of the message. Returns false if it cannot be read; the evaluator has the reason.
+fn copy(raw: Raw<'_>, out: &mut BytesMut, form: Form) -> Result<bool, NoValue> {
+    match (raw, form) {
+        (Raw::String(inside, escaped), Form::Plain) => match json::string(inside, escaped) {
+            Ok(text) => out.extend_from_slice(text.as_bytes()),
+            Err(_) => return Ok(false),
+        },
+        (_, Form::Canonical) => raw.write_canonical(out)?,
+        _ => raw.write(out),
+    }
+    Ok(true)
 }
 
 /// The members of a map, by name.
@@ -111,16 +141,33 @@ fn literal_key(entry: &EntryExpr) -> Option<(&str, &IdedExpr)> {
     }
 }
 
-/// The names after `payload`, if the expression is such a path.
-fn payload_path<'a>(tree: &'a IdedExpr, path: &mut Vec<&'a str>) -> bool {
+/// The part of `payload` that an expression passes on, if it is only a path to this part.
+fn part_of_payload<'a>(tree: &IdedExpr, view: &View<'a>) -> Option<Raw<'a>> {
+    let is_payload = |tree: &IdedExpr| matches!(&tree.expr, Expr::Ident(name) if name == "payload");
+    let member = |operand: &IdedExpr, name: &str| match is_payload(operand) {
+        true => view.payload(std::iter::once(name)),
+        false => part_of_payload(operand, view)?.member(name).ok()?,
+    };
     match &tree.expr {
-        Expr::Ident(name) => name == "payload",
-        Expr::Select(select) if !select.test => {
-            let is_path = payload_path(&select.operand, path);
-            path.push(&select.field);
-            is_path
-        }
-        _ => false,
+        _ if is_payload(tree) => view.whole_payload(),
+        Expr::Select(select) if !select.test => member(&select.operand, &select.field),
+        Expr::Call(call) if call.func_name == operators::INDEX => match &call.args[..] {
+            [operand, IdedExpr { expr: Expr::Literal(LiteralValue::String(name)), .. }] => {
+                member(operand, name.inner())
+            }
+            [operand, IdedExpr { expr: Expr::Literal(LiteralValue::Int(index)), .. }] => {
+                let mut left = usize::try_from(*index.inner()).ok()?;
+                let mut found = None;
+                let visited =
+                    part_of_payload(operand, view)?.each_element(|element| match left.checked_sub(1) {
+                        Some(next) => left = next,
+                        None => found = found.or(Some(element)),
+                    });
+                visited.ok().and(found)
+            }
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -145,7 +192,7 @@ fn write(expression: &Expression, found: &Value, out: &mut BytesMut, form: Form)
                 if index > 0 {
                     out.extend_from_slice(b",");
                 }
-                write(expression, element, out, Form::Json)?;
+                write(expression, element, out, form.inside())?;
             }
             out.extend_from_slice(b"]");
         }
@@ -160,7 +207,7 @@ fn write(expression: &Expression, found: &Value, out: &mut BytesMut, form: Form)
                 }
                 write_string(&key, out);
                 out.extend_from_slice(b":");
-                write(expression, value, out, Form::Json)?;
+                write(expression, value, out, form.inside())?;
             }
             out.extend_from_slice(b"}");
         }
@@ -172,7 +219,7 @@ fn write(expression: &Expression, found: &Value, out: &mut BytesMut, form: Form)
 fn text(text: &str, out: &mut BytesMut, form: Form) {
     match form {
         Form::Plain => out.extend_from_slice(text.as_bytes()),
-        Form::Json => write_string(text, out),
+        Form::Json | Form::Canonical => write_string(text, out),
     }
 }
 

@@ -62,7 +62,7 @@ pub const MODULE: Module = Module {
             name: "key",
             takes: OptionType::Expression,
             default: OptionDefault::None,
-            summary: "The grouping key.",
+            summary: "The grouping key, as text; messages with null have none.",
         },
         OptionSpec {
             name: "time",
@@ -253,11 +253,11 @@ impl Aggregate {
             None => 0.0,
         };
         key.clear();
-        if let Some(expression) = &self.key {
-            expression.write(message, key).map_err(bad)?;
-        }
-        let added =
-            self.windows.add(time_ms, self.key.is_some().then_some(&key[..]), value, message.sequence);
+        let key = match &self.key {
+            Some(expression) => expression.write(message, key).map_err(bad)?.then_some(&key[..]),
+            None => None,
+        };
+        let added = self.windows.add(time_ms, key, value, message.sequence);
         self.marks.observe(from, time_ms, time);
         self.windows.advance(self.marks.watermark_ms());
         match added {

@@ -1,6 +1,8 @@
-//! `dedup`: drops duplicates.
+//! `dedup`: drops duplicates. Messages are remembered by a hash of 128 bits, whatever their size, with a key
+//! of the process, so that no sender can choose messages with the same hash.
 
 use std::collections::{HashSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +23,8 @@ pub const MODULE: Module = Module {
             name: "by",
             takes: OptionType::Expression,
             default: OptionDefault::None,
-            summary: "Messages with equal results are duplicates; by default the value is compared.",
+            summary: "Messages with equal results are duplicates; by default the value is compared. The text \"1\", the numbers 1 and \
+                      1.0, null and the text \"null\" all differ.",
         },
         OptionSpec {
             name: "within",
@@ -43,6 +46,7 @@ pub const MODULE: Module = Module {
             by: settings.optional_expression("by"),
             within: settings.duration("within"),
             remember: settings.integer("remember") as usize,
+            hashing: [RandomState::new(), RandomState::new()],
             seen: HashSet::new(),
             order: VecDeque::new(),
             dropped: 0,
@@ -55,9 +59,11 @@ struct Dedup {
     by: Option<Arc<Expression>>,
     within: Duration,
     remember: usize,
-    seen: HashSet<Arc<[u8]>>,
-    /// The same keys, oldest first.
-    order: VecDeque<(Instant, Arc<[u8]>)>,
+    hashing: [RandomState; 2],
+    /// Hashes of the remembered messages.
+    seen: HashSet<u128>,
+    /// The same hashes, oldest first.
+    order: VecDeque<(Instant, u128)>,
     dropped: u64,
     findings: Findings,
 }
@@ -74,10 +80,13 @@ impl Processor for Dedup {
         let by = self.by.clone();
         let mut mark = BytesMut::new();
         batch.retain(|message| {
-            let Some(by) = &by else { return self.is_first(message.value, turn.now) };
+            let Some(by) = &by else {
+                // A tombstone is no empty message.
+                return self.is_first((message.value, message.is_null), turn.now);
+            };
             mark.clear();
-            match by.write(&message, &mut mark) {
-                Ok(()) => self.is_first(&mark, turn.now),
+            match by.write_canonical(&message, &mut mark) {
+                Ok(()) => self.is_first((&mark, false), turn.now),
                 Err(error) => {
                     if failed.is_ok() {
                         failed = turn.bad.take(&message, &error.to_string());
@@ -92,16 +101,17 @@ impl Processor for Dedup {
 }
 
 impl Dedup {
-    fn is_first(&mut self, mark: &[u8], now: Instant) -> bool {
-        if self.seen.contains(mark) {
+    fn is_first(&mut self, mark: (&[u8], bool), now: Instant) -> bool {
+        let [high, low] = [0, 1].map(|half| u128::from(self.hashing[half].hash_one(mark)));
+        let mark = (high << 64) | low;
+        if self.seen.contains(&mark) {
             self.dropped += 1;
             return false;
         }
         if self.order.len() == self.remember {
             self.forget_oldest();
         }
-        let mark: Arc<[u8]> = mark.into();
-        self.seen.insert(mark.clone());
+        self.seen.insert(mark);
         self.order.push_back((now, mark));
         true
     }

@@ -88,7 +88,7 @@ fn start(settings: &Settings, _site: &Site) -> Result<Box<dyn Processor>, StageE
     Ok(Box::new(Exec {
         command,
         framing,
-        unanswered: (settings.text("replies") == "each").then(Unanswered::default),
+        unanswered: (settings.text("replies") == "each").then(PendingReplies::default),
         child,
         to_child: Some(to_child),
         from_child,
@@ -185,13 +185,13 @@ fn cut_frames(pending: &mut BytesMut, is_end: bool) -> Result<Vec<Bytes>, String
 
 /// Messages inside the program, which answers them in order.
 #[derive(Default)]
-struct Unanswered {
+struct PendingReplies {
     batches: VecDeque<Batch>,
     /// Number of answered messages of the first batch.
     answered: usize,
 }
 
-impl Unanswered {
+impl PendingReplies {
     fn send(&mut self, batch: &Batch) {
         if !batch.is_empty() {
             self.batches.push_back(batch.clone());
@@ -229,7 +229,7 @@ struct Exec {
     command: String,
     framing: Framing,
     /// The messages inside the program, if it answers each.
-    unanswered: Option<Unanswered>,
+    unanswered: Option<PendingReplies>,
     child: Child,
     to_child: Option<mpsc::Sender<Batch>>,
     from_child: mpsc::Receiver<Result<Vec<Bytes>, String>>,
@@ -312,7 +312,7 @@ impl Exec {
         }
         let status: io::Result<_> = self.child.wait().await;
         match status {
-            Ok(status) if status.success() => match self.unanswered.as_ref().map_or(0, Unanswered::len) {
+            Ok(status) if status.success() => match self.unanswered.as_ref().map_or(0, PendingReplies::len) {
                 0 => Ok(()),
                 left => Err(self.failed(format!("ended without a reply to {left} messages"))),
             },
@@ -360,7 +360,7 @@ impl Processor for Exec {
     }
 
     fn held_since(&self) -> Option<u64> {
-        self.unanswered.as_ref().and_then(Unanswered::held_since)
+        self.unanswered.as_ref().and_then(PendingReplies::held_since)
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_reply_has_the_place_of_its_message() {
-        let mut unanswered = Unanswered::default();
+        let mut unanswered = PendingReplies::default();
         let mut batch = |sequences: std::ops::Range<u64>| {
             let mut batch = Batch::new();
             for sequence in sequences {

@@ -100,7 +100,7 @@ impl Processor for Splitter {
 /// The message for an element of an array.
 enum Piece<'a> {
     /// A part of the value.
-    Part(&'a [u8]),
+    Part(&'a str),
     /// An unescaped string.
     Text(Cow<'a, str>),
     /// null, true or false.
@@ -130,7 +130,7 @@ impl<'a> Piece<'a> {
         let written: Result<(), Infallible> = match self {
             Piece::Part(part) => {
                 // The part is a slice of the value, so its offset is the distance between both starts.
-                let start = part.as_ptr() as usize - message.value.as_ptr() as usize;
+                let start = part.as_bytes().as_ptr() as usize - message.value.as_ptr() as usize;
                 emit.part(start..start + part.len());
                 Ok(())
             }
@@ -170,11 +170,12 @@ impl Splitter {
             array = array.member(name).map_err(bad)?.ok_or_else(|| format!("it has no member {name}"))?;
         }
         let Raw::Array(_) = array else { return Err("it is not a JSON array".to_owned()) };
-        let pieces = array.elements().map_err(bad)?.into_iter().map(Piece::of);
-        let mut pieces = pieces.collect::<Result<Vec<_>, _>>().map_err(bad)?;
-        if !self.keep_empty {
-            pieces.retain(|piece| !piece.is_empty());
-        }
-        Ok(pieces)
+        let mut pieces = Ok(Vec::new());
+        let visited = array.each_element(|element| match (&mut pieces, Piece::of(element)) {
+            (Ok(pieces), Ok(piece)) if self.keep_empty || !piece.is_empty() => pieces.push(piece),
+            (Ok(_), Err(error)) => pieces = Err(error),
+            _ => {}
+        });
+        visited.and(pieces).map_err(bad)
     }
 }

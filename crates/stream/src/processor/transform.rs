@@ -25,7 +25,13 @@ pub const MODULE: Module = Module {
             name: "key",
             takes: OptionType::Expression,
             default: OptionDefault::None,
-            summary: "The new key; by default it stays.",
+            summary: "The new key; null removes it. By default it stays.",
+        },
+        OptionSpec {
+            name: "tombstone",
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
+            summary: "A condition: the messages for which it is true get a null value, which deletes their key from a compacted topic.",
         },
         OptionSpec {
             name: "headers",
@@ -41,6 +47,10 @@ pub const MODULE: Module = Module {
         ),
         ("stdin | transform --key=payload.customer | log --showKey=true", "a key from a field"),
         (
+            "kafka --topics=changes --untilEnd=true | transform --tombstone='payload.deleted' | kafka --topic=state",
+            "deleted keys become tombstones",
+        ),
+        (
             "stdin | transform --headers='{\"type\": payload.type}' | kafka --topic=orders",
             "a header from a field",
         ),
@@ -51,6 +61,7 @@ pub const MODULE: Module = Module {
         Ok(Box::new(Transform {
             expression: (expression.text() != "text").then_some(expression),
             key: settings.optional_expression("key"),
+            tombstone: settings.optional_expression("tombstone"),
             headers: settings.optional_expression("headers"),
         }))
     }),
@@ -60,6 +71,7 @@ struct Transform {
     /// The new value's expression; `None` if the value stays.
     expression: Option<Arc<Expression>>,
     key: Option<Arc<Expression>>,
+    tombstone: Option<Arc<Expression>>,
     headers: Option<Arc<Expression>>,
 }
 
@@ -72,12 +84,18 @@ impl Transform {
         emit: &mut Emitter<'_>,
     ) -> Result<(), NoValue> {
         key.clear();
-        if let Some(expression) = &self.key {
-            expression.write(message, key)?;
-        }
+        let key = match &self.key {
+            Some(expression) => expression.write(message, key)?.then_some(&key[..]),
+            None => None,
+        };
         let set = self.headers.as_ref().map(|expression| expression.entries(message)).transpose()?;
+        let is_tombstone = match &self.tombstone {
+            Some(condition) => condition.test(message)?,
+            None => false,
+        };
         match &self.expression {
-            Some(expression) => emit.write(|out| expression.write(message, out))?,
+            _ if is_tombstone => emit.null(),
+            Some(expression) => emit.write(|out| expression.write(message, out).map(drop))?,
             None => emit.keep(),
         }
         if self.key.is_some() {

@@ -78,6 +78,7 @@ struct Counter {
     by: Option<Arc<Expression>>,
     keys_max: usize,
     count: u64,
+    /// By canonical JSON.
     counts: BTreeMap<Vec<u8>, u64>,
     findings: Findings,
     console: Arc<dyn StageOutput>,
@@ -96,8 +97,23 @@ impl Counter {
         self.is_published = true;
         self.findings.set("count", self.count);
         if self.by.is_some() {
-            self.findings.set("counts", object(self.largest(LIVE_MAX)));
+            self.findings.set("counts", self.object(self.largest(LIVE_MAX)));
         }
+    }
+
+    /// A key for people: texts have quotes only where they could be taken for another key, such as "1" for 1.
+    fn text(&self, key: &[u8]) -> String {
+        match serde_json::from_slice::<String>(key) {
+            Ok(text) if !text.starts_with('"') && !self.counts.contains_key(text.as_bytes()) => text,
+            _ => String::from_utf8_lossy(key).into_owned(),
+        }
+    }
+
+    fn object<'a>(
+        &self,
+        counts: impl IntoIterator<Item = (&'a Vec<u8>, &'a u64)>,
+    ) -> serde_json::Map<String, serde_json::Value> {
+        counts.into_iter().map(|(key, count)| (self.text(key), (*count).into())).collect()
     }
 
     /// The keys with the largest counts, in order.
@@ -113,16 +129,6 @@ impl Counter {
     }
 }
 
-fn text(key: &[u8]) -> String {
-    String::from_utf8_lossy(key).into_owned()
-}
-
-fn object<'a>(
-    counts: impl IntoIterator<Item = (&'a Vec<u8>, &'a u64)>,
-) -> serde_json::Map<String, serde_json::Value> {
-    counts.into_iter().map(|(key, count)| (text(key), (*count).into())).collect()
-}
-
 impl Sink for Counter {
     fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         self.is_published = false;
@@ -133,7 +139,7 @@ impl Sink for Counter {
         let mut key = BytesMut::new();
         for message in batch.messages() {
             key.clear();
-            if let Err(error) = by.write(&message, &mut key) {
+            if let Err(error) = by.write_canonical(&message, &mut key) {
                 turn.bad.take(&message, &error.to_string())?;
                 continue;
             }
@@ -167,10 +173,10 @@ impl Sink for Counter {
         if self.by.is_none() {
             return Ok(());
         }
-        self.findings.set("counts", object(&self.counts));
+        self.findings.set("counts", self.object(&self.counts));
         let largest = self.largest(SHOWN_MAX);
         for (key, count) in &largest {
-            self.console.line(&format!("  {}: {count}", text(key)));
+            self.console.line(&format!("  {}: {count}", self.text(key)));
         }
         if self.counts.len() > largest.len() {
             self.console.line(&format!("  and {} more keys", self.counts.len() - largest.len()));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use crate::declaration::{self, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
-use crate::disk::Appender;
+use crate::disk::{self, Appender};
 use crate::message::Batch;
 use crate::reach::Reach;
 use crate::retry::Retry;
@@ -81,6 +81,9 @@ pub const MODULE: Module = Module {
             "fail" => Appender::create(&path)?,
             _ => Appender::open(&path)?,
         };
+        if settings.flag("sync") {
+            disk::sync_directory(&path)?;
+        }
         Ok(Box::new(File {
             path,
             file,
@@ -90,6 +93,7 @@ pub const MODULE: Module = Module {
             sync: settings.flag("sync"),
             begun: None,
             flush_at: None,
+            roll_again_at: None,
             rolled: 0,
             is_renamed: false,
             retry: Retry::within(settings.duration("retryFor")),
@@ -108,6 +112,8 @@ struct File {
     sync: bool,
     begun: Option<Instant>,
     flush_at: Option<Instant>,
+    /// Time of the next attempt, after a failure to roll without a message.
+    roll_again_at: Option<Instant>,
     rolled: u64,
     /// The file was renamed, and the new one does not exist yet.
     is_renamed: bool,
@@ -137,7 +143,7 @@ impl File {
 
     fn is_due(&self, now: Instant) -> bool {
         let is_full = self.roll_size.is_some_and(|size| self.file.len() >= size);
-        let is_old = self.roll_every.zip(self.begun).is_some_and(|(every, begun)| now - begun >= every);
+        let is_old = self.roll_at().is_some_and(|at| at <= now);
         is_full || is_old || self.is_renamed
     }
 
@@ -161,9 +167,22 @@ impl File {
             self.is_renamed = true;
         }
         self.file = Appender::open(&self.reach.file(&self.path)?)?;
+        if self.sync {
+            self.sync_directory()?;
+        }
         self.rolled += 1;
-        (self.is_renamed, self.begun, self.flush_at) = (false, None, None);
+        (self.is_renamed, self.begun, self.flush_at, self.roll_again_at) = (false, None, None, None);
         Ok(())
+    }
+
+    /// Syncs the names of the files. As after a failed sync of a file, there is no retry.
+    fn sync_directory(&mut self) -> Result<(), IoFailed> {
+        disk::sync_directory(&self.path).inspect_err(|_| self.retry = Retry::within(Duration::ZERO))
+    }
+
+    /// The time at which the file is rolled even if no message arrives.
+    fn roll_at(&self) -> Option<Instant> {
+        self.roll_every.zip(self.begun).map(|(every, begun)| begun + every)
     }
 
     /// The pause after a failure, or the failure itself when the time is over.
@@ -234,10 +253,26 @@ impl Sink for File {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.flush_at
+        match self.roll_again_at {
+            Some(at) => Some(at),
+            None => self.flush_at.into_iter().chain(self.roll_at()).min(),
+        }
     }
 
     fn tick(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if self.roll_again_at.is_some_and(|at| at > turn.now) {
+            return Ok(());
+        }
+        if self.roll_again_at.is_some() || self.roll_at().is_some_and(|at| at <= turn.now) {
+            match self.roll() {
+                Ok(()) => {
+                    self.has_written();
+                    self.roll_again_at = None;
+                }
+                Err(error) => self.roll_again_at = Some(turn.now + self.pause_after(error)?),
+            }
+            return Ok(());
+        }
         if self.flush_at.is_none_or(|at| at > turn.now) {
             return Ok(());
         }

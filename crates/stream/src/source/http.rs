@@ -49,6 +49,7 @@ pub const MODULE: Module = Module {
             `file` or `http`, also behind `topic:NAME`. |\n\
             | 202 | The message has passed a stream that does not guarantee storage: it ends in another sink, or `aggregate` or \
             `exec` holds messages. |\n\
+            | 400 | The key in the query has an invalid percent-encoding. The message is not stored. |\n\
             | 408 | The body did not arrive within a minute. |\n\
             | 413 | The body is larger than `--maxSize`. |\n\
             | 500 | The stream failed after accepting the message, which may or may not be stored. |\n\
@@ -106,7 +107,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 /// A posted message, with its permit for queued bytes.
 struct PostedMessage {
     body: Bytes,
-    key: Option<String>,
+    key: Option<Vec<u8>>,
     /// Set by the first of two events: the stream accepts the message, or the request times out.
     is_decided: Arc<AtomicBool>,
     answer: oneshot::Sender<StatusCode>,
@@ -164,22 +165,29 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     }))
 }
 
-/// The decoded key in a query.
-fn key(query: &str) -> Option<String> {
-    let value = query.split('&').find_map(|part| part.strip_prefix("key="))?;
+/// The decoded key in a query, if there is one; an error if it cannot be decoded.
+fn key(query: &str) -> Result<Option<Vec<u8>>, ()> {
+    match query.split('&').find_map(|part| part.strip_prefix("key=")) {
+        Some(value) => decoded(value).map(Some).ok_or(()),
+        None => Ok(None),
+    }
+}
+
+/// The bytes of a percent-encoded value.
+fn decoded(value: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(match byte {
             b'+' => b' ',
             b'%' => {
-                let digits = [rest.next()?, rest.next()?];
-                u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                let mut digit = || char::from(rest.next()?).to_digit(16);
+                (digit()? * 16 + digit()?) as u8
             }
             _ => byte,
         });
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 /// A status and an explanation.
@@ -212,7 +220,10 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
             return (StatusCode::REQUEST_TIMEOUT, text);
         }
     };
-    let key = key(query.0.as_deref().unwrap_or_default());
+    let Ok(key) = key(query.0.as_deref().unwrap_or_default()) else {
+        let text = "The key in the query has an invalid percent-encoding; the message was not accepted\n";
+        return (StatusCode::BAD_REQUEST, text.to_owned());
+    };
     let (answer, answered) = oneshot::channel();
     let is_decided = Arc::new(AtomicBool::new(false));
     let posted = PostedMessage { body, key, is_decided: is_decided.clone(), answer, _bytes: bytes };

@@ -38,9 +38,15 @@ impl ServedStream {
 
     /// Sends a request without reading the answer.
     fn send(&self, body: &str) -> TcpStream {
+        self.send_to("/", body)
+    }
+
+    fn send_to(&self, target: &str, body: &str) -> TcpStream {
         let mut client = TcpStream::connect(&self.address).expect("it listens");
-        let head =
-            format!("POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}", body.len());
+        let head = format!(
+            "POST {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}",
+            body.len()
+        );
         write!(client, "{head}\r\n\r\n{body}").expect("it reads");
         client
     }
@@ -66,6 +72,53 @@ fn answer(client: &mut TcpStream, within: Duration) -> Option<(u16, String)> {
     let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("an answer: {text}"));
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     Some((status.expect("a status"), body.to_owned()))
+}
+
+#[test]
+fn a_key_that_cannot_be_decoded_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("out");
+    let served = ServedStream::start(&format!(
+        "http --port=0 | transform --expression='{{\"k\": key, \"v\": text}}' | file --path={}",
+        path.display()
+    ));
+    let post = |target: &str| answer(&mut served.send_to(target, "x"), PATIENCE).expect("it answers").0;
+    for (target, status) in [
+        ("/?key=a%20b", 200),
+        ("/?key=%zz", 400),
+        ("/?key=%4", 400),
+        ("/?key=%", 400),
+        ("/?key=%+4", 400),
+        ("/", 200),
+    ] {
+        assert_eq!(post(target), status, "{target}");
+    }
+    served.stop();
+    let stored = std::fs::read_to_string(path).expect("it is there");
+    assert_eq!(stored, "{\"k\":\"a b\",\"v\":\"x\"}\n{\"k\":null,\"v\":\"x\"}\n");
+}
+
+#[test]
+fn a_file_is_rolled_on_time_without_a_further_message() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    let text = |name: &str| std::fs::read_to_string(path(name)).unwrap_or_default();
+    let served = ServedStream::start(&format!(
+        "http --port=0 | file --path={} --rollEvery=300ms --sync=true",
+        path("x.log").display()
+    ));
+    let pause = |ms| served.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(ms)).await });
+    assert_eq!(served.post("1").0, 200);
+    let until = now() + PATIENCE;
+    while text("x.1.log") != "1\n" {
+        assert!(now() < until, "the file is not rolled: {:?}", text("x.log"));
+        pause(20);
+    }
+    pause(1000);
+    assert!(!path("x.2.log").exists(), "an empty file is not rolled");
+    assert_eq!(served.post("2").0, 200);
+    served.stop();
+    assert_eq!(text("x.log") + &text("x.2.log"), "2\n");
 }
 
 /// A file that rejects all writes, like one on a full medium.

@@ -44,7 +44,7 @@ fn records_are_chosen_by_expression_key_and_text() {
     let all = "consume orders --from-beginning --until-end";
     let (code, out, error) = run(to(&broker, all).args(["--filter", "payload.n >= 2"]));
     assert_eq!((code, out.as_str()), (Some(0), "{\"n\": 2}\n{\"n\": 3}\n"));
-    let expected = "thalweg: 1 records did not match because --filter has no value for them: it is not JSON: expected a value at byte 0\n";
+    let expected = "thalweg: 1 records did not match because --filter has no value for them: it is not JSON: expected value at line 1 column 1\n";
     assert_eq!(error, expected);
     assert_eq!(printed(&broker, all, &["--key", "a"]), "{\"n\": 1}\n{\"n\": 3}\n");
     assert_eq!(printed(&broker, all, &["--grep", "lai"]), "plain\n");
