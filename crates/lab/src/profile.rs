@@ -1,9 +1,9 @@
-//! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from thread
-//! dumps, and the processor time of brokers by stack.
+//! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from
+//! thread dumps, and the processor time of brokers by stack.
 //!
-//! The look is bounded: threads are sampled once a second, or less often where a sample would take more than a
-//! hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A process
-//! that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
+//! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
+//! a hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A
+//! process that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
 
 mod attach;
 mod cpu;
@@ -209,8 +209,8 @@ impl Watched {
         self.no_dumps = Some(why);
     }
 
-    /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its first
-    /// recording takes seconds to start; `perf` from the start of the clients on.
+    /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
+    /// first recording takes seconds to start; `perf` from the start of the clients on.
     fn record(&mut self, number: usize, has_begun: bool) {
         if self.recorder.is_some() {
             return;
@@ -272,9 +272,13 @@ impl Watched {
             .map(|(_, dump)| dump)
             .collect();
         let (threads, unseen_cpu_s) = self.threads.used(from_us, to_us, &names);
+        let gap_us = self.threads.gap_us(from_us, to_us);
         if threads.is_empty() {
-            missing
-                .insert(format!("threads of {}: none could be read in /proc/{}/task", self.name, self.pid));
+            missing.insert(format!("threads of {}: none was seen in /proc/{}/task", self.name, self.pid));
+        } else if gap_us > GAP_US_MAX {
+            let gap_s = gap_us as f64 / 1e6;
+            let when = "between two samples, or after the last one";
+            missing.insert(format!("threads of {} for {gap_s:.1} s: {when}", self.name));
         }
         if threads.iter().any(|thread| thread.run_queue_s.is_none()) {
             missing.insert("time in run queues: the kernel has no /proc/PID/task/TID/schedstat".to_owned());
@@ -342,8 +346,8 @@ fn own_cpu_us() -> u64 {
         + u64::try_from(time.tv_nsec / 1000).unwrap_or_default()
 }
 
-/// A thread's name with `*` for the numbers that differ between threads of one kind. A digit within a word, as of
-/// `C2 CompilerThread0`, is part of it.
+/// A thread's name with `*` for the numbers that differ between threads of one kind. A digit within a word,
+/// as of `C2 CompilerThread0`, is part of it.
 fn kind(name: &str) -> String {
     let mut kind = String::with_capacity(name.len());
     let mut rest = name;
@@ -391,7 +395,7 @@ mod tests {
         };
         wait(2_500_000);
         busy.kill().and_then(|()| busy.wait()).expect("ours to end");
-        wait(1_200_000);
+        wait(4_200_000);
         let profile = profiler.finish(from_us, clock.now_us());
         let broker = &profile.processes[0];
         let thread = &broker.threads[0];
@@ -403,6 +407,8 @@ mod tests {
             Some(cpu) => assert!(cpu.samples > 5 && cpu.folded().starts_with("sh;"), "{profile:?}"),
             None => assert!(profile.missing[1].starts_with("stacks of broker-1: "), "{profile:?}"),
         }
+        let gap = profile.missing.last().expect("the end is missing");
+        assert!(gap.starts_with("threads of broker-1 for "), "{profile:?}");
     }
 
     /// Four threads that take turns with a monitor, and two with a lock of `java.util.concurrent`.

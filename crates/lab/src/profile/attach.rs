@@ -1,7 +1,7 @@
 //! Commands to a running JVM, by HotSpot's attach protocol: what `jcmd` does, without the JVM that `jcmd` is.
 //!
-//! A signal QUIT and a file beside it ask the JVM for a socket, over which each command has its own connection. The
-//! signal is sent only if the process handles it: it would end another one.
+//! A signal QUIT and a file beside it ask the JVM for a socket, over which each command has its own
+//! connection. The signal is sent only if the process handles it: it would end another one.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -65,8 +65,8 @@ impl Jvm {
         self.connect().map(drop)
     }
 
-    /// A dump of all threads, as by `jcmd PID Thread.print`; with the owners of `java.util.concurrent` locks, as by
-    /// its option `-l`, for which the JVM walks its heap.
+    /// A dump of all threads, as by `jcmd PID Thread.print`; with the owners of `java.util.concurrent` locks,
+    /// as by its option `-l`, for which the JVM walks its heap.
     pub(super) fn threads(&self, with_owners: bool) -> Result<String, AttachError> {
         self.execute("threaddump", if with_owners { "-l" } else { "" })
     }

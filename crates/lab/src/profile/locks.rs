@@ -1,7 +1,7 @@
 //! Locks over several thread dumps: how many threads wait for each, where, and who holds it.
 //!
-//! An object's address differs between dumps, because the JVM moves objects. Locks are therefore the same if they
-//! have one class and are waited for at one place in the code.
+//! An object's address differs between dumps, because the JVM moves objects. Locks are therefore the same if
+//! they have one class and are waited for at one place in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! The inside of the processes of a workload's points: threads and locks of the representative repetition, and
-//! stacks of all of them.
+//! The inside of the processes of a workload's points: threads and locks of the representative repetition,
+//! and stacks of all of them.
 
 use super::flame;
 use super::palette::Palette;

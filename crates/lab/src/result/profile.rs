@@ -1,4 +1,5 @@
-//! A look inside the processes of a repetition: their threads, the locks of JVMs, and processor time by stack.
+//! A look inside the processes of a repetition: their threads, the locks of JVMs, and processor time by
+//! stack.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,8 +21,8 @@ pub struct ProcessProfile {
     pub pid: u32,
     /// Threads by name, the busiest first. Digits in names are `*`.
     pub threads: Vec<ThreadUse>,
-    /// Processor time of the process that is in none of its threads, in seconds: of threads that began and ended
-    /// between two samples, and of the time between the last sample of a thread and its end.
+    /// Processor time of the process that is in none of its threads, in seconds: of threads that began and
+    /// ended between two samples, and of the time between the last sample of a thread and its end.
     pub unseen_cpu_s: f64,
     /// The locks of a JVM; `None` for other processes, or if there was no thread dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,14 +120,14 @@ pub struct CpuProfile {
     pub left_out: u64,
     /// The names in stacks: of threads, then of functions.
     pub frames: Vec<String>,
-    /// Stacks with their samples, the most frequent first: indexes of frames, first the thread, then the outermost
-    /// function.
+    /// Stacks with their samples, the most frequent first: indexes of frames, first the thread, then the
+    /// outermost function.
     pub stacks: Vec<(Vec<u32>, u64)>,
 }
 
 impl CpuProfile {
-    /// The stacks with their samples, as lines of names between semicolons and a number: the format of flame graph
-    /// tools.
+    /// The stacks with their samples, as lines of names between semicolons and a number: the format of flame
+    /// graph tools.
     pub fn folded(&self) -> String {
         let mut text = String::new();
         for (stack, samples) in self.named() {
