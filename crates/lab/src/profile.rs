@@ -48,13 +48,13 @@ const RECORDED_MAX: usize = 3;
 /// Looks inside processes on a separate thread, until finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Profiler {
-    shared: Arc<Shared>,
+    shared: Arc<ProfilerState>,
     /// `None` if the thread could not be started, or has been joined.
-    thread: Option<JoinHandle<Vec<Watched>>>,
+    thread: Option<JoinHandle<Vec<ProfiledProcess>>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct ProfilerState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -68,7 +68,7 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
+impl ProfilerState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +76,7 @@ impl Shared {
 
 /// A process and what was seen of it.
 #[derive(Debug)]
-struct Watched {
+struct ProfiledProcess {
     name: String,
     pid: u32,
     is_broker: bool,
@@ -95,7 +95,7 @@ struct Watched {
 impl Profiler {
     /// Starts to look into the processes of brokers.
     pub(crate) fn start(brokers: &[(String, u32)]) -> Profiler {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ProfilerState::default());
         let processes = brokers.iter().map(|(name, pid)| (name.clone(), *pid, true));
         shared.state().processes.extend(processes);
         let watched = Arc::clone(&shared);
@@ -128,7 +128,7 @@ impl Profiler {
         }
     }
 
-    fn end(&mut self) -> Option<Vec<Watched>> {
+    fn end(&mut self) -> Option<Vec<ProfiledProcess>> {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
         self.thread.take()?.join().ok()
@@ -141,16 +141,17 @@ impl Drop for Profiler {
     }
 }
 
-fn watch(shared: &Shared) -> Vec<Watched> {
+fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
     let clock = Clock::of_process();
-    let mut watched: Vec<Watched> = Vec::new();
+    let mut watched: Vec<ProfiledProcess> = Vec::new();
     let mut next_sample_us = 0;
     loop {
         let (new, from_us, is_over) = {
             let state = shared.state();
             (state.processes[watched.len()..].to_vec(), state.from_us, state.is_over)
         };
-        watched.extend(new.into_iter().map(|(name, pid, is_broker)| Watched::new(name, pid, is_broker)));
+        watched
+            .extend(new.into_iter().map(|(name, pid, is_broker)| ProfiledProcess::new(name, pid, is_broker)));
         let brokers = watched.iter_mut().filter(|one| one.is_recorded());
         brokers.enumerate().for_each(|(number, one)| one.record(number, from_us.is_some()));
         let began_us = clock.now_us();
@@ -161,7 +162,7 @@ fn watch(shared: &Shared) -> Vec<Watched> {
             next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
         if is_over {
-            watched.iter_mut().for_each(Watched::stop);
+            watched.iter_mut().for_each(ProfiledProcess::stop);
             return watched;
         }
         // A dump belongs to the measurement: the JVM's first one opens its socket, and takes longer.
@@ -177,10 +178,10 @@ fn watch(shared: &Shared) -> Vec<Watched> {
     }
 }
 
-impl Watched {
-    fn new(name: String, pid: u32, is_broker: bool) -> Watched {
+impl ProfiledProcess {
+    fn new(name: String, pid: u32, is_broker: bool) -> ProfiledProcess {
         let jvm = if is_broker { Jvm::of(pid) } else { None };
-        let mut watched = Watched {
+        let mut watched = ProfiledProcess {
             threads: Threads::new(pid),
             name,
             pid,
@@ -308,7 +309,7 @@ impl Watched {
     }
 }
 
-impl Watched {
+impl ProfiledProcess {
     /// Processor time by stack.
     fn cpu(&self, from_us: u64, to_us: u64, missing: &mut BTreeSet<String>) -> Option<CpuProfile> {
         let read = match &self.recorder {
@@ -330,7 +331,7 @@ impl Watched {
     }
 }
 
-fn profile(watched: &[Watched], from_us: u64, to_us: u64) -> Profile {
+fn profile(watched: &[ProfiledProcess], from_us: u64, to_us: u64) -> Profile {
     let mut missing = BTreeSet::new();
     let processes = watched.iter().map(|one| one.profile(from_us, to_us, &mut missing)).collect();
     if !watched.iter().any(|one| one.is_broker) {

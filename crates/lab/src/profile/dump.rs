@@ -208,7 +208,7 @@ JNI global refs: 17, weak refs: 0
 "#;
 
     #[test]
-    fn a_dump_tells_what_threads_do_wait_for_and_hold() {
+    fn threads_of_a_dump_have_stacks_waits_and_held_locks() {
         let dump = Dump::parse(TEXT);
         let of = |name: &str| dump.threads.iter().find(|thread| thread.name == name).expect("it is there");
         assert_eq!(dump.threads.len(), 9);
