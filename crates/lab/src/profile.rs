@@ -90,6 +90,8 @@ struct ProfiledProcess {
     no_dumps: Option<String>,
     /// The recording of the broker's stacks; `None` before its start.
     recorder: Option<Result<Recorder, String>>,
+    /// The start of a JVM's recording.
+    starting: Option<JoinHandle<Result<Recorder, String>>>,
 }
 
 impl Profiler {
@@ -192,6 +194,7 @@ impl ProfiledProcess {
             next_dump_us: 0,
             no_dumps: None,
             recorder: None,
+            starting: None,
         };
         // Before the measurement: the first request opens the JVM's socket, with a signal.
         if let Some(Err(error)) = watched.jvm.as_ref().map(Jvm::open) {
@@ -213,22 +216,32 @@ impl ProfiledProcess {
     /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
     /// first recording takes seconds to start; `perf` from the start of the clients on.
     fn record(&mut self, number: usize, has_begun: bool) {
-        if self.recorder.is_some() {
+        if let Some(started) = self.starting.take_if(|starting| starting.is_finished()) {
+            self.recorder = Some(joined(started));
+        }
+        if self.recorder.is_some() || self.starting.is_some() {
             return;
         }
-        self.recorder = match (&self.jvm, &self.no_dumps) {
+        match (&self.jvm, &self.no_dumps) {
             _ if number >= RECORDED_MAX => {
-                Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")))
+                self.recorder = Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")));
             }
-            (Some(jvm), _) => Some(Jfr::start(jvm).map(Recorder::Jfr)),
-            (None, Some(why)) => Some(Err(why.clone())),
-            (None, None) if has_begun => Some(Perf::start(self.pid).map(Recorder::Perf)),
-            (None, None) => None,
-        };
+            (Some(jvm), _) => {
+                // Threads are sampled meanwhile.
+                let jvm = jvm.clone();
+                self.starting = Some(std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr)));
+            }
+            (None, Some(why)) => self.recorder = Some(Err(why.clone())),
+            (None, None) if has_begun => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
+            (None, None) => {}
+        }
     }
 
     /// Ends the recording of stacks.
     fn stop(&mut self) {
+        if let Some(started) = self.starting.take() {
+            self.recorder = Some(joined(started));
+        }
         if let Some(Ok(recorder)) = &mut self.recorder
             && let Err(why) = recorder.stop(self.jvm.as_ref())
         {
@@ -238,7 +251,8 @@ impl ProfiledProcess {
 
     /// Takes a thread dump of a JVM.
     fn dump(&mut self, clock: &Clock) {
-        let Some(jvm) = &self.jvm else { return };
+        // A JVM executes one command after the other.
+        let Some(jvm) = self.jvm.as_ref().filter(|_| self.starting.is_none()) else { return };
         // The owner of such a lock is known only to a walk through the heap.
         let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
         let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
@@ -338,6 +352,11 @@ fn profile(watched: &[ProfiledProcess], from_us: u64, to_us: u64) -> Profile {
         missing.insert("brokers: they were not started by this lab".to_owned());
     }
     Profile { processes, missing: missing.into_iter().collect() }
+}
+
+/// The result of a thread that starts a recording.
+fn joined(starting: JoinHandle<Result<Recorder, String>>) -> Result<Recorder, String> {
+    starting.join().unwrap_or_else(|_| Err("the start of its recording panicked".to_owned()))
 }
 
 /// Processor time of this thread, in microseconds.

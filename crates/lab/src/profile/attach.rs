@@ -14,13 +14,13 @@ use crate::worker::clock::Clock;
 
 /// Time for a JVM to open its socket.
 const OPEN_TIMEOUT_US: u64 = 5_000_000;
-/// Time for a JVM to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a JVM to answer: the first recording takes seconds to start.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an answer: a thread dump has about a kilobyte a thread.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// A JVM on this machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Jvm {
     pid: u32,
     /// The process id within the JVM's namespace.
