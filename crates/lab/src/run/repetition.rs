@@ -300,7 +300,11 @@ impl Observers {
             usage.processes.extend(processes);
         }
         if let Some(profiler) = self.profiler {
-            usage.profile = Some(profile_of(profiler, setting, span).await);
+            let mut profile = profile_of(profiler, setting, span).await;
+            for used in &usage.processes {
+                profile.note_cpu(&used.name, used.user_s + used.system_s);
+            }
+            usage.profile = Some(profile);
         }
         Ok(usage)
     }
