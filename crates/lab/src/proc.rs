@@ -116,9 +116,8 @@ pub(crate) struct Network {
 pub(crate) struct Interface {
     /// The kernel's name.
     pub name: String,
-    /// Bytes received.
+    /// Bytes received, and below them bytes sent.
     pub received: u64,
-    /// Bytes sent.
     pub sent: u64,
     /// Packets received, with errors and drops on the way in.
     pub in_packets: PacketCounters,

@@ -1,9 +1,9 @@
-//! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from thread
-//! dumps, and the processor time of brokers by stack.
+//! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from
+//! thread dumps, and the processor time of brokers by stack.
 //!
-//! The look is bounded: threads are sampled once a second, or less often where a sample would take more than a
-//! hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A process
-//! that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
+//! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
+//! a hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A
+//! process that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
 
 mod attach;
 mod cpu;
@@ -48,13 +48,13 @@ const RECORDED_MAX: usize = 3;
 /// Looks inside processes on a separate thread, until finished or dropped.
 #[derive(Debug)]
 pub(crate) struct Profiler {
-    shared: Arc<Shared>,
+    shared: Arc<ProfilerState>,
     /// `None` if the thread could not be started, or has been joined.
-    thread: Option<JoinHandle<Vec<Watched>>>,
+    thread: Option<JoinHandle<Vec<ProfiledProcess>>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct ProfilerState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -68,7 +68,7 @@ struct State {
     is_over: bool,
 }
 
-impl Shared {
+impl ProfilerState {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,7 +76,7 @@ impl Shared {
 
 /// A process and what was seen of it.
 #[derive(Debug)]
-struct Watched {
+struct ProfiledProcess {
     name: String,
     pid: u32,
     is_broker: bool,
@@ -90,12 +90,14 @@ struct Watched {
     no_dumps: Option<String>,
     /// The recording of the broker's stacks; `None` before its start.
     recorder: Option<Result<Recorder, String>>,
+    /// The start of a JVM's recording.
+    starting: Option<JoinHandle<Result<Recorder, String>>>,
 }
 
 impl Profiler {
     /// Starts to look into the processes of brokers.
     pub(crate) fn start(brokers: &[(String, u32)]) -> Profiler {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(ProfilerState::default());
         let processes = brokers.iter().map(|(name, pid)| (name.clone(), *pid, true));
         shared.state().processes.extend(processes);
         let watched = Arc::clone(&shared);
@@ -128,7 +130,7 @@ impl Profiler {
         }
     }
 
-    fn end(&mut self) -> Option<Vec<Watched>> {
+    fn end(&mut self) -> Option<Vec<ProfiledProcess>> {
         self.shared.state().is_over = true;
         self.shared.changed.notify_all();
         self.thread.take()?.join().ok()
@@ -141,16 +143,17 @@ impl Drop for Profiler {
     }
 }
 
-fn watch(shared: &Shared) -> Vec<Watched> {
+fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
     let clock = Clock::of_process();
-    let mut watched: Vec<Watched> = Vec::new();
+    let mut watched: Vec<ProfiledProcess> = Vec::new();
     let mut next_sample_us = 0;
     loop {
         let (new, from_us, is_over) = {
             let state = shared.state();
             (state.processes[watched.len()..].to_vec(), state.from_us, state.is_over)
         };
-        watched.extend(new.into_iter().map(|(name, pid, is_broker)| Watched::new(name, pid, is_broker)));
+        watched
+            .extend(new.into_iter().map(|(name, pid, is_broker)| ProfiledProcess::new(name, pid, is_broker)));
         let brokers = watched.iter_mut().filter(|one| one.is_recorded());
         brokers.enumerate().for_each(|(number, one)| one.record(number, from_us.is_some()));
         let began_us = clock.now_us();
@@ -161,7 +164,7 @@ fn watch(shared: &Shared) -> Vec<Watched> {
             next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
         if is_over {
-            watched.iter_mut().for_each(Watched::stop);
+            watched.iter_mut().for_each(ProfiledProcess::stop);
             return watched;
         }
         // A dump belongs to the measurement: the JVM's first one opens its socket, and takes longer.
@@ -177,10 +180,10 @@ fn watch(shared: &Shared) -> Vec<Watched> {
     }
 }
 
-impl Watched {
-    fn new(name: String, pid: u32, is_broker: bool) -> Watched {
+impl ProfiledProcess {
+    fn new(name: String, pid: u32, is_broker: bool) -> ProfiledProcess {
         let jvm = if is_broker { Jvm::of(pid) } else { None };
-        let mut watched = Watched {
+        let mut watched = ProfiledProcess {
             threads: Threads::new(pid),
             name,
             pid,
@@ -191,6 +194,7 @@ impl Watched {
             next_dump_us: 0,
             no_dumps: None,
             recorder: None,
+            starting: None,
         };
         // Before the measurement: the first request opens the JVM's socket, with a signal.
         if let Some(Err(error)) = watched.jvm.as_ref().map(Jvm::open) {
@@ -209,25 +213,35 @@ impl Watched {
         self.no_dumps = Some(why);
     }
 
-    /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its first
-    /// recording takes seconds to start; `perf` from the start of the clients on.
+    /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
+    /// first recording takes seconds to start; `perf` from the start of the clients on.
     fn record(&mut self, number: usize, has_begun: bool) {
-        if self.recorder.is_some() {
+        if let Some(started) = self.starting.take_if(|starting| starting.is_finished()) {
+            self.recorder = Some(joined(started));
+        }
+        if self.recorder.is_some() || self.starting.is_some() {
             return;
         }
-        self.recorder = match (&self.jvm, &self.no_dumps) {
+        match (&self.jvm, &self.no_dumps) {
             _ if number >= RECORDED_MAX => {
-                Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")))
+                self.recorder = Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")));
             }
-            (Some(jvm), _) => Some(Jfr::start(jvm).map(Recorder::Jfr)),
-            (None, Some(why)) => Some(Err(why.clone())),
-            (None, None) if has_begun => Some(Perf::start(self.pid).map(Recorder::Perf)),
-            (None, None) => None,
-        };
+            (Some(jvm), _) => {
+                // Threads are sampled meanwhile.
+                let jvm = jvm.clone();
+                self.starting = Some(std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr)));
+            }
+            (None, Some(why)) => self.recorder = Some(Err(why.clone())),
+            (None, None) if has_begun => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
+            (None, None) => {}
+        }
     }
 
     /// Ends the recording of stacks.
     fn stop(&mut self) {
+        if let Some(started) = self.starting.take() {
+            self.recorder = Some(joined(started));
+        }
         if let Some(Ok(recorder)) = &mut self.recorder
             && let Err(why) = recorder.stop(self.jvm.as_ref())
         {
@@ -237,7 +251,8 @@ impl Watched {
 
     /// Takes a thread dump of a JVM.
     fn dump(&mut self, clock: &Clock) {
-        let Some(jvm) = &self.jvm else { return };
+        // A JVM executes one command after the other.
+        let Some(jvm) = self.jvm.as_ref().filter(|_| self.starting.is_none()) else { return };
         // The owner of such a lock is known only to a walk through the heap.
         let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
         let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
@@ -272,9 +287,13 @@ impl Watched {
             .map(|(_, dump)| dump)
             .collect();
         let (threads, unseen_cpu_s) = self.threads.used(from_us, to_us, &names);
+        let gap_us = self.threads.gap_us(from_us, to_us);
         if threads.is_empty() {
-            missing
-                .insert(format!("threads of {}: none could be read in /proc/{}/task", self.name, self.pid));
+            missing.insert(format!("threads of {}: none was seen in /proc/{}/task", self.name, self.pid));
+        } else if gap_us > GAP_US_MAX {
+            let gap_s = gap_us as f64 / 1e6;
+            let when = "between two samples, or after the last one";
+            missing.insert(format!("threads of {} for {gap_s:.1} s: {when}", self.name));
         }
         if threads.iter().any(|thread| thread.run_queue_s.is_none()) {
             missing.insert("time in run queues: the kernel has no /proc/PID/task/TID/schedstat".to_owned());
@@ -304,7 +323,7 @@ impl Watched {
     }
 }
 
-impl Watched {
+impl ProfiledProcess {
     /// Processor time by stack.
     fn cpu(&self, from_us: u64, to_us: u64, missing: &mut BTreeSet<String>) -> Option<CpuProfile> {
         let read = match &self.recorder {
@@ -326,13 +345,18 @@ impl Watched {
     }
 }
 
-fn profile(watched: &[Watched], from_us: u64, to_us: u64) -> Profile {
+fn profile(watched: &[ProfiledProcess], from_us: u64, to_us: u64) -> Profile {
     let mut missing = BTreeSet::new();
     let processes = watched.iter().map(|one| one.profile(from_us, to_us, &mut missing)).collect();
     if !watched.iter().any(|one| one.is_broker) {
         missing.insert("brokers: they were not started by this lab".to_owned());
     }
     Profile { processes, missing: missing.into_iter().collect() }
+}
+
+/// The result of a thread that starts a recording.
+fn joined(starting: JoinHandle<Result<Recorder, String>>) -> Result<Recorder, String> {
+    starting.join().unwrap_or_else(|_| Err("the start of its recording panicked".to_owned()))
 }
 
 /// Processor time of this thread, in microseconds.
@@ -342,8 +366,8 @@ fn own_cpu_us() -> u64 {
         + u64::try_from(time.tv_nsec / 1000).unwrap_or_default()
 }
 
-/// A thread's name with `*` for the numbers that differ between threads of one kind. A digit within a word, as of
-/// `C2 CompilerThread0`, is part of it.
+/// A thread's name with `*` for the numbers that differ between threads of one kind. A digit within a word,
+/// as of `C2 CompilerThread0`, is part of it.
 fn kind(name: &str) -> String {
     let mut kind = String::with_capacity(name.len());
     let mut rest = name;
@@ -391,7 +415,7 @@ mod tests {
         };
         wait(2_500_000);
         busy.kill().and_then(|()| busy.wait()).expect("ours to end");
-        wait(1_200_000);
+        wait(4_200_000);
         let profile = profiler.finish(from_us, clock.now_us());
         let broker = &profile.processes[0];
         let thread = &broker.threads[0];
@@ -403,6 +427,8 @@ mod tests {
             Some(cpu) => assert!(cpu.samples > 5 && cpu.folded().starts_with("sh;"), "{profile:?}"),
             None => assert!(profile.missing[1].starts_with("stacks of broker-1: "), "{profile:?}"),
         }
+        let gap = profile.missing.last().expect("the end is missing");
+        assert!(gap.starts_with("threads of broker-1 for "), "{profile:?}");
     }
 
     /// Four threads that take turns with a monitor, and two with a lock of `java.util.concurrent`.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::result::{AgentUse, HostUse, ProcessUse, Sample};
+use crate::result::{AgentUse, HostUse, ProcessUse, Profile, Sample};
 use crate::worker::clock::Clock;
 use series::{Series, Units};
 
@@ -36,6 +36,8 @@ pub struct Usage {
     pub agents: Vec<AgentUse>,
     /// Samples over time.
     pub samples: Vec<Sample>,
+    /// The look inside processes; `None` as sampled here.
+    pub profile: Option<Profile>,
 }
 
 /// Samples processes and machine on a separate thread, until finished or dropped.

@@ -89,3 +89,15 @@ impl Rerun {
         given.unwrap_or_else(|| argument.to_owned())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_line_with_a_look_inside_is_read() {
+        let line = Line::try_parse_from(["thalweg", "lab", "run", "quick", "--look-inside"]).expect("valid");
+        let Command::Lab(Lab::Run(run)) = line.command else { panic!("it is a run") };
+        assert!(run.look_inside);
+    }
+}

@@ -123,7 +123,8 @@ fn write_stacks(dir: &Path, run: &RunResult) -> anyhow::Result<Vec<PathBuf>> {
     Ok(written)
 }
 
-/// The file of a point. Labels that differ only in characters that file names lack do not overwrite each other.
+/// The file of a point. Labels that differ only in characters that file names lack do not overwrite each
+/// other.
 fn point_file(
     dir: &Path,
     kind: &str,

@@ -73,8 +73,8 @@ pub struct Run {
     security: SecurityArguments,
     #[command(flatten)]
     pub(crate) agents: AgentArguments,
-    /// Look inside the processes on this machine: threads and their context switches, the locks of brokers that
-    /// are JVMs, and flame graphs of brokers, which need `perf` or a JDK.
+    /// Look inside the processes on this machine: threads and their context switches, the locks of brokers
+    /// that are JVMs, and flame graphs of brokers, which need `perf` or a JDK.
     #[arg(long)]
     pub(crate) look_inside: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! Commands to a running JVM, by HotSpot's attach protocol: what `jcmd` does, without the JVM that `jcmd` is.
 //!
-//! A signal QUIT and a file beside it ask the JVM for a socket, over which each command has its own connection. The
-//! signal is sent only if the process handles it: it would end another one.
+//! A signal QUIT and a file beside it ask the JVM for a socket, over which each command has its own
+//! connection. The signal is sent only if the process handles it: it would end another one.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,13 +14,13 @@ use crate::worker::clock::Clock;
 
 /// Time for a JVM to open its socket.
 const OPEN_TIMEOUT_US: u64 = 5_000_000;
-/// Time for a JVM to answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for a JVM to answer: the first recording takes seconds to start.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of an answer: a thread dump has about a kilobyte a thread.
 const ANSWER_BYTES_MAX: u64 = 64 << 20;
 
 /// A JVM on this machine.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Jvm {
     pid: u32,
     /// The process id within the JVM's namespace.
@@ -65,8 +65,8 @@ impl Jvm {
         self.connect().map(drop)
     }
 
-    /// A dump of all threads, as by `jcmd PID Thread.print`; with the owners of `java.util.concurrent` locks, as by
-    /// its option `-l`, for which the JVM walks its heap.
+    /// A dump of all threads, as by `jcmd PID Thread.print`; with the owners of `java.util.concurrent` locks,
+    /// as by its option `-l`, for which the JVM walks its heap.
     pub(super) fn threads(&self, with_owners: bool) -> Result<String, AttachError> {
         self.execute("threaddump", if with_owners { "-l" } else { "" })
     }

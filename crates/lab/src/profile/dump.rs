@@ -2,8 +2,8 @@
 
 /// Frames kept of a stack.
 const FRAMES_MAX: usize = 24;
-/// Classes of locks of `java.util.concurrent` on which threads wait for each other. Others, such as conditions, are
-/// waits for work.
+/// Classes of locks of `java.util.concurrent` on which threads wait for each other. Others, such as
+/// conditions, are waits for work.
 const LOCK_CLASSES: [&str; 3] = [
     "java.util.concurrent.locks.ReentrantLock$",
     "java.util.concurrent.locks.ReentrantReadWriteLock$",
@@ -91,7 +91,8 @@ impl Dump {
     }
 }
 
-/// The first line of a thread, after its first quote: name and kernel's id, `nid=0x5af` or from Java 19 `nid=1455`.
+/// The first line of a thread, after its first quote: name and kernel's id, `nid=0x5af` or from Java 19
+/// `nid=1455`.
 fn header(line: &str) -> Option<JavaThread> {
     let (name, rest) = line.rsplit_once('"')?;
     let id = rest.split_once("nid=").and_then(|(_, id)| {
@@ -146,7 +147,8 @@ fn lock(text: &str) -> Option<(&str, &str, &str)> {
 pub(super) mod tests {
     use super::*;
 
-    /// A dump of Java 17: a holder that sleeps, two threads that wait for it, a parked one, a poller and idle ones.
+    /// A dump of Java 17: a holder that sleeps, two threads that wait for it, a parked one, a poller and idle
+    /// ones.
     pub(crate) const TEXT: &str = r#"2026-11-30 16:46:41
 Full thread dump OpenJDK 64-Bit Server VM (17.0.15+6-Debian-1deb12u1 mixed mode, sharing):
 
@@ -206,7 +208,7 @@ JNI global refs: 17, weak refs: 0
 "#;
 
     #[test]
-    fn a_dump_tells_what_threads_do_wait_for_and_hold() {
+    fn threads_of_a_dump_have_stacks_waits_and_held_locks() {
         let dump = Dump::parse(TEXT);
         let of = |name: &str| dump.threads.iter().find(|thread| thread.name == name).expect("it is there");
         assert_eq!(dump.threads.len(), 9);

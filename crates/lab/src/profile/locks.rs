@@ -1,7 +1,7 @@
 //! Locks over several thread dumps: how many threads wait for each, where, and who holds it.
 //!
-//! An object's address differs between dumps, because the JVM moves objects. Locks are therefore the same if they
-//! have one class and are waited for at one place in the code.
+//! An object's address differs between dumps, because the JVM moves objects. Locks are therefore the same if
+//! they have one class and are waited for at one place in the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const LOCKS_MAX: usize = 8;
 const LIBRARY: [&str; 4] = ["java.util.concurrent.", "jdk.internal.", "java.lang.Object.", "sun.misc."];
 
 #[derive(Default)]
-struct Seen {
+struct LockSamples {
     waiting: u64,
     dumps: u32,
     waiting_max: u32,
@@ -28,7 +28,7 @@ struct Seen {
 
 /// The locks of some dumps.
 pub(super) fn gather(dumps: &[&Dump]) -> LockUse {
-    let mut seen: BTreeMap<(String, String), Seen> = BTreeMap::new();
+    let mut seen: BTreeMap<(String, String), LockSamples> = BTreeMap::new();
     let (mut waiting, mut running) = (0, 0);
     for dump in dumps {
         running += dump.threads.iter().filter(|thread| thread.is_running).count() as u64;
@@ -67,7 +67,7 @@ pub(super) fn gather(dumps: &[&Dump]) -> LockUse {
 }
 
 /// Adds the threads of a dump that wait for a lock.
-fn note(seen: &mut Seen, dump: &Dump, threads: &[&JavaThread]) {
+fn note(seen: &mut LockSamples, dump: &Dump, threads: &[&JavaThread]) {
     let count = u32::try_from(threads.len()).unwrap_or(u32::MAX);
     seen.waiting += threads.len() as u64;
     seen.dumps += 1;

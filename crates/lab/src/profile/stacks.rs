@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn rare_and_deep_stacks_are_cut_and_said_to_be() {
+    fn rare_and_deep_stacks_are_cut_with_a_mark() {
         let mut stacks = Stacks::default();
         for number in 0..STACKS_MAX + 5 {
             stacks.add("t", &stack(&[&format!("f{number}")]));

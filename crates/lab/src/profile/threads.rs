@@ -9,8 +9,8 @@ use crate::result::ThreadUse;
 /// Maximum number of kept samples; beyond that, every second one is dropped.
 const SAMPLES_MAX: usize = 512;
 
-/// Counters since the start of a thread: user ticks, system ticks, voluntary and involuntary context switches,
-/// nanoseconds in run queues.
+/// Counters since the start of a thread: user ticks, system ticks, voluntary and involuntary context
+/// switches, nanoseconds in run queues.
 type Counters = [u64; 5];
 
 /// The threads of a process.
@@ -122,8 +122,8 @@ impl Threads {
         pairs.map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
     }
 
-    /// The use between two times by kind of thread, the busiest first, and the processor seconds of the process
-    /// beyond those of its threads. `names` are better names of threads, by id.
+    /// The use between two times by kind of thread, the busiest first, and the processor seconds of the
+    /// process beyond those of its threads. `names` are better names of threads, by id.
     pub(super) fn used(
         &self,
         from_us: u64,
@@ -179,8 +179,8 @@ fn run_queue_ns(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// The increase of counters between two times, interpolated between samples; none before the first and after the
-/// last one.
+/// The increase of counters between two times, interpolated between samples; none before the first and after
+/// the last one.
 fn grown(readings: &[(u64, Counters)], from_us: u64, to_us: u64) -> [f64; 5] {
     let (before, after) = (at(readings, from_us), at(readings, to_us));
     std::array::from_fn(|index| f64::max(after[index] - before[index], 0.0))

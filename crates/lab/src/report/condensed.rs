@@ -7,8 +7,8 @@
 //! - from histograms of the point, values between the percentiles that are drawn or printed;
 //! - samples that no chart draws, and what no chart draws of the others;
 //! - single partitions and replicas, of which the counts stay;
-//! - usage of processes and machines, from which figures and verdict were made, and the look inside processes;
-//!   the traffic of agents stays.
+//! - usage of processes and machines, from which figures and verdict were made, and the look inside
+//!   processes; the traffic of agents stays.
 
 use super::{latency, timeline};
 use crate::result::{Histogram, HistogramUnreadable, HostUse, Repetition, RunResult, SCHEMA, Sample};

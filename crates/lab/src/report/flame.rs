@@ -1,5 +1,5 @@
-//! A flame graph: samples by stack as an SVG without scripts. The width of a function is its share of the samples;
-//! its callers are below it.
+//! A flame graph: samples by stack as an SVG without scripts. The width of a function is its share of the
+//! samples; its callers are below it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! The inside of the processes of a workload's points: threads and locks of the representative repetition, and
-//! stacks of all of them.
+//! The inside of the processes of a workload's points: threads and locks of the representative repetition,
+//! and stacks of all of them.
 
 use super::flame;
 use super::palette::Palette;
@@ -89,7 +89,7 @@ fn thread_rows(process: &ProcessProfile, measured_s: f64) -> Vec<Vec<String>> {
         rows.push(thread_row(&name, &title, &sum, measured_s));
     }
     if process.unseen_cpu_s > 0.0 {
-        let title = "<span class=\"dim\">threads that ended between two samples</span>".to_owned();
+        let title = "<span class=\"dim\">in no sample of a thread</span>".to_owned();
         let processors = quantity::number(process.unseen_cpu_s / measured_s);
         let mut row = vec![name, title, String::new(), processors];
         row.resize(9, String::new());
@@ -226,7 +226,11 @@ mod tests {
             !page.contains("<td>kind 12</td>")
                 && page.contains("2 other kinds</span></td><td class=\"n\">16</td>")
         );
-        assert!(page.contains("threads that ended between two samples</span></td><td class=\"n\"></td><td class=\"n\">0.500</td>"));
+        assert!(
+            page.contains(
+                "in no sample of a thread</span></td><td class=\"n\"></td><td class=\"n\">0.500</td>"
+            )
+        );
         assert!(
             page.contains("Not seen: locks of &lt;x&gt;: none.") && page.contains("<td class=\"n\">123</td>")
         );

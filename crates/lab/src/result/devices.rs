@@ -20,13 +20,13 @@ pub struct DeviceUse {
 /// The columns of `iostat -x`. A kB has 1024 bytes, as there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceRates {
-    /// r/s.
+    /// r/s: reads that reached the device.
     pub reads_per_s: f64,
-    /// w/s.
+    /// w/s: writes that reached the device.
     pub writes_per_s: f64,
-    /// rkB/s.
+    /// rkB/s: kilobytes read.
     pub read_kb_per_s: f64,
-    /// wkB/s.
+    /// wkB/s: kilobytes written.
     pub written_kb_per_s: f64,
     /// rrqm/s: reads merged with others before they reached the device.
     pub reads_merged_per_s: f64,

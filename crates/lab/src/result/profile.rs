@@ -1,4 +1,5 @@
-//! A look inside the processes of a repetition: their threads, the locks of JVMs, and processor time by stack.
+//! A look inside the processes of a repetition: their threads, the locks of JVMs, and processor time by
+//! stack.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,24 @@ pub struct Profile {
     pub missing: Vec<String>,
 }
 
+/// The share of a process's processor time that samples of its threads may lack unsaid.
+const UNSEEN_MAX: f64 = 0.05;
+
+impl Profile {
+    /// Notes the processor time of the processes with a name as it was sampled more often, in seconds: that
+    /// of a process that ends is missing from its threads since their last sample.
+    pub(crate) fn note_cpu(&mut self, name: &str, cpu_s: f64) {
+        let own = || self.processes.iter().filter(|process| process.name == name);
+        let threads = own().flat_map(|process| &process.threads).map(|used| used.user_s + used.system_s);
+        let unseen_s = cpu_s - threads.sum::<f64>();
+        if unseen_s > cpu_s * UNSEEN_MAX
+            && let Some(first) = self.processes.iter_mut().find(|process| process.name == name)
+        {
+            first.unseen_cpu_s = first.unseen_cpu_s.max(unseen_s);
+        }
+    }
+}
+
 /// The inside of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessProfile {
@@ -20,8 +39,8 @@ pub struct ProcessProfile {
     pub pid: u32,
     /// Threads by name, the busiest first. Digits in names are `*`.
     pub threads: Vec<ThreadUse>,
-    /// Processor time of the process that is in none of its threads, in seconds: of threads that began and ended
-    /// between two samples, and of the time between the last sample of a thread and its end.
+    /// Processor time of the process that is in none of its threads, in seconds: of threads that began and
+    /// ended between two samples, and of the time between the last sample of a thread and its end.
     pub unseen_cpu_s: f64,
     /// The locks of a JVM; `None` for other processes, or if there was no thread dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -119,14 +138,14 @@ pub struct CpuProfile {
     pub left_out: u64,
     /// The names in stacks: of threads, then of functions.
     pub frames: Vec<String>,
-    /// Stacks with their samples, the most frequent first: indexes of frames, first the thread, then the outermost
-    /// function.
+    /// Stacks with their samples, the most frequent first: indexes of frames, first the thread, then the
+    /// outermost function.
     pub stacks: Vec<(Vec<u32>, u64)>,
 }
 
 impl CpuProfile {
-    /// The stacks with their samples, as lines of names between semicolons and a number: the format of flame graph
-    /// tools.
+    /// The stacks with their samples, as lines of names between semicolons and a number: the format of flame
+    /// graph tools.
     pub fn folded(&self) -> String {
         let mut text = String::new();
         for (stack, samples) in self.named() {
@@ -142,5 +161,28 @@ impl CpuProfile {
                 stack.iter().map(|frame| self.frames.get(*frame as usize).map_or("?", String::as_str));
             (names.collect(), *samples)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_that_no_thread_shows_is_noted() {
+        let process = |name: &str, user_s| ProcessProfile {
+            name: name.to_owned(),
+            threads: vec![ThreadUse { user_s, ..ThreadUse::default() }],
+            ..ProcessProfile::default()
+        };
+        let of = |cpu_s| {
+            let processes =
+                vec![process("broker-1", 9.0), process("producer-0", 2.0), process("producer-0", 1.0)];
+            let mut profile = Profile { processes, missing: Vec::new() };
+            profile.note_cpu("producer-0", cpu_s);
+            profile.processes.iter().map(|process| process.unseen_cpu_s).collect::<Vec<f64>>()
+        };
+        assert_eq!(of(4.0), [0.0, 1.0, 0.0], "both processes of the name are counted");
+        assert_eq!(of(3.1), [0.0, 0.0, 0.0], "within the tolerance");
     }
 }

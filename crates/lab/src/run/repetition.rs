@@ -74,8 +74,7 @@ pub(super) struct PreparedRepetition {
     admin: Option<Admin>,
     /// The producers' reports of the backlog.
     prefilled: Vec<Report>,
-    sampler: Sampler,
-    profiler: Option<Profiler>,
+    observers: Observers,
     agents: Option<AgentSessions>,
     watch: Option<Watch>,
     idle: IdleConnections,
@@ -143,8 +142,7 @@ pub(super) async fn prepare(
         None => IdleConnections::default(),
     };
     tracing::debug!("Starting workers");
-    let sampler = Sampler::start(setting.cluster.processes.clone());
-    let profiler = setting.look_inside.then(|| Profiler::start(&setting.cluster.processes));
+    let observers = Observers::start(setting);
     let watch = kafka.map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
     let (producing, consuming) = match point.measure {
         Measure::Produce | Measure::Drain => (point.producers.count > 0, point.consumers.count > 0),
@@ -165,10 +163,7 @@ pub(super) async fn prepare(
         for (worker, pid) in fleet.processes() {
             match (worker.agent(), &mut agents) {
                 (Some(agent), Some(agents)) => agents.add(agent, worker.name(), pid).await?,
-                _ => {
-                    sampler.add(worker.name(), pid);
-                    profiler.iter().for_each(|profiler| profiler.add(worker.name(), pid));
-                }
+                _ => observers.add(worker.name(), pid),
             }
         }
     }
@@ -179,8 +174,7 @@ pub(super) async fn prepare(
     Ok(PreparedRepetition {
         admin,
         prefilled,
-        sampler,
-        profiler,
+        observers,
         agents,
         watch,
         idle,
@@ -201,8 +195,7 @@ pub(super) async fn measure(
     let PreparedRepetition {
         admin,
         prefilled,
-        sampler,
-        profiler,
+        observers,
         agents,
         watch,
         idle,
@@ -219,8 +212,7 @@ pub(super) async fn measure(
         0 => None,
         _ => Some(begin_passing(setting).await?),
     };
-    let ran =
-        run_workers(setting, (producers, consumers), backlog, watch.as_ref(), profiler.as_ref()).await?;
+    let ran = run_workers(setting, (producers, consumers), backlog, watch.as_ref(), &observers).await?;
     let passed = match passing {
         Some(passing) => Some(passing.finish().await),
         None => None,
@@ -241,13 +233,8 @@ pub(super) async fn measure(
     let produced = gather(produced_by.iter())?;
     let (consumed, drain) = consumption(setting, &ran, &consumed_by, group_start_s)?;
     let main = main_of(setting.point.measure, &produced, &consumed)?;
-    let mut usage = usage_of(sampler, agents, main.span).await?;
-    let profile = match profiler {
-        Some(profiler) => Some(profile_of(profiler, setting, main.span).await),
-        None => None,
-    };
+    let mut usage = observers.finish(setting, agents, main.span).await?;
     ran.note_replicas(&mut usage.samples);
-    usage.host.storage.extend(setting.cluster.data_dir.as_deref().and_then(chain));
     let (evidence, unproven) = match &admin {
         Some(admin) => {
             let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));
@@ -261,7 +248,6 @@ pub(super) async fn measure(
         }
     };
     let mut repetition = put_together(setting, &ran, (&produced, &consumed, drain), usage, evidence)?;
-    repetition.profile = profile;
     let figures = &mut repetition.figures;
     figures.metadata_us = metadata_us;
     if let Some(passed) = &passed {
@@ -272,15 +258,51 @@ pub(super) async fn measure(
     Ok(RepetitionResult { repetition, client })
 }
 
-/// The usage of this machine and of the agents' during the measurement.
-async fn usage_of(sampler: Sampler, agents: Option<AgentSessions>, span: Span) -> Result<Usage, Failure> {
-    let mut usage = sampler.finish(span.from_us, span.to_us);
-    if let Some(agents) = agents {
-        let (of_agents, processes) = agents.finish((span.from_us, span.to_us)).await?;
-        usage.agents = of_agents;
-        usage.processes.extend(processes);
+/// The observers of processes and machines.
+struct Observers {
+    sampler: Sampler,
+    profiler: Option<Profiler>,
+}
+
+impl Observers {
+    /// Starts to observe this machine and the brokers on it.
+    fn start(setting: &Setting<'_>) -> Observers {
+        let brokers = &setting.cluster.processes;
+        Observers {
+            sampler: Sampler::start(brokers.clone()),
+            profiler: setting.look_inside.then(|| Profiler::start(brokers)),
+        }
     }
-    Ok(usage)
+
+    /// Adds the process of a worker on this machine.
+    fn add(&self, name: &str, pid: u32) {
+        self.sampler.add(name, pid);
+        self.profiler.iter().for_each(|profiler| profiler.add(name, pid));
+    }
+
+    /// The usage of this machine and of the agents' during the measurement.
+    async fn finish(
+        self,
+        setting: &Setting<'_>,
+        agents: Option<AgentSessions>,
+        span: Span,
+    ) -> Result<Usage, Failure> {
+        let mut usage = self.sampler.finish(span.from_us, span.to_us);
+        usage.host.storage.extend(setting.cluster.data_dir.as_deref().and_then(chain));
+        if let Some(agents) = agents {
+            let (of_agents, processes) = agents.finish((span.from_us, span.to_us)).await?;
+            usage.agents = of_agents;
+            usage.processes.extend(processes);
+        }
+        if let Some(profiler) = self.profiler {
+            let mut profile = profile_of(profiler, setting, span).await;
+            for used in &usage.processes {
+                profile.note_cpu(&used.name, used.user_s + used.system_s);
+            }
+            usage.profile = Some(profile);
+        }
+        Ok(usage)
+    }
 }
 
 /// The look inside the processes of this machine during the measurement.
@@ -421,7 +443,7 @@ fn put_together(
         host: usage.host,
         agents: usage.agents,
         samples: usage.samples,
-        profile: None,
+        profile: usage.profile,
         evidence,
         given_up: produced.failed,
         notes,
@@ -552,13 +574,13 @@ async fn run_workers(
     (producers, consumers): (Option<Fleet>, Option<Fleet>),
     backlog: u64,
     watch: Option<&Watch>,
-    profiler: Option<&Profiler>,
+    observers: &Observers,
 ) -> Result<WorkerResults, Failure> {
     let point = setting.point;
     let groups = u64::from(point.consumer_groups);
     let at_us = now_us() + lead_us(setting.agents);
     let measure_from_us = at_us + (warm_up_s(point, setting.driver) * 1e6) as u64;
-    profiler.iter().for_each(|profiler| profiler.begin(measure_from_us));
+    observers.profiler.iter().for_each(|profiler| profiler.begin(measure_from_us));
     let mut course = Course {
         measure: point.measure,
         producers: start(producers, Role::Producer, at_us, measure_from_us).await,

@@ -121,6 +121,7 @@ impl Series {
             host: self.host_use(from_us, to_us),
             agents: Vec::new(),
             samples: self.samples(from_us, to_us),
+            profile: None,
         }
     }
 

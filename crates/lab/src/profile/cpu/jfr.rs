@@ -1,5 +1,5 @@
-//! Java's Flight Recorder: stacks of Java code. It does not see the JVM's own threads, such as those of the garbage
-//! collector and the compilers, nor native code and the kernel.
+//! Java's Flight Recorder: stacks of Java code. It does not see the JVM's own threads, such as those of the
+//! garbage collector and the compilers, nor native code and the kernel.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -135,8 +135,8 @@ fn method(frame: &str) -> &str {
     frame.split_once('(').map_or(frame, |(method, _)| method)
 }
 
-/// True if a printed time is between two times. It may lack its date, as of Java 17: `16:40:00.123`, or have it
-/// behind: `16:40:00.123 (2026-11-30)`.
+/// True if a printed time is between two times. It may lack its date, as of Java 17: `16:40:00.123`, or have
+/// it behind: `16:40:00.123 (2026-11-30)`.
 fn is_within(text: &str, (from_us, to_us): (u64, u64)) -> bool {
     let (time, date) = match text.trim().split_once(" (") {
         Some((time, date)) => (time, date.strip_suffix(')')),

@@ -16,8 +16,8 @@ use crate::worker::clock::Clock;
 /// Samples per second of each busy processor. Not a divisor of timers' rates.
 const HZ: u32 = 49;
 /// Bytes of stack memory in a sample.
-const STACK_BYTES: u32 = 16 << 10;
-/// Maximum size of a recording: five minutes of a processor.
+const STACK_BYTES: u32 = 32 << 10;
+/// Maximum size of a recording: two and a half minutes of a busy processor.
 const FILE_MB_MAX: u64 = 256;
 /// Time for `perf` to end.
 const STOP_TIMEOUT_US: u64 = 10_000_000;
@@ -167,6 +167,10 @@ impl Script {
         let text = line.trim();
         if text.is_empty() {
             if let Some(thread) = self.thread.take() {
+                // The copied memory ends before a deep stack does.
+                if let Some(outermost) = self.stack.last_mut().filter(|name| *name == "[unknown]") {
+                    "[outer frames cut]".clone_into(outermost);
+                }
                 self.stacks.add(&thread, &self.stack);
             }
             self.stack.clear();
@@ -229,7 +233,7 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "thalweg net *;[unknown];<a::B as c::D>::e::{closure#0};__libc_recv;___pte_offset_map_[k] 1",
+                "thalweg net *;[outer frames cut];<a::B as c::D>::e::{closure#0};__libc_recv;___pte_offset_map_[k] 1",
                 "thalweg;f 1"
             ]
         );

@@ -5,8 +5,8 @@ use crate::result::{Lock, LockUse, ProcessProfile, Repetition};
 
 /// The share of running and waiting threads that wait for a lock, from which on it is the limit.
 const SHARE_MIN: f64 = 0.5;
-/// Minimum number of waiting threads, in the mean of all dumps: a single thread that waits beside a single one that
-/// runs is no crowd.
+/// Minimum number of waiting threads, in the mean of all dumps: a single thread that waits beside a single
+/// one that runs is no crowd.
 const WAITING_MIN: f64 = 1.0;
 /// Minimum number of thread dumps.
 const DUMPS_MIN: u32 = 5;
