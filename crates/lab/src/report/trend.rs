@@ -188,8 +188,8 @@ impl TrendPoint {
 }
 
 impl TrendValue {
-    /// The change since the value before, such as `+4.0 % (+2.1 to +5.9)`, or why there is none; empty for the
-    /// first value.
+    /// The change since the value before, such as `+4.0 % (+2.1 to +5.9)`, or why there is none; empty for
+    /// the first value.
     pub fn change(&self) -> String {
         let percent = |ratio: f64| format!("{:+.1}", (ratio - 1.0) * 100.0);
         let Some(ratio) = &self.ratio else {

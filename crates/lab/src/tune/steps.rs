@@ -268,8 +268,8 @@ fn jvm_options(java_version: Option<&str>) -> Setting {
 }
 
 /// All changes that gained something, though too little to be kept, at once, each with its gain: in the
-/// published study, many small steps made a tenth of the gain. Of two numbers of partitions, the better one is
-/// tried. `None` for fewer than two.
+/// published study, many small steps made a tenth of the gain. Of two numbers of partitions, the better one
+/// is tried. `None` for fewer than two.
 pub(super) fn remainder(small: Vec<(f64, Change)>) -> Option<Setting> {
     let is_of_topics = |change: &Change| matches!(change.what, ChangedSetting::Topics { .. });
     let of_topics = small.iter().filter(|(_, change)| is_of_topics(change)).map(|(gain, _)| *gain);
