@@ -22,6 +22,8 @@ const DESCRIBED_MAX: usize = 500;
 /// Groups and offsets per request.
 const GROUPS_AT_ONCE: usize = 100;
 const OFFSETS_AT_ONCE: usize = 50_000;
+/// Groups per request for their offsets in all topics, whose number is unknown.
+const WHOLE_GROUPS_AT_ONCE: usize = 20;
 /// Time for further attempts at coordinators that refuse, and time limit for the answer of each.
 const COORDINATOR_RETRY: Duration = Duration::from_secs(1);
 const COORDINATOR_WAIT: Duration = Duration::from_secs(5);
@@ -102,7 +104,7 @@ impl GroupReading {
         omitted.extend(others.iter().skip(GROUPS_MAX).map(|group| group.group.as_str()));
         omitted.extend(share.iter().skip(SHARE_GROUPS_MAX).map(|group| group.group.as_str()));
         let at_once =
-            partitions.map_or(GROUPS_AT_ONCE, |partitions| OFFSETS_AT_ONCE / partitions.len().max(1));
+            partitions.map_or(WHOLE_GROUPS_AT_ONCE, |partitions| OFFSETS_AT_ONCE / partitions.len().max(1));
         for groups in others[..others.len().min(GROUPS_MAX)].chunks(at_once.clamp(1, GROUPS_AT_ONCE)) {
             let mut outcomes = Outcomes::new();
             if left > 0 {

@@ -136,8 +136,8 @@ impl Admin {
         }
     }
 
-    /// True if the login lacks DESCRIBE on the cluster, as far as a broker reports it. Without an authorizer,
-    /// every login has it.
+    /// True if the login lacks DESCRIBE on the cluster, or if no broker reports whether it has it. Without an
+    /// authorizer, every login has it.
     pub async fn lacks_describe(&self) -> bool {
         let request =
             DescribeClusterRequest { include_cluster_authorized_operations: true, ..Default::default() };
@@ -146,7 +146,7 @@ impl Admin {
                 let operations = response.cluster_authorized_operations;
                 operations != i32::MIN && operations & (1 << Operation::Describe.code()) == 0
             }
-            _ => false,
+            _ => true,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The groups of each topic, for lists of topics.
 //!
 //! Kafka's protocol answers for groups, not for topics. One reading in the background therefore requests the
-//! offsets and the assignments of all groups, and the ends of all partitions that they read. Readings take at
-//! most 1/20 of the time, but no pause is longer than [`INTERVAL_MAX`]. A list waits for the first one only,
-//! and for [`FIRST_WAIT`] at most.
+//! ends of all partitions, and then the offsets and the assignments of all groups: in this order a lag is too
+//! small by the records since, and never one that there was not. Readings take at most 1/20 of the time, but
+//! no pause is longer than [`INTERVAL_MAX`]. A list waits for the first one only, and for [`FIRST_WAIT`] at
+//! most. All logins together have [`READINGS_MAX`] readings at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -11,13 +12,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::Serialize;
-use thalweg_client::{ClientError, GroupAssignment, GroupPosition, is_without_members};
-use tokio::sync::Notify;
+use serde::{Serialize, Serializer};
+use thalweg_client::{ClientError, GroupAssignment, GroupListing, GroupPosition, is_without_members};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
-use super::catalog::{Catalog, TopicLine};
+use super::catalog::Catalog;
 use super::groups::{GroupCatalog, GroupLine};
 use super::{View, ends};
 use crate::format;
@@ -26,10 +27,15 @@ use crate::format;
 pub const GROUPS_OF_TOPIC_MAX: usize = 10;
 /// Groups with members that are described for their assignments.
 const DESCRIBED_MAX: usize = 2_000;
+/// Maximum bytes of the id of a group in lists of topics: a page has many of them.
+const ID_BYTES_MAX: usize = 1024;
 /// The shortest and the longest time between two readings, and their share of the time.
 const INTERVAL: Duration = Duration::from_secs(5);
-const INTERVAL_MAX: Duration = Duration::from_secs(30);
+const INTERVAL_MAX: Duration = Duration::from_secs(300);
 const SHARE: u32 = 20;
+/// Readings of all logins at a time.
+const READINGS_MAX: usize = 4;
+static READINGS: Semaphore = Semaphore::const_new(READINGS_MAX);
 /// Time limit of a reading.
 const READING_WAIT: Duration = Duration::from_secs(40);
 /// The time that a list waits for the first reading.
@@ -46,13 +52,15 @@ pub struct GroupsByTopic {
 struct State {
     is_reading: bool,
     due: Option<Instant>,
-    /// Number of times that the reading was dropped. A reading that began before a drop is outdated.
+    /// Number of changes. A reading that began before one is outdated soon.
     drops: u64,
     known: Option<Result<Arc<ReadGroups>, String>>,
 }
 
 /// The groups of all topics.
 pub struct ReadGroups {
+    /// The topics at the time of the reading.
+    catalog: Arc<Catalog>,
     topics: HashMap<Arc<str>, ReadTopic>,
     /// The reasons why groups may be missing; none if all were looked at.
     pub missing: Vec<String>,
@@ -73,7 +81,9 @@ pub struct ReadTopic {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct TopicGroupRow {
     /// The group id.
-    pub group: String,
+    #[schema(value_type = String)]
+    #[serde(serialize_with = "as_text")]
+    pub group: Arc<str>,
     /// Lag in records over all partitions of the topic; none if that of one is unknown, as without a
     /// committed offset.
     pub lag: Option<i64>,
@@ -81,10 +91,15 @@ pub struct TopicGroupRow {
     pub members: Option<usize>,
 }
 
+fn as_text<S: Serializer>(text: &Arc<str>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(text)
+}
+
 impl ReadGroups {
-    /// The groups of a topic.
-    pub fn of(&self, topic: &str) -> ReadTopic {
-        self.topics.get(topic).cloned().unwrap_or_default()
+    /// The groups of a topic; none if the topic was not there at the time of the reading.
+    pub fn of(&self, topic: &str) -> Option<ReadTopic> {
+        self.catalog.position(topic)?;
+        Some(self.topics.get(topic).cloned().unwrap_or_default())
     }
 }
 
@@ -107,9 +122,12 @@ impl GroupsByTopic {
         if state.is_reading || state.due.is_some_and(|due| Instant::now() < due) {
             return;
         }
+        // Another request tries again when others have taken all places.
+        let Ok(place) = READINGS.try_acquire() else { return };
         state.is_reading = true;
         let (view, drops) = (Arc::clone(view), state.drops);
         tokio::spawn(async move {
+            let _place = place;
             let began = Instant::now();
             let read = match tokio::time::timeout(READING_WAIT, read(&view)).await {
                 Ok(read) => read.map(Arc::new).map_err(|error| error.to_string()),
@@ -123,20 +141,23 @@ impl GroupsByTopic {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.is_reading = false;
-        if state.drops == drops {
-            state.due = Some(now + ((now - began) * SHARE).clamp(INTERVAL, INTERVAL_MAX));
+        // After a change during the reading, the next one comes soon.
+        let pause = if state.drops == drops { (now - began) * SHARE } else { INTERVAL };
+        state.due = Some(now + pause.clamp(INTERVAL, INTERVAL_MAX));
+        // A failure does not hide what was read before, which has its time.
+        if read.is_ok() || !matches!(state.known, Some(Ok(_))) {
             state.known = Some(read);
         }
         drop(state);
         self.ended.notify_waiters();
     }
 
-    /// Drops the reading, and one that is under way.
+    /// Notes a change: the next reading is due soon. The last one stays until then, with its time.
     pub fn clear(&self) {
         let mut state = self.state.lock();
         state.drops += 1;
-        state.due = None;
-        state.known = None;
+        let soon = Instant::now() + INTERVAL;
+        state.due = state.due.map(|due| due.min(soon));
     }
 }
 
@@ -173,9 +194,15 @@ impl Reads {
 
 async fn read(view: &View) -> Result<ReadGroups, ClientError> {
     let (catalog, groups) = (view.catalog().await?, view.groups().await?);
+    let mut found: HashMap<(usize, i32), i64> = HashMap::new();
+    let take = |topic: &str, partition, end| {
+        found.extend(catalog.position(topic).map(|at| ((at, partition), end)));
+    };
+    ends::read(view, &catalog, |_, _| true, take).await;
     let places: HashMap<&str, usize> =
         groups.groups.iter().enumerate().map(|(at, group)| (group.group.as_str(), at)).collect();
-    let listed = groups.listings();
+    let (listed, long): (Vec<GroupListing>, Vec<GroupListing>) =
+        groups.listings().into_iter().partition(|group| group.group.len() <= ID_BYTES_MAX);
     let mut reads = Reads::default();
     let omitted = view.admin().positions_of_groups(&listed, |group, found| {
         let group = places[group.group.as_str()];
@@ -185,8 +212,10 @@ async fn read(view: &View) -> Result<ReadGroups, ClientError> {
         }
     });
     let mut omitted = omitted.await;
-    let active: Vec<&GroupLine> =
-        groups.groups.iter().filter(|group| !is_without_members(&group.state)).collect();
+    omitted.extend(long.iter().map(|group| group.group.as_str()));
+    let is_active =
+        |group: &&GroupLine| !is_without_members(&group.state) && group.group.len() <= ID_BYTES_MAX;
+    let active: Vec<&GroupLine> = groups.groups.iter().filter(is_active).collect();
     let described = &active[..active.len().min(DESCRIBED_MAX)];
     let assignments = view.group_members().of(view, described).await;
     omitted
@@ -199,29 +228,16 @@ async fn read(view: &View) -> Result<ReadGroups, ClientError> {
         }
     }
     reads.sort();
-    let mut wanted: HashMap<&str, Vec<i32>> = HashMap::new();
-    for (topic, read) in &reads.0 {
-        let mut partitions: Vec<i32> = read.iter().map(|one| one.partition).collect();
-        partitions.sort_unstable();
-        wanted.insert(&catalog.topics[*topic].name, partitions);
-    }
-    let is_wanted = |topic: &TopicLine, index| {
-        wanted.get(&*topic.name).is_some_and(|partitions| partitions.binary_search(&index).is_ok())
-    };
-    let mut found: HashMap<(usize, i32), i64> = HashMap::new();
-    let take = |topic: &str, partition, end| {
-        found.extend(catalog.position(topic).map(|at| ((at, partition), end)));
-    };
-    ends::read(view, &catalog, is_wanted, take).await;
     let mut missing = groups.missing.clone();
     if !omitted.is_empty() {
         missing.push(format!(
-            "{} could not be read completely: the login may not describe them, their coordinators do not answer, or there are too many",
+            "{} could not be read completely: the login may not describe them, their coordinators do not answer, their ids are long, or there are too many",
             format::counted(omitted.len(), "group")
         ));
     }
     let topics = of_topics(&catalog, &groups, &reads, &assignments, &found);
-    Ok(ReadGroups { topics, missing, read_at_ms: groups.read_at_ms.min(catalog.read_at_ms) })
+    let read_at_ms = groups.read_at_ms.min(catalog.read_at_ms);
+    Ok(ReadGroups { catalog, topics, missing, read_at_ms })
 }
 
 fn of_topics(
@@ -232,11 +248,13 @@ fn of_topics(
     ends: &HashMap<(usize, i32), i64>,
 ) -> HashMap<Arc<str>, ReadTopic> {
     let mut topics = HashMap::new();
+    let mut ids: HashMap<usize, Arc<str>> = HashMap::new();
     for (at, read) in &reads.0 {
         let of_each = read.chunk_by(|a, b| a.group == b.group);
         let mut rows: Vec<TopicGroupRow> = of_each
             .map(|read| {
                 let group = &groups.groups[read[0].group];
+                let id = ids.entry(read[0].group).or_insert_with(|| group.group.as_str().into());
                 let assignment = assignments.get(&group.group);
                 let is_empty = is_without_members(&group.state);
                 // What a group reads that could not be described is unknown.
@@ -244,7 +262,7 @@ fn of_topics(
                 let lag = |one| lag(group, one, ends.get(&(*at, one.partition)).copied());
                 let lags = read.iter().map(lag).sum::<Option<i64>>();
                 TopicGroupRow {
-                    group: group.group.clone(),
+                    group: Arc::clone(id),
                     lag: lags.filter(|_| is_known),
                     members: if is_empty { Some(0) } else { assignment.map(|found| found.members) },
                 }
@@ -337,7 +355,7 @@ mod tests {
         assert_eq!(found.keys().map(|name| &**name).collect::<Vec<_>>(), ["orders"], "what exists");
         let read = &found["orders"];
         let of = |read: &ReadTopic| -> Vec<(String, Option<i64>, Option<usize>)> {
-            read.groups.iter().map(|row| (row.group.clone(), row.lag, row.members)).collect()
+            read.groups.iter().map(|row| (row.group.to_string(), row.lag, row.members)).collect()
         };
         let row = |group: &str, lag, members| (group.to_owned(), lag, members);
         let expected = [
@@ -358,15 +376,27 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reading_that_a_change_has_outdated_is_not_shown() {
+    async fn a_change_makes_the_next_reading_due_soon_and_a_failure_hides_nothing() {
         let readings = GroupsByTopic::default();
-        let read = || Ok(Arc::new(ReadGroups { topics: HashMap::new(), missing: Vec::new(), read_at_ms: 7 }));
+        let read = |read_at_ms| {
+            let catalog = Arc::new(catalog());
+            Ok(Arc::new(ReadGroups { catalog, topics: HashMap::new(), missing: Vec::new(), read_at_ms }))
+        };
         let began = Instant::now();
-        readings.end(began, 0, read());
-        assert!(readings.state.lock().known.is_some());
+        tokio::time::advance(Duration::from_secs(10)).await;
+        readings.end(began, 0, read(7));
+        let due_in = || readings.state.lock().due.map(|due| due - Instant::now());
+        assert_eq!(due_in(), Some(Duration::from_secs(200)), "a twentieth of the time");
         readings.clear();
-        readings.end(began, 0, read());
+        assert_eq!(due_in(), Some(INTERVAL));
+        readings.end(began, 0, read(8));
+        assert_eq!(due_in(), Some(INTERVAL), "the reading began before the change");
+        readings.end(began, 1, Err("no answer".to_owned()));
         let state = readings.state.lock();
-        assert!(state.known.is_none() && state.due.is_none(), "the next list begins another one");
+        let known = state.known.as_ref().and_then(|known| known.as_ref().ok());
+        assert_eq!(known.map(|read| read.read_at_ms), Some(8));
+        let known = known.expect("read");
+        assert!(known.of("orders").is_some_and(|topic| topic.count == 0), "nobody reads it");
+        assert!(known.of("newer").is_none(), "it was not looked at");
     }
 }

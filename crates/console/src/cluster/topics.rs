@@ -154,7 +154,10 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     }
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
     let rows = found[range].iter().map(|topic| {
-        let ReadTopic { count, groups } = read.as_ref().map(|read| read.of(&topic.name)).unwrap_or_default();
+        let read_topic = read.as_ref().and_then(|read| read.of(&topic.name));
+        // A topic that is newer than the reading has not been looked at.
+        let is_complete = read_topic.is_some() && groups_missing.is_empty();
+        let ReadTopic { count, groups } = read_topic.unwrap_or_default();
         TopicRow {
             name: topic.name.to_string(),
             is_internal: topic.is_internal,
@@ -165,7 +168,7 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
             bytes: size(topic),
             records_per_second: rate(topic),
             groups,
-            group_count: groups_missing.is_empty().then_some(count),
+            group_count: is_complete.then_some(count),
             groups_found: count,
         }
     });

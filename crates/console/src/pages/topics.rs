@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_topic_has_links_to_its_groups_and_messages() {
-        let group = |group: &str, lag, members| TopicGroupRow { group: group.to_owned(), lag, members };
+        let group = |group: &str, lag, members| TopicGroupRow { group: group.into(), lag, members };
         let mut topic = TopicRow {
             name: "orders".to_owned(),
             is_internal: false,
