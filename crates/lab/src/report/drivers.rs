@@ -1,7 +1,7 @@
 //! Drivers beside each other: the figure with one client, divided by that with another, on the same target.
 
 use super::obstacles::obstacles;
-use super::text::escape;
+use super::text::{escape, table};
 use crate::result::{Figure, PAIRS_MIN, PointResult, Subject, WorkloadResult, ratio_of, system, values};
 use crate::worker::Driver;
 
@@ -16,7 +16,7 @@ pub(super) fn markup(workload: &WorkloadResult) -> String {
     // The order of the workload says which one the others are compared with.
     drivers.sort_by_key(|driver| workload.workload.drivers.iter().position(|known| known == driver));
     let [first, others @ ..] = &drivers[..] else { return String::new() };
-    let mut rows = String::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for point in workload.points.iter().filter(|point| point.driver == *first) {
         for driver in others {
             let is_same = |other: &&PointResult| {
@@ -27,16 +27,14 @@ pub(super) fn markup(workload: &WorkloadResult) -> String {
             rows.extend(workload.points.iter().find(is_same).and_then(|other| row(point, other)));
         }
     }
-    match rows.is_empty() {
-        true => rows,
-        false => format!(
-            "<table><thead><tr><th>point</th><th>target</th><th>figure</th><th>driver</th><th>divided by</th><th>ratio</th>\
-             <th>95 % interval</th><th></th></tr></thead><tbody>{rows}</tbody></table>"
-        ),
+    if rows.is_empty() {
+        return String::new();
     }
+    let heads = ["point", "target", "figure", "driver", "divided by", "ratio", "95 % interval", ""];
+    table(&heads, 5, &rows)
 }
 
-fn row(first: &PointResult, other: &PointResult) -> Option<String> {
+fn row(first: &PointResult, other: &PointResult) -> Option<Vec<String>> {
     let name = Subject::of(&first.point).figure(&first.summary);
     let figure = Figure::named(name)?;
     let ratio = ratio_of(figure, &values(&first.repetitions, &other.repetitions, name))?;
@@ -48,16 +46,16 @@ fn row(first: &PointResult, other: &PointResult) -> Option<String> {
             Some(format!("{}: {why}", point.driver.words()))
         }),
     };
-    Some(format!(
-        "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{:.2}</td><td>{interval}</td><td>{}</td></tr>",
+    Some(vec![
         escape(&first.point.label),
         escape(system(&first.target)),
         escape(figure.title),
-        other.driver.words(),
-        first.driver.words(),
-        ratio.ratio,
+        other.driver.words().to_owned(),
+        first.driver.words().to_owned(),
+        format!("{:.2}", ratio.ratio),
+        interval,
         objection.map_or_else(String::new, |why| format!("not quotable: {}", escape(&why))),
-    ))
+    ])
 }
 
 #[cfg(test)]
@@ -79,8 +77,8 @@ mod tests {
         let mut of_both = workload(&[97.0, 98.0, 96.0]);
         of_both.workload.drivers = vec![Driver::Thalweg, Driver::Stream];
         let table = markup(&of_both);
-        assert!(table.contains("<td>stream</td><td>thalweg</td><td>0.97</td><td>0.9"), "{table}");
-        assert!(table.contains("<td></td></tr>"), "{table}");
+        assert!(table.contains("<td>stream</td><td>thalweg</td><td class=\"n\">0.97</td>"), "{table}");
+        assert!(!table.contains("not quotable"), "{table}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::obstacles::obstacles;
 use super::palette::Palette;
-use super::text::escape;
+use super::text::{escape, table};
 use crate::quantity;
 use crate::result::{Figure, PAIRS_MIN, PointResult, Subject, WorkloadResult, ratio_of, values};
 use crate::workload::Point;
@@ -25,21 +25,20 @@ impl ScalingStep {
         f64::from(self.to) / f64::from(self.from)
     }
 
-    fn row(&self) -> String {
+    fn row(&self) -> Vec<String> {
         let interval = match (self.interval, self.is_published) {
             (Some((low, high)), _) => format!("{low:.2} to {high:.2}"),
             (None, true) => "not published".to_owned(),
             (None, false) => format!("not quotable: needs {PAIRS_MIN} repetitions of each"),
         };
-        format!(
-            "<tr><td>{}</td><td>{} to {}</td><td>{:.2}</td><td>{:.2}</td><td>{interval}</td><td>{}</td></tr>",
+        vec![
             escape(&self.system),
-            self.from,
-            self.to,
-            self.growth(),
-            self.gain,
+            format!("{} to {}", self.from, self.to),
+            format!("{:.2}", self.growth()),
+            format!("{:.2}", self.gain),
             quantity::percent(self.gain / self.growth()),
-        )
+            interval,
+        ]
     }
 }
 
@@ -50,13 +49,18 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     if measured.is_empty() {
         return String::new();
     }
-    let rows: String = measured.iter().chain(&published(workload)).map(ScalingStep::row).collect();
-    format!(
-        "<table><thead><tr><th>system</th><th>brokers</th><th>times the brokers</th><th>times the rate</th>\
-         <th>95 % interval</th><th>of linear</th></tr></thead><tbody>{rows}</tbody></table>\
-         <p>Figures that may not be quoted are left out. Brokers on one machine share its processors: their gain says \
-         nothing about brokers on machines of their own. Published figures are of other hardware.</p>"
-    )
+    let rows: Vec<Vec<String>> = measured.iter().chain(&published(workload)).map(ScalingStep::row).collect();
+    let heads = [
+        "system",
+        "brokers",
+        "times the brokers",
+        "times the rate",
+        "of linear",
+        "95 % interval of the rate",
+    ];
+    table(&heads, 1, &rows)
+        + "<p>Figures that may not be quoted are left out. Brokers on one machine share its processors: their gain says \
+           nothing about brokers on machines of their own. Published figures are of other hardware.</p>"
 }
 
 fn measured(workload: &WorkloadResult, palette: &Palette) -> Vec<ScalingStep> {
@@ -188,7 +192,7 @@ mod tests {
         assert!((found[0].gain - 1.8).abs() < 0.01 && found[0].interval.is_some(), "{found:?}");
         let page = markup(workload, &Palette::of(&run));
         assert!(
-            page.contains("<td>3 to 6</td><td>2.00</td><td>1.80</td>") && page.contains("<td>90 %</td>"),
+            page.contains(">3 to 6</td>") && page.contains(">1.80</td>") && page.contains(">90 %</td>"),
             "{page}"
         );
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::chart::{Bar, Bars, Group, Part};
 use super::obstacles::obstacles;
 use super::page;
-use super::text::escape;
+use super::text::{escape, table};
 use crate::quantity;
 use crate::result::{
     Figure, Pairing, PointName, PointResult, Ratio, RunResult, Spread, State, Subject, compare, system,
@@ -240,21 +240,20 @@ fn results(of: &Trend) -> String {
     let rows = of.results.iter().map(|result| {
         let differences: Vec<String> = result.differences.iter().map(|text| escape(text)).collect();
         let incomplete = result.incomplete.as_ref().map(|why| format!("; incomplete: {why}"));
-        format!(
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+        vec![
             escape(&format!("{}{}", result.name, incomplete.unwrap_or_default())),
             escape(&result.began_at),
             escape(&result.lab_version),
             escape(&result.machine),
-            differences.join("<br>")
-        )
+            differences.join("<br>"),
+        ]
     });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let heads = ["result", "began", "lab", "machine", "no ratios to the one before, because of"];
     format!(
-        "<section><h2>Results</h2><table><thead><tr><th>result</th><th>began</th><th>lab</th><th>machine</th>\
-         <th>no ratios to the one before, because of</th></tr></thead><tbody>{}</tbody></table>\
-         <p>A change is the ratio to the last result before that has the point, with its 95 % interval. Hollow bars may not be \
-         quoted.</p></section>",
-        rows.collect::<String>()
+        "<section><h2>Results</h2>{}<p>A change is the ratio to the last result before that has the point, with its 95 % \
+         interval. Hollow bars may not be quoted.</p></section>",
+        table(&heads, heads.len(), &rows)
     )
 }
 

@@ -44,7 +44,7 @@ pub fn html(study: &Study) -> String {
          the highest load that the producers reach.</p></section>",
         cumulative_bars("Records per second, step by step", &bars(study))
     );
-    body += "<section><h2>Tried settings</h2><table><thead><tr><th>setting</th><th>value</th><th>records/s</th>\
+    body += "<section><h2>Tried settings</h2><div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>setting</th><th>value</th><th>records/s</th>\
              <th>p99</th><th>gain</th><th>95 % interval</th><th>kept</th><th>limited by</th></tr></thead><tbody>";
     for step in &study.steps {
         for tried in &step.tried {
@@ -58,7 +58,7 @@ pub fn html(study: &Study) -> String {
             );
         }
     }
-    body += "</tbody></table></section><section><h2>Why</h2><ul>";
+    body += "</tbody></table></div></section><section><h2>Why</h2><ul>";
     for step in &study.steps {
         let note = step.note.as_ref().map(|note| format!(" ({})", escape(note))).unwrap_or_default();
         let _ = write!(body, "<li><b>{}</b>: {}{note}.", escape(&step.setting), escape(&step.why));
