@@ -52,9 +52,18 @@ pub struct GroupsByTopic {
 struct State {
     is_reading: bool,
     due: Option<Instant>,
+    /// The pause after the last reading, by its duration.
+    pause: Duration,
     /// Number of changes. A reading that began before one is outdated soon.
     drops: u64,
     known: Option<Result<Arc<ReadGroups>, String>>,
+}
+
+impl State {
+    /// The pause after a change: short where readings are.
+    fn after_change(&self) -> Duration {
+        self.pause.min(INTERVAL)
+    }
 }
 
 /// The groups of all topics.
@@ -142,8 +151,9 @@ impl GroupsByTopic {
         let mut state = self.state.lock();
         state.is_reading = false;
         // After a change during the reading, the next one comes soon.
-        let pause = if state.drops == drops { (now - began) * SHARE } else { INTERVAL };
-        state.due = Some(now + pause.clamp(INTERVAL, INTERVAL_MAX));
+        state.pause = ((now - began) * SHARE).min(INTERVAL_MAX);
+        let is_outdated = state.drops != drops;
+        state.due = Some(now + if is_outdated { state.after_change() } else { state.pause.max(INTERVAL) });
         // A failure does not hide what was read before, which has its time.
         if read.is_ok() || !matches!(state.known, Some(Ok(_))) {
             state.known = Some(read);
@@ -156,7 +166,7 @@ impl GroupsByTopic {
     pub fn clear(&self) {
         let mut state = self.state.lock();
         state.drops += 1;
-        let soon = Instant::now() + INTERVAL;
+        let soon = Instant::now() + state.after_change();
         state.due = state.due.map(|due| due.min(soon));
     }
 }
