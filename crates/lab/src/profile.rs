@@ -2,7 +2,7 @@
 //! thread dumps, and the processor time of brokers by stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
-//! a hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A
+//! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A
 //! process that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
 
 mod attach;
@@ -30,8 +30,10 @@ const INTERVAL_US: u64 = 1_000_000;
 const INTERVAL_US_MAX: u64 = 10_000_000;
 /// Time between two samples, in times of their processor time.
 const SAMPLE_REST: u64 = 100;
-/// Time between two samples from which on readers are told.
+/// Time between two samples from which on readers are told; in a long measurement, of which fewer samples are
+/// kept, a part of its length.
 const GAP_US_MAX: u64 = 3_000_000;
+const GAP_PART: u64 = 100;
 /// The shortest time between two thread dumps of a JVM, for the first dumps and for later ones.
 const DUMP_INTERVALS_US: (u64, u64) = (1_000_000, 10_000_000);
 /// Number of dumps at the shorter interval.
@@ -159,7 +161,7 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
         let began_us = clock.now_us();
         if is_over || began_us >= next_sample_us {
             let cpu_us = own_cpu_us();
-            watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us()));
+            watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us(), is_over));
             let interval_us = (own_cpu_us() - cpu_us) * SAMPLE_REST;
             next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
@@ -290,7 +292,7 @@ impl ProfiledProcess {
         let gap_us = self.threads.gap_us(from_us, to_us);
         if threads.is_empty() {
             missing.insert(format!("threads of {}: none was seen in /proc/{}/task", self.name, self.pid));
-        } else if gap_us > GAP_US_MAX {
+        } else if gap_us > GAP_US_MAX.max(to_us.saturating_sub(from_us) / GAP_PART) {
             let gap_s = gap_us as f64 / 1e6;
             let when = "between two samples, or after the last one";
             missing.insert(format!("threads of {} for {gap_s:.1} s: {when}", self.name));
