@@ -15,8 +15,8 @@
 //! - generator CPU: a thread of a client was busy for at least 90 % of the time.
 //! - stream CPU: the same without a cluster, because the stream is measured.
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
-//! - network: interfaces other than loopback carried more than loopback, and at least 90 % of the slowest
-//!   link's speed in one direction; never if that speed is unknown.
+//! - network: an interface carried more than loopback, and at least 90 % of its speed in one direction; never
+//!   if that speed is unknown, as that of bonds, whose members are judged instead.
 //! - one partition: the topics have one partition, and nothing else is saturated.
 //!
 //! With agents, clients are elsewhere: generator CPU is also an agent whose processors are busy for at least
@@ -24,13 +24,13 @@
 
 mod agents;
 mod disk;
+mod link;
 mod lock;
 mod objections;
 
 pub(super) use agents::negative_latencies;
 use objections::{objections, unlike};
 
-use crate::machine::LINK_SPEED;
 use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
 
@@ -99,8 +99,8 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
         .or_else(|| processors(repetition, machine))
         .or_else(|| lock::contended(repetition))
         .or_else(|| thread(point, repetition))
-        .or_else(|| network(repetition, machine))
-        .or_else(|| agents::full_link(repetition))
+        .or_else(|| link::full(repetition))
+        .or_else(|| link::full_of_agent(repetition))
         .or_else(|| one_partition(point, repetition))
         .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
 }
@@ -200,20 +200,6 @@ fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
     })
 }
 
-fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
-    let mbit_per_s: f64 = machine.facts.get(LINK_SPEED)?.split_whitespace().next()?.parse().ok()?;
-    let host = &repetition.host;
-    // With brokers on this machine, traffic over links does not belong to the run.
-    let is_remote = host.received_bytes + host.sent_bytes > host.loopback_bytes;
-    // The capacity of a link applies to each direction.
-    let (bytes, way) = (host.received_bytes, "received").max((host.sent_bytes, "sent"));
-    let carried = bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
-    (is_remote && mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
-        let reason = format!("{carried:.0} Mbit/s were {way} over a link of {mbit_per_s:.0} Mbit/s");
-        Finding::new("network", reason)
-    })
-}
-
 fn one_partition(point: &Point, repetition: &Repetition) -> Option<Finding> {
     // Streams in memory have no topics.
     let has_one = point.cluster.brokers > 0 && point.topics.count == 1 && point.topics.partitions == 1;
@@ -271,30 +257,6 @@ mod tests {
             host: HostUse { cpu_busy: 0.3, ..HostUse::default() },
             ..repetition()
         }
-    }
-
-    #[test]
-    fn a_full_link_is_the_limit_of_brokers_elsewhere() {
-        let with = |speed: Option<&str>, change: fn(&mut Repetition)| {
-            let mut repetitions = [calm(100.0), calm(101.0)];
-            repetitions.iter_mut().for_each(|repetition| {
-                // 930 Mbit/s for 10 s.
-                repetition.host.sent_bytes = 1_162_500_000;
-                change(repetition);
-            });
-            let mut point = point();
-            point.topics.partitions = 6;
-            let facts = speed.map(|speed| (LINK_SPEED.to_owned(), speed.to_owned())).into_iter().collect();
-            let machine = Machine { cpus: 4, facts, ..Machine::default() };
-            judge(&point, &repetitions, &summarize(&repetitions).expect("readable"), &machine)
-        };
-        let found = with(Some("1000"), |_| ());
-        assert_eq!(found.limit, "network");
-        assert_eq!(found.reasons, ["930 Mbit/s were sent over a link of 1000 Mbit/s"]);
-        assert_eq!(with(None, |_| ()).limit, "unknown", "nothing tells what the link carries");
-        assert_eq!(with(Some("10000"), |_| ()).limit, "unknown");
-        assert_eq!(with(Some("1000"), |r| r.host.loopback_bytes = 2_000_000_000).limit, "unknown");
-        assert_eq!(with(Some("1000"), |r| r.host.sent_bytes /= 2).limit, "unknown", "half of it");
     }
 
     pub(super) fn verdict(point: &Point, repetitions: &[Repetition]) -> Verdict {

@@ -1,9 +1,11 @@
 //! Samples over time, and the usage between two times, interpolated between samples.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::readings::{HostReading, ProcessReading};
 use super::{Usage, rates};
+use crate::machine::link_speed;
 use crate::proc::Interface;
 use crate::result::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
@@ -206,7 +208,7 @@ impl Series {
                 });
             }
         }
-        let interfaces = self.interfaces_use(from_us, to_us);
+        let interfaces = self.interfaces_use(Path::new("/sys/class/net"), from_us, to_us);
         HostUse {
             interfaces,
             cpu_busy: share(used(|reading| reading.cpu.busy), total),
@@ -227,7 +229,8 @@ impl Series {
         }
     }
 
-    fn interfaces_use(&self, from_us: u64, to_us: u64) -> Vec<InterfaceUse> {
+    /// The use of interfaces, with their speeds below `links`.
+    fn interfaces_use(&self, links: &Path, from_us: u64, to_us: u64) -> Vec<InterfaceUse> {
         let of = |name: &str, value: fn(&Interface) -> u64| {
             let counter = |reading: &HostReading| {
                 reading.interfaces.iter().find(|one| one.name == name).map_or(0, value)
@@ -239,7 +242,7 @@ impl Series {
             let (received, sent) = rates::packets(&self.host, &one.name, from_us, to_us);
             InterfaceUse {
                 name: one.name.clone(),
-                speed_mbit_per_s: None,
+                speed_mbit_per_s: link_speed(links, &one.name),
                 received_bytes: of(&one.name, |one| one.received),
                 sent_bytes: of(&one.name, |one| one.sent),
                 received: Some(received),
@@ -403,6 +406,23 @@ mod tests {
         assert!((busiest(1, 5) - 0.2).abs() < 1e-9);
         assert!((busiest(8, 10) - 0.9).abs() < 1e-9);
         assert!((busiest(8, 1000) - 0.9).abs() < 1e-9, "nobody looked after the tenth second");
+    }
+
+    #[test]
+    fn an_interface_has_the_speed_of_its_link() {
+        let links = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(links.path().join("eth0/device")).expect("made");
+        std::fs::write(links.path().join("eth0/speed"), "25000\n").expect("written");
+        let mut series = series();
+        for second in 0..=2 {
+            let of = |name: &str| Interface { name: name.to_owned(), sent: second * 10, ..Interface::default() };
+            let interfaces = vec![of("eth0"), of("veth1")];
+            series.push_host(second * S, HostReading { interfaces, ..host(second, second) });
+        }
+        let found = series.interfaces_use(links.path(), 0, 2 * S);
+        let found: Vec<_> =
+            found.iter().map(|one| (&*one.name, one.sent_bytes, one.speed_mbit_per_s)).collect();
+        assert_eq!(found, [("eth0", 20, Some(25_000)), ("veth1", 20, None)]);
     }
 
     #[test]
