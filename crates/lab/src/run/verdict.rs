@@ -236,7 +236,6 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
     )]
 }
 
-/// The objections to a headline.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::readings::{HostReading, ProcessReading};
+use super::totals::Totals;
 use super::{Usage, rates};
 use crate::machine::link_speed;
 use crate::proc::Interface;
@@ -28,6 +29,7 @@ pub(super) struct Series {
     /// The names of whole disks, in order.
     whole_disks: Vec<String>,
     host: Vec<(u64, HostReading)>,
+    totals: Totals,
     processes: Vec<Process>,
 }
 
@@ -45,10 +47,11 @@ struct Process {
 
 impl Series {
     pub(super) fn new(units: Units, whole_disks: Vec<String>) -> Series {
-        Series { units, whole_disks, host: Vec::new(), processes: Vec::new() }
+        Series { units, whole_disks, host: Vec::new(), totals: Totals::default(), processes: Vec::new() }
     }
 
-    pub(super) fn push_host(&mut self, at_us: u64, reading: HostReading) {
+    pub(super) fn push_host(&mut self, at_us: u64, mut reading: HostReading) {
+        self.totals.apply(&mut reading);
         self.host.push((at_us, reading));
     }
 
@@ -465,6 +468,32 @@ mod tests {
         assert!(samples.len() <= SAMPLES_MAX, "{}", samples.len());
         assert!(samples.iter().all(|sample| sample.process_memory_bytes[0].1 == 3 * 4096));
         assert_eq!(samples.last().map(|last| last.at_us), Some((LOOKS_MAX as u64 - 2) * S / 5));
+    }
+
+    #[test]
+    fn a_wrap_of_the_disks_times_is_busy_time() {
+        let mut series = series();
+        for second in 0..=4 {
+            let mut reading = host(second * 100, second * 400);
+            reading.disks[0].busy_ms = (u64::from(u32::MAX) - 1000 + second * 500) % (1 << 32);
+            series.push_host(second * S, reading);
+        }
+        let usage = series.usage(0, 4 * S);
+        assert!((usage.host.disks[0].busy - 0.5).abs() < 1e-9, "{:?}", usage.host);
+        assert!((usage.host.devices[0].mean.busy - 0.5).abs() < 1e-9, "{:?}", usage.host);
+    }
+
+    #[test]
+    fn samples_have_no_idle_devices() {
+        let mut series = series();
+        for second in 0..=4 {
+            let mut reading = host(second, second);
+            reading.disks.push(Disk { name: "vdz".to_owned(), reads: 9, ..Disk::default() });
+            reading.interfaces = vec![Interface { name: "veth7".to_owned(), sent: 9, ..Interface::default() }];
+            series.push_host(second * S, reading);
+        }
+        let last = &series.host.last().expect("a sample").1;
+        assert_eq!((last.disks.len(), last.interfaces.len()), (2, 0), "{last:?}");
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn unlike_pair<'a>(point: &Point, repetition: &'a Repetition) -> Option<(u64, &'
 mod tests {
     use super::*;
     use crate::result::testing::point;
-    use crate::result::{ClockOffset, HostUse, InterfaceUse};
+    use crate::result::{ClockOffset, HostUse};
     use crate::run::verdict::tests::{calm, limit};
 
     fn agent(cpu_busy: f64) -> AgentUse {
