@@ -44,14 +44,16 @@ impl<const N: usize> Counted<N> {
             self.known.insert(name.to_owned(), (reading, total));
             return total;
         };
-        let falls = |index: usize| reading[index] < last[index];
+        // A small step back is an imprecise sum over processors, and no growth.
+        let falls = |index: usize| reading[index] < last[index] / 2;
         // Other counters have 64 bits, and fall only with the device.
         let is_replaced = (0..N).any(|index| falls(index) && !wrapping.contains(&index));
         for index in 0..N {
             total[index] += match reading[index].checked_sub(last[index]) {
                 _ if is_replaced => reading[index],
                 Some(grown) => grown,
-                None => (reading[index] + MS_VALUES).saturating_sub(last[index]),
+                None if falls(index) => (reading[index] + MS_VALUES).saturating_sub(last[index]),
+                None => 0,
             };
         }
         *last = reading;
@@ -187,12 +189,15 @@ mod tests {
         let found = totals(vec![
             (vec![disk("vda", 7, 7), disk("vdb", 9, 9)], vec![link("eth0", 5), link("veth1", 6)]),
             (vec![disk("vda", 8, 9), disk("vdb", 9, 9), disk("vdc", 3, 3)], vec![link("eth0", 9), link("veth1", 6)]),
+            // A step back.
+            (vec![disk("vda", 8, 8)], vec![link("eth0", 8)]),
             // A smaller one with the name of the removed one.
             (vec![disk("vda", 2, 1)], vec![link("eth0", 9)]),
         ]);
         assert!(found[0].disks.is_empty() && found[0].interfaces.is_empty(), "{:?}", found[0]);
         assert_eq!(found[1].disks, [disk("vda", 1, 2), disk("vdc", 3, 3)]);
         assert_eq!(found[1].interfaces, [link("eth0", 4)]);
-        assert_eq!(found[2].disks, [disk("vda", 3, 3)]);
+        assert_eq!((&found[2].disks[..], &found[2].interfaces[..]), (&[disk("vda", 1, 2)][..], &[link("eth0", 4)][..]));
+        assert_eq!(found[3].disks, [disk("vda", 3, 3)]);
     }
 }
