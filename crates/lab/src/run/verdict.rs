@@ -4,8 +4,9 @@
 //! The limit is the first of this list that applies in most repetitions:
 //!
 //! - asked rate: a rate was requested, and at least 98 % of it was accepted.
-//! - disk: a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of
-//!   theirs. The reason names the devices below the brokers' data.
+//! - disk: a disk was busy for at least 90 % of the time, with a request in it for at least half of it, or
+//!   processors waited for disks for at least 20 % of theirs; never a disk that the brokers' data is not on.
+//!   The reason names the devices below the data.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
@@ -90,8 +91,16 @@ impl Finding {
     }
 }
 
-/// The limit of one repetition.
+/// The limit of one repetition, with remarks on disks that are no limit.
 fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
+    let mut finding = limit(point, repetition, machine);
+    if finding.limit != "disk" {
+        finding.reasons.extend(disk::remarks(repetition));
+    }
+    finding
+}
+
+fn limit(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     requested_rate(point, repetition)
         .or_else(|| disk::full(repetition))
         .or_else(|| node(point, repetition))
