@@ -83,8 +83,13 @@ fn has_waits(repetition: &Repetition) -> bool {
 
 /// Whether processors waited for a disk that the data is not on.
 fn waits_are_elsewhere(repetition: &Repetition) -> bool {
-    let disk = busiest(repetition).map_or("", |disk| disk.name.as_str());
-    is_elsewhere(repetition, disk)
+    match busiest(repetition) {
+        Some(disk) => is_elsewhere(repetition, &disk.name),
+        None => {
+            let storage = &repetition.host.storage;
+            !storage.is_empty() && storage.iter().all(|chain| chain.is_known() && chain.layers.is_empty())
+        }
+    }
 }
 
 /// Requests in queue and device; `None` if unknown, as in results of earlier versions.
