@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::result::{CpuProfile, ProcessProfile, Profile};
 use crate::worker::clock::Clock;
 use attach::Jvm;
-use cpu::{Jfr, Perf, Recorder};
+use cpu::{Jfr, LEAD_US, Perf, Recorder};
 use dump::Dump;
 use threads::Threads;
 
@@ -157,8 +157,10 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
         watched
             .extend(new.into_iter().map(|(name, pid, is_broker)| ProfiledProcess::new(name, pid, is_broker)));
         let brokers = watched.iter_mut().filter(|one| one.is_recorded());
-        brokers.enumerate().for_each(|(number, one)| one.record(number, from_us.is_some()));
         let began_us = clock.now_us();
+        // Before the start, samples would fill the recording.
+        let is_due = from_us.is_some_and(|from_us| began_us + LEAD_US >= from_us);
+        brokers.enumerate().for_each(|(number, one)| one.record(number, is_due));
         if is_over || began_us >= next_sample_us {
             let cpu_us = own_cpu_us();
             watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us(), is_over));
@@ -216,8 +218,8 @@ impl ProfiledProcess {
     }
 
     /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
-    /// first recording takes seconds to start; `perf` from the start of the clients on.
-    fn record(&mut self, number: usize, has_begun: bool) {
+    /// first recording takes seconds to start; `perf` only when the measurement is due.
+    fn record(&mut self, number: usize, is_due: bool) {
         if let Some(started) = self.starting.take_if(|starting| starting.is_finished()) {
             self.recorder = Some(joined(started));
         }
@@ -234,7 +236,7 @@ impl ProfiledProcess {
                 self.starting = Some(std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr)));
             }
             (None, Some(why)) => self.recorder = Some(Err(why.clone())),
-            (None, None) if has_begun => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
+            (None, None) if is_due => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
             (None, None) => {}
         }
     }
