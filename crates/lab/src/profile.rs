@@ -83,7 +83,7 @@ struct ProfiledProcess {
     pid: u32,
     is_broker: bool,
     threads: Threads,
-    /// The broker's JVM, as long as it gives dumps.
+    /// The broker's JVM. One that gives no more dumps may still end its recording.
     jvm: Option<Jvm>,
     dumps: Vec<(u64, Dump)>,
     owner_dumps: u32,
@@ -213,7 +213,6 @@ impl ProfiledProcess {
     }
 
     fn give_up(&mut self, why: String) {
-        self.jvm = None;
         self.no_dumps = Some(why);
     }
 
@@ -230,12 +229,12 @@ impl ProfiledProcess {
             _ if number >= RECORDED_MAX => {
                 self.recorder = Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")));
             }
-            (Some(jvm), _) => {
+            (_, Some(why)) => self.recorder = Some(Err(why.clone())),
+            (Some(jvm), None) => {
                 // Threads are sampled meanwhile.
                 let jvm = jvm.clone();
                 self.starting = Some(std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr)));
             }
-            (None, Some(why)) => self.recorder = Some(Err(why.clone())),
             (None, None) if is_due => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
             (None, None) => {}
         }
@@ -256,7 +255,8 @@ impl ProfiledProcess {
     /// Takes a thread dump of a JVM.
     fn dump(&mut self, clock: &Clock) {
         // A JVM executes one command after the other.
-        let Some(jvm) = self.jvm.as_ref().filter(|_| self.starting.is_none()) else { return };
+        let is_able = self.starting.is_none() && self.no_dumps.is_none();
+        let Some(jvm) = self.jvm.as_ref().filter(|_| is_able) else { return };
         // The owner of such a lock is known only to a walk through the heap.
         let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
         let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
@@ -302,7 +302,7 @@ impl ProfiledProcess {
         if threads.iter().any(|thread| thread.run_queue_s.is_none()) {
             missing.insert("time in run queues: the kernel has no /proc/PID/task/TID/schedstat".to_owned());
         }
-        let is_jvm = self.jvm.is_some() || self.no_dumps.is_some();
+        let is_jvm = self.jvm.is_some();
         match &self.no_dumps {
             Some(why) if within.is_empty() => {
                 missing.insert(format!("locks of {}: {why}", self.name));
@@ -519,6 +519,66 @@ public class Contended {
         assert!(lock.waits_at.starts_with("Contended.locked("), "{lock:?}");
         let holder = lock.holder.as_ref().expect("a dump with owners shows it");
         assert_eq!(holder.thread, "locked-*");
+    }
+
+    /// Answers commands in the place of a JVM, of which `threaddump` fails, until the recording is stopped;
+    /// returns the commands.
+    fn answer(socket: &std::os::unix::net::UnixListener) -> Vec<String> {
+        use std::io::{Read, Write};
+
+        let mut commands = Vec::new();
+        for stream in socket.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = Vec::new();
+            // Version, command and three arguments end with a zero each. Some connections only open the socket.
+            let mut bytes = stream.try_clone().expect("a second handle");
+            let mut one = [0];
+            while request.iter().filter(|byte| **byte == 0).count() < 5 && bytes.read(&mut one).is_ok_and(|n| n > 0) {
+                request.push(one[0]);
+            }
+            let words: Vec<String> = request.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+            let (Some(command), Some(argument)) = (words.get(1), words.get(2)) else { continue };
+            let answer = if command == "jcmd" { "0\nStarted recording 1.\n" } else { "1\nno memory\n" };
+            stream.write_all(answer.as_bytes()).expect("the lab reads");
+            commands.push(format!("{command} {}", argument.split(' ').next().unwrap_or_default()));
+            if argument.starts_with("JFR.stop") {
+                break;
+            }
+        }
+        commands
+    }
+
+    #[test]
+    fn a_recording_is_stopped_after_a_failed_thread_dump() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join("java");
+        // A file that this process had written could not be executed while another thread forks.
+        let copied = std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status();
+        assert!(copied.expect("cp runs").success());
+        std::fs::write(dir.path().join("jfr"), "").expect("written");
+        let mut java = std::process::Command::new(&program).arg("60").spawn().expect("it runs");
+        let path = std::path::PathBuf::from(format!("/tmp/.java_pid{}", java.id()));
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("a free name");
+        let answering = std::thread::spawn(move || answer(&socket));
+
+        let mut watched = ProfiledProcess::new("broker-1".to_owned(), java.id(), true);
+        watched.record(0, false);
+        let started = joined(watched.starting.take().expect("a JVM's recording starts"));
+        watched.recorder = Some(started);
+        assert!(matches!(watched.recorder, Some(Ok(_))), "{watched:?}");
+        watched.dump(&Clock::of_process());
+        assert!(watched.no_dumps.as_ref().is_some_and(|why| why.contains("no memory")), "{watched:?}");
+        watched.dump(&Clock::of_process());
+        // The end of a test whose recording is not stopped.
+        let jvm = Jvm::of(java.id()).expect("its program is java");
+        watched.stop();
+        let _ = jvm.command("JFR.stop end");
+        let commands = answering.join().expect("it answers");
+        java.kill().and_then(|()| java.wait()).expect("ours to end");
+        std::fs::remove_file(&path).expect("ours to remove");
+        assert_eq!(commands, ["jcmd JFR.start", "threaddump ", "jcmd JFR.stop"]);
+        let why = watched.recorder.as_ref().and_then(|recorder| recorder.as_ref().err()).expect("no file");
+        assert!(why.starts_with("JFR did not write its recording"), "{why}");
     }
 
     #[test]
