@@ -541,7 +541,7 @@ public class Contended {
             let answer = if command == "jcmd" { "0\nStarted recording 1.\n" } else { "1\nno memory\n" };
             stream.write_all(answer.as_bytes()).expect("the lab reads");
             commands.push(format!("{command} {}", argument.split(' ').next().unwrap_or_default()));
-            if argument.starts_with("JFR.stop") {
+            if argument.starts_with("JFR.stop") || argument == "end" {
                 break;
             }
         }
@@ -572,7 +572,7 @@ public class Contended {
         // The end of a test whose recording is not stopped.
         let jvm = Jvm::of(java.id()).expect("its program is java");
         watched.stop();
-        let _ = jvm.command("JFR.stop end");
+        let _ = jvm.command("end");
         let commands = answering.join().expect("it answers");
         java.kill().and_then(|()| java.wait()).expect("ours to end");
         std::fs::remove_file(&path).expect("ours to remove");
