@@ -12,7 +12,7 @@
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
 //!   other processes used more than the lab.
 //! - lock: with `--look-inside`, at least half of the threads of a broker's JVM that were running or waiting
-//!   for a lock waited for the same one.
+//!   for a lock waited for the same one, or for locks of one class at one place.
 //! - generator CPU: a thread of a client was busy for at least 90 % of the time.
 //! - stream CPU: the same without a cluster, because the stream is measured.
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
