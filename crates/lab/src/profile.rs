@@ -533,10 +533,15 @@ public class Contended {
             // Version, command and three arguments end with a zero each. Some connections only open the socket.
             let mut bytes = stream.try_clone().expect("a second handle");
             let mut one = [0];
-            while request.iter().filter(|byte| **byte == 0).count() < 5 && bytes.read(&mut one).is_ok_and(|n| n > 0) {
+            while request.iter().filter(|byte| **byte == 0).count() < 5
+                && bytes.read(&mut one).is_ok_and(|n| n > 0)
+            {
                 request.push(one[0]);
             }
-            let words: Vec<String> = request.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+            let words: Vec<String> = request
+                .split(|byte| *byte == 0)
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect();
             let (Some(command), Some(argument)) = (words.get(1), words.get(2)) else { continue };
             let answer = if command == "jcmd" { "0\nStarted recording 1.\n" } else { "1\nno memory\n" };
             stream.write_all(answer.as_bytes()).expect("the lab reads");

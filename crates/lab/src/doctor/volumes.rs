@@ -67,7 +67,8 @@ fn volume(device: &str, devices: usize, below: &[String], read: ReadFile<'_>) ->
     // With several devices in the layer, the parts of each are unknown. Of the device mapper's other devices,
     // multipath has several paths to one disk; volumes made of volumes are LVM's mirrors and thin pools.
     let is_of_lvm = |kind: &str| kind.starts_with("LVM-");
-    let is_on_volumes = || below.iter().any(|part| read(part, "dm/uuid").is_some_and(|kind| is_of_lvm(&kind)));
+    let is_on_volumes =
+        || below.iter().any(|part| read(part, "dm/uuid").is_some_and(|kind| is_of_lvm(&kind)));
     if below.len() < 2 || devices > 1 || !is_of_lvm(&kind) || is_on_volumes() {
         return None;
     }

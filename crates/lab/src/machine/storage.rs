@@ -49,9 +49,8 @@ fn members(device: &str, of: &Path) -> Option<Vec<String>> {
         let devices = std::fs::read_dir(entry.path().join("devices")).ok()?;
         Some(devices.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
     });
-    let mut members: Vec<String> = all.into_iter().find(|members: &Vec<String>| {
-        members.iter().any(|member| member == device)
-    })?;
+    let mut members: Vec<String> =
+        all.into_iter().find(|members: &Vec<String>| members.iter().any(|member| member == device))?;
     members.sort();
     Some(members)
 }

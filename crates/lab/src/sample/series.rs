@@ -418,7 +418,8 @@ mod tests {
         std::fs::write(links.path().join("eth0/speed"), "25000\n").expect("written");
         let mut series = series();
         for second in 0..=2 {
-            let of = |name: &str| Interface { name: name.to_owned(), sent: second * 10, ..Interface::default() };
+            let of =
+                |name: &str| Interface { name: name.to_owned(), sent: second * 10, ..Interface::default() };
             let interfaces = vec![of("eth0"), of("veth1")];
             series.push_host(second * S, HostReading { interfaces, ..host(second, second) });
         }
@@ -489,7 +490,8 @@ mod tests {
         for second in 0..=4 {
             let mut reading = host(second, second);
             reading.disks.push(Disk { name: "vdz".to_owned(), reads: 9, ..Disk::default() });
-            reading.interfaces = vec![Interface { name: "veth7".to_owned(), sent: 9, ..Interface::default() }];
+            reading.interfaces =
+                vec![Interface { name: "veth7".to_owned(), sent: 9, ..Interface::default() }];
             series.push_host(second * S, reading);
         }
         let last = &series.host.last().expect("a sample").1;

@@ -188,7 +188,10 @@ mod tests {
     fn unused_devices_are_left_out_and_new_ones_count_from_zero() {
         let found = totals(vec![
             (vec![disk("vda", 7, 7), disk("vdb", 9, 9)], vec![link("eth0", 5), link("veth1", 6)]),
-            (vec![disk("vda", 8, 9), disk("vdb", 9, 9), disk("vdc", 3, 3)], vec![link("eth0", 9), link("veth1", 6)]),
+            (
+                vec![disk("vda", 8, 9), disk("vdb", 9, 9), disk("vdc", 3, 3)],
+                vec![link("eth0", 9), link("veth1", 6)],
+            ),
             // A step back.
             (vec![disk("vda", 8, 8)], vec![link("eth0", 8)]),
             // A smaller one with the name of the removed one.
@@ -197,7 +200,10 @@ mod tests {
         assert!(found[0].disks.is_empty() && found[0].interfaces.is_empty(), "{:?}", found[0]);
         assert_eq!(found[1].disks, [disk("vda", 1, 2), disk("vdc", 3, 3)]);
         assert_eq!(found[1].interfaces, [link("eth0", 4)]);
-        assert_eq!((&found[2].disks[..], &found[2].interfaces[..]), (&[disk("vda", 1, 2)][..], &[link("eth0", 4)][..]));
+        assert_eq!(
+            (&found[2].disks[..], &found[2].interfaces[..]),
+            (&[disk("vda", 1, 2)][..], &[link("eth0", 4)][..])
+        );
         assert_eq!(found[3].disks, [disk("vda", 3, 3)]);
     }
 }

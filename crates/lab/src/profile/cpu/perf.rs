@@ -321,7 +321,10 @@ mod tests {
             script.end();
             script.sees("1")
         };
-        assert_eq!(sees(" ffffffff815ff42b [unknown]\n 10a974 f"), "program and kernel, whose names kernel.kptr_restrict hides");
+        assert_eq!(
+            sees(" ffffffff815ff42b [unknown]\n 10a974 f"),
+            "program and kernel, whose names kernel.kptr_restrict hides"
+        );
         assert_eq!(sees(" ffffffff815ff42b do_it\n 10a974 f"), "program and kernel");
         assert_eq!(sees(" 10a974 f\n ffffffffffffffff [unknown]"), "without a sample in the kernel");
     }

@@ -202,7 +202,10 @@ mod tests {
             assert_eq!(of.reasons[1..], [busy, place, waits]);
         }
         // The file of a loop device may be on any disk.
-        assert_eq!(found(&StorageChain { layers: vec![vec!["loop3".to_owned()]], ..on(&[]) }, 0.0).limit, "disk");
+        assert_eq!(
+            found(&StorageChain { layers: vec![vec!["loop3".to_owned()]], ..on(&[]) }, 0.0).limit,
+            "disk"
+        );
     }
 
     #[test]

@@ -61,12 +61,7 @@ mod tests {
         with_instances(waiting, running, dumps, 1)
     }
 
-    fn with_instances(
-        waiting: u64,
-        running: u64,
-        dumps: u32,
-        instances_max: u32,
-    ) -> crate::result::Verdict {
+    fn with_instances(waiting: u64, running: u64, dumps: u32, instances_max: u32) -> crate::result::Verdict {
         limit(|one| {
             let lock = Lock {
                 class: "java.lang.Object".to_owned(),
