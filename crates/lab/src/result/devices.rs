@@ -87,9 +87,10 @@ impl StorageChain {
     pub fn is_known(&self) -> bool {
         // Those of files and pools, and copies on other machines.
         const OTHER: [&str; 3] = ["loop", "zd", "drbd"];
-        match self.layers.last() {
-            Some(last) => !last.iter().any(|name| OTHER.iter().any(|other| name.starts_with(other))),
-            None => self.is_in_memory(),
+        let is_other = |name: &String| OTHER.iter().any(|other| name.starts_with(other));
+        match self.layers.is_empty() {
+            true => self.is_in_memory(),
+            false => !self.layers.iter().flatten().any(is_other),
         }
     }
 
