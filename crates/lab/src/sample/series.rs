@@ -476,6 +476,7 @@ mod tests {
         let mut series = series();
         for second in 0..=4 {
             let mut reading = host(second * 100, second * 400);
+            reading.disks[0].writes = second;
             reading.disks[0].busy_ms = (u64::from(u32::MAX) - 1000 + second * 500) % (1 << 32);
             series.push_host(second * S, reading);
         }

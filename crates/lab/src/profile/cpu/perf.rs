@@ -296,7 +296,9 @@ mod tests {
     #[test]
     fn an_empty_file_or_a_failure_is_a_refusal() {
         for (script, text) in [("exit 255", ""), ("exit 255", "PERFILE2"), ("exit 0", "")] {
-            let error = recorded(script, text).stop().expect_err("nothing was recorded");
+            let mut perf = recorded(script, text);
+            perf.child.wait().expect("ours to await");
+            let error = perf.stop().expect_err("nothing was recorded");
             let begin = "perf record failed: Access is limited (";
             assert!(error.starts_with(begin) && error.contains("perf_event_paranoid"), "{error}");
         }
