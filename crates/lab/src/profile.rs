@@ -587,6 +587,23 @@ public class Contended {
     }
 
     #[test]
+    fn stacks_are_recorded_from_the_start_of_the_measurement_on() {
+        let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().expect("a program");
+        let profiler = Profiler::start(&[("broker-1".to_owned(), sleeping.id())]);
+        let clock = Clock::of_process();
+        let until_us = clock.now_us() + 400_000;
+        // The end of a warm-up.
+        profiler.begin(clock.now_us() + 60_000_000);
+        while clock.now_us() < until_us {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        let profile = profiler.finish(0, clock.now_us());
+        sleeping.kill().and_then(|()| sleeping.wait()).expect("ours to end");
+        let expected = "stacks of broker-1: the measurement did not begin";
+        assert!(profile.missing.iter().any(|text| text == expected), "{profile:?}");
+    }
+
+    #[test]
     fn a_missing_process_is_missing_from_the_profile_by_name() {
         let profiler = Profiler::start(&[("broker-1".to_owned(), u32::MAX)]);
         let profile = profiler.finish(0, Clock::of_process().now_us());

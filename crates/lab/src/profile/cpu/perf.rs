@@ -120,20 +120,23 @@ impl Perf {
         let errors = print(command, |line| script.line(line))?;
         let last_us = script.end();
         let is_full = std::fs::metadata(self.file()).is_ok_and(|file| file.len() >= (FILE_MB_MAX - 1) << 20);
-        let is_cut = (is_full || self.ended_early) && last_us + END_US_MAX < to_us;
-        let cut = is_cut.then(|| {
-            let seen_s = last_us.saturating_sub(from_us) as f64 / 1e6;
-            let why = match is_full {
-                true => format!("the recording reached {FILE_MB_MAX} MB"),
-                false => "perf or the process ended".to_owned(),
-            };
-            format!("only the first {seen_s:.0} s, because {why}")
-        });
+        let end = match (is_full, self.ended_early) {
+            (true, _) => Some(format!("the recording reached {FILE_MB_MAX} MB")),
+            (false, true) => Some("perf or the process ended".to_owned()),
+            (false, false) => None,
+        };
+        let cut = end.and_then(|why| cut((from_us, to_us), last_us, &why));
         let gaps: Vec<String> = cut.into_iter().chain(complaint(&errors)).collect();
         let sees = script.sees(&std::fs::read_to_string(PARANOID).unwrap_or_default());
         let method = format!("perf, {HZ} samples/s of a processor, {sees}");
         Ok((profile_of(script.stacks, &method)?, (!gaps.is_empty()).then(|| gaps.join("; "))))
     }
+}
+
+/// The gap of a recording that ended before the measurement, for this reason.
+fn cut((from_us, to_us): (u64, u64), last_us: u64, why: &str) -> Option<String> {
+    let seen_s = last_us.saturating_sub(from_us) as f64 / 1e6;
+    (last_us + END_US_MAX < to_us).then(|| format!("only the first {seen_s:.0} s, because {why}"))
 }
 
 /// The complaint of a `perf script` that succeeded, of lost samples first.
@@ -304,6 +307,16 @@ mod tests {
         }
         let mut whole = recorded("exec sleep 60", "PERFILE2");
         assert_eq!((whole.stop(), whole.ended_early), (Ok(()), false));
+    }
+
+    #[test]
+    fn a_recording_that_ends_before_the_measurement_has_a_gap() {
+        let mut perf = recorded("exit 0", "PERFILE2");
+        perf.child.wait().expect("ours to await");
+        assert_eq!((perf.stop(), perf.ended_early), (Ok(()), true));
+        let of = |last_s: u64| cut((10_000_000, 70_000_000), last_s * 1_000_000, "it ended");
+        assert_eq!(of(45).as_deref(), Some("only the first 35 s, because it ended"));
+        assert_eq!(of(69), None);
     }
 
     #[test]
