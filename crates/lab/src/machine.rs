@@ -82,8 +82,8 @@ fn slowest_link(interfaces: &Path) -> Option<u64> {
     names.filter(is_up).filter_map(|name| link_speed(interfaces, &name)).min()
 }
 
-/// The speed of an interface in Mbit/s, below `/sys/class/net`; `None` if unknown. The speed of a link without
-/// a device, as of containers, bridges and bonds, is no capacity of a network.
+/// The speed of an interface in Mbit/s, below `/sys/class/net`; `None` if unknown. The speed of a link
+/// without a device, as of containers, bridges and bonds, is no capacity of a network.
 pub(crate) fn link_speed(interfaces: &Path, name: &str) -> Option<u64> {
     let dir = interfaces.join(name);
     // An unknown speed is -1.

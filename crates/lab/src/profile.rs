@@ -2,8 +2,9 @@
 //! thread dumps, and the processor time of brokers by stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
-//! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A
-//! process that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
+//! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take at
+//! most a fiftieth of it. A process that ends meanwhile keeps what was seen. What cannot be seen is in
+//! [`Profile::missing`].
 
 mod attach;
 mod cpu;
@@ -530,7 +531,8 @@ public class Contended {
         for stream in socket.incoming() {
             let mut stream = stream.expect("a connection");
             let mut request = Vec::new();
-            // Version, command and three arguments end with a zero each. Some connections only open the socket.
+            // Version, command and three arguments end with a zero each. Some connections only open the
+            // socket.
             let mut bytes = stream.try_clone().expect("a second handle");
             let mut one = [0];
             while request.iter().filter(|byte| **byte == 0).count() < 5

@@ -59,7 +59,7 @@ impl Dump {
             let mut lines = part.lines();
             let Some(mut thread) = lines.next().and_then(header) else { continue };
             let mut state = "";
-            let mut released = Released::default();
+            let mut released = ReleasedObjects::default();
             for line in lines.map(str::trim) {
                 if let Some(text) = line.strip_prefix("java.lang.Thread.State: ") {
                     state = text;
@@ -117,14 +117,14 @@ fn without_module(frame: &str) -> String {
 
 /// Objects on which a thread waits for a notification: it does not hold them meanwhile.
 #[derive(Default)]
-struct Released<'a> {
+struct ReleasedObjects<'a> {
     addresses: Vec<&'a str>,
     /// True if the JVM does not know the object.
     is_unknown: bool,
 }
 
 /// Notes the lock of a line; its thread has this state.
-fn note_lock<'a>(thread: &mut JavaThread, text: &'a str, state: &str, released: &mut Released<'a>) {
+fn note_lock<'a>(thread: &mut JavaThread, text: &'a str, state: &str, released: &mut ReleasedObjects<'a>) {
     let Some((words, address, class)) = lock(text) else {
         released.is_unknown |= text.starts_with("waiting on <no object reference");
         return;

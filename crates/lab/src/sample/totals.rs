@@ -19,24 +19,24 @@ const MS_VALUES: u64 = 1 << 32;
 /// Counters since the first sample, by name.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    disks: Counted<DISK_COUNTERS>,
-    interfaces: Counted<8>,
+    disks: NamedCounters<DISK_COUNTERS>,
+    interfaces: NamedCounters<8>,
 }
 
 /// The last reading and the total of each name.
 #[derive(Debug)]
-struct Counted<const N: usize> {
+struct NamedCounters<const N: usize> {
     has_begun: bool,
     known: BTreeMap<String, ([u64; N], [u64; N])>,
 }
 
-impl<const N: usize> Default for Counted<N> {
+impl<const N: usize> Default for NamedCounters<N> {
     fn default() -> Self {
-        Counted { has_begun: false, known: BTreeMap::new() }
+        NamedCounters { has_begun: false, known: BTreeMap::new() }
     }
 }
 
-impl<const N: usize> Counted<N> {
+impl<const N: usize> NamedCounters<N> {
     /// The total of a name after a reading; `wrapping` are the counters of 32 bits.
     fn total(&mut self, name: &str, reading: [u64; N], wrapping: &[usize]) -> [u64; N] {
         let Some((last, total)) = self.known.get_mut(name) else {

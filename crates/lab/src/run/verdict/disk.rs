@@ -7,9 +7,9 @@ use crate::result::{DeviceUse, DiskUse, Repetition};
 
 /// The share of processor time waiting for disks.
 const IO_WAIT_MIN: f64 = 0.20;
-/// Requests in queue and device (aqu-sz) of a full disk. The kernel counts busy time in ticks of its timer, of
-/// up to 4 ms, so that one short request in each tick makes an idle disk 100 % busy; it sums the times of
-/// requests in nanoseconds. A time of requests would be no such test: 250 requests of 1.5 ms in a second
+/// Requests in queue and device (aqu-sz) of a full disk. The kernel counts busy time in ticks of its timer,
+/// of 1 to 10 ms, so that one short request in each tick makes an idle disk 100 % busy; it sums the times
+/// of requests in nanoseconds. A time of requests would be no such test: 250 requests of 1.5 ms in a second
 /// leave the disk idle most of the time.
 const QUEUE_MIN: f64 = 0.5;
 

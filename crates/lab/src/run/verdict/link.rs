@@ -1,5 +1,5 @@
-//! A link as the limit: an interface that carried nearly its speed. Each interface is judged alone, because the
-//! bytes of a bond are also those of its members.
+//! A link as the limit: an interface that carried nearly its speed. Each interface is judged alone, because
+//! the bytes of a bond are also those of its members.
 
 use super::{BUSY_MIN, Finding};
 use crate::result::{HostUse, InterfaceUse, Repetition};
