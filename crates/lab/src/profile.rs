@@ -2,8 +2,8 @@
 //! thread dumps, and the processor time of brokers by stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
-//! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take at
-//! most a fiftieth of it. A process that ends meanwhile keeps what was seen. What cannot be seen is in
+//! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take
+//! at most a fiftieth of it. A process that ends meanwhile keeps what was seen. What cannot be seen is in
 //! [`Profile::missing`].
 
 mod attach;

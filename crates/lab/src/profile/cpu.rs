@@ -60,8 +60,8 @@ impl Drop for Printer {
     }
 }
 
-/// Feeds each line that a program prints to `line`, and returns its errors. If the program fails, the first of
-/// them is the error; so is a program that takes too long.
+/// Feeds each line that a program prints to `line`, and returns its errors. If the program fails, the first
+/// of them is the reason. A program that takes too long fails, too.
 fn print(mut command: Command, mut line: impl FnMut(&str)) -> Result<String, String> {
     let name = PathBuf::from(command.get_program())
         .file_name()
