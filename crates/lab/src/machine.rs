@@ -11,9 +11,6 @@ use crate::proc;
 use crate::result::Machine;
 use mount::Mount;
 
-/// The fact with the speed of the slowest link that is up, in Mbit/s. Often unknown in virtual machines.
-pub(crate) const LINK_SPEED: &str = "link_speed_mbit_per_s";
-
 /// This machine, and the file system of `data_dir`. Unknown facts are left out.
 pub fn fingerprint(data_dir: &Path) -> Machine {
     let cpuinfo = text("/proc/cpuinfo");
@@ -55,7 +52,9 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
     add("cgroup_cpus", cgroup::cpus().map(|cpus| cpus.to_string()));
     add("cgroup_memory_bytes", cgroup::memory_bytes().map(|bytes| bytes.to_string()));
     add("loopback_mtu", line("/sys/class/net/lo/mtu"));
-    add(LINK_SPEED, slowest_link(Path::new("/sys/class/net")).map(|mbit_per_s| mbit_per_s.to_string()));
+    // Often unknown in virtual machines.
+    let slowest = slowest_link(Path::new("/sys/class/net"));
+    add("link_speed_mbit_per_s", slowest.map(|mbit_per_s| mbit_per_s.to_string()));
     add("transparent_hugepage", chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")));
     for name in
         ["dirty_ratio", "dirty_background_ratio", "dirty_bytes", "dirty_background_bytes", "swappiness"]
@@ -74,14 +73,22 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
 
 /// The speed of the slowest interface that is up and backed by a device; `None` if unknown.
 fn slowest_link(interfaces: &Path) -> Option<u64> {
-    let of_one = |dir: std::path::PathBuf| -> Option<u64> {
-        let read = |file: &str| line(dir.join(file).to_str()?);
-        let is_up = read("operstate").is_some_and(|state| state == "up");
-        let speed = read("speed")?.parse::<i64>().ok()?;
-        (is_up && dir.join("device").exists()).then(|| u64::try_from(speed).ok()).flatten()
+    let is_up = |name: &String| {
+        let state = interfaces.join(name).join("operstate");
+        state.to_str().and_then(line).is_some_and(|state| state == "up")
     };
     let entries = std::fs::read_dir(interfaces).ok()?;
-    entries.flatten().filter_map(|entry| of_one(entry.path())).filter(|speed| *speed > 0).min()
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(is_up).filter_map(|name| link_speed(interfaces, &name)).min()
+}
+
+/// The speed of an interface in Mbit/s, below `/sys/class/net`; `None` if unknown. The speed of a link
+/// without a device, as of containers, bridges and bonds, is no capacity of a network.
+pub(crate) fn link_speed(interfaces: &Path, name: &str) -> Option<u64> {
+    let dir = interfaces.join(name);
+    // An unknown speed is -1.
+    let speed = line(dir.join("speed").to_str()?)?.parse().ok().filter(|speed| *speed > 0);
+    speed.filter(|_| dir.join("device").exists())
 }
 
 /// The processor's name, from the processor or the board.

@@ -2,8 +2,9 @@
 //! thread dumps, and the processor time of brokers by stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
-//! a hundredth of the time; a JVM gives at most [`DUMPS_MAX`] dumps, which take at most a fiftieth of it. A
-//! process that ends meanwhile keeps what was seen. What cannot be seen is in [`Profile::missing`].
+//! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take
+//! at most a fiftieth of it. A process that ends meanwhile keeps what was seen. What cannot be seen is in
+//! [`Profile::missing`].
 
 mod attach;
 mod cpu;
@@ -20,7 +21,7 @@ use std::time::Duration;
 use crate::result::{CpuProfile, ProcessProfile, Profile};
 use crate::worker::clock::Clock;
 use attach::Jvm;
-use cpu::{Jfr, Perf, Recorder};
+use cpu::{Jfr, LEAD_US, Perf, Recorder};
 use dump::Dump;
 use threads::Threads;
 
@@ -30,8 +31,10 @@ const INTERVAL_US: u64 = 1_000_000;
 const INTERVAL_US_MAX: u64 = 10_000_000;
 /// Time between two samples, in times of their processor time.
 const SAMPLE_REST: u64 = 100;
-/// Time between two samples from which on readers are told.
+/// Time between two samples from which on readers are told; in a long measurement, of which fewer samples are
+/// kept, a part of its length.
 const GAP_US_MAX: u64 = 3_000_000;
+const GAP_PART: u64 = 100;
 /// The shortest time between two thread dumps of a JVM, for the first dumps and for later ones.
 const DUMP_INTERVALS_US: (u64, u64) = (1_000_000, 10_000_000);
 /// Number of dumps at the shorter interval.
@@ -81,7 +84,7 @@ struct ProfiledProcess {
     pid: u32,
     is_broker: bool,
     threads: Threads,
-    /// The broker's JVM, as long as it gives dumps.
+    /// The broker's JVM. One that gives no more dumps may still end its recording.
     jvm: Option<Jvm>,
     dumps: Vec<(u64, Dump)>,
     owner_dumps: u32,
@@ -155,11 +158,13 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
         watched
             .extend(new.into_iter().map(|(name, pid, is_broker)| ProfiledProcess::new(name, pid, is_broker)));
         let brokers = watched.iter_mut().filter(|one| one.is_recorded());
-        brokers.enumerate().for_each(|(number, one)| one.record(number, from_us.is_some()));
         let began_us = clock.now_us();
+        // Before the start, samples would fill the recording.
+        let is_due = from_us.is_some_and(|from_us| began_us + LEAD_US >= from_us);
+        brokers.enumerate().for_each(|(number, one)| one.record(number, is_due));
         if is_over || began_us >= next_sample_us {
             let cpu_us = own_cpu_us();
-            watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us()));
+            watched.iter_mut().for_each(|one| one.threads.sample(clock.now_us(), is_over));
             let interval_us = (own_cpu_us() - cpu_us) * SAMPLE_REST;
             next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
@@ -209,13 +214,12 @@ impl ProfiledProcess {
     }
 
     fn give_up(&mut self, why: String) {
-        self.jvm = None;
         self.no_dumps = Some(why);
     }
 
     /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
-    /// first recording takes seconds to start; `perf` from the start of the clients on.
-    fn record(&mut self, number: usize, has_begun: bool) {
+    /// first recording takes seconds to start; `perf` only when the measurement is due.
+    fn record(&mut self, number: usize, is_due: bool) {
         if let Some(started) = self.starting.take_if(|starting| starting.is_finished()) {
             self.recorder = Some(joined(started));
         }
@@ -226,13 +230,13 @@ impl ProfiledProcess {
             _ if number >= RECORDED_MAX => {
                 self.recorder = Some(Err(format!("only the stacks of {RECORDED_MAX} brokers are recorded")));
             }
-            (Some(jvm), _) => {
+            (_, Some(why)) => self.recorder = Some(Err(why.clone())),
+            (Some(jvm), None) => {
                 // Threads are sampled meanwhile.
                 let jvm = jvm.clone();
                 self.starting = Some(std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr)));
             }
-            (None, Some(why)) => self.recorder = Some(Err(why.clone())),
-            (None, None) if has_begun => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
+            (None, None) if is_due => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
             (None, None) => {}
         }
     }
@@ -252,7 +256,8 @@ impl ProfiledProcess {
     /// Takes a thread dump of a JVM.
     fn dump(&mut self, clock: &Clock) {
         // A JVM executes one command after the other.
-        let Some(jvm) = self.jvm.as_ref().filter(|_| self.starting.is_none()) else { return };
+        let is_able = self.starting.is_none() && self.no_dumps.is_none();
+        let Some(jvm) = self.jvm.as_ref().filter(|_| is_able) else { return };
         // The owner of such a lock is known only to a walk through the heap.
         let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
         let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
@@ -290,7 +295,7 @@ impl ProfiledProcess {
         let gap_us = self.threads.gap_us(from_us, to_us);
         if threads.is_empty() {
             missing.insert(format!("threads of {}: none was seen in /proc/{}/task", self.name, self.pid));
-        } else if gap_us > GAP_US_MAX {
+        } else if gap_us > GAP_US_MAX.max(to_us.saturating_sub(from_us) / GAP_PART) {
             let gap_s = gap_us as f64 / 1e6;
             let when = "between two samples, or after the last one";
             missing.insert(format!("threads of {} for {gap_s:.1} s: {when}", self.name));
@@ -298,7 +303,7 @@ impl ProfiledProcess {
         if threads.iter().any(|thread| thread.run_queue_s.is_none()) {
             missing.insert("time in run queues: the kernel has no /proc/PID/task/TID/schedstat".to_owned());
         }
-        let is_jvm = self.jvm.is_some() || self.no_dumps.is_some();
+        let is_jvm = self.jvm.is_some();
         match &self.no_dumps {
             Some(why) if within.is_empty() => {
                 missing.insert(format!("locks of {}: {why}", self.name));
@@ -515,6 +520,89 @@ public class Contended {
         assert!(lock.waits_at.starts_with("Contended.locked("), "{lock:?}");
         let holder = lock.holder.as_ref().expect("a dump with owners shows it");
         assert_eq!(holder.thread, "locked-*");
+    }
+
+    /// Answers commands in the place of a JVM, of which `threaddump` fails, until the recording is stopped;
+    /// returns the commands.
+    fn answer(socket: &std::os::unix::net::UnixListener) -> Vec<String> {
+        use std::io::{Read, Write};
+
+        let mut commands = Vec::new();
+        for stream in socket.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut request = Vec::new();
+            // Version, command and three arguments end with a zero each. Some connections only open the
+            // socket.
+            let mut bytes = stream.try_clone().expect("a second handle");
+            let mut one = [0];
+            while request.iter().filter(|byte| **byte == 0).count() < 5
+                && bytes.read(&mut one).is_ok_and(|n| n > 0)
+            {
+                request.push(one[0]);
+            }
+            let words: Vec<String> = request
+                .split(|byte| *byte == 0)
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect();
+            let (Some(command), Some(argument)) = (words.get(1), words.get(2)) else { continue };
+            let answer = if command == "jcmd" { "0\nStarted recording 1.\n" } else { "1\nno memory\n" };
+            stream.write_all(answer.as_bytes()).expect("the lab reads");
+            commands.push(format!("{command} {}", argument.split(' ').next().unwrap_or_default()));
+            if argument.starts_with("JFR.stop") || argument == "end" {
+                break;
+            }
+        }
+        commands
+    }
+
+    #[test]
+    fn a_recording_is_stopped_after_a_failed_thread_dump() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join("java");
+        // A file that this process had written could not be executed while another thread forks.
+        let copied = std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status();
+        assert!(copied.expect("cp runs").success());
+        std::fs::write(dir.path().join("jfr"), "").expect("written");
+        let mut java = std::process::Command::new(&program).arg("60").spawn().expect("it runs");
+        let path = std::path::PathBuf::from(format!("/tmp/.java_pid{}", java.id()));
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("a free name");
+        let answering = std::thread::spawn(move || answer(&socket));
+
+        let mut watched = ProfiledProcess::new("broker-1".to_owned(), java.id(), true);
+        watched.record(0, false);
+        let started = joined(watched.starting.take().expect("a JVM's recording starts"));
+        watched.recorder = Some(started);
+        assert!(matches!(watched.recorder, Some(Ok(_))), "{watched:?}");
+        watched.dump(&Clock::of_process());
+        assert!(watched.no_dumps.as_ref().is_some_and(|why| why.contains("no memory")), "{watched:?}");
+        watched.dump(&Clock::of_process());
+        // The end of a test whose recording is not stopped.
+        let jvm = Jvm::of(java.id()).expect("its program is java");
+        watched.stop();
+        let _ = jvm.command("end");
+        let commands = answering.join().expect("it answers");
+        java.kill().and_then(|()| java.wait()).expect("ours to end");
+        std::fs::remove_file(&path).expect("ours to remove");
+        assert_eq!(commands, ["jcmd JFR.start", "threaddump ", "jcmd JFR.stop"]);
+        let why = watched.recorder.as_ref().and_then(|recorder| recorder.as_ref().err()).expect("no file");
+        assert!(why.starts_with("JFR did not write its recording"), "{why}");
+    }
+
+    #[test]
+    fn stacks_are_recorded_from_the_start_of_the_measurement_on() {
+        let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().expect("a program");
+        let profiler = Profiler::start(&[("broker-1".to_owned(), sleeping.id())]);
+        let clock = Clock::of_process();
+        let until_us = clock.now_us() + 400_000;
+        // The end of a warm-up.
+        profiler.begin(clock.now_us() + 60_000_000);
+        while clock.now_us() < until_us {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        let profile = profiler.finish(0, clock.now_us());
+        sleeping.kill().and_then(|()| sleeping.wait()).expect("ours to end");
+        let expected = "stacks of broker-1: the measurement did not begin";
+        assert!(profile.missing.iter().any(|text| text == expected), "{profile:?}");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod rates;
 mod readings;
 mod series;
+mod totals;
 
 pub(crate) use readings::whole_disks;
 

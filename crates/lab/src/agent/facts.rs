@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::machine::{fingerprint, line};
+use crate::machine::{fingerprint, line, link_speed};
 use crate::proc::LOOPBACK;
 use crate::result::{AgentInfo, Disk, Interface};
 use crate::sample::whole_disks;
@@ -36,15 +36,9 @@ fn interfaces(of: &Path) -> Vec<Interface> {
         .filter(|name| name != LOOPBACK)
         .map(|name| {
             let read = |file: &str| line(of.join(&name).join(file).to_str()?);
-            // The speed of a link without a device, as of containers and bridges, is no capacity of a
-            // network.
-            let has_device = of.join(&name).join("device").exists();
             Interface {
                 state: read("operstate").unwrap_or_else(|| "unknown".to_owned()),
-                // An unknown speed is -1.
-                speed_mbit_per_s: read("speed")
-                    .and_then(|speed| speed.parse().ok())
-                    .filter(|speed| has_device && *speed > 0),
+                speed_mbit_per_s: link_speed(of, &name),
                 mtu_bytes: read("mtu").and_then(|mtu| mtu.parse().ok()),
                 name,
             }

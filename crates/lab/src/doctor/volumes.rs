@@ -64,8 +64,12 @@ fn volume(device: &str, devices: usize, below: &[String], read: ReadFile<'_>) ->
             "measure with it if production has it; processors with AES instructions take a few percent",
         ));
     }
-    // With several devices in the layer, the parts of each are unknown.
-    if below.len() < 2 || devices > 1 {
+    // With several devices in the layer, the parts of each are unknown. Of the device mapper's other devices,
+    // multipath has several paths to one disk; volumes made of volumes are LVM's mirrors and thin pools.
+    let is_of_lvm = |kind: &str| kind.starts_with("LVM-");
+    let is_on_volumes =
+        || below.iter().any(|part| read(part, "dm/uuid").is_some_and(|kind| is_of_lvm(&kind)));
+    if below.len() < 2 || devices > 1 || !is_of_lvm(&kind) || is_on_volumes() {
         return None;
     }
     let size = |file: &str| read(device, file)?.parse::<u64>().ok();
@@ -120,6 +124,27 @@ mod tests {
         assert_eq!(found(layers, &linear), pairs(&[devices, ("volume", Note)]));
         assert_eq!(found(layers, &striped), pairs(&[devices, ("volume", Fine)]));
         assert_eq!(found(&[&["dm-0"], &["vda"]], &linear), pairs(&[devices]), "one disk needs no stripes");
+    }
+
+    #[test]
+    fn multipath_and_volumes_of_volumes_have_their_chain_alone() {
+        let devices = pairs(&[("devices of the data", Fine)]);
+        let paths = [("dm-0", "dm/uuid", "mpath-3600a"), ("dm-0", "queue/optimal_io_size", "0")];
+        assert_eq!(found(&[&["dm-0"], &["sda", "sdb"]], &paths), devices);
+        let layers: &[&[&str]] = &[&["dm-4"], &["dm-0", "dm-1"], &["sda"]];
+        for parts in [["vg-lv_rimage_0", "vg-lv_rmeta_0"], ["vg-pool_tdata", "vg-pool_tmeta"]] {
+            let files = [
+                ("dm-4", "dm/uuid", "LVM-abc"),
+                ("dm-0", "dm/uuid", "LVM-def"),
+                ("dm-1", "dm/uuid", "LVM-ghi"),
+                ("dm-0", "dm/name", parts[0]),
+                ("dm-1", "dm/name", parts[1]),
+            ];
+            assert_eq!(found(layers, &files), devices);
+        }
+        let encrypted = [("dm-4", "dm/uuid", "LVM-abc"), ("dm-0", "dm/uuid", "CRYPT-LUKS2-a")];
+        let of = found(layers, &encrypted);
+        assert!(of.contains(&("volume".to_owned(), Note)), "physical volumes may be encrypted: {of:?}");
     }
 
     #[test]

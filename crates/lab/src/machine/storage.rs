@@ -16,7 +16,7 @@ pub(crate) fn chain(directory: &Path) -> Option<StorageChain> {
     Some(StorageChain {
         directory: directory.display().to_string(),
         layers: mounted(&mount, Path::new("/sys"))
-            .map(|name| layers(name, Path::new("/sys")))
+            .map(|names| layers(names, Path::new("/sys")))
             .unwrap_or_default(),
         filesystem: mount.kind,
     })
@@ -28,20 +28,36 @@ pub(crate) fn label(device: &str) -> Option<String> {
     ["dm/name", "md/level"].iter().find_map(|file| line(dir.join(file).to_str()?))
 }
 
-/// The kernel's name of a mounted device. File systems with several devices, such as btrfs, have no device
-/// number of theirs, but name one of the devices as their source.
-fn mounted(mount: &Mount, sys: &Path) -> Option<String> {
-    let by_number = sys.join("dev/block").join(&mount.device).canonicalize();
-    let device = by_number.or_else(|_| match mount.source.starts_with("/dev/") {
-        true => Path::new(&mount.source).canonicalize(),
-        false => Err(std::io::ErrorKind::NotFound.into()),
-    });
-    Some(device.ok()?.file_name()?.to_str()?.to_owned())
+/// The kernel's names of the mounted devices; `None` if unknown.
+fn mounted(mount: &Mount, sys: &Path) -> Option<Vec<String>> {
+    let name = |path: &Path| Some(path.canonicalize().ok()?.file_name()?.to_str()?.to_owned());
+    if let Some(device) = name(&sys.join("dev/block").join(&mount.device)) {
+        return Some(vec![device]);
+    }
+    // A file system that may have several devices has no device number of theirs, but names one of them as
+    // its source.
+    let device = mount.source.starts_with("/dev/").then(|| name(Path::new(&mount.source))).flatten()?;
+    match mount.kind.as_str() {
+        "btrfs" => members(&device, &sys.join("fs/btrfs")),
+        _ => Some(vec![device]),
+    }
 }
 
-/// The layers from a device down to the disks. A partition is above its disk.
-fn layers(device: String, sys: &Path) -> Vec<Vec<String>> {
-    let mut layers = vec![vec![device]];
+/// The devices of the btrfs with this one; `None` if unknown.
+fn members(device: &str, of: &Path) -> Option<Vec<String>> {
+    let all = std::fs::read_dir(of).ok()?.flatten().filter_map(|entry| {
+        let devices = std::fs::read_dir(entry.path().join("devices")).ok()?;
+        Some(devices.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect())
+    });
+    let mut members: Vec<String> =
+        all.into_iter().find(|members: &Vec<String>| members.iter().any(|member| member == device))?;
+    members.sort();
+    Some(members)
+}
+
+/// The layers from mounted devices down to the disks. A partition is above its disk.
+fn layers(mounted: Vec<String>, sys: &Path) -> Vec<Vec<String>> {
+    let mut layers = vec![mounted];
     while layers.len() < LAYERS_MAX {
         let last = layers.last().expect("the first layer is there");
         let mut below: Vec<String> = last.iter().flat_map(|name| below(name, sys)).collect();
@@ -113,5 +129,40 @@ mod tests {
         assert_eq!(mounted(&mount, sys.path()), None);
         let chain = StorageChain { filesystem: "tmpfs".to_owned(), ..StorageChain::default() };
         assert_eq!(chain.to_string(), "tmpfs without a block device");
+        assert!(chain.is_known());
+    }
+
+    #[test]
+    fn file_systems_on_hidden_devices_have_unknown_ones() {
+        let sys = sys();
+        for kind in ["overlay", "zfs", "btrfs"] {
+            // A source that exists: only btrfs's list of devices tells if it is the only one.
+            let source = if kind == "btrfs" { "/dev/null" } else { "pool/data" };
+            let mount = Mount {
+                device: "0:23".to_owned(),
+                kind: kind.to_owned(),
+                source: source.to_owned(),
+                ..Mount::default()
+            };
+            assert_eq!(mounted(&mount, sys.path()), None, "{kind}");
+            let chain = StorageChain { filesystem: kind.to_owned(), ..StorageChain::default() };
+            assert_eq!(chain.to_string(), format!("{kind} with unknown devices"));
+            assert!(!chain.is_known());
+        }
+    }
+
+    #[test]
+    fn a_btrfs_has_all_its_devices() {
+        let sys = sys();
+        for (id, devices) in [("a", ["vdc", "vdd"]), ("b", ["vda2", "vdb1"])] {
+            for device in devices {
+                let dir = sys.path().join("fs/btrfs").join(id).join("devices").join(device);
+                std::fs::create_dir_all(dir).expect("made");
+            }
+        }
+        let of = sys.path().join("fs/btrfs");
+        let found = members("vdb1", &of).expect("it is listed");
+        assert_eq!(layers(found, sys.path()), [["vda2", "vdb1"], ["vda", "vdb"]]);
+        assert_eq!(members("vdz", &of), None);
     }
 }

@@ -14,7 +14,7 @@ use super::attach::Jvm;
 use super::stacks::Stacks;
 use crate::result::CpuProfile;
 pub(super) use jfr::Jfr;
-pub(super) use perf::Perf;
+pub(super) use perf::{LEAD_US, Perf};
 
 /// Time for a program to print a recording.
 const PRINT_TIMEOUT: Duration = Duration::from_secs(90);
@@ -60,8 +60,9 @@ impl Drop for Printer {
     }
 }
 
-/// Feeds each line that a program prints to `line`, and fails with its first error or after a time.
-fn print(mut command: Command, mut line: impl FnMut(&str)) -> Result<(), String> {
+/// Feeds each line that a program prints to `line`, and returns its errors. If the program fails, the first
+/// of them is the reason. A program that takes too long fails, too.
+fn print(mut command: Command, mut line: impl FnMut(&str)) -> Result<String, String> {
     let name = PathBuf::from(command.get_program())
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -104,7 +105,7 @@ fn print(mut command: Command, mut line: impl FnMut(&str)) -> Result<(), String>
     let _ = reader.join();
     let error = error_reader.join().unwrap_or_default();
     match status.success() {
-        true => Ok(()),
+        true => Ok(error),
         false => Err(format!("{} failed: {}", printer.name, first_line(&error))),
     }
 }
@@ -132,7 +133,8 @@ mod tests {
             let result = print(command, |line| lines.push(line.to_owned()));
             (result, lines)
         };
-        assert_eq!(run("echo a; echo b"), (Ok(()), vec!["a".to_owned(), "b".to_owned()]));
+        let lines = vec!["a".to_owned(), "b".to_owned()];
+        assert_eq!(run("echo a; echo lost >&2; echo b"), (Ok("lost\n".to_owned()), lines));
         let (failed, _) = run("echo >&2; echo no permission >&2; exit 3");
         assert_eq!(failed, Err("sh failed: no permission".to_owned()));
         let missing = print(Command::new("/none/such"), |_| ());

@@ -58,18 +58,17 @@ impl Dump {
         for part in text.split("\n\"").skip(1) {
             let mut lines = part.lines();
             let Some(mut thread) = lines.next().and_then(header) else { continue };
-            let mut is_runnable = false;
-            // Objects on which the thread waits for a notification: it does not hold them meanwhile.
-            let mut released: Vec<&str> = Vec::new();
+            let mut state = "";
+            let mut released = ReleasedObjects::default();
             for line in lines.map(str::trim) {
-                if let Some(state) = line.strip_prefix("java.lang.Thread.State: ") {
-                    is_runnable = state.starts_with("RUNNABLE");
+                if let Some(text) = line.strip_prefix("java.lang.Thread.State: ") {
+                    state = text;
                 } else if let Some(frame) = line.strip_prefix("at ") {
                     if thread.stack.len() < FRAMES_MAX {
                         thread.stack.push(without_module(frame));
                     }
                 } else if let Some(lock) = line.strip_prefix("- ") {
-                    note_lock(&mut thread, lock, &mut released);
+                    note_lock(&mut thread, lock, state, &mut released);
                 } else if line.starts_with("JNI global refs") {
                     break;
                 }
@@ -77,7 +76,7 @@ impl Dump {
             let idles = thread.stack.first().is_none_or(|top| {
                 top.contains("(Native Method)") && IDLE.iter().any(|idle| top.contains(idle))
             });
-            thread.is_running = is_runnable && !idles;
+            thread.is_running = state.starts_with("RUNNABLE") && !idles;
             threads.push(thread);
         }
         Dump { threads }
@@ -116,21 +115,38 @@ fn without_module(frame: &str) -> String {
     }
 }
 
-fn note_lock<'a>(thread: &mut JavaThread, text: &'a str, released: &mut Vec<&'a str>) {
-    let Some((words, address, class)) = lock(text) else { return };
+/// Objects on which a thread waits for a notification: it does not hold them meanwhile.
+#[derive(Default)]
+struct ReleasedObjects<'a> {
+    addresses: Vec<&'a str>,
+    /// True if the JVM does not know the object.
+    is_unknown: bool,
+}
+
+/// Notes the lock of a line; its thread has this state.
+fn note_lock<'a>(thread: &mut JavaThread, text: &'a str, state: &str, released: &mut ReleasedObjects<'a>) {
+    let Some((words, address, class)) = lock(text) else {
+        released.is_unknown |= text.starts_with("waiting on <no object reference");
+        return;
+    };
     let is_lock_class = || LOCK_CLASSES.iter().any(|of| class.starts_with(of));
     let reference =
         |is_unowned| LockReference { address: address.to_owned(), class: class.to_owned(), is_unowned };
     match words {
         "waiting to lock" => thread.waits_for = Some(reference(false)),
         "waiting to re-lock in wait()" => {
-            released.push(address);
-            thread.waits_for = Some(reference(false));
+            released.addresses.push(address);
+            // Java 9 to 11 print these words for threads that wait for their notification, too.
+            if state.starts_with("BLOCKED") {
+                thread.waits_for = Some(reference(false));
+            }
         }
         "parking to wait for" if is_lock_class() => thread.waits_for = Some(reference(true)),
-        "waiting on" => released.push(address),
+        "waiting on" => released.addresses.push(address),
+        // With an unknown object, any of the locks may be the released one.
+        "locked" if released.is_unknown || released.addresses.contains(&address) => {}
         // A line without words is of the list of locks of java.util.concurrent.
-        "locked" | "" if !released.contains(&address) => thread.holds.push(address.to_owned()),
+        "locked" | "" => thread.holds.push(address.to_owned()),
         _ => {}
     }
 }
@@ -237,6 +253,32 @@ JNI global refs: 17, weak refs: 0
         let dump = Dump::parse(&text);
         assert_eq!(dump.threads.last().expect("there").holds, ["0x000000069df40000"]);
         assert!(!dump.waits_for_unowned());
+    }
+
+    /// A thread in `Object.wait` as Java 11 prints it, with this state and object.
+    fn in_wait(state: &str, object: &str) -> JavaThread {
+        let text = format!(
+            "\n\"reaper\" #9 prio=5 tid=0x1 nid=0x7 in Object.wait()  [0x1]\n   java.lang.Thread.State: {state}\n\tat \
+             java.lang.Object.wait(java.base@11.0.2/Native Method)\n\t- waiting on {object}\n\tat \
+             Reaper.next(Reaper.java:5)\n\t- {words} <0x7> (a java.lang.Object)\n",
+            words = if object.starts_with("<no") { "locked" } else { "waiting to re-lock in wait()" },
+        );
+        Dump::parse(&text).threads.remove(0)
+    }
+
+    #[test]
+    fn a_thread_in_wait_waits_for_a_lock_only_after_its_notification() {
+        let idle = in_wait("WAITING (on object monitor)", "<0x7> (a java.lang.Object)");
+        assert_eq!((idle.waits_for, idle.holds), (None, Vec::new()));
+        let blocked = in_wait("BLOCKED (on object monitor)", "<0x7> (a java.lang.Object)");
+        assert_eq!(blocked.waits_for.map(|lock| lock.address), Some("0x7".to_owned()));
+        assert_eq!(blocked.holds, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_thread_in_wait_for_an_unknown_object_holds_nothing() {
+        let idle = in_wait("WAITING (on object monitor)", "<no object reference available>");
+        assert_eq!((idle.waits_for, idle.holds), (None, Vec::new()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::kind;
 use crate::result::ThreadUse;
 
-/// Maximum number of kept samples; beyond that, every second one is dropped.
+/// Maximum number of kept samples; beyond that, every second one is dropped and sampling slows down.
 const SAMPLES_MAX: usize = 512;
 
 /// Counters since the start of a thread: user ticks, system ticks, voluntary and involuntary context
@@ -21,6 +21,10 @@ pub(super) struct Threads {
     began: Option<u64>,
     /// Times of all samples.
     times_us: Vec<u64>,
+    /// Calls for one sample; doubled whenever samples are dropped, so that the kept ones are evenly spaced.
+    every: u32,
+    /// Calls since the last sample.
+    skipped: u32,
     /// User and system ticks of the process, ended threads included.
     process: Vec<(u64, Counters)>,
     threads: BTreeMap<u32, Thread>,
@@ -39,14 +43,22 @@ impl Threads {
             pid,
             began: None,
             times_us: Vec::new(),
+            every: 1,
+            skipped: 0,
             process: Vec::new(),
             threads: BTreeMap::new(),
             has_run_queue: true,
         }
     }
 
-    /// Samples all threads now; a process that has ended has none.
-    pub(super) fn sample(&mut self, at_us: u64) {
+    /// Samples all threads now, unless a long run needs fewer samples; always at the end of a run. A process
+    /// that has ended has none.
+    pub(super) fn sample(&mut self, at_us: u64, is_last: bool) {
+        self.skipped += 1;
+        if self.skipped < self.every && !is_last {
+            return;
+        }
+        self.skipped = 0;
         let dir = Path::new("/proc").join(self.pid.to_string());
         let Some(stat) = read(&dir, "stat").and_then(|text| crate::proc::stat(&text)) else { return };
         if *self.began.get_or_insert(stat.start_ticks) != stat.start_ticks {
@@ -87,11 +99,12 @@ impl Threads {
         Some((name, [stat.user_ticks, stat.system_ticks, voluntary, involuntary, waited_ns]))
     }
 
-    /// Drops every second sample if there are too many.
+    /// Drops every second sample if there are too many, and halves the rate of later ones.
     fn thin(&mut self) {
         if self.times_us.len() < SAMPLES_MAX {
             return;
         }
+        self.every = self.every.saturating_mul(2);
         let last_us = self.times_us.last().copied();
         let mut keep = false;
         self.times_us.retain(|at_us| {
@@ -253,6 +266,18 @@ mod tests {
         assert_eq!(threads.times_us.len(), SAMPLES_MAX / 2 + 1);
         assert_eq!(threads.threads[&7].readings.last().map(|(_, counters)| counters[0]), Some(9));
         assert_eq!(threads.threads[&8].readings.len(), SAMPLES_MAX / 2 + 1);
+    }
+
+    #[test]
+    fn an_hour_of_samples_is_evenly_spaced() {
+        let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().expect("a program");
+        let mut threads = Threads::new(sleeping.id());
+        (0..=3600).for_each(|second| threads.sample(second * S, second == 3600));
+        sleeping.kill().and_then(|()| sleeping.wait()).expect("ours to end");
+        assert!(threads.times_us.len() > SAMPLES_MAX / 2, "{}", threads.times_us.len());
+        assert_eq!(threads.times_us.last(), Some(&(3600 * S)));
+        let gap_s = threads.gap_us(60 * S, 3600 * S) / S;
+        assert!(gap_s <= 16, "{gap_s}");
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub struct StorageChain {
     /// The file system's type, such as `ext4`.
     pub filesystem: String,
     /// The devices from the mounted one down to disks, a layer of names after the other; empty for file
-    /// systems without a block device.
+    /// systems without a block device, and for those whose devices are unknown, such as overlay and zfs.
     pub layers: Vec<Vec<String>>,
 }
 
@@ -82,13 +82,29 @@ impl StorageChain {
     pub fn contains(&self, device: &str) -> bool {
         self.layers.iter().flatten().any(|name| name == device)
     }
+
+    /// Whether these are all devices of the data: none for data in memory.
+    pub fn is_known(&self) -> bool {
+        // Those of files and pools, and copies on other machines.
+        const OTHER: [&str; 3] = ["loop", "zd", "drbd"];
+        let is_other = |name: &String| OTHER.iter().any(|other| name.starts_with(other));
+        match self.layers.is_empty() {
+            true => self.is_in_memory(),
+            false => !self.layers.iter().flatten().any(is_other),
+        }
+    }
+
+    fn is_in_memory(&self) -> bool {
+        matches!(self.filesystem.as_str(), "tmpfs" | "ramfs")
+    }
 }
 
 /// The layers, such as `dm-0 → vda2 + vdb1 → vda + vdb`.
 impl std::fmt::Display for StorageChain {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.layers.is_empty() {
-            return write!(f, "{} without a block device", self.filesystem);
+            let what = if self.is_in_memory() { "without a block device" } else { "with unknown devices" };
+            return write!(f, "{} {what}", self.filesystem);
         }
         let layers: Vec<String> = self.layers.iter().map(|names| names.join(" + ")).collect();
         f.write_str(&layers.join(" → "))

@@ -42,7 +42,7 @@ pub struct HostUse {
     pub cpu_io_wait: f64,
     /// Bytes through the loopback interface.
     pub loopback_bytes: u64,
-    /// Bytes received by all other interfaces.
+    /// Bytes received by all other interfaces; those of a bond are also those of its members.
     #[serde(default)]
     pub received_bytes: u64,
     /// Bytes sent by all other interfaces.

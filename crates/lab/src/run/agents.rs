@@ -95,7 +95,8 @@ impl AgentSessions {
             processes.extend(of_machine);
             for link in &mut host.interfaces {
                 let known = infos[agent].interfaces.iter().find(|known| known.name == link.name);
-                link.speed_mbit_per_s = known.and_then(|known| known.speed_mbit_per_s);
+                let speed = || known.and_then(|known| known.speed_mbit_per_s);
+                link.speed_mbit_per_s = link.speed_mbit_per_s.or_else(speed);
             }
             let address = self.agents.address(agent).to_owned();
             let cpus = infos[agent].machine.cpus;

@@ -4,19 +4,20 @@
 //! The limit is the first of this list that applies in most repetitions:
 //!
 //! - asked rate: a rate was requested, and at least 98 % of it was accepted.
-//! - disk: a disk was busy for at least 90 % of the time, or processors waited for disks for at least 20 % of
-//!   theirs. The reason names the devices below the brokers' data.
+//! - disk: a disk was busy for at least 90 % of the time, with a request in it for at least half of it, or
+//!   processors waited for disks for at least 20 % of theirs; never a disk that the brokers' data is not on.
+//!   The reason names the devices below the data.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
 //!   other processes used more than the lab.
 //! - lock: with `--look-inside`, at least half of the threads of a broker's JVM that were running or waiting
-//!   for a lock waited for the same one.
+//!   for a lock waited for the same one, or for locks of one class at one place.
 //! - generator CPU: a thread of a client was busy for at least 90 % of the time.
 //! - stream CPU: the same without a cluster, because the stream is measured.
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
-//! - network: interfaces other than loopback carried more than loopback, and at least 90 % of the slowest
-//!   link's speed in one direction; never if that speed is unknown.
+//! - network: an interface carried more than loopback, and at least 90 % of its speed in one direction; never
+//!   if that speed is unknown, as that of bonds, whose members are judged instead.
 //! - one partition: the topics have one partition, and nothing else is saturated.
 //!
 //! With agents, clients are elsewhere: generator CPU is also an agent whose processors are busy for at least
@@ -24,13 +25,13 @@
 
 mod agents;
 mod disk;
+mod link;
 mod lock;
 mod objections;
 
 pub(super) use agents::negative_latencies;
 use objections::{objections, unlike};
 
-use crate::machine::LINK_SPEED;
 use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
 
@@ -90,8 +91,16 @@ impl Finding {
     }
 }
 
-/// The limit of one repetition.
+/// The limit of one repetition, with remarks on disks that are no limit.
 fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
+    let mut finding = limit(point, repetition, machine);
+    if finding.limit != "disk" {
+        finding.reasons.extend(disk::remarks(repetition));
+    }
+    finding
+}
+
+fn limit(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     requested_rate(point, repetition)
         .or_else(|| disk::full(repetition))
         .or_else(|| node(point, repetition))
@@ -99,8 +108,8 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
         .or_else(|| processors(repetition, machine))
         .or_else(|| lock::contended(repetition))
         .or_else(|| thread(point, repetition))
-        .or_else(|| network(repetition, machine))
-        .or_else(|| agents::full_link(repetition))
+        .or_else(|| link::full(repetition))
+        .or_else(|| link::full_of_agent(repetition))
         .or_else(|| one_partition(point, repetition))
         .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
 }
@@ -200,20 +209,6 @@ fn thread(point: &Point, repetition: &Repetition) -> Option<Finding> {
     })
 }
 
-fn network(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
-    let mbit_per_s: f64 = machine.facts.get(LINK_SPEED)?.split_whitespace().next()?.parse().ok()?;
-    let host = &repetition.host;
-    // With brokers on this machine, traffic over links does not belong to the run.
-    let is_remote = host.received_bytes + host.sent_bytes > host.loopback_bytes;
-    // The capacity of a link applies to each direction.
-    let (bytes, way) = (host.received_bytes, "received").max((host.sent_bytes, "sent"));
-    let carried = bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
-    (is_remote && mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
-        let reason = format!("{carried:.0} Mbit/s were {way} over a link of {mbit_per_s:.0} Mbit/s");
-        Finding::new("network", reason)
-    })
-}
-
 fn one_partition(point: &Point, repetition: &Repetition) -> Option<Finding> {
     // Streams in memory have no topics.
     let has_one = point.cluster.brokers > 0 && point.topics.count == 1 && point.topics.partitions == 1;
@@ -250,7 +245,6 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
     )]
 }
 
-/// The objections to a headline.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,30 +265,6 @@ mod tests {
             host: HostUse { cpu_busy: 0.3, ..HostUse::default() },
             ..repetition()
         }
-    }
-
-    #[test]
-    fn a_full_link_is_the_limit_of_brokers_elsewhere() {
-        let with = |speed: Option<&str>, change: fn(&mut Repetition)| {
-            let mut repetitions = [calm(100.0), calm(101.0)];
-            repetitions.iter_mut().for_each(|repetition| {
-                // 930 Mbit/s for 10 s.
-                repetition.host.sent_bytes = 1_162_500_000;
-                change(repetition);
-            });
-            let mut point = point();
-            point.topics.partitions = 6;
-            let facts = speed.map(|speed| (LINK_SPEED.to_owned(), speed.to_owned())).into_iter().collect();
-            let machine = Machine { cpus: 4, facts, ..Machine::default() };
-            judge(&point, &repetitions, &summarize(&repetitions).expect("readable"), &machine)
-        };
-        let found = with(Some("1000"), |_| ());
-        assert_eq!(found.limit, "network");
-        assert_eq!(found.reasons, ["930 Mbit/s were sent over a link of 1000 Mbit/s"]);
-        assert_eq!(with(None, |_| ()).limit, "unknown", "nothing tells what the link carries");
-        assert_eq!(with(Some("10000"), |_| ()).limit, "unknown");
-        assert_eq!(with(Some("1000"), |r| r.host.loopback_bytes = 2_000_000_000).limit, "unknown");
-        assert_eq!(with(Some("1000"), |r| r.host.sent_bytes /= 2).limit, "unknown", "half of it");
     }
 
     pub(super) fn verdict(point: &Point, repetitions: &[Repetition]) -> Verdict {

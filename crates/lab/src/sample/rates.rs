@@ -1,34 +1,16 @@
 //! Rates of block devices and interfaces between two times, and their peaks over seconds.
 
 use super::readings::HostReading;
+use super::totals::{DISK_COUNTERS, disk_counters};
 use crate::machine::storage::label;
-use crate::proc::{Disk, Interface, PacketCounters};
+use crate::proc::{Interface, PacketCounters};
 use crate::result::{DeviceRates, DeviceUse, PacketUse};
 
 /// The length of the windows whose highest value is a peak; five samples.
 const WINDOW_US: u64 = 1_000_000;
 
-/// The counters of a block device, in the order of [`counters`].
-type Counters = [f64; 12];
-
-fn counters(disk: &Disk) -> Counters {
-    let (flushes, flush_ms) = disk.flushes.unwrap_or_default();
-    [
-        disk.reads,
-        disk.reads_merged,
-        disk.read_bytes,
-        disk.read_ms,
-        disk.writes,
-        disk.writes_merged,
-        disk.written_bytes,
-        disk.write_ms,
-        disk.busy_ms,
-        disk.queue_ms,
-        flushes,
-        flush_ms,
-    ]
-    .map(|counter| counter as f64)
-}
+/// The growth of a block device's counters.
+type Counters = [f64; DISK_COUNTERS];
 
 /// The block devices with requests between two times.
 pub(super) fn devices(readings: &[(u64, HostReading)], from_us: u64, to_us: u64) -> Vec<DeviceUse> {
@@ -37,7 +19,7 @@ pub(super) fn devices(readings: &[(u64, HostReading)], from_us: u64, to_us: u64)
         let find = |reading: &HostReading| {
             // A new device counts from zero.
             let same = reading.disks.iter().find(|same| same.name == device.name);
-            same.map_or([0.0; 12], counters)
+            same.map_or([0.0; DISK_COUNTERS], |same| disk_counters(same).map(|counter| counter as f64))
         };
         let of = |from_us, to_us| {
             let (before, after) = (at(readings, from_us, &find), at(readings, to_us, &find));
@@ -182,6 +164,7 @@ fn at<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::proc::Disk;
 
     const S: u64 = 1_000_000;
 

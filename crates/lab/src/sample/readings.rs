@@ -12,7 +12,7 @@ pub(super) struct HostReading {
     pub received_bytes: u64,
     pub sent_bytes: u64,
     pub interfaces: Vec<Interface>,
-    /// The block devices that have had a request.
+    /// The block devices that have had a request; in a series, since its first sample.
     pub disks: Vec<Disk>,
     pub dirty_bytes: u64,
 }

@@ -1,9 +1,12 @@
 //! Samples over time, and the usage between two times, interpolated between samples.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use super::readings::{HostReading, ProcessReading};
+use super::totals::Totals;
 use super::{Usage, rates};
+use crate::machine::link_speed;
 use crate::proc::Interface;
 use crate::result::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
@@ -26,6 +29,7 @@ pub(super) struct Series {
     /// The names of whole disks, in order.
     whole_disks: Vec<String>,
     host: Vec<(u64, HostReading)>,
+    totals: Totals,
     processes: Vec<Process>,
 }
 
@@ -43,10 +47,11 @@ struct Process {
 
 impl Series {
     pub(super) fn new(units: Units, whole_disks: Vec<String>) -> Series {
-        Series { units, whole_disks, host: Vec::new(), processes: Vec::new() }
+        Series { units, whole_disks, host: Vec::new(), totals: Totals::default(), processes: Vec::new() }
     }
 
-    pub(super) fn push_host(&mut self, at_us: u64, reading: HostReading) {
+    pub(super) fn push_host(&mut self, at_us: u64, mut reading: HostReading) {
+        self.totals.apply(&mut reading);
         self.host.push((at_us, reading));
     }
 
@@ -206,7 +211,7 @@ impl Series {
                 });
             }
         }
-        let interfaces = self.interfaces_use(from_us, to_us);
+        let interfaces = self.interfaces_use(Path::new("/sys/class/net"), from_us, to_us);
         HostUse {
             interfaces,
             cpu_busy: share(used(|reading| reading.cpu.busy), total),
@@ -227,7 +232,8 @@ impl Series {
         }
     }
 
-    fn interfaces_use(&self, from_us: u64, to_us: u64) -> Vec<InterfaceUse> {
+    /// The use of interfaces, with their speeds below `links`.
+    fn interfaces_use(&self, links: &Path, from_us: u64, to_us: u64) -> Vec<InterfaceUse> {
         let of = |name: &str, value: fn(&Interface) -> u64| {
             let counter = |reading: &HostReading| {
                 reading.interfaces.iter().find(|one| one.name == name).map_or(0, value)
@@ -239,7 +245,7 @@ impl Series {
             let (received, sent) = rates::packets(&self.host, &one.name, from_us, to_us);
             InterfaceUse {
                 name: one.name.clone(),
-                speed_mbit_per_s: None,
+                speed_mbit_per_s: link_speed(links, &one.name),
                 received_bytes: of(&one.name, |one| one.received),
                 sent_bytes: of(&one.name, |one| one.sent),
                 received: Some(received),
@@ -406,6 +412,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interface_has_the_speed_of_its_link() {
+        let links = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(links.path().join("eth0/device")).expect("made");
+        std::fs::write(links.path().join("eth0/speed"), "25000\n").expect("written");
+        let mut series = series();
+        for second in 0..=2 {
+            let of =
+                |name: &str| Interface { name: name.to_owned(), sent: second * 10, ..Interface::default() };
+            let interfaces = vec![of("eth0"), of("veth1")];
+            series.push_host(second * S, HostReading { interfaces, ..host(second, second) });
+        }
+        let found = series.interfaces_use(links.path(), 0, 2 * S);
+        let found: Vec<_> =
+            found.iter().map(|one| (&*one.name, one.sent_bytes, one.speed_mbit_per_s)).collect();
+        assert_eq!(found, [("eth0", 20, Some(25_000)), ("veth1", 20, None)]);
+    }
+
+    #[test]
     fn a_thread_that_began_meanwhile_counts_from_nothing() {
         let mut series = series();
         series.push_host(S, host(0, 0));
@@ -445,6 +469,34 @@ mod tests {
         assert!(samples.len() <= SAMPLES_MAX, "{}", samples.len());
         assert!(samples.iter().all(|sample| sample.process_memory_bytes[0].1 == 3 * 4096));
         assert_eq!(samples.last().map(|last| last.at_us), Some((LOOKS_MAX as u64 - 2) * S / 5));
+    }
+
+    #[test]
+    fn a_wrap_of_the_disks_times_is_busy_time() {
+        let mut series = series();
+        for second in 0..=4 {
+            let mut reading = host(second * 100, second * 400);
+            reading.disks[0].writes = second;
+            reading.disks[0].busy_ms = (u64::from(u32::MAX) - 1000 + second * 500) % (1 << 32);
+            series.push_host(second * S, reading);
+        }
+        let usage = series.usage(0, 4 * S);
+        assert!((usage.host.disks[0].busy - 0.5).abs() < 1e-9, "{:?}", usage.host);
+        assert!((usage.host.devices[0].mean.busy - 0.5).abs() < 1e-9, "{:?}", usage.host);
+    }
+
+    #[test]
+    fn samples_have_no_idle_devices() {
+        let mut series = series();
+        for second in 0..=4 {
+            let mut reading = host(second, second);
+            reading.disks.push(Disk { name: "vdz".to_owned(), reads: 9, ..Disk::default() });
+            reading.interfaces =
+                vec![Interface { name: "veth7".to_owned(), sent: 9, ..Interface::default() }];
+            series.push_host(second * S, reading);
+        }
+        let last = &series.host.last().expect("a sample").1;
+        assert_eq!((last.disks.len(), last.interfaces.len()), (2, 0), "{last:?}");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! Stacks come from copies of the threads' stack memory, because release builds keep no frame pointers.
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -17,8 +18,12 @@ use crate::worker::clock::Clock;
 const HZ: u32 = 49;
 /// Bytes of stack memory in a sample.
 const STACK_BYTES: u32 = 32 << 10;
-/// Maximum size of a recording: two and a half minutes of a busy processor.
+/// Maximum size of a recording: two and a half minutes of a busy processor. It is for the measurement alone.
 const FILE_MB_MAX: u64 = 256;
+/// Time before the measurement at which `perf` is started: it reads the program's symbols first.
+pub(crate) const LEAD_US: u64 = 1_000_000;
+/// Time without a sample at the end of a measurement after which a recording that ended has a gap.
+const END_US_MAX: u64 = 1_000_000;
 /// Time for `perf` to end.
 const STOP_TIMEOUT_US: u64 = 10_000_000;
 /// The setting of the kernel that permits or forbids.
@@ -29,6 +34,8 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 pub(crate) struct Perf {
     child: Child,
     is_stopped: bool,
+    /// True if `perf` ended before it was told to.
+    ended_early: bool,
     dir: tempfile::TempDir,
 }
 
@@ -49,7 +56,7 @@ impl Perf {
             .stderr(error_file)
             .spawn();
         match child {
-            Ok(child) => Ok(Perf { child, is_stopped: false, dir }),
+            Ok(child) => Ok(Perf { child, is_stopped: false, ended_early: false, dir }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 Err("the program perf is not installed".to_owned())
             }
@@ -60,23 +67,32 @@ impl Perf {
     /// Ends the recording; `perf` completes its file.
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.is_stopped = true;
-        if let Ok(None) = self.child.try_wait()
-            && let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
-        {
-            let _ = kill_process(pid, Signal::INT);
+        match self.child.try_wait() {
+            Ok(Some(_)) => self.ended_early = true,
+            _ => {
+                let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+                let _ = pid.map(|pid| kill_process(pid, Signal::INT));
+            }
         }
         let clock = Clock::of_process();
         let deadline_us = clock.now_us() + STOP_TIMEOUT_US;
         while clock.now_us() < deadline_us {
             match self.child.try_wait() {
                 Ok(None) => std::thread::park_timeout(Duration::from_millis(20)),
-                Ok(Some(_)) if self.file().exists() => return Ok(()),
+                Ok(Some(status)) if self.is_complete(status) => return Ok(()),
                 Ok(Some(_)) => return Err(self.refusal()),
                 Err(error) => return Err(format!("perf: {error}")),
             }
         }
         let _ = self.child.kill();
         Err("perf did not end".to_owned())
+    }
+
+    /// Whether `perf` recorded: its file is there before the kernel permits or forbids, and it ends by the
+    /// signal that stops it.
+    fn is_complete(&self, status: ExitStatus) -> bool {
+        let has_text = std::fs::metadata(self.file()).is_ok_and(|file| file.len() > 0);
+        has_text && (status.success() || status.signal() == Some(Signal::INT.as_raw()))
     }
 
     /// Why `perf` recorded nothing, with the setting that permits it.
@@ -101,19 +117,33 @@ impl Perf {
             .args(["script", "--no-inline", "--fields", "comm,tid,time,ip,sym", "--input"])
             .arg(self.file());
         let mut script = Script::new((from_us, to_us), Clock::of_process().ahead_us());
-        print(command, |line| script.line(line))?;
+        let errors = print(command, |line| script.line(line))?;
         let last_us = script.end();
         let is_full = std::fs::metadata(self.file()).is_ok_and(|file| file.len() >= (FILE_MB_MAX - 1) << 20);
-        let gap = is_full.then(|| {
-            let seen_s = last_us.saturating_sub(from_us) as f64 / 1e6;
-            format!("only the first {seen_s:.0} s, because the recording reached {FILE_MB_MAX} MB")
-        });
-        let sees = match script.has_kernel {
-            true => "program and kernel",
-            false => "without the kernel, as kernel.perf_event_paranoid wants it",
+        let end = match (is_full, self.ended_early) {
+            (true, _) => Some(format!("the recording reached {FILE_MB_MAX} MB")),
+            (false, true) => Some("perf or the process ended".to_owned()),
+            (false, false) => None,
         };
-        Ok((profile_of(script.stacks, &format!("perf, {HZ} samples/s of a processor, {sees}"))?, gap))
+        let cut = end.and_then(|why| cut((from_us, to_us), last_us, &why));
+        let gaps: Vec<String> = cut.into_iter().chain(complaint(&errors)).collect();
+        let sees = script.sees(&std::fs::read_to_string(PARANOID).unwrap_or_default());
+        let method = format!("perf, {HZ} samples/s of a processor, {sees}");
+        Ok((profile_of(script.stacks, &method)?, (!gaps.is_empty()).then(|| gaps.join("; "))))
     }
+}
+
+/// The gap of a recording that ended before the measurement, for this reason.
+fn cut((from_us, to_us): (u64, u64), last_us: u64, why: &str) -> Option<String> {
+    let seen_s = last_us.saturating_sub(from_us) as f64 / 1e6;
+    (last_us + END_US_MAX < to_us).then(|| format!("only the first {seen_s:.0} s, because {why}"))
+}
+
+/// The complaint of a `perf script` that succeeded, of lost samples first.
+fn complaint(errors: &str) -> Option<String> {
+    let lines = || errors.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "Warning:");
+    let lost = lines().find(|line| line.to_ascii_lowercase().contains("lost"));
+    lost.or_else(|| lines().next()).map(|line| format!("perf script: {line}"))
 }
 
 impl Drop for Perf {
@@ -146,7 +176,9 @@ struct Script {
     stack: Vec<String>,
     stacks: Stacks,
     last_us: u64,
+    /// Whether frames of the kernel have names, and whether some have none.
     has_kernel: bool,
+    has_nameless_kernel: bool,
 }
 
 impl Script {
@@ -160,6 +192,7 @@ impl Script {
             stacks: Stacks::default(),
             last_us: 0,
             has_kernel: false,
+            has_nameless_kernel: false,
         }
     }
 
@@ -201,9 +234,24 @@ impl Script {
     fn frame(&mut self, text: &str) {
         let Some((address, symbol)) = text.split_once(char::is_whitespace) else { return };
         // The kernel has the upper half of the addresses.
-        let is_kernel = address.len() == 16 && address.starts_with("ffff") && symbol != "[unknown]";
+        let is_upper = address.len() == 16 && address.starts_with("ffff");
+        let is_kernel = is_upper && symbol != "[unknown]";
         self.has_kernel |= is_kernel;
+        // Farther out, such an address is where a stack was misread.
+        self.has_nameless_kernel |= is_upper && !is_kernel && self.stack.is_empty();
         self.stack.push(format!("{}{}", symbol.trim(), if is_kernel { "_[k]" } else { "" }));
+    }
+
+    /// What the recording sees, with the setting of the kernel that permits it.
+    fn sees(&self, paranoid: &str) -> &'static str {
+        let is_forbidden = paranoid.trim().parse::<i32>().is_ok_and(|value| value > 1)
+            && !rustix::process::geteuid().is_root();
+        match () {
+            () if self.has_kernel => "program and kernel",
+            () if self.has_nameless_kernel => "program and kernel, whose names kernel.kptr_restrict hides",
+            () if is_forbidden => "without the kernel, as kernel.perf_event_paranoid wants it",
+            () => "without a sample in the kernel",
+        }
     }
 
     /// Counts the last stack, and returns the time of the last sample.
@@ -237,6 +285,63 @@ mod tests {
                 "thalweg;f 1"
             ]
         );
+    }
+
+    /// A recording by a script in the place of `perf`, which leaves this text in its file.
+    fn recorded(script: &str, text: &str) -> Perf {
+        let dir = tempfile::tempdir().expect("a directory");
+        std::fs::write(dir.path().join("perf.data"), text).expect("written");
+        std::fs::write(dir.path().join("errors"), "Access is limited.\n").expect("written");
+        let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+        Perf { child, is_stopped: false, ended_early: false, dir }
+    }
+
+    #[test]
+    fn an_empty_file_or_a_failure_is_a_refusal() {
+        for (script, text) in [("exit 255", ""), ("exit 255", "PERFILE2"), ("exit 0", "")] {
+            let mut perf = recorded(script, text);
+            perf.child.wait().expect("ours to await");
+            let error = perf.stop().expect_err("nothing was recorded");
+            let begin = "perf record failed: Access is limited (";
+            assert!(error.starts_with(begin) && error.contains("perf_event_paranoid"), "{error}");
+        }
+        let mut whole = recorded("exec sleep 60", "PERFILE2");
+        assert_eq!((whole.stop(), whole.ended_early), (Ok(()), false));
+    }
+
+    #[test]
+    fn a_recording_that_ends_before_the_measurement_has_a_gap() {
+        let mut perf = recorded("exit 0", "PERFILE2");
+        perf.child.wait().expect("ours to await");
+        assert_eq!((perf.stop(), perf.ended_early), (Ok(()), true));
+        let of = |last_s: u64| cut((10_000_000, 70_000_000), last_s * 1_000_000, "it ended");
+        assert_eq!(of(45).as_deref(), Some("only the first 35 s, because it ended"));
+        assert_eq!(of(69), None);
+    }
+
+    #[test]
+    fn lost_samples_and_other_complaints_are_gaps() {
+        let lost = "Warning:\nProcessed 1200 events and lost 5 chunks!\n\nCheck IO/CPU overload!\n";
+        let expected = "perf script: Processed 1200 events and lost 5 chunks!";
+        assert_eq!(complaint(&format!("first\n{lost}")).as_deref(), Some(expected));
+        assert_eq!(complaint("no symbols found\n").as_deref(), Some("perf script: no symbols found"));
+        assert_eq!(complaint("\n"), None);
+    }
+
+    #[test]
+    fn a_kernel_without_names_is_no_forbidden_kernel() {
+        let sees = |frames: &str| {
+            let mut script = Script::new((0, u64::MAX), 0);
+            format!("t 1 1.000000: \n{frames}\n").lines().for_each(|line| script.line(line));
+            script.end();
+            script.sees("1")
+        };
+        assert_eq!(
+            sees(" ffffffff815ff42b [unknown]\n 10a974 f"),
+            "program and kernel, whose names kernel.kptr_restrict hides"
+        );
+        assert_eq!(sees(" ffffffff815ff42b do_it\n 10a974 f"), "program and kernel");
+        assert_eq!(sees(" 10a974 f\n ffffffffffffffff [unknown]"), "without a sample in the kernel");
     }
 
     #[test]

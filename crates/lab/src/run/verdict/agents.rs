@@ -1,7 +1,7 @@
 //! Limits and objections of client machines.
 
 use super::objections::{OTHERS_MAX, STEAL_MAX};
-use super::{BUSY_MIN, Finding, MACHINE_BUSY_MIN};
+use super::{Finding, MACHINE_BUSY_MIN};
 use crate::quantity;
 use crate::result::{AgentUse, ProcessUse, Repetition, Summary, clock_unknown, clocks_unknown};
 use crate::worker::NegativeLatencies;
@@ -24,25 +24,6 @@ pub(super) fn full(repetition: &Repetition) -> Option<Finding> {
     let reason =
         format!("{share:.0} % of {} processors of the agent {} were busy", agent.cpus, agent.address);
     Some(Finding::new("generator CPU", reason))
-}
-
-/// An interface of an agent that was full.
-pub(super) fn full_link(repetition: &Repetition) -> Option<Finding> {
-    repetition.agents.iter().find_map(|agent| {
-        agent.host.interfaces.iter().find_map(|link| {
-            let mbit_per_s = link.speed_mbit_per_s? as f64;
-            // The capacity of a link applies to each direction.
-            let (bytes, way) = (link.received_bytes, "received").max((link.sent_bytes, "sent"));
-            let carried = bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
-            (carried >= mbit_per_s * BUSY_MIN).then(|| {
-                let reason = format!(
-                    "{carried:.0} Mbit/s were {way} over {} of the agent {}, a link of {mbit_per_s:.0} Mbit/s",
-                    link.name, agent.address
-                );
-                Finding::new("network", reason)
-            })
-        })
-    })
 }
 
 /// The objections of agents to a point: processors used by others, and clocks that are not known well enough
@@ -169,7 +150,7 @@ fn unlike_pair<'a>(point: &Point, repetition: &'a Repetition) -> Option<(u64, &'
 mod tests {
     use super::*;
     use crate::result::testing::point;
-    use crate::result::{ClockOffset, HostUse, InterfaceUse};
+    use crate::result::{ClockOffset, HostUse};
     use crate::run::verdict::tests::{calm, limit};
 
     fn agent(cpu_busy: f64) -> AgentUse {
@@ -232,28 +213,6 @@ mod tests {
             });
         };
         assert_eq!(against(&beside), [""; 0]);
-    }
-
-    #[test]
-    fn a_full_link_of_a_client_machine_is_the_limit() {
-        let mut one = calm(100.0);
-        let mut of = agent(0.1);
-        of.host.interfaces.push(InterfaceUse {
-            name: "eth0".to_owned(),
-            speed_mbit_per_s: Some(1000),
-            received_bytes: 7,
-            // 930 Mbit/s for 10 s.
-            sent_bytes: 1_162_500_000,
-            ..InterfaceUse::default()
-        });
-        one.agents.push(of);
-        let found = full_link(&one).expect("it is full");
-        assert_eq!(
-            found.reasons,
-            ["930 Mbit/s were sent over eth0 of the agent a:7000, a link of 1000 Mbit/s"]
-        );
-        one.agents[0].host.interfaces[0].speed_mbit_per_s = None;
-        assert_eq!(full_link(&one), None);
     }
 
     #[test]

@@ -41,7 +41,14 @@ fn reasons(process: &ProcessProfile, used: &LockUse, lock: &Lock) -> Vec<String>
         ),
         None => "no dump showed its holder".to_owned(),
     };
-    vec![waiting, held]
+    // Locks of different dumps are the same by class and place, not by address.
+    let instances = (lock.instances_max > 1).then(|| {
+        format!(
+            "in one dump, threads waited for {} objects of this class: it may be no single lock",
+            lock.instances_max
+        )
+    });
+    [waiting, held].into_iter().chain(instances).collect()
 }
 
 #[cfg(test)]
@@ -51,12 +58,17 @@ mod tests {
     use crate::run::verdict::tests::limit;
 
     fn with(waiting: u64, running: u64, dumps: u32) -> crate::result::Verdict {
+        with_instances(waiting, running, dumps, 1)
+    }
+
+    fn with_instances(waiting: u64, running: u64, dumps: u32, instances_max: u32) -> crate::result::Verdict {
         limit(|one| {
             let lock = Lock {
                 class: "java.lang.Object".to_owned(),
                 waits_at: "UnifiedLog.append(UnifiedLog.scala:7)".to_owned(),
                 waiting,
                 dumps,
+                instances_max,
                 holder: Some(Holder {
                     thread: "request-handler-*".to_owned(),
                     dumps: 6,
@@ -87,6 +99,11 @@ mod tests {
                 "in 6 of 9 dumps with a holder, request-handler-* held it, at \
                  FileChannelImpl.force(FileChannelImpl.java:3)"
             ]
+        );
+        let many = with_instances(60, 40, 10, 12);
+        assert_eq!(
+            many.reasons[2],
+            "in one dump, threads waited for 12 objects of this class: it may be no single lock"
         );
         assert_eq!(with(40, 60, 10).limit, "unknown", "most threads run");
         assert_eq!(with(9, 1, 10).limit, "unknown", "less than a thread waits");
