@@ -154,10 +154,7 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     }
     let (page, pages, range) = page_of(found.len(), query.page, query.per_page);
     let rows = found[range].iter().map(|topic| {
-        let read_topic = read.as_ref().and_then(|read| read.of(&topic.name));
-        // A topic that is newer than the reading has not been looked at.
-        let is_complete = read_topic.is_some() && groups_missing.is_empty();
-        let ReadTopic { count, groups } = read_topic.unwrap_or_default();
+        let (ReadTopic { count, groups }, is_complete) = groups_of(read.as_deref(), &topic.name);
         TopicRow {
             name: topic.name.to_string(),
             is_internal: topic.is_internal,
@@ -187,6 +184,13 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
         groups_missing,
         groups_at_ms: read.map(|read| read.read_at_ms),
     })
+}
+
+/// The groups of a topic, and whether it was looked at: not if it is newer than the reading, nor if groups may
+/// be missing.
+fn groups_of(read: Option<&ReadGroups>, topic: &str) -> (ReadTopic, bool) {
+    let found = read.and_then(|read| Some((read.of(topic)?, read.missing.is_empty())));
+    found.unwrap_or_default()
 }
 
 /// The groups of all topics, if they are known, and the reasons why some may be missing.
