@@ -186,8 +186,8 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     })
 }
 
-/// The groups of a topic, and whether it was looked at: not if it is newer than the reading, nor if groups may
-/// be missing.
+/// The groups of a topic, and whether these are all: not if the topic is newer than the reading, nor if
+/// groups may be missing.
 fn groups_of(read: Option<&ReadGroups>, topic: &str) -> (ReadTopic, bool) {
     let found = read.and_then(|read| Some((read.of(topic)?, read.missing.is_empty())));
     found.unwrap_or_default()
