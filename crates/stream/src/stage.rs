@@ -177,6 +177,12 @@ pub trait Processor: Send {
         None
     }
 
+    /// The time by which all held messages are released even if no message arrives; `None` if only further
+    /// messages release them. A rebalance waits for the release.
+    fn releases_by(&self) -> Option<Instant> {
+        self.deadline()
+    }
+
     /// Puts due messages into the empty batch.
     fn tick(&mut self, _batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
         Ok(())

@@ -369,6 +369,12 @@ impl Processor for Aggregate {
         })
     }
 
+    /// Windows stay open while partitions change hands: the watermark stands still, because messages that
+    /// the source has read ahead would be late.
+    fn releases_by(&self) -> Option<Instant> {
+        None
+    }
+
     fn held_since(&self) -> Option<u64> {
         self.windows.first_sequence()
     }

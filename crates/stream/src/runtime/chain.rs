@@ -430,7 +430,7 @@ impl Chain {
     fn lets_go(&self, until: Instant, now: Instant) -> bool {
         let mut holding = self.links.iter().filter(|link| link.processor.held_since().is_some()).peekable();
         let is_holding = holding.peek().is_some();
-        let in_time = holding.all(|link| link.processor.deadline().is_some_and(|at| at < until));
+        let in_time = holding.all(|link| link.processor.releases_by().is_some_and(|at| at < until));
         now < until && !self.is_exactly_once() && is_holding && in_time
     }
 
