@@ -204,7 +204,9 @@ impl Builder<'_> {
 
     /// The provenance of messages that a place makes.
     fn provenance(&self, place: usize) -> Option<Provenance> {
-        self.origins.source(self.index, place, self.instance).map(Provenance::single)
+        let source = self.origins.source(self.index, place, self.instance)?;
+        // The runtime announces the end of a source, but not whether a processor has more output.
+        Some(Provenance { has_ends: place == 0, ..Provenance::single(source) })
     }
 
     /// The site of a stage; places are counted from the source.

@@ -33,14 +33,16 @@ pub struct Provenance {
     pub partition: Option<u32>,
     /// True if the partition had no further message when the last message of the batch was read.
     pub is_at_end: bool,
+    /// False if the source never tells whether a partition has further messages.
+    pub has_ends: bool,
     /// All partitions of the source that may have further messages, and those of the batch.
     pub assigned: Arc<[AssignedPartition]>,
 }
 
 impl Provenance {
-    /// The provenance of messages of a source with a single partition.
+    /// The provenance of messages of a source with a single partition, whose end is not told.
     pub fn single(source: SourceId) -> Provenance {
         let assigned = Arc::new([AssignedPartition { partition: 0, is_at_end: false }]);
-        Provenance { source, partition: Some(0), is_at_end: false, assigned }
+        Provenance { source, partition: Some(0), is_at_end: false, has_ends: false, assigned }
     }
 }

@@ -153,10 +153,9 @@ impl Windows {
         self.close()
     }
 
-    /// The watermark at which the next window closes.
-    pub fn next_close_ms(&self) -> Option<i64> {
-        let first = self.open.first_key_value()?.0;
-        Some(first.saturating_add(self.shape.length_ms).saturating_add(self.shape.lateness_ms))
+    /// True if there are open windows.
+    pub fn is_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// The lowest sequence in all open windows.
@@ -199,7 +198,7 @@ mod tests {
             add(&mut windows, time, Some(key.as_bytes()), value, time as u64).expect("it is taken");
         }
         assert_eq!(listed(windows.close()), []);
-        assert_eq!((windows.next_close_ms(), windows.first_sequence()), (Some(10), Some(0)));
+        assert_eq!((windows.is_open(), windows.first_sequence()), (true, Some(0)));
         add(&mut windows, 10, None, 5.0, 10).expect("it is taken");
         assert_eq!(listed(windows.close()), [(0, "a".to_owned(), 2, 4.0), (0, "b".to_owned(), 1, 2.0)]);
         assert_eq!(listed(windows.close_all()), [(10, String::new(), 1, 5.0)]);

@@ -15,9 +15,11 @@ use super::stop::Stop;
 use super::tap::TapPoint;
 use crate::Guarantee;
 use crate::bad::BadMessages;
-use crate::clock;
+use crate::clock::{self, ClockReading};
 use crate::message::{Batch, Provenance};
-use crate::stage::{FillResult, Processor, Progress, Sink, Source, StageError, TransactionOutcome, Turn};
+use crate::stage::{
+    FillResult, Processor, Progress, Sink, Source, SourceWatch, StageError, TransactionOutcome, Turn,
+};
 
 /// Maximum time that a busy stream keeps its thread before it yields.
 const TURN: Duration = Duration::from_millis(2);
@@ -79,7 +81,7 @@ impl Chain {
             written: None,
             acknowledged: None,
             next_acknowledgement: Instant::now(),
-            idle: Duration::ZERO,
+            source: SourceWatch::new(Instant::now()),
             is_at_end: false,
         };
         let ended = self.work(&mut flow).await;
@@ -110,7 +112,7 @@ impl Chain {
             }
             // A failure must not lose earlier messages.
             let _ = self.flush().await;
-            let mut turn = turn(&mut self.bad, flow.idle, Instant::now());
+            let mut turn = turn(&mut self.bad, flow.source, Instant::now());
             let _ = self.sink.finish(&mut turn);
             return over;
         }
@@ -232,7 +234,7 @@ impl Chain {
         };
         drop(wakes);
         if !is_full {
-            flow.idle += since.elapsed();
+            flow.source.waited += since.elapsed();
         }
         if is_woken {
             self.tick(flow, now).await?;
@@ -243,9 +245,16 @@ impl Chain {
     fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<FillResult> {
         let meter = &self.meter.stages[0];
         self.bad.enter(&meter.label);
-        let mut turn = turn(&mut self.bad, flow.idle, now);
+        let mut turn = turn(&mut self.bad, flow.source, now);
         let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
+        // While partitions change hands, the source keeps messages back.
+        if self.source.losing().is_none() {
+            flow.source.looked = now;
+            if filled == FillResult::Pending {
+                flow.source.empty = Some(ClockReading { at: now, time_ms: turn.time_ms });
+            }
+        }
         if filled == FillResult::Ready {
             flow.came = ClockReading { at: now, time_ms: turn.time_ms };
             let filled_at = Instant::now();
@@ -290,7 +299,7 @@ impl Chain {
             let now = Instant::now();
             let (came, first_ms) = (batch.len(), batch.first_time_ms());
             self.bad.enter(&meter.label);
-            let mut turn = turn(&mut self.bad, flow.idle, now);
+            let mut turn = turn(&mut self.bad, flow.source, now);
             let processed = link.processor.process(batch, &mut turn);
             processed.map_err(|error| (meter.label.clone(), error))?;
             let worked = Instant::now();
@@ -316,7 +325,7 @@ impl Chain {
         let meter = self.meter.stages.last().expect("a stream has two ends");
         let now = Instant::now();
         self.bad.enter(&meter.label);
-        let mut turn = turn(&mut self.bad, flow.idle, now);
+        let mut turn = turn(&mut self.bad, flow.source, now);
         let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
         let worked = Instant::now();
@@ -338,13 +347,13 @@ impl Chain {
             flow.batch.clear();
             let link = &mut self.links[index];
             self.bad.enter(&link.meter.label);
-            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.idle, now));
+            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.source, now));
             ticked.map_err(|error| (link.meter.label.clone(), error))?;
             self.push_from_link(index, flow).await?;
         }
         flow.batch.clear();
         let label = &self.meter.stages.last().expect("a stream has two ends").label;
-        self.sink.tick(&mut turn(&mut self.bad, flow.idle, now)).map_err(|error| (label.clone(), error))
+        self.sink.tick(&mut turn(&mut self.bad, flow.source, now)).map_err(|error| (label.clone(), error))
     }
 
     /// Passes the messages of a processor's tick on to the sink.
@@ -376,7 +385,7 @@ impl Chain {
             self.transact(flow).await?;
         }
         self.flush().await?;
-        self.sink.finish(&mut turn(&mut self.bad, flow.idle, Instant::now())).map_err(failed)?;
+        self.sink.finish(&mut turn(&mut self.bad, flow.source, Instant::now())).map_err(failed)?;
         // Close the taps before the first wait.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
@@ -520,17 +529,9 @@ struct Flow {
     /// The last message acknowledged to the source.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
-    /// The source's total idle time.
-    idle: Duration,
+    source: SourceWatch,
     /// True if later stages know that the source has no more messages for now.
     is_at_end: bool,
-}
-
-/// A moment on both clocks.
-#[derive(Clone, Copy)]
-struct ClockReading {
-    at: Instant,
-    time_ms: i64,
 }
 
 impl Flow {
@@ -542,6 +543,6 @@ impl Flow {
     }
 }
 
-fn turn(bad: &mut BadMessages, idle: Duration, now: Instant) -> Turn<'_> {
-    Turn { now, time_ms: clock::time_ms(), idle, bad }
+fn turn(bad: &mut BadMessages, source: SourceWatch, now: Instant) -> Turn<'_> {
+    Turn { now, time_ms: clock::time_ms(), source, bad }
 }

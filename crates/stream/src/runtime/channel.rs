@@ -311,9 +311,9 @@ mod tests {
     use crate::bad::{BadMessages, OnError};
     use crate::kafka::Cluster;
     use crate::reach::Reach;
+    use crate::stage::SourceWatch;
     use std::future::Future;
     use std::task::{Context, Poll, Waker};
-    use std::time::Duration;
     use tokio::time::Instant;
 
     fn batch(sequences: std::ops::Range<u64>) -> Batch {
@@ -338,7 +338,8 @@ mod tests {
         let bad =
             BadMessages::new(&OnError::Fail, &cluster, &Reach::everything(), "s".into(), Arc::default());
         let mut bad = bad.expect("there is nothing to open");
-        let mut turn = Turn { now: Instant::now(), time_ms: 0, idle: Duration::ZERO, bad: &mut bad };
+        let now = Instant::now();
+        let mut turn = Turn { now, time_ms: 0, source: SourceWatch::new(now), bad: &mut bad };
         let mut batch = Batch::new();
         let filled = source.fill(&mut batch, &mut turn).expect("a channel does not fail");
         (filled == FillResult::Ready).then(|| batch.last_sequence()).flatten()

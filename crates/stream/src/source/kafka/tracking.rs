@@ -90,7 +90,8 @@ impl Tracking {
     }
 
     fn provenance(&self) -> Provenance {
-        Provenance { source: self.source, partition: None, is_at_end: false, assigned: self.assigned.clone() }
+        let assigned = self.assigned.clone();
+        Provenance { source: self.source, partition: None, is_at_end: false, has_ends: true, assigned }
     }
 }
 
