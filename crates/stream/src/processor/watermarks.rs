@@ -154,7 +154,7 @@ impl Watermarks {
             for assigned in &*provenance.assigned {
                 let fresh = Lane { latest_ms: i64::MIN, is_at_end: false, heard };
                 let lane = lanes.entry(assigned.partition).or_insert(fresh);
-                lane.is_at_end |= assigned.is_at_end;
+                lane.is_at_end = assigned.is_at_end;
             }
             lanes.retain(|partition, _| {
                 provenance.assigned.iter().any(|assigned| assigned.partition == *partition)

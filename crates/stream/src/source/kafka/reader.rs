@@ -315,7 +315,7 @@ impl Reader {
         if self.wanted.until_end && !self.ends.has(&chunk.at) {
             tracking.remove(std::slice::from_ref(&chunk.at));
         }
-        let last = tracking.read(&chunk.at, chunk.next >= chunk.high_watermark);
+        let last = tracking.read(&chunk.at, chunk.next >= chunk.last_stable_offset);
         if self.ready.len() == first {
             self.ready.push_back(Ok(PolledBatch::default()));
         }
@@ -403,6 +403,9 @@ impl Reader {
         }
         if !std::mem::replace(&mut self.is_troubled, true) {
             tracing::warn!(%error, "Failed to reach the cluster, retrying");
+        }
+        if self.tracking.as_ref().is_some_and(Tracking::has_known) {
+            self.announce(Tracking::doubt);
         }
         sleep(ASKED_AGAIN).await;
         Ok(())

@@ -64,6 +64,17 @@ impl Tracking {
         self.states.iter().filter(|(_, state)| !state.is_known).map(|(at, _)| at)
     }
 
+    /// True if some partition is known to have records, or to have none.
+    pub fn has_known(&self) -> bool {
+        self.states.values().any(|state| state.is_known)
+    }
+
+    /// Notes that the source does not reach all partitions: further records are not known.
+    pub fn doubt(&mut self) -> Provenance {
+        self.states.values_mut().for_each(|state| *state = State::default());
+        self.renew()
+    }
+
     /// Notes partitions that have no records to read.
     pub fn found_empty(&mut self, partitions: &[TopicPartition]) -> Provenance {
         for at in partitions {
@@ -114,5 +125,8 @@ mod tests {
         assert_eq!(listed(&tracking.remove(&[at(0)])), [(1, true), (2, true)]);
         assert_eq!(listed(&tracking.assign([at(3), at(0), at(1)])), [(0, false), (1, true), (3, false)]);
         assert_eq!(tracking.unknown().count(), 2);
+        assert!(tracking.has_known());
+        assert_eq!(listed(&tracking.doubt()), [(0, false), (1, false), (3, false)]);
+        assert!(!tracking.has_known());
     }
 }
