@@ -247,7 +247,7 @@ impl Aggregate {
             Some(expression) => expression.write(message, key).map_err(bad)?.then_some(&key[..]),
             None => None,
         };
-        let added = self.windows.add(time_ms, key, value, message.sequence);
+        let added = self.windows.add(time_ms, key, value, message.sequence, from.revocable());
         self.marks.observe(from, time_ms);
         self.windows.advance(self.marks.watermark_ms());
         match added {
@@ -302,6 +302,9 @@ impl Processor for Aggregate {
         let from = batch.provenance.clone().unwrap_or_else(|| self.own.clone());
         self.called = Some(turn.now);
         self.marks.enter(turn.source);
+        if let Some(revoked) = from.revoked.as_ref().filter(|revoked| !revoked.is_empty()) {
+            self.windows.forget(|(source, partition)| source == from.source && revoked.contains(&partition));
+        }
         self.marks.assign(&from);
         for message in batch.messages() {
             match self.add(&message, &mut key, &from) {

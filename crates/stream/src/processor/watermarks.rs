@@ -287,7 +287,7 @@ mod tests {
         ) -> i64 {
             let assigned = assigned.clone();
             let (source, has_ends) = (self.source, self.has_ends);
-            let provenance = Provenance { source, partition, is_at_end, has_ends, assigned };
+            let provenance = Provenance { source, partition, is_at_end, has_ends, assigned, revoked: None };
             self.marks.enter(self.watch);
             self.marks.assign(&provenance);
             times.iter().for_each(|time_ms| self.marks.observe(&provenance, *time_ms));

@@ -262,11 +262,11 @@ impl Reader {
             }
             PollEvent::Revoked(partitions) => {
                 Box::pin(self.hand_back(partitions.clone(), commands)).await;
-                self.announce(|tracking| tracking.remove(&partitions));
+                self.announce(|tracking| tracking.revoke(&partitions));
             }
             PollEvent::Lost(partitions) => {
                 self.first.retain(|at, _| !partitions.contains(at));
-                self.announce(|tracking| tracking.remove(&partitions));
+                self.announce(|tracking| tracking.revoke(&partitions));
                 self.membership.lost(partitions);
             }
             PollEvent::Nothing => {}

@@ -11,6 +11,8 @@ use crate::message::{AssignedPartition, Provenance, SourceId};
 /// The partitions being read.
 pub struct Tracking {
     source: SourceId,
+    /// True if messages of revoked partitions come again, unless they were acknowledged.
+    repeats: bool,
     /// The numbers of all partitions that were ever read.
     numbers: BTreeMap<TopicPartition, u32>,
     states: BTreeMap<TopicPartition, State>,
@@ -27,8 +29,9 @@ struct State {
 
 impl Tracking {
     /// The state of a source that reads no partition yet.
-    pub fn new(source: SourceId) -> Tracking {
-        Tracking { source, numbers: BTreeMap::new(), states: BTreeMap::new(), assigned: Arc::new([]) }
+    pub fn new(source: SourceId, repeats: bool) -> Tracking {
+        let assigned = Arc::new([]);
+        Tracking { source, repeats, numbers: BTreeMap::new(), states: BTreeMap::new(), assigned }
     }
 
     /// Sets the partitions.
@@ -48,6 +51,13 @@ impl Tracking {
     pub fn remove(&mut self, partitions: &[TopicPartition]) -> Provenance {
         self.states.retain(|at, _| !partitions.contains(at));
         self.renew()
+    }
+
+    /// Removes partitions that the group has revoked.
+    pub fn revoke(&mut self, partitions: &[TopicPartition]) -> Provenance {
+        let provenance = self.remove(partitions);
+        let numbers = || partitions.iter().filter_map(|at| self.numbers.get(at).copied());
+        Provenance { revoked: self.repeats.then(|| numbers().collect()), ..provenance }
     }
 
     /// Notes records of a partition, up to its end or not.
@@ -102,7 +112,15 @@ impl Tracking {
 
     fn provenance(&self) -> Provenance {
         let assigned = self.assigned.clone();
-        Provenance { source: self.source, partition: None, is_at_end: false, has_ends: true, assigned }
+        let revoked = self.repeats.then(|| Arc::new([]) as Arc<[u32]>);
+        Provenance {
+            source: self.source,
+            partition: None,
+            is_at_end: false,
+            has_ends: true,
+            assigned,
+            revoked,
+        }
     }
 }
 
@@ -116,13 +134,18 @@ mod tests {
         let listed = |provenance: &Provenance| {
             provenance.assigned.iter().map(|a| (a.partition, a.is_at_end)).collect::<Vec<_>>()
         };
-        let mut tracking = Tracking::new(SourceId::unique());
+        let mut tracking = Tracking::new(SourceId::unique(), true);
         assert_eq!(listed(&tracking.assign([at(0), at(1), at(2)])), [(0, false), (1, false), (2, false)]);
         let read = tracking.read(&at(1), true);
         assert_eq!((read.partition, read.is_at_end), (Some(1), true));
         assert_eq!(tracking.unknown().cloned().collect::<Vec<_>>(), [at(0), at(2)]);
         assert_eq!(listed(&tracking.found_empty(&[at(2)])), [(0, false), (1, true), (2, true)]);
-        assert_eq!(listed(&tracking.remove(&[at(0)])), [(1, true), (2, true)]);
+        let revoked = tracking.revoke(&[at(0), at(9)]);
+        assert_eq!(
+            (listed(&revoked), revoked.revoked.as_deref()),
+            (vec![(1, true), (2, true)], Some(&[0][..]))
+        );
+        assert_eq!(tracking.read(&at(1), true).revocable().map(|(_, partition)| partition), Some(1));
         assert_eq!(listed(&tracking.assign([at(3), at(0), at(1)])), [(0, false), (1, true), (3, false)]);
         assert_eq!(tracking.unknown().count(), 2);
         assert!(tracking.has_known());
