@@ -13,7 +13,6 @@ use tokio::time::Instant;
 
 use super::watermarks::Watermarks;
 use super::windows::{ClosedWindow, WindowRejection, WindowShape, Windows};
-use crate::clock;
 use crate::declaration::{
     Findings, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
 };
