@@ -52,6 +52,11 @@ impl Provenance {
         Provenance { source, partition: Some(0), is_at_end: false, has_ends: false, assigned, revoked: None }
     }
 
+    /// The announcement that a source has ended.
+    pub fn over(source: SourceId) -> Provenance {
+        Provenance { partition: None, is_at_end: true, assigned: Arc::new([]), ..Provenance::single(source) }
+    }
+
     /// The partition of the messages, if the source can lose it.
     pub fn revocable(&self) -> Option<RevocablePartition> {
         self.revoked.as_ref()?;

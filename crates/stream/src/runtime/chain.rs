@@ -16,7 +16,7 @@ use super::tap::TapPoint;
 use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock::{self, ClockReading};
-use crate::message::{Batch, Provenance};
+use crate::message::{Batch, Provenance, SourceId};
 use crate::stage::{
     FillResult, Processor, Progress, Sink, Source, SourceWatch, StageError, TransactionOutcome, Turn,
 };
@@ -36,11 +36,15 @@ pub struct Link {
     pub meter: Arc<StageMeter>,
     /// The provenance of the output, if it is not that of the input.
     pub provenance: Option<Provenance>,
+    /// True if later stages know of this provenance.
+    pub is_announced: bool,
 }
 
 /// A stream, ready to run.
 pub struct Chain {
     pub source: Box<dyn Source>,
+    /// The number of the source, unless it is another stream.
+    pub source_id: Option<SourceId>,
     /// The provenance of messages for which the source gives none.
     pub provenance: Option<Provenance>,
     /// True if empty batches are passed on, which announce changes of the source.
@@ -310,7 +314,12 @@ impl Chain {
                 done = Instant::now();
             }
             if let Some(provenance) = &link.provenance {
-                batch.provenance = (!batch.is_empty()).then(|| provenance.clone());
+                let is_announced = std::mem::replace(&mut link.is_announced, true);
+                batch.provenance = match batch.is_empty() {
+                    false => Some(provenance.clone()),
+                    true if is_announced => None,
+                    true => Some(Provenance { partition: None, ..provenance.clone() }),
+                };
             }
             meter.worked(came, batch.len(), batch.value_bytes(), worked - now);
             meter.reached(came, flow.age(first_ms, done));
@@ -370,14 +379,26 @@ impl Chain {
         self.push(index + 1, flow).await
     }
 
+    /// Tells stages that track partitions that a source has ended, or a processor that is the source of its
+    /// output; `from` is the place of the next stage.
+    async fn announce_over(&mut self, from: usize, source: Option<SourceId>, flow: &mut Flow) -> Result<()> {
+        let Some(source) = source.filter(|_| self.announces) else { return Ok(()) };
+        flow.batch.clear();
+        flow.batch.provenance = Some(Provenance::over(source));
+        self.push(from, flow).await
+    }
+
     /// Flushes messages still held by stages after the last message, and waits for delivery.
     async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
+        self.announce_over(0, self.source_id, flow).await?;
         for index in 0..self.links.len() {
             flow.batch.clear();
             let link = &mut self.links[index];
             let finished = link.processor.finish(&mut flow.batch).await;
             finished.map_err(|error| (link.meter.label.clone(), error))?;
+            let source = link.provenance.as_ref().map(|provenance| provenance.source);
             self.push_from_link(index, flow).await?;
+            self.announce_over(index + 1, source, flow).await?;
         }
         let label = self.sink_label();
         let failed = |error| (label.clone(), error);
