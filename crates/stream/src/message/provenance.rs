@@ -57,6 +57,11 @@ impl Provenance {
         Provenance { partition: None, is_at_end: true, assigned: Arc::new([]), ..Provenance::single(source) }
     }
 
+    /// True if partitions were revoked just now.
+    pub fn has_revoked(&self) -> bool {
+        self.revoked.as_ref().is_some_and(|revoked| !revoked.is_empty())
+    }
+
     /// The partition of the messages, if the source can lose it.
     pub fn revocable(&self) -> Option<RevocablePartition> {
         self.revoked.as_ref()?;
