@@ -1,7 +1,6 @@
 //! Aggregates count every message, whatever the order in which sources and partitions are read.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,11 +111,12 @@ fn a_source_that_has_ended_or_has_no_message_yet_holds_no_window() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
-        let mut long = std::fs::File::options().append(true).open(path("long")).expect("it is there");
         let closed = async {
             while !path("out").exists() || counts(&path("out")).len() < 2 {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-                writeln!(long, "{{\"t\": 299000}}").expect("it can be written");
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                // The file is rotated.
+                write(&path("next"), [299]);
+                std::fs::rename(path("next"), path("long")).expect("it is renamed");
             }
         };
         tokio::time::timeout(Duration::from_secs(10), closed).await.expect("windows close meanwhile");
