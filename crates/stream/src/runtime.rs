@@ -286,6 +286,7 @@ impl Builder<'_> {
             provenance: self.provenance(0).filter(|_| !source.has_provenance()),
             announces: self.origins.are_tracked(),
             is_piped: matches!(stream.output, Output::Topic(_)),
+            reaches_windows: storage::reaches_windows(plan, index),
             points: points.collect(),
             taps: taps.collect(),
             source,

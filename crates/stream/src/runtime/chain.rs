@@ -30,6 +30,10 @@ const ANSWER_EVERY: Duration = Duration::from_millis(2);
 /// Commit interval of transactions, which delays readers; the value of Kafka Streams.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 
+/// Time that a rebalance waits for streams with windows behind a named destination, which may keep messages
+/// for long.
+const WINDOWS_WAITED: Duration = Duration::from_secs(2);
+
 /// A processor and its position.
 pub struct Link {
     pub processor: Box<dyn Processor>,
@@ -51,6 +55,8 @@ pub struct Chain {
     pub announces: bool,
     /// True if the stream ends in a named destination.
     pub is_piped: bool,
+    /// True if a stream behind this destination has windows.
+    pub reaches_windows: bool,
     pub links: Vec<Link>,
     pub sink: Box<dyn Sink>,
     /// The taps after the source and after each processor.
@@ -472,6 +478,8 @@ impl Chain {
         } else {
             self.flush().await?;
             // The time is over: the new owner of the partitions reads the rest again.
+            let soon = Instant::now() + WINDOWS_WAITED;
+            let until = if self.reaches_windows { until.min(soon) } else { until };
             let _ = timeout_at(until, self.sink.catch_up()).await;
             let held = self.held_since();
             self.acknowledge_source(flow, held.unwrap_or(u64::MAX)).await?;
