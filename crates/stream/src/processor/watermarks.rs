@@ -3,10 +3,11 @@
 //! them. Pure.
 //!
 //! A partition without further messages must not hold the watermark back forever. The source tells which
-//! partitions it has read to the end; a partition with further messages always holds the watermark. A partition
-//! at its end is idle after a stretch without a message. If message times follow the clock, the clock stands
-//! for it: the time at which the stream last found its source empty, because until then all messages were
-//! taken. A source that does not tell its ends is idle after a stretch in which it was found empty.
+//! partitions it has read to the end; a partition with further messages always holds the watermark. A
+//! partition at its end is idle after a stretch without a message. If message times follow the clock, the
+//! clock stands for the partition: the time at which the stream last found its source empty, because until
+//! then all messages were taken. A source that does not tell its ends is idle after a stretch in which it was
+//! found empty.
 //!
 //! A stretch is time in which the stream looks at its source. A pause, in which the stream or the process
 //! stood still, begins a new one: the messages of the pause come first.
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_tells_no_ends_is_idle_once_it_was_empty_for_a_stretch() {
+    fn a_source_without_ends_is_idle_once_it_was_empty_for_a_stretch() {
         let mut harness = Harness::new(false);
         harness.has_ends = false;
         let all = Harness::assigned(&[(0, false), (1, false)]);
