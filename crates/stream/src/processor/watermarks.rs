@@ -69,35 +69,45 @@ struct Attention {
     looked: Option<Instant>,
     /// The total time without pauses.
     total: Duration,
-    /// The total time at the end of the last pause, and this end.
-    resumed: Option<(Duration, Instant)>,
+    pause: Option<Pause>,
     /// The last time at which the source had no messages.
     empty: Option<ClockReading>,
     /// The last time up to which all messages were taken.
     taken: Option<ClockReading>,
 }
 
+/// A time in which the stream did not look at its source; the time before the first look is one, too.
+#[derive(Debug)]
+struct Pause {
+    from: Instant,
+    until: Instant,
+    /// The attention's time.
+    total: Duration,
+}
+
 impl Attention {
     /// Takes the state of the source. A longer time between two looks is a pause.
     fn watch(&mut self, source: SourceWatch, pause: Duration) {
         let looked = self.looked.replace(source.looked);
-        let since = looked.map(|looked| source.looked.saturating_duration_since(looked));
-        match since {
-            Some(since) if since < pause => self.total += since,
-            _ => self.resumed = Some((self.total, source.looked)),
+        let from = looked.unwrap_or(source.looked);
+        let since = source.looked.saturating_duration_since(from);
+        match looked.is_some() && since < pause {
+            true => self.total += since,
+            false => self.pause = Some(Pause { from, until: source.looked, total: self.total }),
         }
-        let Some(empty) = source.empty else { return };
-        if self.empty.is_some_and(|before| before.at >= empty.at) {
-            return;
-        }
+        let (Some(last), Some(empty)) = (&self.pause, source.empty) else { return };
         // After a pause of the process, the source looks empty before it has read the messages of the pause;
         // those from before the pause have been taken.
-        let resumed = self.resumed.map(|(_, resumed)| resumed);
+        let is_in_pause = empty.at > last.from && empty.at < last.until;
+        if is_in_pause || self.empty.is_some_and(|before| before.at >= empty.at) {
+            return;
+        }
         let before = self.empty.replace(empty);
-        if resumed.is_none_or(|resumed| empty.at >= resumed + pause) {
+        if empty.at >= last.until + pause {
             self.taken = Some(empty);
         } else if let Some(before) = before
-            && resumed.is_some_and(|resumed| before.at < resumed && empty.at >= resumed)
+            && before.at <= last.from
+            && empty.at >= last.until
         {
             self.taken = Some(before);
         }
@@ -105,7 +115,7 @@ impl Attention {
 
     /// The length of the stretch since a message.
     fn stretch(&self, heard: Duration) -> Duration {
-        let resumed = self.resumed.map_or(Duration::ZERO, |(resumed, _)| resumed);
+        let resumed = self.pause.as_ref().map_or(Duration::ZERO, |pause| pause.total);
         self.total.saturating_sub(heard.max(resumed))
     }
 
@@ -406,6 +416,23 @@ mod tests {
         harness.look(Duration::from_millis(10), true);
         assert!(harness.marks.watermark_ms() <= during);
         assert!(harness.batch(&all, Some(1), &[during], true) <= during);
+        assert_eq!(harness.pass(4, true), harness.time_ms() - 4_000);
+    }
+
+    #[test]
+    fn a_source_that_looks_empty_at_the_end_of_a_pause_is_not_trusted() {
+        let mut harness = Harness::new(true);
+        let all = Harness::assigned(&[(0, true), (1, true)]);
+        harness.batch(&all, Some(0), &[900_000], true);
+        let before = harness.pass(10, true);
+        // The stage is not called until the first messages arrive.
+        harness.watch.looked += 100 * SECOND;
+        let (at, time_ms) = (harness.watch.looked, harness.time_ms());
+        harness.watch.empty = Some(ClockReading { at, time_ms });
+        harness.watch.looked += Duration::from_millis(5);
+        assert_eq!(harness.batch(&all, Some(0), &[before + 3000], true), before);
+        harness.look(Duration::from_millis(5), true);
+        assert_eq!(harness.batch(&all, Some(1), &[before + 3000], true), before + 3000);
         assert_eq!(harness.pass(4, true), harness.time_ms() - 4_000);
     }
 
