@@ -2,6 +2,16 @@
 
 use std::time::SystemTime;
 
+use tokio::time::Instant;
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct ClockReading {
+    pub at: Instant,
+    /// Milliseconds since 1970.
+    pub time_ms: i64,
+}
+
 /// Milliseconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "messages carry wall-clock time; streams read it only here")]
 pub fn time_ms() -> i64 {

@@ -11,7 +11,7 @@ mod provenance;
 use bytes::{Bytes, BytesMut};
 
 pub use headers::{Header, HeaderBuffer, Headers};
-pub use provenance::{AssignedPartition, Provenance, SourceId};
+pub use provenance::{AssignedPartition, Provenance, RevocablePartition, SourceId};
 
 /// Maximum number of messages that a source puts into a batch: few enough to keep the slots in the L1 cache.
 pub const BATCH_MESSAGES_MAX: usize = 512;

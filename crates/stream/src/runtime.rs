@@ -204,7 +204,9 @@ impl Builder<'_> {
 
     /// The provenance of messages that a place makes.
     fn provenance(&self, place: usize) -> Option<Provenance> {
-        self.origins.source(self.index, place, self.instance).map(Provenance::single)
+        let source = self.origins.source(self.index, place, self.instance)?;
+        // The runtime announces the end of a source, but not whether a processor has more output.
+        Some(Provenance { has_ends: place == 0, ..Provenance::single(source) })
     }
 
     /// The site of a stage; places are counted from the source.
@@ -256,7 +258,8 @@ impl Builder<'_> {
             };
             let processor = make(&stage.settings, &self.site(place, &meter.findings));
             let processor = processor.map_err(|error| self.failed(&stage.label, error))?;
-            links.push(Link { processor, meter: meter.clone(), provenance: self.provenance(place) });
+            let (meter, provenance) = (meter.clone(), self.provenance(place));
+            links.push(Link { processor, meter, provenance, is_announced: false });
         }
         let last: &Arc<StageMeter> = self.meter.stages.last().expect("a stream has two ends");
         let sink = match &stream.output {
@@ -279,9 +282,11 @@ impl Builder<'_> {
             stage.map_or_else(Default::default, |stage| self.options.taps.point(&origin.stream, stage))
         });
         Ok(Chain {
+            source_id: self.origins.source(index, 0, self.instance),
             provenance: self.provenance(0).filter(|_| !source.has_provenance()),
             announces: self.origins.are_tracked(),
             is_piped: matches!(stream.output, Output::Topic(_)),
+            reaches_windows: storage::reaches_windows(plan, index),
             points: points.collect(),
             taps: taps.collect(),
             source,

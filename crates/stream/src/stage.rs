@@ -12,6 +12,7 @@ use std::time::Duration;
 use thalweg_client::{CommittedOffset, GroupMetadata, TopicPartition};
 use tokio::time::Instant;
 
+use crate::clock::ClockReading;
 use crate::message::{Batch, Message};
 
 /// A future that the runtime awaits.
@@ -28,14 +29,33 @@ pub enum FillResult {
     End,
 }
 
+/// The times at which a stream looks at its source.
+#[derive(Clone, Copy, Debug)]
+pub struct SourceWatch {
+    /// The total time that the stream has waited for its source.
+    pub waited: Duration,
+    /// The last time at which the stream was ready for messages. A stream that stands still, or whose stages
+    /// are full, does not look.
+    pub looked: Instant,
+    /// The last time at which the source had no messages.
+    pub empty: Option<ClockReading>,
+}
+
+impl SourceWatch {
+    /// The state before the first look.
+    pub fn new(now: Instant) -> SourceWatch {
+        SourceWatch { waited: Duration::ZERO, looked: now, empty: None }
+    }
+}
+
 /// The current time, and the handler of bad messages.
 pub struct Turn<'a> {
     /// The monotonic time.
     pub now: Instant,
     /// The time of day, in milliseconds since 1970.
     pub time_ms: i64,
-    /// The total time that the stream has waited for its source.
-    pub idle: Duration,
+    /// The state of the source, as the stream has seen it.
+    pub source: SourceWatch,
     /// Receives bad messages.
     pub bad: &'a mut dyn Refusals,
 }
@@ -175,6 +195,12 @@ pub trait Processor: Send {
     /// The time at which to call [`Processor::tick`] even if no message arrives.
     fn deadline(&self) -> Option<Instant> {
         None
+    }
+
+    /// The time by which all held messages are released even if no message arrives; `None` if only further
+    /// messages release them. A rebalance waits for the release.
+    fn releases_by(&self) -> Option<Instant> {
+        self.deadline()
     }
 
     /// Puts due messages into the empty batch.

@@ -24,8 +24,10 @@ pub struct Chunk {
     pub next: Offset,
     /// The leader epoch of the last batch.
     pub leader_epoch: LeaderEpoch,
-    /// The end of the range visible to consumers, when the broker answered.
+    /// The end of the replicated records, when the broker answered.
     pub high_watermark: Offset,
+    /// The end of the records before the first open transaction, where reading with read_committed ends.
+    pub last_stable_offset: Offset,
     pub(super) aborted: Vec<AbortedTransaction>,
     pub(super) check_crcs: bool,
     /// The version of the partition's position when it was fetched.
@@ -204,6 +206,7 @@ mod tests {
             next,
             leader_epoch,
             high_watermark: next,
+            last_stable_offset: next,
             aborted: aborted.collect(),
             check_crcs: true,
             version: 0,

@@ -308,6 +308,11 @@ impl Fetcher {
             next,
             leader_epoch,
             high_watermark: Offset(data.high_watermark),
+            // Old brokers do not send it.
+            last_stable_offset: Offset(match data.last_stable_offset {
+                -1 => data.high_watermark,
+                offset => offset,
+            }),
             aborted: data.aborted_transactions.unwrap_or_default(),
             check_crcs: self.config.check_crcs,
             version: target.version,

@@ -33,14 +33,38 @@ pub struct Provenance {
     pub partition: Option<u32>,
     /// True if the partition had no further message when the last message of the batch was read.
     pub is_at_end: bool,
+    /// False if the source never tells whether a partition has further messages.
+    pub has_ends: bool,
     /// All partitions of the source that may have further messages, and those of the batch.
     pub assigned: Arc<[AssignedPartition]>,
+    /// Partitions that were revoked just now: their messages come again, here or at another member of the
+    /// group, except for acknowledged ones. `None` if the source keeps its partitions.
+    pub revoked: Option<Arc<[u32]>>,
 }
 
+/// The partition of a source that can lose it.
+pub type RevocablePartition = (SourceId, u32);
+
 impl Provenance {
-    /// The provenance of messages of a source with a single partition.
+    /// The provenance of messages of a source with a single partition, whose end is not told.
     pub fn single(source: SourceId) -> Provenance {
         let assigned = Arc::new([AssignedPartition { partition: 0, is_at_end: false }]);
-        Provenance { source, partition: Some(0), is_at_end: false, assigned }
+        Provenance { source, partition: Some(0), is_at_end: false, has_ends: false, assigned, revoked: None }
+    }
+
+    /// The announcement that a source has ended.
+    pub fn over(source: SourceId) -> Provenance {
+        Provenance { partition: None, is_at_end: true, assigned: Arc::new([]), ..Provenance::single(source) }
+    }
+
+    /// True if partitions were revoked just now.
+    pub fn has_revoked(&self) -> bool {
+        self.revoked.as_ref().is_some_and(|revoked| !revoked.is_empty())
+    }
+
+    /// The partition of the messages, if the source can lose it.
+    pub fn revocable(&self) -> Option<RevocablePartition> {
+        self.revoked.as_ref()?;
+        Some((self.source, self.partition?))
     }
 }

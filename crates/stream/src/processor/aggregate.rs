@@ -2,7 +2,7 @@
 //! when windows close; this module reads messages and writes the results of closed windows.
 //!
 //! Windows close when every partition of the source has a later message or is idle, and at the end of the
-//! stream. Without `--time`, the clock stands for idle partitions.
+//! stream. Without `--time`, the clock stands for partitions that were read to the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,9 +11,8 @@ use bytes::BytesMut;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
-use super::watermarks::{StageTime, Watermarks};
+use super::watermarks::Watermarks;
 use super::windows::{ClosedWindow, WindowRejection, WindowShape, Windows};
-use crate::clock;
 use crate::declaration::{
     Findings, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
 };
@@ -28,9 +27,10 @@ pub const MODULE: Module = Module {
     about: "Emits a JSON object for each key of each closed window: `window_start` and `window_end` in milliseconds since \
             1970, `key` if there is one, and the figures. Messages are placed by their own timestamps, or by `--time`. A window \
             closes when every partition of the source has a message later than its end plus `--lateness`, or when the stream \
-            ends. Partitions that are idle are not waited for: those without a message for `--idle` whose end was reached, and \
-            all of them when the source had nothing for as long. Without `--time`, the clock minus `--idle` stands for their \
-            messages. Messages for closed windows are late: they are dropped with a warning and counted as `late`, or go to the \
+            ends. A partition with further messages is always waited for. A partition that was read to its end is idle after \
+            `--idle` without a message, and not waited for; without `--time`, the clock minus `--idle` stands for its messages \
+            while the stream keeps up with its source. After a pause of the stream, the messages of the pause come first. \
+            Messages for closed windows are late: they are dropped with a warning and counted as `late`, or go to the \
             dead letters, if there are any. Behind `batch`, `aggregate` and `exec`, partitions are not told apart.",
     options: &[
         OptionSpec {
@@ -106,9 +106,6 @@ pub const MODULE: Module = Module {
 /// The reason of a late message in the dead letters.
 const LATE: &str = "it is late: its windows are closed";
 
-/// Maximum wait for the clock, so that a clock that is set forward is noticed.
-const CLOCK_WAIT_MS_MAX: u64 = 10_000;
-
 /// Interval of warnings about late messages.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 
@@ -175,7 +172,6 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageErr
         own: Provenance::single(SourceId::unique()),
         time: settings.optional_expression("time"),
         length_ms: shape.length_ms,
-        idle_ms: i64::try_from(settings.duration("idle").as_millis()).unwrap_or(i64::MAX),
         late: LateMessages::new(site),
     }))
 }
@@ -192,7 +188,6 @@ struct Aggregate {
     /// The provenance of messages without one.
     own: Provenance,
     length_ms: i64,
-    idle_ms: i64,
     late: LateMessages,
 }
 
@@ -236,13 +231,7 @@ impl LateMessages {
 
 impl Aggregate {
     /// Adds a message. Returns false if it is late.
-    fn add(
-        &mut self,
-        message: &Message<'_>,
-        key: &mut BytesMut,
-        from: &Provenance,
-        time: StageTime,
-    ) -> Result<bool, String> {
+    fn add(&mut self, message: &Message<'_>, key: &mut BytesMut, from: &Provenance) -> Result<bool, String> {
         let bad = |error: crate::expression::NoValue| error.to_string();
         let time_ms = match &self.time {
             Some(time) => time.time_ms(message).map_err(bad)?,
@@ -257,8 +246,8 @@ impl Aggregate {
             Some(expression) => expression.write(message, key).map_err(bad)?.then_some(&key[..]),
             None => None,
         };
-        let added = self.windows.add(time_ms, key, value, message.sequence);
-        self.marks.observe(from, time_ms, time);
+        let added = self.windows.add(time_ms, key, value, message.sequence, from.revocable());
+        self.marks.observe(from, time_ms);
         self.windows.advance(self.marks.watermark_ms());
         match added {
             Ok(()) => Ok(true),
@@ -300,10 +289,6 @@ impl Aggregate {
     }
 }
 
-fn time_of(turn: &Turn<'_>) -> StageTime {
-    StageTime { now: turn.now, time_ms: turn.time_ms, starved: turn.idle }
-}
-
 /// Writes integral numbers as integers.
 fn number(value: f64) -> Value {
     if value.fract() == 0.0 && value.abs() < 9e15 { json!(value as i64) } else { json!(value) }
@@ -313,18 +298,21 @@ impl Processor for Aggregate {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         let mut out = Batch::new();
         let mut key = BytesMut::new();
-        let (from, time) = (batch.provenance.clone().unwrap_or_else(|| self.own.clone()), time_of(turn));
+        let from = batch.provenance.clone().unwrap_or_else(|| self.own.clone());
         self.called = Some(turn.now);
-        self.marks.enter(time);
-        self.marks.assign(&from, time);
+        self.marks.enter(turn.source);
+        if let Some(revoked) = from.revoked.as_ref().filter(|revoked| !revoked.is_empty()) {
+            self.windows.forget(|(source, partition)| source == from.source && revoked.contains(&partition));
+        }
+        self.marks.assign(&from);
         for message in batch.messages() {
-            match self.add(&message, &mut key, &from, time) {
+            match self.add(&message, &mut key, &from) {
                 Ok(true) => {}
                 Ok(false) => turn.bad.take_late(&message, LATE)?,
                 Err(reason) => turn.bad.take(&message, &reason)?,
             }
         }
-        self.marks.leave(&from, time);
+        self.marks.leave(&from);
         self.windows.advance(self.marks.watermark_ms());
         self.late.warn(turn.now, false);
         let closed = self.windows.close();
@@ -334,25 +322,14 @@ impl Processor for Aggregate {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let close_ms = self.windows.next_close_ms()?;
         let regular = self.called? + self.marks.interval();
-        if self.time.is_some() {
-            return Some(regular);
-        }
-        let wait_ms = close_ms.saturating_add(self.idle_ms).saturating_sub(clock::time_ms());
-        match u64::try_from(wait_ms) {
-            Ok(wait_ms) if wait_ms > 0 => {
-                Some(regular.max(Instant::now() + Duration::from_millis(wait_ms.min(CLOCK_WAIT_MS_MAX))))
-            }
-            _ => Some(regular),
-        }
+        self.windows.is_open().then_some(regular)
     }
 
     fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
-        let time = time_of(turn);
         self.called = Some(turn.now);
-        self.marks.enter(time);
-        self.marks.advance(time);
+        self.marks.enter(turn.source);
+        self.marks.advance();
         self.windows.advance(self.marks.watermark_ms());
         let closed = self.windows.close();
         self.emit(closed, batch);
@@ -367,6 +344,12 @@ impl Processor for Aggregate {
             self.late.warn(Instant::now(), true);
             Ok(())
         })
+    }
+
+    /// Windows stay open while partitions change hands: the watermark stands still, because messages that
+    /// the source has read ahead would be late.
+    fn releases_by(&self) -> Option<Instant> {
+        None
     }
 
     fn held_since(&self) -> Option<u64> {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::declaration::{self, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker};
 use crate::expression::Expression;
-use crate::message::Batch;
+use crate::message::{Batch, Provenance};
 use crate::stage::{Processor, StageError, Turn};
 
 pub const MODULE: Module = Module {
@@ -70,6 +70,11 @@ struct Dedup {
 
 impl Processor for Dedup {
     fn process(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        if batch.provenance.as_ref().is_some_and(Provenance::has_revoked) {
+            // An `aggregate` behind this stage drops the messages that come again.
+            self.seen.clear();
+            self.order.clear();
+        }
         while let Some((at, _)) = self.order.front() {
             if turn.now.duration_since(*at) < self.within {
                 break;
@@ -120,5 +125,52 @@ impl Dedup {
         if let Some((_, mark)) = self.order.pop_front() {
             self.seen.remove(&mark);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, SourceId};
+    use crate::stage::{Refusals, SourceWatch};
+
+    struct NoRefusals;
+
+    impl Refusals for NoRefusals {
+        fn take(&mut self, _message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+            panic!("{reason}")
+        }
+
+        fn take_late(&mut self, _message: &Message<'_>, reason: &str) -> Result<(), StageError> {
+            panic!("{reason}")
+        }
+    }
+
+    #[test]
+    fn messages_of_revoked_partitions_may_come_again() {
+        let mut dedup = Dedup {
+            by: None,
+            within: Duration::from_secs(60),
+            remember: 10,
+            hashing: [RandomState::new(), RandomState::new()],
+            seen: HashSet::new(),
+            order: VecDeque::new(),
+            dropped: 0,
+            findings: Findings::default(),
+        };
+        let mut pass = |revoked: Option<&[u32]>, value: &'static str| {
+            let mut batch = Batch::new();
+            let single = Provenance::single(SourceId::unique());
+            batch.provenance = Some(Provenance { revoked: revoked.map(Arc::from), ..single });
+            batch.push(value.into(), None, 0, 0);
+            let now = Instant::now();
+            let (source, mut bad) = (SourceWatch::new(now), NoRefusals);
+            dedup
+                .process(&mut batch, &mut Turn { now, time_ms: 0, source, bad: &mut bad })
+                .expect("it passes");
+            batch.len()
+        };
+        assert_eq!([pass(None, "a"), pass(None, "a"), pass(Some(&[]), "a")], [1, 0, 0]);
+        assert_eq!([pass(Some(&[3]), "a"), pass(None, "a")], [1, 0]);
     }
 }

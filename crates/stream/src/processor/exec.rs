@@ -25,6 +25,10 @@ use crate::stage::{IoFailed, Processor, ProgramFailed, StageError, Turn, Wait};
 
 /// Batches queued in each direction.
 const WAITING_MAX: usize = 4;
+/// Maximum number of messages inside a program that answers each, and of their bytes. A program that collects
+/// more before it answers would wait forever.
+const UNANSWERED_MAX: usize = 100_000;
+const UNANSWERED_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64;
 /// Maximum time that the program may run after it closes its output.
 const END_WAITED: Duration = Duration::from_secs(2);
 
@@ -51,8 +55,8 @@ pub const MODULE: Module = Module {
             name: "replies",
             takes: OptionType::Choice(&["any", "each"]),
             default: OptionDefault::Value("any"),
-            summary: "`each`: the program writes exactly one message for each that it reads, in order; this message keeps the key, \
-                      the timestamp and the headers. `any`: any number, at any time.",
+            summary: "`each`: the program writes exactly one message for each that it reads, in order, at most 100,000 messages or \
+                      64 MiB later; this message keeps the key, the timestamp and the headers. `any`: any number, at any time.",
         },
     ],
     examples: &[
@@ -189,11 +193,16 @@ struct PendingReplies {
     batches: VecDeque<Batch>,
     /// Number of answered messages of the first batch.
     answered: usize,
+    /// Number and size of the messages in all batches.
+    count: usize,
+    bytes: u64,
 }
 
 impl PendingReplies {
     fn send(&mut self, batch: &Batch) {
         if !batch.is_empty() {
+            self.count += batch.len();
+            self.bytes += batch.value_bytes();
             self.batches.push_back(batch.clone());
         }
     }
@@ -208,6 +217,8 @@ impl PendingReplies {
             out.append_with_values(first, self.answered, answers.by_ref().take(count));
             self.answered += count;
             if self.answered == first.len() {
+                self.count -= first.len();
+                self.bytes -= first.value_bytes();
                 self.batches.pop_front();
                 self.answered = 0;
             }
@@ -216,7 +227,11 @@ impl PendingReplies {
     }
 
     fn len(&self) -> usize {
-        self.batches.iter().map(Batch::len).sum::<usize>() - self.answered
+        self.count - self.answered
+    }
+
+    fn is_full(&self) -> bool {
+        self.len() >= UNANSWERED_MAX || self.bytes >= UNANSWERED_BYTES_MAX
     }
 
     /// The lowest sequence inside the program, or of the same batch.
@@ -342,6 +357,10 @@ impl Processor for Exec {
         Some(Box::pin(self.exchange(batch)))
     }
 
+    fn is_full(&self) -> bool {
+        self.unanswered.as_ref().is_some_and(PendingReplies::is_full)
+    }
+
     fn wake(&mut self) -> Option<Wait<'_, ()>> {
         if self.is_over || self.come.is_some() {
             return None;
@@ -418,5 +437,22 @@ mod tests {
         assert!(unanswered.answer(answers(1), &mut out));
         assert_eq!((unanswered.held_since(), unanswered.len()), (None, 0));
         assert!(!unanswered.answer(answers(1), &mut out), "nothing was asked");
+    }
+
+    #[test]
+    fn the_messages_inside_a_program_have_a_bound() {
+        let mut unanswered = PendingReplies::default();
+        let mut batch = Batch::new();
+        (0..1000).for_each(|sequence| batch.push(Bytes::from_static(b"in"), None, 7, sequence));
+        (0..UNANSWERED_MAX / 1000).for_each(|_| unanswered.send(&batch));
+        assert!(unanswered.is_full());
+        assert!(unanswered.answer(vec![Bytes::from_static(b"out"); 1001], &mut Batch::new()));
+        assert!(!unanswered.is_full());
+        let left = (UNANSWERED_MAX - 1001, UNANSWERED_MAX as u64 * 2 - 2000);
+        assert_eq!((unanswered.len(), unanswered.bytes), left);
+        let mut large = Batch::new();
+        large.push(vec![0; MESSAGE_BYTES_MAX].into(), None, 7, 0);
+        unanswered.send(&large);
+        assert!(unanswered.is_full());
     }
 }

@@ -42,6 +42,16 @@ impl Quantiles {
         }
     }
 
+    /// Adds the numbers of another distribution.
+    pub fn merge(&mut self, other: &Quantiles) {
+        self.count += other.count;
+        self.zero += other.zero;
+        let sides = [(&mut self.negative, &other.negative), (&mut self.positive, &other.positive)];
+        for (side, other) in sides {
+            other.iter().for_each(|(bucket, count)| *side.entry(*bucket).or_default() += count);
+        }
+    }
+
     /// The quantile; `None` if no number was added.
     pub fn at(&self, share: f64) -> Option<f64> {
         let rank = (share * self.count as f64).ceil().max(1.0) as u64;

@@ -108,7 +108,7 @@ impl Processor for RateLimit {
             // An earlier processor has emitted a message from its tick.
             self.waiting.append(batch);
         }
-        self.release(batch, turn.now, turn.idle);
+        self.release(batch, turn.now, turn.source.waited);
         Ok(())
     }
 
@@ -126,7 +126,7 @@ impl Processor for RateLimit {
 
     fn tick(&mut self, batch: &mut Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         if !self.waiting.is_empty() {
-            self.release(batch, turn.now, turn.idle);
+            self.release(batch, turn.now, turn.source.waited);
         }
         Ok(())
     }

@@ -3,26 +3,23 @@
 //! them. Pure.
 //!
 //! A partition without further messages must not hold the watermark back forever. The source tells which
-//! partitions it has read to the end. Such a partition is idle once no message of it has arrived for a while;
-//! so is every partition once the stream has waited for its source for as long, because the source then has
-//! nothing to give. Time in which the stream itself stood still does not count.
+//! partitions it has read to the end; a partition with further messages always holds the watermark. A
+//! partition at its end is idle after a stretch without a message. If message times follow the clock, the
+//! clock stands for the partition: the time at which the stream last found its source empty, because until
+//! then all messages were taken. A source that does not tell its ends is idle after a stretch in which it was
+//! found empty.
+//!
+//! A stretch is time in which the stream looks at its source. A pause, in which the stream or the process
+//! stood still, begins a new one: the messages of the pause come first.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::ClockReading;
 use crate::message::{AssignedPartition, Provenance, SourceId};
-
-/// The time of a stage when it is called.
-#[derive(Clone, Copy, Debug)]
-pub struct StageTime {
-    pub now: Instant,
-    /// The time of day, in milliseconds since 1970.
-    pub time_ms: i64,
-    /// The total time that the stream has waited for its source.
-    pub starved: Duration,
-}
+use crate::stage::SourceWatch;
 
 /// The watermark and the partitions that it depends on.
 #[derive(Debug)]
@@ -33,16 +30,19 @@ pub struct Watermarks {
     follows_clock: bool,
     /// The partitions by source; none are known of a source that has not sent anything.
     sources: BTreeMap<SourceId, Option<Partitions>>,
-    /// The total time in which the stage was called regularly.
-    active: Duration,
-    called: Option<Instant>,
+    attention: Attention,
+    /// The lowest time over all partitions but that of the current batch, which stays the same meanwhile.
+    others: Others,
     watermark_ms: i64,
 }
 
 #[derive(Debug)]
 struct Partitions {
     assigned: std::sync::Arc<[AssignedPartition]>,
+    has_ends: bool,
     lanes: BTreeMap<u32, Lane>,
+    /// The attention's time at the last message of any partition.
+    heard: Duration,
 }
 
 /// The progress of a partition.
@@ -50,9 +50,81 @@ struct Partitions {
 struct Lane {
     latest_ms: i64,
     is_at_end: bool,
-    /// The values of both clocks at the last message.
-    active: Duration,
-    starved: Duration,
+    /// The attention's time at the last message.
+    heard: Duration,
+}
+
+/// The partitions beside that of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    /// Some hold the watermark.
+    Hold,
+    /// None is waited for, or the lowest time is this.
+    Lowest(Option<i64>),
+}
+
+/// The time in which the stream looks at its source.
+#[derive(Debug, Default)]
+struct Attention {
+    looked: Option<Instant>,
+    /// The total time without pauses.
+    total: Duration,
+    pause: Option<Pause>,
+    /// The last time at which the source had no messages.
+    empty: Option<ClockReading>,
+    /// The last time up to which all messages were taken.
+    taken: Option<ClockReading>,
+}
+
+/// A time in which the stream did not look at its source; the time before the first look is one, too.
+#[derive(Debug)]
+struct Pause {
+    from: Instant,
+    until: Instant,
+    /// The attention's time.
+    total: Duration,
+}
+
+impl Attention {
+    /// Takes the state of the source. A longer time between two looks is a pause.
+    fn watch(&mut self, source: SourceWatch, pause: Duration) {
+        let looked = self.looked.replace(source.looked);
+        let from = looked.unwrap_or(source.looked);
+        let since = source.looked.saturating_duration_since(from);
+        match looked.is_some() && since < pause {
+            true => self.total += since,
+            false => self.pause = Some(Pause { from, until: source.looked, total: self.total }),
+        }
+        let (Some(last), Some(empty)) = (&self.pause, source.empty) else { return };
+        // After a pause of the process, the source looks empty before it has read the messages of the pause;
+        // those from before the pause have been taken.
+        let is_in_pause = empty.at > last.from && empty.at < last.until;
+        if is_in_pause || self.empty.is_some_and(|before| before.at >= empty.at) {
+            return;
+        }
+        let before = self.empty.replace(empty);
+        if empty.at >= last.until + pause {
+            self.taken = Some(empty);
+        } else if let Some(before) = before
+            && before.at <= last.from
+            && empty.at >= last.until
+        {
+            self.taken = Some(before);
+        }
+    }
+
+    /// The length of the stretch since a message.
+    fn stretch(&self, heard: Duration) -> Duration {
+        let resumed = self.pause.as_ref().map_or(Duration::ZERO, |pause| pause.total);
+        self.total.saturating_sub(heard.max(resumed))
+    }
+
+    /// True if all messages up to a recent time were taken.
+    fn is_current(&self, within: Duration) -> bool {
+        let since =
+            |taken: ClockReading| self.looked.map(|looked| looked.saturating_duration_since(taken.at));
+        self.taken.and_then(since).is_some_and(|since| since <= within)
+    }
 }
 
 impl Watermarks {
@@ -66,8 +138,8 @@ impl Watermarks {
             idle,
             follows_clock,
             sources: sources.into_iter().map(|source| (source, None)).collect(),
-            active: Duration::ZERO,
-            called: None,
+            attention: Attention::default(),
+            others: Others::Hold,
             watermark_ms: i64::MIN,
         }
     }
@@ -78,56 +150,49 @@ impl Watermarks {
     }
 
     /// Begins a call of the stage.
-    pub fn enter(&mut self, time: StageTime) {
-        let since = self.called.map_or(Duration::ZERO, |called| time.now.saturating_duration_since(called));
-        // A longer pause means that the stream stood still, and the partitions with it.
-        self.active += since.min(2 * self.interval());
-        self.called = Some(time.now);
+    pub fn enter(&mut self, source: SourceWatch) {
+        let pause = (self.idle / 2).max(2 * self.interval());
+        self.attention.watch(source, pause);
     }
 
     /// Takes the source's partitions from a batch, before its messages.
-    pub fn assign(&mut self, provenance: &Provenance, time: StageTime) {
+    pub fn assign(&mut self, provenance: &Provenance) {
+        let heard = self.attention.total;
         let known = self.sources.entry(provenance.source).or_default();
-        if let Some(known) = known
-            && std::sync::Arc::ptr_eq(&known.assigned, &provenance.assigned)
-        {
-            return;
-        }
-        let (active, starved) = (self.active, time.starved);
-        let mut lanes = known.take().map(|known| known.lanes).unwrap_or_default();
-        for assigned in &*provenance.assigned {
-            let lane = lanes.entry(assigned.partition).or_insert(Lane {
-                latest_ms: i64::MIN,
-                is_at_end: false,
-                active,
-                starved,
+        if known.as_ref().is_none_or(|known| !std::sync::Arc::ptr_eq(&known.assigned, &provenance.assigned)) {
+            let (mut lanes, last_heard) =
+                known.take().map_or((BTreeMap::new(), heard), |known| (known.lanes, known.heard));
+            for assigned in &*provenance.assigned {
+                let fresh = Lane { latest_ms: i64::MIN, is_at_end: false, heard };
+                let lane = lanes.entry(assigned.partition).or_insert(fresh);
+                lane.is_at_end = assigned.is_at_end;
+            }
+            lanes.retain(|partition, _| {
+                provenance.assigned.iter().any(|assigned| assigned.partition == *partition)
+                    || provenance.partition == Some(*partition)
             });
-            lane.is_at_end |= assigned.is_at_end;
+            let (assigned, has_ends) = (provenance.assigned.clone(), provenance.has_ends);
+            *known = Some(Partitions { assigned, has_ends, lanes, heard: last_heard });
         }
-        lanes.retain(|partition, _| {
-            provenance.assigned.iter().any(|assigned| assigned.partition == *partition)
-                || provenance.partition == Some(*partition)
-        });
-        *known = Some(Partitions { assigned: provenance.assigned.clone(), lanes });
+        self.others = self.lowest(provenance.partition.map(|partition| (provenance.source, partition)));
     }
 
     /// Takes the time of a message.
-    pub fn observe(&mut self, provenance: &Provenance, message_ms: i64, time: StageTime) {
+    pub fn observe(&mut self, provenance: &Provenance, message_ms: i64) {
         let Some(Some(known)) = self.sources.get_mut(&provenance.source) else { return };
         let Some(lane) = provenance.partition.and_then(|partition| known.lanes.get_mut(&partition)) else {
             return;
         };
-        (lane.active, lane.starved) = (self.active, time.starved);
-        let before_ms = lane.latest_ms;
-        lane.latest_ms = before_ms.max(message_ms);
-        // Only a partition that holds the watermark can advance it.
-        if message_ms > before_ms && before_ms <= self.watermark_ms {
-            self.advance(time);
+        (lane.heard, known.heard) = (self.attention.total, self.attention.total);
+        lane.latest_ms = lane.latest_ms.max(message_ms);
+        if let Others::Lowest(lowest) = self.others {
+            let lowest = lowest.map_or(lane.latest_ms, |lowest| lowest.min(lane.latest_ms));
+            self.watermark_ms = self.watermark_ms.max(lowest);
         }
     }
 
     /// Takes the end of a batch.
-    pub fn leave(&mut self, provenance: &Provenance, time: StageTime) {
+    pub fn leave(&mut self, provenance: &Provenance) {
         if let Some(Some(known)) = self.sources.get_mut(&provenance.source)
             && let Some(partition) = provenance.partition
         {
@@ -139,34 +204,46 @@ impl Watermarks {
                 known.lanes.remove(&partition);
             }
         }
-        self.advance(time);
+        self.advance();
     }
 
     /// Advances the watermark as far as the partitions allow.
-    pub fn advance(&mut self, time: StageTime) {
-        let clock_ms = time.time_ms.saturating_sub(i64::try_from(self.idle.as_millis()).unwrap_or(i64::MAX));
-        let mut lowest = None;
-        for known in self.sources.values() {
-            let Some(known) = known else { return };
-            for lane in known.lanes.values() {
-                let is_starved = time.starved.saturating_sub(lane.starved) >= self.idle;
-                let at_ms = if self.follows_clock {
-                    match lane.is_at_end || is_starved {
-                        true => lane.latest_ms.max(clock_ms),
-                        false => lane.latest_ms,
-                    }
-                } else if is_starved
-                    || (lane.is_at_end && self.active.saturating_sub(lane.active) >= self.idle)
+    pub fn advance(&mut self) {
+        if let Others::Lowest(Some(lowest)) = self.lowest(None) {
+            self.watermark_ms = self.watermark_ms.max(lowest);
+        }
+    }
+
+    /// The lowest time over all partitions but one. Without any active partition, the watermark stays.
+    fn lowest(&self, but: Option<(SourceId, u32)>) -> Others {
+        let mut lowest: Option<i64> = None;
+        for (source, known) in &self.sources {
+            let Some(known) = known else { return Others::Hold };
+            for (partition, lane) in &known.lanes {
+                if but != Some((*source, *partition))
+                    && let Some(at_ms) = self.time_of(known, *lane)
                 {
-                    continue;
-                } else {
-                    lane.latest_ms
-                };
-                lowest = Some(lowest.map_or(at_ms, |lowest: i64| lowest.min(at_ms)));
+                    lowest = Some(lowest.map_or(at_ms, |lowest| lowest.min(at_ms)));
+                }
             }
         }
-        // Without any active partition, the watermark stays.
-        self.watermark_ms = self.watermark_ms.max(lowest.unwrap_or(i64::MIN));
+        Others::Lowest(lowest)
+    }
+
+    /// The lowest time that further messages of a partition are expected to have; `None` if there are none.
+    fn time_of(&self, known: &Partitions, lane: Lane) -> Option<i64> {
+        let is_current = self.attention.is_current(self.idle);
+        let is_at_end = match known.has_ends {
+            true => lane.is_at_end,
+            false => is_current && self.attention.stretch(known.heard) >= self.idle,
+        };
+        let is_idle = is_at_end && self.attention.stretch(lane.heard) >= self.idle;
+        if self.follows_clock && is_at_end && (is_current || !is_idle) {
+            let idle_ms = i64::try_from(self.idle.as_millis()).unwrap_or(i64::MAX);
+            let taken = self.attention.taken.map_or(i64::MIN, |taken| taken.time_ms);
+            return Some(lane.latest_ms.max(taken.saturating_sub(idle_ms)));
+        }
+        (!is_idle).then_some(lane.latest_ms)
     }
 
     /// The watermark, in milliseconds since 1970.
@@ -181,19 +258,21 @@ mod tests {
     use std::sync::Arc;
 
     const IDLE: Duration = Duration::from_secs(4);
+    const SECOND: Duration = Duration::from_secs(1);
 
     struct Harness {
         marks: Watermarks,
         source: SourceId,
+        has_ends: bool,
+        watch: SourceWatch,
         start: Instant,
-        time: StageTime,
     }
 
     impl Harness {
         fn new(follows_clock: bool) -> Harness {
             let (source, start) = (SourceId::unique(), Instant::now());
-            let time = StageTime { now: start, time_ms: 1_000_000, starved: Duration::ZERO };
-            Harness { marks: Watermarks::new(IDLE, follows_clock, [source]), source, start, time }
+            let marks = Watermarks::new(IDLE, follows_clock, [source]);
+            Harness { marks, source, has_ends: true, watch: SourceWatch::new(start), start }
         }
 
         fn assigned(partitions: &[(u32, bool)]) -> Arc<[AssignedPartition]> {
@@ -205,6 +284,11 @@ mod tests {
             .collect()
         }
 
+        /// The time of day: it was 1000 s at the start.
+        fn time_ms(&self) -> i64 {
+            1_000_000 + self.watch.looked.duration_since(self.start).as_millis() as i64
+        }
+
         fn batch(
             &mut self,
             assigned: &Arc<[AssignedPartition]>,
@@ -213,24 +297,30 @@ mod tests {
             is_at_end: bool,
         ) -> i64 {
             let assigned = assigned.clone();
-            let provenance = Provenance { source: self.source, partition, is_at_end, assigned };
-            self.marks.enter(self.time);
-            self.marks.assign(&provenance, self.time);
-            times.iter().for_each(|time_ms| self.marks.observe(&provenance, *time_ms, self.time));
-            self.marks.leave(&provenance, self.time);
+            let (source, has_ends) = (self.source, self.has_ends);
+            let provenance = Provenance { source, partition, is_at_end, has_ends, assigned, revoked: None };
+            self.marks.enter(self.watch);
+            self.marks.assign(&provenance);
+            times.iter().for_each(|time_ms| self.marks.observe(&provenance, *time_ms));
+            self.marks.leave(&provenance);
             self.marks.watermark_ms()
         }
 
-        /// Lets time pass in which the stage is called regularly.
-        fn pass(&mut self, seconds: u64, is_starved: bool) -> i64 {
+        /// Lets time pass in which the stream looks at its source.
+        fn pass(&mut self, seconds: u64, is_empty: bool) -> i64 {
             for _ in 0..seconds {
-                self.time.now += Duration::from_secs(1);
-                self.time.time_ms += 1000;
-                self.time.starved += Duration::from_secs(if is_starved { 1 } else { 0 });
-                self.marks.enter(self.time);
+                self.look(SECOND, is_empty);
             }
-            self.marks.advance(self.time);
             self.marks.watermark_ms()
+        }
+
+        fn look(&mut self, after: Duration, is_empty: bool) {
+            self.watch.looked += after;
+            if is_empty {
+                self.watch.empty = Some(ClockReading { at: self.watch.looked, time_ms: self.time_ms() });
+            }
+            self.marks.enter(self.watch);
+            self.marks.advance();
         }
     }
 
@@ -244,7 +334,6 @@ mod tests {
         assert_eq!(harness.batch(&all, Some(1), &[7, 20], false), i64::MIN, "partition 2 may yet send");
         assert_eq!(harness.pass(5, false), 20, "it has nothing to send");
         assert_eq!(harness.batch(&all, Some(1), &[100], false), 90);
-        // A partition that is not at its end is not idle while the source has messages.
         assert_eq!(harness.batch(&all, Some(1), &[200], true), 90);
         assert_eq!(harness.pass(60, false), 90);
         assert_eq!(harness.batch(&all, Some(0), &[300], true), 300, "partition 1 is idle");
@@ -253,16 +342,44 @@ mod tests {
     }
 
     #[test]
+    fn a_partition_with_further_messages_holds_the_watermark_while_none_arrive() {
+        for follows_clock in [false, true] {
+            let mut harness = Harness::new(follows_clock);
+            let all = Harness::assigned(&[(0, false), (1, false)]);
+            assert_eq!(harness.batch(&all, Some(0), &[90], false), i64::MIN);
+            assert_eq!(harness.batch(&all, Some(1), &[20], false), 20);
+            assert_eq!(harness.pass(60, true), 20, "fetches fail meanwhile");
+            assert_eq!(harness.batch(&all, Some(1), &[30], false), 30);
+        }
+    }
+
+    #[test]
+    fn a_source_without_ends_is_idle_once_it_was_empty_for_a_stretch() {
+        let mut harness = Harness::new(false);
+        harness.has_ends = false;
+        let all = Harness::assigned(&[(0, false), (1, false)]);
+        assert_eq!(harness.batch(&all, Some(0), &[5], false), i64::MIN);
+        for time_ms in 6..20 {
+            // Less than a stretch, again and again.
+            assert_eq!(harness.pass(3, true), i64::MIN);
+            assert_eq!(harness.batch(&all, Some(0), &[time_ms], false), i64::MIN);
+        }
+        assert_eq!(harness.pass(60, false), i64::MIN, "it may have messages");
+        assert_eq!(harness.pass(5, true), i64::MIN, "all are idle");
+        assert_eq!(harness.batch(&all, Some(1), &[3], false), 3);
+    }
+
+    #[test]
     fn time_in_which_the_stream_stands_still_makes_no_partition_idle() {
         let mut harness = Harness::new(false);
         let all = Harness::assigned(&[(0, false), (1, true)]);
         assert_eq!(harness.batch(&all, Some(0), &[5], false), i64::MIN);
-        harness.time.now += Duration::from_secs(3600);
+        assert_eq!(harness.pass(3, false), i64::MIN);
+        harness.look(3600 * SECOND, false);
         assert_eq!(harness.batch(&all, Some(0), &[6], false), i64::MIN);
+        assert_eq!(harness.pass(3, false), i64::MIN, "the stretch begins again");
         assert_eq!(harness.batch(&all, Some(1), &[3], true), 3);
-        assert!(harness.time.now > harness.start);
-        assert_eq!(harness.pass(4, true), 3, "all are idle");
-        assert_eq!(harness.batch(&all, Some(0), &[7], false), 7);
+        assert_eq!(harness.pass(4, true), 6, "only partition 0 is not idle");
     }
 
     #[test]
@@ -272,22 +389,77 @@ mod tests {
         // A backlog: the clock is far ahead.
         assert_eq!(harness.batch(&all, Some(0), &[5_000], false), i64::MIN);
         assert_eq!(harness.pass(60, false), i64::MIN);
-        assert_eq!(harness.batch(&all, Some(1), &[4_000], true), 5_000);
-        assert_eq!(harness.batch(&all, Some(0), &[9_000], true), harness.time.time_ms - 4_000);
+        assert_eq!(harness.batch(&all, Some(1), &[4_000], true), 4_000);
+        assert_eq!(harness.pass(4, false), 5_000, "partition 1 is idle");
+        assert_eq!(harness.batch(&all, Some(0), &[9_000], true), 9_000);
+        assert_eq!(harness.pass(1, true), harness.time_ms() - 4_000);
+        assert_eq!(harness.pass(9, true), harness.time_ms() - 4_000);
+    }
+
+    #[test]
+    fn after_a_pause_the_messages_of_the_pause_come_before_the_clock() {
+        let mut harness = Harness::new(true);
+        let all = Harness::assigned(&[(0, false), (1, false)]);
+        harness.batch(&all, Some(0), &[900_000], true);
+        harness.batch(&all, Some(1), &[900_000], true);
+        let before = harness.pass(10, true);
+        assert_eq!(before, harness.time_ms() - 4_000);
+        // A timer is due before the stream looks at its source.
+        harness.marks.enter(harness.watch);
+        harness.marks.advance();
+        assert_eq!(harness.marks.watermark_ms(), before);
+        let during = harness.time_ms() + 1000;
+        harness.look(100 * SECOND, false);
+        let taken = harness.batch(&all, Some(0), &[during, during + 90_000], true);
+        assert!(taken <= during, "{taken}");
+        // The whole process was stopped: the source looks empty before it has fetched.
+        harness.look(Duration::from_millis(10), true);
+        assert!(harness.marks.watermark_ms() <= during);
+        assert!(harness.batch(&all, Some(1), &[during], true) <= during);
+        assert_eq!(harness.pass(4, true), harness.time_ms() - 4_000);
+    }
+
+    #[test]
+    fn a_source_that_looks_empty_at_the_end_of_a_pause_is_not_trusted() {
+        let mut harness = Harness::new(true);
+        let all = Harness::assigned(&[(0, true), (1, true)]);
+        harness.batch(&all, Some(0), &[900_000], true);
+        let before = harness.pass(10, true);
+        // The stage is not called until the first messages arrive.
+        harness.watch.looked += 100 * SECOND;
+        let (at, time_ms) = (harness.watch.looked, harness.time_ms());
+        harness.watch.empty = Some(ClockReading { at, time_ms });
+        harness.watch.looked += Duration::from_millis(5);
+        assert_eq!(harness.batch(&all, Some(0), &[before + 3000], true), before);
+        harness.look(Duration::from_millis(5), true);
+        assert_eq!(harness.batch(&all, Some(1), &[before + 3000], true), before + 3000);
+        assert_eq!(harness.pass(4, true), harness.time_ms() - 4_000);
+    }
+
+    #[test]
+    fn a_stream_with_many_pauses_closes_its_windows() {
+        let mut harness = Harness::new(true);
+        let all = Harness::assigned(&[(0, true)]);
+        harness.batch(&all, Some(0), &[900_000], true);
+        for _ in 0..10 {
+            harness.look(5 * SECOND, false);
+            harness.look(Duration::from_millis(1), true);
+        }
+        assert_eq!(harness.marks.watermark_ms(), harness.time_ms() - 9_001);
     }
 
     #[test]
     fn a_source_without_messages_yet_is_waited_for() {
         let (first, second) = (SourceId::unique(), SourceId::unique());
         let mut marks = Watermarks::new(IDLE, false, [first, second]);
-        let mut time = StageTime { now: Instant::now(), time_ms: 0, starved: Duration::ZERO };
-        let mut send = |source, message_ms, starved| {
-            time.starved += starved;
+        let mut watch = SourceWatch::new(Instant::now());
+        let mut send = |source, message_ms, after| {
+            watch.looked += after;
             let provenance = Provenance::single(source);
-            marks.enter(time);
-            marks.assign(&provenance, time);
-            marks.observe(&provenance, message_ms, time);
-            marks.leave(&provenance, time);
+            marks.enter(watch);
+            marks.assign(&provenance);
+            marks.observe(&provenance, message_ms);
+            marks.leave(&provenance);
             marks.watermark_ms()
         };
         assert_eq!(send(first, 9, Duration::ZERO), i64::MIN);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::quantiles::Quantiles;
+use crate::message::RevocablePartition;
 
 /// Window length and interval, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,17 @@ pub struct Sums {
 }
 
 impl Sums {
+    fn merge(&mut self, other: Sums) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+        self.first_sequence = self.first_sequence.min(other.first_sequence);
+        if let (Some(quantiles), Some(others)) = (&mut self.quantiles, &other.quantiles) {
+            quantiles.merge(others);
+        }
+    }
+
     /// A quantile, clamped to the exact minimum and maximum.
     pub fn quantile(&self, share: f64) -> Option<f64> {
         self.quantiles.as_ref()?.at(share).map(|value| value.max(self.min).min(self.max))
@@ -66,8 +78,17 @@ pub enum WindowRejection {
     TooManyKeys,
 }
 
-/// The aggregates of one window, by key.
-type Window = BTreeMap<Option<Box<[u8]>>, Sums>;
+/// The aggregates of one window, by key, and by partition if the source can lose partitions.
+type Window = BTreeMap<(Key, Option<RevocablePartition>), Sums>;
+
+/// The key of an aggregate, if it has one.
+type Key = Option<Box<[u8]>>;
+
+/// The number of keys in a window.
+fn keys_of(window: &Window) -> usize {
+    let mut last = None;
+    window.keys().filter(|(key, _)| last.replace(key) != Some(key)).count()
+}
 
 /// The open windows.
 #[derive(Debug)]
@@ -87,30 +108,37 @@ impl Windows {
         Windows { shape, with_quantiles, keys_max, open: BTreeMap::new(), keys: 0, watermark_ms: i64::MIN }
     }
 
-    /// Adds a message to its open windows.
+    /// Adds a message to its open windows, or to none.
     pub fn add(
         &mut self,
         time_ms: i64,
         key: Option<&[u8]>,
         value: f64,
         sequence: u64,
+        from: Option<RevocablePartition>,
     ) -> Result<(), WindowRejection> {
-        let mut is_taken = false;
-        for start in self.shape.starts(time_ms) {
-            if start.saturating_add(self.shape.length_ms) <= self.watermark_ms {
-                continue;
+        let Windows { shape, watermark_ms, .. } = *self;
+        let is_open = move |start: &i64| start.saturating_add(shape.length_ms) > watermark_ms;
+        let starts = || shape.starts(time_ms).filter(is_open);
+        let count = starts().count();
+        if count == 0 {
+            return Err(WindowRejection::Late);
+        }
+        let key: Key = key.map(Into::into);
+        if self.keys + count > self.keys_max {
+            let added = starts().filter(|start| !self.has_key(*start, &key)).count();
+            if self.keys + added > self.keys_max {
+                return Err(WindowRejection::TooManyKeys);
             }
-            is_taken = true;
-            let window = self.open.entry(start).or_default();
-            let key: Option<Box<[u8]>> = key.map(Into::into);
-            if !window.contains_key(&key) {
-                if self.keys == self.keys_max {
-                    return Err(WindowRejection::TooManyKeys);
-                }
+        }
+        for start in starts() {
+            let at = (key.clone(), from);
+            let is_known = self.open.get(&start).is_some_and(|window| window.contains_key(&at));
+            if !is_known && !self.has_key(start, &key) {
                 self.keys += 1;
             }
             let quantiles = self.with_quantiles;
-            let sums = window.entry(key).or_insert_with(|| Sums {
+            let sums = self.open.entry(start).or_default().entry(at).or_insert_with(|| Sums {
                 count: 0,
                 sum: 0.0,
                 min: f64::INFINITY,
@@ -125,7 +153,21 @@ impl Windows {
             sums.max = sums.max.max(value);
             sums.quantiles.iter_mut().for_each(|quantiles| quantiles.add(value));
         }
-        if is_taken { Ok(()) } else { Err(WindowRejection::Late) }
+        Ok(())
+    }
+
+    fn has_key(&self, start: i64, key: &Key) -> bool {
+        let Some(window) = self.open.get(&start) else { return false };
+        window.range((key.clone(), None)..).next().is_some_and(|((first, _), _)| first == key)
+    }
+
+    /// Drops the sums of partitions whose messages come again.
+    pub fn forget(&mut self, is_revoked: impl Fn(RevocablePartition) -> bool) {
+        self.open.retain(|_, window| {
+            window.retain(|(_, from), _| !from.is_some_and(&is_revoked));
+            !window.is_empty()
+        });
+        self.keys = self.open.values().map(keys_of).sum();
     }
 
     /// Advances the watermark.
@@ -135,14 +177,19 @@ impl Windows {
 
     /// Closes windows, oldest first.
     pub fn close(&mut self) -> Vec<ClosedWindow> {
-        let mut closed = Vec::new();
+        let mut closed: Vec<ClosedWindow> = Vec::new();
         while let Some(first) = self.open.first_entry() {
             if first.key().saturating_add(self.shape.length_ms) > self.watermark_ms {
                 break;
             }
             let (start_ms, window) = first.remove_entry();
-            self.keys -= window.len();
-            closed.extend(window.into_iter().map(|(key, sums)| ClosedWindow { start_ms, key, sums }));
+            self.keys -= keys_of(&window);
+            for ((key, _), sums) in window {
+                match closed.last_mut().filter(|last| last.start_ms == start_ms && last.key == key) {
+                    Some(last) => last.sums.merge(sums),
+                    None => closed.push(ClosedWindow { start_ms, key, sums }),
+                }
+            }
         }
         closed
     }
@@ -153,10 +200,9 @@ impl Windows {
         self.close()
     }
 
-    /// The watermark at which the next window closes.
-    pub fn next_close_ms(&self) -> Option<i64> {
-        let first = self.open.first_key_value()?.0;
-        Some(first.saturating_add(self.shape.length_ms).saturating_add(self.shape.lateness_ms))
+    /// True if there are open windows.
+    pub fn is_open(&self) -> bool {
+        !self.open.is_empty()
     }
 
     /// The lowest sequence in all open windows.
@@ -168,6 +214,7 @@ impl Windows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::SourceId;
 
     fn listed(closed: Vec<ClosedWindow>) -> Vec<(i64, String, u64, f64)> {
         let key =
@@ -187,7 +234,7 @@ mod tests {
         value: f64,
         sequence: u64,
     ) -> Result<(), WindowRejection> {
-        let added = windows.add(time_ms, key, value, sequence);
+        let added = windows.add(time_ms, key, value, sequence, None);
         windows.advance(time_ms);
         added
     }
@@ -199,7 +246,7 @@ mod tests {
             add(&mut windows, time, Some(key.as_bytes()), value, time as u64).expect("it is taken");
         }
         assert_eq!(listed(windows.close()), []);
-        assert_eq!((windows.next_close_ms(), windows.first_sequence()), (Some(10), Some(0)));
+        assert_eq!((windows.is_open(), windows.first_sequence()), (true, Some(0)));
         add(&mut windows, 10, None, 5.0, 10).expect("it is taken");
         assert_eq!(listed(windows.close()), [(0, "a".to_owned(), 2, 4.0), (0, "b".to_owned(), 1, 2.0)]);
         assert_eq!(listed(windows.close_all()), [(10, String::new(), 1, 5.0)]);
@@ -256,10 +303,41 @@ mod tests {
     fn windows_remember_their_lowest_sequence() {
         let mut windows = windows(10, 10, 0);
         for (key, sequence) in [("b", 7), ("a", 9), ("a", 3)] {
-            windows.add(0, Some(key.as_bytes()), 1.0, sequence).expect("it is taken");
+            windows.add(0, Some(key.as_bytes()), 1.0, sequence, None).expect("it is taken");
         }
         assert_eq!(windows.first_sequence(), Some(3));
         let closed = windows.close_all();
         assert_eq!(closed.iter().map(|closed| closed.sums.first_sequence).collect::<Vec<_>>(), [3, 7]);
+    }
+
+    #[test]
+    fn the_sums_of_revoked_partitions_are_dropped() {
+        let mut windows = windows(10, 10, 0);
+        let source = SourceId::unique();
+        for (partition, key, value) in [(0, "a", 1.0), (1, "a", 2.0), (0, "b", 4.0), (1, "c", 8.0)] {
+            let from = Some((source, partition));
+            windows.add(0, Some(key.as_bytes()), value, u64::from(partition), from).expect("it is taken");
+        }
+        assert_eq!((windows.first_sequence(), windows.keys), (Some(0), 3));
+        windows.forget(|(of, partition)| of == source && partition == 0);
+        assert_eq!((windows.first_sequence(), windows.keys), (Some(1), 2));
+        windows.add(0, Some(b"a"), 16.0, 7, Some((source, 2))).expect("it is taken");
+        let expected = [(0, "a".to_owned(), 2, 18.0), (0, "c".to_owned(), 1, 8.0)];
+        assert_eq!(listed(windows.close_all()), expected);
+        assert_eq!(windows.keys, 0);
+    }
+
+    #[test]
+    fn rejected_messages_leave_nothing_behind() {
+        let mut windows = windows(10, 5, 0);
+        for key in 0..2u8 {
+            add(&mut windows, 7, Some(&[key]), 1.0, 0).expect("it is taken");
+        }
+        for time_ms in 8..100 {
+            let added = windows.add(time_ms, Some(b"x"), 1.0, 0, None);
+            assert_eq!(added, Err(WindowRejection::TooManyKeys));
+        }
+        assert_eq!((windows.open.len(), windows.keys), (2, 4));
+        assert_eq!(windows.close_all().len(), 4);
     }
 }

@@ -15,9 +15,11 @@ use super::stop::Stop;
 use super::tap::TapPoint;
 use crate::Guarantee;
 use crate::bad::BadMessages;
-use crate::clock;
-use crate::message::{Batch, Provenance};
-use crate::stage::{FillResult, Processor, Progress, Sink, Source, StageError, TransactionOutcome, Turn};
+use crate::clock::{self, ClockReading};
+use crate::message::{Batch, Provenance, SourceId};
+use crate::stage::{
+    FillResult, Processor, Progress, Sink, Source, SourceWatch, StageError, TransactionOutcome, Turn,
+};
 
 /// Maximum time that a busy stream keeps its thread before it yields.
 const TURN: Duration = Duration::from_millis(2);
@@ -28,23 +30,33 @@ const ANSWER_EVERY: Duration = Duration::from_millis(2);
 /// Commit interval of transactions, which delays readers; the value of Kafka Streams.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
 
+/// Time that a rebalance waits for streams with windows behind a named destination, which may keep messages
+/// for long.
+const WINDOWS_WAITED: Duration = Duration::from_secs(2);
+
 /// A processor and its position.
 pub struct Link {
     pub processor: Box<dyn Processor>,
     pub meter: Arc<StageMeter>,
     /// The provenance of the output, if it is not that of the input.
     pub provenance: Option<Provenance>,
+    /// True if later stages know of this provenance.
+    pub is_announced: bool,
 }
 
 /// A stream, ready to run.
 pub struct Chain {
     pub source: Box<dyn Source>,
+    /// The number of the source, unless it is another stream.
+    pub source_id: Option<SourceId>,
     /// The provenance of messages for which the source gives none.
     pub provenance: Option<Provenance>,
     /// True if empty batches are passed on, which announce changes of the source.
     pub announces: bool,
     /// True if the stream ends in a named destination.
     pub is_piped: bool,
+    /// True if a stream behind this destination has windows.
+    pub reaches_windows: bool,
     pub links: Vec<Link>,
     pub sink: Box<dyn Sink>,
     /// The taps after the source and after each processor.
@@ -79,7 +91,7 @@ impl Chain {
             written: None,
             acknowledged: None,
             next_acknowledgement: Instant::now(),
-            idle: Duration::ZERO,
+            source: SourceWatch::new(Instant::now()),
             is_at_end: false,
         };
         let ended = self.work(&mut flow).await;
@@ -110,7 +122,7 @@ impl Chain {
             }
             // A failure must not lose earlier messages.
             let _ = self.flush().await;
-            let mut turn = turn(&mut self.bad, flow.idle, Instant::now());
+            let mut turn = turn(&mut self.bad, flow.source, Instant::now());
             let _ = self.sink.finish(&mut turn);
             return over;
         }
@@ -232,7 +244,7 @@ impl Chain {
         };
         drop(wakes);
         if !is_full {
-            flow.idle += since.elapsed();
+            flow.source.waited += since.elapsed();
         }
         if is_woken {
             self.tick(flow, now).await?;
@@ -243,9 +255,16 @@ impl Chain {
     fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<FillResult> {
         let meter = &self.meter.stages[0];
         self.bad.enter(&meter.label);
-        let mut turn = turn(&mut self.bad, flow.idle, now);
+        let mut turn = turn(&mut self.bad, flow.source, now);
         let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
+        // While partitions change hands, the source keeps messages back.
+        if self.source.losing().is_none() {
+            flow.source.looked = now;
+            if filled == FillResult::Pending {
+                flow.source.empty = Some(ClockReading { at: now, time_ms: turn.time_ms });
+            }
+        }
         if filled == FillResult::Ready {
             flow.came = ClockReading { at: now, time_ms: turn.time_ms };
             let filled_at = Instant::now();
@@ -290,7 +309,7 @@ impl Chain {
             let now = Instant::now();
             let (came, first_ms) = (batch.len(), batch.first_time_ms());
             self.bad.enter(&meter.label);
-            let mut turn = turn(&mut self.bad, flow.idle, now);
+            let mut turn = turn(&mut self.bad, flow.source, now);
             let processed = link.processor.process(batch, &mut turn);
             processed.map_err(|error| (meter.label.clone(), error))?;
             let worked = Instant::now();
@@ -301,7 +320,12 @@ impl Chain {
                 done = Instant::now();
             }
             if let Some(provenance) = &link.provenance {
-                batch.provenance = (!batch.is_empty()).then(|| provenance.clone());
+                let is_announced = std::mem::replace(&mut link.is_announced, true);
+                batch.provenance = match batch.is_empty() {
+                    false => Some(provenance.clone()),
+                    true if is_announced => None,
+                    true => Some(Provenance { partition: None, ..provenance.clone() }),
+                };
             }
             meter.worked(came, batch.len(), batch.value_bytes(), worked - now);
             meter.reached(came, flow.age(first_ms, done));
@@ -316,7 +340,7 @@ impl Chain {
         let meter = self.meter.stages.last().expect("a stream has two ends");
         let now = Instant::now();
         self.bad.enter(&meter.label);
-        let mut turn = turn(&mut self.bad, flow.idle, now);
+        let mut turn = turn(&mut self.bad, flow.source, now);
         let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
         let worked = Instant::now();
@@ -338,13 +362,13 @@ impl Chain {
             flow.batch.clear();
             let link = &mut self.links[index];
             self.bad.enter(&link.meter.label);
-            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.idle, now));
+            let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.source, now));
             ticked.map_err(|error| (link.meter.label.clone(), error))?;
             self.push_from_link(index, flow).await?;
         }
         flow.batch.clear();
         let label = &self.meter.stages.last().expect("a stream has two ends").label;
-        self.sink.tick(&mut turn(&mut self.bad, flow.idle, now)).map_err(|error| (label.clone(), error))
+        self.sink.tick(&mut turn(&mut self.bad, flow.source, now)).map_err(|error| (label.clone(), error))
     }
 
     /// Passes the messages of a processor's tick on to the sink.
@@ -361,14 +385,26 @@ impl Chain {
         self.push(index + 1, flow).await
     }
 
+    /// Tells stages that track partitions that a source has ended, or a processor that is the source of its
+    /// output; `from` is the place of the next stage.
+    async fn announce_over(&mut self, from: usize, source: Option<SourceId>, flow: &mut Flow) -> Result<()> {
+        let Some(source) = source.filter(|_| self.announces) else { return Ok(()) };
+        flow.batch.clear();
+        flow.batch.provenance = Some(Provenance::over(source));
+        self.push(from, flow).await
+    }
+
     /// Flushes messages still held by stages after the last message, and waits for delivery.
     async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
+        self.announce_over(0, self.source_id, flow).await?;
         for index in 0..self.links.len() {
             flow.batch.clear();
             let link = &mut self.links[index];
             let finished = link.processor.finish(&mut flow.batch).await;
             finished.map_err(|error| (link.meter.label.clone(), error))?;
+            let source = link.provenance.as_ref().map(|provenance| provenance.source);
             self.push_from_link(index, flow).await?;
+            self.announce_over(index + 1, source, flow).await?;
         }
         let label = self.sink_label();
         let failed = |error| (label.clone(), error);
@@ -376,7 +412,7 @@ impl Chain {
             self.transact(flow).await?;
         }
         self.flush().await?;
-        self.sink.finish(&mut turn(&mut self.bad, flow.idle, Instant::now())).map_err(failed)?;
+        self.sink.finish(&mut turn(&mut self.bad, flow.source, Instant::now())).map_err(failed)?;
         // Close the taps before the first wait.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
@@ -430,7 +466,7 @@ impl Chain {
     fn lets_go(&self, until: Instant, now: Instant) -> bool {
         let mut holding = self.links.iter().filter(|link| link.processor.held_since().is_some()).peekable();
         let is_holding = holding.peek().is_some();
-        let in_time = holding.all(|link| link.processor.deadline().is_some_and(|at| at < until));
+        let in_time = holding.all(|link| link.processor.releases_by().is_some_and(|at| at < until));
         now < until && !self.is_exactly_once() && is_holding && in_time
     }
 
@@ -442,6 +478,8 @@ impl Chain {
         } else {
             self.flush().await?;
             // The time is over: the new owner of the partitions reads the rest again.
+            let soon = Instant::now() + WINDOWS_WAITED;
+            let until = if self.reaches_windows { until.min(soon) } else { until };
             let _ = timeout_at(until, self.sink.catch_up()).await;
             let held = self.held_since();
             self.acknowledge_source(flow, held.unwrap_or(u64::MAX)).await?;
@@ -520,17 +558,9 @@ struct Flow {
     /// The last message acknowledged to the source.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
-    /// The source's total idle time.
-    idle: Duration,
+    source: SourceWatch,
     /// True if later stages know that the source has no more messages for now.
     is_at_end: bool,
-}
-
-/// A moment on both clocks.
-#[derive(Clone, Copy)]
-struct ClockReading {
-    at: Instant,
-    time_ms: i64,
 }
 
 impl Flow {
@@ -542,6 +572,6 @@ impl Flow {
     }
 }
 
-fn turn(bad: &mut BadMessages, idle: Duration, now: Instant) -> Turn<'_> {
-    Turn { now, time_ms: clock::time_ms(), idle, bad }
+fn turn(bad: &mut BadMessages, source: SourceWatch, now: Instant) -> Turn<'_> {
+    Turn { now, time_ms: clock::time_ms(), source, bad }
 }

@@ -5,7 +5,7 @@
 //! then the writer reports the batch as held. So a source gets acknowledgements only when the messages were
 //! delivered behind every named destination. Taps do not count.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::mpsc::error::TryRecvError;
@@ -16,6 +16,10 @@ use crate::stage::{FillResult, ReaderGone, Sink, Source, StageError, Turn, Wait}
 
 /// Maximum number of batches queued to one reader, which bounds the memory cost of a slow reader.
 pub const BATCHES_MAX: usize = 16;
+
+/// Number of unacknowledged batches of which each is acknowledged by itself. Beyond it, neighbours are
+/// acknowledged together, so that a reader that holds messages for long needs bounded memory.
+const HELD_MAX: usize = 4096;
 
 /// A queued batch.
 struct Parcel {
@@ -81,13 +85,29 @@ impl Joint {
     }
 
     async fn send(&mut self, batch: &Batch, first_sequence: Option<u64>) {
-        let Some((sender, receipts)) = &self.sender else { return };
+        if self.sender.is_none() {
+            return;
+        }
         self.sent += 1;
+        if let Some(first_sequence) = first_sequence {
+            self.hold(first_sequence);
+        }
+        let Some((sender, receipts)) = &self.sender else { return };
         let receipt = Receipt { number: self.sent, arrived: receipts.clone() };
-        self.held.extend(first_sequence.map(|first_sequence| (self.sent, first_sequence)));
         // Ignore a failed reader: its failure ends the run.
         let _ = sender.send(Parcel { batch: batch.clone(), receipt }).await;
         self.forget_arrived();
+    }
+
+    fn hold(&mut self, first_sequence: u64) {
+        self.held.push_back((self.sent, first_sequence));
+        if self.held.len() > HELD_MAX {
+            let pairs = self.held.make_contiguous().chunks(2);
+            // Both are held until the later one has arrived.
+            let merged =
+                pairs.filter_map(|pair| Some((pair.last()?.0, pair.iter().map(|held| held.1).min()?)));
+            self.held = merged.collect();
+        }
     }
 
     fn forget_arrived(&mut self) {
@@ -216,6 +236,21 @@ pub struct ChannelSource {
     receipts: VecDeque<(u64, Receipt)>,
 }
 
+impl ChannelSource {
+    /// Drops every other receipt of each writer: a later one stands for it.
+    fn thin_out(&mut self) {
+        let mut is_next_dropped = BTreeMap::new();
+        let mut kept = VecDeque::with_capacity(self.receipts.len());
+        for (last, receipt) in std::mem::take(&mut self.receipts).into_iter().rev() {
+            let is_dropped = is_next_dropped.entry(Arc::as_ptr(&receipt.arrived)).or_insert(false);
+            if !std::mem::replace(is_dropped, !*is_dropped) {
+                kept.push_front((last, receipt));
+            }
+        }
+        self.receipts = kept;
+    }
+}
+
 impl Source for ChannelSource {
     fn fill(&mut self, batch: &mut Batch, _turn: &mut Turn<'_>) -> Result<FillResult, StageError> {
         let next = match self.inbox.take() {
@@ -228,6 +263,9 @@ impl Source for ChannelSource {
         self.sequence += batch.len() as u64;
         if !batch.is_empty() {
             self.receipts.push_back((self.sequence - 1, next.receipt));
+            if self.receipts.len() > HELD_MAX {
+                self.thin_out();
+            }
         } else if let Some((_, last)) =
             self.receipts.iter_mut().rev().find(|(_, last)| last.is_of(&next.receipt))
         {
@@ -311,9 +349,9 @@ mod tests {
     use crate::bad::{BadMessages, OnError};
     use crate::kafka::Cluster;
     use crate::reach::Reach;
+    use crate::stage::SourceWatch;
     use std::future::Future;
     use std::task::{Context, Poll, Waker};
-    use std::time::Duration;
     use tokio::time::Instant;
 
     fn batch(sequences: std::ops::Range<u64>) -> Batch {
@@ -338,7 +376,8 @@ mod tests {
         let bad =
             BadMessages::new(&OnError::Fail, &cluster, &Reach::everything(), "s".into(), Arc::default());
         let mut bad = bad.expect("there is nothing to open");
-        let mut turn = Turn { now: Instant::now(), time_ms: 0, idle: Duration::ZERO, bad: &mut bad };
+        let now = Instant::now();
+        let mut turn = Turn { now, time_ms: 0, source: SourceWatch::new(now), bad: &mut bad };
         let mut batch = Batch::new();
         let filled = source.fill(&mut batch, &mut turn).expect("a channel does not fail");
         (filled == FillResult::Ready).then(|| batch.last_sequence()).flatten()
@@ -373,6 +412,25 @@ mod tests {
         assert!(now(second.acknowledge(4)).is_some_and(|result| result.is_ok()));
         assert_eq!(now(outlet.arrive()), Some(Ok(())));
         assert_eq!(outlet.held_since(), None);
+    }
+
+    #[test]
+    fn a_long_hold_needs_bounded_memory() {
+        let (mut outlet, mut first, second) = two_readers();
+        drop(second);
+        let count = 3 * HELD_MAX as u64;
+        for sequence in 0..count {
+            assert_eq!(now(outlet.send(&batch(sequence..sequence + 1))), Some(()));
+            assert_eq!(fill(&mut first), Some(sequence));
+        }
+        let joint = &outlet.0[0];
+        assert!(joint.held.len() <= HELD_MAX && first.receipts.len() <= HELD_MAX);
+        assert_eq!(outlet.0[0].held_since(), Some(0));
+        assert!(now(first.acknowledge(count / 2)).is_some_and(|result| result.is_ok()));
+        let held = outlet.0[0].held_since().expect("the second half is held");
+        assert!(held <= count / 2 + 1 && held > count / 2 - 64, "{held}");
+        assert!(now(first.acknowledge(count - 1)).is_some_and(|result| result.is_ok()));
+        assert_eq!(outlet.0[0].held_since(), None);
     }
 
     #[test]

@@ -30,6 +30,13 @@ fn readers<'a>(plan: &'a Plan, stream: &'a StreamPlan) -> impl Iterator<Item = u
     })
 }
 
+/// True if messages reach an `aggregate` behind a topic, whose open windows keep them for long.
+pub fn reaches_windows(plan: &Plan, stream: usize) -> bool {
+    let has_windows =
+        |stream: &StreamPlan| stream.processors.iter().any(|stage| stage.module.name == "aggregate");
+    reached(plan, stream).into_iter().any(|index| index != stream && has_windows(&plan.streams[index]))
+}
+
 /// True if a message is stored once the stream has acknowledged it.
 pub fn stores(plan: &Plan, stream: usize) -> bool {
     reached(plan, stream).into_iter().all(|index| {
@@ -47,6 +54,15 @@ pub fn stores(plan: &Plan, stream: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn windows_behind_a_topic_are_known() {
+        let text = "a = time | aggregate --window=1s | topic:t\nb = time | topic:u\ntopic:t > log\n\
+             topic:u > aggregate --window=1s | log\ntap:stream:a > aggregate --window=1s | log";
+        let plan = Plan::read(text, None, "s").unwrap_or_else(|error| panic!("{error}"));
+        let with_windows = (0..plan.streams.len()).filter(|stream| reaches_windows(&plan, *stream));
+        assert_eq!(with_windows.collect::<Vec<_>>(), [1]);
+    }
 
     #[test]
     fn a_stream_stores_when_all_that_its_messages_reach_does() {

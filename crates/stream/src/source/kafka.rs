@@ -190,7 +190,8 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let (sender, batches) = mpsc::channel(WAITING_MAX);
     let (commands, obeyed) = mpsc::channel(COMMANDS_MAX);
     let tracking = site.sources.first().filter(|_| site.tracks_partitions);
-    let tracking = tracking.map(|source| Tracking::new(*source));
+    let repeats = in_group && site.guarantee == Guarantee::AtLeastOnce;
+    let tracking = tracking.map(|source| Tracking::new(*source, repeats));
     let reader = Reader::new(consumer, wanted, Arc::clone(&membership), tracking).run(sender, obeyed);
     Ok(Box::new(Kafka {
         commands: Some(commands),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 use thalweg_stream::OnError;
@@ -87,4 +88,41 @@ fn late_messages_are_counted_and_go_to_the_dead_letters() {
     let values: Vec<_> = letters.iter().map(|letter| letter["value"].as_str().expect("text")).collect();
     assert_eq!(values, ["{\"t\": 2000}", "{\"t\": 3000}"]);
     assert_eq!(letters[0]["reason"], "it is late: its windows are closed");
+}
+
+#[test]
+fn a_source_that_has_ended_or_has_no_message_yet_holds_no_window() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| dir.path().join(name);
+    write(&path("short"), 0..5);
+    write(&path("long"), 0..300);
+    std::fs::write(path("empty"), "").expect("it can be written");
+    let text = format!(
+        "file --path={} | topic:t\nfile --path={} --mode=follow --from=beginning | topic:t\n\
+         file --path={} --mode=follow --from=beginning | batch | topic:t\n\
+         topic:t > aggregate --window=100s --time=payload.t --idle=200ms | file --path={}",
+        path("short").display(),
+        path("long").display(),
+        path("empty").display(),
+        path("out").display()
+    );
+    let plan = Plan::read(&text, None, "s").unwrap_or_else(|error| panic!("{error}"));
+    let options = options(Arc::new(Lines::default()));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let mut running = start(&plan, &options).unwrap_or_else(|error| panic!("{error}"));
+        let closed = async {
+            while !path("out").exists() || counts(&path("out")).len() < 2 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                // The file is rotated.
+                write(&path("next"), [299]);
+                std::fs::rename(path("next"), path("long")).expect("it is renamed");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), closed).await.expect("windows close meanwhile");
+        running.stopper().stop();
+        running.ended().await.unwrap_or_else(|error| panic!("{error}"));
+    });
+    let counts = counts(&path("out"));
+    assert_eq!((counts[&0], counts[&100_000], counts.len()), (105, 100, 3));
 }

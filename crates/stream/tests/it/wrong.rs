@@ -2,7 +2,6 @@
 //! the option and what to do.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -10,7 +9,7 @@ use thalweg_stream::language::Complaints;
 use thalweg_stream::message::Batch;
 use thalweg_stream::module::{Kind, MODULES, Module, OptionDefault, OptionType, Settings, Site, StageMaker};
 use thalweg_stream::plan::Plan;
-use thalweg_stream::stage::Turn;
+use thalweg_stream::stage::{SourceWatch, Turn};
 use thalweg_stream::{BadMessages, Cluster, Guarantee, OnError, Reach};
 use tokio::time::Instant;
 
@@ -221,8 +220,8 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         let time_ms = [0, 1, -1, i64::MIN, i64::MAX, 1_700_000_000_000][random.random_range(0..6)];
         batch.push(payload.into(), None, time_ms, sequence);
     }
-    let mut turn =
-        Turn { now: Instant::now(), time_ms: 1_700_000_000_000, idle: Duration::ZERO, bad: &mut bad };
+    let now = Instant::now();
+    let mut turn = Turn { now, time_ms: 1_700_000_000_000, source: SourceWatch::new(now), bad: &mut bad };
     processor.process(&mut batch, &mut turn).unwrap_or_else(|error| panic!("{texts:?}: {error}"));
     let _ = processor.deadline();
     batch.clear();

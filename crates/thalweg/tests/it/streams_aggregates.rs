@@ -1,8 +1,10 @@
 //! Aggregates over topics: the counts are those of a plain computation, for any number of partitions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::binary::{self, RunningProcess, until};
 use super::streams_kafka::{Broker, text};
@@ -49,4 +51,41 @@ fn windows_over_several_partitions_count_every_message() {
         assert_eq!(running.exit_code(), Some(0));
         assert_eq!(counts(&text(&path)), expected, "{partitions} partitions in a group");
     }
+}
+
+#[test]
+fn a_rebalance_neither_waits_for_windows_nor_counts_twice() {
+    let broker = Broker::start();
+    let create = format!("topic create shared --partitions 4 --bootstrap-server {}", broker.address());
+    assert_eq!(binary::run(&mut binary::thalweg(&create)).0, Some(0));
+    let lines: String =
+        (0..MESSAGES).map(|n| format!("{{\"t\": {}, \"k\": {}}}\n", n * 1000, n % 97)).collect();
+    let write = "stdin | transform --key='string(payload.k)' | kafka --topic=shared";
+    let (code, _, error) = binary::run_with_input(&mut broker.stream(write), lines.as_bytes());
+    assert_eq!(code, Some(0), "{error}");
+    let path = |name: &str| broker.dir.path().join(name);
+    let start = |name: &str| {
+        let text = format!(
+            "s = kafka --topics=shared --group=g | aggregate --window=100h --time=payload.t | file --path={}\n\
+             tap:stream:s > file --path={}",
+            path(name).display(),
+            path(&format!("{name}-read")).display(),
+        );
+        RunningProcess::start(&mut broker.stream(&text))
+    };
+    let read = |name: &str| text(&path(&format!("{name}-read"))).lines().count() as u64;
+    let mut first = start("first");
+    until("all messages", || read("first") == MESSAGES);
+    let began = Instant::now();
+    let mut second = start("second");
+    until("the second member's messages", || read("second") > 0);
+    assert!(began.elapsed() < Duration::from_secs(20), "the window is not waited for");
+    // Nothing was committed, so both members read all messages of their partitions.
+    until("all messages again", || read("first") + read("second") >= 2 * MESSAGES);
+    second.interrupt();
+    first.interrupt();
+    assert_eq!((first.exit_code(), second.exit_code()), (Some(0), Some(0)));
+    let of = |name: &str| counts(&text(&path(name))).values().sum::<u64>();
+    assert!(of("second") > 0);
+    assert_eq!(of("first") + of("second"), MESSAGES);
 }

@@ -61,6 +61,7 @@ fn chunk(target: &Target, next: i64) -> Chunk {
         next: Offset(next),
         leader_epoch: LeaderEpoch(3),
         high_watermark: Offset(next),
+        last_stable_offset: Offset(next),
         aborted: Vec::new(),
         check_crcs: false,
         version: target.version,

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_client::{
-    Chunk, CommitInFlight, Consumer, ConsumerError, OffsetSpec, PollEvent, StartAt, TopicPartition,
+    Chunk, ClientError, CommitInFlight, Consumer, ConsumerError, ListedOffset, OffsetSpec, PollEvent,
+    StartAt, TopicPartition,
 };
 use thalweg_record::{DecompressBuffer, Offset};
 use thalweg_wire::ErrorCode;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::ends::Ends;
@@ -34,8 +36,13 @@ const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
 /// Interval at which partitions without records are sought, for stages that track partitions.
 const SEEK_EMPTY_EVERY: Duration = Duration::from_secs(1);
+/// Timeout of each broker for the ends of its partitions.
+const LIST_OFFSETS_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout for leaving the group.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
+
+/// The end of each partition, or the reason why it is not known.
+type ListedOffsets = BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>;
 
 /// A batch and the records of its messages.
 #[derive(Default)]
@@ -85,8 +92,10 @@ pub struct Reader {
     is_troubled: bool,
     /// The partitions, if some stage tracks them.
     tracking: Option<Tracking>,
-    /// Time of the last search for partitions without records.
-    sought_empty: Option<Instant>,
+    /// The search for the ends of partitions, which are requested in the background.
+    seeking: JoinSet<ListedOffsets>,
+    /// The end of the last search.
+    sought: Option<Instant>,
 }
 
 impl Reader {
@@ -109,7 +118,8 @@ impl Reader {
             buffer: DecompressBuffer::default(),
             is_troubled: false,
             tracking,
-            sought_empty: None,
+            seeking: JoinSet::new(),
+            sought: None,
         }
     }
 
@@ -192,6 +202,10 @@ impl Reader {
                     None => return,
                 },
                 () = self.membership.wanted() => continue,
+                found = self.seeking.join_next(), if !self.seeking.is_empty() => {
+                    self.found_ends(&found.and_then(Result::ok).unwrap_or_default());
+                    continue;
+                }
                 () = hand_over(batches.as_ref(), &mut self.ready), if !self.ready.is_empty() => continue,
                 happened = poll(&mut self.consumer, room, wait), if !self.has_failed => happened,
             };
@@ -203,7 +217,7 @@ impl Reader {
                 self.fail(error);
             }
             if room && self.has_unknown() {
-                Box::pin(self.seek_empty()).await;
+                self.seek_empty();
             }
         }
     }
@@ -221,23 +235,28 @@ impl Reader {
         self.ready.push_back(Ok(PolledBatch { batch, runs: Runs::default() }));
     }
 
-    /// Finds partitions without records, which are not waited for. A failure delays only the discovery.
-    async fn seek_empty(&mut self) {
-        let now = Instant::now();
-        if self.sought_empty.is_some_and(|at| now.duration_since(at) < SEEK_EMPTY_EVERY) {
+    /// Seeks partitions without records, which are not waited for. A failure delays only the discovery.
+    fn seek_empty(&mut self) {
+        let is_due = self.sought.is_none_or(|sought| sought.elapsed() >= SEEK_EMPTY_EVERY);
+        if !self.seeking.is_empty() || !is_due {
             return;
         }
-        self.sought_empty = Some(now);
         let unknown = self.tracking.iter().flat_map(Tracking::unknown);
         let unknown: Vec<_> = unknown.map(|at| (at.clone(), OffsetSpec::Latest)).collect();
-        let Ok(Ok(ends)) = timeout(COMMITTED_TIMEOUT, self.consumer.list_offsets(&unknown)).await else {
-            return;
+        let cluster = self.consumer.cluster().clone();
+        self.seeking
+            .spawn(async move { cluster.list_offsets_within(&unknown, true, LIST_OFFSETS_TIMEOUT).await });
+    }
+
+    /// Takes the result of a search. Partitions with records in the meantime are known.
+    fn found_ends(&mut self, ends: &ListedOffsets) {
+        self.sought = Some(Instant::now());
+        let Some(tracking) = &self.tracking else { return };
+        let is_empty = |at: &TopicPartition| {
+            let end = ends.get(at).and_then(|end| end.as_ref().ok());
+            end.is_some_and(|end| self.consumer.position(at).is_some_and(|position| position >= end.offset))
         };
-        let is_empty = |at: &TopicPartition, end: Offset| {
-            self.consumer.position(at).is_some_and(|position| position >= end)
-        };
-        let empty: Vec<TopicPartition> =
-            ends.iter().filter(|(at, end)| is_empty(at, end.offset)).map(|(at, _)| at.clone()).collect();
+        let empty: Vec<TopicPartition> = tracking.unknown().filter(|at| is_empty(at)).cloned().collect();
         if !empty.is_empty() {
             self.announce(|tracking| tracking.found_empty(&empty));
         }
@@ -262,11 +281,11 @@ impl Reader {
             }
             PollEvent::Revoked(partitions) => {
                 Box::pin(self.hand_back(partitions.clone(), commands)).await;
-                self.announce(|tracking| tracking.remove(&partitions));
+                self.announce(|tracking| tracking.revoke(&partitions));
             }
             PollEvent::Lost(partitions) => {
                 self.first.retain(|at, _| !partitions.contains(at));
-                self.announce(|tracking| tracking.remove(&partitions));
+                self.announce(|tracking| tracking.revoke(&partitions));
                 self.membership.lost(partitions);
             }
             PollEvent::Nothing => {}
@@ -315,7 +334,7 @@ impl Reader {
         if self.wanted.until_end && !self.ends.has(&chunk.at) {
             tracking.remove(std::slice::from_ref(&chunk.at));
         }
-        let last = tracking.read(&chunk.at, chunk.next >= chunk.high_watermark);
+        let last = tracking.read(&chunk.at, chunk.next >= chunk.last_stable_offset);
         if self.ready.len() == first {
             self.ready.push_back(Ok(PolledBatch::default()));
         }
@@ -403,6 +422,9 @@ impl Reader {
         }
         if !std::mem::replace(&mut self.is_troubled, true) {
             tracing::warn!(%error, "Failed to reach the cluster, retrying");
+        }
+        if self.tracking.as_ref().is_some_and(Tracking::has_known) {
+            self.announce(Tracking::doubt);
         }
         sleep(ASKED_AGAIN).await;
         Ok(())

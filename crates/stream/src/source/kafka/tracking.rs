@@ -11,6 +11,8 @@ use crate::message::{AssignedPartition, Provenance, SourceId};
 /// The partitions being read.
 pub struct Tracking {
     source: SourceId,
+    /// True if messages of revoked partitions come again, unless they were acknowledged.
+    repeats: bool,
     /// The numbers of all partitions that were ever read.
     numbers: BTreeMap<TopicPartition, u32>,
     states: BTreeMap<TopicPartition, State>,
@@ -27,8 +29,9 @@ struct State {
 
 impl Tracking {
     /// The state of a source that reads no partition yet.
-    pub fn new(source: SourceId) -> Tracking {
-        Tracking { source, numbers: BTreeMap::new(), states: BTreeMap::new(), assigned: Arc::new([]) }
+    pub fn new(source: SourceId, repeats: bool) -> Tracking {
+        let assigned = Arc::new([]);
+        Tracking { source, repeats, numbers: BTreeMap::new(), states: BTreeMap::new(), assigned }
     }
 
     /// Sets the partitions.
@@ -50,6 +53,13 @@ impl Tracking {
         self.renew()
     }
 
+    /// Removes partitions that the group has revoked.
+    pub fn revoke(&mut self, partitions: &[TopicPartition]) -> Provenance {
+        let provenance = self.remove(partitions);
+        let numbers = || partitions.iter().filter_map(|at| self.numbers.get(at).copied());
+        Provenance { revoked: self.repeats.then(|| numbers().collect()), ..provenance }
+    }
+
     /// Notes records of a partition, up to its end or not.
     pub fn read(&mut self, at: &TopicPartition, is_at_end: bool) -> Provenance {
         if let Some(state) = self.states.get_mut(at) {
@@ -62,6 +72,17 @@ impl Tracking {
     /// The partitions of which it is not known whether they have records.
     pub fn unknown(&self) -> impl Iterator<Item = &TopicPartition> {
         self.states.iter().filter(|(_, state)| !state.is_known).map(|(at, _)| at)
+    }
+
+    /// True if some partition is known to have records, or to have none.
+    pub fn has_known(&self) -> bool {
+        self.states.values().any(|state| state.is_known)
+    }
+
+    /// Notes that the source does not reach all partitions: further records are not known.
+    pub fn doubt(&mut self) -> Provenance {
+        self.states.values_mut().for_each(|state| *state = State::default());
+        self.renew()
     }
 
     /// Notes partitions that have no records to read.
@@ -90,7 +111,16 @@ impl Tracking {
     }
 
     fn provenance(&self) -> Provenance {
-        Provenance { source: self.source, partition: None, is_at_end: false, assigned: self.assigned.clone() }
+        let assigned = self.assigned.clone();
+        let revoked = self.repeats.then(|| Arc::new([]) as Arc<[u32]>);
+        Provenance {
+            source: self.source,
+            partition: None,
+            is_at_end: false,
+            has_ends: true,
+            assigned,
+            revoked,
+        }
     }
 }
 
@@ -104,14 +134,22 @@ mod tests {
         let listed = |provenance: &Provenance| {
             provenance.assigned.iter().map(|a| (a.partition, a.is_at_end)).collect::<Vec<_>>()
         };
-        let mut tracking = Tracking::new(SourceId::unique());
+        let mut tracking = Tracking::new(SourceId::unique(), true);
         assert_eq!(listed(&tracking.assign([at(0), at(1), at(2)])), [(0, false), (1, false), (2, false)]);
         let read = tracking.read(&at(1), true);
         assert_eq!((read.partition, read.is_at_end), (Some(1), true));
         assert_eq!(tracking.unknown().cloned().collect::<Vec<_>>(), [at(0), at(2)]);
         assert_eq!(listed(&tracking.found_empty(&[at(2)])), [(0, false), (1, true), (2, true)]);
-        assert_eq!(listed(&tracking.remove(&[at(0)])), [(1, true), (2, true)]);
+        let revoked = tracking.revoke(&[at(0), at(9)]);
+        assert_eq!(
+            (listed(&revoked), revoked.revoked.as_deref()),
+            (vec![(1, true), (2, true)], Some(&[0][..]))
+        );
+        assert_eq!(tracking.read(&at(1), true).revocable().map(|(_, partition)| partition), Some(1));
         assert_eq!(listed(&tracking.assign([at(3), at(0), at(1)])), [(0, false), (1, true), (3, false)]);
         assert_eq!(tracking.unknown().count(), 2);
+        assert!(tracking.has_known());
+        assert_eq!(listed(&tracking.doubt()), [(0, false), (1, false), (3, false)]);
+        assert!(!tracking.has_known());
     }
 }
