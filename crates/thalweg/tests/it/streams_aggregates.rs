@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -88,4 +89,32 @@ fn a_rebalance_neither_waits_for_windows_nor_counts_twice() {
     let of = |name: &str| counts(&text(&path(name))).values().sum::<u64>();
     assert!(of("second") > 0);
     assert_eq!(of("first") + of("second"), MESSAGES);
+}
+
+#[test]
+fn a_stream_that_stood_still_counts_the_messages_of_the_pause() {
+    let broker = Broker::start();
+    let path = broker.dir.path().join("out");
+    let text_of =
+        format!("kafka --topics=in --group=g | aggregate --window=500ms | file --path={}", path.display());
+    let mut running = RunningProcess::start(&mut broker.stream(&text_of));
+    let mut produced = 0;
+    let mut produce = |rounds: u32| {
+        for _ in 0..rounds {
+            broker.produce(produced..produced + 50);
+            produced += 50;
+            binary::pause(Duration::from_millis(200));
+        }
+    };
+    produce(5);
+    until("a closed window", || !counts(&text(&path)).is_empty());
+    produce(5);
+    running.signal(Signal::STOP);
+    produce(20);
+    running.signal(Signal::CONT);
+    produce(10);
+    until("the windows of all messages", || counts(&text(&path)).values().sum::<u64>() == 2000);
+    running.interrupt();
+    assert_eq!(running.exit_code(), Some(0));
+    assert_eq!(counts(&text(&path)).values().sum::<u64>(), 2000);
 }
