@@ -96,18 +96,28 @@ async fn quorum(forwarded: &Admin) -> Result<QuorumDescription, UnansweredQuorum
 }
 
 impl UnansweredQuorum {
-    /// The quorum by another broker, one of those that answer, if the asked one may be silent itself.
+    /// The quorum by another broker, one of those that answer: the asked one may be silent, or alone be cut
+    /// off from the controllers.
     async fn or_by_another(self, forwarded: &Admin, answering: &[i32]) -> Result<QuorumDescription, Absence> {
         let metadata = forwarded.cluster().metadata();
-        let addresses =
-            answering.iter().filter_map(|id| metadata.brokers.get(id)).map(BrokerAddress::address);
-        if self.is_of_controllers(&addresses.collect::<Vec<_>>()) {
-            return Err(self.failure.into());
+        let addresses: Vec<(i32, String)> =
+            answering.iter().filter_map(|id| Some((*id, metadata.brokers.get(id)?.address()))).collect();
+        let names: Vec<String> = addresses.iter().map(|(_, address)| address.clone()).collect();
+        let is_of_controllers = self.is_of_controllers(&names);
+        let UnansweredQuorum { asked, failure } = self;
+        let is_silent = matches!(failure, ControllerFailure::Silent(_));
+        let absence = match is_of_controllers {
+            true => failure.into(),
+            false => Absence::silent(failure.to_string()),
+        };
+        if is_of_controllers && !is_silent {
+            return Err(absence);
         }
-        let silent = Absence::silent(self.failure.to_string());
-        let Some(another) = answering.first() else { return Err(silent) };
+        let is_asked = |address: &str| asked.as_ref().is_some_and(|asked| **asked == *address);
+        let another = addresses.iter().find(|(_, address)| !is_asked(address));
+        let Some((another, _)) = another else { return Err(absence) };
         let connected = tokio::time::timeout(CONNECT_WAIT, forwarded.cluster().broker(*another)).await;
-        let Ok(Ok(broker)) = connected else { return Err(silent) };
+        let Ok(Ok(broker)) = connected else { return Err(absence) };
         let answer = answer_of_controllers(ANSWER_WAIT, forwarded.describe_quorum_by(&broker)).await;
         answer.map_err(Absence::from)
     }
