@@ -4,11 +4,13 @@
 //! If the kernel does not provide a value (on a system other than Linux, or with a hidden `/proc`), the value
 //! is zero or `None`, never an error: the main figures of a run do not depend on it.
 
+mod counters;
 mod rates;
 mod readings;
 mod series;
 mod totals;
 
+pub(crate) use counters::growth;
 pub(crate) use readings::whole_disks;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::kind;
 use crate::result::ThreadUse;
+use crate::sample::growth;
 
 /// Maximum number of kept samples; beyond that, every second one is dropped and sampling slows down.
 const SAMPLES_MAX: usize = 512;
@@ -147,7 +148,8 @@ impl Threads {
         let length_s = (to_us.saturating_sub(from_us) as f64 / 1e6).max(0.001);
         let mut kinds: BTreeMap<String, ThreadUse> = BTreeMap::new();
         for (id, thread) in &self.threads {
-            let [user, system, voluntary, involuntary, waited_ns] = grown(&thread.readings, from_us, to_us);
+            let [user, system, voluntary, involuntary, waited_ns] =
+                growth(&thread.readings, from_us, to_us, Counters::clone);
             let is_there = thread.readings.last().is_some_and(|(last_us, _)| *last_us >= from_us);
             if !is_there {
                 continue;
@@ -168,7 +170,7 @@ impl Threads {
         let mut kinds: Vec<ThreadUse> = kinds.into_values().collect();
         let cpu_s = |used: &ThreadUse| used.user_s + used.system_s;
         kinds.sort_by(|a, b| cpu_s(b).total_cmp(&cpu_s(a)));
-        let [user, system, ..] = grown(&self.process, from_us, to_us);
+        let [user, system, ..] = growth(&self.process, from_us, to_us, Counters::clone);
         let seen_s: f64 = kinds.iter().map(cpu_s).sum();
         // The kernel counts a process and its threads in ticks, so that they differ by some.
         let ticks = kinds.iter().map(|used| u64::from(used.threads)).sum::<u64>() as f64 + 1.0;
@@ -190,27 +192,6 @@ fn switches(status: &str) -> Option<(u64, u64)> {
 /// Nanoseconds in run queues, from `/proc/PID/task/TID/schedstat`.
 fn run_queue_ns(schedstat: &str) -> Option<u64> {
     schedstat.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-/// The increase of counters between two times, interpolated between samples; none before the first and after
-/// the last one.
-fn grown(readings: &[(u64, Counters)], from_us: u64, to_us: u64) -> [f64; 5] {
-    let (before, after) = (at(readings, from_us), at(readings, to_us));
-    std::array::from_fn(|index| f64::max(after[index] - before[index], 0.0))
-}
-
-fn at(readings: &[(u64, Counters)], at_us: u64) -> [f64; 5] {
-    let behind = readings.partition_point(|(seen_us, _)| *seen_us <= at_us);
-    let of = |counters: &Counters| counters.map(|counter| counter as f64);
-    match (behind.checked_sub(1).and_then(|index| readings.get(index)), readings.get(behind)) {
-        (None, None) => [0.0; 5],
-        (None, Some((_, only))) | (Some((_, only)), None) => of(only),
-        (Some((before_us, before)), Some((after_us, after))) => {
-            let (before, after) = (of(before), of(after));
-            let way = (at_us - before_us) as f64 / (after_us - before_us) as f64;
-            std::array::from_fn(|index| before[index] + (after[index] - before[index]) * way)
-        }
-    }
 }
 
 #[cfg(test)]

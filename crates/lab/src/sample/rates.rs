@@ -1,5 +1,6 @@
 //! Rates of block devices and interfaces between two times, and their peaks over seconds.
 
+use super::counters::growth;
 use super::readings::HostReading;
 use super::totals::{DISK_COUNTERS, disk_counters};
 use crate::machine::storage::label;
@@ -19,11 +20,10 @@ pub(super) fn devices(readings: &[(u64, HostReading)], from_us: u64, to_us: u64)
         let find = |reading: &HostReading| {
             // A new device counts from zero.
             let same = reading.disks.iter().find(|same| same.name == device.name);
-            same.map_or([0.0; DISK_COUNTERS], |same| disk_counters(same).map(|counter| counter as f64))
+            same.map_or([0; DISK_COUNTERS], disk_counters)
         };
         let of = |from_us, to_us| {
-            let (before, after) = (at(readings, from_us, &find), at(readings, to_us, &find));
-            let grown = std::array::from_fn(|index| f64::max(after[index] - before[index], 0.0));
+            let grown = growth(readings, from_us, to_us, find);
             rates(grown, (to_us - from_us) as f64 / 1e6, device.flushes.is_some())
         };
         let mean = of(from_us, to_us);
@@ -48,15 +48,12 @@ pub(super) fn packets(
     let of = |bytes: fn(&Interface) -> u64, packets: fn(&Interface) -> PacketCounters| {
         let find = |reading: &HostReading| {
             let same = reading.interfaces.iter().find(|same| same.name == interface);
-            same.map_or([0.0; 4], |same| {
+            same.map_or([0; 4], |same| {
                 let PacketCounters { packets, errors, dropped } = packets(same);
-                [bytes(same), packets, errors, dropped].map(|counter| counter as f64)
+                [bytes(same), packets, errors, dropped]
             })
         };
-        let grown = |from_us, to_us| {
-            let (before, after) = (at(readings, from_us, &find), at(readings, to_us, &find));
-            std::array::from_fn::<f64, 4, _>(|index| f64::max(after[index] - before[index], 0.0))
-        };
+        let grown = |from_us, to_us| growth(readings, from_us, to_us, find);
         let [_, packets, errors, dropped] = grown(from_us, to_us);
         let mut used = PacketUse {
             packets: packets.round() as u64,
@@ -140,24 +137,6 @@ fn highest(a: DeviceRates, b: DeviceRates) -> DeviceRates {
         flushes_per_s: optional(a.flushes_per_s, b.flushes_per_s),
         flush_await_ms: optional(a.flush_await_ms, b.flush_await_ms),
         busy: a.busy.max(b.busy),
-    }
-}
-
-/// Counters at a time, interpolated between samples.
-fn at<const N: usize>(
-    readings: &[(u64, HostReading)],
-    at_us: u64,
-    counters: &impl Fn(&HostReading) -> [f64; N],
-) -> [f64; N] {
-    let behind = readings.partition_point(|(seen_us, _)| *seen_us <= at_us);
-    match (behind.checked_sub(1).and_then(|index| readings.get(index)), readings.get(behind)) {
-        (None, None) => [0.0; N],
-        (None, Some((_, only))) | (Some((_, only)), None) => counters(only),
-        (Some((before_us, before)), Some((after_us, after))) => {
-            let (before, after) = (counters(before), counters(after));
-            let way = (at_us - before_us) as f64 / (after_us - before_us) as f64;
-            std::array::from_fn(|index| before[index] + (after[index] - before[index]) * way)
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use super::counters::growth;
 use super::readings::{HostReading, ProcessReading};
 use super::totals::Totals;
 use super::{Usage, rates};
@@ -306,23 +307,10 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).clamp(0.0, 1.0) } else { 0.0 }
 }
 
-/// The increase of a counter between two times. The counter is constant before its first and after its last
-/// sample.
+/// The growth of a counter between two times.
 fn between<T>(readings: &[(u64, T)], from_us: u64, to_us: u64, value: impl Fn(&T) -> u64) -> f64 {
-    (at(readings, to_us, &value) - at(readings, from_us, &value)).max(0.0)
-}
-
-fn at<T>(readings: &[(u64, T)], at_us: u64, value: impl Fn(&T) -> u64) -> f64 {
-    let behind = readings.partition_point(|(seen_us, _)| *seen_us <= at_us);
-    match (behind.checked_sub(1).and_then(|index| readings.get(index)), readings.get(behind)) {
-        (None, None) => 0.0,
-        (None, Some((_, only))) | (Some((_, only)), None) => value(only) as f64,
-        (Some((before_us, before)), Some((after_us, after))) => {
-            let (before, after) = (value(before) as f64, value(after) as f64);
-            let way = (at_us - before_us) as f64 / (after_us - before_us) as f64;
-            before + (after - before) * way
-        }
-    }
+    let [grown] = growth(readings, from_us, to_us, |reading| [value(reading)]);
+    grown
 }
 
 #[cfg(test)]
