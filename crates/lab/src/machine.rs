@@ -1,5 +1,6 @@
 //! The description of the machine, for judging a figure and for the checks of `lab compare`.
 
+pub(crate) mod interfaces;
 pub(crate) mod mount;
 pub(crate) mod storage;
 
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use crate::proc;
 use crate::result::Machine;
+use interfaces::{INTERFACES, slowest_link};
 use mount::Mount;
 
 /// This machine, and the file system of `data_dir`. Unknown facts are left out.
@@ -53,7 +55,7 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
     add("cgroup_memory_bytes", cgroup::memory_bytes().map(|bytes| bytes.to_string()));
     add("loopback_mtu", line("/sys/class/net/lo/mtu"));
     // Often unknown in virtual machines.
-    let slowest = slowest_link(Path::new("/sys/class/net"));
+    let slowest = slowest_link(Path::new(INTERFACES));
     add("link_speed_mbit_per_s", slowest.map(|mbit_per_s| mbit_per_s.to_string()));
     add("transparent_hugepage", chosen(&text("/sys/kernel/mm/transparent_hugepage/enabled")));
     for name in
@@ -69,26 +71,6 @@ fn facts(cpuinfo: &str, architecture: &str, mount: Option<&Mount>) -> BTreeMap<S
         add("disk", Some(disk));
     }
     facts
-}
-
-/// The speed of the slowest interface that is up and backed by a device; `None` if unknown.
-fn slowest_link(interfaces: &Path) -> Option<u64> {
-    let is_up = |name: &String| {
-        let state = interfaces.join(name).join("operstate");
-        state.to_str().and_then(line).is_some_and(|state| state == "up")
-    };
-    let entries = std::fs::read_dir(interfaces).ok()?;
-    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    names.filter(is_up).filter_map(|name| link_speed(interfaces, &name)).min()
-}
-
-/// The speed of an interface in Mbit/s, below `/sys/class/net`; `None` if unknown. The speed of a link
-/// without a device, as of containers, bridges and bonds, is no capacity of a network.
-pub(crate) fn link_speed(interfaces: &Path, name: &str) -> Option<u64> {
-    let dir = interfaces.join(name);
-    // An unknown speed is -1.
-    let speed = line(dir.join("speed").to_str()?)?.parse().ok().filter(|speed| *speed > 0);
-    speed.filter(|_| dir.join("device").exists())
 }
 
 /// The processor's name, from the processor or the board.
@@ -150,24 +132,6 @@ mod tests {
         assert!(machine.kernel.starts_with("Linux "), "{machine:?}");
         assert!(!machine.cpu.is_empty() && machine.filesystem.contains(" on "), "{machine:?}");
         assert!(machine.facts.contains_key("vm.dirty_ratio"), "{machine:?}");
-    }
-
-    #[test]
-    fn the_slowest_link_that_is_up_with_a_known_speed_counts() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let interface = |name: &str, state: &str, speed: &str, is_device: bool| {
-            let own = dir.path().join(name);
-            std::fs::create_dir_all(if is_device { own.join("device") } else { own.clone() }).expect("made");
-            std::fs::write(own.join("operstate"), state).expect("written");
-            std::fs::write(own.join("speed"), speed).expect("written");
-        };
-        interface("eth0", "up\n", "-1\n", true);
-        interface("docker0", "up\n", "10\n", false);
-        interface("eth3", "down\n", "100\n", true);
-        assert_eq!(slowest_link(dir.path()), None);
-        interface("eth1", "up\n", "25000\n", true);
-        interface("eth2", "up\n", "1000\n", true);
-        assert_eq!(slowest_link(dir.path()), Some(1000));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::machine::{fingerprint, line, link_speed};
+use crate::machine::interfaces::{self, INTERFACES};
+use crate::machine::{fingerprint, line};
 use crate::proc::LOOPBACK;
 use crate::result::{AgentInfo, Disk, Interface};
 use crate::sample::whole_disks;
@@ -17,7 +18,7 @@ pub(super) fn facts() -> AgentInfo {
         address: String::new(),
         machine: fingerprint(&here),
         boot_id: boot_id(),
-        interfaces: interfaces(Path::new("/sys/class/net")),
+        interfaces: interfaces(Path::new(INTERFACES)),
         disks: whole_disks().iter().map(|name| disk(Path::new("/sys/block"), name)).collect(),
         path: None,
         brokers: Vec::new(),
@@ -29,22 +30,10 @@ pub(super) fn boot_id() -> Option<String> {
     line("/proc/sys/kernel/random/boot_id")
 }
 
+/// The interfaces below a directory, without the loopback one.
 fn interfaces(of: &Path) -> Vec<Interface> {
-    let Ok(entries) = std::fs::read_dir(of) else { return Vec::new() };
-    let mut found: Vec<Interface> = entries
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .filter(|name| name != LOOPBACK)
-        .map(|name| {
-            let read = |file: &str| line(of.join(&name).join(file).to_str()?);
-            Interface {
-                state: read("operstate").unwrap_or_else(|| "unknown".to_owned()),
-                speed_mbit_per_s: link_speed(of, &name),
-                mtu_bytes: read("mtu").and_then(|mtu| mtu.parse().ok()),
-                name,
-            }
-        })
-        .collect();
-    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut found = interfaces::list(of);
+    found.retain(|interface| interface.name != LOOPBACK);
     found
 }
 

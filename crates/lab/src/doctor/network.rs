@@ -1,6 +1,9 @@
 //! Network interfaces, and the kernel's limits for sockets.
 
+use std::path::Path;
+
 use super::{Advice, size};
+use crate::machine::interfaces::{self, INTERFACES};
 use crate::machine::line;
 
 const HOST: &str = "host";
@@ -18,25 +21,21 @@ pub(super) fn examine() -> Vec<Advice> {
 }
 
 fn interfaces() -> Vec<Advice> {
-    let Ok(entries) = std::fs::read_dir("/sys/class/net") else { return Vec::new() };
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    names
-        .into_iter()
-        .filter_map(|name| {
-            let read = |file: &str| line(&format!("/sys/class/net/{name}/{file}"));
-            // The loopback interface has no carrier: its state is unknown.
-            let is_up = matches!(read("operstate")?.as_str(), "up" | "unknown");
-            let flags = u32::from_str_radix(read("flags")?.trim_start_matches("0x"), 16).ok()?;
-            let bytes = read("mtu")?.parse().ok()?;
-            // The lowest flag: the interface is up.
-            (is_up && flags & 1 == 1).then(|| mtu(&name, bytes))
-        })
-        .collect()
+    let up = interfaces::list(Path::new(INTERFACES)).into_iter().filter(|interface| {
+        // The loopback interface has no carrier: its state is unknown.
+        matches!(interface.state.as_str(), "up" | "unknown") && is_enabled(&interface.name)
+    });
+    up.filter_map(|interface| Some(mtu(&interface.name, interface.mtu_bytes?))).collect()
 }
 
-fn mtu(name: &str, bytes: u32) -> Advice {
+/// True if the lowest flag of an interface is set, with which the operator has enabled it.
+fn is_enabled(name: &str) -> bool {
+    let flags = line(&format!("{INTERFACES}/{name}/flags"));
+    let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim_start_matches("0x"), 16).ok());
+    flags.is_some_and(|flags| flags & 1 == 1)
+}
+
+fn mtu(name: &str, bytes: u64) -> Advice {
     let why = "Each packet costs processor time on both sides: larger packets carry the same bytes with fewer of them.";
     let advice = Advice::fine(HOST, "MTU", format!("{bytes} on {name}"), why);
     match bytes {

@@ -7,7 +7,7 @@ use super::counters::growth;
 use super::readings::{HostReading, ProcessReading};
 use super::totals::Totals;
 use super::{Usage, rates};
-use crate::machine::link_speed;
+use crate::machine::interfaces::{INTERFACES, link_speed};
 use crate::proc::Interface;
 use crate::result::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};
 
@@ -212,7 +212,7 @@ impl Series {
                 });
             }
         }
-        let interfaces = self.interfaces_use(Path::new("/sys/class/net"), from_us, to_us);
+        let interfaces = self.interfaces_use(Path::new(INTERFACES), from_us, to_us);
         HostUse {
             interfaces,
             cpu_busy: share(used(|reading| reading.cpu.busy), total),

@@ -1,6 +1,9 @@
 //! Changes that an operator makes by hand: those of the machine, which the lab does not make by itself.
 
+use std::path::Path;
+
 use crate::BoxFuture;
+use crate::machine::interfaces::{self, INTERFACES};
 use crate::machine::line;
 
 /// The operator of the machines, who is asked to make changes.
@@ -32,7 +35,7 @@ pub(super) struct ManualStep {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MachineSettings {
     /// Interfaces besides the loopback one, with their MTU.
-    pub(super) interfaces: Vec<(String, u32)>,
+    pub(super) interfaces: Vec<(String, u64)>,
     pub(super) dirty_background_ratio: Option<String>,
     pub(super) dirty_ratio: Option<String>,
     /// True if the limits are in bytes, which ratios would replace.
@@ -60,22 +63,15 @@ impl MachineSettings {
     }
 }
 
-fn interfaces() -> Vec<(String, u32)> {
-    let Ok(entries) = std::fs::read_dir("/sys/class/net") else { return Vec::new() };
-    let mut found: Vec<(String, u32)> = entries
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name().into_string().ok()?;
-            let read = |file: &str| line(&format!("/sys/class/net/{name}/{file}"));
-            let (state, mtu) = (read("operstate")?, read("mtu")?.parse().ok()?);
-            (state == "up").then_some((name, mtu))
-        })
-        .collect();
-    found.sort();
-    found
+/// The interfaces that are up, with their MTU. The state of the loopback interface is unknown.
+fn interfaces() -> Vec<(String, u64)> {
+    let all = interfaces::list(Path::new(INTERFACES));
+    let up = all.into_iter().filter(|interface| interface.state == "up");
+    up.filter_map(|interface| Some((interface.name, interface.mtu_bytes?))).collect()
 }
 
 /// The MTU of jumbo frames.
-const JUMBO: u32 = 9000;
+const JUMBO: u64 = 9000;
 
 /// The manual steps for a machine. Frames matter only `over_network`, between machines.
 pub(super) fn steps(machine: &MachineSettings, over_network: bool) -> Vec<ManualStep> {
