@@ -23,6 +23,7 @@ pub use error::{
     PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing, PulsarPathUnserved,
     PulsarSecurityUnserved, TargetError, TooFewBrokers,
 };
+pub(crate) use jars::add_jvm_options;
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};
 pub use local::{ControllerKind, LocalCluster, LocalNode, LocalOptions};
 pub use plan::Software;
@@ -228,7 +229,7 @@ pub async fn start(
         return Ok(RunningCluster::none());
     }
     let mut options = options.clone();
-    options.kafka.add_jvm_options(&cluster.jvm_options);
+    add_jvm_options(&mut options.kafka.jvm_options, &cluster.jvm_options);
     let options = &options;
     let (cluster, brokers) = match target {
         TargetSpec::Embedded => embedded::start(cluster, options).await?,

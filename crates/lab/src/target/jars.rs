@@ -66,14 +66,12 @@ pub struct KafkaOptions {
     pub jvm_options: Vec<String>,
 }
 
-impl KafkaOptions {
-    /// Adds options behind the others. Of two collectors, which a JVM refuses, the later one stays.
-    pub(crate) fn add_jvm_options(&mut self, more: &[String]) {
-        if more.iter().any(|option| is_collector(option)) {
-            self.jvm_options.retain(|option| !is_collector(option));
-        }
-        self.jvm_options.extend(more.iter().cloned());
+/// Adds options of a JVM behind the others. Of two collectors, which a JVM refuses, the later one stays.
+pub(crate) fn add_jvm_options(options: &mut Vec<String>, more: &[String]) {
+    if more.iter().any(|option| is_collector(option)) {
+        options.retain(|option| !is_collector(option));
     }
+    options.extend(more.iter().cloned());
 }
 
 /// True for an option that chooses a collector, such as `-XX:+UseZGC`.

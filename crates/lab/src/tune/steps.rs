@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::target::{KafkaOptions, TargetSpec};
+use crate::target::{TargetSpec, add_jvm_options};
 use crate::workload::Point;
 
 /// A setting and the values to try.
@@ -62,11 +62,9 @@ impl Change {
                 point.cluster.properties.extend(settings);
             }
             ChangedSetting::Jvm { options } => {
-                let mut kafka = KafkaOptions::default();
-                kafka.add_jvm_options(&point.cluster.jvm_options);
-                kafka.jvm_options.retain(|known| !options.contains(known));
-                kafka.add_jvm_options(options);
-                point.cluster.jvm_options = kafka.jvm_options;
+                let known = &mut point.cluster.jvm_options;
+                known.retain(|known| !options.contains(known));
+                add_jvm_options(known, options);
             }
             ChangedSetting::Several { changes } => changes.iter().for_each(|change| change.apply(point)),
         }
