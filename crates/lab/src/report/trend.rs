@@ -1,5 +1,6 @@
 //! A trend: the main figures of several results, such as those of releases, in order.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,8 @@ use super::page;
 use super::text::{escape, table};
 use crate::quantity;
 use crate::result::{
-    Figure, Pairing, PointName, PointResult, Ratio, RunResult, Spread, State, Subject, compare, system,
+    Comparison, Figure, NotComparable, Pairing, PointName, PointResult, Ratio, RunResult, Spread, State,
+    Subject, compare, system,
 };
 
 /// The main figure of each point over several results.
@@ -66,6 +68,21 @@ pub struct TrendValue {
     pub incomparable: Option<String>,
 }
 
+/// Comparisons of results, each made once: it takes the time of all points.
+struct Comparisons<'a> {
+    runs: &'a [(String, RunResult)],
+    /// By the places of both results.
+    known: BTreeMap<(usize, usize), Result<Comparison, NotComparable>>,
+}
+
+impl Comparisons<'_> {
+    fn of(&mut self, a: usize, b: usize) -> &Result<Comparison, NotComparable> {
+        let runs = self.runs;
+        let compared = || compare(&runs[a].1, &runs[b].1, &Pairing::SameTarget);
+        self.known.entry((a, b)).or_insert_with(compared)
+    }
+}
+
 /// The points of a result with their names.
 fn points_of(run: &RunResult) -> impl Iterator<Item = (PointName, &PointResult)> {
     run.workloads.iter().flat_map(|of| {
@@ -112,9 +129,10 @@ pub fn trend(runs: &[(String, RunResult)]) -> Trend {
         let has = |place: &usize| point.values[*place].is_some() || point.failures[*place].is_some();
         (0..runs.len()).filter(has).count() > 1
     });
-    add_ratios(&mut points, runs);
+    let mut comparisons = Comparisons { runs, known: BTreeMap::new() };
+    add_ratios(&mut points, &mut comparisons);
     let results = runs.iter().enumerate().map(|(place, (name, run))| {
-        let before = place.checked_sub(1).map(|before| &runs[before].1);
+        let before = place.checked_sub(1).map(|before| comparisons.of(before, place));
         described(name, run, before)
     });
     Trend { results: results.collect(), points }
@@ -133,9 +151,13 @@ fn add_failures(points: &mut [TrendPoint], runs: &[(String, RunResult)]) {
     }
 }
 
-fn described(name: &str, run: &RunResult, before: Option<&RunResult>) -> TrendResult {
-    let machines = before.and_then(|before| compare(before, run, &Pairing::SameTarget).ok());
-    let differences = machines.map(|comparison| comparison.machines).unwrap_or_default();
+fn described(
+    name: &str,
+    run: &RunResult,
+    since_before: Option<&Result<Comparison, NotComparable>>,
+) -> TrendResult {
+    let comparison = since_before.and_then(|compared| compared.as_ref().ok());
+    let differences = comparison.map(|comparison| &comparison.machines[..]).unwrap_or_default();
     TrendResult {
         name: name.to_owned(),
         began_at: run.began_at.clone(),
@@ -150,21 +172,21 @@ fn described(name: &str, run: &RunResult, before: Option<&RunResult>) -> TrendRe
 }
 
 /// Adds to each value its ratio to the last value before.
-fn add_ratios(points: &mut [TrendPoint], runs: &[(String, RunResult)]) {
+fn add_ratios(points: &mut [TrendPoint], comparisons: &mut Comparisons<'_>) {
     for point in points {
-        let places: Vec<usize> = (0..runs.len()).filter(|place| point.values[*place].is_some()).collect();
+        let has = |place: &usize| point.values[*place].is_some();
+        let places: Vec<usize> = (0..point.values.len()).filter(has).collect();
         for pair in places.windows(2) {
-            let compared = compare(&runs[pair[0]].1, &runs[pair[1]].1, &Pairing::SameTarget);
             let Some(value) = &mut point.values[pair[1]] else { continue };
-            match compared {
+            match comparisons.of(pair[0], pair[1]) {
                 Ok(compared) => {
                     let refused = compared.refused.iter().find(|refused| refused.a == point.point);
                     let differences = refused.into_iter().flat_map(|refused| &refused.differences);
                     let differences: Vec<String> = differences.map(ToString::to_string).collect();
                     value.incomparable = (!differences.is_empty()).then(|| differences.join("; "));
-                    let found = compared.pairs.into_iter().find(|found| found.a == point.point);
-                    let mut ratios = found.into_iter().flat_map(|found| found.ratios);
-                    value.ratio = ratios.find(|ratio| ratio.figure == point.figure);
+                    let found = compared.pairs.iter().find(|found| found.a == point.point);
+                    let mut ratios = found.into_iter().flat_map(|found| &found.ratios);
+                    value.ratio = ratios.find(|ratio| ratio.figure == point.figure).cloned();
                 }
                 Err(why) => value.incomparable = Some(why.to_string()),
             }
