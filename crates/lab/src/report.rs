@@ -47,7 +47,7 @@ use crate::result::{METHOD, RunResult, State, WorkloadResult, system};
 use answer::{Headline, QuotedPoints, compared, of_run, of_workload};
 use palette::Palette;
 use text::folded;
-pub(crate) use text::{clean, escape};
+pub(crate) use text::{clean, escape, one_line};
 
 const STYLE: &str = include_str!("report/style.css");
 

@@ -25,6 +25,11 @@ pub(crate) fn clean(text: &str) -> String {
     visible(&text.replace(['\n', '\t'], " ")).into_owned()
 }
 
+/// The lines of a text as one.
+pub(crate) fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
 /// A table with a header; cells are markup already. The first column labels its row, or all consecutive rows
 /// with the same label; columns from `numbers_from` on are right-aligned.
 pub(super) fn table(heads: &[&str], numbers_from: usize, rows: &[Vec<String>]) -> String {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::chart::{Bar, Bars, Group, Part};
 use super::obstacles::obstacles;
 use super::page;
-use super::text::{escape, table};
+use super::text::{escape, one_line, table};
 use crate::quantity;
 use crate::result::{
     Comparison, Figure, NotComparable, Pairing, PointName, PointResult, Ratio, RunResult, Spread, State,
@@ -145,7 +145,7 @@ fn add_failures(points: &mut [TrendPoint], runs: &[(String, RunResult)]) {
             let is_without = |point: &&mut TrendPoint| point.point == name && point.values[place].is_none();
             for point in points.iter_mut().filter(is_without) {
                 let why = failed.failure.as_deref().unwrap_or("not measured");
-                point.failures[place] = Some(why.lines().map(str::trim).collect::<Vec<_>>().join(" "));
+                point.failures[place] = Some(one_line(why));
             }
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{BestPoint, Study, TriedValue};
 use crate::quantity;
-use crate::report::{StepRate, cumulative_bars, escape, page};
+use crate::report::{StepRate, cumulative_bars, escape, one_line, page};
 use crate::result::State;
 use crate::terminal::Columns;
 
@@ -113,7 +113,7 @@ fn p99(us: Option<f64>) -> String {
 /// The limit with a value, or why there is none, what was lost, and what disturbed the measurement.
 fn outcome(tried: &TriedValue) -> String {
     let outcome = match &tried.failure {
-        Some(failure) => format!("failed: {}", failure.lines().map(str::trim).collect::<Vec<_>>().join(" ")),
+        Some(failure) => format!("failed: {}", one_line(failure)),
         None => tried.limit.clone(),
     };
     let parts = std::iter::once(&outcome).chain(&tried.faults).chain(&tried.disturbances);
