@@ -286,7 +286,7 @@ impl View {
         self.hidden.clear().await;
         self.min_isr.clear().await;
         self.topic_groups.clear();
-        self.groups_by_topic.clear();
+        self.groups_by_topic.note_change();
         self.group_members.clear();
     }
 

@@ -74,7 +74,7 @@ impl ResultDirectory {
         output.show(run, |style| {
             let mut text = format!("{}\n", terminal::table(run, style.has_colours(), style.columns()));
             // The summary is printed even if the files cannot be written.
-            if let Ok(Written { for_omb, stacks }) = &written {
+            if let Ok(SideFiles { for_omb, stacks }) = &written {
                 writeln!(text, "Report: {}\nResult: {}", page.display(), self.result().display())?;
                 for path in for_omb {
                     writeln!(text, "Result for the OpenMessaging Benchmark: {}", path.display())?;
@@ -89,16 +89,16 @@ impl ResultDirectory {
         verdict(run)
     }
 
-    fn write(&self, run: &RunResult, page: &Path, omb_result: bool) -> anyhow::Result<Written> {
+    fn write(&self, run: &RunResult, page: &Path, omb_result: bool) -> anyhow::Result<SideFiles> {
         result::write(&self.result(), run)?;
         result::write_whole(page, report::html(run).as_bytes())?;
         let for_omb = if omb_result { write_for_omb(&self.dir, run)? } else { Vec::new() };
-        Ok(Written { for_omb, stacks: write_stacks(&self.dir, run)? })
+        Ok(SideFiles { for_omb, stacks: write_stacks(&self.dir, run)? })
     }
 }
 
 /// The files beside result and report.
-struct Written {
+struct SideFiles {
     /// Results for the tools of the OpenMessaging Benchmark.
     for_omb: Vec<PathBuf>,
     /// Processor time by stack.

@@ -55,7 +55,7 @@ struct State {
     /// The pause after the last reading, by its duration.
     pause: Duration,
     /// Number of changes. A reading that began before one is outdated soon.
-    drops: u64,
+    changes: u64,
     known: Option<Result<Arc<ReadGroups>, String>>,
 }
 
@@ -134,7 +134,7 @@ impl GroupsByTopic {
         // Another request tries again when others have taken all places.
         let Ok(place) = READINGS.try_acquire() else { return };
         state.is_reading = true;
-        let (view, drops) = (Arc::clone(view), state.drops);
+        let (view, changes) = (Arc::clone(view), state.changes);
         tokio::spawn(async move {
             let _place = place;
             let began = Instant::now();
@@ -142,17 +142,17 @@ impl GroupsByTopic {
                 Ok(read) => read.map(Arc::new).map_err(|error| error.to_string()),
                 Err(_) => Err(format!("no answer within {} s", READING_WAIT.as_secs())),
             };
-            view.groups_by_topic().end(began, drops, read);
+            view.groups_by_topic().end(began, changes, read);
         });
     }
 
-    fn end(&self, began: Instant, drops: u64, read: Result<Arc<ReadGroups>, String>) {
+    fn end(&self, began: Instant, changes: u64, read: Result<Arc<ReadGroups>, String>) {
         let now = Instant::now();
         let mut state = self.state.lock();
         state.is_reading = false;
         // After a change during the reading, the next one comes soon.
         state.pause = ((now - began) * SHARE).min(INTERVAL_MAX);
-        let is_outdated = state.drops != drops;
+        let is_outdated = state.changes != changes;
         state.due = Some(now + if is_outdated { state.after_change() } else { state.pause.max(INTERVAL) });
         // A failure does not hide what was read before, which has its time.
         if read.is_ok() || !matches!(state.known, Some(Ok(_))) {
@@ -163,9 +163,9 @@ impl GroupsByTopic {
     }
 
     /// Notes a change: the next reading is due soon. The last one stays until then, with its time.
-    pub fn clear(&self) {
+    pub fn note_change(&self) {
         let mut state = self.state.lock();
-        state.drops += 1;
+        state.changes += 1;
         let soon = Instant::now() + state.after_change();
         state.due = state.due.map(|due| due.min(soon));
     }
@@ -179,8 +179,8 @@ struct ReadPartition {
     position: Option<GroupPosition>,
 }
 
-/// What all groups read, by the place of the topic in the catalog. Partitions that do not exist, or that the
-/// login may not see, are left out.
+/// The partitions that all groups read, by the place of the topic in the catalog. Partitions that do not
+/// exist, or that the login may not see, are left out.
 #[derive(Default)]
 struct Reads(BTreeMap<usize, Vec<ReadPartition>>);
 
@@ -267,7 +267,7 @@ fn of_topics(
                 let id = ids.entry(read[0].group).or_insert_with(|| group.group.as_str().into());
                 let assignment = assignments.get(&group.group);
                 let is_empty = is_without_members(&group.state);
-                // What a group reads that could not be described is unknown.
+                // The partitions of a group without a description are unknown.
                 let is_known = is_empty || assignment.is_some();
                 let lag = |one| lag(group, one, ends.get(&(*at, one.partition)).copied());
                 let lags = read.iter().map(lag).sum::<Option<i64>>();
@@ -397,7 +397,7 @@ mod tests {
         readings.end(began, 0, read(7));
         let due_in = || readings.state.lock().due.map(|due| due - Instant::now());
         assert_eq!(due_in(), Some(Duration::from_secs(200)), "a twentieth of the time");
-        readings.clear();
+        readings.note_change();
         assert_eq!(due_in(), Some(INTERVAL));
         readings.end(began, 0, read(8));
         assert_eq!(due_in(), Some(INTERVAL), "the reading began before the change");
