@@ -1,11 +1,11 @@
 //! Agents: programs on client machines, which run the lab's workers there.
 //!
-//! An agent serves one request per connection ([`protocol`]), of one lab at a time: facts of its machine, its
+//! An agent serves one request per connection (`protocol`), of one lab at a time: facts of its machine, its
 //! clock, the paths to brokers, the rate of the connection, a worker, the usage of its machine. With the end
 //! of the connection, the worker of the request is killed and the sampling stops. So an agent has no state
 //! beyond its connections, and a lost lab leaves nothing behind.
 //!
-//! - [`serve`] is the agent; `relay` is its side of a worker.
+//! - [`listen`] starts the agent; `relay` is its side of a worker.
 //! - [`Agents`] is the lab's view of the agents of a run; `clock` measures their clocks, `paths` their paths;
 //!   `placement` chooses the agent of each worker.
 //! - [`Security`] is mutual TLS, by certificates of an authority that exists for this only.

@@ -1,5 +1,5 @@
 //! Resource usage of processes and machine over time, sampled from `/proc` five times per second during a
-//! repetition. Their times are those of [`Clock`]: a step of the wall clock is not in them.
+//! repetition. Their times are those of `Clock`: a step of the wall clock is not in them.
 //!
 //! If the kernel does not provide a value (on a system other than Linux, or with a hidden `/proc`), the value
 //! is zero or `None`, never an error: the main figures of a run do not depend on it.

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 /// Maximum number of tasks at the same time: a large cluster must not cost hundreds of connections at once.
 const AT_ONCE: usize = 16;
 
-/// Runs tasks, at most [`AT_ONCE`] of them at the same time. Returns the results in the order of the tasks.
+/// Runs tasks, at most `AT_ONCE` of them at the same time. Returns the results in the order of the tasks.
 pub async fn in_parallel<F>(tasks: Vec<F>) -> Vec<F::Output>
 where
     F: Future<Output: Send + 'static> + Send + 'static,
