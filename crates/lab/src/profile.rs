@@ -3,7 +3,7 @@
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
 //! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take
-//! at most a fiftieth of it. A process that ends meanwhile keeps what was seen. What cannot be seen is in
+//! at most a fiftieth of it. A process that ends meanwhile keeps its samples. Missing parts are named in
 //! [`Profile::missing`].
 
 mod attach;
@@ -31,9 +31,9 @@ const INTERVAL_US: u64 = 1_000_000;
 const INTERVAL_US_MAX: u64 = 10_000_000;
 /// Time between two samples, in times of their processor time.
 const SAMPLE_REST: u64 = 100;
-/// Time between two samples from which on readers are told; in a long measurement, of which fewer samples are
-/// kept, a part of its length.
+/// The longest time between two samples that is not reported as a gap.
 const GAP_US_MAX: u64 = 3_000_000;
+/// The same as a part of a long measurement, of which fewer samples are kept.
 const GAP_PART: u64 = 100;
 /// The shortest time between two thread dumps of a JVM, for the first dumps and for later ones.
 const DUMP_INTERVALS_US: (u64, u64) = (1_000_000, 10_000_000);
@@ -77,7 +77,7 @@ impl ProfilerState {
     }
 }
 
-/// A process and what was seen of it.
+/// A process with its samples, dumps and recording.
 #[derive(Debug)]
 struct ProfiledProcess {
     name: String,
@@ -122,7 +122,7 @@ impl Profiler {
         self.shared.changed.notify_all();
     }
 
-    /// What was seen between two times, in microseconds since the Unix epoch.
+    /// The profile between two times, in microseconds since the Unix epoch.
     pub(crate) fn finish(mut self, from_us: u64, to_us: u64) -> Profile {
         match self.end() {
             Some(watched) => profile(&watched, from_us, to_us),
@@ -208,7 +208,7 @@ impl ProfiledProcess {
         watched
     }
 
-    /// Whether stacks are recorded: of brokers, and not of the controllers beside them.
+    /// True if stacks are recorded: of brokers, and not of the controllers beside them.
     fn is_recorded(&self) -> bool {
         self.is_broker && !self.name.starts_with("controller")
     }
@@ -426,7 +426,7 @@ mod tests {
         let thread = &broker.threads[0];
         assert_eq!((thread.name.as_str(), thread.threads, broker.threads.len()), ("sh", 1, 1));
         assert!(thread.user_s + thread.system_s > 0.05, "{profile:?}");
-        // Whether stacks are seen depends on the machine.
+        // Stacks depend on the machine.
         assert_eq!(profile.missing[0], "locks of broker-1: only those of JVMs are seen");
         match &broker.cpu {
             Some(cpu) => assert!(cpu.samples > 5 && cpu.folded().starts_with("sh;"), "{profile:?}"),

@@ -74,7 +74,7 @@ pub struct BestPoint {
     pub limit: String,
     /// The reasons for the limit.
     pub reasons: Vec<String>,
-    /// What took processors meanwhile, besides the study.
+    /// Other uses of processors meanwhile.
     #[serde(default)]
     pub disturbances: Vec<String>,
     /// The losses of acknowledged records, by the evidence.
@@ -120,7 +120,7 @@ pub struct TriedValue {
     pub limit: String,
     /// Why the value was not measured.
     pub failure: Option<String>,
-    /// What took processors meanwhile, besides the study.
+    /// Other uses of processors meanwhile.
     #[serde(default)]
     pub disturbances: Vec<String>,
     /// The losses of acknowledged records on either side, by the evidence: there is no gain then.
@@ -137,7 +137,7 @@ impl Study {
     }
 }
 
-/// What a study may do besides setting the lab's own brokers and clients.
+/// The means of a study, besides setting the lab's own brokers and clients.
 #[derive(Clone, Copy, Default)]
 pub struct Means<'a> {
     /// Directories for the data of the lab's brokers, on different disks.
@@ -380,7 +380,7 @@ impl Course<'_> {
     }
 }
 
-/// What took processors besides a measurement.
+/// Other uses of processors during a measurement.
 fn disturbances(of: &PointResult) -> Vec<String> {
     let found = of.verdict.no_headline.iter().filter(|text| Objection::of(text) == Objection::Disturbed);
     found.cloned().collect()
@@ -427,7 +427,7 @@ fn compare(
     disturbances.extend(self::disturbances(before));
     let mut lost = faults(with);
     lost.extend(faults(before));
-    // What is lost costs nothing: a rate beside it says nothing.
+    // Lost records cost nothing: a rate beside them says nothing.
     let gain = gain(&before_rates, &with_rates).filter(|_| failure.is_none() && lost.is_empty());
     TriedValue {
         label: label.to_owned(),

@@ -77,7 +77,7 @@ pub struct Workload {
     /// The targets, if none are given; empty for brokers of this binary.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetName>,
-    /// Whether each point builds on the one above, as the steps of a tuning study do.
+    /// True if each point builds on the one above, as the steps of a tuning study do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_steps: bool,
     /// The factor applied to durations, records and rates; 1 for the workload as published.

@@ -62,7 +62,7 @@ pub struct Tune {
     #[arg(long, value_name = "DIR,...", value_delimiter = ',')]
     log_dirs: Vec<PathBuf>,
     /// Ask for changes of the machines, too: MTU, dirty pages, scheduler, huge pages. Each is shown as a
-    /// command, and measured before and after; what does not help is undone.
+    /// command, and measured before and after; changes without a gain are undone.
     #[arg(long)]
     manual: bool,
     #[command(flatten)]

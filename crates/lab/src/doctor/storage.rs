@@ -21,7 +21,7 @@ pub struct DiskTest {
     bytes: u64,
     /// The time after which it ends; `None` for a test of all its bytes.
     time: Option<Duration>,
-    /// Is told the bytes written so far.
+    /// Called with the bytes written so far.
     progress: Arc<dyn Fn(u64) + Send + Sync>,
 }
 

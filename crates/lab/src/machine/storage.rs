@@ -136,7 +136,7 @@ mod tests {
     fn file_systems_on_hidden_devices_have_unknown_ones() {
         let sys = sys();
         for kind in ["overlay", "zfs", "btrfs"] {
-            // A source that exists: only btrfs's list of devices tells if it is the only one.
+            // A source that exists may be one of several devices, which btrfs lists.
             let source = if kind == "btrfs" { "/dev/null" } else { "pool/data" };
             let mount = Mount {
                 device: "0:23".to_owned(),

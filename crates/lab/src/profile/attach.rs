@@ -1,4 +1,4 @@
-//! Commands to a running JVM, by HotSpot's attach protocol: what `jcmd` does, without the JVM that `jcmd` is.
+//! Commands to a running JVM, by HotSpot's attach protocol: those of `jcmd`, which is a JVM itself.
 //!
 //! A signal QUIT and a file beside it ask the JVM for a socket, over which each command has its own
 //! connection. The signal is sent only if the process handles it: it would end another one.
@@ -160,7 +160,7 @@ impl Jvm {
     }
 }
 
-/// Whether a process handles the signal QUIT, from `/proc/PID/status`.
+/// True if a process handles the signal QUIT, from `/proc/PID/status`.
 fn catches_quit(status: &str) -> bool {
     const QUIT: u32 = 3;
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -52,7 +52,7 @@ pub(super) struct LockReference {
 }
 
 impl Dump {
-    /// Reads a dump as of `jcmd PID Thread.print`; what is not understood is skipped.
+    /// Reads a dump as of `jcmd PID Thread.print`; unknown lines are skipped.
     pub(super) fn parse(text: &str) -> Dump {
         let mut threads: Vec<JavaThread> = Vec::new();
         for part in text.split("\n\"").skip(1) {
@@ -82,7 +82,7 @@ impl Dump {
         Dump { threads }
     }
 
-    /// Whether a thread waits for a lock whose owner the dump does not show.
+    /// True if a thread waits for a lock whose owner the dump does not show.
     pub(super) fn waits_for_unowned(&self) -> bool {
         self.threads.iter().filter_map(|thread| thread.waits_for.as_ref()).any(|lock| {
             lock.is_unowned && !self.threads.iter().any(|thread| thread.holds.contains(&lock.address))

@@ -18,7 +18,7 @@ type Counters = [u64; 5];
 #[derive(Debug)]
 pub(super) struct Threads {
     pid: u32,
-    /// The process's start time in ticks, which tells it from a later one with the same id.
+    /// The process's start time in ticks: another process with the same id has another one.
     began: Option<u64>,
     /// Times of all samples.
     times_us: Vec<u64>,

@@ -78,12 +78,12 @@ pub struct StorageChain {
 }
 
 impl StorageChain {
-    /// Whether the data is on this device, directly or through others.
+    /// True if the data is on this device, directly or through others.
     pub fn contains(&self, device: &str) -> bool {
         self.layers.iter().flatten().any(|name| name == device)
     }
 
-    /// Whether these are all devices of the data: none for data in memory.
+    /// True if these are all devices of the data: none for data in memory.
     pub fn is_known(&self) -> bool {
         // Those of files and pools, and copies on other machines.
         const OTHER: [&str; 3] = ["loop", "zd", "drbd"];

@@ -3,12 +3,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What was seen inside the processes of a repetition with `--look-inside`.
+/// The profile of the processes of a repetition with `--look-inside`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// The brokers' processes, then the workers'.
     pub processes: Vec<ProcessProfile>,
-    /// What was not seen, and why.
+    /// The missing parts, with their reasons.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }

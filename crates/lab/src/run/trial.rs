@@ -20,7 +20,7 @@ use crate::workload::Clients;
 /// Time from the start command to the start, beyond the time that the command takes.
 const LEAD_US: u64 = 200_000;
 
-/// Who works in a trial, and for how long.
+/// The workers of a trial, and its length.
 #[derive(Clone, Debug)]
 pub(crate) struct Trial<'a> {
     /// The binary whose `lab worker` is used on this machine.

@@ -98,7 +98,7 @@ fn producers(count: u32) -> Change {
     Change { label: format!("{count} producers, a thread each"), what: ChangedSetting::Producers { count } }
 }
 
-/// What the steps depend on, besides the base.
+/// The conditions of the steps, besides the base.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions<'a> {
     pub(super) target: &'a TargetSpec,

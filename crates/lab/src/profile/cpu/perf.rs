@@ -34,7 +34,7 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 pub(crate) struct Perf {
     child: Child,
     is_stopped: bool,
-    /// True if `perf` ended before it was told to.
+    /// True if `perf` ended before the signal to stop.
     ended_early: bool,
     dir: tempfile::TempDir,
 }
@@ -88,7 +88,7 @@ impl Perf {
         Err("perf did not end".to_owned())
     }
 
-    /// Whether `perf` recorded: its file is there before the kernel permits or forbids, and it ends by the
+    /// True if `perf` recorded: its file is there before the kernel permits or forbids, and it ends by the
     /// signal that stops it.
     fn is_complete(&self, status: ExitStatus) -> bool {
         let has_text = std::fs::metadata(self.file()).is_ok_and(|file| file.len() > 0);
@@ -176,7 +176,7 @@ struct Script {
     stack: Vec<String>,
     stacks: Stacks,
     last_us: u64,
-    /// Whether frames of the kernel have names, and whether some have none.
+    /// True if there are frames of the kernel with names, and without.
     has_kernel: bool,
     has_nameless_kernel: bool,
 }
@@ -242,7 +242,7 @@ impl Script {
         self.stack.push(format!("{}{}", symbol.trim(), if is_kernel { "_[k]" } else { "" }));
     }
 
-    /// What the recording sees, with the setting of the kernel that permits it.
+    /// The parts of a process in the recording, with the setting of the kernel that permits more.
     fn sees(&self, paranoid: &str) -> &'static str {
         let is_forbidden = paranoid.trim().parse::<i32>().is_ok_and(|value| value > 1)
             && !rustix::process::geteuid().is_root();

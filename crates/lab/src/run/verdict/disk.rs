@@ -81,7 +81,7 @@ fn has_waits(repetition: &Repetition) -> bool {
     repetition.host.cpu_io_wait >= IO_WAIT_MIN
 }
 
-/// Whether processors waited for a disk that the data is not on.
+/// True if processors waited for a disk that the data is not on.
 fn waits_are_elsewhere(repetition: &Repetition) -> bool {
     match busiest(repetition) {
         Some(disk) => is_elsewhere(repetition, &disk.name),
@@ -102,7 +102,7 @@ fn has_queue(repetition: &Repetition, disk: &DiskUse) -> bool {
     queue_length(repetition, disk).is_none_or(|length| length >= QUEUE_MIN)
 }
 
-/// Whether the data is certainly not on this disk.
+/// True if the data is certainly not on this disk.
 fn is_elsewhere(repetition: &Repetition, disk: &str) -> bool {
     let storage = &repetition.host.storage;
     !storage.is_empty() && storage.iter().all(|chain| chain.is_known() && !chain.contains(disk))
