@@ -21,15 +21,25 @@ struct Workspace {
     root: PathBuf,
     /// Classpath of Kafka's jars, if present.
     kafka_classpath: Option<String>,
-    /// The compiler of the tests is clippy's, which prints lints as it compiles.
+    options: Options,
+}
+
+/// Choices of the caller.
+#[derive(Clone, Copy, clap::Args)]
+pub struct Options {
+    /// Check the lints while the tests are compiled: faster where nothing has been compiled before
+    #[arg(long)]
     one_build: bool,
+    /// Run a few failed tests again, alone: for machines that are busy with other work
+    #[arg(long)]
+    second_attempt: bool,
 }
 
 struct Step {
     name: &'static str,
     /// Advice for a failure.
     advice: &'static str,
-    /// Performs the step; returns the names of skipped checks.
+    /// Performs the step; returns remarks for the summary, such as skipped checks.
     perform: fn(&Workspace) -> Result<Vec<String>>,
 }
 
@@ -53,10 +63,10 @@ pub fn names() -> [&'static str; STEPS.len()] {
 }
 
 /// Runs all steps except the skipped ones, prints a summary, and fails if a step failed.
-pub fn run(root: &Path, skip: &[String], one_build: bool) -> Result<()> {
-    let workspace = Workspace { root: root.to_owned(), kafka_classpath: kafka_classpath(root), one_build };
+pub fn run(root: &Path, skip: &[String], options: Options) -> Result<()> {
+    let workspace = Workspace { root: root.to_owned(), kafka_classpath: kafka_classpath(root), options };
     let mut summary = Vec::new();
-    let mut skipped = Vec::new();
+    let mut remarks = Vec::new();
     let mut failed = Vec::new();
     for step in STEPS {
         if skip.iter().any(|name| name == step.name) {
@@ -66,8 +76,8 @@ pub fn run(root: &Path, skip: &[String], one_build: bool) -> Result<()> {
         println!("== {}", step.name);
         let (result, took) = timed(|| (step.perform)(&workspace));
         match result {
-            Ok(names) => {
-                skipped.extend(names);
+            Ok(more) => {
+                remarks.extend(more);
                 summary.push(format!("{:<10} ok      {:6.1} s", step.name, took.as_secs_f64()));
             }
             Err(error) => {
@@ -79,10 +89,10 @@ pub fn run(root: &Path, skip: &[String], one_build: bool) -> Result<()> {
         }
     }
     println!("\n== summary\n{}", summary.join("\n"));
-    skipped.sort();
-    skipped.dedup();
-    for what in &skipped {
-        println!("skipped: {what}");
+    remarks.sort();
+    remarks.dedup();
+    for remark in &remarks {
+        println!("{remark}");
     }
     if !failed.is_empty() {
         bail!("failed: {}", failed.join(", "));
@@ -122,7 +132,7 @@ fn check_freshness(workspace: &Workspace) -> Result<Vec<String>> {
     codegen::run(&workspace.root, true)?;
     let Some(classpath) = &workspace.kafka_classpath else {
         return Ok(vec![
-            "crates/wire/schema against Kafka's jars: run compat/kafka-jars/fetch once, or set KAFKA_CLASSPATH"
+            "skipped: crates/wire/schema against Kafka's jars: run compat/kafka-jars/fetch once, or set KAFKA_CLASSPATH"
                 .to_owned(),
         ]);
     };
@@ -131,7 +141,7 @@ fn check_freshness(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 fn check_clippy(workspace: &Workspace) -> Result<Vec<String>> {
-    let command = if workspace.one_build { "build" } else { "clippy" };
+    let command = if workspace.options.one_build { "build" } else { "clippy" };
     let args = [command, "--workspace", "--all-targets", "--locked", "--keep-going"];
     cargo::run_without_a_word(workspace, &args)?;
     Ok(Vec::new())

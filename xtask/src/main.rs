@@ -27,9 +27,8 @@ enum Command {
         /// Skip a step, such as the tests, which take the longest
         #[arg(long, value_name = "STEP", value_parser = check::names())]
         skip: Vec<String>,
-        /// Check the lints while the tests are compiled: faster where nothing has been compiled before
-        #[arg(long)]
-        one_build: bool,
+        #[command(flatten)]
+        options: check::Options,
     },
     /// Check the rules that the compiler does not cover
     Tidy,
@@ -65,7 +64,7 @@ fn main() -> ExitCode {
 fn perform(command: Command) -> Result<()> {
     let root = root()?;
     match command {
-        Command::Check { skip, one_build } => check::run(&root, &skip, one_build),
+        Command::Check { skip, options } => check::run(&root, &skip, options),
         Command::Tidy => tidy::run(&root),
         Command::Figures => figures::run(&root),
         Command::Codegen { check } => codegen::run(&root, check),

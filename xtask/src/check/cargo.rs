@@ -23,7 +23,7 @@ pub fn with_environment(workspace: &Workspace, mut command: Command) -> Command 
             command.env_remove(&name);
         }
     }
-    if workspace.one_build {
+    if workspace.options.one_build {
         // `cargo clippy` does the same, with a compiler that stops before it generates code.
         command.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
     }

@@ -17,7 +17,7 @@ const LONGEST: [&str; 5] =
 pub struct TestBinary {
     /// Its package and target.
     pub name: String,
-    package: String,
+    pub package: String,
     /// The directory of its package.
     directory: PathBuf,
     executable: PathBuf,

@@ -3,10 +3,15 @@
 //! Two test binaries run at a time, because many tests wait for timers and starting processes. The output of
 //! a binary is printed at its end, so that the lines of two binaries do not mix.
 //!
+//! On request, a few failed tests run again, alone: a test with a time limit fails on a machine whose
+//! processors are busy with other tests. Each stands in the summary as unstable, with its first failure above.
+//! Tests of crates that keep records have one attempt, because a lost record is no matter of time.
+//!
 //! A test that cannot run here prints a line `SKIPPED: NAME: HINT` to standard error, bypassing the test
 //! harness, and passes. The end of the run repeats these lines.
 
-use super::{Workspace, cargo, test_binary};
+use super::test_binary::{self, TestBinary};
+use super::{Workspace, cargo};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, IsTerminal, Read};
@@ -25,6 +30,12 @@ const SLOW_S: f64 = 10.0;
 /// where Ctrl-C can reach it.
 const PATIENCE: Duration = Duration::from_secs(600);
 
+/// Maximum number of failed tests that run again: more are no coincidence.
+const SECOND_ATTEMPTS: usize = 3;
+/// Crates that keep records: each failure of their tests counts.
+const STRICT: [&str; 5] =
+    ["thalweg-controller", "thalweg-log", "thalweg-record", "thalweg-replica", "thalweg-sim"];
+
 /// The results in the output of test binaries.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Outcome {
@@ -40,43 +51,73 @@ struct Outcome {
     shown: Vec<String>,
 }
 
-/// Runs the tests of the workspace; returns the checks that were skipped.
+/// Runs the tests of the workspace; returns remarks on skipped and unstable tests.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
-    let mut commands: Vec<_> = test_binary::build(workspace)?
-        .iter()
-        .map(|binary| (binary.name.clone(), binary.command(workspace)))
-        .collect();
+    let binaries = test_binary::build(workspace)?;
     let mut documentation = cargo::command(workspace);
     documentation.args(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
-    commands.push(("the examples in the documentation".to_owned(), documentation));
+    let documentation = ("the examples in the documentation", None, documentation);
+    let commands = binaries.iter().map(|one| (one.name.as_str(), Some(one), one.command(workspace)));
 
-    let waiting = Mutex::new(commands.into_iter());
+    let waiting = Mutex::new(commands.chain([documentation]));
     let sum = Mutex::new(Outcome::default());
+    let failures = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
         for _ in 0..LANES {
             scope.spawn(|| {
-                while let Some((name, command)) = next(&waiting) {
-                    let mut outcome = Outcome::default();
-                    if let Err(error) = run(command, &mut outcome) {
-                        outcome.broken.push(format!("{name}: {error:#}"));
-                    }
-                    println!("     Ran {name}");
-                    outcome.shown.iter().for_each(|line| println!("{line}"));
+                while let Some((name, binary, command)) = next(&waiting) {
+                    let outcome = run_and_print(name, command);
+                    let failed = outcome.failed.iter().map(|test| (binary, test.clone()));
+                    failures.lock().expect("no lane panics").extend(failed);
                     sum.lock().expect("no lane panics").add(outcome);
                 }
             });
         }
     });
     let sum = sum.into_inner().expect("no lane panics");
-    println!("{} passed, {} failed, {} ignored", sum.passed, sum.failed.len(), sum.ignored);
+    let mut failures = failures.into_inner().expect("no lane panics");
+    println!("{} passed, {} failed, {} ignored", sum.passed, failures.len(), sum.ignored);
+    let mut remarks = Vec::from_iter(sum.skipped.iter().map(|test| format!("skipped: {test}")));
+    if workspace.options.second_attempt && failures.len() <= SECOND_ATTEMPTS && sum.broken.is_empty() {
+        failures.retain(|(binary, test)| {
+            let passes = binary.is_some_and(|binary| passes_alone(workspace, binary, test));
+            if passes {
+                remarks.push(format!("unstable: {test}: failed beside other tests, and passed alone"));
+            }
+            !passes
+        });
+    }
     let mut problems = sum.broken;
-    if !sum.failed.is_empty() {
-        problems.push(format!("failed tests: {}", sum.failed.join(", ")));
+    if !failures.is_empty() {
+        let names = Vec::from_iter(failures.into_iter().map(|(_, test)| test));
+        problems.push(format!("failed tests: {}", names.join(", ")));
     }
     if !problems.is_empty() {
         bail!("{}", problems.join("; "));
     }
-    Ok(sum.skipped)
+    Ok(remarks)
+}
+
+/// Runs a failed test again, alone; true if it passes.
+fn passes_alone(workspace: &Workspace, binary: &TestBinary, test: &str) -> bool {
+    if STRICT.contains(&binary.package.as_str()) {
+        return false;
+    }
+    let mut command = binary.command(workspace);
+    command.args(["--exact", test]);
+    let outcome = run_and_print(&format!("{test} of {} again, alone", binary.name), command);
+    outcome.broken.is_empty() && outcome.failed.is_empty() && outcome.passed == 1
+}
+
+/// Runs a command to its end, and prints its output.
+fn run_and_print(name: &str, command: Command) -> Outcome {
+    let mut outcome = Outcome::default();
+    if let Err(error) = run(command, &mut outcome) {
+        outcome.broken.push(format!("{name}: {error:#}"));
+    }
+    println!("     Ran {name}");
+    outcome.shown.iter().for_each(|line| println!("{line}"));
+    outcome
 }
 
 /// The next command that no lane has begun.
@@ -175,7 +216,6 @@ impl Outcome {
     fn add(&mut self, other: Self) {
         self.passed += other.passed;
         self.ignored += other.ignored;
-        self.failed.extend(other.failed);
         self.skipped.extend(other.skipped);
         self.broken.extend(other.broken);
     }

@@ -55,13 +55,17 @@ mod tests {
     use std::process::Command;
 
     #[tokio::test]
-    async fn a_busy_process_is_waited_for() {
-        let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("starts");
-        let pids = [busy.id(), std::process::id()];
+    async fn busy_processes_are_waited_for() {
+        // Several, so that their share is large on a machine with many other busy processes, too.
+        let spin = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("starts");
+        let mut busy = [spin(), spin(), spin(), spin()];
+        let pids = busy.each_ref().map(|process| process.id());
         let waited = tokio::time::timeout(LOOK * 4, await_idle(&pids)).await;
-        busy.kill().expect("ends");
-        busy.wait().expect("ended");
-        waited.expect_err("it is not at rest");
+        for process in &mut busy {
+            process.kill().expect("ends");
+            process.wait().expect("ended");
+        }
+        waited.expect_err("they are not at rest");
     }
 
     #[test]
