@@ -17,6 +17,8 @@ mod request;
 mod timing;
 mod topics;
 
+#[cfg(test)]
+pub use timing::DRAWS_PER_ROUND;
 pub use timing::{ServiceTime, Stall, Stalls};
 pub use topics::{Counts, Loss};
 

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
+use thalweg_timer::Timer;
 use tokio::time::Instant;
+
+/// The minimum pause with a precise timer: records due within it are sent together.
+pub(crate) const PAUSE_MIN: Duration = Duration::from_micros(50);
 
 /// An open loop: record `n` is due at the start plus `n / rate`, however late earlier records were. Records
 /// after a pause catch up, so the average rate holds and no delay is hidden.
@@ -34,6 +38,19 @@ impl Pacer {
     /// Moves the start, so that record `n` and those behind it are late by `most` at `now`.
     pub(crate) fn limit_delay(&mut self, n: u64, now: Instant, most: Duration) {
         self.start += now.saturating_duration_since(self.due(n)).saturating_sub(most);
+    }
+
+    /// Waits until record `n` is due, by a precise timer, and returns the time. Records of some microseconds are
+    /// sent together.
+    pub(crate) async fn wait_precisely(&self, n: u64, timer: &mut Timer) -> Instant {
+        let due = self.due(n);
+        loop {
+            let now = Instant::now();
+            if due <= now {
+                return now;
+            }
+            timer.wait(due.max(now + PAUSE_MIN)).await;
+        }
     }
 
     /// Waits until record `n` is due, and returns the time. Timers tick once per millisecond; the records of

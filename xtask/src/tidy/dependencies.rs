@@ -85,14 +85,14 @@ const LAW: &[(&str, &[&str])] = &[
     ("thalweg-histogram", &[]),
     ("thalweg-history", &[]),
     ("thalweg-ids", &[]),
-    ("thalweg-lab", &["authority", "client", "ports", "pulsar", "record", "security", "wire"]),
+    ("thalweg-lab", &["authority", "client", "ports", "pulsar", "record", "security", "timer", "wire"]),
     ("thalweg-log", &["hash", "ids", "record"]),
     ("thalweg-membership", &["config", "controller", "dial", "metadata", "record", "watch", "wire"]),
     ("thalweg-metadata", &["hash", "ids", "record", "security", "wire"]),
     ("thalweg-net", &["config", "dial", "hash", "histogram", "log", "places", "security", "watch", "wire"]),
     ("thalweg-places", &[]),
     ("thalweg-ports", &[]),
-    ("thalweg-pulsar", &[]),
+    ("thalweg-pulsar", &["timer"]),
     ("thalweg-record", &["ids"]),
     (
         "thalweg-replica",
@@ -127,6 +127,7 @@ const LAW: &[(&str, &[&str])] = &[
         &["broker", "client", "config", "hash", "ids", "log", "net", "record", "replica", "wire"],
     ),
     ("thalweg-stream", &["client", "record", "wire"]),
+    ("thalweg-timer", &[]),
     (
         "thalweg-transactions",
         &[
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(
             findings("thalweg-lab", bad),
             [
-                "thalweg-lab uses thalweg-broker; it may use: authority, client, ports, pulsar, record, security, wire"
+                "thalweg-lab uses thalweg-broker; it may use: authority, client, ports, pulsar, record, security, timer, wire"
             ]
         );
         let bad = "[target.'cfg(unix)'.dev-dependencies]\nthalweg-wire = { workspace = true }\n";

@@ -7,8 +7,18 @@ use crate::null_server::{ServiceTime, Settings, Stalls};
 
 /// The share of a service time that the machine may usually add.
 const FLOOR_SHARE: f64 = 0.01;
-/// Seconds between the ends of two stalls.
-const STALL_PERIOD_S: f64 = 1.0137;
+/// Records per second until acknowledged.
+const RECORDS_PER_S: f64 = 640.0;
+/// Seconds before the measurement: whole rounds of drawn service times.
+const WARM_UP_S: f64 = 3.125;
+/// Seconds of a reduced measurement: whole rounds of drawn service times and whole periods of stalls, because a
+/// part of either has other quantiles than the whole.
+const REDUCED_S: f64 = 7.8125;
+/// Length of the full measurement, in reduced ones.
+const FULL: f64 = 4.0;
+/// Seconds between the ends of two stalls: no multiple of the record interval, so that stalls begin at any
+/// phase.
+const STALL_PERIOD_S: f64 = REDUCED_S / 7.0;
 /// The length of a stall, as a share of the service time, where that is scaled.
 const STALL_SHARE: f64 = 0.4;
 /// Records per second end to end: each is fetched apart.
@@ -56,11 +66,11 @@ pub enum LatencyKind {
 impl Scenario {
     fn new(name: &str, about: &str, extent: Extent, server: Settings) -> Scenario {
         let measured_s = match extent {
-            Extent::Full => 30.0,
-            Extent::Reduced => 8.0,
+            Extent::Full => FULL * REDUCED_S,
+            Extent::Reduced => REDUCED_S,
         };
         let (name, about) = (name.to_owned(), about.to_owned());
-        let (records_per_s, clients, warm_up_s) = (640.0, 160, 2.0);
+        let (records_per_s, clients, warm_up_s) = (RECORDS_PER_S, 160, WARM_UP_S);
         let measured = LatencyKind::Acknowledged;
         Scenario { name, about, server, records_per_s, clients, warm_up_s, measured_s, measured }
     }
@@ -115,7 +125,6 @@ impl Scenario {
             [(0.0, 40_000.0), (0.5, 50_000.0), (0.9, 80_000.0), (0.99, 120_000.0), (0.999, 180_000.0)];
         let points = points.into_iter().chain([(1.0, 200_000.0)]).collect();
         let quantiles = ServiceTime::Quantiles { points };
-        // The period is not a multiple of the record interval, so that stalls begin at any phase.
         let stalls = |length_s| Stalls::Every { period_s: STALL_PERIOD_S, length_s };
         let overload = Scenario {
             server: Settings { records_per_s_max: Some(512.0), ..server(&fixed) },
@@ -172,6 +181,7 @@ fn long_beside_ms(error_us: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::null_server::DRAWS_PER_ROUND;
 
     fn named(name: &str) -> Scenario {
         Scenario::all(Extent::Full, 500.0, 0)
@@ -189,20 +199,32 @@ mod tests {
     fn what_is_true_follows_from_the_script() {
         let stalls = named("stalls");
         assert_close(&stalls, 0.5, 50_000.0);
-        assert_close(&stalls, 0.99, 50_000.0 + 20_000.0 - 10_137.0);
-        assert_close(&stalls, 0.999, 50_000.0 + 20_000.0 - 1013.7);
+        assert_close(&stalls, 0.99, 50_000.0 + 20_000.0 - 11_160.7);
+        assert_close(&stalls, 0.999, 50_000.0 + 20_000.0 - 1_116.1);
         let distribution = named("distribution");
         assert_close(&distribution, 0.5, 50_000.0);
         assert_close(&distribution, 0.999, 180_000.0);
         let overload = named("overload");
-        assert_close(&overload, 0.5, 50_000.0 + 1e6 / 512.0 + 17.0 * 0.25e6);
+        assert_close(&overload, 0.5, 50_000.0 + 1e6 / 512.0 + 18.75 * 0.25e6);
+    }
+
+    #[test]
+    fn drawn_service_times_come_in_whole_rounds() {
+        for extent in [Extent::Full, Extent::Reduced] {
+            let all = Scenario::all(extent, 500.0, 0);
+            let drawn = all.iter().find(|scenario| scenario.name == "distribution").expect("it exists");
+            for seconds in [drawn.warm_up_s, drawn.measured_s] {
+                assert_eq!(seconds * drawn.records_per_s % f64::from(DRAWS_PER_ROUND), 0.0, "{seconds} s");
+            }
+        }
     }
 
     /// The calculation agrees with a simulation of the script.
     #[test]
     fn a_walk_through_the_script_gives_the_same() {
-        for name in ["stalls", "overload"] {
-            let scenario = named(name);
+        let extents = [Extent::Full, Extent::Reduced];
+        let all = extents.into_iter().flat_map(|extent| Scenario::all(extent, 500.0, 0));
+        for scenario in all.filter(|scenario| ["stalls", "overload"].contains(&scenario.name.as_str())) {
             let (mut free_s, mut latencies) = (0.0f64, Vec::new());
             for n in 0..((scenario.warm_up_s + scenario.measured_s) * scenario.records_per_s) as u64 {
                 let at_s = n as f64 / scenario.records_per_s;
@@ -222,7 +244,7 @@ mod tests {
             for quantile in crate::calibrate::QUANTILES {
                 let walked = latencies[(latencies.len() as f64 * quantile) as usize];
                 let error = walked / scenario.true_us(quantile) - 1.0;
-                assert!(error.abs() < 0.005, "{name} {quantile}: {walked}, {error}");
+                assert!(error.abs() < 0.005, "{} {quantile}: {walked}, {error}", scenario.name);
             }
         }
     }

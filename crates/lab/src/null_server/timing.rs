@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Settings, lock};
 
-/// Number of equal parts for stratified random numbers, each used once per round: so the drawn quantiles are
-/// those of the distribution, to a thousandth of a rank per round.
-const STRATA: u32 = 1000;
+/// Number of service times in a round: random numbers are stratified, with one in each of as many equal parts,
+/// so that the quantiles of a round are those of the distribution.
+pub const DRAWS_PER_ROUND: u32 = 1000;
 
 /// The service time of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,11 +176,11 @@ impl Queue {
     /// A uniform random number between 0 and 1.
     fn draw(&mut self) -> f64 {
         if self.strata.is_empty() {
-            self.strata.extend(0..STRATA);
+            self.strata.extend(0..DRAWS_PER_ROUND);
             self.strata.shuffle(&mut self.random);
         }
         let stratum = self.strata.pop().expect("filled above");
-        (f64::from(stratum) + self.random.random::<f64>()) / f64::from(STRATA)
+        (f64::from(stratum) + self.random.random::<f64>()) / f64::from(DRAWS_PER_ROUND)
     }
 }
 

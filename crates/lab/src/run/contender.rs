@@ -188,6 +188,11 @@ impl Contender {
         self.repetitions.len() as u32
     }
 
+    /// True if the next repetition is a step of a search.
+    pub(super) fn is_searching(&self) -> bool {
+        matches!(self.stage, Stage::Searching(_))
+    }
+
     /// True if the next repetition counts.
     pub(super) fn counts(&self) -> bool {
         matches!(self.stage, Stage::Measuring)

@@ -270,6 +270,8 @@ impl Observers {
         let brokers = &setting.cluster.processes;
         Observers {
             sampler: Sampler::start(brokers.clone()),
+            // In the repetition that does not count, too: a JVM's first recording changes classes, whose code is then
+            // compiled again. The look itself is not kept.
             profiler: setting.look_inside.then(|| Profiler::start(brokers)),
         }
     }
@@ -294,13 +296,17 @@ impl Observers {
             usage.agents = of_agents;
             usage.processes.extend(processes);
         }
-        if let Some(profiler) = self.profiler {
-            let mut profile = profile_of(profiler, setting, span).await;
-            for used in &usage.processes {
-                profile.note_cpu(&used.name, used.user_s + used.system_s);
-            }
-            usage.profile = Some(profile);
+        let Some(profiler) = self.profiler else { return Ok(usage) };
+        if !setting.counts {
+            // Recordings take a moment to stop; their end has no result.
+            let _ = tokio::task::spawn_blocking(move || drop(profiler)).await;
+            return Ok(usage);
         }
+        let mut profile = profile_of(profiler, setting, span).await;
+        for used in &usage.processes {
+            profile.note_cpu(&used.name, used.user_s + used.system_s);
+        }
+        usage.profile = Some(profile);
         Ok(usage)
     }
 }

@@ -431,7 +431,7 @@ impl<'a> Walk<'a> {
             driver: contender.driver(),
             binary: &self.options.binary,
             agents: self.options.agents.as_ref(),
-            look_inside: self.options.look_inside && contender.counts(),
+            look_inside: self.options.look_inside && !contender.is_searching(),
             point: contender.point(),
             number: contender.number(),
             counts: contender.counts(),

@@ -5,17 +5,14 @@
 
 use std::time::Duration;
 
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
-use tokio::io::unix::AsyncFd;
+use thalweg_timer::Timer;
 use tokio::time::Instant;
 
-use crate::pacer::Pacer;
+use crate::pacer::{PAUSE_MIN, Pacer};
 
 /// Without a rate, the clock is read once per this many records: an error of a microsecond at ten million per
 /// second.
 pub(super) const RECORDS_PER_CLOCK: u64 = 16;
-/// The minimum pause of a client: records due within it are sent together.
-const PAUSE_MIN: Duration = Duration::from_micros(50);
 /// Maximum wake-ups per second of a thread for its clients. If more records are due, its clients pause
 /// longer: each then sends several together.
 const WAKES_PER_S_MAX: f64 = 50_000.0;
@@ -85,55 +82,13 @@ impl Pace {
     }
 }
 
-/// A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which
-/// would dominate short latencies.
-#[derive(Debug)]
-pub(super) struct Timer(Option<AsyncFd<rustix::fd::OwnedFd>>);
-
-impl Timer {
-    /// A kernel timer; the runtime's timer if there is none, or if the runtime's time is simulated.
-    fn new() -> Timer {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let made = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok();
-        #[expect(
-            deprecated,
-            reason = "it is unsound for what may change its descriptor; an OwnedFd does not, and the successor is unsafe"
-        )]
-        let registered = made.and_then(|fd| AsyncFd::new(fd).ok());
-        Timer(registered)
-    }
-
-    async fn wait(&mut self, until: Instant) {
-        let Some(fd) = &self.0 else { return tokio::time::sleep_until(until).await };
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            let value = Timespec {
-                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: left.subsec_nanos().into(),
-            };
-            let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
-            if rustix::time::timerfd_settime(fd, TimerfdTimerFlags::empty(), &once).is_err() {
-                return tokio::time::sleep_until(until).await;
-            }
-            let Ok(mut ready) = fd.readable().await else { return tokio::time::sleep_until(until).await };
-            let mut expirations = [0; 8];
-            // Fired or spurious: the loop checks the clock.
-            let _ = rustix::io::read(fd, &mut expirations);
-            ready.clear_ready();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// A pace with the runtime's clock, which tests can pause.
     fn open_loop(rate: f64, start: Instant) -> Pace {
-        Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer(None), pause_min: PAUSE_MIN }
+        Pace::OpenLoop { pacer: Pacer::new(rate, start), timer: Timer::new(), pause_min: PAUSE_MIN }
     }
 
     /// Sends until `end`; the client is delayed by `hold` before record `held`. Returns intended and actual
@@ -195,27 +150,5 @@ mod tests {
         assert_eq!(pause(1000.0, 50), PAUSE_MIN);
         // A million: 20 for each wake-up of a client.
         assert_eq!(pause(20_000.0, 50), Duration::from_millis(1));
-    }
-
-    #[tokio::test]
-    async fn the_kernels_timer_is_finer_than_a_millisecond() {
-        let mut timer = Timer::new();
-        assert!(timer.0.is_some(), "timerfd is there on Linux");
-        // A busy machine delays single timers, and sometimes most of them.
-        let mut medians = Vec::new();
-        for _ in 0..20 {
-            let mut late = Vec::new();
-            for _ in 0..20 {
-                let until = Instant::now() + Duration::from_micros(300);
-                timer.wait(until).await;
-                late.push(Instant::now().duration_since(until));
-            }
-            late.sort_unstable();
-            if late[10] < Duration::from_micros(700) {
-                return;
-            }
-            medians.push(late[10]);
-        }
-        panic!("{medians:?}");
     }
 }

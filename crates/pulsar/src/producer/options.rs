@@ -13,7 +13,7 @@ pub struct ProducerOptions {
     pub batch_messages_max: usize,
     /// `batchingMaxBytes`: bytes of messages after which a batch is full. A single message may be larger.
     pub batch_bytes_max: usize,
-    /// `batchingMaxPublishDelay`: time that a batch waits for more messages. Timers tick in milliseconds.
+    /// `batchingMaxPublishDelay`: time that a batch waits for more messages.
     pub batch_delay: Duration,
     /// True if a batch takes messages of one key only, as for Key_Shared subscriptions (Java:
     /// `BatcherBuilder.KEY_BASED`, which fills a batch for each key at once; here the next key ends a batch).

@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use thalweg_timer::Timer;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -210,6 +211,8 @@ impl ProducerCore {
 
     /// Acts on time until `until` is true.
     async fn serve_timers(&self, until: impl Fn(&ProducerState) -> bool) {
+        // Delays of batches are about a millisecond, as long as a tick of the runtime's timers.
+        let mut timer = Timer::new();
         loop {
             let (overdue, next) = {
                 let mut state = self.state.lock();
@@ -230,7 +233,7 @@ impl ProducerCore {
                 Some(at) => tokio::select! {
                     biased;
                     () = self.signal.notified() => {}
-                    () = tokio::time::sleep_until(at) => {}
+                    () = timer.wait(at) => {}
                 },
             }
         }

@@ -43,6 +43,8 @@ pub(super) struct ProducerState {
     message_bytes_max: usize,
     compressor: Compressor,
     spare: Vec<BytesMut>,
+    /// The time of the last finished batch.
+    sealed_at: Option<Instant>,
     /// The time until which the task sleeps.
     pub timer_at: Option<Instant>,
     /// Why the producer has ended.
@@ -91,6 +93,7 @@ impl ProducerState {
             message_bytes_max: 0,
             compressor: Compressor::new(options.compression),
             spare: Vec::new(),
+            sealed_at: None,
             timer_at: None,
             end: None,
         }
@@ -169,6 +172,7 @@ impl ProducerState {
     /// Finishes the open batch and sends it, if there is a connection.
     pub(super) fn seal(&mut self, context: &ProducerContext<'_>) {
         let Some(open) = self.open.take() else { return };
+        self.sealed_at = Some(Instant::now());
         let origin = BatchOrigin { producer_id: context.id, producer_name: &self.name };
         let compression = context.options.compression;
         let (batch, size, buffer) =
@@ -260,7 +264,7 @@ impl ProducerState {
     /// Finishes the open batch if its delay is over, and takes batches out whose receipt is overdue.
     pub(super) fn act_on_time(&mut self, now: Instant, context: &ProducerContext<'_>) -> Vec<TakenBatch> {
         let options = context.options;
-        if self.open.as_ref().is_some_and(|open| open.opened_at + options.batch_delay <= now) {
+        if self.batch_due(options).is_some_and(|due| due <= now) {
             self.seal(context);
         }
         let mut overdue = Vec::new();
@@ -272,9 +276,19 @@ impl ProducerState {
         overdue
     }
 
+    /// The time at which the open batch is finished. As by Pulsar's Java client, the delay counts from the last
+    /// finished batch if that is less than a delay before the first message, so that messages of a steady flow wait
+    /// half of it on average.
+    fn batch_due(&self, options: &ProducerOptions) -> Option<Instant> {
+        let opened_at = self.open.as_ref()?.opened_at;
+        let delay = options.batch_delay;
+        let in_flow = self.sealed_at.map(|sealed_at| sealed_at + delay).filter(|due| *due > opened_at);
+        Some(in_flow.unwrap_or(opened_at + delay))
+    }
+
     /// The next time at which [`ProducerState::act_on_time`] has something to do.
     pub(super) fn next_act(&self, options: &ProducerOptions) -> Option<Instant> {
-        let delay = self.open.as_ref().map(|open| open.opened_at + options.batch_delay);
+        let delay = self.batch_due(options);
         let oldest = self.pending.front().zip(options.send_timeout);
         let timeout = oldest.map(|(oldest, timeout)| oldest.opened_at + timeout);
         delay.into_iter().chain(timeout).min()

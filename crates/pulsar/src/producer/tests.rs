@@ -93,6 +93,23 @@ async fn a_batch_leaves_after_its_delay() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_delay_counts_from_the_last_batch_of_a_steady_flow() {
+    let delay = Duration::from_millis(20);
+    let options = ProducerOptions { batch_delay: delay, ..ProducerOptions::default() };
+    let (producer, _, mut peer, _brokers) = opened(options).await;
+    let mut left = Vec::new();
+    // A message 15 ms after the first batch waits for 5 ms more; one after a pause for the whole delay.
+    for pause in [Duration::ZERO, delay * 3 / 4, delay * 2] {
+        tokio::time::sleep(pause).await;
+        let sent = tokio::time::Instant::now();
+        let _receipt = producer.send(b"1").await.expect("room");
+        peer.receive_batch().await;
+        left.push(sent.elapsed().as_millis());
+    }
+    assert!(left[0] >= 20 && left[1] <= 7 && left[2] >= 20, "{left:?}");
+}
+
 #[tokio::test]
 async fn batches_end_at_bytes_and_keys() {
     let options = ProducerOptions { batch_bytes_max: 200, is_batch_per_key: true, ..batches_of(1000) };

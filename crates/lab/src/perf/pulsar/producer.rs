@@ -9,6 +9,7 @@ use hdrhistogram::Histogram;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use thalweg_pulsar::{Client, Compression, OutgoingMessage, Producer, ProducerOptions, SendError};
+use thalweg_timer::Timer;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -253,6 +254,8 @@ impl PulsarProduce {
         payload.iter_mut().for_each(|byte| *byte = random.random_range(b'A'..=b'Z'));
         let until = self.test.until();
         let mut pacer = Pacer::new(self.rate, Instant::now());
+        // Pulsar's tool sends each message at its own time, too.
+        let mut timer = Timer::new();
         let count = senders.len() as u64;
         loop {
             if self.test.has_all(*sent) {
@@ -262,7 +265,7 @@ impl PulsarProduce {
                 )));
             }
             let now = tokio::select! {
-                now = pacer.wait(*sent) => now,
+                now = pacer.wait_precisely(*sent, &mut timer) => now,
                 () = sleep_until(until) => {
                     let most = self.test.test_duration;
                     return Ok(Some(format!(
