@@ -220,6 +220,31 @@ fn disk(line: &str) -> Option<Disk> {
     })
 }
 
+/// The name in `/proc/PID/stat`, at most 15 bytes long.
+pub(crate) fn name(stat: &str) -> Option<&str> {
+    let (_, rest) = stat.split_once('(')?;
+    Some(rest.rsplit_once(')')?.0)
+}
+
+/// True for the names of threads with which OpenJDK's collectors (Serial, Parallel, G1, ZGC, Shenandoah)
+/// collect garbage. The VM thread, the only one of the serial collector, also does other work, such as thread
+/// dumps.
+pub(crate) fn is_collector(name: &str) -> bool {
+    const COLLECTORS: [&str; 10] = [
+        "GC Thread#",
+        "ParGC Thread#",
+        "G1 ",
+        "VM Thread",
+        "ZDriver",
+        "ZDirector",
+        "ZWorker",
+        "XDriver",
+        "XWorker",
+        "Shenandoah",
+    ];
+    COLLECTORS.iter().any(|collector| name.starts_with(collector))
+}
+
 /// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn memory(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -237,6 +262,7 @@ mod tests {
                     25 58404864 5456 18446744073709551615 1 1 0 0 0 0 0 4096 1256 0 0 0 17 1 0 0 0 0 0\n";
         let expected = Stat { user_ticks: 263, system_ticks: 1300, start_ticks: 25, resident_pages: 5456 };
         assert_eq!(stat(text), Some(expected));
+        assert_eq!(name(text), Some("kafka) R (x"));
         assert_eq!(stat("4711 (short) S 1 2"), None);
         assert_eq!(stat(""), None);
     }

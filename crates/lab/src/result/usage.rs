@@ -26,6 +26,9 @@ pub struct ProcessUse {
     pub disk_written_bytes: Option<u64>,
     /// The busy share of the busiest thread, 0 to 1.
     pub busiest_thread: f64,
+    /// The part of the processor time that a JVM spent on garbage, in seconds; `None` for other programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector_s: Option<f64>,
 }
 
 /// Resource usage of the machine during the measurement.

@@ -7,6 +7,7 @@
 //! - disk: a disk was busy for at least 90 % of the time, with a request in it for at least half of it, or
 //!   processors waited for disks for at least 20 % of theirs; never a disk that the brokers' data is not on.
 //!   The reason names the devices below the data.
+//! - garbage collection: a broker's JVM spent at least 30 % of its processor time on it.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
@@ -25,6 +26,7 @@
 
 mod agents;
 mod disk;
+mod garbage;
 mod link;
 mod lock;
 mod objections;
@@ -103,6 +105,7 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
 fn limit(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     requested_rate(point, repetition)
         .or_else(|| disk::full(repetition))
+        .or_else(|| garbage::collected(repetition))
         .or_else(|| node(point, repetition))
         .or_else(|| agents::full(repetition))
         .or_else(|| processors(repetition, machine))

@@ -25,6 +25,15 @@ pub(super) struct ProcessReading {
     pub disk: Option<(u64, u64)>,
 }
 
+/// A sample of a thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ThreadReading {
+    pub id: u32,
+    pub ticks: u64,
+    /// True for a thread that collects garbage for a JVM.
+    pub is_collector: bool,
+}
+
 /// The block devices that are whole physical disks: not partitions, not composed of others, not in memory.
 pub(crate) fn whole_disks() -> Vec<String> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
@@ -74,15 +83,19 @@ pub(super) fn process(pid: u32) -> Option<ProcessReading> {
     Some(ProcessReading { stat, disk })
 }
 
-/// Samples the threads of a process: their ids and used ticks.
-pub(super) fn threads(pid: u32) -> Vec<(u32, u64)> {
+/// Samples the threads of a process.
+pub(super) fn threads(pid: u32) -> Vec<ThreadReading> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     tasks
         .filter_map(|task| {
             let task = task.ok()?;
-            let stat = proc::stat(&std::fs::read_to_string(task.path().join("stat")).ok()?)?;
-            let number = task.file_name().to_str()?.parse().ok()?;
-            Some((number, stat.user_ticks + stat.system_ticks))
+            let text = std::fs::read_to_string(task.path().join("stat")).ok()?;
+            let stat = proc::stat(&text)?;
+            Some(ThreadReading {
+                id: task.file_name().to_str()?.parse().ok()?,
+                ticks: stat.user_ticks + stat.system_ticks,
+                is_collector: proc::is_collector(proc::name(&text)?),
+            })
         })
         .collect()
 }

@@ -1,10 +1,10 @@
 //! Samples over time, and the usage between two times, interpolated between samples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::counters::growth;
-use super::readings::{HostReading, ProcessReading};
+use super::readings::{HostReading, ProcessReading, ThreadReading};
 use super::totals::Totals;
 use super::{Usage, rates};
 use crate::machine::interfaces::{INTERFACES, link_speed};
@@ -42,6 +42,8 @@ struct Process {
     readings: Vec<(u64, ProcessReading)>,
     /// Times and total ticks, by thread. Entries without change may be missing.
     threads: BTreeMap<u32, Vec<(u64, u64)>>,
+    /// The threads that collect garbage.
+    collectors: BTreeSet<u32>,
     /// The time when the threads were last sampled.
     threads_at_us: u64,
 }
@@ -60,11 +62,14 @@ impl Series {
         self.process(name, pid).readings.push((at_us, reading));
     }
 
-    pub(super) fn push_threads(&mut self, name: &str, pid: u32, at_us: u64, threads: Vec<(u32, u64)>) {
+    pub(super) fn push_threads(&mut self, name: &str, pid: u32, at_us: u64, threads: Vec<ThreadReading>) {
         let process = self.process(name, pid);
         let before_us = process.threads_at_us;
-        for (thread, ticks) in threads {
-            let seen = process.threads.entry(thread).or_default();
+        for ThreadReading { id, ticks, is_collector } in threads {
+            if is_collector {
+                process.collectors.insert(id);
+            }
+            let seen = process.threads.entry(id).or_default();
             match seen.last() {
                 Some(&(_, last)) if last == ticks => {}
                 Some(&(last_us, last)) if last_us < before_us => {
@@ -105,6 +110,7 @@ impl Series {
                 pid,
                 readings: Vec::new(),
                 threads: BTreeMap::new(),
+                collectors: BTreeSet::new(),
                 threads_at_us: 0,
             });
             self.processes.len() - 1
@@ -156,11 +162,17 @@ impl Series {
         };
         let moments = self.moments(from_us, to_us).map(|(at_us, _)| self.resident_bytes(processes, *at_us));
         let length_s = (to_us - from_us) as f64 / 1e6;
-        let busiest_ticks = processes
-            .iter()
-            .flat_map(|one| one.threads.values())
-            .map(|seen| between(seen, from_us, to_us, |ticks| *ticks))
-            .fold(0.0, f64::max);
+        let is_jvm = processes.iter().any(|one| !one.collectors.is_empty());
+        let (mut busiest_ticks, mut collector_ticks) = (0.0f64, 0.0);
+        for process in processes {
+            for (id, seen) in &process.threads {
+                let ticks = between(seen, from_us, to_us, |ticks| *ticks);
+                busiest_ticks = busiest_ticks.max(ticks);
+                if process.collectors.contains(id) {
+                    collector_ticks += ticks;
+                }
+            }
+        }
         ProcessUse {
             name: name.to_owned(),
             pid: processes.first().map_or(0, |one| one.pid),
@@ -170,6 +182,7 @@ impl Series {
             memory_bytes_max: moments.max().unwrap_or_default(),
             disk_read_bytes: disk(|reading| reading.disk.unwrap_or_default().0),
             disk_written_bytes: disk(|reading| reading.disk.unwrap_or_default().1),
+            collector_s: is_jvm.then(|| collector_ticks / self.units.ticks_per_s),
             busiest_thread: share(busiest_ticks / self.units.ticks_per_s, length_s),
         }
     }
@@ -383,6 +396,14 @@ mod tests {
         assert_eq!(usage.processes[0].memory_bytes_max, 40 * 4096);
     }
 
+    fn thread(id: u32, ticks: u64) -> ThreadReading {
+        ThreadReading { id, ticks, is_collector: false }
+    }
+
+    fn collector(id: u32, ticks: u64) -> ThreadReading {
+        ThreadReading { is_collector: true, ..thread(id, ticks) }
+    }
+
     #[test]
     fn the_busiest_thread_is_found_though_it_slept_before() {
         let mut series = series();
@@ -391,9 +412,17 @@ mod tests {
             series.push_host(second * S, host(second, second));
             series.push_process("broker-1", 7, second * S, process(0, 1));
             let late = if second <= 8 { 5 } else { 5 + (second - 8) * 90 };
-            series.push_threads("broker-1", 7, second * S, vec![(70, second * 20), (71, late)]);
+            series.push_threads(
+                "broker-1",
+                7,
+                second * S,
+                vec![thread(70, second * 20), collector(71, late)],
+            );
         }
         let busiest = |from, to| series.usage(from * S, to * S).processes[0].busiest_thread;
+        let collected =
+            |from, to| series.usage(from * S, to * S).processes[0].collector_s.expect("it is a JVM");
+        assert!(collected(1, 5).abs() < 1e-9 && (collected(8, 10) - 1.8).abs() < 1e-9);
         assert!((busiest(1, 5) - 0.2).abs() < 1e-9);
         assert!((busiest(8, 10) - 0.9).abs() < 1e-9);
         assert!((busiest(8, 1000) - 0.9).abs() < 1e-9, "nobody looked after the tenth second");
@@ -422,8 +451,8 @@ mod tests {
         let mut series = series();
         series.push_host(S, host(0, 0));
         series.push_host(2 * S, host(0, 0));
-        series.push_threads("p", 7, S, vec![(70, 1000)]);
-        series.push_threads("p", 7, 2 * S, vec![(70, 1000), (71, 60)]);
+        series.push_threads("p", 7, S, vec![thread(70, 1000)]);
+        series.push_threads("p", 7, 2 * S, vec![thread(70, 1000), thread(71, 60)]);
         assert!((series.usage(S, 2 * S).processes[0].busiest_thread - 0.6).abs() < 1e-9);
     }
 
