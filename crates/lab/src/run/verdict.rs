@@ -7,7 +7,7 @@
 //! - disk: a disk was busy for at least 90 % of the time, with a request in it for at least half of it, or
 //!   processors waited for disks for at least 20 % of theirs; never a disk that the brokers' data is not on.
 //!   The reason names the devices below the data.
-//! - garbage collection: a broker's JVM spent at least 30 % of its processor time on it.
+//! - garbage collection: a broker's JVM spent at least 20 % of its processor time on it.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if

@@ -5,7 +5,7 @@ use crate::result::{ProcessUse, Repetition};
 
 /// The share of a JVM's processor time that goes to garbage, from which on it is the limit. Brokers with enough
 /// heap are below 10 %.
-const SHARE_MIN: f64 = 0.3;
+const SHARE_MIN: f64 = 0.2;
 /// Minimum processors in use for garbage: a JVM that does nothing else is idle.
 const PROCESSORS_MIN: f64 = 0.1;
 
@@ -56,7 +56,7 @@ mod tests {
             verdict.reasons[0].starts_with("the JVM of broker-1 used 50 % of its processor time"),
             "{verdict:?}"
         );
-        assert_ne!(of(2.0, 10.0).limit, "garbage collection");
+        assert_ne!(of(1.9, 10.0).limit, "garbage collection");
         assert_ne!(of(0.05, 0.1).limit, "garbage collection", "it is idle");
         assert_eq!(of(0.0, 0.0).limit, "unknown");
     }
