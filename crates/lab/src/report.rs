@@ -20,6 +20,7 @@ mod obstacles;
 mod palette;
 mod profile;
 mod publication;
+mod published;
 mod saturation;
 mod scaling;
 mod settings;

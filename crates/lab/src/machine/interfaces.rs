@@ -11,7 +11,9 @@ pub(crate) const INTERFACES: &str = "/sys/class/net";
 /// The interfaces in such a directory, the loopback one included, by name.
 pub(crate) fn list(dir: &Path) -> Vec<Interface> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    // The bonding driver has a file beside the interfaces.
+    let dirs = entries.flatten().filter(|entry| entry.path().is_dir());
+    let names = dirs.filter_map(|entry| entry.file_name().into_string().ok());
     let mut found: Vec<Interface> = names
         .map(|name| {
             let read = |file: &str| line(dir.join(&name).join(file).to_str()?);
@@ -62,5 +64,8 @@ mod tests {
         interface("eth1", "up\n", "25000\n", true);
         interface("eth2", "up\n", "1000\n", true);
         assert_eq!(slowest_link(dir.path()), Some(1000));
+        std::fs::write(dir.path().join("bonding_masters"), "bond0\n").expect("written");
+        let names = list(dir.path()).into_iter().map(|interface| interface.name);
+        assert_eq!(names.collect::<Vec<_>>(), ["docker0", "eth0", "eth1", "eth2", "eth3"]);
     }
 }

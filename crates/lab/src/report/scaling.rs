@@ -6,7 +6,7 @@ use super::chart::{Axis, Better, Chart, Dot, Line, main_figure, nice_ceiling};
 use super::latency::{log_domain, quantity_of_tick};
 use super::obstacles::obstacles;
 use super::palette::{Palette, Series};
-use super::{saturation, unscaled};
+use super::{published, saturation, unscaled};
 use crate::quantity;
 use crate::result::{Figure, Judgement, PointResult, Spread, Subject, WorkloadResult, ratio_of, values};
 use crate::workload::{Load, Point};
@@ -321,6 +321,14 @@ impl ChartFigure {
         }
     }
 
+    /// True for rates, which are published most often.
+    fn is_rate(self) -> bool {
+        matches!(
+            self,
+            ChartFigure::Bytes(_) | ChartFigure::Main(Subject::Knee | Subject::Produce | Subject::Consume)
+        )
+    }
+
     /// True if a headline quotes the figure.
     fn is_quoted(self) -> bool {
         matches!(self, ChartFigure::Main(_) | ChartFigure::Bytes(_))
@@ -432,6 +440,14 @@ fn chart(
             is_quoted: shown.is_quoted() && quoted.contain(workload, point),
             ..dot((x, y), point, series, &shown.text(y))
         }));
+    }
+    if let Some(first) = points.first().filter(|_| shown.is_rate() && !dots.is_empty()) {
+        let position = |label: &str| positions.x.iter().find(|(known, _)| known == label).map(|(_, x)| *x);
+        let values =
+            published::values(&workload.workload, shown.figure(first), position, |value| shown.text(value));
+        // Below the measured lines.
+        lines.splice(0..0, values.lines);
+        dots.splice(0..0, values.dots);
     }
     let ys = || dots.iter().map(|dot| dot.y);
     let (least, most) = (ys().fold(f64::INFINITY, f64::min), ys().fold(0.0, f64::max));

@@ -27,15 +27,21 @@ impl Chart {
             unit => format!(" ({unit})"),
         };
         let mut text = format!("{}{unit} by {}.", self.title, plain(&self.x));
-        for line in &lines {
+        let (published, measured): (Vec<&Line>, Vec<&Line>) =
+            lines.into_iter().partition(|line| line.is_published());
+        for line in &measured {
             text += &format!(" {}: {}.", line.name, self.range(line));
+        }
+        for line in published {
+            text += &format!(" {}, published, on other hardware: {}.", line.name, self.range(line));
         }
         let refused = self.dots.iter().filter(|dot| dot.is_hollow).count();
         if refused > 0 {
-            text += &format!(" Not quotable: {refused} of {} points.", self.dots.len());
+            let measured = self.dots.iter().filter(|dot| dot.class != Line::PUBLISHED).count();
+            text += &format!(" Not quotable: {refused} of {measured} points.");
         }
         if let Some(better) = self.better {
-            text += &self.lead(&lines, better);
+            text += &self.lead(&measured, better);
         }
         text
     }

@@ -17,6 +17,7 @@ pub(super) enum Sign {
     QuotedKnee,
     KneeRange,
     Ideal,
+    Published,
 }
 
 impl Sign {
@@ -32,6 +33,7 @@ impl Sign {
             Sign::QuotedKnee => "knee: a headline rests on it",
             Sign::KneeRange => "range of the knee",
             Sign::Ideal => "the requested rate",
+            Sign::Published => "published, on other hardware: not comparable",
         }
     }
 
@@ -55,6 +57,7 @@ impl Sign {
             Sign::Knee | Sign::QuotedKnee => "<circle class=\"mark\" cx=\"11\" cy=\"6\" r=\"5\"/>",
             Sign::KneeRange => "<rect class=\"band\" x=\"5\" y=\"0\" width=\"12\" height=\"12\"/>",
             Sign::Ideal => "<path class=\"line ideal\" d=\"M0 6L22 6\"/>",
+            Sign::Published => "<path class=\"line published\" d=\"M0 6L22 6\"/>",
         }
     }
 }

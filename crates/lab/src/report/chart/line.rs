@@ -53,6 +53,15 @@ pub(crate) struct Line {
     pub within_noise: Vec<usize>,
 }
 
+impl Line {
+    /// The class of a line of published values, which are of other hardware.
+    pub(crate) const PUBLISHED: &str = "published";
+
+    pub(super) fn is_published(&self) -> bool {
+        self.class == Line::PUBLISHED
+    }
+}
+
 /// The better direction of a chart's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Better {
@@ -175,6 +184,7 @@ impl Chart {
             (Sign::KneeRange, !self.bands.is_empty()),
             (Sign::FellBehind, mark("behind")),
             (Sign::Ideal, line("ideal")),
+            (Sign::Published, line(Line::PUBLISHED)),
         ];
         let own = signs.into_iter().filter(|(_, has)| *has).map(|(sign, _)| sign);
         key::markup(&own.collect::<Vec<_>>())
