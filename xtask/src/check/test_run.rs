@@ -4,7 +4,7 @@
 //! a binary is printed at its end, so that the lines of two binaries do not mix.
 //!
 //! On request, a few failed tests run again, alone: a test with a time limit fails on a machine whose
-//! processors are busy with other tests. Each stands in the summary as unstable, with its first failure above.
+//! processors are busy with other tests. Each is in the summary as unstable, with its first failure above.
 //! Tests of crates that keep records have one attempt, because a lost record is no matter of time.
 //!
 //! A test that cannot run here prints a line `SKIPPED: NAME: HINT` to standard error, bypassing the test

@@ -7,7 +7,6 @@
 //! - disk: a disk was busy for at least 90 % of the time, with a request in it for at least half of it, or
 //!   processors waited for disks for at least 20 % of theirs; never a disk that the brokers' data is not on.
 //!   The reason names the devices below the data.
-//! - garbage collection: a broker's JVM spent at least 20 % of its processor time on it.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
@@ -20,6 +19,9 @@
 //! - network: an interface carried more than loopback, and at least 90 % of its speed in one direction; never
 //!   if that speed is unknown, as that of bonds, whose members are judged instead.
 //! - one partition: the topics have one partition, and nothing else is saturated.
+//!
+//! Garbage collection takes the place of broker CPU and machine CPU, or of no limit, if a broker's JVM spent at
+//! least 20 % of its processor time on it.
 //!
 //! With agents, clients are elsewhere: generator CPU is also an agent whose processors are busy for at least
 //! 92 % of the time, and network an interface of an agent with at least 90 % of its speed.
@@ -88,6 +90,10 @@ impl Default for Finding {
 }
 
 impl Finding {
+    fn unknown(repetition: &Repetition) -> Finding {
+        Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) }
+    }
+
     fn new(limit: &str, reason: String) -> Finding {
         Finding { limit: limit.to_owned(), reasons: vec![reason] }
     }
@@ -105,7 +111,6 @@ fn finding(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding
 fn limit(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
     requested_rate(point, repetition)
         .or_else(|| disk::full(repetition))
-        .or_else(|| garbage::collected(repetition))
         .or_else(|| node(point, repetition))
         .or_else(|| agents::full(repetition))
         .or_else(|| processors(repetition, machine))
@@ -114,7 +119,10 @@ fn limit(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
         .or_else(|| link::full(repetition))
         .or_else(|| link::full_of_agent(repetition))
         .or_else(|| one_partition(point, repetition))
-        .unwrap_or_else(|| Finding { limit: "unknown".to_owned(), reasons: nothing_at_its_end(repetition) })
+        .map_or_else(
+            || garbage::collected(repetition).unwrap_or_else(|| Finding::unknown(repetition)),
+            |finding| garbage::behind(repetition, finding),
+        )
 }
 
 fn requested_rate(point: &Point, repetition: &Repetition) -> Option<Finding> {

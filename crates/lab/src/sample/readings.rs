@@ -86,16 +86,20 @@ pub(super) fn process(pid: u32) -> Option<ProcessReading> {
 /// Samples the threads of a process.
 pub(super) fn threads(pid: u32) -> Vec<ThreadReading> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    tasks
-        .filter_map(|task| {
-            let task = task.ok()?;
-            let text = std::fs::read_to_string(task.path().join("stat")).ok()?;
-            let stat = proc::stat(&text)?;
-            Some(ThreadReading {
-                id: task.file_name().to_str()?.parse().ok()?,
-                ticks: stat.user_ticks + stat.system_ticks,
-                is_collector: proc::is_collector(proc::name(&text)?),
-            })
-        })
-        .collect()
+    let named = tasks.filter_map(|task| {
+        let task = task.ok()?;
+        let text = std::fs::read_to_string(task.path().join("stat")).ok()?;
+        let (name, stat) = (proc::name(&text)?, proc::stat(&text)?);
+        let reading = ThreadReading {
+            id: task.file_name().to_str()?.parse().ok()?,
+            ticks: stat.user_ticks + stat.system_ticks,
+            is_collector: proc::is_collector(name),
+        };
+        Some((name == proc::SERIAL_COLLECTOR, reading))
+    });
+    let mut named: Vec<(bool, ThreadReading)> = named.collect();
+    if !named.iter().any(|(_, thread)| thread.is_collector) {
+        named.iter_mut().for_each(|(is_serial, thread)| thread.is_collector = *is_serial);
+    }
+    named.into_iter().map(|(_, thread)| thread).collect()
 }

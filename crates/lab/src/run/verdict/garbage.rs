@@ -26,6 +26,16 @@ pub(super) fn collected(repetition: &Repetition) -> Option<Finding> {
     Some(Finding::new("garbage collection", reason))
 }
 
+/// The limit behind busy processors.
+pub(super) fn behind(repetition: &Repetition, finding: Finding) -> Finding {
+    if !["broker CPU", "machine CPU"].contains(&finding.limit.as_str()) {
+        return finding;
+    }
+    let Some(mut collected) = collected(repetition) else { return finding };
+    collected.reasons.extend(finding.reasons);
+    collected
+}
+
 fn share(used: &ProcessUse) -> f64 {
     collected_s(used) / used_s(used).max(f64::MIN_POSITIVE)
 }
@@ -59,5 +69,14 @@ mod tests {
         assert_ne!(of(1.9, 10.0).limit, "garbage collection");
         assert_ne!(of(0.05, 0.1).limit, "garbage collection", "it is idle");
         assert_eq!(of(0.0, 0.0).limit, "unknown");
+        let with = |change: fn(&mut crate::result::Repetition)| {
+            limit(|r| {
+                (r.processes[0].user_s, r.processes[0].collector_s) = (10.0, Some(5.0));
+                change(r);
+            })
+        };
+        let busy = with(|r| r.host.cpu_busy = 0.99);
+        assert_eq!((busy.limit.as_str(), busy.reasons.len()), ("garbage collection", 2), "{busy:?}");
+        assert_eq!(with(|r| r.processes[1].busiest_thread = 0.96).limit, "generator CPU");
     }
 }
