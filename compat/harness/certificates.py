@@ -21,7 +21,7 @@ def openssl(*arguments, data=None):
 
 
 class Authority:
-    """Signs certificates for 127.0.0.1. `ca` is the file of its own."""
+    """Signs certificates, by default for 127.0.0.1. `ca` is the file of its own."""
 
     def __init__(self, directory, name="authority"):
         self.directory = pathlib.Path(directory)
@@ -33,11 +33,11 @@ class Authority:
         named = ("-config", self.config, "-subj", f"/CN={name}", "-days", 30)
         openssl("req", "-x509", *CURVE, "-keyout", self.key, "-out", self.ca, *named, *extensions)
 
-    def sign(self, name, path=None):
+    def sign(self, name, path=None, names=HOSTS):
         """A new key and certificate with CN=name; `path`, a file of both, is replaced in one step."""
         path = pathlib.Path(path or self.directory / f"{name}.pem")
         key, request, hosts = (path.with_suffix(end) for end in (".newkey", ".csr", ".hosts"))
-        hosts.write_text(HOSTS)
+        hosts.write_text(names)
         subject = ("-config", self.config, "-subj", f"/CN={name}")
         openssl("req", "-new", *CURVE, "-keyout", key, "-out", request, *subject)
         issuer = ("-CA", self.ca, "-CAkey", self.key, "-CAcreateserial", "-days", 30, "-extfile", hosts)

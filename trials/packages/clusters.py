@@ -20,12 +20,11 @@ START_S_MAX = 90
 
 
 class Cluster:
-    """Hosts, and what they run. `thalweg` has the arguments and settings of each broker or controller of Thalweg, `kafka` the
+    """Hosts, and what they run. `thalweg` has the arguments and mounts of each broker or controller of Thalweg, `kafka` the
     environment of each of Apache Kafka."""
 
     def __init__(self, folder, thalweg, kafka, aliases):
         self.folder = pathlib.Path(folder)
-        self.folder.mkdir(parents=True)
         self.thalweg, self.kafka = thalweg, kafka
         self.names = [*thalweg, *kafka]
         self.aliases = aliases
@@ -55,13 +54,10 @@ class Cluster:
     def _start(self, image, network):
         for name, environment in self.kafka.items():
             self.processes[name] = start_kafka(self.folder / name, environment, network, name)
-        for name, (arguments, settings) in self.thalweg.items():
-            config = None
-            if settings:
-                config = self.folder / f"{name}.properties"
-                config.write_text(settings)
-                config.chmod(0o644)
-            self.containers[name] = Container(image, network, name, self.folder / name, config).start(arguments)
+        for name, (arguments, mounts) in self.thalweg.items():
+            # The address of the machine: that of the host, because each has only one.
+            arguments = [word.replace("$(NODE_ADDRESS)", network.addresses[name]) for word in arguments]
+            self.containers[name] = Container(image, network, name, self.folder / name, mounts).start(arguments)
 
     def _check(self):
         first, second, third = (self.containers[name] for name in self.brokers)
@@ -72,6 +68,7 @@ class Cluster:
         assert done.returncode == 0, done.stdout
         read = ["consume", "orders", "--from-beginning", "--max-messages", "1"]
         assert "one" in self._says(second, read).splitlines()
+        self.check_whole(first)
         assert third.stop(60) == 0, (third.folder / "log").read_text()[-2000:]
         if len(self.kafka) > 1:
             process = self.processes[next(iter(self.kafka))]
@@ -82,6 +79,9 @@ class Cluster:
         assert done.returncode == 0, done.stdout
         read = ["consume", "orders", "--from-beginning", "--max-messages", "2"]
         assert sorted(self._says(second, read).splitlines()) == ["one", "two"]
+
+    def check_whole(self, container):
+        """What else holds while all brokers are there."""
 
     @staticmethod
     def _says(container, command):
@@ -95,11 +95,13 @@ class Compose(Cluster):
 
     def __init__(self, path, folder):
         document = yaml.safe_load(pathlib.Path(path).read_text())
+        folder = pathlib.Path(folder)
         thalweg, kafka = {}, {}
         for name, service in document["services"].items():
             if service["image"].startswith("thalweg:"):
                 (config,) = service["configs"]
-                thalweg[name] = (service["command"], document["configs"][config["source"]]["content"])
+                file = write(folder / f"{name}.properties", document["configs"][config["source"]]["content"])
+                thalweg[name] = (service["command"], {config["target"]: file})
             else:
                 defaults = lambda value: re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
                 kafka[name] = {key: defaults(value) for key, value in service["environment"].items()}
@@ -107,25 +109,66 @@ class Compose(Cluster):
 
 
 class Chart(Cluster):
-    """The pods of a rendered chart."""
+    """The pods of a rendered chart. `secrets` has the files of each secret that the pods mount."""
 
-    def __init__(self, objects, folder):
-        settings = {
-            part["metadata"]["name"]: part["data"]["server.properties"] for part in objects if part["kind"] == "ConfigMap"
-        }
+    def __init__(self, objects, folder, secrets=None):
+        folder = pathlib.Path(folder)
+        self.racks = set()
+        files = {part["metadata"]["name"]: part["data"] for part in objects if part["kind"] == "ConfigMap"}
+        files |= secrets or {}
         thalweg, aliases = {}, {}
         for part in objects:
             if part["kind"] != "StatefulSet":
                 continue
             name, spec = part["metadata"]["name"], part["spec"]
-            (container,) = spec["template"]["spec"]["containers"]
-            for index in range(spec["replicas"]):
-                pod = f"{name}-{index}"
-                values = {"POD_NAME": pod, "POD_INDEX": str(index)}
-                expand = lambda text: re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], text)
-                thalweg[pod] = ([expand(text) for text in container["args"]], settings.get(name))
-                aliases[pod] = f"{pod}.{spec['serviceName']}.streams.svc"
+            pod = spec["template"]["spec"]
+            (container,) = pod["containers"]
+            places = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+            mounts = {}
+            for volume in pod["volumes"]:
+                if "emptyDir" in volume:
+                    continue
+                mounts[places[volume["name"]]] = folder / f"{name}-{volume['name']}"
+                for source in sources(volume):
+                    for file, text in files[source].items():
+                        write(folder / f"{name}-{volume['name']}" / file, text)
+            self.racks |= {word for word in container["args"] if word.startswith("broker.rack=")}
+            first = spec.get("ordinals", {}).get("start", 0)
+            for index in range(first, first + spec["replicas"]):
+                values = {"POD_NAME": f"{name}-{index}", "POD_INDEX": str(index)}
+                expand = lambda text: re.sub(r"\$\((\w+)\)", lambda found: values.get(found[1], found[0]), text)
+                thalweg[values["POD_NAME"]] = ([expand(text) for text in container["args"]], mounts)
+                aliases[values["POD_NAME"]] = f"{values['POD_NAME']}.{spec['serviceName']}.streams.svc"
         super().__init__(folder, thalweg, {}, aliases)
+
+
+class ZonedChart(Chart):
+    """Brokers in zones, with a listener for clients outside at their own addresses."""
+
+    def check_whole(self, container):
+        described = self._says(container, ["cluster", "status", "--json"])
+        for rack in self.racks:
+            assert rack.removeprefix("broker.rack=") in described, described
+        for name in self.brokers:
+            address = f"{self.containers[name].network.addresses[name]}:9094"
+            read = ["consume", "orders", "--from-beginning", "--max-messages", "1", "--bootstrap-server", address]
+            assert "one" in self._says(container, read).splitlines(), f"at {address}"
+
+
+def sources(volume):
+    """The names of the ConfigMaps and secrets in a volume."""
+    if "projected" in volume:
+        return [source["configMap"]["name"] for source in volume["projected"]["sources"]]
+    return [volume["configMap"]["name"] if "configMap" in volume else volume["secret"]["secretName"]]
+
+
+def write(path, text):
+    """Writes a file that the user of the container may read, and returns its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.chmod(0o755)
+    path.write_text(text)
+    path.chmod(0o644)
+    return path
 
 
 def start_kafka(folder, environment, network, host):

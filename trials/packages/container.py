@@ -83,10 +83,19 @@ class Network:
 
 
 class Container:
-    """A container of an image, on a host of a network. Its volume outlives it."""
+    """A container of an image, on a host of a network, with files and folders of the machine at paths of its own (`mounts`, by
+    path). Its volume outlives it."""
 
-    def __init__(self, image, network, host, folder, config=None):
-        self.image, self.network, self.host, self.config = image, network, host, config
+    def __init__(self, image, network, host, folder, mounts=None):
+        self.image, self.network, self.host = image, network, host
+        self.mounts = {path: pathlib.Path(source) for path, source in (mounts or {}).items()}
+        for path, source in self.mounts.items():
+            place = image.root / path.lstrip("/")
+            if source.is_dir():
+                place.mkdir(parents=True, exist_ok=True)
+            elif not place.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.touch()
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.volume = self.folder / "volume"
@@ -139,5 +148,7 @@ class Container:
         space = ["ip", "netns", "exec", self.network.space(self.host)]
         apart = ["unshare", "--mount", "--pid", "--ipc", "--uts", "--fork", "--kill-child"]
         settings = self.image.config["config"]
-        places = [self.image.root, self.volume, self.network.hosts, self.config or "-"]
-        return [*space, *apart, str(HERE / "container"), *map(str, places), settings["User"], self.host, *command]
+        places = [self.image.root, self.volume, self.network.hosts]
+        mounts = [str(part) for path, source in self.mounts.items() for part in (source, path)]
+        named = [str(HERE / "container"), *map(str, places), settings["User"], self.host]
+        return [*space, *apart, *named, *mounts, "--", *command]

@@ -1,5 +1,5 @@
-"""Packages as their users meet them: installed in a clean Debian that boots with systemd, run as a container, rendered as a
-chart, started as the cluster of the compose file. Nightly only; machines and containers need root.
+"""Packages as their users meet them: installed in a clean Debian that boots with systemd, run as a container, started as the
+pods of the chart and as the services of the compose file. Nightly only; machines and containers need root.
 """
 
 import hashlib
@@ -9,23 +9,25 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
-
-import yaml
 
 import artefacts
 import clusters
 from artefacts import ROOT, TOOLS, run
+from certificates import Authority
 from container import Container, Image, Network
 from suite import Skip, main, until
+
+sys.path.insert(0, str(ROOT / "trials/chart"))
+import rendering  # noqa: E402
 
 WORK = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="packages-"))
 EXPOSURE_MAX = 2.0
 IMAGE_BYTES_MAX = 30_000_000
 # From the package to a record seen, on a machine that has booted.
 FIRST_RECORD_S_MAX = 60
-KUBERNETES = ("1.28", "1.31", "1.36")
 
 
 def needs_root():
@@ -126,65 +128,32 @@ def test_a_container_serves_and_keeps_its_data():
             container.end()
 
 
-def chart(*values, kubernetes="1.31", accepted=True):
-    """The objects of the chart, rendered with values."""
-    command = [TOOLS / "helm", "template", "release", ROOT / "deploy/helm/thalweg", "--namespace", "streams"]
-    command += ["--kube-version", kubernetes, *(part for value in values for part in ("--set-json", value))]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True)
-    if not accepted:
-        assert done.returncode != 0, done.stdout
-        return done.stderr
-    assert done.returncode == 0, done.stderr
-    return [part for part in yaml.safe_load_all(done.stdout) if part]
-
-
-APACHE = 'controllers={"kind":"apache","clusterId":"MkU3OEVBNTcwNTJENDM2Qk"}'
-EVERYTHING = ['tls={"enabled":true,"secretName":"certificates"}', 'networkPolicy={"enabled":true}', APACHE]
-
-
-def test_the_chart_is_valid():
-    run([TOOLS / "helm", "lint", "--strict", ROOT / "deploy/helm/thalweg"])
-    for version in KUBERNETES:
-        for name, values in {"default": [], "everything": EVERYTHING}.items():
-            rendered = WORK / f"{name}-{version}.yaml"
-            rendered.write_text(yaml.safe_dump_all(chart(*values, kubernetes=version)))
-            validate = ROOT / "target/compat/packages/bin/kubernetes-validate"
-            run([validate, "--strict", "--kubernetes-version", version, rendered])
-
-
-def test_the_chart_refuses_values_that_cannot_work():
-    for value, reason in {
-        'tls={"enabled":true}': "tls.secretName",
-        'controllers={"kind":"apache"}': "controllers.clusterId",
-        'controllers={"kind":"external"}': "controllers.bootstrapServers",
-        "brokers=1": "default.replication.factor",
-        "brokers=0": "brokers",
-        "replicas=3": "replicas",
-    }.items():
-        said = chart(value, accepted=False)
-        assert reason in said, f"{value}: {said}"
-
-
-def test_the_chart_is_what_it_promises():
-    objects = {(part["kind"], part["metadata"]["name"]): part for part in chart(*EVERYTHING)}
-    brokers = objects["StatefulSet", "release-thalweg-broker"]["spec"]
-    assert brokers["updateStrategy"]["type"] == "RollingUpdate" and brokers["replicas"] == 3
-    pod = brokers["template"]["spec"]
-    assert pod["securityContext"]["runAsNonRoot"] and pod["terminationGracePeriodSeconds"] >= 60
-    (container,) = pod["containers"]
-    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
-    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert container["securityContext"]["readOnlyRootFilesystem"]
-    assert objects["PodDisruptionBudget", "release-thalweg-broker"]["spec"]["maxUnavailable"] == 1
-    assert objects["Service", "release-thalweg-brokers"]["spec"]["clusterIP"] == "None"
-    settings = objects["ConfigMap", "release-thalweg-broker"]["data"]["server.properties"]
-    assert "\nlisteners=SSL://0.0.0.0:9092\n" in settings and "ssl.keystore.location=" in settings, settings
-
-
 def test_the_chart_starts_a_cluster():
     """The pods of the chart as containers of the image, with their arguments, settings and names."""
     needs_root()
-    clusters.Chart(chart(), WORK / "chart").works()
+    clusters.Chart(rendering.render(), WORK / "chart").works()
+
+
+def test_the_chart_starts_a_secured_cluster_in_zones():
+    """Nodes log in to each other over TLS, with certificates of the names that values.yaml lists; clients outside have a listener."""
+    needs_root()
+    secured = {"protocol": "SASL_SSL", "sasl": {"mechanisms": ["PLAIN"], "secretName": "nodes"}, "tls": {"secretName": "tls"}}
+    # Without node ports, clients reach the listener at its own port.
+    ports = {str(zone): {"port": 9094} for zone in (100, 200, 300)}
+    outside = {"enabled": True, "type": "NodePort", "brokers": ports}
+    values = {
+        "zones": {"names": ["north", "west", "east"]},
+        "listeners": {"replication": secured, "controllers": secured, "external": outside},
+    }
+    authority = Authority(WORK / "authority")
+    services = [f"release-thalweg-{kind}.{rendering.NAMESPACE}.svc" for kind in ("brokers", "controllers")]
+    names = "subjectAltName=" + ",".join(f"DNS:*.{service}" for service in services) + "\n"
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="node" password="x1" user_node="x1";'
+    secrets = {
+        "tls": {"tls-combined.pem": authority.sign("node", names=names).read_text(), "ca.crt": authority.ca.read_text()},
+        "nodes": {"plain": login},
+    }
+    clusters.ZonedChart(rendering.render(values), WORK / "zones", secrets).works()
 
 
 def test_the_compose_file_is_valid():

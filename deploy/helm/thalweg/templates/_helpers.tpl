@@ -19,31 +19,33 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* Properties of a map, a line each, in order. Whole numbers of YAML are floats here. */}}
-{{- define "thalweg.properties" -}}
-{{- range $key, $value := . }}
-{{ $key }}={{ if kindIs "float64" $value }}{{ if eq (float64 (int64 $value)) $value }}{{ int64 $value }}{{ else }}{{ $value }}{{ end }}{{ else }}{{ $value }}{{ end }}
-{{- end }}
-{{- end }}
-
-{{/* Where brokers find controllers. */}}
-{{- define "thalweg.controllers" -}}
-{{- $name := include "thalweg.name" . -}}
-{{- $at := printf "%s-controllers.%s.svc" $name .Release.Namespace -}}
-{{- if eq .Values.controllers.kind "external" -}}
-{{ required "controllers.bootstrapServers is needed with controllers.kind=external: host:port, separated by commas" .Values.controllers.bootstrapServers }}
-{{- else if eq .Values.controllers.kind "apache" -}}
-{{- range $index := until (int .Values.controllers.replicas) }}{{ if $index }},{{ end }}{{ $name }}-controller-{{ $index }}.{{ $at }}:9093{{ end }}
-{{- else -}}
-{{ $name }}-controller-0.{{ $at }}:9093
+{{/* The StatefulSets of brokers, as JSON: the end of the name, the zone, the first node id, the number of brokers. */}}
+{{- define "thalweg.sets" -}}
+{{- $brokers := int .Values.brokers -}}
+{{- $zones := .Values.zones.names -}}
+{{- $sets := list -}}
+{{- if $zones -}}
+{{- range $at, $zone := $zones -}}
+{{- $count := add (div $brokers (len $zones)) (ternary 1 0 (lt $at (int (mod $brokers (len $zones))))) -}}
+{{- $sets = append $sets (dict "suffix" (printf "-z%d" (add1 $at)) "zone" $zone "first" (mul 100 (add1 $at)) "count" $count) -}}
 {{- end -}}
+{{- else -}}
+{{- $sets = append $sets (dict "suffix" "" "zone" "" "first" 0 "count" $brokers) -}}
+{{- end -}}
+{{ toJson $sets }}
 {{- end }}
 
-{{/* The voters of Apache Kafka's controllers, whose ids no broker uses. */}}
-{{- define "thalweg.voters" -}}
+{{/* The brokers, as JSON: node id and pod. */}}
+{{- define "thalweg.brokers" -}}
 {{- $name := include "thalweg.name" . -}}
-{{- $at := printf "%s-controllers.%s.svc" $name .Release.Namespace -}}
-{{- range $index := until (int .Values.controllers.replicas) }}{{ if $index }},{{ end }}100{{ $index }}@{{ $name }}-controller-{{ $index }}.{{ $at }}:9093{{ end }}
+{{- $brokers := list -}}
+{{- range $set := include "thalweg.sets" . | fromJsonArray -}}
+{{- range $index := until (int $set.count) -}}
+{{- $id := add (int $set.first) $index -}}
+{{- $brokers = append $brokers (dict "id" $id "pod" (printf "%s-broker%s-%d" $name $set.suffix $id)) -}}
+{{- end -}}
+{{- end -}}
+{{ toJson $brokers }}
 {{- end }}
 
 {{- define "thalweg.podSecurity" -}}
@@ -56,4 +58,40 @@ seccompProfile: { type: RuntimeDefault }
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
+{{- end }}
+
+{{/* Where the pods of a component (context: root, component) run. */}}
+{{- define "thalweg.spread" -}}
+{{- $values := .root.Values -}}
+{{- $rules := $values.topologySpread -}}
+{{- if and $values.zones.fromNode (eq .component "broker") -}}
+{{- $zone := dict "topologyKey" "topology.kubernetes.io/zone" "maxSkew" 1 "whenUnsatisfiable" "DoNotSchedule" -}}
+{{- $others := list -}}
+{{- range $rule := $rules }}{{ if ne $rule.topologyKey $zone.topologyKey }}{{ $others = append $others $rule }}{{ end }}{{ end -}}
+{{- $rules = prepend $others $zone -}}
+{{- end -}}
+{{- range $rule := $rules }}
+- {{ $rule | toYaml | indent 2 | trim }}
+  labelSelector:
+    matchLabels:
+      {{- include "thalweg.selector" $.root | nindent 6 }}
+      app.kubernetes.io/component: {{ $.component }}
+{{- end }}
+{{- end }}
+
+{{/* A disruption budget of minAvailable, or else of maxUnavailable. */}}
+{{- define "thalweg.budget" -}}
+{{- if not (kindIs "invalid" .minAvailable) -}}
+minAvailable: {{ .minAvailable }}
+{{- else -}}
+maxUnavailable: {{ .maxUnavailable }}
+{{- end -}}
+{{- end }}
+
+{{/* The requests and limits of a broker. */}}
+{{- define "thalweg.resources" -}}
+{{- if not (hasKey .Values.plans .Values.plan) -}}
+{{- fail (printf "plan: there is no %q; expected one of %s" .Values.plan (keys .Values.plans | sortAlpha | join ", ")) -}}
+{{- end -}}
+{{- mergeOverwrite (deepCopy (index .Values.plans .Values.plan)) .Values.resources | toYaml -}}
 {{- end }}
