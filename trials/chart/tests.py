@@ -1,57 +1,24 @@
-"""The Helm chart: what it makes of its values, by the schemas of Kubernetes' API, and what it refuses. Its pods are started by
-trials/packages.
+"""The Helm chart: what it makes of its values, by the schemas of Kubernetes' API, what it refuses, and its installation on a real
+control plane. Its pods are started by trials/packages.
 """
 
 import os
 import pathlib
+import re
+import shlex
 import subprocess
 import tempfile
 
 import yaml
 
+import control_plane
+import kubernetes
+from cases import APACHE, CASES, EVERYTHING, NODE_PORTS, SECURED, ZONES
 from rendering import CHART, HELM, KUBERNETES, NAMESPACE, ROOT, Objects, Refusal, render
-from suite import main
+from suite import Skip, main
 
 WORK = pathlib.Path(os.environ.get("WORK") or tempfile.mkdtemp(prefix="chart-"))
 VALIDATE = ROOT / "target/compat/chart/bin/kubernetes-validate"
-APACHE = {"kind": "apache", "clusterId": "MkU3OEVBNTcwNTJENDM2Qk"}
-SECURED = {
-    "tls": {"secretName": "certificates"},
-    "listeners": {
-        "clients": {"protocol": "SASL_SSL", "sasl": {"mechanisms": ["PLAIN", "SCRAM-SHA-512"], "secretName": "clients"}},
-        "replication": {"protocol": "SASL_SSL", "sasl": {"mechanisms": ["PLAIN"], "secretName": "nodes"}},
-        "controllers": {"protocol": "SASL_SSL", "sasl": {"mechanisms": ["PLAIN"], "secretName": "nodes"}},
-        "external": {"enabled": True, "protocol": "SSL", "tls": {"secretName": "outside"}, "host": "broker-{id}.example.org"},
-    },
-}
-NODE_PORTS = {"listeners": {"external": {"enabled": True, "type": "NodePort", "bootstrap": {"enabled": True}}}}
-ZONES = {"zones": {"names": ["north", "west", "east"]}, "brokers": 5}
-EVERYTHING = {
-    **SECURED,
-    "controllers": APACHE,
-    "networkPolicy": {
-        "enabled": True,
-        "httpFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
-        "externalFrom": [{"ipBlock": {"cidr": "203.0.113.0/24"}}],
-    },
-    "plan": "ibm-4cpu-8gb",
-    "nodeSelector": {"disk": "ssd"},
-    "podAnnotations": {"a": "b"},
-}
-CASES = {
-    "default": {},
-    "secured": SECURED,
-    "everything": EVERYTHING,
-    "node-ports": NODE_PORTS,
-    "zones": ZONES,
-    "zones-and-everything": {**EVERYTHING, **ZONES},
-    "one-broker": {
-        "brokers": 1,
-        "config": {"default.replication.factor": 1, "min.insync.replicas": 1},
-        "controllers": {"config": {"default.replication.factor": 1, "min.insync.replicas": 1}},
-    },
-    "elsewhere": {"controllers": {"kind": "external", "bootstrapServers": "controllers.example.org:9093"}},
-}
 
 
 def test_helm_finds_no_fault():
@@ -111,6 +78,19 @@ def test_values_that_cannot_work_are_refused():
         assert reason in said, f"{values}: {said}"
     said = refusal({"zones": {"fromNode": True}}, kubernetes="1.34")
     assert "1.35" in said and "zones.names" in said, said
+
+
+def test_commands_and_values_of_the_documentation_work():
+    page = (ROOT / "docs/start.md").read_text().replace("\\\n", " ")
+    commands = re.findall(r"^helm (?:install|upgrade) \S+ \S+\.tgz (.+)$", page, re.M)
+    (values,) = re.findall(r"^```yaml\n# values.yaml\n(.*?)^```$", page, re.M | re.S)
+    (WORK / "values.yaml").write_text(values)
+    options = [shlex.split(command.replace("--reuse-values", "")) for command in commands]
+    assert len(options) == 3, commands
+    for words in [*options, ["--values", WORK / "values.yaml"], ["--set", "zones.names={a,b,c}"]]:
+        command = [HELM, "template", "streams", CHART, "--kube-version", KUBERNETES[-1], *words]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, f"{words}: {done.stderr}"
 
 
 def refusal(values, **options):
@@ -342,6 +322,12 @@ def test_a_network_policy_opens_each_port_to_its_peers():
     assert rule["from"] == [release]
     assert "external" not in str(Objects({"networkPolicy": {"enabled": True}}).spec("NetworkPolicy", "-broker"))
     assert not [name for kind, name in Objects().named if kind == "NetworkPolicy"]
+
+
+def test_a_control_plane_installs_places_and_upgrades_the_chart():
+    if not (control_plane.PROGRAMS / "kube-scheduler").exists():
+        raise Skip("needs the programs of Kubernetes: trials/chart/install")
+    kubernetes.check(WORK / "kubernetes")
 
 
 main(globals(), parallel=2)

@@ -132,7 +132,8 @@ class Chart(Cluster):
                 for source in sources(volume):
                     for file, text in files[source].items():
                         write(folder / f"{name}-{volume['name']}" / file, text)
-            self.racks |= {word for word in container["args"] if word.startswith("broker.rack=")}
+            key = "broker.rack="
+            self.racks |= {word.removeprefix(key) for word in container["args"] if word.startswith(key)}
             first = spec.get("ordinals", {}).get("start", 0)
             for index in range(first, first + spec["replicas"]):
                 values = {"POD_NAME": f"{name}-{index}", "POD_INDEX": str(index)}
@@ -146,9 +147,9 @@ class ZonedChart(Chart):
     """Brokers in zones, with a listener for clients outside at their own addresses."""
 
     def check_whole(self, container):
-        described = self._says(container, ["cluster", "status", "--json"])
-        for rack in self.racks:
-            assert rack.removeprefix("broker.rack=") in described, described
+        ids = [name.rpartition("-")[2] for name in self.brokers]
+        described = self._says(container, ["broker", "config", "describe", *ids, "--name", "broker.rack", "--all-configs"])
+        assert len(self.racks) == 3 and all(rack in described.split() for rack in self.racks), described
         for name in self.brokers:
             address = f"{self.containers[name].network.addresses[name]}:9094"
             read = ["consume", "orders", "--from-beginning", "--max-messages", "1", "--bootstrap-server", address]
