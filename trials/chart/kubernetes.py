@@ -44,6 +44,11 @@ class Installed:
         until(lambda: len(brokers()) == count, f"{count} brokers are ready", timeout=ROLL_S_MAX, pause=0.5)
         return brokers()
 
+    def available(self):
+        """How many brokers have been ready for long enough."""
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/statefulsets/{RELEASE}-thalweg-broker"
+        return self.plane.get(path)["status"].get("availableReplicas", 0)
+
     def evict(self, pod):
         """Asks for an eviction, as the drain of a node does. False if a budget forbids it."""
         name = pod["metadata"]["name"]
@@ -89,17 +94,14 @@ def check_zones_from_nodes(plane):
         assert release.evict(first), "the first eviction"
         assert not release.evict(second), "one more while the first is away"
         kubelets.silent.clear()
-        release.ready_pods(3)
+        # Kubernetes replaces all brokers at once that have not been ready for `minReadySeconds`.
+        until(lambda: release.available() == 3, "all brokers are available", timeout=60, pause=0.5)
         kubelets.fewest = None
         revisions = lambda: {pod["metadata"]["annotations"]["checksum/config"] for pod in release.pods()}
         (old,) = revisions()
         release.helm("upgrade", {**values, "config": {"num.partitions": 3}})
-        until(
-            lambda: len(release.ready_pods(3)) == 3 and old not in revisions(),
-            "all brokers have the new settings",
-            timeout=ROLL_S_MAX,
-            pause=1,
-        )
+        done = lambda: old not in revisions() and all(map(is_ready, release.pods()))
+        until(done, "all brokers have the new settings", timeout=ROLL_S_MAX, pause=1)
         assert kubelets.fewest == 2, f"{kubelets.fewest} brokers were ready at the least"
         assert kubelets.failure is None, kubelets.failure
     assert [component(pod) for pod in release.pods("controller")] == ["controller"]
