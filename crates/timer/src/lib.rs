@@ -1,13 +1,52 @@
 //! A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which would
 //! dominate short latencies.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::process::{Resource, getrlimit};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-/// A kernel timer (timerfd); the runtime's timer if there is none.
+/// Maximum number of kernel timers of the process.
+const KERNEL_TIMERS_MAX: u64 = 4096;
+/// The part of the process's descriptors that kernel timers may take.
+const DESCRIPTORS_PART: u64 = 4;
+
+static KERNEL_TIMERS: AtomicUsize = AtomicUsize::new(0);
+
+/// A kernel timer (timerfd); the runtime's timer if there is none, or beside many others.
 #[derive(Debug)]
-pub struct Timer(Option<AsyncFd<rustix::fd::OwnedFd>>);
+pub struct Timer(Option<KernelTimer>);
+
+#[derive(Debug)]
+struct KernelTimer {
+    fd: AsyncFd<rustix::fd::OwnedFd>,
+    _place: Place,
+}
+
+/// A place among the kernel timers of the process.
+#[derive(Debug)]
+struct Place;
+
+impl Place {
+    fn take() -> Option<Place> {
+        let taken = KERNEL_TIMERS.fetch_add(1, Ordering::Relaxed);
+        let place = Place;
+        (taken < kernel_timers_max()).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        KERNEL_TIMERS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn kernel_timers_max() -> usize {
+    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from((descriptors / DESCRIPTORS_PART).min(KERNEL_TIMERS_MAX)).unwrap_or(usize::MAX)
+}
 
 impl Default for Timer {
     fn default() -> Self {
@@ -18,14 +57,7 @@ impl Default for Timer {
 impl Timer {
     /// Makes a timer, in a runtime with I/O.
     pub fn new() -> Timer {
-        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
-        let made = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok();
-        #[expect(
-            deprecated,
-            reason = "it is unsound for what may change its descriptor; an OwnedFd does not, and the successor is unsafe"
-        )]
-        let registered = made.and_then(|fd| AsyncFd::new(fd).ok());
-        Timer(registered)
+        Timer(KernelTimer::new())
     }
 
     /// Waits until this time. May be cancelled, and called again.
@@ -40,7 +72,29 @@ impl Timer {
 
     /// Waits for the kernel's timer; for ever without one.
     async fn wait_precisely(&self, until: Instant) {
-        let Some(fd) = &self.0 else { return std::future::pending().await };
+        match &self.0 {
+            Some(timer) => timer.wait(until).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl KernelTimer {
+    fn new() -> Option<KernelTimer> {
+        let place = Place::take()?;
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
+        #[expect(
+            deprecated,
+            reason = "it is unsound for what may change its descriptor; an OwnedFd does not, and the successor is unsafe"
+        )]
+        let fd = AsyncFd::new(fd).ok()?;
+        Some(KernelTimer { fd, _place: place })
+    }
+
+    /// Waits until this time; for ever if the timer fails.
+    async fn wait(&self, until: Instant) {
+        let fd = &self.fd;
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -69,8 +123,14 @@ mod tests {
 
     use super::*;
 
+    /// One test, because the number of kernel timers is that of the process.
     #[tokio::test]
-    async fn it_is_finer_than_a_millisecond() {
+    async fn it_is_finer_than_a_millisecond_and_their_number_is_bounded() {
+        let mut timers: Vec<Timer> = (0..kernel_timers_max() + 2).map(|_| Timer::new()).collect();
+        let last = timers.last_mut().expect("there are some");
+        assert!(last.0.is_none());
+        last.wait(Instant::now() + Duration::from_millis(2)).await;
+        drop(timers);
         let mut timer = Timer::new();
         assert!(timer.0.is_some(), "timerfd is there on Linux");
         // A busy machine delays single timers, and sometimes most of them.
