@@ -19,8 +19,8 @@ pub struct TestBinary {
     pub name: String,
     pub package: String,
     /// The directory of its package.
-    directory: PathBuf,
-    executable: PathBuf,
+    pub directory: PathBuf,
+    pub executable: PathBuf,
 }
 
 /// Builds the test binaries of the workspace.

@@ -299,4 +299,22 @@ mod tests {
             Outcome { passed: 12, ignored: 2, failed, skipped, running, ..Outcome::default() }
         );
     }
+
+    /// With this test binary itself.
+    #[test]
+    fn a_test_that_passes_alone_is_found_and_crates_that_keep_records_have_one_attempt() {
+        let options = crate::check::Options { one_build: false, second_attempt: true };
+        let root = std::env::current_dir().expect("a directory");
+        let workspace = Workspace { root: root.clone(), kafka_classpath: None, options };
+        let passes = |package: &str, test: &str| {
+            let executable = std::env::current_exe().expect("this binary");
+            let (name, package) = ("xtask".to_owned(), package.to_owned());
+            let binary = TestBinary { name, package, directory: root.clone(), executable };
+            passes_alone(&workspace, &binary, test)
+        };
+        let passing = "check::test_run::tests::what_passes_is_counted_and_what_does_not_is_shown";
+        assert!(passes("thalweg-lab", passing));
+        assert!(!passes("thalweg-lab", "check::test_run::tests::no_such_test"));
+        assert!(!passes("thalweg-log", passing));
+    }
 }
