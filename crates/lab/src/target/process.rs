@@ -16,7 +16,9 @@ use crate::cgroup::Groups;
 use crate::workload::NodeLimits;
 
 /// Number of log lines in an error.
-const TAIL_LINES: usize = 20;
+const TAIL_LINES: usize = 8;
+/// Maximum characters of a line of a log in an error.
+const LINE_CHARS_MAX: usize = 300;
 
 /// Bytes of a log that are read for its tail.
 const TAIL_BYTES: usize = 256 << 10;
@@ -377,22 +379,32 @@ pub(super) fn tail(log: &Path) -> String {
     last_lines(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]))
 }
 
-/// The last lines of a text, without stack frames. If the first error is further up, its line comes first,
-/// because later lines are mostly consequences.
+/// The last lines of a text, without stack frames, each shortened. If there is an error, its line comes first,
+/// because earlier lines are harmless and later ones mostly consequences.
 pub(super) fn last_lines(text: &str) -> String {
     let is_place = |line: &str| line.starts_with(char::is_whitespace) && line.trim_start().starts_with("at ");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_place(line)).collect();
     if lines.is_empty() {
         return "(empty)".to_owned();
     }
-    let tail = lines.len().saturating_sub(TAIL_LINES);
     let is_error = |line: &&str| ["ERROR", "FATAL"].iter().any(|level| line.contains(level));
+    let lines = lines.iter().position(is_error).map_or(lines.as_slice(), |first| &lines[first..]);
+    let tail = lines.len().saturating_sub(TAIL_LINES);
+    // The exception is on the line behind its error.
     let head = match lines[..tail].iter().position(is_error) {
-        // The exception is on the next line.
-        Some(first) => format!("{}\n[...]\n", lines[first..tail.min(first + 2)].join("\n")),
-        None => String::new(),
+        Some(first) => &lines[first..tail.min(first + 2)],
+        None => &[],
     };
-    head + &lines[tail..].join("\n")
+    let cut = if head.is_empty() { "" } else { "\n[...]\n" };
+    joined(head) + cut + &joined(&lines[tail..])
+}
+
+fn joined(lines: &[&str]) -> String {
+    let shortened = |line: &&str| match line.char_indices().nth(LINE_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => (*line).to_owned(),
+    };
+    lines.iter().map(shortened).collect::<Vec<String>>().join("\n")
 }
 
 fn describe(status: ExitStatus) -> String {
@@ -451,14 +463,16 @@ mod tests {
                        kafka.network.Acceptor.start(SocketServer.scala:516)\n"
                 .to_owned();
         let start = "ERROR Unable to start acceptor\nKafkaException: Address already in use.";
-        assert_eq!(last_lines(&log), format!("INFO begins\n{start}"));
+        assert_eq!(last_lines(&log), start, "what came before was harmless");
         for step in 0..100 {
             log.push_str(&format!("INFO closes {step}\n\n"));
         }
         let lines = last_lines(&log);
-        assert!(lines.starts_with(&format!("{start}\n[...]\nINFO closes 80\n")), "{lines}");
+        assert!(lines.starts_with(&format!("{start}\n[...]\nINFO closes 92\n")), "{lines}");
         assert!(crate::target::launch::is_port_taken(&lines));
         assert_eq!(last_lines("\n"), "(empty)");
+        assert_eq!(last_lines(&"é".repeat(500)), "é".repeat(300) + "…");
+        assert_eq!(last_lines("INFO a\nINFO b"), "INFO a\nINFO b");
     }
 
     #[tokio::test]
