@@ -11,6 +11,7 @@ mod policy;
 mod pulsar;
 mod watch;
 
+pub(crate) use log::replica_bytes;
 pub use pulsar::{PULSAR_SUBSCRIPTION, PulsarClaim, collect_pulsar};
 pub use watch::{ReplicaObservations, Watch};
 

@@ -46,6 +46,12 @@ pub struct Figures {
     /// Processor time of all consumers per record consumed, microseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consumer_cpu_us_per_record: Option<f64>,
+    /// Records in a batch of the producers, mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records_per_batch: Option<f64>,
+    /// Size of a batch of the producers as sent, compressed, mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes_per_batch: Option<f64>,
     /// The maximum resident memory of one broker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broker_memory_bytes_max: Option<u64>,
@@ -164,6 +170,10 @@ pub enum FigureUnit {
     Bytes,
     /// Seconds; less is better.
     Seconds,
+    /// Records of a batch; neither direction is better.
+    BatchRecords,
+    /// Bytes of a batch; neither direction is better.
+    BatchBytes,
 }
 
 const fn figure(name: &'static str, title: &'static str, unit: FigureUnit) -> Figure {
@@ -171,7 +181,7 @@ const fn figure(name: &'static str, title: &'static str, unit: FigureUnit) -> Fi
 }
 
 /// All figures, in the order of [`Figures`].
-pub const FIGURES: [Figure; 40] = [
+pub const FIGURES: [Figure; 42] = [
     figure("produced_records_per_s", "produced", FigureUnit::RecordsPerSecond),
     figure("produced_mb_per_s", "produced", FigureUnit::MbPerSecond),
     figure("produced_mbit_per_s", "produced", FigureUnit::MbitPerSecond),
@@ -184,6 +194,8 @@ pub const FIGURES: [Figure; 40] = [
     figure("broker_cpu_us_per_record", "broker CPU", FigureUnit::CpuUs),
     figure("producer_cpu_us_per_record", "producer CPU", FigureUnit::CpuUs),
     figure("consumer_cpu_us_per_record", "consumer CPU", FigureUnit::CpuUs),
+    figure("records_per_batch", "records per batch", FigureUnit::BatchRecords),
+    figure("bytes_per_batch", "bytes per batch", FigureUnit::BatchBytes),
     figure("broker_memory_bytes_max", "broker memory, max", FigureUnit::Bytes),
     figure("drain_s", "backlog drained in", FigureUnit::Seconds),
     figure("group_start_s", "group started in", FigureUnit::Seconds),
@@ -229,7 +241,8 @@ impl Figure {
             FigureUnit::PerSecond => format!("{}/s", quantity::number(value)),
             FigureUnit::LatencyUs => quantity::time_us(value),
             FigureUnit::CpuUs => format!("{} µs/record", quantity::number(value)),
-            FigureUnit::Bytes => quantity::bytes(value),
+            FigureUnit::Bytes | FigureUnit::BatchBytes => quantity::bytes(value),
+            FigureUnit::BatchRecords => quantity::number(value),
             FigureUnit::Seconds => format!("{} s", quantity::number(value)),
         }
     }
@@ -243,7 +256,12 @@ impl FigureUnit {
             | FigureUnit::MbPerSecond
             | FigureUnit::MbitPerSecond
             | FigureUnit::PerSecond => true,
-            FigureUnit::LatencyUs | FigureUnit::CpuUs | FigureUnit::Bytes | FigureUnit::Seconds => false,
+            FigureUnit::LatencyUs
+            | FigureUnit::CpuUs
+            | FigureUnit::Bytes
+            | FigureUnit::Seconds
+            | FigureUnit::BatchRecords
+            | FigureUnit::BatchBytes => false,
         }
     }
 }
@@ -264,6 +282,8 @@ impl Figures {
             self.broker_cpu_us_per_record,
             self.producer_cpu_us_per_record,
             self.consumer_cpu_us_per_record,
+            self.records_per_batch,
+            self.bytes_per_batch,
             self.broker_memory_bytes_max.map(|bytes| bytes as f64),
             self.drain_s,
             self.group_start_s,

@@ -7,6 +7,7 @@
 
 mod agents;
 mod answer;
+mod broker_machines;
 mod chart;
 mod condensed;
 mod devices;
@@ -86,9 +87,10 @@ pub fn html(run: &RunResult) -> String {
     }
     body += &format!(
         "<section id=\"again\"><h2>Repeat it</h2>{}</section>\
-         <section id=\"machine\"><h2>Machine, systems and versions</h2>{}{}</section></main>",
+         <section id=\"machine\"><h2>Machine, systems and versions</h2>{}{}{}</section></main>",
         settings::command(run),
         settings::machine(run),
+        broker_machines::markup(run),
         agents::markup(run)
     );
     if !all.is_empty() {

@@ -4,6 +4,7 @@
 //! evidence, and the limit of each point. These types are the schema of the file.
 
 mod agents;
+mod broker_machines;
 mod columns;
 mod compare;
 mod devices;
@@ -22,6 +23,7 @@ mod upgrade;
 mod usage;
 
 pub use agents::{AgentInfo, AgentUse, BrokerPath, ClockOffset, Disk, Interface, LabPath};
+pub use broker_machines::{BrokerMachineUse, DataDirectory, PartitionFiles, WatchedBroker};
 pub(crate) use compare::RESOLUTION;
 pub use compare::{
     Comparison, Difference, FigurePair, IncomparablePoint, Judgement, METHOD, NotComparable, PAIRS_MIN, Pair,
@@ -80,6 +82,9 @@ pub struct RunResult {
     /// The rule that placed clients on agents: `both`, `balanced` or `apart`; `None` without agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agents_place: Option<String>,
+    /// The machines of a running cluster's brokers, as agents there describe them; empty if none was watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broker_machines: Vec<AgentInfo>,
     /// The measured systems, by name.
     pub targets: BTreeMap<String, TargetInfo>,
     /// The workloads, in order.

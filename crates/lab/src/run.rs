@@ -6,9 +6,9 @@
 //! - [`saturation`], [`summary`], [`verdict`], `drain`, `figures` and `plan` decide without side effects. So
 //!   do `contender` (one target with one driver at one point, and its next step) and `precision` (the need
 //!   for more repetitions).
-//! - `agents`, `fleet` and `course` control workers; `admin`, `topics`, `memory` and `clusters` create and
-//!   remove resources; `idle_brokers` waits for the brokers of other targets; `repetition` combines them.
-//!   `trial` is the workers alone, for calibration.
+//! - `agents`, `fleet` and `course` control workers; `broker_machines` watches the machines of brokers;
+//!   `admin`, `topics`, `memory` and `clusters` create and remove resources; `idle_brokers` waits for the
+//!   brokers of other targets; `repetition` combines them. `trial` is the workers alone, for calibration.
 //! - `resources` owns all that a run has created, and the clean-up.
 //! - `walk`; above it [`run`], whose plan is the points of workloads, and `duel`, for tuning.
 //!
@@ -27,6 +27,7 @@
 
 mod admin;
 mod agents;
+mod broker_machines;
 mod clock;
 mod clusters;
 mod contender;
@@ -115,6 +116,7 @@ impl<'a> Points<'a, ()> {
             machine,
             agents: Vec::new(),
             agents_place: options.agents.as_ref().map(|agents| agents.placement().name().to_owned()),
+            broker_machines: Vec::new(),
             targets: BTreeMap::new(),
             workloads: Vec::new(),
         };
@@ -158,6 +160,9 @@ impl<P> Points<'_, P> {
     fn note_agents(&mut self) {
         if let Some(agents) = &self.options.agents {
             self.result.agents = agents.infos();
+        }
+        if let Some(agents) = &self.options.broker_agents {
+            self.result.broker_machines = agents.infos();
         }
     }
 
@@ -213,6 +218,7 @@ pub(crate) mod testing {
             kafka: Default::default(),
             binary: "/bin/true".into(),
             agents: None,
+            broker_agents: None,
             look_inside: false,
             partial: None,
             arguments: Vec::new(),

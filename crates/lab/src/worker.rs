@@ -35,8 +35,8 @@ pub(crate) use handle::LastRead;
 pub use handle::{AgentLost, EventUnreadable, Handle, HandleError, NotSpawned, WorkerEnded, WorkerFailed};
 pub use link::Link;
 pub use protocol::{
-    AcknowledgedLedger, Assignment, Command, Event, Interval, NegativeLatencies, Order, Report, Role,
-    SeenRecords, Span, StopWhen, ToolPercentiles,
+    AcknowledgedLedger, Assignment, BatchCounts, Command, Event, Interval, NegativeLatencies, Order, Report,
+    Role, SeenRecords, Span, StopWhen, ToolPercentiles,
 };
 pub(crate) use remote::{EXIT_TIMEOUT, HEARTBEAT, LINE_BYTES_MAX, WorkerExit, keep_tail, status_in_words};
 pub use stamp::VerifyError;

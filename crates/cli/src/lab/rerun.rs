@@ -64,6 +64,7 @@ impl Rerun {
         let wanted = MeasureOptions {
             kafka: run.targets.kafka(&targets.specs)?,
             agents: run.agents.clone(),
+            broker_agents: run.broker_agents.clone(),
             look_inside: run.look_inside,
             directories: &self.directories,
             omb_result: run.omb_result.omb_result,

@@ -12,7 +12,7 @@ use thalweg_lab::terminal::Progress;
 use thalweg_lab::worker::Driver;
 use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
 
-use super::agents::{AgentArguments, in_a_line};
+use super::agents::{AgentArguments, BrokerAgentArguments, in_a_line};
 use super::result_directory::{ResultDirectory, WorkDir};
 use super::targets::{Drivers, RunTargets, SecurityArguments, Targets};
 use super::{arguments, control, interrupt};
@@ -40,6 +40,7 @@ Examples:
   thalweg lab run ibm-fast --driver thalweg --driver java --target apache-kafka
   thalweg lab run ibm-fast --target apache-kafka --look-inside  threads, contended locks, flame graphs
   thalweg lab run ibm-fast --agents c1:7000,c2:7000 --agent-certificates certs --bootstrap b1:9092    clients elsewhere
+  thalweg lab run ibm-fast --bootstrap b1:9092 --broker-agents b1:7000 --agent-certificates certs     watches the broker's machine
   thalweg lab run 1-topic.yaml --omb-driver kafka.yaml --omb-result --bootstrap b1:9092     OpenMessaging Benchmark's files
 
 `thalweg lab list` names the workloads, `thalweg lab show NAME --toml` is a template for your own.")]
@@ -73,6 +74,8 @@ pub struct Run {
     security: SecurityArguments,
     #[command(flatten)]
     pub(crate) agents: AgentArguments,
+    #[command(flatten)]
+    pub(crate) broker_agents: BrokerAgentArguments,
     /// Look inside the processes on this machine: threads and their context switches, the locks of brokers
     /// that are JVMs, and flame graphs of brokers, which need `perf` or a JDK.
     #[arg(long)]
@@ -206,6 +209,7 @@ impl Run {
             MeasureOptions {
                 kafka,
                 agents: self.agents.clone(),
+                broker_agents: self.broker_agents.clone(),
                 look_inside: self.look_inside,
                 directories: &self.directories,
                 omb_result: self.omb_result.omb_result,
@@ -271,6 +275,8 @@ pub(crate) struct MeasureOptions<'a> {
     pub kafka: KafkaOptions,
     /// The agents that run the clients.
     pub agents: AgentArguments,
+    /// The agents that watch the machines of a running cluster's brokers.
+    pub broker_agents: BrokerAgentArguments,
     /// True to look inside processes.
     pub look_inside: bool,
     /// The directories of results and brokers.
@@ -297,11 +303,13 @@ pub(crate) async fn measure(
     for driver in workloads.iter().flat_map(|workload| drivers_of(&drivers, workload)) {
         driver.check()?;
     }
+    wanted.broker_agents.check(&targets.specs, &wanted.agents)?;
     targets.leave_out_missing(&wanted.kafka).await?;
     for target in &targets.specs {
         reach(target).await?;
     }
     let agents = wanted.agents.connect(&targets.specs, &workloads).await?;
+    let broker_agents = wanted.broker_agents.connect(&wanted.agents).await?;
     if agents.is_some() {
         workloads.iter_mut().for_each(spread_producers);
     }
@@ -321,6 +329,7 @@ pub(crate) async fn measure(
         kafka: wanted.kafka.clone(),
         binary: binary()?,
         agents,
+        broker_agents,
         look_inside: wanted.look_inside,
         partial: Some(result_dir.result()),
         arguments,
@@ -339,19 +348,26 @@ pub(crate) async fn measure(
             quantity::round(wanted.precision.half_width * 100.0)
         ),
     };
-    for agent in options.agents.iter().flat_map(Agents::infos) {
-        progress.log(&in_a_line(&agent));
-    }
-    if options.look_inside && options.agents.is_some() {
-        progress.log(
-            "--look-inside sees the processes of this machine only: agents do not look inside theirs yet",
-        );
-    }
+    log_agents(&options, &progress);
     progress.log(&format!("Estimated run: {}{more}", estimate(&options)));
     let result = run(&options, &heard, &progress).await;
     progress.finish();
     drop(work_dir);
     result_dir.finish(&result, &directories.output, wanted.omb_result)
+}
+
+/// Logs the agents of a run.
+fn log_agents(options: &Options, progress: &Progress) {
+    for (kind, agents) in [("Agent", &options.agents), ("Broker agent", &options.broker_agents)] {
+        for agent in agents.iter().flat_map(Agents::infos) {
+            progress.log(&in_a_line(kind, &agent));
+        }
+    }
+    if options.look_inside && (options.agents.is_some() || options.broker_agents.is_some()) {
+        progress.log(
+            "--look-inside sees the processes of this machine only: agents do not look inside theirs yet",
+        );
+    }
 }
 
 /// The version of this program, with the commit if known at build time.

@@ -113,6 +113,7 @@ impl Tune {
             kafka: self.targets.kafka(&targets)?,
             binary: binary()?,
             agents: None,
+            broker_agents: None,
             look_inside: false,
             partial: None,
             arguments: arguments::of_process(),

@@ -20,6 +20,8 @@ pub struct Delivery<'a> {
     pub records: u32,
     /// Total bytes of the values.
     pub value_bytes: u64,
+    /// Size of the batch as sent: compressed, with its header. An estimate for a batch that was never sent.
+    pub batch_bytes: u64,
     /// The runs of records, in order.
     pub sent: &'a [SentRun],
     /// Time at which the outcome was known.

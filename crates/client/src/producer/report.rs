@@ -27,6 +27,7 @@ pub(super) fn report(
         partition,
         records: batch.record_count().unsigned_abs(),
         value_bytes: batch.value_bytes,
+        batch_bytes: batch.size_estimate() as u64,
         sent: &batch.sent,
         ended_at,
         result,

@@ -81,8 +81,8 @@ struct Ends {
 
 /// Usage of an agent's machine, sampled from its start on.
 pub struct MachineUse {
-    agent: String,
-    channel: Channel,
+    pub(super) agent: String,
+    pub(super) channel: Channel,
 }
 
 impl std::fmt::Debug for MachineUse {
@@ -228,9 +228,20 @@ impl Agents {
     /// Starts to sample the usage of an agent's machine.
     pub(crate) async fn sample(&self, agent: usize) -> Result<MachineUse, AgentError> {
         const WHAT: &str = "the request for its usage";
+        let mut machine = self.open_usage(agent, &Request::Usage, WHAT).await?;
+        answer::<()>(&machine.agent, &mut machine.channel, WHAT, STEP_TIMEOUT).await?;
+        Ok(machine)
+    }
+
+    /// Opens a connection to an agent with a request, whose answer is still to be read.
+    pub(super) async fn open_usage(
+        &self,
+        agent: usize,
+        request: &Request,
+        what: &'static str,
+    ) -> Result<MachineUse, AgentError> {
         let agent = self.address(agent).to_owned();
-        let (mut channel, _) = self.0.request(&agent, &Request::Usage, WHAT).await?;
-        answer::<()>(&agent, &mut channel, WHAT, STEP_TIMEOUT).await?;
+        let (channel, _) = self.0.request(&agent, request, what).await?;
         Ok(MachineUse { agent, channel })
     }
 }
@@ -256,12 +267,12 @@ impl MachineUse {
         self,
         (from_us, to_us): (u64, u64),
         offset_us: i64,
-    ) -> Result<(Vec<crate::result::ProcessUse>, crate::result::HostUse), AgentError> {
+    ) -> Result<UsageAnswer, AgentError> {
         let agent = self.agent.clone();
         let there = |us: u64| us.saturating_add_signed(offset_us);
-        let UsageAnswer { mut processes, host } = self.usage(there(from_us), there(to_us)).await?;
-        processes.iter_mut().for_each(|one| one.agent = Some(agent.clone()));
-        Ok((processes, host))
+        let mut usage = self.usage(there(from_us), there(to_us)).await?;
+        usage.processes.iter_mut().for_each(|one| one.agent = Some(agent.clone()));
+        Ok(usage)
     }
 }
 
@@ -417,7 +428,7 @@ fn is_elsewhere(of_agent: Option<&str>, own: Option<&str>, ip: IpAddr) -> bool {
 }
 
 /// The answer to a request.
-async fn answer<T: DeserializeOwned>(
+pub(super) async fn answer<T: DeserializeOwned>(
     agent: &str,
     channel: &mut Channel,
     what: &'static str,

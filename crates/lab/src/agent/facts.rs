@@ -1,8 +1,9 @@
 //! Facts of an agent's machine: the lab's own, with the network interfaces and the disks.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::machine::interfaces::{self, INTERFACES};
+use crate::machine::storage::chain;
 use crate::machine::{fingerprint, line};
 use crate::proc::LOOPBACK;
 use crate::result::{AgentInfo, Disk, Interface};
@@ -11,17 +12,20 @@ use crate::sample::whole_disks;
 /// The sector size of `/sys/block`, independent of the disk's.
 const SECTOR_BYTES: u64 = 512;
 
-/// This machine; `address` is set by the lab.
-pub(super) fn facts() -> AgentInfo {
-    let here = std::env::current_dir().unwrap_or_else(|_| "/".into());
+/// This machine, by this id; `address` is set by the lab. The machine's file system is that of the first data
+/// directory, if there is one.
+pub(super) fn facts(data_dirs: &[PathBuf], boot_id: Option<String>) -> AgentInfo {
+    let here = || std::env::current_dir().unwrap_or_else(|_| "/".into());
+    let here = data_dirs.first().cloned().unwrap_or_else(here);
     AgentInfo {
         address: String::new(),
         machine: fingerprint(&here),
-        boot_id: boot_id(),
+        boot_id,
         interfaces: interfaces(Path::new(INTERFACES)),
         disks: whole_disks().iter().map(|name| disk(Path::new("/sys/block"), name)).collect(),
         path: None,
         brokers: Vec::new(),
+        data: data_dirs.iter().filter_map(|dir| chain(dir)).collect(),
     }
 }
 

@@ -1,15 +1,15 @@
 //! The protocol between lab and agent: lines of JSON.
 //!
 //! ```text
-//! lab    {"service":"thalweg-lab-agent","protocol":1,"version":"thalweg 0.1.0","instance":"…"}
+//! lab    {"service":"thalweg-lab-agent","protocol":2,"version":"thalweg 0.1.0","instance":"…"}
 //! agent  the same, with "boot_id"; or {"refused":"…"}, and the end
 //! lab    {"request":"clock"}
 //! agent  {"ok":…} or {"refused":"…"}, and what follows for the request
 //! ```
 //!
 //! What follows: for `clock`, a line of the agent's clock for each line of the lab; for `rate`, bytes in both
-//! directions; for `worker`, the lines of the worker; for `usage`, processes to observe, and the usage at the
-//! end; for `lease`, empty lines of the lab as signs of life.
+//! directions; for `worker`, the lines of the worker; for `usage` and `watch`, processes to observe, and the
+//! usage at the end; for `lease`, empty lines of the lab as signs of life.
 
 use std::time::Duration;
 
@@ -19,14 +19,15 @@ use thalweg_client::ByteStream;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 
-use crate::result::{HostUse, ProcessUse};
+use super::brokers::AdvertisedBroker;
+use crate::result::{HostUse, ProcessUse, WatchedBroker};
 
 /// The version of this protocol.
-pub(super) const PROTOCOL: u32 = 1;
+pub(super) const PROTOCOL: u32 = 2;
 /// The name of this protocol.
 pub(super) const SERVICE: &str = "thalweg-lab-agent";
-/// Maximum length of a line, except lines of workers: facts and usage of a machine with many processes.
-const LINE_BYTES_MAX: u64 = 4 << 20;
+/// Maximum length of a line, except lines of workers: the log files of the partitions with the longest names.
+const LINE_BYTES_MAX: u64 = 8 << 20;
 /// Maximum length of the first line, which a stranger may send.
 pub(super) const HELLO_BYTES_MAX: u64 = 4 << 10;
 /// Maximum time of a peer without a sign of life: TCP's probes, and lines of a lab with a worker.
@@ -110,6 +111,32 @@ pub(super) enum Request {
     },
     /// The usage of the machine and of processes.
     Usage,
+    /// The usage of the machine and of the brokers on it. The answer names these. Loopback addresses are the
+    /// machine's if the lab is on it.
+    Watch {
+        brokers: Vec<AdvertisedBroker>,
+        with_loopback: bool,
+    },
+    /// The log files of topics below the data directories of the agent.
+    Logs {
+        topics: Vec<String>,
+    },
+}
+
+impl Request {
+    /// True for a request that runs no program, connects to nothing, and samples no processes that the lab
+    /// names.
+    pub(super) fn is_of_watcher(&self) -> bool {
+        match self {
+            Request::Lease
+            | Request::Facts
+            | Request::Clock
+            | Request::Rate { .. }
+            | Request::Watch { .. }
+            | Request::Logs { .. } => true,
+            Request::Check { .. } | Request::Worker { .. } | Request::Usage => false,
+        }
+    }
 }
 
 impl std::fmt::Debug for Request {
@@ -122,6 +149,8 @@ impl std::fmt::Debug for Request {
             Request::Check { .. } => "check",
             Request::Worker { .. } => "worker",
             Request::Usage => "usage",
+            Request::Watch { .. } => "watch",
+            Request::Logs { .. } => "logs",
         })
     }
 }
@@ -152,9 +181,11 @@ pub(super) enum UsageCommand {
 
 /// The usage of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(super) struct UsageAnswer {
-    pub(super) processes: Vec<ProcessUse>,
-    pub(super) host: HostUse,
+pub(crate) struct UsageAnswer {
+    pub(crate) processes: Vec<ProcessUse>,
+    pub(crate) host: HostUse,
+    /// The watched brokers, at the end.
+    pub(crate) brokers: Vec<WatchedBroker>,
 }
 
 /// Why a line did not come, or did not go.
@@ -266,6 +297,27 @@ mod tests {
         far.write_all(b"torn").await.expect("there is room");
         drop(far);
         assert!(matches!(channel.line(7, within).await, Err(ChannelError::Closed)));
+    }
+
+    #[tokio::test]
+    async fn the_log_files_of_most_partitions_with_the_longest_names_fit_a_line() {
+        use crate::agent::brokers::PARTITIONS_MAX;
+        use crate::result::{DataDirectory, PartitionFiles};
+        let topic = "t".repeat(249);
+        let request = Request::Logs { topics: vec![topic.clone(); PARTITIONS_MAX] };
+        let files = PartitionFiles { topic, partition: i32::MAX, bytes: u64::MAX };
+        let directory = DataDirectory { partitions: vec![files; PARTITIONS_MAX], ..DataDirectory::default() };
+        let answer = Answer::Ok(vec![directory]);
+        let (near, far) = tokio::io::duplex(64 << 10);
+        let (mut near, mut far) = (Channel::new(Box::new(near)), Channel::new(Box::new(far)));
+        let within = Duration::from_secs(60);
+        let (sent, read) = tokio::join!(near.write(&request, within), far.read::<Request>(within));
+        sent.expect("taken");
+        assert!(read.expect("a line") == request);
+        let (sent, read) =
+            tokio::join!(far.write(&answer, within), near.read::<Answer<Vec<DataDirectory>>>(within));
+        sent.expect("taken");
+        assert!(read.expect("a line") == answer);
     }
 
     #[test]

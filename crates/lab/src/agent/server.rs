@@ -12,13 +12,15 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
+use super::brokers::{AdvertisedBroker, BROKERS_MAX, FoundBroker};
 use super::error::AgentError;
 use super::protocol::{
     Answer, Channel, ChannelError, HELLO_BYTES_MAX, Hello, Identity, PROTOCOL, Request, SERVICE,
     SILENCE_TIMEOUT, Stream, UsageAnswer, UsageCommand, tend,
 };
 use super::security::{Security, is_lab};
-use super::{clock, facts, paths, relay};
+use super::{brokers, clock, facts, paths, relay};
+use crate::result::WatchedBroker;
 use crate::sample::Sampler;
 use crate::worker::clock::Clock;
 
@@ -52,6 +54,12 @@ pub struct AgentOptions {
     pub binary: PathBuf,
     /// Version and commit of the program.
     pub version: String,
+    /// The data directories of brokers on this machine.
+    pub data_dirs: Vec<PathBuf>,
+    /// True to run no clients, and to sample no processes but those of brokers.
+    pub watch_only: bool,
+    /// Pretends to be another machine than it is, for tests.
+    pub boot_id: Option<String>,
     /// Makes all clocks of this agent and its workers wrong, for tests.
     pub clock_shift_us: i64,
 }
@@ -100,7 +108,7 @@ pub async fn listen(options: AgentOptions) -> Result<Listening, AgentError> {
     // From now on, the clock of this agent and its workers runs through.
     let started_us = Clock::of_process().now_us();
     let connections = Semaphore::new(CONNECTIONS_MAX);
-    let boot_id = facts::boot_id();
+    let boot_id = options.boot_id.clone().or_else(facts::boot_id);
     // Containers of one machine have its boot id, and may have equal process ids.
     let instance = format!("{}-{started_us}-{}", boot_id.as_deref().unwrap_or_default(), std::process::id());
     let identity = Identity { instance: Some(format!("{instance}-{}", address.port())), boot_id };
@@ -242,6 +250,11 @@ impl AgentState {
             let why = format!("it has {CONNECTIONS_MAX} connections already");
             return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
         };
+        if self.options.watch_only && !request.is_of_watcher() {
+            let why =
+                "it only watches brokers, as with --data-dir: clients need an agent with --watch-only=false";
+            return channel.write(&Answer::<()>::Refused(why.to_owned()), STEP_TIMEOUT).await;
+        }
         tracing::debug!(?request, "Serving a request");
         match request {
             Request::Lease => {
@@ -250,7 +263,10 @@ impl AgentState {
                     channel.line(HELLO_BYTES_MAX, SILENCE_TIMEOUT).await?;
                 }
             }
-            Request::Facts => channel.write(&Answer::Ok(facts::facts()), STEP_TIMEOUT).await,
+            Request::Facts => {
+                let facts = facts::facts(&self.options.data_dirs, self.identity.boot_id.clone());
+                channel.write(&Answer::Ok(facts), STEP_TIMEOUT).await
+            }
             Request::Clock => self.clock(channel).await,
             Request::Rate { bytes } => rate(channel, bytes).await,
             Request::Check { bootstrap, properties } => {
@@ -264,7 +280,19 @@ impl AgentState {
                 let limits = relay::Limits { answer_within: STEP_TIMEOUT, silence_max: SILENCE_TIMEOUT };
                 relay::run(channel, &self.options.binary, ahead_us, limits).await
             }
-            Request::Usage => self.usage(channel).await,
+            Request::Usage => {
+                channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+                self.usage(channel, Sampler::start(Vec::new()), Vec::new()).await
+            }
+            Request::Watch { brokers, with_loopback } => self.watch(channel, brokers, with_loopback).await,
+            Request::Logs { topics } => {
+                let (dirs, topics) = (self.options.data_dirs.clone(), topics.into_iter().collect());
+                let looking = tokio::task::spawn_blocking(move || brokers::logs(&dirs, &topics));
+                let found =
+                    looking.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));
+                let found = found.map_or_else(Answer::Refused, Answer::Ok);
+                channel.write(&found, STEP_TIMEOUT).await
+            }
         }
     }
 
@@ -283,14 +311,36 @@ impl AgentState {
         Ok(())
     }
 
-    /// Samples the machine and the named processes, until the lab wants the usage.
-    async fn usage(&self, mut channel: Channel) -> Result<(), ChannelError> {
-        let sampler = Sampler::start(Vec::new());
-        channel.write(&Answer::Ok(()), STEP_TIMEOUT).await?;
+    /// Finds the brokers of a cluster on this machine, and samples it and their processes.
+    async fn watch(
+        &self,
+        mut channel: Channel,
+        advertised: Vec<AdvertisedBroker>,
+        with_loopback: bool,
+    ) -> Result<(), ChannelError> {
+        if advertised.len() > BROKERS_MAX {
+            let why = format!("it looks for {BROKERS_MAX} brokers at most");
+            return channel.write(&Answer::<()>::Refused(why), STEP_TIMEOUT).await;
+        }
+        let found = brokers::find(advertised, with_loopback).await;
+        let processes: Vec<(String, u32)> = found.iter().filter_map(FoundBroker::sampled).collect();
+        let sampler = Sampler::start(processes);
+        let known: Vec<WatchedBroker> = found.iter().map(|found| found.broker.clone()).collect();
+        channel.write(&Answer::Ok(known), STEP_TIMEOUT).await?;
+        self.usage(channel, sampler, found).await
+    }
+
+    /// Samples processes that the lab names, until it wants the usage.
+    async fn usage(
+        &self,
+        mut channel: Channel,
+        sampler: Sampler,
+        brokers: Vec<FoundBroker>,
+    ) -> Result<(), ChannelError> {
         let mut processes = 0;
         loop {
             match channel.read(IDLE_TIMEOUT).await? {
-                UsageCommand::Add { name, pid } if processes < PROCESSES_MAX => {
+                UsageCommand::Add { name, pid } if processes < PROCESSES_MAX && !self.options.watch_only => {
                     processes += 1;
                     sampler.add(&name, pid);
                 }
@@ -299,7 +349,8 @@ impl AgentState {
                     // The sampler's times are not shifted.
                     let own = |us: u64| us.saturating_add_signed(-self.options.clock_shift_us);
                     let usage = sampler.finish(own(from_us), own(to_us));
-                    let answer = UsageAnswer { processes: usage.processes, host: usage.host };
+                    let brokers = brokers::after(brokers);
+                    let answer = UsageAnswer { processes: usage.processes, host: usage.host, brokers };
                     return channel.write(&Answer::Ok(answer), STEP_TIMEOUT).await;
                 }
             }

@@ -20,11 +20,18 @@ fn plain() -> Security {
 
 /// An agent whose clock is ahead.
 async fn agent(security: Security) -> String {
+    agent_of(security, false).await
+}
+
+async fn agent_of(security: Security, watch_only: bool) -> String {
     let options = AgentOptions {
         listen: "127.0.0.1:0".to_owned(),
         security,
         binary: PathBuf::from("/nowhere/thalweg"),
         version: "a version".to_owned(),
+        data_dirs: Vec::new(),
+        watch_only,
+        boot_id: None,
         clock_shift_us: SHIFT_US,
     };
     let listening = listen(options).await.expect("a port");
@@ -90,6 +97,21 @@ async fn a_worker_that_cannot_start_is_refused_with_the_reason() {
     let refused = agents.worker(0, "producer-0".to_owned(), 0).await.map(drop);
     let text = refused.expect_err("there is no such binary").to_string();
     assert!(text.contains("failed to start /nowhere/thalweg"), "{text}");
+}
+
+#[tokio::test]
+async fn an_agent_that_only_watches_runs_nothing_and_samples_brokers_only() {
+    let agents = connect(agent_of(plain(), true).await, plain()).await;
+    let refused = |text: String| assert!(text.contains("it only watches brokers"), "{text}");
+    refused(agents.worker(0, "producer-0".to_owned(), 0).await.map(drop).expect_err("refused").to_string());
+    refused(agents.sample(0).await.map(drop).expect_err("refused").to_string());
+    let bootstrap = ["127.0.0.1:1".to_owned()];
+    refused(agents.check_paths("a", &bootstrap, &Default::default()).await.expect_err("refused").to_string());
+    let (brokers, mut usage) = agents.watch(0, &[]).await.expect("it watches");
+    usage.add("any", std::process::id()).await.expect("sent");
+    let usage = usage.finish((0, u64::MAX / 4), 0).await.expect("the machine's usage");
+    assert!(brokers.is_empty() && usage.processes.is_empty(), "{usage:?}");
+    assert_eq!(agents.logs(0, &[]).await.expect("it has none"), []);
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ mod tests {
     use crate::result::ReplicaEvidence;
 
     fn replica(broker: i32, end_offset: i64, bytes: u64, in_sync: bool) -> ReplicaEvidence {
-        ReplicaEvidence { broker, end_offset, bytes, in_sync }
+        ReplicaEvidence { broker, end_offset, bytes, in_sync, ..ReplicaEvidence::default() }
     }
 
     fn partition(start_offset: i64, replicas: Vec<ReplicaEvidence>) -> PartitionEvidence {

@@ -98,7 +98,8 @@ async fn look(cluster: &Cluster, topics: &[String]) -> Result<Vec<PartitionEvide
                 .and_then(|of_broker: &OfBroker| of_broker.get(&at))
                 .copied()
                 .unwrap_or((UNKNOWN, 0));
-            ReplicaEvidence { broker: *broker, end_offset, bytes, in_sync: partition.isr.contains(broker) }
+            let in_sync = partition.isr.contains(broker);
+            ReplicaEvidence { broker: *broker, end_offset, bytes, file_bytes: None, in_sync }
         });
         let offset = |found: Option<Result<thalweg_client::ListedOffset, thalweg_client::ClientError>>| {
             found.map_or(Ok(UNKNOWN), |listed| listed.map(|listed| listed.offset.0))
@@ -133,21 +134,39 @@ fn hosts(metadata: &Metadata, topics: &[String]) -> Vec<i32> {
     hosts
 }
 
-/// End offset and bytes of each replica on a broker.
-type OfBroker = BTreeMap<TopicPartition, (i64, u64)>;
-
-async fn of_broker(
+/// The size of each replica as its broker reports it now, by broker. Brokers that do not answer are left out.
+pub(crate) async fn replica_bytes(
     cluster: &Cluster,
-    metadata: &Metadata,
     topics: &[String],
-    broker: i32,
-) -> Result<OfBroker, thalweg_client::ClientError> {
-    let connection = cluster.broker(broker).await?;
+) -> BTreeMap<i32, BTreeMap<TopicPartition, u64>> {
+    let metadata = cluster.metadata();
+    let mut found = BTreeMap::new();
+    for broker in hosts(&metadata, topics) {
+        let asked =
+            async { sizes(&cluster.broker(broker).await?, &on_broker(&metadata, topics, broker)).await };
+        match asked.await {
+            Ok(of_broker) => drop(found.insert(broker, of_broker)),
+            Err(error) => tracing::debug!(broker, %error, "Failed to describe a broker's log directories"),
+        }
+    }
+    found
+}
+
+/// The partitions of each topic with a replica on a broker.
+fn on_broker<'a>(metadata: &'a Metadata, topics: &[String], broker: i32) -> BTreeMap<&'a str, Vec<i32>> {
     let mut here: BTreeMap<&str, Vec<i32>> = BTreeMap::new();
     for topic in topics.iter().filter_map(|name| metadata.topics.get(name)) {
         let indexes = topic.partitions.iter().filter(|partition| partition.replicas.contains(&broker));
         here.entry(&*topic.name).or_default().extend(indexes.map(|partition| partition.index));
     }
+    here
+}
+
+/// The sizes of replicas on a broker.
+async fn sizes(
+    connection: &thalweg_client::Connection,
+    here: &BTreeMap<&str, Vec<i32>>,
+) -> Result<BTreeMap<TopicPartition, u64>, thalweg_client::ClientError> {
     let request = DescribeLogDirsRequest {
         topics: Some(
             here.iter()
@@ -158,15 +177,31 @@ async fn of_broker(
                 .collect(),
         ),
     };
-    let mut found = OfBroker::new();
+    let mut found = BTreeMap::new();
     for dir in connection.send(&request).await?.results {
         for topic in dir.topics {
             for partition in topic.partitions.iter().filter(|partition| !partition.is_future_key) {
                 let at = TopicPartition::new(topic.name.as_str(), partition.partition_index);
-                found.insert(at, (UNKNOWN, u64::try_from(partition.partition_size).unwrap_or(0)));
+                found.insert(at, u64::try_from(partition.partition_size).unwrap_or(0));
             }
         }
     }
+    Ok(found)
+}
+
+/// End offset and bytes of each replica on a broker.
+type OfBroker = BTreeMap<TopicPartition, (i64, u64)>;
+
+async fn of_broker(
+    cluster: &Cluster,
+    metadata: &Metadata,
+    topics: &[String],
+    broker: i32,
+) -> Result<OfBroker, thalweg_client::ClientError> {
+    let connection = cluster.broker(broker).await?;
+    let here = on_broker(metadata, topics, broker);
+    let sizes = sizes(&connection, &here).await?;
+    let mut found: OfBroker = sizes.into_iter().map(|(at, bytes)| (at, (UNKNOWN, bytes))).collect();
     let request = ListOffsetsRequest {
         replica_id: DEBUGGING_CONSUMER,
         topics: here

@@ -3,7 +3,7 @@
 use super::settings::hardware;
 use super::text::{escape, facts};
 use crate::quantity;
-use crate::result::{AgentInfo, AgentUse, Machine, Repetition, RunResult};
+use crate::result::{AgentInfo, AgentUse, HostUse, Machine, Repetition, RunResult};
 
 /// The agents of a run; empty without agents.
 pub(super) fn markup(run: &RunResult) -> String {
@@ -18,18 +18,21 @@ pub(super) fn markup(run: &RunResult) -> String {
         markup += &format!("<p>Clients were placed by the rule {}.</p>", escape(rule));
     }
     for agent in &run.agents {
-        let mut pairs = machine(&agent.machine);
+        let mut pairs = hardware_of(&agent.machine);
         pairs.extend(beside(run, agent));
         pairs.extend(devices(agent));
         pairs.extend(clock(run, &agent.address));
         pairs.extend(paths(agent));
-        pairs.extend(traffic(run, &agent.address));
+        pairs.extend(traffic(
+            uses(run, &agent.address).map(|(repetition, used)| (repetition.measured_s, &used.host)),
+        ));
         markup += &format!("<h4>{}</h4>{}", escape(&agent.address), facts(&pairs));
     }
     markup
 }
 
-type Pair = (String, String);
+/// A fact and its value.
+pub(super) type Pair = (String, String);
 
 /// The other agents of the machine, with which it shares processors and links.
 fn beside(run: &RunResult, agent: &AgentInfo) -> Option<Pair> {
@@ -40,14 +43,16 @@ fn beside(run: &RunResult, agent: &AgentInfo) -> Option<Pair> {
     (!others.is_empty()).then(|| ("the same machine as".to_owned(), others.join(", ")))
 }
 
-fn machine(machine: &Machine) -> Vec<Pair> {
+/// The facts of a machine.
+pub(super) fn hardware_of(machine: &Machine) -> Vec<Pair> {
     let mut pairs = hardware(machine);
     pairs.extend(machine.hypervisor.iter().map(|name| ("virtual machine".to_owned(), name.clone())));
     pairs.extend(machine.facts.clone());
     pairs
 }
 
-fn devices(agent: &AgentInfo) -> Vec<Pair> {
+/// The interfaces and disks of a machine.
+pub(super) fn devices(agent: &AgentInfo) -> Vec<Pair> {
     let interface = agent.interfaces.iter().map(|one| {
         let speed =
             one.speed_mbit_per_s.map_or("unknown speed".to_owned(), |speed| format!("{speed} Mbit/s"));
@@ -102,8 +107,9 @@ fn signed(us: i64) -> String {
     format!("{sign}{}", quantity::time_us(us.unsigned_abs() as f64))
 }
 
-fn paths(agent: &AgentInfo) -> Vec<Pair> {
-    let lab = agent.path.iter().map(|path| {
+/// The path between the lab and an agent.
+pub(super) fn path(agent: &AgentInfo) -> Option<Pair> {
+    agent.path.map(|path| {
         let rate = |mbit_per_s: f64| quantity::number(mbit_per_s.round());
         let text = format!(
             "round trip {}; {} Mbit/s to the agent, {} Mbit/s from it",
@@ -112,7 +118,10 @@ fn paths(agent: &AgentInfo) -> Vec<Pair> {
             rate(path.received_mbit_per_s)
         );
         ("path to the lab".to_owned(), text)
-    });
+    })
+}
+
+fn paths(agent: &AgentInfo) -> Vec<Pair> {
     let broker = agent.brokers.iter().map(|path| {
         let time = |us: Option<u64>| us.map_or("unknown".to_owned(), |us| quantity::time_us(us as f64));
         let text = match &path.failure {
@@ -121,15 +130,16 @@ fn paths(agent: &AgentInfo) -> Vec<Pair> {
         };
         (format!("path to {} ({})", path.broker, path.target), text)
     });
-    lab.chain(broker).collect()
+    path(agent).into_iter().chain(broker).collect()
 }
 
-/// The traffic of each interface, in the repetition with the most of it.
-fn traffic(run: &RunResult, address: &str) -> Vec<Pair> {
+/// The traffic of each interface, in the repetition with the most of it. `uses` are the lengths of
+/// repetitions, and the usage of the machine.
+pub(super) fn traffic<'a>(uses: impl Iterator<Item = (f64, &'a HostUse)>) -> Vec<Pair> {
     let mut most: Vec<(&str, f64, f64)> = Vec::new();
-    for (repetition, used) in uses(run, address) {
-        let per_s = |bytes: u64| bytes as f64 * 8.0 / 1e6 / repetition.measured_s.max(0.001);
-        for one in &used.host.interfaces {
+    for (measured_s, host) in uses {
+        let per_s = |bytes: u64| bytes as f64 * 8.0 / 1e6 / measured_s.max(0.001);
+        for one in &host.interfaces {
             let (received, sent) = (per_s(one.received_bytes), per_s(one.sent_bytes));
             match most.iter_mut().find(|known| known.0 == one.name) {
                 Some(known) => (known.1, known.2) = (known.1.max(received), known.2.max(sent)),
@@ -150,7 +160,7 @@ fn traffic(run: &RunResult, address: &str) -> Vec<Pair> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{BrokerPath, ClockOffset, HostUse, Interface, InterfaceUse, LabPath};
+    use crate::result::{BrokerPath, ClockOffset, Interface, InterfaceUse, LabPath};
 
     #[test]
     fn a_client_machine_is_shown_with_its_clock_paths_and_traffic() {

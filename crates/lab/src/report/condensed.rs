@@ -8,7 +8,7 @@
 //! - samples that no chart draws, and what no chart draws of the others;
 //! - single partitions and replicas, of which the counts stay;
 //! - usage of processes and machines, from which figures and verdict were made, and the look inside
-//!   processes; the traffic of agents stays.
+//!   processes; the traffic of agents and brokers' machines stays.
 
 use super::{latency, timeline};
 use crate::result::{Histogram, HistogramUnreadable, HostUse, Repetition, RunResult, SCHEMA, Sample};
@@ -48,6 +48,10 @@ fn condense(repetition: &mut Repetition, is_drawn: bool) {
     repetition.profile = None;
     for agent in &mut repetition.agents {
         agent.host = HostUse { interfaces: std::mem::take(&mut agent.host.interfaces), ..HostUse::default() };
+    }
+    for machine in &mut repetition.broker_machines {
+        let interfaces = std::mem::take(&mut machine.host.interfaces);
+        machine.host = HostUse { interfaces, ..HostUse::default() };
     }
     match is_drawn {
         true => repetition.samples.iter_mut().for_each(condense_sample),

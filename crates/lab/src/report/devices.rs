@@ -1,16 +1,19 @@
 //! The block devices and network interfaces of a workload's points: means and peaks of the representative
-//! repetition of each, here and on agents.
+//! repetition of each, here, on agents and on brokers' machines.
 
 use super::palette::Palette;
 use super::text::{escape, folded, table};
 use super::timeline::typical;
 use crate::quantity;
-use crate::result::{DeviceUse, HostUse, InterfaceUse, PacketUse, PointResult, Repetition, WorkloadResult};
+use crate::result::{
+    BrokerMachineUse, DeviceUse, HostUse, InterfaceUse, PacketUse, PointResult, Repetition, StorageChain,
+    WorkloadResult,
+};
 
 /// The tables; empty if nothing is known, as of condensed results.
 pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
     let devices = rows(workload, palette, |repetition, host, row| {
-        host.devices.iter().for_each(|device| row(device_cells(repetition, device)));
+        host.devices.iter().for_each(|device| row(device_cells(repetition, host, device)));
     });
     let links = rows(workload, palette, |repetition, host, row| {
         for link in &host.interfaces {
@@ -78,9 +81,17 @@ pub(super) fn markup(workload: &WorkloadResult, palette: &Palette) -> String {
 fn chains(workload: &WorkloadResult) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let repetitions = workload.points.iter().flat_map(|point| &point.repetitions);
-    for chain in repetitions.flat_map(|repetition| &repetition.host.storage) {
+    let all = repetitions.flat_map(|repetition| {
+        let here = repetition.host.storage.iter().map(|chain| (None, chain));
+        let watched = repetition.broker_machines.iter().flat_map(|machine| {
+            machine.host.storage.iter().map(move |chain| (Some(&machine.address), chain))
+        });
+        here.chain(watched)
+    });
+    for (machine, chain) in all {
         // The directory differs by target and repetition, the devices do not.
-        let text = format!("The brokers' data is on {chain} ({})", chain.filesystem);
+        let place = machine.map(|address| format!(" on the machine of {address}")).unwrap_or_default();
+        let text = format!("The brokers' data{place} is on {chain} ({})", chain.filesystem);
         if !found.contains(&text) {
             found.push(text);
         }
@@ -106,6 +117,13 @@ fn rows(
         let elsewhere = repetition.agents.iter().filter(|agent| !agent.is_on_lab_machine);
         let hosts = std::iter::once((None, &repetition.host))
             .chain(elsewhere.map(|agent| (Some(&agent.address), &agent.host)));
+        let brokers = repetition.broker_machines.iter().filter(|machine| !machine.is_on_lab_machine);
+        // An agent of both clients and brokers has one row of each device.
+        let is_new = |machine: &&BrokerMachineUse| {
+            repetition.agents.iter().all(|agent| agent.address != machine.address)
+        };
+        let hosts =
+            hosts.chain(brokers.filter(is_new).map(|machine| (Some(&machine.address), &machine.host)));
         for (agent, host) in hosts {
             of(repetition, host, &mut |mut cells: Vec<String>| {
                 if let Some(address) = agent {
@@ -120,12 +138,12 @@ fn rows(
     rows
 }
 
-fn device_cells(repetition: &Repetition, device: &DeviceUse) -> Vec<String> {
+fn device_cells(repetition: &Repetition, host: &HostUse, device: &DeviceUse) -> Vec<String> {
     let mut name = escape(&device.name);
     if let Some(label) = &device.label {
         name += &format!(" ({})", escape(label));
     }
-    if repetition.host.storage.iter().any(|chain| chain.contains(&device.name)) {
+    if storage(repetition, host).any(|chain| chain.contains(&device.name)) {
         name += " <small>data</small>";
     }
     let (mean, peak) = (&device.mean, &device.peak);
@@ -150,6 +168,13 @@ fn device_cells(repetition: &Repetition, device: &DeviceUse) -> Vec<String> {
         optional(mean.flush_await_ms, peak.flush_await_ms),
         both(mean.busy * 100.0, peak.busy * 100.0),
     ]
+}
+
+/// The devices below the brokers' data on a machine. On the lab's machine, an agent may know them, too.
+fn storage<'a>(repetition: &'a Repetition, host: &'a HostUse) -> impl Iterator<Item = &'a StorageChain> {
+    let here = std::ptr::eq(host, &raw const repetition.host);
+    let watched = repetition.broker_machines.iter().filter(move |machine| here && machine.is_on_lab_machine);
+    host.storage.iter().chain(watched.flat_map(|machine| &machine.host.storage))
 }
 
 fn link_cells(repetition: &Repetition, link: &InterfaceUse) -> Vec<String> {
@@ -194,7 +219,7 @@ fn both(mean: f64, peak: f64) -> String {
 mod tests {
     use super::*;
     use crate::report::testing;
-    use crate::result::{DeviceRates, RunResult, StorageChain};
+    use crate::result::{DeviceRates, RunResult};
 
     /// A run with this change in each of its repetitions.
     fn changed(change: impl Fn(&mut Repetition)) -> RunResult {

@@ -23,10 +23,12 @@ pub(super) fn figures(workload: &WorkloadResult, palette: &Palette) -> String {
         ("group_start_s", "group started in"),
         ("topics_ready_per_s", "topics ready per second"),
     ];
-    const COSTS: [(&str, &str); 5] = [
+    const COSTS: [(&str, &str); 7] = [
         ("broker_cpu_us_per_record", "broker CPU per record"),
         ("producer_cpu_us_per_record", "producer CPU per record"),
         ("consumer_cpu_us_per_record", "consumer CPU per record"),
+        ("records_per_batch", "records per batch"),
+        ("bytes_per_batch", "bytes per batch"),
         ("broker_memory_bytes_max", "broker memory, max"),
         ("metadata_us", "metadata of all topics"),
     ];
@@ -75,13 +77,34 @@ fn latencies(workload: &WorkloadResult, palette: &Palette) -> String {
 /// A figure of a point; grey if it is not quotable.
 fn figure_cell(point: &PointResult, name: &str) -> String {
     match cell(name, point.summary.figures.get(name)) {
-        figure if figure.is_empty() || obstacles(point).is_empty() => figure,
+        figure if figure.is_empty() => batches_unknown(point, name).map(dash).unwrap_or_default(),
+        figure if obstacles(point).is_empty() => figure,
         figure => format!("<span class=\"grey\">{figure}</span>"),
     }
 }
 
+/// Why the batches of a point with producers are unknown; `None` for other figures.
+fn batches_unknown(point: &PointResult, name: &str) -> Option<&'static str> {
+    let has_producers = point.summary.figures.contains_key("produced_records_per_s");
+    let is_of_batches = ["records_per_batch", "bytes_per_batch"].contains(&name);
+    (has_producers && is_of_batches).then(|| {
+        let missing = point.driver.why_no_batches();
+        missing.unwrap_or("A result of an earlier version does not have the batches")
+    })
+}
+
+/// A dash, with its reason on hover and for readers of the screen.
+fn dash(why: &str) -> String {
+    format!("<span class=\"dim\" title=\"{0}\" aria-label=\"{0}\">–</span>", escape(why))
+}
+
 fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)]) -> String {
-    let has = |name: &str| workload.points.iter().any(|point| point.summary.figures.contains_key(name));
+    let has = |name: &str| {
+        let is_missing = |point: &PointResult| {
+            point.driver.why_no_batches().is_some() && batches_unknown(point, name).is_some()
+        };
+        workload.points.iter().any(|point| point.summary.figures.contains_key(name) || is_missing(point))
+    };
     let shown: Vec<&(&str, &str)> = of.iter().filter(|(name, _)| has(name)).collect();
     if shown.is_empty() {
         return String::new();
@@ -90,7 +113,21 @@ fn some_figures(workload: &WorkloadResult, palette: &Palette, of: &[(&str, &str)
     heads.extend(shown.iter().map(|(_, head)| *head));
     let rows =
         rows(workload, palette, |point| shown.iter().map(|(name, _)| figure_cell(point, name)).collect());
-    table(&heads, 2, &rows)
+    table(&heads, 2, &rows) + &dashes(workload, &shown)
+}
+
+/// The reasons of the dashes in a table, each once.
+fn dashes(workload: &WorkloadResult, shown: &[&(&str, &str)]) -> String {
+    let mut reasons: Vec<&str> = Vec::new();
+    for point in &workload.points {
+        let missing = shown.iter().filter(|(name, _)| !point.summary.figures.contains_key(*name));
+        for why in missing.filter_map(|(name, _)| batches_unknown(point, name)) {
+            if !reasons.contains(&why) {
+                reasons.push(why);
+            }
+        }
+    }
+    reasons.iter().map(|why| format!("<p class=\"dim\">–: {}.</p>", escape(why))).collect()
 }
 
 fn cell(name: &str, spread: Option<&Spread>) -> String {

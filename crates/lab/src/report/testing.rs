@@ -42,6 +42,7 @@ pub(crate) fn run_of(results: Vec<PointResult>) -> RunResult {
         machine: Machine::default(),
         agents: Vec::new(),
         agents_place: None,
+        broker_machines: Vec::new(),
         targets: BTreeMap::new(),
         workloads: vec![WorkloadResult {
             workload: Workload {

@@ -313,3 +313,28 @@ fn a_search_marks_the_knees_that_are_compared() {
     let page = html(&run);
     assert!(main_part(&page).contains(">knee</li>") && !page.contains("a headline rests on it"));
 }
+
+#[test]
+fn batches_have_a_column_and_a_dash_names_the_driver_without_them() {
+    let measured = |driver, batches: Option<(f64, f64)>| {
+        let mut point = testing::measured(&result::testing::point(), "embedded", 0, &[100.0, 101.0]);
+        point.driver = driver;
+        for repetition in &mut point.repetitions {
+            repetition.figures.records_per_batch = batches.map(|(records, _)| records);
+            repetition.figures.bytes_per_batch = batches.map(|(_, bytes)| bytes);
+        }
+        point.summary.figures = Spread::of_figures(&point.repetitions);
+        point
+    };
+    let (own, java) = (crate::worker::Driver::Thalweg, crate::worker::Driver::Java);
+    let page = |points| html(&testing::run_of(points));
+    let both = page(vec![measured(own, Some((118.0, 16_000.0))), measured(java, None)]);
+    assert!(both.contains(">records per batch<") && both.contains(">bytes per batch<"), "{both}");
+    assert!(both.contains("118 <small>") && both.contains(&quantity::bytes(16_000.0)), "{both}");
+    let reason = "Kafka&#39;s tool prints no number of batches";
+    assert_eq!(both.matches(&format!("title=\"{reason}\"")).count(), 2, "{both}");
+    assert!(both.contains(&format!("–: {reason}.")), "{both}");
+    assert!(page(vec![measured(java, None)]).contains(reason));
+    // A result of an earlier version has no such columns.
+    assert!(!page(vec![measured(own, None)]).contains("per batch"));
+}

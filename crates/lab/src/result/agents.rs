@@ -1,10 +1,11 @@
-//! Agents of a run: the client machines, their clocks, their paths, and the use of each.
+//! Agents of a run: the client machines, their clocks, their paths, and the use of each. The facts of a
+//! broker's machine have the same form.
 
 use serde::{Deserialize, Serialize};
 
-use super::{HostUse, Machine};
+use super::{HostUse, Machine, StorageChain};
 
-/// A client machine, as its agent describes it.
+/// A machine of clients or of brokers, as its agent describes it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AgentInfo {
     /// The agent's address, as given to the lab.
@@ -22,6 +23,9 @@ pub struct AgentInfo {
     /// The paths between the agent and the brokers of each target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub brokers: Vec<BrokerPath>,
+    /// The devices below each data directory of a broker's machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub data: Vec<StorageChain>,
 }
 
 /// A network interface.
@@ -113,11 +117,6 @@ pub struct AgentUse {
 }
 
 impl AgentUse {
-    /// True for an agent of the same machine, as for the agent itself.
-    pub fn is_beside(&self, other: &AgentUse) -> bool {
-        self.address == other.address || (self.boot_id.is_some() && self.boot_id == other.boot_id)
-    }
-
     /// The largest error of the agent's times, which the first offset corrects: its uncertainty, or what the
     /// clocks have moved apart until the second one, with the uncertainty of that. The maximum if unknown.
     pub fn clock_error_us(&self) -> u64 {

@@ -94,6 +94,9 @@ pub struct ReplicaEvidence {
     pub end_offset: i64,
     /// Size on the broker's disk in bytes.
     pub bytes: u64,
+    /// Total size of the log files in the broker's data directory, as an agent there sees it; `None` without.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file_bytes: Option<u64>,
     /// True if the replica was in sync.
     pub in_sync: bool,
 }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::columns::{self, Intervals, Samples};
 use super::compare::two_sided_95;
 use super::{
-    AgentUse, Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse, Profile, Sample,
+    AgentUse, BrokerMachineUse, Evidence, Figures, Histogram, HostUse, NegotiatedSecurity, ProcessUse,
+    Profile, Sample,
 };
 use crate::worker::{Driver, Interval};
 use crate::workload::Point;
@@ -81,6 +82,12 @@ pub struct Repetition {
     /// The use of each agent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentUse>,
+    /// The use of each broker's machine that an agent watched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub broker_machines: Vec<BrokerMachineUse>,
+    /// With watched machines, the brokers that are on none of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unwatched_brokers: Vec<String>,
     /// Samples of processes and machine over time.
     #[serde(
         default,

@@ -183,6 +183,8 @@ mod tests {
             processes: Vec::new(),
             host: Default::default(),
             agents: Vec::new(),
+            broker_machines: Vec::new(),
+            unwatched_brokers: Vec::new(),
             samples: Vec::new(),
             profile: None,
             evidence: Default::default(),

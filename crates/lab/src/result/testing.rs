@@ -22,6 +22,8 @@ pub(crate) fn repetition() -> Repetition {
         processes: Vec::new(),
         host: HostUse::default(),
         agents: Vec::new(),
+        broker_machines: Vec::new(),
+        unwatched_brokers: Vec::new(),
         samples: Vec::new(),
         profile: None,
         evidence: Evidence::default(),

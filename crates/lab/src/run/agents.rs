@@ -91,8 +91,9 @@ impl AgentSessions {
                     None
                 }
             };
-            let (of_machine, mut host) = machine.finish(span_us, clock_before.offset_us).await?;
-            processes.extend(of_machine);
+            let usage = machine.finish(span_us, clock_before.offset_us).await?;
+            processes.extend(usage.processes);
+            let mut host = usage.host;
             for link in &mut host.interfaces {
                 let known = infos[agent].interfaces.iter().find(|known| known.name == link.name);
                 let speed = || known.and_then(|known| known.speed_mbit_per_s);

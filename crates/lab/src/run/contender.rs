@@ -361,8 +361,9 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
         let of_them = |used: &&ProcessUse| used.name.starts_with(prefix);
         let of_them = || repetition.processes.iter().filter(of_them);
         let used_s: f64 = of_them().map(|used| used.user_s + used.system_s).sum();
-        // Processes of agents have the processors of all agents.
+        // Processes of agents have the processors of all agents of clients, or of brokers.
         let cpus = match of_them().any(|used| used.agent.is_some()) {
+            true if prefix == "broker" => cpus_of_brokers(repetition),
             true => repetition.agents.iter().map(|agent| agent.cpus).sum(),
             false => cpus,
         };
@@ -380,10 +381,54 @@ fn step(trial: Trial, repetition: &Repetition, cpus: u32) -> (Outcome, Step) {
     (Outcome { records_per_s, fell_behind }, step)
 }
 
+/// Processors of the watched machines with a broker whose process is known, each machine once.
+fn cpus_of_brokers(repetition: &Repetition) -> u32 {
+    let mut counted: Vec<&str> = Vec::new();
+    let mut cpus = 0;
+    for machine in &repetition.broker_machines {
+        let id = machine.boot_id.as_ref().unwrap_or(&machine.address);
+        let is_of = |used: &ProcessUse| {
+            used.agent.as_ref() == Some(&machine.address) && used.name.starts_with("broker")
+        };
+        if !counted.contains(&&**id) && repetition.processes.iter().any(is_of) {
+            counted.push(id);
+            cpus += machine.cpus;
+        }
+    }
+    cpus
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Figures;
+    use crate::result::{BrokerMachineUse, Figures};
+
+    #[test]
+    fn processors_of_brokers_are_those_of_machines_with_their_processes() {
+        let mut one = repetition();
+        one.measured_s = 10.0;
+        for (address, boot_id, cpus) in
+            [("a:7000", "a", 4), ("a:7001", "a", 4), ("b:7000", "b", 8), ("lost:7000", "c", 64)]
+        {
+            one.broker_machines.push(BrokerMachineUse {
+                address: address.to_owned(),
+                boot_id: Some(boot_id.to_owned()),
+                cpus,
+                ..BrokerMachineUse::default()
+            });
+        }
+        for address in ["a:7000", "a:7001", "b:7000"] {
+            one.processes.push(ProcessUse {
+                name: format!("broker-1 on {address}"),
+                agent: Some(address.to_owned()),
+                user_s: 20.0,
+                ..ProcessUse::default()
+            });
+        }
+        assert_eq!(cpus_of_brokers(&one), 12);
+        let (_, step) = step(Trial { producers: 1, records_per_s: None }, &one, 1);
+        assert!((step.broker_cpu_share - 0.5).abs() < 1e-9, "{step:?}");
+    }
     use crate::result::testing::{point, repetition};
 
     #[test]

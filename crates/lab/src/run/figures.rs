@@ -2,7 +2,7 @@
 
 use super::drain::Drain;
 use crate::result::{Figures, Histogram, HistogramUnreadable, ProcessUse};
-use crate::worker::{NegativeLatencies, Report, Span, ToolPercentiles};
+use crate::worker::{BatchCounts, NegativeLatencies, Report, Span, ToolPercentiles};
 
 const MB: f64 = 1_048_576.0;
 /// Bytes of a Mbit.
@@ -23,6 +23,8 @@ pub(crate) struct CombinedReport {
     pub(crate) end_to_end_latency: Option<Histogram>,
     /// The percentiles until acknowledged of tools without histograms.
     pub(crate) tool_percentiles: Option<ToolPercentiles>,
+    /// The batches of producers, if the driver reports them.
+    pub(crate) batches: Option<BatchCounts>,
     pub(crate) negative: NegativeLatencies,
     /// The largest delay of a start.
     pub(crate) late_us: u64,
@@ -54,6 +56,10 @@ pub(super) fn gather<'a>(
         all.acknowledged += report.acknowledged;
         all.failed += report.failed;
         all.negative.add(report.negative);
+        all.batches = match (all.batches, report.batches) {
+            (Some(known), Some(other)) => Some(known.plus(other)),
+            (known, other) => known.or(other),
+        };
         all.late_us = all.late_us.max(report.late_us);
         all.tool_percentiles = match (all.tool_percentiles, report.tool_percentiles) {
             (Some(known), Some(other)) => Some(known.slower(other)),
@@ -125,6 +131,8 @@ pub(super) fn figures(
         broker_cpu_us_per_record: cpu_us("broker", main),
         producer_cpu_us_per_record: cpu_us("producer", produced),
         consumer_cpu_us_per_record: cpu_us("consumer", consumed),
+        records_per_batch: per_batch(produced, |_| produced.span.records),
+        bytes_per_batch: per_batch(produced, |batches| batches.bytes),
         broker_memory_bytes_max: brokers.map(|used| used.memory_bytes_max).max(),
         drain_s: drain.map(|drain| seconds(&drain.span)),
         group_start_s: drain.map(|drain| drain.group_start_s),
@@ -152,6 +160,12 @@ pub(super) fn figures(
         // Those of carried records, and of topics and metadata, are added by their measurements.
         ..Figures::default()
     }
+}
+
+/// The mean of an amount over the batches of producers; `None` if the driver does not report them.
+fn per_batch(produced: &CombinedReport, amount: impl Fn(&BatchCounts) -> u64) -> Option<f64> {
+    let batches = produced.batches.filter(|batches| batches.batches > 0)?;
+    Some(amount(&batches) as f64 / batches.batches as f64)
 }
 
 #[cfg(test)]
@@ -198,6 +212,21 @@ mod tests {
         let used = ProcessUse { name: "consumer-0".to_owned(), user_s: 0.001, ..ProcessUse::default() };
         let figures = figures(&produced, &consumed, &[used], None);
         assert_eq!(figures.consumer_cpu_us_per_record, Some(10.0));
+    }
+
+    #[test]
+    fn batches_of_all_producers_have_one_mean() {
+        let of = |records, batches, bytes| Report {
+            batches: Some(BatchCounts { batches, bytes }),
+            ..report(0, 1_000_000, records)
+        };
+        let mean = |reports: &[Report]| {
+            let produced = gather(reports.iter()).expect("readable");
+            let figures = figures(&produced, &CombinedReport::default(), &[], None);
+            (figures.records_per_batch, figures.bytes_per_batch)
+        };
+        assert_eq!(mean(&[of(100, 1, 2000), of(20, 5, 1000), Report::default()]), (Some(20.0), Some(500.0)));
+        assert_eq!(mean(&[report(0, 1_000_000, 5)]), (None, None));
     }
 
     #[test]

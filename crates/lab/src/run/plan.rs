@@ -60,6 +60,8 @@ pub struct Options {
     pub binary: PathBuf,
     /// The agents that run the workers; `None` for workers on this machine.
     pub agents: Option<Agents>,
+    /// The agents that watch the machines of a running cluster's brokers; `None` if those are not watched.
+    pub broker_agents: Option<Agents>,
     /// True to look inside the processes on this machine.
     pub look_inside: bool,
     /// The path of the result written after each point.

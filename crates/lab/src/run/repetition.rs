@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::admin::Admin;
 use super::agents::{AgentSessions, lead_us, placed, placed_before};
+use super::broker_machines::{self, BrokerMachines, MachineUses};
 use super::clock::now_us;
 use super::course::{Course, disk_usage_max};
 use super::drain::Drain;
@@ -43,6 +44,8 @@ pub(super) struct Setting<'a> {
     pub(super) binary: &'a Path,
     /// The agents that run the workers; `None` for workers on this machine.
     pub(super) agents: Option<&'a Agents>,
+    /// The agents that watch the brokers' machines; `None` for brokers of the lab.
+    pub(super) broker_agents: Option<&'a Agents>,
     /// True to look inside the processes on this machine.
     pub(super) look_inside: bool,
     /// The point, with the producers and load of this repetition.
@@ -76,6 +79,7 @@ pub(super) struct PreparedRepetition {
     prefilled: Vec<Report>,
     observers: Observers,
     agents: Option<AgentSessions>,
+    broker_machines: Option<BrokerMachines>,
     watch: Option<Watch>,
     idle: IdleConnections,
     producers: Option<Fleet>,
@@ -142,6 +146,7 @@ pub(super) async fn prepare(
         None => IdleConnections::default(),
     };
     tracing::debug!("Starting workers");
+    let broker_machines = broker_machines::begin(setting.broker_agents, kafka).await;
     let observers = Observers::start(setting);
     let watch = kafka.map(|admin| Watch::start(admin.clone(), setting.topics.to_vec()));
     let (producing, consuming) = match point.measure {
@@ -176,6 +181,7 @@ pub(super) async fn prepare(
         prefilled,
         observers,
         agents,
+        broker_machines,
         watch,
         idle,
         producers,
@@ -197,6 +203,7 @@ pub(super) async fn measure(
         prefilled,
         observers,
         agents,
+        broker_machines,
         watch,
         idle,
         producers,
@@ -235,19 +242,15 @@ pub(super) async fn measure(
     let main = main_of(setting.point.measure, &produced, &consumed)?;
     let mut usage = observers.finish(setting, agents, main.span).await?;
     ran.note_replicas(&mut usage.samples);
-    let (evidence, unproven) = match &admin {
-        Some(admin) => {
-            let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));
-            let producers: Vec<Report> = prefilled.into_iter().chain(produced_by).collect();
-            evidence_of(setting, admin, &producers, &consumed_by, took, &watched).await?
-        }
-        None => {
-            let why = "there is no log: the streams checked each message themselves".to_owned();
-            let (acknowledged, not_read_back) = (produced.acknowledged, Some(why));
-            (Evidence { acknowledged, not_read_back, ..Evidence::default() }, Vec::new())
-        }
-    };
+    let machines = uses_of(broker_machines, main.span, &mut usage).await;
+    let took = Duration::from_micros(main.span.to_us.saturating_sub(ran.began_us));
+    let producers: Vec<Report> = prefilled.into_iter().chain(produced_by).collect();
+    let (evidence, unproven) =
+        evidence_of(setting, admin.as_ref(), &producers, &consumed_by, took, &watched).await?;
     let mut repetition = put_together(setting, &ran, (&produced, &consumed, drain), usage, evidence)?;
+    if let Some(uses) = machines {
+        add_machines(setting, admin.as_ref().and_then(Admin::kafka), &mut repetition, uses).await;
+    }
     let figures = &mut repetition.figures;
     figures.metadata_us = metadata_us;
     if let Some(passed) = &passed {
@@ -336,12 +339,17 @@ async fn begin_passing(setting: &Setting<'_>) -> Result<TopicChurn, Failure> {
 /// The evidence, and what it does not prove.
 async fn evidence_of(
     setting: &Setting<'_>,
-    admin: &Admin,
+    admin: Option<&Admin>,
     producers: &[Report],
     consumers: &[Report],
     took: Duration,
     watched: &evidence::ReplicaObservations,
 ) -> Result<(Evidence, Vec<String>), Failure> {
+    let Some(admin) = admin else {
+        let why = "there is no log: the streams checked each message themselves".to_owned();
+        let acknowledged = producers.iter().map(|report| report.acknowledged).sum();
+        return Ok((Evidence { acknowledged, not_read_back: Some(why), ..Evidence::default() }, Vec::new()));
+    };
     let read_back = match setting.counts {
         true => read_back(&stamps(setting.point, setting.driver), took),
         false => ReadBack::No("it is a warm-up".to_owned()),
@@ -448,6 +456,8 @@ fn put_together(
         processes: usage.processes,
         host: usage.host,
         agents: usage.agents,
+        broker_machines: Vec::new(),
+        unwatched_brokers: Vec::new(),
         samples: usage.samples,
         profile: usage.profile,
         evidence,
@@ -460,6 +470,29 @@ fn put_together(
         repetition.evidence.faults.extend(fault);
     }
     Ok(repetition)
+}
+
+/// The usage of the watched machines of brokers, whose processes are added to the others.
+async fn uses_of(machines: Option<BrokerMachines>, span: Span, usage: &mut Usage) -> Option<MachineUses> {
+    let (uses, processes) = machines?.finish((span.from_us, span.to_us)).await;
+    usage.processes.extend(processes);
+    Some(uses)
+}
+
+/// Adds the watched machines of brokers, with the log files there.
+async fn add_machines(
+    setting: &Setting<'_>,
+    cluster: Option<&thalweg_client::Cluster>,
+    repetition: &mut Repetition,
+    mut uses: MachineUses,
+) {
+    if let Some(agents) = setting.broker_agents {
+        uses.add_logs(agents, cluster, setting.topics, &mut repetition.evidence).await;
+    }
+    uses.limit_figures(&mut repetition.figures);
+    repetition.broker_machines = uses.machines;
+    repetition.unwatched_brokers = uses.unwatched;
+    repetition.notes.extend(uses.notes);
 }
 
 /// What consumers report, and the drain of a backlog, whose figures then are theirs.

@@ -25,8 +25,14 @@
 //!
 //! With agents, clients are elsewhere: generator CPU is also an agent whose processors are busy for at least
 //! 92 % of the time, and network an interface of an agent with at least 90 % of its speed.
+//!
+//! With watched machines of brokers, disk, machine CPU, generator CPU, broker CPU and network are also those
+//! of these machines, by the same rules, and name the machine, if a broker is on it. A disk of the lab's
+//! machine limits no brokers that are all elsewhere. A full disk is acquitted only if the log files of all
+//! replicas there were found on others.
 
 mod agents;
+mod brokers;
 mod disk;
 mod garbage;
 mod link;
@@ -36,7 +42,7 @@ mod objections;
 pub(super) use agents::negative_latencies;
 use objections::{objections, unlike};
 
-use crate::result::{Machine, PointResult, Repetition, Summary, Verdict};
+use crate::result::{HostUse, Machine, PointResult, Repetition, Summary, Verdict};
 use crate::workload::{Load, Measure, Point};
 
 /// The busy share at which a thread or disk is saturated.
@@ -113,11 +119,13 @@ fn limit(point: &Point, repetition: &Repetition, machine: &Machine) -> Finding {
         .or_else(|| disk::full(repetition))
         .or_else(|| node(point, repetition))
         .or_else(|| agents::full(repetition))
+        .or_else(|| brokers::processors(repetition))
         .or_else(|| processors(repetition, machine))
         .or_else(|| lock::contended(repetition))
         .or_else(|| thread(point, repetition))
         .or_else(|| link::full(repetition))
         .or_else(|| link::full_of_agent(repetition))
+        .or_else(|| link::full_of_broker(repetition))
         .or_else(|| one_partition(point, repetition))
         .map_or_else(
             || garbage::collected(repetition).unwrap_or_else(|| Finding::unknown(repetition)),
@@ -145,19 +153,66 @@ fn processors_of(repetition: &Repetition, prefixes: &[&str]) -> f64 {
     used_s / repetition.measured_s.max(0.001)
 }
 
-/// Processors used by processes that are neither clients nor brokers. Interrupts belong to the run: to its
-/// network and disks.
-fn others(repetition: &Repetition, machine: &Machine) -> f64 {
-    let own = processors_of(repetition, &CLIENTS) + processors_of(repetition, &BROKERS);
-    let host = &repetition.host;
-    ((host.cpu_busy - host.cpu_interrupts) * f64::from(machine.cpus) - own).max(0.0)
+/// The processors of a machine, and those in use by the kinds of processes.
+#[derive(Clone, Copy, Debug)]
+struct Processors {
+    /// The busy share of all, that of the hypervisor included.
+    busy: f64,
+    cpus: u32,
+    clients: f64,
+    brokers: f64,
+    interrupts: f64,
+    /// Those of processes that are neither clients nor brokers. Interrupts belong to the run: to its network
+    /// and disks.
+    others: f64,
+}
+
+impl Processors {
+    fn new(host: &HostUse, cpus: u32, clients: f64, brokers: f64) -> Processors {
+        let own = clients + brokers;
+        Processors {
+            busy: host.cpu_busy + host.cpu_steal,
+            cpus,
+            clients,
+            brokers,
+            interrupts: host.cpu_interrupts * f64::from(cpus),
+            others: ((host.cpu_busy - host.cpu_interrupts) * f64::from(cpus) - own).max(0.0),
+        }
+    }
+
+    /// Those of the lab's machine.
+    fn here(repetition: &Repetition, machine: &Machine) -> Processors {
+        let (clients, brokers) = (processors_of(repetition, &CLIENTS), processors_of(repetition, &BROKERS));
+        Processors::new(&repetition.host, machine.cpus, clients, brokers)
+    }
+
+    /// The limit, if all are busy. `of` names the machine.
+    fn finding(&self, of: &str) -> Finding {
+        let Processors { busy, cpus, clients, brokers, interrupts, others } = *self;
+        let both = (clients + brokers).max(f64::MIN_POSITIVE);
+        let limit = match () {
+            () if others > both => "machine CPU",
+            () if clients / both > MOST => "generator CPU",
+            () if brokers / both > MOST => "broker CPU",
+            () => "machine CPU",
+        };
+        let reason = format!(
+            "{:.0} % of {cpus} processors{of} were busy: clients used {clients:.2}, brokers {brokers:.2}, \
+             interrupts {interrupts:.2}, others {others:.2}",
+            busy * 100.0,
+        );
+        Finding::new(limit, reason)
+    }
 }
 
 /// The share of all processors used by processes outside the run; zero if the brokers' processes are unknown,
 /// because the others may include brokers.
 fn others_share(repetition: &Repetition, machine: &Machine) -> f64 {
-    match repetition.processes.iter().any(|used| is_one_of(&used.name, &BROKERS)) {
-        true => others(repetition, machine) / f64::from(machine.cpus.max(1)),
+    let mut here = repetition.processes.iter().filter(|used| agents::is_here(repetition, used));
+    let has_brokers = here.any(|used| is_one_of(&used.name, &BROKERS));
+    let mut watched_here = brokers::with_brokers(repetition).filter(|machine| machine.is_on_lab_machine);
+    match has_brokers && watched_here.all(brokers::has_all_brokers) {
+        true => Processors::here(repetition, machine).others / f64::from(machine.cpus.max(1)),
         false => 0.0,
     }
 }
@@ -170,33 +225,18 @@ const CLIENTS: [&str; 2] = ["producer", "consumer"];
 const BROKERS: [&str; 2] = ["broker", "controller"];
 
 fn processors(repetition: &Repetition, machine: &Machine) -> Option<Finding> {
-    let busy = repetition.host.cpu_busy + repetition.host.cpu_steal;
-    if busy < MACHINE_BUSY_MIN {
-        return None;
-    }
-    let (clients, brokers) = (processors_of(repetition, &CLIENTS), processors_of(repetition, &BROKERS));
-    let both = (clients + brokers).max(f64::MIN_POSITIVE);
-    let interrupts = repetition.host.cpu_interrupts * f64::from(machine.cpus);
-    let others = others(repetition, machine);
-    let limit = match () {
-        () if others > both => "machine CPU",
-        () if clients / both > MOST => "generator CPU",
-        () if brokers / both > MOST => "broker CPU",
-        () => "machine CPU",
-    };
-    let reason = format!(
-        "{:.0} % of {} processors were busy: clients used {clients:.2}, brokers {brokers:.2}, \
-         interrupts {interrupts:.2}, others {others:.2}",
-        busy * 100.0,
-        machine.cpus
-    );
-    Some(Finding::new(limit, reason))
+    let processors = Processors::here(repetition, machine);
+    let watched = brokers::with_brokers(repetition).find(|machine| machine.is_on_lab_machine);
+    let of = watched.map(brokers::of).unwrap_or_default();
+    (processors.busy >= MACHINE_BUSY_MIN).then(|| processors.finding(&of))
 }
 
-/// A node that used its whole limit, which is less than the machine has.
+/// A node that used its whole limit, which is less than the machine has. A running cluster has no such limit:
+/// its brokers' processes are those that agents watch.
 fn node(point: &Point, repetition: &Repetition) -> Option<Finding> {
     let limit = f64::from(point.cluster.node.cpu_millis?) / 1000.0;
-    let of_nodes = repetition.processes.iter().filter(|used| is_one_of(&used.name, &BROKERS));
+    let own = repetition.processes.iter().filter(|used| used.agent.is_none());
+    let of_nodes = own.filter(|used| is_one_of(&used.name, &BROKERS));
     let used =
         |used: &crate::result::ProcessUse| (used.user_s + used.system_s) / repetition.measured_s.max(0.001);
     let most = of_nodes.max_by(|a, b| used(a).total_cmp(&used(b)))?;
@@ -247,12 +287,19 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
         }
     };
     let disk = repetition.host.disks.iter().map(|disk| disk.busy).fold(0.0, f64::max) * 100.0;
+    let machines = brokers::with_brokers(repetition).filter(|machine| !machine.host.is_unknown());
+    let machines = machines.map(|machine| {
+        let disk = machine.host.disks.iter().map(|disk| disk.busy).fold(0.0, f64::max) * 100.0;
+        let busy = machine.host.cpu_busy * 100.0;
+        format!("; all processors{} {busy:.0} % busy, disks {disk:.0} %", brokers::of(machine))
+    });
     vec![format!(
         "nothing was seen saturated: all processors {:.0} % busy, the busiest thread of clients {} and of brokers {}, \
-         disks {disk:.0} %",
+         disks {disk:.0} %{}",
         repetition.host.cpu_busy * 100.0,
         busiest(&CLIENTS),
-        busiest(&BROKERS)
+        busiest(&BROKERS),
+        machines.collect::<String>()
     )]
 }
 
@@ -260,7 +307,7 @@ fn nothing_at_its_end(repetition: &Repetition) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::result::testing::{point, repetition};
-    use crate::result::{DiskUse, Figures, HostUse, ProcessUse};
+    use crate::result::{DiskUse, Figures, ProcessUse};
     use crate::run::summary::summarize;
 
     fn used(name: &str, cpu_s: f64, busiest_thread: f64) -> ProcessUse {
@@ -354,17 +401,21 @@ mod tests {
 
     #[test]
     fn a_node_at_its_limit_is_the_limit() {
-        let of = |cpu_s: f64| {
+        let by = |cpu_s: f64, agent: Option<&str>| {
             let mut point = point();
             point.topics.partitions = 6;
             point.cluster.node.cpu_millis = Some(100);
-            let one = || Repetition { processes: vec![used("broker-1", cpu_s, 0.1)], ..calm(100.0) };
+            let agent = agent.map(str::to_owned);
+            let broker = || ProcessUse { agent: agent.clone(), ..used("broker-1", cpu_s, 0.1) };
+            let one = || Repetition { processes: vec![broker()], ..calm(100.0) };
             verdict(&point, &[one(), one()])
         };
+        let of = |cpu_s| by(cpu_s, None);
         let found = of(0.96);
         assert_eq!(found.limit, "broker CPU");
         assert_eq!(found.reasons, ["broker-1 used 0.10 processors of its limit of 0.1"]);
         assert_eq!(of(0.5).limit, "unknown");
+        assert_eq!(by(0.96, Some("b:7000")).limit, "unknown", "a running cluster has no limits of the lab");
     }
 
     #[test]

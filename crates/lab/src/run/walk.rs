@@ -425,12 +425,16 @@ impl<'a> Walk<'a> {
         let contender = &self.round.contenders[turn.contender];
         let running = self.running(contender.target);
         let died = || running.died();
+        // The brokers of the lab are on this machine, and streams in memory have none.
+        let is_ours = self.options.targets[contender.target].is_started_by_lab();
+        let watches = !is_ours && contender.point().cluster.brokers > 0;
         let setting = Setting {
             cluster: &turn.cluster,
             died: &died,
             driver: contender.driver(),
             binary: &self.options.binary,
             agents: self.options.agents.as_ref(),
+            broker_agents: self.options.broker_agents.as_ref().filter(|_| watches),
             look_inside: self.options.look_inside && !contender.is_searching(),
             point: contender.point(),
             number: contender.number(),

@@ -2,40 +2,66 @@
 
 use crate::quantity;
 use crate::report::clean;
-use crate::result::{DeviceUse, InterfaceUse, PointResult, Repetition, system};
+use crate::result::{DeviceUse, HostUse, InterfaceUse, PointResult, Repetition, system};
 
 /// The lines; empty if no device was seen.
 pub(super) fn lines(points: &[PointResult]) -> String {
     let all = || points.iter().flat_map(|point| point.repetitions.iter().map(move |one| (point, one)));
-    let devices =
-        all().flat_map(|(point, one)| one.host.devices.iter().map(move |device| (point, one, device)));
-    let busiest = devices.max_by(|(.., a), (.., b)| a.mean.busy.total_cmp(&b.mean.busy));
-    let links = all().flat_map(|(point, one)| one.host.interfaces.iter().map(move |link| (point, one, link)));
-    let fullest = links.filter(|(.., link)| link.received.is_some()).max_by(|(_, one, a), (_, other, b)| {
-        let rate = |one: &Repetition, link: &InterfaceUse| packets(link) as f64 / one.measured_s.max(0.001);
-        rate(one, a).total_cmp(&rate(other, b))
+    let hosts = || all().flat_map(|(point, one)| hosts(one).map(move |host| (point, one, host)));
+    let devices = hosts().flat_map(|(point, one, (host, machine))| {
+        host.devices.iter().map(move |device| (point, one, (host, machine), device))
     });
+    let busiest = devices.max_by(|(.., a), (.., b)| a.mean.busy.total_cmp(&b.mean.busy));
+    let links = hosts().flat_map(|(point, one, (host, machine))| {
+        host.interfaces.iter().map(move |link| (point, one, machine, link))
+    });
+    let fullest =
+        links.filter(|(.., link)| link.received.is_some()).max_by(|(_, one, _, a), (_, other, _, b)| {
+            let rate =
+                |one: &Repetition, link: &InterfaceUse| packets(link) as f64 / one.measured_s.max(0.001);
+            rate(one, a).total_cmp(&rate(other, b))
+        });
     let mut text = String::new();
-    if let Some((point, one, device)) = busiest {
-        text += &format!("  Busiest device: {}\n", clean(&device_line(point, one, device)));
+    if let Some((point, _, host, device)) = busiest {
+        text += &format!("  Busiest device: {}\n", clean(&device_line(point, host, device)));
     }
-    if let Some((point, one, link)) = fullest {
-        text += &format!("  Busiest interface: {}\n", clean(&link_line(point, one, link)));
+    if let Some((point, one, machine, link)) = fullest {
+        text += &format!("  Busiest interface: {}\n", clean(&link_line(point, one, machine, link)));
     }
     text
+}
+
+/// A machine's usage, and its agent's address; `None` for the lab's machine.
+type Host<'a> = (&'a HostUse, Option<&'a str>);
+
+/// The lab's machine, and those of brokers.
+fn hosts(repetition: &Repetition) -> impl Iterator<Item = Host<'_>> {
+    let watched = repetition.broker_machines.iter();
+    let watched = watched.map(|machine| (&machine.host, Some(machine.address.as_str())));
+    // The agent on the lab's machine has the same devices, and knows the data.
+    let is_watched =
+        repetition.broker_machines.iter().any(|machine| machine.is_on_lab_machine && machine.lost.is_none());
+    let here = (!is_watched).then_some((&repetition.host, None));
+    here.into_iter().chain(watched)
+}
+
+/// Words for a device of a machine.
+fn of(machine: Option<&str>) -> String {
+    machine.map(|address| format!(" of the broker's machine {address}")).unwrap_or_default()
 }
 
 fn at(point: &PointResult) -> String {
     format!("{}, {}", point.point.label, system(&point.target))
 }
 
-fn device_line(point: &PointResult, repetition: &Repetition, device: &DeviceUse) -> String {
+fn device_line(point: &PointResult, (host, machine): Host<'_>, device: &DeviceUse) -> String {
     let (mean, peak) = (&device.mean, &device.peak);
-    let chain = repetition.host.storage.first();
+    let chain = host.storage.first();
     let data = chain.map(|chain| format!("; the brokers' data is on {chain}")).unwrap_or_default();
     format!(
-        "{}, {} busy (peak {}), {} w/s of {} kB, w_await {} (peak {}) at {}{data}",
+        "{}{}, {} busy (peak {}), {} w/s of {} kB, w_await {} (peak {}) at {}{data}",
         device.name,
+        of(machine),
         quantity::percent(mean.busy),
         quantity::percent(peak.busy),
         quantity::number(mean.writes_per_s),
@@ -46,7 +72,12 @@ fn device_line(point: &PointResult, repetition: &Repetition, device: &DeviceUse)
     )
 }
 
-fn link_line(point: &PointResult, repetition: &Repetition, link: &InterfaceUse) -> String {
+fn link_line(
+    point: &PointResult,
+    repetition: &Repetition,
+    machine: Option<&str>,
+    link: &InterfaceUse,
+) -> String {
     let ways = [("received", link.received_bytes, link.received), ("sent", link.sent_bytes, link.sent)];
     let of_way = ways.into_iter().filter_map(|(way, bytes, used)| {
         let used = used?;
@@ -55,7 +86,7 @@ fn link_line(point: &PointResult, repetition: &Repetition, link: &InterfaceUse) 
         Some(format!("{} packets/s of {bytes} B {way}, {} dropped", quantity::number(per_s), used.dropped))
     });
     let ways: Vec<String> = of_way.collect();
-    format!("{}, {} at {}", link.name, ways.join(", "), at(point))
+    format!("{}{}, {} at {}", link.name, of(machine), ways.join(", "), at(point))
 }
 
 fn packets(link: &InterfaceUse) -> u64 {

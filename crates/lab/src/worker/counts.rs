@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hdrhistogram::Histogram as Recorded;
 
-use super::{Interval, NegativeLatencies, Order, Report, Span, StopWhen};
+use super::{BatchCounts, Interval, NegativeLatencies, Order, Report, Span, StopWhen};
 use crate::histogram::Histogram;
 
 /// The measured interval, in microseconds since the Unix epoch.
@@ -72,6 +72,8 @@ pub(crate) struct Counts {
     /// Those of the interval.
     interval_drained: u64,
     negative: NegativeLatencies,
+    /// The acknowledged batches of the measurement.
+    batches: BatchCounts,
 }
 
 /// The counters of a thread, shared with the reporting thread.
@@ -95,6 +97,7 @@ impl Counts {
             drained_latency: Histogram::recorder(),
             interval_drained: 0,
             negative: NegativeLatencies::default(),
+            batches: BatchCounts::default(),
         }))
     }
 
@@ -112,13 +115,27 @@ impl Counts {
         self.acknowledged += records;
         self.interval.0 += records;
         self.interval.1 += bytes;
-        if at_us >= self.window.from_us && !(self.window.closes && at_us >= self.window.to_us) {
+        if self.is_measured(at_us) {
             self.measured.records += records;
             self.measured.bytes += bytes;
             self.measured.to_us = match self.window.closes {
                 true => self.window.to_us,
                 false => self.measured.to_us.max(at_us),
             };
+        }
+    }
+
+    /// True for an answer at this time that belongs to the measurement.
+    #[inline]
+    fn is_measured(&self, at_us: u64) -> bool {
+        at_us >= self.window.from_us && !(self.window.closes && at_us >= self.window.to_us)
+    }
+
+    /// Counts the batches of records acknowledged at `at_us`, which are counted separately.
+    #[inline]
+    pub(crate) fn batches(&mut self, batches: BatchCounts, at_us: u64) {
+        if self.is_measured(at_us) {
+            self.batches = self.batches.plus(batches);
         }
     }
 
@@ -228,6 +245,9 @@ pub(crate) fn produced(all: &[SharedCounts], orders: Vec<Vec<Order>>) -> Report 
     report.unacknowledged = orders.into_iter().flatten().collect();
     report.unacknowledged.sort_unstable_by_key(|order| order.producer);
     report.sent = report.unacknowledged.iter().map(|order| order.sent).sum();
+    let batches =
+        all.iter().map(|counts| lock(counts).batches).fold(BatchCounts::default(), BatchCounts::plus);
+    report.batches = (batches.batches > 0).then_some(batches);
     report
 }
 
@@ -281,6 +301,26 @@ mod tests {
         let span = Span { from_us: 1_000_000, to_us: 2_000_000, records: 10, bytes: 100 };
         assert_eq!((report.measured, report.acknowledged), (span, 20));
         assert!(!Window::new(0, 10, StopWhen::OnCommand).paced(true).closes, "its end is unknown");
+    }
+
+    #[test]
+    fn batches_are_counted_within_the_measurement() {
+        let all = [Counts::shared(), Counts::shared()];
+        let window = Window::new(0, 1_000_000, StopWhen::Seconds(1.0)).paced(true);
+        all.iter().for_each(|counts| lock(counts).measure(window));
+        let done = |counts: &SharedCounts, records, at_us| {
+            let mut counts = lock(counts);
+            counts.done(records, 10 * records, at_us);
+            counts.batches(BatchCounts { batches: 1, bytes: 70 + 10 * records }, at_us);
+        };
+        assert_eq!(produced(&all, Vec::new()).batches, None, "a driver that does not report them");
+        done(&all[0], 5, 999_999);
+        done(&all[0], 20, 1_000_000);
+        done(&all[1], 10, 1_500_000);
+        done(&all[1], 40, 2_000_000);
+        let report = produced(&all, Vec::new());
+        assert_eq!(report.batches, Some(BatchCounts { batches: 2, bytes: 440 }));
+        assert_eq!(report.measured.records, 30);
     }
 
     #[test]

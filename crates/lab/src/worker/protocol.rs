@@ -202,6 +202,10 @@ pub struct Report {
     /// Microseconds from the start to its command, if that came too late.
     #[serde(default)]
     pub late_us: u64,
+    /// The acknowledged batches of a producer within the measurement; `None` if the driver does not report
+    /// them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batches: Option<BatchCounts>,
     /// Limits of the measured latencies, as text.
     pub notes: Vec<String>,
     /// Results of a checking consumer, per producer.
@@ -226,6 +230,28 @@ impl NegativeLatencies {
     pub(crate) fn add(&mut self, other: NegativeLatencies) {
         self.records += other.records;
         self.us_max = self.us_max.max(other.us_max);
+    }
+}
+
+/// Batches of producers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BatchCounts {
+    pub batches: u64,
+    /// Their total size as sent: compressed, with the header of a batch of Kafka.
+    pub bytes: u64,
+}
+
+impl BatchCounts {
+    /// Adds a batch of this size.
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.batches += 1;
+        self.bytes += bytes;
+    }
+
+    /// The sum of both.
+    pub(crate) fn plus(self, other: BatchCounts) -> BatchCounts {
+        BatchCounts { batches: self.batches + other.batches, bytes: self.bytes + other.bytes }
     }
 }
 

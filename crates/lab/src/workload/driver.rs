@@ -29,6 +29,20 @@ impl Driver {
         }
     }
 
+    /// Why the driver does not report the batches of its producers; `None` if it does.
+    pub fn why_no_batches(self) -> Option<&'static str> {
+        match self {
+            Driver::Thalweg => None,
+            // Its statistics also record the wait of each message, which costs time of the measured client.
+            Driver::Librdkafka => Some(
+                "librdkafka counts batches only together with the wait of each message, which the lab leaves off",
+            ),
+            // `--print-metrics` has records of a request, and means over windows that contain the warm-up.
+            Driver::Java => Some("Kafka's tool prints no number of batches"),
+            Driver::Stream => Some("A stream does not report its batches"),
+        }
+    }
+
     /// Refuses a driver that this binary was built without.
     pub fn check(self) -> Result<(), DriverNotBuilt> {
         match self {

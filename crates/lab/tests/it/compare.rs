@@ -58,6 +58,30 @@ fn clients_that_were_placed_otherwise_have_no_ratios() {
 }
 
 #[test]
+fn other_machines_of_brokers_have_no_ratios() {
+    let watched = |memory_bytes: u64, result: &RunResult| {
+        let machine =
+            thalweg_lab::result::Machine { memory_bytes, ..thalweg_lab::result::Machine::default() };
+        let mut result = result.clone();
+        result.broker_machines =
+            vec![thalweg_lab::result::AgentInfo { machine, ..thalweg_lab::result::AgentInfo::default() }];
+        result
+    };
+    let (a, mut b) = (fixture::run(1), fixture::run(2));
+    b.machine = a.machine.clone();
+    let differences = |a: &RunResult, b: &RunResult| {
+        let comparison = compare(a, b, &Pairing::SameTarget).expect("the same points");
+        let fields = comparison.machines.iter().map(|difference| difference.field.clone());
+        fields.collect::<Vec<String>>()
+    };
+    assert_eq!(differences(&watched(8 << 30, &a), &watched(8 << 30, &b)), [""; 0]);
+    let found = differences(&watched(8 << 30, &a), &watched(4 << 30, &b));
+    assert_eq!(found, ["broker_machines[0].machine.memory_bytes"]);
+    // Brokers that were not watched may be on any machine.
+    assert_eq!(differences(&watched(8 << 30, &a), &b), [""; 0]);
+}
+
+#[test]
 fn times_between_unknown_clocks_have_no_ratio() {
     let (a, mut b) = (fixture::run(7), fixture::run(8));
     b.machine = a.machine.clone();

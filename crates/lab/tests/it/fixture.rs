@@ -60,6 +60,7 @@ pub fn run(seed: u64) -> RunResult {
         machine: machine(),
         agents: Vec::new(),
         agents_place: None,
+        broker_machines: Vec::new(),
         targets: targets(),
         workloads,
     }
@@ -439,6 +440,8 @@ impl FixtureBuilder {
             broker_cpu_us_per_record: Some(behaviour.broker_cpu_us * (1.0 + 0.02 * self.normal())),
             producer_cpu_us_per_record: Some(behaviour.producer_cpu_us * (1.0 + 0.02 * self.normal())),
             consumer_cpu_us_per_record: consumed.then_some(0.05),
+            records_per_batch: Some(118.0),
+            bytes_per_batch: Some(16_000.0),
             broker_memory_bytes_max: Some(412 << 20),
             carried_records_per_s: None,
             carried_mb_per_s: None,
@@ -506,6 +509,8 @@ impl FixtureBuilder {
                 ..HostUse::default()
             },
             agents: Vec::new(),
+            broker_machines: Vec::new(),
+            unwatched_brokers: Vec::new(),
             samples: self.samples(shape, began_at_us, rate, behaviour),
             profile: None,
             evidence: evidence(shape, records),
@@ -613,8 +618,13 @@ fn knee(at: &Step, width: f64) -> Knee {
 fn evidence(shape: &Point, records: u64) -> Evidence {
     let partitions = shape.topics.partitions;
     let end_offset = (records / u64::from(partitions)) as i64;
-    let replica =
-        |broker: i32| ReplicaEvidence { broker, end_offset, bytes: end_offset as u64 * 128, in_sync: true };
+    let replica = |broker: i32| ReplicaEvidence {
+        broker,
+        end_offset,
+        bytes: end_offset as u64 * 128,
+        file_bytes: None,
+        in_sync: true,
+    };
     let partition = |partition: u32| PartitionEvidence {
         topic: "lab-0".to_owned(),
         partition: partition as i32,

@@ -37,6 +37,15 @@ impl SendReceipt {
             OutcomeState::Failed(error) => Some(Err(error.clone())),
         }
     }
+
+    /// Size of the message's batch as sent, its payload compressed; `None` unless it is stored. The batch of
+    /// a message that is alone is that message.
+    pub fn batch_bytes(&self) -> Option<u64> {
+        match &*self.batch.0.lock() {
+            OutcomeState::Stored(stored) => Some(stored.bytes),
+            OutcomeState::Open(_) | OutcomeState::Failed(_) => None,
+        }
+    }
 }
 
 impl Future for SendReceipt {
@@ -75,6 +84,8 @@ pub(super) struct StoredEntry {
     pub id: MessageId,
     /// Number of messages.
     pub count: u32,
+    /// Bytes of the payload as sent.
+    pub bytes: u64,
 }
 
 impl StoredEntry {
@@ -115,11 +126,13 @@ mod tests {
         let receipts = [0, 1, 2].map(|index| SendReceipt::new(&outcome, index));
         assert!(receipts.iter().all(|receipt| receipt.peek().is_none()));
         let [first, second, third] = receipts;
+        assert_eq!(second.batch_bytes(), None);
         let waiting = tokio::spawn(first);
         tokio::task::yield_now().await;
         let id = MessageId { ledger: 5, entry: 6, partition: 7, ..MessageId::EARLIEST };
-        outcome.complete(Ok(StoredEntry { id, count: 3 }));
+        outcome.complete(Ok(StoredEntry { id, count: 3, bytes: 70 }));
         assert_eq!(waiting.await.expect("no panic").expect("stored").to_string(), "5:6:7:0");
+        assert_eq!(second.batch_bytes(), Some(70));
         assert_eq!(second.await.expect("stored"), MessageId { batch_index: 1, batch_size: 3, ..id });
         assert!(matches!(third.peek(), Some(Ok(MessageId { batch_index: 2, .. }))));
     }

@@ -277,9 +277,9 @@ impl ProducerEvents for ProducerCore {
             }
             state.take_stored(receipt.sequence_id)?
         };
-        if let Some(TakenBatch { outcome, count }) = due {
+        if let Some(TakenBatch { outcome, count, bytes }) = due {
             let id = MessageId::of_entry(&receipt.message_id.clone().unwrap_or_default(), self.partition);
-            self.complete([(outcome, Ok(StoredEntry { id, count }))]);
+            self.complete([(outcome, Ok(StoredEntry { id, count, bytes }))]);
         }
         Ok(())
     }

@@ -68,6 +68,8 @@ pub(super) struct TakenBatch {
     pub outcome: Arc<BatchOutcome>,
     /// Number of messages.
     pub count: u32,
+    /// Bytes of the payload as sent.
+    pub bytes: u64,
 }
 
 /// The result of adding a message.
@@ -249,8 +251,9 @@ impl ProducerState {
     fn take_pending(&mut self, index: usize) -> Option<TakenBatch> {
         let batch = self.pending.remove(index)?;
         self.forget(&batch);
+        let bytes = batch.frame.payload.len() as u64;
         self.keep_buffer(batch.frame.payload.try_into_mut().ok());
-        Some(TakenBatch { outcome: batch.outcome, count: batch.count })
+        Some(TakenBatch { outcome: batch.outcome, count: batch.count, bytes })
     }
 
     /// Adopts a connection on which the producer has been opened, and sends all batches without a receipt.

@@ -40,7 +40,7 @@ impl Agent {
         Agent::start(lab, &["--insecure"])
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().expect("ours to end");
         self.child.wait().expect("ours to wait for");
     }
@@ -191,7 +191,8 @@ fn a_lost_agent_ends_the_point_with_its_name() {
     lab.assert_nothing_is_left();
 }
 
-fn children(of: u32) -> usize {
+/// The number of children of a process.
+pub(crate) fn children(of: u32) -> usize {
     let path = format!("/proc/{of}/task/{of}/children");
     let direct = std::fs::read_to_string(path).unwrap_or_default();
     // A worker may be started by any thread.

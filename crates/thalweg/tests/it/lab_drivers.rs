@@ -11,7 +11,7 @@ use thalweg_lab::evidence::{self, Claim, ReadBack, ReplicaObservations};
 use thalweg_lab::null_server::{Loss, NullServer, ServiceTime, Settings};
 use thalweg_lab::result::Evidence;
 use thalweg_lab::target::{KafkaOptions, kafka_jars};
-use thalweg_lab::worker::{Assignment, Driver, Event, Handle, Report, Role, StopWhen};
+use thalweg_lab::worker::{Assignment, BatchCounts, Driver, Event, Handle, Report, Role, StopWhen};
 use thalweg_lab::workload::{Payload, RecordSpec, Verification};
 
 const SEED: u64 = 42;
@@ -118,6 +118,10 @@ async fn every_driver_produces_to_the_null_server() {
         assert_eq!(report.tool_percentiles.is_some(), driver == Driver::Java, "{client}: {report:?}");
         let own = report.notes.iter().any(|note| note.contains("coordinated omission"));
         assert_eq!(own, driver == Driver::Java, "{client}: {:?}", report.notes);
+        // Without a warm-up all batches are measured.
+        let counts = server.counts();
+        let stored = BatchCounts { batches: counts.batches, bytes: counts.bytes };
+        assert_eq!(report.batches, driver.why_no_batches().is_none().then_some(stored), "{client}");
     }
 }
 

@@ -81,6 +81,10 @@ async fn a_running_pulsar_is_measured_with_evidence_and_by_the_perf_tool() {
         assert_eq!(evidence.faults, [""; 0]);
         let check = evidence.check.as_ref().expect("all was read back");
         assert!(check.whole && check.lost == 0 && check.read == evidence.acknowledged, "{evidence:?}");
+        let figures = &repetition.figures;
+        let bytes_per_record =
+            figures.bytes_per_batch.zip(figures.records_per_batch).map(|(all, of)| all / of);
+        assert!(bytes_per_record.is_some_and(|bytes| (100.0..160.0).contains(&bytes)), "{figures:?}");
         let ledgers = || evidence.partitions.iter().flat_map(|partition| &partition.ledgers);
         let records: u64 = ledgers().map(|ledger| ledger.acknowledged_records).sum();
         assert_eq!(records, evidence.acknowledged, "by ledger and entry");

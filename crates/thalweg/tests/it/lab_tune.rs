@@ -112,6 +112,7 @@ async fn an_operator_makes_a_change_and_undoes_what_did_not_help() {
         kafka: KafkaOptions::default(),
         binary: PathBuf::from(env!("CARGO_BIN_EXE_thalweg")),
         agents: None,
+        broker_agents: None,
         look_inside: false,
         partial: None,
         arguments: Vec::new(),

@@ -29,6 +29,7 @@ mod http_access;
 mod http_client;
 mod lab;
 mod lab_agents;
+mod lab_broker_agents;
 mod lab_clean_up;
 mod lab_drain;
 mod lab_drivers;

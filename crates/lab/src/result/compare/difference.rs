@@ -46,6 +46,13 @@ pub(super) fn between_runs(a: &RunResult, b: &RunResult) -> Vec<Difference> {
     for (number, (a, b)) in a.agents.iter().zip(&b.agents).enumerate() {
         between_machines(&mut found, &format!("agents[{number}].machine"), &a.machine, &b.machine);
     }
+    // A result without them does not tell the machines of its brokers.
+    if !a.broker_machines.is_empty() && !b.broker_machines.is_empty() {
+        differ(&mut found, "broker_machines", &a.broker_machines.len(), &b.broker_machines.len());
+    }
+    for (number, (a, b)) in a.broker_machines.iter().zip(&b.broker_machines).enumerate() {
+        between_machines(&mut found, &format!("broker_machines[{number}].machine"), &a.machine, &b.machine);
+    }
     found
 }
 

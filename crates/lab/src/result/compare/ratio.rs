@@ -66,6 +66,8 @@ pub enum Judgement {
     Cheaper,
     /// Higher cost: processor time or memory.
     Dearer,
+    /// A difference that is neither better nor worse, as of batches.
+    Different,
     /// The interval contains 1.
     NoDifference,
     /// Too few repetitions.
@@ -80,6 +82,7 @@ impl Judgement {
             Judgement::Slower => "slower",
             Judgement::Cheaper => "cheaper",
             Judgement::Dearer => "dearer",
+            Judgement::Different => "different",
             Judgement::NoDifference => "no difference beyond the noise",
             Judgement::NotJudged => "not judged: fewer than 3 repetitions",
         }
@@ -131,6 +134,7 @@ fn judge(unit: FigureUnit, difference: f64, half: Option<f64>) -> Judgement {
     }
     let better = (difference > 0.0) == unit.more_is_better();
     match (unit, better) {
+        (FigureUnit::BatchRecords | FigureUnit::BatchBytes, _) => Judgement::Different,
         (FigureUnit::CpuUs | FigureUnit::Bytes, true) => Judgement::Cheaper,
         (FigureUnit::CpuUs | FigureUnit::Bytes, false) => Judgement::Dearer,
         (_, true) => Judgement::Faster,

@@ -1,9 +1,11 @@
 //! Limits and objections of client machines.
 
 use super::objections::{OTHERS_MAX, STEAL_MAX};
-use super::{Finding, MACHINE_BUSY_MIN};
+use super::{Finding, MACHINE_BUSY_MIN, brokers};
 use crate::quantity;
-use crate::result::{AgentUse, ProcessUse, Repetition, Summary, clock_unknown, clocks_unknown};
+use crate::result::{
+    AgentUse, BrokerMachineUse, ProcessUse, Repetition, Summary, clock_unknown, clocks_unknown,
+};
 use crate::worker::NegativeLatencies;
 use crate::workload::{Measure, Point};
 
@@ -14,12 +16,35 @@ const CLOCK_ERROR_MAX: f64 = 0.1;
 pub(super) fn is_here(repetition: &Repetition, process: &ProcessUse) -> bool {
     let Some(address) = &process.agent else { return true };
     repetition.agents.iter().any(|agent| agent.address == *address && agent.is_on_lab_machine)
+        || repetition.broker_machines.iter().any(|used| used.address == *address && used.is_on_lab_machine)
 }
 
-/// An agent of another machine whose processors were busy.
+/// True for two agents of one machine, of clients or of brokers, by their addresses.
+pub(super) fn is_on_one_machine(repetition: &Repetition, a: &str, b: &str) -> bool {
+    let boot_id = |address: &str| {
+        let of_clients = repetition.agents.iter().map(|agent| (&agent.address, &agent.boot_id));
+        let of_brokers =
+            repetition.broker_machines.iter().map(|machine| (&machine.address, &machine.boot_id));
+        of_clients.chain(of_brokers).find(|(known, _)| *known == address).and_then(|(_, id)| id.clone())
+    };
+    a == b || boot_id(a).is_some_and(|id| boot_id(b) == Some(id))
+}
+
+/// The machines of brokers that an agent's workers share.
+fn broker_machines<'a>(
+    repetition: &'a Repetition,
+    agent: &'a AgentUse,
+) -> impl Iterator<Item = &'a BrokerMachineUse> {
+    let all = repetition.broker_machines.iter();
+    all.filter(|machine| is_on_one_machine(repetition, &machine.address, &agent.address))
+}
+
+/// An agent of another machine, without brokers, whose processors were busy.
 pub(super) fn full(repetition: &Repetition) -> Option<Finding> {
     let busy = |agent: &&AgentUse| agent.host.cpu_busy + agent.host.cpu_steal >= MACHINE_BUSY_MIN;
-    let agent = repetition.agents.iter().filter(|agent| !agent.is_on_lab_machine).find(busy)?;
+    let alone =
+        |agent: &&AgentUse| !agent.is_on_lab_machine && broker_machines(repetition, agent).next().is_none();
+    let agent = repetition.agents.iter().filter(alone).find(busy)?;
     let share = (agent.host.cpu_busy + agent.host.cpu_steal) * 100.0;
     let reason =
         format!("{share:.0} % of {} processors of the agent {} were busy", agent.cpus, agent.address);
@@ -51,19 +76,18 @@ pub(super) fn objections(point: &Point, repetitions: &[Repetition], summary: &Su
             agent.address
         ));
     }
+    against.extend(brokers::objections(repetitions));
     against.extend(clocks(point, repetitions, summary));
     against
 }
 
 /// The share of an agent's processors used by processes outside the run, without interrupts, which belong to
-/// its network. Zero on the lab's machine, whose others are counted with the brokers.
+/// its network. Zero on the lab's machine and on those of brokers, whose others are counted with the brokers.
 fn others_share(repetition: &Repetition, agent: &AgentUse) -> f64 {
-    if agent.is_on_lab_machine {
+    if agent.is_on_lab_machine || broker_machines(repetition, agent).next().is_some() {
         return 0.0;
     }
-    let beside = |address: &str| {
-        repetition.agents.iter().any(|other| other.address == address && other.is_beside(agent))
-    };
+    let beside = |address: &str| is_on_one_machine(repetition, address, &agent.address);
     let own = repetition.processes.iter().filter(|used| used.agent.as_deref().is_some_and(beside));
     let own_s: f64 = own.map(|used| used.user_s + used.system_s).sum();
     let own_share = own_s / (repetition.measured_s.max(0.001) * f64::from(agent.cpus.max(1)));

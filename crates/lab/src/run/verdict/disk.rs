@@ -1,9 +1,9 @@
 //! A disk as the limit, with the device and its place below the brokers' data. A disk that the data is not on
 //! limits no broker: it is a remark beside the limit.
 
-use super::{BUSY_MIN, Finding};
+use super::{BUSY_MIN, Finding, brokers};
 use crate::quantity;
-use crate::result::{DeviceUse, DiskUse, Repetition};
+use crate::result::{BrokerMachineUse, DeviceUse, DiskUse, HostUse, Repetition};
 
 /// The share of processor time waiting for disks.
 const IO_WAIT_MIN: f64 = 0.20;
@@ -13,99 +13,176 @@ const IO_WAIT_MIN: f64 = 0.20;
 /// leave the disk idle most of the time.
 const QUEUE_MIN: f64 = 0.5;
 
-pub(super) fn full(repetition: &Repetition) -> Option<Finding> {
-    let host = &repetition.host;
-    let is_full = |disk: &&DiskUse| {
-        disk.busy >= BUSY_MIN && has_queue(repetition, disk) && !is_elsewhere(repetition, &disk.name)
-    };
-    if let Some(disk) = host.disks.iter().filter(is_full).max_by(|a, b| a.busy.total_cmp(&b.busy)) {
-        let mut finding = Finding::new("disk", busy(repetition, disk));
-        finding.reasons.extend(host.devices.iter().find(|device| device.name == disk.name).map(requests));
-        finding.reasons.extend(place(repetition, &disk.name));
-        return Some(finding);
+/// A machine whose disks may limit brokers.
+struct Machine<'a> {
+    host: &'a HostUse,
+    /// Words for the machine; empty for the lab's.
+    of: String,
+    measured_s: f64,
+    /// True if its storage is that of all data of the brokers there.
+    has_all_storage: bool,
+}
+
+/// The machines whose disks may limit brokers: the watched ones with brokers, and the lab's, unless all
+/// brokers are known to be on watched ones. The agent on the lab's machine knows the devices below the data,
+/// the lab does not.
+fn machines(repetition: &Repetition) -> Vec<Machine<'_>> {
+    let measured_s = repetition.measured_s;
+    let watched: Vec<&BrokerMachineUse> = brokers::with_brokers(repetition).collect();
+    let mut machines: Vec<Machine<'_>> = watched
+        .iter()
+        .map(|machine| Machine {
+            host: &machine.host,
+            of: brokers::of(machine),
+            measured_s,
+            has_all_storage: has_all_files(repetition, machine),
+        })
+        .collect();
+    let is_watched = watched.iter().any(|machine| machine.is_on_lab_machine && machine.lost.is_none());
+    let has_all = brokers::are_found(repetition) && repetition.unwatched_brokers.is_empty();
+    let has_lost_here = watched.iter().any(|machine| machine.is_on_lab_machine && machine.lost.is_some());
+    if !is_watched && (!has_all || has_lost_here) {
+        let host = &repetition.host;
+        machines.push(Machine { host, of: String::new(), measured_s, has_all_storage: true });
     }
-    (has_waits(repetition) && !waits_are_elsewhere(repetition)).then(|| {
-        let mut finding = Finding::new("disk", waits(repetition));
-        if let Some(disk) = busiest(repetition) {
-            let busy = disk.busy * 100.0;
-            let busiest = format!("{} was the busiest disk, for {busy:.0} % of the time", disk.name);
-            finding.reasons.push(busiest);
-            finding.reasons.extend(place(repetition, &disk.name));
-        }
-        finding
-    })
+    machines
+}
+
+/// True if the log files of each replica on the brokers of a machine were found in the data directories of
+/// its agent. A directory that the agent does not know may be on any disk.
+fn has_all_files(repetition: &Repetition, machine: &BrokerMachineUse) -> bool {
+    let is_here = |id: i32| {
+        machine.brokers.iter().any(|broker| broker.name.strip_prefix("broker-") == Some(&id.to_string()))
+    };
+    let partitions = &repetition.evidence.partitions;
+    let mut replicas = partitions
+        .iter()
+        .flat_map(|partition| &partition.replicas)
+        .filter(|replica| is_here(replica.broker))
+        .peekable();
+    replicas.peek().is_some() && replicas.all(|replica| replica.file_bytes.is_some())
+}
+
+/// A full disk below the brokers' data.
+pub(super) fn full(repetition: &Repetition) -> Option<Finding> {
+    machines(repetition).iter().find_map(Machine::full)
 }
 
 /// Saturated disks that limit no broker, and disks that only seem saturated.
 pub(super) fn remarks(repetition: &Repetition) -> Vec<String> {
-    let mut remarks = Vec::new();
-    for disk in repetition.host.disks.iter().filter(|disk| disk.busy >= BUSY_MIN) {
-        if is_elsewhere(repetition, &disk.name) {
-            remarks.push(busy(repetition, disk));
-            remarks.extend(place(repetition, &disk.name));
-        } else if !has_queue(repetition, disk) {
-            let queue = queue_length(repetition, disk).unwrap_or_default();
-            remarks.push(format!(
-                "{} is no limit at {:.0} % busy: it had {} requests in the mean",
-                disk.name,
-                disk.busy * 100.0,
-                quantity::number(queue)
-            ));
+    machines(repetition).iter().flat_map(Machine::remarks).collect()
+}
+
+impl Machine<'_> {
+    fn full(&self) -> Option<Finding> {
+        let host = self.host;
+        let is_full =
+            |disk: &&DiskUse| disk.busy >= BUSY_MIN && self.has_queue(disk) && !self.is_elsewhere(&disk.name);
+        if let Some(disk) = host.disks.iter().filter(is_full).max_by(|a, b| a.busy.total_cmp(&b.busy)) {
+            let mut finding = Finding::new("disk", self.busy(disk));
+            finding.reasons.extend(host.devices.iter().find(|device| device.name == disk.name).map(requests));
+            finding.reasons.extend(self.place(&disk.name));
+            return Some(finding);
+        }
+        (self.has_waits() && !self.waits_are_elsewhere()).then(|| {
+            let mut finding = Finding::new("disk", self.waits());
+            if let Some(disk) = self.busiest() {
+                let busy = disk.busy * 100.0;
+                let busiest = format!("{} was the busiest disk, for {busy:.0} % of the time", disk.name);
+                finding.reasons.push(busiest);
+                finding.reasons.extend(self.place(&disk.name));
+            }
+            finding
+        })
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let mut remarks = Vec::new();
+        for disk in self.host.disks.iter().filter(|disk| disk.busy >= BUSY_MIN) {
+            if self.is_elsewhere(&disk.name) {
+                remarks.push(self.busy(disk));
+                remarks.extend(self.place(&disk.name));
+            } else if !self.has_queue(disk) {
+                let queue = self.queue_length(disk).unwrap_or_default();
+                remarks.push(format!(
+                    "{}{} is no limit at {:.0} % busy: it had {} requests in the mean",
+                    disk.name,
+                    self.of,
+                    disk.busy * 100.0,
+                    quantity::number(queue)
+                ));
+            }
+        }
+        if self.has_waits() && self.waits_are_elsewhere() {
+            remarks.push(self.waits());
+            let disk = self.busiest().map_or("any disk", |disk| disk.name.as_str());
+            remarks.extend(self.place(disk).filter(|place| !remarks.contains(place)));
+        }
+        remarks
+    }
+
+    fn busy(&self, disk: &DiskUse) -> String {
+        let written = disk.written_bytes as f64 / self.measured_s.max(0.001) / 1e6;
+        let (name, of, busy) = (&disk.name, &self.of, disk.busy * 100.0);
+        format!("{name}{of} was busy for {busy:.0} % of the time, writing {written:.0} MB/s")
+    }
+
+    fn waits(&self) -> String {
+        let dirty = self.host.dirty_bytes_max as f64 / 1e6;
+        let (of, waited) = (&self.of, self.host.cpu_io_wait * 100.0);
+        format!("processors{of} waited for disks for {waited:.0} % of the time, with {dirty:.0} MB dirty")
+    }
+
+    fn busiest(&self) -> Option<&DiskUse> {
+        self.host.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
+    }
+
+    fn has_waits(&self) -> bool {
+        self.host.cpu_io_wait >= IO_WAIT_MIN
+    }
+
+    /// True if processors waited for a disk that the data is not on.
+    fn waits_are_elsewhere(&self) -> bool {
+        match self.busiest() {
+            Some(disk) => self.is_elsewhere(&disk.name),
+            None => {
+                let storage = &self.host.storage;
+                self.has_all_storage
+                    && !storage.is_empty()
+                    && storage.iter().all(|chain| chain.is_known() && chain.layers.is_empty())
+            }
         }
     }
-    if has_waits(repetition) && waits_are_elsewhere(repetition) {
-        remarks.push(waits(repetition));
-        let disk = busiest(repetition).map_or("any disk", |disk| disk.name.as_str());
-        remarks.extend(place(repetition, disk).filter(|place| !remarks.contains(place)));
+
+    /// Requests in queue and device; `None` if unknown, as in results of earlier versions.
+    fn queue_length(&self, disk: &DiskUse) -> Option<f64> {
+        let device = self.host.devices.iter().find(|device| device.name == disk.name)?;
+        Some(device.mean.queue_length)
     }
-    remarks
-}
 
-fn busy(repetition: &Repetition, disk: &DiskUse) -> String {
-    let written = disk.written_bytes as f64 / repetition.measured_s.max(0.001) / 1e6;
-    let busy = disk.busy * 100.0;
-    format!("{} was busy for {busy:.0} % of the time, writing {written:.0} MB/s", disk.name)
-}
-
-fn waits(repetition: &Repetition) -> String {
-    let dirty = repetition.host.dirty_bytes_max as f64 / 1e6;
-    let waited = repetition.host.cpu_io_wait * 100.0;
-    format!("processors waited for disks for {waited:.0} % of the time, with {dirty:.0} MB dirty")
-}
-
-fn busiest(repetition: &Repetition) -> Option<&DiskUse> {
-    repetition.host.disks.iter().max_by(|a, b| a.busy.total_cmp(&b.busy))
-}
-
-fn has_waits(repetition: &Repetition) -> bool {
-    repetition.host.cpu_io_wait >= IO_WAIT_MIN
-}
-
-/// True if processors waited for a disk that the data is not on.
-fn waits_are_elsewhere(repetition: &Repetition) -> bool {
-    match busiest(repetition) {
-        Some(disk) => is_elsewhere(repetition, &disk.name),
-        None => {
-            let storage = &repetition.host.storage;
-            !storage.is_empty() && storage.iter().all(|chain| chain.is_known() && chain.layers.is_empty())
-        }
+    fn has_queue(&self, disk: &DiskUse) -> bool {
+        self.queue_length(disk).is_none_or(|length| length >= QUEUE_MIN)
     }
-}
 
-/// Requests in queue and device; `None` if unknown, as in results of earlier versions.
-fn queue_length(repetition: &Repetition, disk: &DiskUse) -> Option<f64> {
-    let device = repetition.host.devices.iter().find(|device| device.name == disk.name)?;
-    Some(device.mean.queue_length)
-}
+    /// True if the data is certainly not on this disk.
+    fn is_elsewhere(&self, disk: &str) -> bool {
+        let storage = &self.host.storage;
+        self.has_all_storage
+            && !storage.is_empty()
+            && storage.iter().all(|chain| chain.is_known() && !chain.contains(disk))
+    }
 
-fn has_queue(repetition: &Repetition, disk: &DiskUse) -> bool {
-    queue_length(repetition, disk).is_none_or(|length| length >= QUEUE_MIN)
-}
-
-/// True if the data is certainly not on this disk.
-fn is_elsewhere(repetition: &Repetition, disk: &str) -> bool {
-    let storage = &repetition.host.storage;
-    !storage.is_empty() && storage.iter().all(|chain| chain.is_known() && !chain.contains(disk))
+    /// The place of a device below the brokers' data, if known.
+    fn place(&self, device: &str) -> Option<String> {
+        let storage = &self.host.storage;
+        let chain = storage.iter().find(|chain| chain.contains(device)).or(storage.first())?;
+        let data = format!("the brokers' data in {} is on {chain}", chain.directory);
+        Some(match chain.is_known() && !chain.contains(device) {
+            true if self.has_all_storage => format!("{data}, not on {device}"),
+            true => format!("{data}; that of other replicas may be on {device}"),
+            false => data,
+        })
+    }
 }
 
 /// The requests of a device: rates, sizes and times.
@@ -123,17 +200,6 @@ fn requests(device: &DeviceUse) -> String {
         quantity::time_us(peak.write_await_ms * 1e3),
         quantity::number(mean.queue_length),
     )
-}
-
-/// The place of a device below the brokers' data, if known.
-fn place(repetition: &Repetition, device: &str) -> Option<String> {
-    let storage = &repetition.host.storage;
-    let chain = storage.iter().find(|chain| chain.contains(device)).or(storage.first())?;
-    let data = format!("the brokers' data in {} is on {chain}", chain.directory);
-    Some(match chain.is_known() && !chain.contains(device) {
-        true => format!("{data}, not on {device}"),
-        false => data,
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A link as the limit: an interface that carried nearly its speed. Each interface is judged alone, because
 //! the bytes of a bond are also those of its members.
 
-use super::{BUSY_MIN, Finding};
+use super::{BUSY_MIN, Finding, brokers};
 use crate::result::{HostUse, InterfaceUse, Repetition};
 
 /// A full interface of this machine.
@@ -18,6 +18,12 @@ pub(super) fn full_of_agent(repetition: &Repetition) -> Option<Finding> {
         let owner = format!(" of the agent {}", agent.address);
         finding(&agent.host, repetition.measured_s, |_| true, &owner)
     })
+}
+
+/// A full interface of a broker's machine other than the lab's.
+pub(super) fn full_of_broker(repetition: &Repetition) -> Option<Finding> {
+    brokers::elsewhere(repetition)
+        .find_map(|machine| finding(&machine.host, repetition.measured_s, |_| true, &brokers::of(machine)))
 }
 
 fn finding(

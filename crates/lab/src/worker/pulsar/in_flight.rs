@@ -8,9 +8,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::Place;
-use crate::worker::AcknowledgedLedger;
 use crate::worker::clock::{Clock, micros};
 use crate::worker::counts::{SharedCounts, lock};
+use crate::worker::{AcknowledgedLedger, BatchCounts};
 
 /// Failed numbers, as growing ranges.
 pub(super) type GivenUp = Arc<Mutex<Vec<(u64, u64)>>>;
@@ -90,6 +90,7 @@ pub(super) async fn count(
         let now_us = clock.us(now);
         let mut counts = lock(&counts);
         let (mut stored, mut bytes) = (0, 0);
+        let mut batches = BatchCounts::default();
         // Records with equal intended times are consecutive, and counted together.
         let (mut intended, mut of_time) = (record.intended, 0);
         loop {
@@ -106,7 +107,9 @@ pub(super) async fn count(
                     of_time += 1;
                     stored += 1;
                     bytes += record.bytes;
-                    ledgers.add(&id);
+                    if ledgers.add(&id) {
+                        batches.add(record.receipt.batch_bytes().unwrap_or_default());
+                    }
                 }
                 Err(error) => failed(&error, record.number, &mut counts, &given_up),
             }
@@ -118,6 +121,7 @@ pub(super) async fn count(
         }
         if stored > 0 {
             counts.done(stored, bytes, now_us);
+            counts.batches(batches, now_us);
         }
     }
     ledgers.found
@@ -144,24 +148,29 @@ struct Ledgers {
 }
 
 impl Ledgers {
-    /// Adds a record. The ids of a producer grow.
-    fn add(&mut self, id: &MessageId) {
+    /// Adds a record; true if it is the first of its entry. The ids of a producer grow.
+    fn add(&mut self, id: &MessageId) -> bool {
         match self.found.last_mut() {
             Some(last) if last.ledger == id.ledger => {
                 last.records += 1;
-                if last.last_entry != id.entry {
+                let is_first = last.last_entry != id.entry;
+                if is_first {
                     last.entries += 1;
                     last.last_entry = id.entry;
                 }
+                is_first
             }
-            _ => self.found.push(AcknowledgedLedger {
-                topic: self.place.topic.clone(),
-                partition: self.place.partition,
-                ledger: id.ledger,
-                entries: 1,
-                records: 1,
-                last_entry: id.entry,
-            }),
+            _ => {
+                self.found.push(AcknowledgedLedger {
+                    topic: self.place.topic.clone(),
+                    partition: self.place.partition,
+                    ledger: id.ledger,
+                    entries: 1,
+                    records: 1,
+                    last_entry: id.entry,
+                });
+                true
+            }
         }
     }
 }
@@ -174,8 +183,9 @@ mod tests {
     fn records_of_a_batch_are_one_entry() {
         let place = Place { topic: "t".to_owned(), partition: 2, name: String::new() };
         let mut ledgers = Ledgers { place, found: Vec::new() };
-        for (ledger, entry) in [(5, 0), (5, 0), (5, 3), (6, 0)] {
-            ledgers.add(&MessageId { ledger, entry, batch_index: 0, batch_size: 2, partition: 2 });
+        for (ledger, entry, is_first) in [(5, 0, true), (5, 0, false), (5, 3, true), (6, 0, true)] {
+            let id = MessageId { ledger, entry, batch_index: 0, batch_size: 2, partition: 2 };
+            assert_eq!(ledgers.add(&id), is_first, "{id}");
         }
         let found: Vec<_> =
             ledgers.found.iter().map(|one| (one.ledger, one.entries, one.records, one.last_entry)).collect();

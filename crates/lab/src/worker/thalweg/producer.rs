@@ -25,7 +25,7 @@ use crate::worker::pace::{Pace, PaceAction, RECORDS_PER_CLOCK};
 use crate::worker::stamp::{Stamp, magic};
 use crate::worker::threads::{self, Crew, Word, stopped};
 use crate::worker::turn::Turn;
-use crate::worker::{Assignment, Order, Report, WorkerError};
+use crate::worker::{Assignment, BatchCounts, Order, Report, WorkerError};
 use crate::workload::Verification;
 
 /// Size of a key.
@@ -360,7 +360,9 @@ fn deliveries(
             let latency = delivery.ended_at.saturating_duration_since(run.at);
             counts.took(u64::from(run.records), micros(latency), clock.us(run.at));
         }
-        counts.done(records, delivery.value_bytes + records * key_bytes, clock.us(delivery.ended_at));
+        let ended_us = clock.us(delivery.ended_at);
+        counts.done(records, delivery.value_bytes + records * key_bytes, ended_us);
+        counts.batches(BatchCounts { batches: 1, bytes: delivery.batch_bytes }, ended_us);
     }
 }
 
