@@ -164,7 +164,7 @@ pub(crate) async fn end_throttles<'a>(
 ) -> Result<(), ClientError> {
     for id in admin.end_throttles(partitions).await? {
         print_line(&format!(
-            "Broker {id} does not run and keeps its throttle: when it is back, `thalweg topic moves --end-throttle` removes it."
+            "Broker {id} does not run, and keeps its throttle if it has one: when it is back, `thalweg topic moves --end-throttle` removes it."
         ));
     }
     Ok(())

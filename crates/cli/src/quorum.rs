@@ -1,7 +1,10 @@
 //! `quorum`: the controllers.
 
+use std::time::Duration;
+
 use clap::{Args, Subcommand};
 use serde_json::json;
+use thalweg_client::verdict::{ControllerFailure, answer_of_controllers};
 use thalweg_client::{Admin, ControllerEndpoint, QuorumDescription, QuorumReplica, host_and_port};
 use thalweg_wire::Uuid;
 
@@ -41,6 +44,9 @@ pub struct Describe {
     output: CommandOutput,
 }
 
+/// Time limit for the controllers. Without a majority, brokers search for an active controller much longer.
+const CONTROLLERS_WAIT: Duration = Duration::from_secs(5);
+
 const COLUMNS: [Column<'_>; 7] = [
     ("NODE", "node"),
     ("ROLE", "role"),
@@ -53,7 +59,7 @@ const COLUMNS: [Column<'_>; 7] = [
 
 impl Describe {
     async fn run(&self) -> anyhow::Result<()> {
-        let quorum = Admin::new(self.connect.cluster().await?).describe_quorum().await?;
+        let quorum = described(&Admin::new(self.connect.cluster().await?)).await?;
         let nodes = rows(&quorum);
         let document = json!({
             "leader": quorum.leader_id,
@@ -70,6 +76,15 @@ impl Describe {
             Ok(format!("{head}\n{}", style.rows(&COLUMNS, &nodes)?))
         })
     }
+}
+
+/// The quorum. Without an active controller, the asked broker holds the request, and is not to blame.
+async fn described(admin: &Admin) -> anyhow::Result<QuorumDescription> {
+    let answer = answer_of_controllers(CONTROLLERS_WAIT, admin.describe_quorum()).await;
+    answer.map_err(|failure| match failure {
+        ControllerFailure::Failed(error) => anyhow::Error::new(error),
+        silent => anyhow::Error::new(silent).context("The quorum is not known"),
+    })
 }
 
 fn rows(quorum: &QuorumDescription) -> Vec<serde_json::Value> {
@@ -180,7 +195,7 @@ async fn directory(admin: &Admin, node: i32, given: Option<Uuid>) -> anyhow::Res
     if let Some(given) = given {
         return Ok(given);
     }
-    let quorum = admin.describe_quorum().await?;
+    let quorum = described(admin).await?;
     let known = quorum.voters.iter().chain(&quorum.observers).filter(|replica| replica.id == node);
     let ids: Vec<Uuid> = known.map(|replica| replica.directory_id).collect();
     match ids[..] {

@@ -46,7 +46,7 @@ impl Transaction {
 ///
 /// If a broker does not answer, the command fails in the end; in documents, the field `problem` of a row
 /// without a transactional id has the reason. Transactional ids on which the login lacks DESCRIBE are left
-/// out, as in Kafka: brokers do not report whether there are any.
+/// out, as in Kafka, with a warning: brokers do not report whether there are any.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -130,6 +130,12 @@ impl List {
             .collect();
         let gaps: Vec<String> = errors.iter().map(causes).collect();
         self.output.rows_with_gaps(&LISTED, rows, &gaps)?;
+        if admin.describes_all_transactional_ids().await.is_ok_and(|sees_all| !sees_all) {
+            tracing::warn!(
+                "Transactional ids that the login may not describe are not listed. Whether there are any is not known: \
+                 it lacks DESCRIBE on some"
+            );
+        }
         fail_with(errors)
     }
 }

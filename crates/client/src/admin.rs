@@ -62,7 +62,7 @@ pub use placement::{
 pub use quorum::{ControllerEndpoint, QuorumDescription, QuorumReplica};
 pub use quotas::{QuotaChanges, QuotaEntity, QuotaEntityKind, QuotaFilter, QuotaMatch, Quotas};
 pub use reassignments::PartitionReassignment;
-pub use throttles::{ReplicaBytes, throttle_rates};
+pub use throttles::{ReplicaBytes, replica_bytes, throttle_rates};
 pub use tokens::{DelegationToken, NewDelegationToken};
 pub use topic_groups::{TopicGroup, TopicGroupPartition, TopicGroups};
 pub use topics::{ClusterDescription, CreatedTopic, NewTopic};

@@ -169,7 +169,7 @@ pub use admin::{
     QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes, SCRAM_ITERATIONS, ShareOffset,
     StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup, TopicGroupPartition, TopicGroups,
     TransactionDescription, TransactionFilter, TransactionListing, UnseenGroups, UsableBroker,
-    UserCredentials, in_parallel, is_without_members, planned_moves, spread, throttle_rates,
+    UserCredentials, in_parallel, is_without_members, planned_moves, replica_bytes, spread, throttle_rates,
 };
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_client::verdict::{Absence, Cause, hidden_topics};
+use thalweg_client::verdict::{Absence, Cause, gap, hidden_topics, partial_view, unknown_directories};
 use thalweg_client::{Admin, ClientError, Cluster, ListedOffset, OffsetSpec, TopicMetadata, TopicPartition};
 use thalweg_security::acl::Operation;
 use tokio::time::Instant;
@@ -78,6 +78,8 @@ const MIN_ISR_AGE: Duration = Duration::from_secs(10);
 /// connections. People wait for the page.
 const BROKER_WAIT: Duration = Duration::from_secs(3);
 const BROKER_RETRY: Duration = Duration::from_secs(1);
+/// Time limit for a part of a page that needs the answers of several brokers, one after the other.
+const PART_WAIT: Duration = Duration::from_secs(4);
 /// Idle time after which all readings are dropped.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Interval of the idle check while readings are cached.
@@ -98,6 +100,8 @@ pub struct View {
     describable: CachedReading<BTreeSet<String>>,
     controllers: CachedReading<Controllers>,
     hidden: CachedReading<usize>,
+    fenced: CachedReading<BTreeSet<i32>>,
+    transactional_ids: CachedReading<bool>,
     min_isr: CachedReading<MinIsr>,
     topic_groups: TopicGroupReadings,
     groups_by_topic: GroupsByTopic,
@@ -128,6 +132,8 @@ impl View {
             describable: CachedReading::default(),
             controllers: CachedReading::default(),
             hidden: CachedReading::default(),
+            fenced: CachedReading::default(),
+            transactional_ids: CachedReading::default(),
             min_isr: CachedReading::default(),
             topic_groups: TopicGroupReadings::default(),
             groups_by_topic: GroupsByTopic::default(),
@@ -141,6 +147,11 @@ impl View {
     /// The admin client.
     pub fn admin(&self) -> &Admin {
         &self.admin
+    }
+
+    /// The admin client for pages: a broker that does not answer soon is left out.
+    pub fn prompt_admin(&self) -> Admin {
+        self.admin.clone().with_timeout(BROKER_WAIT).with_answer_limit(BROKER_WAIT)
     }
 
     /// Access to messages.
@@ -182,21 +193,51 @@ impl View {
     }
 
     /// The number of topics that exist and that the login may not describe, cached for `HIDDEN_AGE`. Log
-    /// directories name them, for a login that may see those.
+    /// directories name them, for a login that may see those. The number is unknown while a broker does not
+    /// report its directories, unless the login may describe topics of any name.
     pub async fn hidden_topics(&self, catalog: &Catalog, disks: &Disks) -> Result<usize, Absence> {
-        if disks.directories.is_empty() {
-            let denied = disks.unknown.values().find(|absence| absence.cause == Cause::Denied);
-            let absence = denied.or_else(|| disks.unknown.values().next()).cloned();
-            return Err(absence.unwrap_or_else(|| Absence::silent("no broker answers")));
-        }
         let names = disks.sizes.keys().filter(|name| catalog.topic(name).is_none());
         let names: Vec<String> = names.cloned().collect();
-        if names.is_empty() {
+        let gap = match self.directory_gap(catalog, disks).await {
+            Some(gap) if gap.cause == Cause::Denied => return Err(gap),
+            gap => gap,
+        };
+        if names.is_empty() && gap.is_none() {
             return Ok(0);
         }
-        let read = || async { hidden_topics(&self.cluster().any().await?, names).await };
-        let hidden = self.hidden.get(HIDDEN_AGE, read).await;
-        hidden.map(|hidden| *hidden).map_err(|error| Absence::of(&error))
+        let read = || async {
+            let asked = hidden_topics(names, gap, |request| self.cluster().first_metadata(request));
+            in_time(BROKER_WAIT, asked).await
+        };
+        self.hidden.get(HIDDEN_AGE, read).await.map(|hidden| *hidden)
+    }
+
+    /// The reason why log directories may not name all topics; none if those of all brokers are known.
+    async fn directory_gap(&self, catalog: &Catalog, disks: &Disks) -> Option<Absence> {
+        if disks.directories.is_empty() && disks.unknown.is_empty() {
+            return Some(Absence::silent("no broker answers"));
+        }
+        let failed = disks.incomplete(catalog).into_iter().filter(|id| !disks.unknown.contains_key(id));
+        let fenced = self.fenced().await;
+        let others = fenced.iter().flat_map(|fenced| fenced.iter().copied()).chain(failed);
+        let gaps = disks.unknown.values().cloned().chain(others.map(unknown_directories));
+        gap(gaps.chain(fenced.as_ref().err().cloned()).collect::<Vec<_>>())
+    }
+
+    /// The registered brokers that are fenced, cached for `RIGHTS_AGE`.
+    async fn fenced(&self) -> Result<Arc<BTreeSet<i32>>, Absence> {
+        let read = || in_time(BROKER_RETRY, self.admin.fenced_brokers());
+        self.fenced.get_within(RIGHTS_AGE, read).await
+    }
+
+    /// The reason why figures over all topics of a group are not known: topics that the login may not
+    /// describe exist, or may exist. Brokers leave those out silently.
+    pub async fn partial_view(&self) -> Option<String> {
+        let read = async {
+            let (catalog, disks) = tokio::try_join!(self.catalog(), self.disks())?;
+            Ok::<_, ClientError>(self.hidden_topics(&catalog, &disks).await)
+        };
+        partial_view(&read.await.unwrap_or_else(|error| Err(Absence::of(&error))))
     }
 
     /// `min.insync.replicas` of these topics, cached for `MIN_ISR_AGE`.
@@ -266,6 +307,18 @@ impl View {
         describable
     }
 
+    /// True if the login may describe transactional ids of any name, cached for `RIGHTS_AGE`; false if that
+    /// is not known.
+    pub async fn describes_all_transactional_ids(&self) -> bool {
+        let admin = self.prompt_admin();
+        let read = || async {
+            let answer = admin.describes_all_transactional_ids().await;
+            answer.map_err(|error| Absence::of(&error))
+        };
+        let read = || in_time(BROKER_WAIT, read());
+        self.transactional_ids.get(RIGHTS_AGE, read).await.is_ok_and(|all| *all)
+    }
+
     /// The latest measurements. Starts a new measurement in the background if one is due.
     pub fn rates(self: &Arc<View>) -> Arc<rates::MeasuredRates> {
         self.rates.measure_if_due(self);
@@ -284,6 +337,7 @@ impl View {
         self.groups.clear().await;
         self.controllers.clear().await;
         self.hidden.clear().await;
+        self.fenced.clear().await;
         self.min_isr.clear().await;
         self.topic_groups.clear();
         self.groups_by_topic.note_change();
@@ -298,6 +352,12 @@ impl View {
             tokio::spawn(sweep(Arc::clone(self)));
         }
     }
+}
+
+/// An answer within a time limit.
+async fn in_time<T>(limit: Duration, answer: impl Future<Output = Result<T, Absence>>) -> Result<T, Absence> {
+    let late = || Absence::silent(format!("no answer within {} s", limit.as_secs()));
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Err(late()))
 }
 
 async fn sweep(view: Arc<View>) {

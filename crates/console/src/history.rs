@@ -7,8 +7,10 @@
 pub mod chart;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use serde::Serialize;
 use thalweg_history::{Event, Figure, GroupSeries, History, NAME_BYTES_MAX, SharedHistory, TopicSeries};
 use thalweg_security::acl::Operation;
@@ -16,6 +18,7 @@ use thalweg_wire::ErrorCode;
 use utoipa::ToSchema;
 
 use crate::cluster::View;
+use crate::cluster::group::{Group, uncommitted};
 use crate::format;
 use crate::problem::Problem;
 
@@ -78,7 +81,8 @@ pub struct BrokerHistory {
     pub other_groups: Option<OtherGroups>,
     /// Topics that have a series, and that the login may describe, by their bytes, largest first.
     pub topics: Vec<TopicSumLine>,
-    /// Groups that have a series, and that the login may describe, by their last lag, largest first.
+    /// Groups that have a series, and that the login may describe, by their last lag, largest first; none
+    /// unless the login may describe all topics, of which the lags count the records.
     pub groups: Vec<GroupLagLine>,
     /// Events, oldest first.
     pub events: Vec<HistoryEvent>,
@@ -211,12 +215,12 @@ pub struct GroupHistory {
     /// The time from which on there are values, in milliseconds since 1970.
     pub since_ms: Option<i64>,
     /// The lag in records over all partitions with a committed offset; null where it is not known. None if
-    /// the group has no series.
+    /// the group has no series, or if the login may not describe all topics.
     pub lag: Option<Vec<Option<u64>>>,
     /// Number of partitions that the group reads now without a committed offset: `lag` is partial without
     /// them.
     pub uncommitted_partitions: usize,
-    /// The reason if the group has no series.
+    /// The reason if there is no lag.
     pub missing: Option<String>,
     /// Events, oldest first.
     pub events: Vec<HistoryEvent>,
@@ -275,7 +279,7 @@ fn events(history: &History, sees_all: bool) -> Vec<HistoryEvent> {
 }
 
 /// The history, or the reason why there is none.
-fn known(source: Option<&HistorySource>) -> Result<&HistorySource, Problem> {
+pub fn known(source: Option<&HistorySource>) -> Result<&HistorySource, Problem> {
     source.ok_or_else(|| {
         Problem::missing(
             "There is no last hour here: it is kept by brokers of Thalweg with a console, unless \
@@ -290,9 +294,15 @@ pub async fn broker(source: Option<&HistorySource>, view: &View) -> Result<Broke
     let sees_all = view.may(Operation::Describe).await?;
     let (topics, listed) = (view.catalog().await?, view.groups().await?);
     let listed: BTreeSet<&str> = listed.groups.iter().map(|group| &*group.group).collect();
-    let series = source.history.lock().largest_groups();
-    let series = series.iter().map(|(group, _)| group.to_string());
-    let groups = view.describable_groups(series.filter(|group| listed.contains(&**group)).collect()).await;
+    // The lag of a group counts the records of all topics.
+    let groups = match view.partial_view().await {
+        Some(_) => Arc::default(),
+        None => {
+            let series = source.history.lock().largest_groups();
+            let series = series.iter().map(|(group, _)| group.to_string());
+            view.describable_groups(series.filter(|group| listed.contains(&**group)).collect()).await
+        }
+    };
     let (sees_topic, sees_group) =
         (|name: &str| topics.topic(name).is_some(), |name: &str| groups.contains(name));
     Ok(visible(source, sees_all, sees_topic, sees_group))
@@ -346,19 +356,31 @@ pub async fn topic(source: Option<&HistorySource>, view: &View, name: &str) -> R
         let message = format!("There is no topic {name} that this login may describe");
         Problem::refused(ErrorCode::UnknownTopicOrPartition, message)
     };
-    let line = catalog.topic(name).ok_or_else(unknown)?;
+    let (leaders, is_here) = match catalog.topic(name) {
+        Some(line) => (line.leaders.to_vec(), catalog.is_on_any(line, &BTreeSet::from([source.broker]))),
+        // The topic may be newer than the catalog.
+        None => {
+            let found = view.topic_metadata(name).await;
+            let found = found.map_err(|problem| match problem.status {
+                StatusCode::NOT_FOUND => unknown(),
+                _ => problem,
+            })?;
+            let leaders = found.partitions.iter().map(|partition| partition.leader.unwrap_or(-1));
+            let leaders: Vec<i32> = leaders.collect();
+            (leaders, found.partitions.iter().any(|partition| partition.replicas.contains(&source.broker)))
+        }
+    };
     let sees_all = view.may(Operation::Describe).await?;
     let history = source.history.lock();
     let traffic: Option<TrafficSeries> = history.topic(name).map(Into::into);
     let others = history.other_topics(|_| true).1;
-    let is_here = catalog.is_on_any(line, &BTreeSet::from([source.broker]));
     let span = span_words(history.interval() * thalweg_history::POINTS as u32);
     let missing = traffic.is_none().then(|| without_series(source.broker, is_here, others, &span));
     Ok(TopicHistory {
         broker: source.broker,
         topic: name.to_owned(),
-        led: line.leaders.iter().filter(|leader| **leader == source.broker).count(),
-        partitions: line.leaders.len(),
+        led: leaders.iter().filter(|leader| **leader == source.broker).count(),
+        partitions: leaders.len(),
         times: SampleTimes::of(&history),
         traffic,
         missing,
@@ -380,30 +402,26 @@ fn without_series(broker: i32, is_here: bool, others: usize, span: &str) -> Stri
     }
 }
 
-/// Reads the history of a group that the login may describe. `uncommitted` is the number of partitions that
-/// the group reads now without a committed offset.
-pub async fn group(
-    source: Option<&HistorySource>,
-    view: &View,
-    id: &str,
-    uncommitted: usize,
-) -> Result<GroupHistory, Problem> {
-    let source = known(source)?;
-    // The list of groups does not tell: with DESCRIBE on the cluster, it has all of them.
-    let mut described = view.admin().describe_groups(&[id.to_owned()]).await;
-    described.remove(id).expect("each group has an outcome")?;
+/// Reads the history of a group that was described to the login: the list of groups does not tell whether it
+/// may be, for with DESCRIBE on the cluster it has all of them. Samples count the records of all topics, and
+/// are withheld from a login that may not describe one.
+pub async fn group(source: &HistorySource, view: &View, group: &Group) -> Result<GroupHistory, Problem> {
+    let id = group.group.as_str();
     let sees_all = view.may(Operation::Describe).await?;
     let history = source.history.lock();
     let (since_ms, lag) = match history.group(id) {
-        Some(GroupSeries { since_ms, lag }) => (since_ms, Some(lag)),
-        None => (None, None),
+        Some(GroupSeries { since_ms, lag }) if group.partial.is_none() => (since_ms, Some(lag)),
+        _ => (None, None),
     };
     let others = history.other_groups(|_| true).1;
-    let missing = lag.is_none().then(|| match others {
+    let missing = lag.is_none().then(|| match (&group.partial, others) {
+        (Some(partial), _) => {
+            format!("The lag is not shown, because it counts the records of all topics: {partial}")
+        }
         _ if id.len() > NAME_BYTES_MAX => {
             format!("Groups with an id of more than {NAME_BYTES_MAX} bytes have no series, but are in the sum")
         }
-        0 => format!(
+        (None, 0) => format!(
             "Broker {} did not coordinate this group with committed offsets in {}",
             source.broker,
             span_words(history.interval() * thalweg_history::POINTS as u32)
@@ -420,7 +438,7 @@ pub async fn group(
         times: SampleTimes::of(&history),
         since_ms,
         lag,
-        uncommitted_partitions: uncommitted,
+        uncommitted_partitions: uncommitted(&group.offsets),
         missing,
         events: events(&history, sees_all),
     })

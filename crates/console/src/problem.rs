@@ -1,6 +1,8 @@
 //! Reasons for a failed request: a status, a short kind for programs, and a sentence for people. This file is
 //! the only place that maps errors of the cluster to HTTP.
 
+use std::time::Duration;
+
 use axum::http::StatusCode;
 use serde::Serialize;
 use thalweg_client::ClientError;
@@ -35,6 +37,12 @@ impl Problem {
     /// An invalid request.
     pub fn wrong(message: impl Into<String>) -> Problem {
         Problem { status: StatusCode::BAD_REQUEST, kind: "wrong request".to_owned(), message: message.into() }
+    }
+
+    /// An answer that did not arrive within the time of a page.
+    pub fn late(what: &str, limit: Duration) -> Problem {
+        let message = format!("{what}: no answer within {} s", limit.as_secs());
+        Problem { status: StatusCode::GATEWAY_TIMEOUT, kind: "timed out".to_owned(), message }
     }
 
     /// A missing resource.

@@ -340,7 +340,8 @@ fn explained(code: ErrorCode, message: Option<&str>) -> String {
         ErrorCode::GroupIdNotFound => Some("there is no such group"),
         ErrorCode::NonEmptyGroup => Some("the group has members"),
         ErrorCode::CoordinatorNotAvailable => Some(
-            "no broker coordinates it yet: the topic for that is not there, or too few brokers are for its replication factor",
+            "no broker coordinates it now: its partition of the coordinators' topic has no leader, or that topic is not there yet, \
+             or too few brokers are for its replication factor",
         ),
         _ => None,
     });
@@ -375,6 +376,8 @@ mod tests {
         let code = ErrorCode::GroupAuthorizationFailed;
         assert_eq!(refused(code, ""), "Group g: GROUP_AUTHORIZATION_FAILED");
         assert_eq!(refused(code, "no"), "Group g: GROUP_AUTHORIZATION_FAILED (no)");
+        let away = refused(ErrorCode::CoordinatorNotAvailable, "");
+        assert!(away.contains("has no leader, or that topic is not there yet"), "{away}");
         assert_eq!(
             refused(ErrorCode::GroupIdNotFound, ""),
             "Group g: GROUP_ID_NOT_FOUND (there is no such group)"

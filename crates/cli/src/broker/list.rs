@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::{Admin, Metadata};
+use thalweg_client::verdict::{Absence, partial_view};
+use thalweg_client::{Admin, ClientError, LogDir, Metadata, Outcomes};
 
 use crate::connect::Connect;
 use crate::output::{Column, CommandOutput, Quiet};
@@ -62,9 +63,13 @@ impl List {
         let (versions, logs) =
             tokio::join!(admin.broker_releases(running, ANSWER_WITHIN), Logs::read(&admin));
         let counts = counts(&metadata);
-        let is_blind = logs.is_blind(&metadata);
+        let fenced = Ok(described.fenced.clone());
+        let hidden = admin.hidden_among(&metadata, logs.directories.as_ref(), fenced).await;
+        let is_blind = is_blind(&metadata, &hidden);
         if is_blind {
             tracing::warn!("The login sees no topic of the cluster: it lacks DESCRIBE on topics");
+        } else if let Some(partial) = partial_view(&hidden) {
+            tracing::warn!("Leaders and replicas are those of topics that the login may describe: {partial}");
         }
         let rows = described.brokers.iter().map(|broker| {
             let of = counts.get(&broker.id).copied().unwrap_or_default();
@@ -103,39 +108,31 @@ fn counts(metadata: &Metadata) -> BTreeMap<i32, ReplicaCounts> {
 }
 
 /// The log directories of the brokers that report them.
-#[derive(Default)]
 struct Logs {
+    directories: Result<Outcomes<i32, Outcomes<String, LogDir>>, ClientError>,
     /// The size of the replicas of each broker, without brokers with an unusable directory.
     bytes: BTreeMap<i32, i64>,
-    /// True if a broker has reported its directories.
-    is_reported: bool,
-    has_replicas: bool,
 }
 
 impl Logs {
     async fn read(admin: &Admin) -> Logs {
         let admin = admin.clone().with_timeout(ANSWER_WITHIN).with_answer_limit(ANSWER_WITHIN);
-        let mut logs = Logs::default();
-        let brokers = admin.describe_log_dirs(None, None).await.unwrap_or_default();
-        for (broker, dirs) in brokers {
+        let directories = admin.describe_log_dirs(None, None).await;
+        let mut bytes = BTreeMap::new();
+        for (broker, dirs) in directories.iter().flatten() {
             let Ok(dirs) = dirs else { continue };
-            logs.is_reported = true;
-            let is_whole = dirs.values().all(Result::is_ok);
-            let replicas = dirs.into_values().flatten().flat_map(|dir| dir.replicas.into_values());
-            let sizes: Vec<i64> = replicas.map(|replica| replica.bytes).collect();
-            logs.has_replicas |= !sizes.is_empty();
-            if is_whole {
-                logs.bytes.insert(broker, sizes.iter().sum());
+            if dirs.values().all(Result::is_ok) {
+                let replicas = dirs.values().flatten().flat_map(|dir| dir.replicas.values());
+                bytes.insert(*broker, replicas.map(|replica| replica.bytes).sum());
             }
         }
-        logs
+        Logs { directories, bytes }
     }
+}
 
-    /// True if topics exist, or may exist, of which the login sees none. Directories of an empty cluster have
-    /// no replicas.
-    fn is_blind(&self, metadata: &Metadata) -> bool {
-        metadata.topics.is_empty() && (self.has_replicas || !self.is_reported)
-    }
+/// True if topics exist, or may exist, of which the login sees none.
+fn is_blind(metadata: &Metadata, hidden: &Result<usize, Absence>) -> bool {
+    metadata.topics.is_empty() && partial_view(hidden).is_some()
 }
 
 #[cfg(test)]
@@ -146,10 +143,9 @@ mod tests {
     #[test]
     fn a_login_that_sees_no_topic_is_blind_unless_the_cluster_is_empty() {
         let none = Metadata::default();
-        let logs = |is_reported, has_replicas| Logs { is_reported, has_replicas, ..Logs::default() };
-        assert!(logs(false, false).is_blind(&none), "the login may not see the directories");
-        assert!(logs(true, true).is_blind(&none));
-        assert!(!logs(true, false).is_blind(&none));
+        let absent = Err(Absence::silent("the log directories of broker 2 are unknown"));
+        assert!(is_blind(&none, &absent) && is_blind(&none, &Ok(1)));
+        assert!(!is_blind(&none, &Ok(0)));
         let topic = thalweg_client::TopicMetadata {
             name: "orders".into(),
             id: thalweg_wire::Uuid(0),
@@ -158,7 +154,7 @@ mod tests {
             partitions: Vec::new(),
         };
         let seen = Metadata { topics: BTreeMap::from([("orders".to_owned(), topic)]), ..none };
-        assert!(!logs(false, false).is_blind(&seen));
+        assert!(!is_blind(&seen, &absent));
     }
 
     #[test]

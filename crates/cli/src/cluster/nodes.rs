@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence, hidden_topics};
+use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence, gap, hidden_topics, unknown_directories};
 use thalweg_client::{
     ClientError, Connection, LogDir, Metadata, RefusedRequest, in_parallel, throttle_rates,
 };
@@ -82,14 +82,29 @@ impl NodeAnswers {
         self.directories.get(&id).cloned().unwrap_or_else(|| Ok(Vec::new()))
     }
 
-    /// The number of topics that exist and that the login may not describe.
-    pub async fn hidden_topics(&self, broker: &Connection, seen: &Metadata) -> Result<usize, Absence> {
-        if !self.directories.values().any(Result::is_ok) {
-            let absence = self.directories.values().find_map(|one| one.as_ref().err().cloned());
-            return Err(absence.unwrap_or_else(|| Absence::silent("no broker answers at its own address")));
-        }
+    /// The number of topics that exist and that the login may not describe; unknown if the directories of one
+    /// of the cluster's brokers are, unless the login may describe topics of any name.
+    pub async fn hidden_topics(
+        &self,
+        broker: &Connection,
+        seen: &Metadata,
+        brokers: impl IntoIterator<Item = i32>,
+    ) -> Result<usize, Absence> {
         let names = self.topics.iter().filter(|name| !seen.topics.contains_key(*name));
-        hidden_topics(broker, names.cloned().collect()).await.map_err(|error| Absence::of(&error))
+        let gap = gap(brokers.into_iter().filter_map(|id| self.gap(id)));
+        hidden_topics(names.cloned().collect(), gap, |request| async move { broker.send(&request).await })
+            .await
+    }
+
+    /// The reason why topics of a broker may be missing; none if it has reported all its directories.
+    fn gap(&self, broker: i32) -> Option<Absence> {
+        match self.directories.get(&broker) {
+            Some(Ok(directories)) => {
+                directories.iter().any(|directory| directory.has_failed).then(|| unknown_directories(broker))
+            }
+            Some(Err(absence)) => Some(absence.clone()),
+            None => Some(unknown_directories(broker)),
+        }
     }
 }
 

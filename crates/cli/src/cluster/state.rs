@@ -212,7 +212,7 @@ impl Status {
     pub(super) fn is_partial(&self) -> bool {
         match &self.hidden_topics {
             Ok(hidden) => *hidden > 0,
-            Err(absence) => absence.cause == Cause::Denied,
+            Err(absence) => absence.cause != Cause::NotServed,
         }
     }
 

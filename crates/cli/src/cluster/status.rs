@@ -145,12 +145,14 @@ async fn request_status(
     }
     let view = views.newest();
     let min_isr = min_isr(&view.connection, view.metadata.topics.keys()).await?;
+    // Without an active controller, brokers hold these requests, and answer later ones of the same connection
+    // no earlier.
+    let held = Connection::connect(view.connection.peer(), options).await?;
     let (reassignments, quorum, nodes) = tokio::join!(
-        answer_of_controllers(CONTROLLERS_WAIT, reassignments(&view.connection)),
-        answer_of_controllers(CONTROLLERS_WAIT, quorum(&view.connection)),
+        answer_of_controllers(CONTROLLERS_WAIT, reassignments(&held)),
+        answer_of_controllers(CONTROLLERS_WAIT, quorum(&held)),
         NodeAnswers::request(&views, within)
     );
-    let hidden_topics = nodes.hidden_topics(&view.connection, &view.metadata).await;
     let mut partitions = views.partitions(&min_isr);
     for going in reassignments.iter().flatten() {
         let is_it = |p: &&mut PartitionStatus| p.topic == going.topic && p.partition == going.partition;
@@ -159,6 +161,8 @@ async fn request_status(
         }
     }
     let brokers = views.brokers(&partitions, &nodes);
+    let ids = brokers.iter().map(|broker| broker.id);
+    let hidden_topics = nodes.hidden_topics(&view.connection, &view.metadata, ids).await;
     let mut others = not_reached(&answers);
     others.retain(|(address, _)| brokers.iter().all(|broker| broker.address.as_ref() != Some(address)));
     Ok(Ok(Status {

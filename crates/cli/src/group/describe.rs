@@ -2,6 +2,8 @@
 //! seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
@@ -11,19 +13,26 @@ use thalweg_client::{
 };
 use thalweg_record::Offset;
 use thalweg_security::visible::visible;
+use thalweg_wire::ErrorCode;
 
 use super::{COORDINATOR_WAIT, check_unseen, listed, patiently};
 use crate::connect::Connect;
-use crate::failure::Usage;
+use crate::failure::{Usage, causes};
 use crate::moment::{now_ms, seconds};
+use crate::outcomes::fail_with;
 use crate::output::{CommandOutput, Style};
 use crate::table::{row, width};
+
+/// Time limit for further groups after a failure.
+const FURTHER_WAIT: Duration = Duration::from_secs(1);
 
 /// Describe groups: members, partitions, offsets and lag.
 ///
 /// LAG is in records, a dash without a committed offset, and negative for an offset beyond the end, as in
 /// Kafka's tool. LAG-SECONDS is the age of the first record that the group has not read; Thalweg's
-/// brokers report it, Apache Kafka's do not.
+/// brokers report it, Apache Kafka's do not. Brokers leave out the offsets in topics that the login may not
+/// describe; if there may be any, a warning says so, in documents the field `problem`. If a group cannot be
+/// described, the others are shown, and the command fails in the end.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  thalweg group describe billing\n  thalweg group describe billing --members\n  \
@@ -71,6 +80,8 @@ struct GroupReport {
     unread: BTreeMap<TopicPartition, ListedOffset>,
     /// The time at which these records were requested.
     now_ms: i64,
+    /// The reason why offsets may be missing, if so.
+    partial: Option<String>,
 }
 
 /// The assignment of a member as texts: partitions, or the tasks of a streams group.
@@ -105,18 +116,47 @@ impl Describe {
             }
             false => (self.groups.clone(), UnseenGroups::default()),
         };
-        let mut described = Vec::new();
+        let admin =
+            Admin::new(cluster.clone()).with_timeout(COORDINATOR_WAIT).with_answer_limit(COORDINATOR_WAIT);
+        let partial = admin.partial_view().await;
+        let (mut described, mut failed) = (Vec::new(), Vec::new());
         for group in groups {
-            described.push(patiently(async || describe(&cluster, group.clone()).await).await?);
+            // Coordinators had their time: those of the other groups are asked once.
+            let report = match failed.is_empty() {
+                true => patiently(async || describe(&cluster, group.clone(), COORDINATOR_WAIT).await).await,
+                false => describe(&cluster, group.clone(), FURTHER_WAIT).await,
+            };
+            match report {
+                Ok(report) => described.push(GroupReport { partial: partial.clone(), ..report }),
+                Err(error) => failed.push((group, error)),
+            }
         }
+        if !described.is_empty() || self.all {
+            self.print(&described, &failed, &unseen)?;
+        }
+        if let Some(partial) = partial.filter(|_| !described.is_empty()) {
+            tracing::warn!("Offsets of the groups may be missing: {partial}");
+        }
+        let mut errors: Vec<anyhow::Error> = failed.into_iter().map(|(_, error)| error).collect();
+        errors.extend(check_unseen(&unseen).err().map(Into::into));
+        fail_with(errors)
+    }
+
+    fn print(
+        &self,
+        described: &[GroupReport],
+        failed: &[(String, anyhow::Error)],
+        unseen: &UnseenGroups,
+    ) -> anyhow::Result<()> {
         let mut documents: Vec<serde_json::Value> = described.iter().map(GroupReport::json).collect();
+        documents
+            .extend(failed.iter().map(|(group, error)| json!({ "group": group, "problem": causes(error) })));
         let gaps = unseen.missing_coordinators().into_iter();
         documents.extend(gaps.map(|problem| json!({ "group": null, "problem": problem })));
         self.output.show(&documents, |style| {
             let texts: Vec<String> = described.iter().map(|group| self.text(group, style)).collect();
             Ok(texts.join("\n"))
-        })?;
-        Ok(check_unseen(&unseen)?)
+        })
     }
 
     fn text(&self, group: &GroupReport, style: Style) -> String {
@@ -138,8 +178,8 @@ fn shown(head: &str, mut rows: Vec<Vec<String>>, style: Style) -> String {
     format!("{}\n{}", visible(head), style.table(&rows))
 }
 
-async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<GroupReport> {
-    let admin = Admin::new(cluster.clone()).with_timeout(COORDINATOR_WAIT);
+async fn describe(cluster: &Cluster, group: String, within: Duration) -> anyhow::Result<GroupReport> {
+    let admin = Admin::new(cluster.clone()).with_timeout(within);
     let mut described = membership(&admin, group).await?;
     let coordinator = cluster.coordinator(CoordinatorKind::Group, &described.group).await?;
     described.coordinator = coordinator.peer().to_string();
@@ -163,7 +203,16 @@ async fn describe(cluster: &Cluster, group: String) -> anyhow::Result<GroupRepor
             topic.is_none_or(|topic| topic.partitions.iter().any(|found| found.index == at.partition))
         });
     }
-    let wanted: Vec<_> = described.partitions().into_iter().map(|at| (at, OffsetSpec::Latest)).collect();
+    let hidden = |topic: &str| {
+        metadata.topics.get(topic).is_some_and(|one| one.error == Some(ErrorCode::TopicAuthorizationFailed))
+    };
+    let topics: BTreeSet<Arc<str>> = partitions.into_iter().map(|at| at.topic).collect();
+    for topic in topics.iter().filter(|topic| hidden(topic)) {
+        // A member reads the topic, or has committed in it before a right was taken away.
+        tracing::warn!("The ends of the partitions of {topic} are not known: the login may not describe it");
+    }
+    let wanted = described.partitions().into_iter().filter(|at| !hidden(&at.topic));
+    let wanted: Vec<_> = wanted.map(|at| (at, OffsetSpec::Latest)).collect();
     let ends = cluster.list_offsets(&wanted, false).await;
     for (at, end) in ends {
         match end {
@@ -204,6 +253,7 @@ async fn membership(admin: &Admin, group: String) -> anyhow::Result<GroupReport>
         share_lags: BTreeMap::new(),
         unread: BTreeMap::new(),
         now_ms: 0,
+        partial: None,
     })
 }
 
@@ -375,6 +425,7 @@ impl GroupReport {
             "assignment_epoch": self.epochs.map(|(_, of_assignment)| of_assignment),
             "partitions": partitions,
             "members": members,
+            "problem": self.partial.as_ref().map(|why| format!("Offsets may be missing: {why}")),
         })
     }
 }
@@ -426,6 +477,7 @@ orders  0          7               10              3
             share_lags: BTreeMap::new(),
             unread: BTreeMap::new(),
             now_ms: 10_000,
+            partial: None,
         }
     }
 

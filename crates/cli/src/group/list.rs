@@ -26,11 +26,13 @@ const NAMED_MAX: usize = 10;
 /// List the groups of all brokers, with members and lag.
 ///
 /// The lag is in records, over all partitions with a committed offset or a reader. A figure that is not known
-/// is a dash, as the lag of a group that has not committed in one of them, and of a share group. Groups that
-/// the login may not describe are left out, with a warning; if groups of a broker are missing, or a listed
-/// group cannot be read because its coordinator does not answer, the command fails in the end. In documents,
-/// the field `problem` of a group has the reason for members or lag that could not be read, and that of a row
-/// without a group has the reason why groups are missing.
+/// is a dash, as the lag of a group that has not committed in one of them, of a share group, and of all
+/// groups if the login may not describe all topics. An offset beyond the end adds nothing, with a warning.
+/// Groups that the login may not describe are left out, with a warning; if groups of a broker are missing, or
+/// a listed group cannot be read because its coordinator does not answer, the command fails in the end. In
+/// documents, the field `problem` of a group has the reason for members or lag that could not be read, and
+/// that of a row without a group has the reason why groups are missing; `beyond_end` is the number of
+/// partitions whose offset is beyond the end.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -87,7 +89,11 @@ impl List {
         } else {
             let admin =
                 Admin::new(cluster).with_timeout(COORDINATOR_RETRY).with_answer_limit(COORDINATOR_WAIT);
-            let figures = GroupFigures::read(&admin, &groups).await;
+            let (mut figures, partial) =
+                tokio::join!(GroupFigures::read(&admin, &groups), admin.partial_view());
+            if let Some(partial) = partial {
+                figures.hide_lags(partial);
+            }
             let rows: Vec<Value> = groups.iter().map(|group| figures.row(group)).collect();
             self.output.rows_with_gaps(&COLUMNS, rows, &unseen.missing_coordinators())?;
             return Ok(figures.check(&groups, &unseen)?);
@@ -103,6 +109,8 @@ struct GroupFigures {
     lags: BTreeMap<String, GroupLag>,
     /// Groups that could not be described.
     undescribed: BTreeMap<String, ClientError>,
+    /// The reason why no lag is known, if so.
+    partial: Option<String>,
 }
 
 impl GroupFigures {
@@ -122,6 +130,13 @@ impl GroupFigures {
         figures
     }
 
+    /// Drops the lags, which lack those of topics that the login may not describe: brokers leave the offsets
+    /// out silently.
+    fn hide_lags(&mut self, partial: String) {
+        self.lags.clear();
+        self.partial = Some(partial);
+    }
+
     fn row(&self, group: &GroupListing) -> Value {
         let members = self.assignments.get(&group.group).map(|one| one.members);
         json!({
@@ -131,6 +146,7 @@ impl GroupFigures {
             "protocol_type": group.protocol_type,
             "members": if is_without_members(&group.state) { Some(0) } else { members },
             "lag": self.lags.get(&group.group).and_then(|lag| lag.records()),
+            "beyond_end": self.lags.get(&group.group).map_or(0, |lag| lag.beyond_end()),
             "problem": self.problem(group),
         })
     }
@@ -144,7 +160,10 @@ impl GroupFigures {
         let is_known = is_without_members(&group.state) || self.assignments.contains_key(&group.group);
         let is_lag_unread =
             is_known && kind(group) != GroupKind::Share && !self.lags.contains_key(&group.group);
-        is_lag_unread.then(|| "Its offsets, or the end of a partition, could not be read".to_owned())
+        is_lag_unread.then(|| match &self.partial {
+            Some(partial) => format!("Its lag is not known: {partial}"),
+            None => "Its offsets, or the end of a partition, could not be read".to_owned(),
+        })
     }
 
     /// Warns of groups that the login may not see, and fails if coordinators did not answer.
@@ -154,11 +173,18 @@ impl GroupFigures {
         let lagless = groups.iter().filter(|group| !self.undescribed.contains_key(&group.group));
         let lagless = lagless.filter(|group| self.problem(group).is_some());
         let lagless: Vec<&str> = lagless.map(|group| group.group.as_str()).collect();
-        if !lagless.is_empty() {
+        if let Some(partial) = &self.partial {
+            tracing::warn!("The lag of the groups is not known: {partial}");
+        } else if !lagless.is_empty() {
             tracing::warn!(
                 "The offsets of these groups, or the end of a partition, could not be read: {}",
                 named(&lagless)
             );
+        }
+        let beyond = self.lags.iter().filter(|(_, lag)| lag.beyond_end() > 0);
+        let beyond: Vec<&str> = beyond.map(|(group, _)| group.as_str()).collect();
+        if !beyond.is_empty() {
+            tracing::warn!("Offsets of these groups are beyond the end, and count as 0: {}", named(&beyond));
         }
         let names = |of: &[(&String, &ClientError)]| {
             named(&of.iter().map(|(group, _)| group.as_str()).collect::<Vec<_>>())
@@ -251,6 +277,7 @@ mod tests {
             assignments: ["billing", "pool"].map(assignment).into(),
             lags: [("billing".to_owned(), GroupLag::Uncommitted)].into(),
             undescribed: [("shipping".to_owned(), refused(error_code))].into(),
+            partial: None,
         };
         let dead = of(ErrorCode::CoordinatorNotAvailable);
         let rows: Vec<Value> = groups.iter().map(|group| dead.row(group)).collect();
@@ -264,6 +291,11 @@ mod tests {
         let lagless = GroupFigures { lags: BTreeMap::new(), ..denied };
         let why = lagless.problem(&groups[0]).expect("its lag is unknown");
         assert_eq!(why, "Its offsets, or the end of a partition, could not be read");
+        let mut partial = of(ErrorCode::GroupAuthorizationFailed);
+        partial.hide_lags("1 topic is hidden from this login".to_owned());
+        let why = "Its lag is not known: 1 topic is hidden from this login";
+        assert_eq!(partial.row(&groups[0])["problem"], why);
+        assert_eq!(partial.row(&groups[2])["problem"], json!(null), "a share group has none");
         let many: Vec<&str> = vec!["g"; 12];
         assert!(named(&many).ends_with("g, g and 2 more"), "{}", named(&many));
     }

@@ -46,7 +46,8 @@ pub struct Reset {
     /// A topic, or some of its partitions as TOPIC:0,3; can be repeated.
     #[arg(long = "topic", value_name = "TOPIC[:PARTITION,...]", group = "of")]
     topics: Vec<Partitions>,
-    /// All partitions with offsets of the group.
+    /// All partitions with offsets of the group in topics that the login may describe; a warning says
+    /// whether there may be others.
     #[arg(long, group = "of", conflicts_with = "topics")]
     all_topics: bool,
     /// Reset to the first record.
@@ -114,6 +115,11 @@ impl Reset {
         let from_file = self.from_file.as_deref().map(read_file).transpose()?;
         let admin = Admin::new(self.connect.cluster().await?);
         let kind = self.check_group(&admin).await?;
+        if self.all_topics
+            && let Some(partial) = admin.partial_view().await
+        {
+            tracing::warn!("Offsets in other topics may exist, and are not reset: {partial}");
+        }
         let current = match kind {
             GroupKind::Share => self.share_offsets(&admin).await?,
             _ => committed(&admin, &self.group).await?,

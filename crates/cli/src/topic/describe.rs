@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
-use thalweg_client::{ClientError, Cluster, RefusedRequest, TopicMetadata};
+use thalweg_client::{Admin, ClientError, Cluster, RefusedRequest, TopicMetadata};
 use thalweg_security::visible::visible;
 use thalweg_wire::ErrorCode;
 use thalweg_wire::request::DescribeConfigsRequest;
@@ -13,9 +14,13 @@ use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 
 use super::alter::TOPIC_RESOURCE;
 use super::groups::{self, Groups, Reading};
+use super::list::unlisted;
 use crate::connect::Connect;
 use crate::output::CommandOutput;
 use crate::probe;
+
+/// Time limit for the answer of a broker about its log directories, which name topics that are not listed.
+const HIDDEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// Kafka's number of the source "set on the topic".
 const SOURCE_TOPIC: i8 = 1;
@@ -23,7 +28,7 @@ const SOURCE_TOPIC: i8 = 1;
 /// Describe topics: settings, partitions, leaders, replicas.
 ///
 /// Settings need the right DESCRIBE_CONFIGS; without it, the rest is shown, with a warning (in JSON, configs
-/// is null).
+/// is null). Without a name, topics that the login may not describe are left out, with a warning.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  thalweg topic describe orders\n  thalweg topic describe orders --groups\n  \
@@ -77,6 +82,12 @@ impl Describe {
         let named =
             partitions.flat_map(|partition| partition.leader.into_iter().chain(partition.isr.clone()));
         probe::warn_of_silent(&cluster, named.collect()).await;
+        if self.topics.is_empty() {
+            let admin =
+                Admin::new(cluster.clone()).with_timeout(HIDDEN_WITHIN).with_answer_limit(HIDDEN_WITHIN);
+            let sentence = unlisted(&admin.hidden_topics(&metadata).await);
+            sentence.iter().for_each(|sentence| tracing::warn!("{sentence}"));
+        }
         let groups = match self.groups {
             true => Some(Groups::of(&cluster).await?),
             false => None,

@@ -1,6 +1,7 @@
 //! `topic describe --groups`: the groups that read a topic, with their lag.
 
 use serde_json::{Value, json};
+use thalweg_client::verdict::counted;
 use thalweg_client::{Admin, Cluster, ListedGroups, TopicGroup, TopicGroupPartition};
 
 use crate::group::listed;
@@ -53,6 +54,14 @@ impl Groups {
             tracing::warn!("{reason}");
             unseen.push(reason);
         }
+        let beyond = found.groups.iter().filter(|group| group.beyond_end() > 0);
+        for group in beyond {
+            tracing::warn!(
+                "Group {}: its offset is beyond the end in {} of topic {topic}, and counts as 0 in its lag",
+                group.group,
+                counted(group.beyond_end(), "partition")
+            );
+        }
         Ok(Reading { groups: found.groups.iter().map(document).collect(), unseen })
     }
 }
@@ -78,6 +87,7 @@ fn document(group: &TopicGroup) -> Value {
         "state": group.state,
         "members": group.members.len(),
         "lag": group.lag(),
+        "beyond_end": group.beyond_end(),
         "lag_seconds": group.lag_ms().map(seconds),
         "partition_count": partitions.len(),
         "partitions": partitions,

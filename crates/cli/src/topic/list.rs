@@ -1,13 +1,12 @@
 //! `topic list`: the columns of the console's list of topics.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use thalweg_client::verdict::hidden_topics;
-use thalweg_client::{Admin, Metadata, ReplicaBytes, TopicMetadata, TopicPartition};
+use thalweg_client::verdict::{Absence, Cause};
+use thalweg_client::{Admin, ReplicaBytes, TopicMetadata, TopicPartition, replica_bytes};
 
 use crate::connect::Connect;
 use crate::output::{Column, CommandOutput, Quiet};
@@ -56,36 +55,31 @@ impl List {
             return self.output.names(&names);
         }
         let admin = Admin::new(cluster).with_timeout(SIZES_WITHIN).with_answer_limit(SIZES_WITHIN);
-        let (sizes, lacks_describe) = tokio::join!(admin.replica_bytes(None), admin.lacks_describe());
-        let sizes = sizes.unwrap_or_default();
+        let (directories, fenced) = tokio::join!(admin.describe_log_dirs(None, None), admin.fenced_brokers());
+        let sizes = directories.as_ref().map(replica_bytes).unwrap_or_default();
         let rows: Vec<Value> = topics.into_iter().map(|topic| row(topic, &sizes)).collect();
         self.output.rows(&COLUMNS, &rows)?;
-        let hidden = if lacks_describe { None } else { hidden(&admin, &metadata, &sizes).await };
-        if let Some(sentence) = unlisted(hidden, lacks_describe) {
+        let hidden = admin.hidden_among(&metadata, directories.as_ref(), fenced).await;
+        if let Some(sentence) = unlisted(&hidden) {
             tracing::warn!("{sentence}");
         }
         Ok(())
     }
 }
 
-/// The number of topics in log directories that exist and are not listed; none if no broker answers.
-async fn hidden(admin: &Admin, metadata: &Metadata, sizes: &ReplicaBytes) -> Option<usize> {
-    let topics = sizes.keys().map(|(at, _)| &*at.topic);
-    let names: BTreeSet<&str> = topics.filter(|name| !metadata.topics.contains_key(*name)).collect();
-    let broker = admin.cluster().any().await.ok()?;
-    hidden_topics(&broker, names.into_iter().map(str::to_owned).collect()).await.ok()
-}
-
-/// The sentence about topics that the login may not describe; none if there are none, or if that is unknown.
-fn unlisted(hidden: Option<usize>, lacks_describe: bool) -> Option<String> {
+/// The sentence about topics that the login may not describe; none if there are none, or if the cluster does
+/// not report whether there are.
+pub(super) fn unlisted(hidden: &Result<usize, Absence>) -> Option<String> {
     let rest = "that the login may not describe";
+    let unknown =
+        |why: &str| Some(format!("Topics {rest} are not listed. Whether there are any is not known: {why}"));
     match hidden {
-        _ if lacks_describe => Some(format!(
-            "Topics {rest} are not listed. Whether there are any is not known: the login lacks DESCRIBE on the cluster"
-        )),
-        Some(1) => Some(format!("1 topic {rest} is not listed")),
-        Some(count @ 2..) => Some(format!("{count} topics {rest} are not listed")),
-        Some(0) | None => None,
+        Ok(0) => None,
+        Ok(1) => Some(format!("1 topic {rest} is not listed")),
+        Ok(count) => Some(format!("{count} topics {rest} are not listed")),
+        Err(Absence { cause: Cause::Denied, .. }) => unknown("the login lacks DESCRIBE on the cluster"),
+        Err(Absence { cause: Cause::NotServed, .. }) => None,
+        Err(Absence { why, .. }) => unknown(why),
     }
 }
 
@@ -162,6 +156,17 @@ mod tests {
         let lagging = topic(&[(Some(1), &[1]), (Some(2), &[1, 2])]);
         assert_eq!(of(&lagging, &[]).0, "1 under-replicated");
         assert_eq!(of(&topic(&[(None, &[]), (None, &[2])]), &[]).0, "2 without a leader");
+    }
+
+    #[test]
+    fn topics_that_are_not_listed_are_counted_or_unknown() {
+        let absent = |cause| Err(Absence { cause, why: "broker 2 is silent".to_owned() });
+        assert_eq!((unlisted(&Ok(0)), unlisted(&absent(Cause::NotServed))), (None, None));
+        let two = unlisted(&Ok(2)).expect("a sentence");
+        assert_eq!(two, "2 topics that the login may not describe are not listed");
+        let why = |cause| unlisted(&absent(cause)).expect("a sentence");
+        assert!(why(Cause::Silent).ends_with("is not known: broker 2 is silent"), "{}", why(Cause::Silent));
+        assert!(why(Cause::Denied).ends_with("the login lacks DESCRIBE on the cluster"));
     }
 
     #[test]

@@ -22,7 +22,12 @@ pub struct GroupAssignment {
 /// The lag of a group over all partitions with a committed offset or a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupLag {
-    Records(i64),
+    Records {
+        /// An offset beyond the end counts as 0.
+        lag: i64,
+        /// Number of partitions whose offset is beyond the end.
+        beyond_end: usize,
+    },
     /// The group has committed nothing, or nothing in a partition that it reads and that has records.
     Uncommitted,
 }
@@ -31,8 +36,16 @@ impl GroupLag {
     /// The number of records; none if it is undefined.
     pub fn records(self) -> Option<i64> {
         match self {
-            GroupLag::Records(records) => Some(records),
+            GroupLag::Records { lag, .. } => Some(lag),
             GroupLag::Uncommitted => None,
+        }
+    }
+
+    /// Number of partitions whose offset is beyond the end, which count as 0.
+    pub fn beyond_end(self) -> usize {
+        match self {
+            GroupLag::Records { beyond_end, .. } => beyond_end,
+            GroupLag::Uncommitted => 0,
         }
     }
 }
@@ -115,14 +128,16 @@ fn lag<'a>(
     read: impl Iterator<Item = &'a TopicPartition>,
     ends: &BTreeMap<TopicPartition, i64>,
 ) -> Option<GroupLag> {
-    let committed = offsets.iter().map(|(at, committed)| Some((ends.get(at)? - committed.offset.0).max(0)));
+    let of_each = offsets.iter().map(|(at, committed)| Some(ends.get(at)? - committed.offset.0));
+    let of_each = of_each.collect::<Option<Vec<i64>>>()?;
     let uncommitted = read.filter(|at| !offsets.contains_key(*at));
     let uncommitted: Vec<i64> = uncommitted.map(|at| ends.get(at).copied()).collect::<Option<_>>()?;
-    let lag = committed.sum::<Option<i64>>()?;
+    let lag = of_each.iter().map(|lag| (*lag).max(0)).sum();
+    let beyond_end = of_each.iter().filter(|lag| **lag < 0).count();
     let is_without_offsets = offsets.is_empty() && uncommitted.is_empty();
     Some(match is_without_offsets || uncommitted.iter().any(|end| *end > 0) {
         true => GroupLag::Uncommitted,
-        false => GroupLag::Records(lag),
+        false => GroupLag::Records { lag, beyond_end },
     })
 }
 
@@ -140,7 +155,10 @@ mod tests {
         let mut offsets = BTreeMap::from([(at(0), committed(100))]);
         assert_eq!(lag(&offsets, &BTreeMap::new()), None, "the partition has no leader");
         let ends = BTreeMap::from([(at(0), 130)]);
-        assert_eq!(lag(&offsets, &ends), Some(GroupLag::Records(30)));
+        let records = |lag| Some(GroupLag::Records { lag, beyond_end: 0 });
+        assert_eq!(lag(&offsets, &ends), records(30));
+        let beyond = BTreeMap::from([(at(0), 60)]);
+        assert_eq!(lag(&offsets, &beyond), Some(GroupLag::Records { lag: 0, beyond_end: 1 }));
         offsets.insert(at(1), committed(5));
         assert_eq!(lag(&offsets, &ends), None, "a part of the lag is not the lag");
         let uncommitted = Some(GroupLag::Uncommitted);
@@ -154,9 +172,10 @@ mod tests {
         let ends = BTreeMap::from([(at(0), 130), (at(1), 7), (at(2), 0)]);
         let lag = |offsets: &BTreeMap<_, _>, read: &[TopicPartition]| lag(offsets, read.iter(), &ends);
         assert_eq!(lag(&offsets, &[at(0), at(1)]), Some(GroupLag::Uncommitted));
-        let whole = Some(GroupLag::Records(30));
+        let records = |lag| Some(GroupLag::Records { lag, beyond_end: 0 });
+        let whole = records(30);
         assert_eq!(lag(&offsets, &[at(0), at(2)]), whole, "partition 2 never had a record");
-        assert_eq!(lag(&BTreeMap::new(), &[at(2)]), Some(GroupLag::Records(0)));
+        assert_eq!(lag(&BTreeMap::new(), &[at(2)]), records(0));
         assert_eq!(lag(&offsets, &[at(3)]), None, "the partition has no leader");
     }
 }

@@ -6,20 +6,32 @@
 //! partition.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use thalweg_dial::ClientError;
+use thalweg_wire::ErrorCode;
 
+use super::transactions::STATE_TOPIC;
 use super::{ActiveProducer, Admin, TransactionFilter};
 use crate::offsets::TopicPartition;
 
 /// An open transaction in a partition.
 pub type OpenTransaction = (TopicPartition, ActiveProducer);
 
+/// Transactional ids that do not exist. Only a right on all of them is one on both: no other prefix fits.
+const ANY_IDS: [&str; 2] = ["__thalweg-no-such-id", "0-thalweg-no-such-id"];
+
+/// Time limit for the answer of a coordinator about a right.
+const RIGHT_WAIT: Duration = Duration::from_secs(3);
+
 /// Hanging transactions, and errors during the search.
 #[derive(Clone, Debug, Default)]
 pub struct HangingTransactions {
     /// The transactions that no coordinator will end.
     pub found: Vec<OpenTransaction>,
+    /// Open transactions that hang, or that belong to a transactional id that the login may not describe:
+    /// coordinators leave those out silently.
+    pub unclear: Vec<OpenTransaction>,
     /// Errors of unreachable partitions and coordinators.
     pub errors: Vec<ClientError>,
 }
@@ -38,18 +50,46 @@ impl Admin {
                 Err(error) => errors.push(error),
             }
         }
-        let found = match open.is_empty() {
-            true => open,
-            false => self.hanging(open, &mut errors).await?,
-        };
-        Ok(HangingTransactions { found, errors })
+        if open.is_empty() {
+            return Ok(HangingTransactions { errors, ..HangingTransactions::default() });
+        }
+        let Hanging { known, unknown } = self.hanging(open, &mut errors).await?;
+        // Without open transactions of unknown producers, nothing depends on the right.
+        let sees_all = unknown.is_empty() || self.describes_all_transactional_ids().await.unwrap_or(false);
+        let (found, unclear) = if sees_all { (unknown, Vec::new()) } else { (Vec::new(), unknown) };
+        let mut found: Vec<OpenTransaction> = known.into_iter().chain(found).collect();
+        found.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(HangingTransactions { found, unclear, errors })
+    }
+
+    /// True if the login may describe transactional ids of any name. Coordinators leave the others out of
+    /// their lists silently. An error if that is not known.
+    pub async fn describes_all_transactional_ids(&self) -> Result<bool, ClientError> {
+        let metadata = self.cluster().refresh(&[STATE_TOPIC.to_owned()], false).await?;
+        let error = metadata.topics.get(STATE_TOPIC).and_then(|topic| topic.error);
+        if error == Some(ErrorCode::UnknownTopicOrPartition) {
+            // There are no transactional ids, and a search for their coordinator would create the topic.
+            return Ok(true);
+        }
+        let admin = self.clone().with_timeout(RIGHT_WAIT).with_answer_limit(RIGHT_WAIT);
+        for described in admin.describe_transactions(&ANY_IDS.map(str::to_owned)).await.into_values() {
+            match described {
+                Err(error) => match error.error_code() {
+                    Some(ErrorCode::TransactionalIdNotFound) => {}
+                    Some(ErrorCode::TransactionalIdAuthorizationFailed) => return Ok(false),
+                    _ => return Err(error),
+                },
+                Ok(_) => {}
+            }
+        }
+        Ok(true)
     }
 
     async fn hanging(
         &self,
         open: Vec<OpenTransaction>,
         errors: &mut Vec<ClientError>,
-    ) -> Result<Vec<OpenTransaction>, ClientError> {
+    ) -> Result<Hanging, ClientError> {
         let producer_ids: BTreeSet<i64> = open.iter().map(|(_, producer)| producer.producer_id).collect();
         let filter =
             TransactionFilter { producer_ids: producer_ids.into_iter().collect(), ..Default::default() };
@@ -78,12 +118,26 @@ impl Admin {
                 None => {}
             }
         }
-        let is_hanging = |(at, producer): &OpenTransaction| {
-            !unclear.contains(&producer.producer_id)
-                && known.get(&producer.producer_id).is_none_or(|partitions| !partitions.contains(at))
-        };
-        Ok(open.into_iter().filter(is_hanging).collect())
+        let mut hanging = Hanging::default();
+        for (at, producer) in open {
+            match known.get(&producer.producer_id) {
+                Some(partitions) if partitions.contains(&at) => {}
+                Some(_) => hanging.known.push((at, producer)),
+                None if unclear.contains(&producer.producer_id) => {}
+                None => hanging.unknown.push((at, producer)),
+            }
+        }
+        Ok(hanging)
     }
+}
+
+/// Open transactions that no listed transactional id will end.
+#[derive(Default)]
+struct Hanging {
+    /// Of producers that a coordinator knows, without this partition.
+    known: Vec<OpenTransaction>,
+    /// Of producers that no coordinator has listed.
+    unknown: Vec<OpenTransaction>,
 }
 
 fn open_since(

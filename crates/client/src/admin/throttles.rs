@@ -7,7 +7,7 @@ use thalweg_dial::ClientError;
 use super::parallel::in_parallel;
 use super::placement::PlannedMoves;
 use super::{
-    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, DescribeConfigs, Outcomes,
+    Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, DescribeConfigs, LogDir, Outcomes,
     PartitionReassignment,
 };
 use crate::offsets::TopicPartition;
@@ -35,8 +35,8 @@ impl Admin {
     }
 
     /// Removes the limits from all running brokers, and from the topics of these partitions. Returns the
-    /// brokers that did not answer, which keep their limit. Such a limit has no effect without throttled
-    /// replicas.
+    /// brokers that did not answer, which keep their limit if they have one. Such a limit has no effect
+    /// without throttled replicas.
     pub async fn end_throttles<'a>(
         &self,
         partitions: impl IntoIterator<Item = &'a TopicPartition>,
@@ -117,18 +117,23 @@ impl Admin {
         &self,
         partitions: Option<&[TopicPartition]>,
     ) -> Result<ReplicaBytes, ClientError> {
-        let mut bytes = ReplicaBytes::new();
         if partitions.is_some_and(<[TopicPartition]>::is_empty) {
-            return Ok(bytes);
+            return Ok(ReplicaBytes::new());
         }
-        for (broker, dirs) in self.describe_log_dirs(None, partitions).await? {
-            for dir in dirs.into_iter().flatten().filter_map(|(_, dir)| dir.ok()) {
-                let present = dir.replicas.into_iter().filter(|(_, replica)| !replica.is_future);
-                bytes.extend(present.map(|(at, replica)| ((at, broker), replica.bytes)));
-            }
-        }
-        Ok(bytes)
+        Ok(replica_bytes(&self.describe_log_dirs(None, partitions).await?))
     }
+}
+
+/// The sizes of the replicas in these directories of brokers.
+pub fn replica_bytes(directories: &Outcomes<i32, Outcomes<String, LogDir>>) -> ReplicaBytes {
+    let mut bytes = ReplicaBytes::new();
+    for (broker, dirs) in directories {
+        for dir in dirs.iter().flatten().filter_map(|(_, dir)| dir.as_ref().ok()) {
+            let present = dir.replicas.iter().filter(|(_, replica)| !replica.is_future);
+            bytes.extend(present.map(|(at, replica)| ((at.clone(), *broker), replica.bytes)));
+        }
+    }
+    bytes
 }
 
 /// True if a broker does not run, as far as the connection attempt shows.

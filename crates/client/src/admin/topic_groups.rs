@@ -62,6 +62,11 @@ impl TopicGroup {
         lags.try_fold(0_i64, |sum, lag| Some(sum.saturating_add(lag?.max(0))))
     }
 
+    /// Number of partitions whose offset is beyond the end.
+    pub fn beyond_end(&self) -> usize {
+        self.partitions.iter().filter(|partition| partition.lag.is_some_and(|lag| lag < 0)).count()
+    }
+
     /// The largest lag in time of all partitions, in milliseconds; `None` if that of one is unknown.
     pub fn lag_ms(&self) -> Option<i64> {
         self.partitions.iter().try_fold(0, |oldest: i64, partition| Some(oldest.max(partition.lag_ms?)))
@@ -279,6 +284,7 @@ mod tests {
         group.partitions.push(partition(None, None));
         assert_eq!((group.lag(), group.lag_ms()), (None, None), "a part of the lag is not the lag");
         group.partitions = vec![partition(Some(-40), Some(0)), partition(Some(7), Some(9))];
+        assert_eq!(group.beyond_end(), 1);
         assert_eq!(group.lag(), Some(7), "an offset beyond the end makes up for nothing elsewhere");
     }
 }

@@ -99,7 +99,7 @@ pub struct FencedProducer {
 }
 
 /// The topic whose partitions' leaders coordinate transactions.
-const STATE_TOPIC: &str = "__transaction_state";
+pub(super) const STATE_TOPIC: &str = "__transaction_state";
 
 impl Admin {
     /// The error of coordinators out of reach, because their partitions of `__transaction_state` have

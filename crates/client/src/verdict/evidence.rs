@@ -81,6 +81,8 @@ pub struct LagEvidence {
     pub growing: Vec<GrowingLag>,
     /// Number of watched groups without a known lag.
     pub unknown: usize,
+    /// Number of groups that are not watched, because there are too many.
+    pub unwatched: usize,
 }
 
 /// The reason for missing evidence.
@@ -372,12 +374,18 @@ fn lags(lags: &Result<LagEvidence, Absence>) -> Vec<Verdict> {
     let unknown = |text| Verdict { fault: Fault::LagsUnknown, text };
     match lags {
         Err(absence) => vec![unknown(format!("The lags of groups are unknown: {}.", absence.why))],
-        Ok(LagEvidence { growing, unknown: 0 }) => lag::judge(growing),
-        Ok(LagEvidence { growing, unknown: groups }) => {
-            let groups = counted(*groups, "group");
-            let text = format!("The lag of {groups} is unknown: no answer, or not visible to this login.");
+        Ok(LagEvidence { growing, unknown: groups, unwatched }) => {
             let mut verdicts = lag::judge(growing);
-            verdicts.push(unknown(text));
+            if *groups > 0 {
+                let groups = counted(*groups, "group");
+                let text =
+                    format!("The lag of {groups} is unknown: no answer, or not visible to this login.");
+                verdicts.push(unknown(text));
+            }
+            if *unwatched > 0 {
+                let groups = counted(*unwatched, "group");
+                verdicts.push(unknown(format!("The lag of {groups} is not watched: there are too many.")));
+            }
             verdicts
         }
     }

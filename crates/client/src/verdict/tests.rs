@@ -148,7 +148,7 @@ const CASES: &[Case] = &[
                 to: 139_000,
                 over: Duration::from_secs(280),
             };
-            e.lags = Some(Ok(LagEvidence { growing: vec![growing], unknown: 0 }));
+            e.lags = Some(Ok(LagEvidence { growing: vec![growing], ..LagEvidence::default() }));
         },
         "The lag of group billing grows: from 11000 to 139000 records within 5 minutes.",
     ),
@@ -179,7 +179,7 @@ const CASES: &[Case] = &[
     ),
     (
         Fault::LagsUnknown,
-        |e| e.lags = Some(Ok(LagEvidence { growing: Vec::new(), unknown: 2 })),
+        |e| e.lags = Some(Ok(LagEvidence { unknown: 2, ..LagEvidence::default() })),
         "The lag of 2 groups is unknown: no answer, or not visible to this login.",
     ),
     (
@@ -331,12 +331,14 @@ fn many_growing_lags_take_few_lines() {
     let over = Duration::from_secs(60);
     let grown = |to: i64| GrowingLag { group: format!("group-{to}"), from: 1, to, over };
     let growing = (1..=5).map(grown).collect();
-    let texts: Vec<String> = Evidence { lags: Some(Ok(LagEvidence { growing, unknown: 0 })), ..evidence() }
+    let lags = LagEvidence { growing, unwatched: 3, ..LagEvidence::default() };
+    let texts: Vec<String> = Evidence { lags: Some(Ok(lags)), ..evidence() }
         .judge()
         .into_iter()
         .map(|verdict| verdict.text)
         .collect();
-    assert_eq!(texts.len(), 4, "{texts:?}");
+    assert_eq!(texts.len(), 5, "{texts:?}");
+    assert_eq!(texts[4], "The lag of 3 groups is not watched: there are too many.");
     assert!(texts[0].ends_with("within 1 minute."), "{texts:?}");
     assert!(texts[0].contains("group-5") && texts[3] == "The lag of 2 further groups grows.", "{texts:?}");
 }

@@ -10,7 +10,7 @@ use thalweg_client::TopicPartition;
 use utoipa::ToSchema;
 
 use super::{Body, ChangeAnswer, RequestView, answer, done};
-use crate::cluster::group::{self, Group, ResetTarget, Scope, Step};
+use crate::cluster::group::{self, Group, ResetPlan, ResetTarget, Scope, Step};
 use crate::cluster::groups::{self, GroupList, GroupQuery};
 use crate::partition_index;
 use crate::problem::{ErrorAnswer, Problem};
@@ -44,6 +44,9 @@ pub struct ResetSteps {
     done: bool,
     /// One step per partition.
     steps: Vec<Step>,
+    /// The reason why a reset of all topics may leave some out: topics that exist, or may exist, and that the
+    /// login may not describe.
+    partial: Option<String>,
 }
 
 /// Partitions of one topic whose offsets are deleted.
@@ -108,7 +111,8 @@ pub async fn reset(
 ) -> Response {
     let outcome = async {
         let scope = Scope::new(reset.topic.as_deref(), reset.partition)?;
-        let steps = group::plan(&view, &group, &scope, ResetTarget::read(&reset.to, &reset.value)?).await?;
+        let to = ResetTarget::read(&reset.to, &reset.value)?;
+        let ResetPlan { steps, partial } = group::plan(&view, &group, &scope, to).await?;
         if !reset.dry_run {
             let offsets: BTreeMap<TopicPartition, i64> = steps
                 .iter()
@@ -116,7 +120,7 @@ pub async fn reset(
                 .collect();
             group::set(&view, &group, &offsets).await?;
         }
-        Ok::<_, Problem>(ResetSteps { done: !reset.dry_run, steps })
+        Ok::<_, Problem>(ResetSteps { done: !reset.dry_run, steps, partial })
     };
     answer(StatusCode::OK, outcome.await)
 }

@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 
 use super::{RequestView, answer};
-use crate::cluster::group::{self, uncommitted};
+use crate::cluster::group;
 use crate::history::{self, BrokerHistory, GroupHistory, TopicHistory};
 use crate::problem::ErrorAnswer;
 use crate::state::Console;
@@ -54,11 +54,8 @@ pub async fn group(
     let source = console.settings().history.as_ref();
     let outcome = async {
         // Without a history there is nothing to ask the group for.
-        let uncommitted = match source {
-            Some(_) => uncommitted(&group::read(&view, &group).await?.offsets),
-            None => 0,
-        };
-        history::group(source, &view, &group, uncommitted).await
+        let source = history::known(source)?;
+        history::group(source, &view, &group::read(&view, &group).await?).await
     };
     answer(StatusCode::OK, outcome.await)
 }

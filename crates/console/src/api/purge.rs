@@ -14,10 +14,8 @@ use crate::problem::ErrorAnswer;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Purge {
-    /// The topic id of the plan: a topic that was created again since then keeps its messages. Default: any
-    /// topic with this name.
-    #[serde(default)]
-    topic_id: Option<String>,
+    /// The topic id of the plan: a topic that was created again since then keeps its messages.
+    topic_id: String,
     /// The offset of each partition before which all messages are deleted, as the plan shows it. Messages
     /// that arrive after the plan stay.
     until: Vec<PurgeEnd>,
@@ -49,5 +47,5 @@ pub async fn purge(
     Path(name): Path<String>,
     Body(order): Body<Purge>,
 ) -> Response {
-    answer(StatusCode::OK, purge::purge(&view, &name, order.topic_id.as_deref(), &order.until).await)
+    answer(StatusCode::OK, purge::purge(&view, &name, &order.topic_id, &order.until).await)
 }

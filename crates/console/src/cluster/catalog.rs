@@ -73,6 +73,17 @@ pub struct ReplicaCounts {
     pub lagging: usize,
 }
 
+impl TopicLine {
+    /// The numbers of partitions without a leader that answers, and of under-replicated ones, by the states
+    /// of the placements.
+    pub fn faults(&self, states: &[PartitionState]) -> (u32, u32) {
+        let states = self.placements.iter().filter_map(|at| states.get(*at as usize));
+        let faults =
+            states.map(|state| (u32::from(!state.has_leader), u32::from(state.is_under_replicated())));
+        faults.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+}
+
 impl Catalog {
     /// Reads all topics with one Metadata request.
     pub async fn read(cluster: &Cluster) -> Result<Catalog, ClientError> {
@@ -103,6 +114,13 @@ impl Catalog {
     /// Brokers that hold replicas and are not among the brokers: they are fenced, or not registered.
     pub fn unavailable(&self) -> impl Iterator<Item = i32> {
         self.held.keys().copied().filter(|id| !self.brokers.contains_key(id))
+    }
+
+    /// The state of each placement. Replicas of silent brokers do not count, nor do those of brokers that are
+    /// not among the brokers.
+    pub fn states(&self, is_silent: impl Fn(i32) -> bool) -> Vec<PartitionState> {
+        let answers = |id: i32| self.brokers.contains_key(&id) && !is_silent(id);
+        self.placements.iter().map(|placement| placement.state(answers)).collect()
     }
 
     /// True if a replica of the topic is on one of these brokers.

@@ -3,13 +3,16 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::{ClientError, ConfigChange, ConfigOperation, ConfigResource, RefusedRequest};
+use thalweg_client::{
+    ClientError, ConfigChange, ConfigOperation, ConfigResource, RefusedRequest, RequestTimedOut,
+};
+use thalweg_wire::ApiKey;
 use thalweg_wire::request::DescribeConfigsRequest;
 use thalweg_wire::request::describe_configs_request::DescribeConfigsResource;
 use thalweg_wire::request::describe_configs_response::DescribeConfigsResourceResult;
 use utoipa::ToSchema;
 
-use super::View;
+use super::{PART_WAIT, View};
 use crate::problem::Problem;
 
 /// A resource with a configuration.
@@ -139,13 +142,24 @@ pub async fn read(view: &View, resource: &ConfiguredResource) -> Result<Vec<Conf
         include_synonyms: true,
         include_documentation: true,
     };
-    let response = match resource {
-        ConfiguredResource::Broker(id) => {
-            view.catalog().await?;
-            view.cluster().broker(*id).await?.send(&request).await?
+    let asked = async {
+        match resource {
+            ConfiguredResource::Broker(id) => {
+                view.catalog().await?;
+                view.cluster().broker(*id).await?.send(&request).await
+            }
+            _ => view.cluster().send_any(&request).await,
         }
-        _ => view.cluster().send_any(&request).await?,
     };
+    let Ok(response) = tokio::time::timeout(PART_WAIT, asked).await else {
+        let peer = match resource {
+            ConfiguredResource::Broker(id) => format!("broker {id}"),
+            _ => "the cluster".to_owned(),
+        };
+        let api = ApiKey::DescribeConfigs;
+        return Err(RequestTimedOut { peer: peer.into(), api, timeout: PART_WAIT }.into());
+    };
+    let response = response?;
     let mut lines = Vec::new();
     for result in response.results {
         let what = || format!("The configuration of {}", resource.words());

@@ -68,6 +68,11 @@ impl Disks {
         Ok(disks)
     }
 
+    /// True if a broker did not answer for its directories: its replicas do not count, be it fenced or not.
+    pub fn is_silent(&self, broker: i32) -> bool {
+        self.unknown.get(&broker).is_some_and(|absence| absence.cause == Cause::Silent)
+    }
+
     /// The time of the answers, in milliseconds since 1970.
     pub fn read_at_ms(&self) -> i64 {
         ms_at(self.at)

@@ -3,11 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use thalweg_client::{
-    ClientError, CommittedOffset, GroupDescription, GroupKind, GroupLag, GroupMember, OffsetSpec,
-    StreamsTaskRole, TopicPartition,
+    ClientError, CommittedOffset, GroupDescription, GroupKind, GroupMember, OffsetSpec, StreamsTaskRole,
+    TopicPartition,
 };
 use thalweg_record::Offset;
 use thalweg_wire::ErrorCode;
@@ -15,10 +16,12 @@ use utoipa::ToSchema;
 
 use super::groups::{ends, first_records, listed};
 use super::lags::LagPoint;
-use super::{View, now_ms};
+use super::{BROKER_RETRY, BROKER_WAIT, PART_WAIT, View, now_ms};
 use crate::format;
 use crate::problem::Problem;
 
+/// Time limit for the list of groups, which tells the type of a group: the other brokers list theirs sooner.
+const LIST_WAIT: Duration = Duration::from_secs(1);
 /// Partitions listed in the line of a member.
 const NAMED_MAX: usize = 200;
 
@@ -41,6 +44,9 @@ pub struct Group {
     pub offsets: Vec<GroupOffset>,
     /// The reason why the offsets are unknown.
     pub offsets_problem: Option<String>,
+    /// The reason why offsets may be missing, and the lag of the group is not known: topics that exist, or
+    /// may exist, and that the login may not describe. Brokers leave their offsets out silently.
+    pub partial: Option<String>,
     /// Recent lag, oldest first. Only reads of the console add points.
     pub lag_history: Vec<LagPoint>,
 }
@@ -130,32 +136,20 @@ struct FoundOffset {
 
 /// Reads the details of a group, and adds its lag to the history.
 pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
-    let catalog = view.groups().await?;
-    let line = catalog.groups.iter().find(|line| line.group == group);
-    let names = [group.to_owned()];
-    let mut described = match line.and_then(|line| GroupKind::from_name(&line.kind)) {
-        Some(kind) => view.admin().describe_groups_as(kind, &names).await,
-        None => view.admin().describe_groups(&names).await,
+    let (found, partial) = tokio::join!(read_offsets(view, group), view.partial_view());
+    let (described, offsets, offsets_problem) = found?;
+    let lag_history = match &partial {
+        // Earlier lags may count records of topics that the login may not describe any more.
+        Some(_) => Vec::new(),
+        None => {
+            if let Some(lag) = lag(&offsets).filter(|_| offsets_problem.is_none()) {
+                view.lags().note(group, lag, now_ms());
+            }
+            view.lags().history(group)
+        }
     };
-    let described = described.remove(group).expect("each group has an outcome")?;
-    if described.state == "Dead" && line.is_none() {
-        return Err(Problem::missing(format!("There is no group {group}")));
-    }
-    let found = match described.kind {
-        GroupKind::Share => share_offsets(view, group).await,
-        _ => committed(view, group).await,
-    };
-    let (offsets, offsets_problem) = match found {
-        Ok(found) => (partitions(view, &described, found).await, None),
-        Err(error) => (Vec::new(), Some(error.to_string())),
-    };
-    if offsets_problem.is_none()
-        && let Some(lag) = lag(&offsets)
-    {
-        view.lags().note(group, GroupLag::Records(lag), now_ms());
-    }
     Ok(Group {
-        lag_history: view.lags().history(group),
+        lag_history,
         group: group.to_owned(),
         kind: described.kind.name().to_owned(),
         state: described.state,
@@ -167,7 +161,46 @@ pub async fn read(view: &Arc<View>, group: &str) -> Result<Group, Problem> {
         members: described.members.into_iter().map(|one| member(described.kind, one)).collect(),
         offsets,
         offsets_problem,
+        partial,
     })
+}
+
+/// The description of a group, its partitions, and the reason if its offsets are unknown.
+async fn read_offsets(
+    view: &Arc<View>,
+    group: &str,
+) -> Result<(GroupDescription, Vec<GroupOffset>, Option<String>), Problem> {
+    let described = tokio::time::timeout(PART_WAIT, describe(view, group)).await;
+    let described = described.map_err(|_| Problem::late(&format!("Group {group}"), PART_WAIT))??;
+    let found = async {
+        match described.kind {
+            GroupKind::Share => share_offsets(view, group).await,
+            _ => committed(view, group).await,
+        }
+    };
+    let (offsets, problem) = match tokio::time::timeout(BROKER_WAIT, found).await {
+        Ok(Ok(found)) => (partitions(view, &described, found).await, None),
+        Ok(Err(error)) => (Vec::new(), Some(error.to_string())),
+        Err(_) => (Vec::new(), Some(Problem::late("The offsets of the group", BROKER_WAIT).message)),
+    };
+    Ok((described, offsets, problem))
+}
+
+/// The description of a group. Its type is known if the brokers have listed their groups in time.
+async fn describe(view: &Arc<View>, group: &str) -> Result<GroupDescription, Problem> {
+    let catalog = tokio::time::timeout(LIST_WAIT, view.groups()).await.ok().transpose()?;
+    let line = catalog.iter().flat_map(|catalog| &catalog.groups).find(|line| line.group == group);
+    let names = [group.to_owned()];
+    let admin = view.prompt_admin();
+    let mut described = match line.and_then(|line| GroupKind::from_name(&line.kind)) {
+        Some(kind) => admin.describe_groups_as(kind, &names).await,
+        None => admin.describe_groups(&names).await,
+    };
+    let described = described.remove(group).expect("each group has an outcome")?;
+    if described.state == "Dead" && line.is_none() {
+        return Err(Problem::missing(format!("There is no group {group}")));
+    }
+    Ok(described)
 }
 
 /// The lag over all partitions; `None` if the lag of one is unknown, as without a committed offset, or if
@@ -177,8 +210,19 @@ pub fn lag(offsets: &[GroupOffset]) -> Option<i64> {
     sum.filter(|_| !offsets.is_empty())
 }
 
+/// The lag of a group; `None` if it is unknown, as if offsets may be missing.
+pub fn lag_of(group: &Group) -> Option<i64> {
+    lag(&group.offsets).filter(|_| group.partial.is_none())
+}
+
 /// The reason why a group has no known lag; none if the lag is known.
-pub fn lag_unknown(offsets: &[GroupOffset]) -> Option<String> {
+pub fn lag_unknown(offsets: &[GroupOffset], partial: Option<&str>) -> Option<String> {
+    if let Some(partial) = partial {
+        return Some(match lag(offsets) {
+            Some(lag) => format!("{} in the topics shown: {partial}", format::counted(lag, "record")),
+            None => partial.to_owned(),
+        });
+    }
     if offsets.is_empty() {
         return Some("no committed offset".to_owned());
     }
@@ -253,7 +297,7 @@ fn assigned(parts: BTreeMap<String, Vec<i32>>) -> Vec<AssignmentPart> {
 }
 
 async fn committed(view: &View, group: &str) -> Result<BTreeMap<TopicPartition, FoundOffset>, ClientError> {
-    let offsets = view.admin().list_group_offsets(group, None).await?;
+    let offsets = view.prompt_admin().list_group_offsets(group, None).await?;
     let found = offsets.into_iter().map(|(at, committed)| {
         let offset = Some(committed.offset.0);
         (at, FoundOffset { offset, lag: None, metadata: committed.metadata })
@@ -265,7 +309,7 @@ async fn share_offsets(
     view: &View,
     group: &str,
 ) -> Result<BTreeMap<TopicPartition, FoundOffset>, ClientError> {
-    let offsets = view.admin().list_share_group_offsets(group).await?;
+    let offsets = view.prompt_admin().list_share_group_offsets(group).await?;
     let known = offsets.into_iter().filter_map(|(at, offset)| Some((at, offset.ok()?)));
     let found = known.map(|(at, offset)| {
         let found = FoundOffset { offset: Some(offset.start.0), lag: offset.lag, ..FoundOffset::default() };
@@ -298,7 +342,9 @@ async fn partitions(
     };
     let behind = found.iter().filter(|(at, found)| lag(at, found).is_some_and(|lag| lag > 0));
     let behind = behind.filter_map(|(at, found)| Some((at.clone(), Offset(found.offset?))));
-    let unread = first_records(view, behind.collect()).await;
+    // Leaders that answer soon are known: their records are late rather than absent.
+    let unread = tokio::time::timeout(BROKER_RETRY, first_records(view, behind.collect())).await;
+    let unread = unread.unwrap_or_default();
     let now_ms = now_ms();
     let reader = |index: &usize| PartitionReader::of(&group.members[*index]);
     let lines = found.into_iter().filter_map(|(at, found)| {
@@ -436,8 +482,20 @@ async fn check_resettable(view: &View, group: &str) -> Result<(), Problem> {
     }
 }
 
+/// The offsets that a reset would set.
+#[derive(Debug)]
+pub struct ResetPlan {
+    pub steps: Vec<Step>,
+    /// The reason why a reset of all topics may leave some out.
+    pub partial: Option<String>,
+}
+
 /// Plans a reset. Changes nothing. Refused for a group with active members, whose offsets cannot be set.
-pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> Result<Vec<Step>, Problem> {
+pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> Result<ResetPlan, Problem> {
+    let partial = match scope {
+        Scope::All => view.partial_view().await,
+        Scope::Topic(_) | Scope::Partition(_) => None,
+    };
     check_resettable(view, group).await?;
     let committed = view.admin().list_group_offsets(group, None).await?;
     let partitions: Vec<TopicPartition> = match scope {
@@ -454,7 +512,8 @@ pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> R
         Scope::All => committed.keys().cloned().collect(),
     };
     if partitions.is_empty() {
-        return Err(Problem::wrong(format!("The group {group} has no offsets: name a topic")));
+        let seen = partial.map_or_else(String::new, |partial| format!(" in the topics shown ({partial})"));
+        return Err(Problem::wrong(format!("The group {group} has no offsets{seen}: name a topic")));
     }
     let (starts, ends) = tokio::join!(
         listed(view, partitions.clone(), OffsetSpec::Earliest),
@@ -491,7 +550,7 @@ pub async fn plan(view: &View, group: &str, scope: &Scope, to: ResetTarget) -> R
         let lag = end - to;
         steps.push(Step { topic: at.topic.to_string(), partition: at.partition, from, to, lag, note });
     }
-    Ok(steps)
+    Ok(ResetPlan { steps, partial })
 }
 
 /// Sets committed offsets of a group without members.
@@ -582,6 +641,7 @@ mod tests {
         };
         let mut offsets = vec![at(0, Some(100), Some(30)), at(1, None, None)];
         assert_eq!(lag(&offsets), None, "the group has not committed in partition 1");
+        let lag_unknown = |offsets: &[GroupOffset]| lag_unknown(offsets, None);
         assert_eq!(lag_unknown(&offsets).as_deref(), Some("no committed offset in 1 partition"));
         offsets[1] = at(1, None, Some(0));
         assert_eq!((lag(&offsets), lag_unknown(&offsets)), (Some(30), None));
@@ -593,6 +653,10 @@ mod tests {
         let behind_and_beyond = [at(0, Some(100), Some(30)), at(1, Some(50), Some(-40)), at(2, None, None)];
         assert_eq!(lag(&behind_and_beyond[..2]), Some(30), "one makes up for nothing in the other");
         assert_eq!((beyond_end(&behind_and_beyond), uncommitted(&behind_and_beyond)), (1, 1));
+        let partial = |offsets: &[GroupOffset]| super::lag_unknown(offsets, Some("1 topic is hidden"));
+        assert_eq!(partial(&[]).as_deref(), Some("1 topic is hidden"));
+        let known = partial(&behind_and_beyond[..2]);
+        assert_eq!(known.as_deref(), Some("30 records in the topics shown: 1 topic is hidden"));
     }
 
     #[test]

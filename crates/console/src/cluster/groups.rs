@@ -92,6 +92,9 @@ pub struct GroupList {
     /// The reasons why groups may be missing, such as a broker that does not answer, or a login without
     /// DESCRIBE; none if all are there.
     pub missing: Vec<String>,
+    /// The reason why no lag is known: topics that exist, or may exist, and that the login may not describe.
+    /// Brokers leave the offsets of groups in them out silently.
+    pub lag_unknown: Option<String>,
     /// The time of the oldest reading in the list, in milliseconds since 1970. Readings are kept for some
     /// seconds.
     pub read_at_ms: i64,
@@ -111,8 +114,10 @@ pub struct GroupRow {
     /// Number of members; none if the group cannot be described.
     pub members: Option<usize>,
     /// Lag in records over all partitions with a committed offset or a reader; none for a share group, or if
-    /// unknown, as if the group has not committed in one of them.
+    /// unknown, as if the group has not committed in one of them. An offset beyond the end counts as 0.
     pub lag: Option<i64>,
+    /// Number of partitions whose offset is beyond the end.
+    pub beyond_end: usize,
 }
 
 /// Time for coordinators that load their groups, and time limit for the answer of each broker.
@@ -155,7 +160,8 @@ pub fn kind(name: &str) -> String {
 pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Problem> {
     Problem::unless_known("kind", &query.kind, &["classic", "consumer", "share", "streams"])?;
     let sorting = Sorting::of(&COLUMNS, &query.sort, &query.order)?;
-    let catalog = view.groups().await?;
+    let (catalog, lag_unknown) = tokio::join!(view.groups(), view.partial_view());
+    let catalog = catalog?;
     let filter = query.filter.trim().to_lowercase();
     let matches = |group: &&GroupLine| {
         (query.kind.is_empty() || group.kind == query.kind)
@@ -175,7 +181,7 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
                 sorting.column
             )));
         }
-        let (mut rows, at_ms) = rows(view, &found).await;
+        let (mut rows, at_ms) = rows(view, &found, lag_unknown.is_none()).await;
         read_at_ms = read_at_ms.min(at_ms);
         rows.sort_by(|a, b| match sorting.column {
             "members" => sorting.direction.compare(a.members, b.members, Ord::cmp),
@@ -190,7 +196,7 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
             _ => |group| &group.group,
         };
         found.sort_by(|a, b| sorting.direction.compare(Some(key(a)), Some(key(b)), Ord::cmp));
-        let (rows, at_ms) = rows(view, &found[range]).await;
+        let (rows, at_ms) = rows(view, &found[range], lag_unknown.is_none()).await;
         read_at_ms = read_at_ms.min(at_ms);
         rows
     };
@@ -201,21 +207,23 @@ pub async fn list(view: &Arc<View>, query: &GroupQuery) -> Result<GroupList, Pro
         page,
         pages,
         missing: catalog.missing.clone(),
+        lag_unknown,
         read_at_ms,
     })
 }
 
-/// The rows of these groups, with lags and members, and the time of the oldest reading of them.
-async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> (Vec<GroupRow>, i64) {
+/// The rows of these groups, with members and lags, if the login may describe all topics, and the time of the
+/// oldest reading of them.
+async fn rows(view: &Arc<View>, shown: &[&GroupLine], has_lags: bool) -> (Vec<GroupRow>, i64) {
     let members = view.group_members().of(view, shown).await;
     let read_at_ms = view.group_members().read_at_ms(shown).unwrap_or_else(now_ms);
-    let with_offsets = shown.iter().filter(|group| group.kind != "share");
+    let with_offsets = shown.iter().filter(|group| has_lags && group.kind != "share");
     let with_offsets =
         with_offsets.filter_map(|group| Some((group.group.as_str(), &**members.get(&group.group)?)));
     let lags = view.admin().group_lags(with_offsets).await;
     let at_ms = now_ms();
     for (group, lag) in &lags {
-        view.lags().note(group, *lag, at_ms);
+        view.lags().note_known(group, *lag, at_ms);
     }
     let rows = shown.iter().map(|group| GroupRow {
         group: group.group.clone(),
@@ -224,6 +232,7 @@ async fn rows(view: &Arc<View>, shown: &[&GroupLine]) -> (Vec<GroupRow>, i64) {
         protocol: group.protocol.clone(),
         members: members.get(&group.group).map(|one| one.members),
         lag: lags.get(&group.group).and_then(|lag| lag.records()),
+        beyond_end: lags.get(&group.group).map_or(0, |lag| lag.beyond_end()),
     });
     (rows.collect(), read_at_ms)
 }

@@ -94,8 +94,10 @@ pub struct TopicGroupRow {
     #[serde(serialize_with = "as_text")]
     pub group: Arc<str>,
     /// Lag in records over all partitions of the topic; none if that of one is unknown, as without a
-    /// committed offset.
+    /// committed offset. An offset beyond the end counts as 0.
     pub lag: Option<i64>,
+    /// Number of partitions of the topic whose offset is beyond the end.
+    pub beyond_end: usize,
     /// Number of members of the group; none if the group cannot be described.
     pub members: Option<usize>,
 }
@@ -270,10 +272,12 @@ fn of_topics(
                 // The partitions of a group without a description are unknown.
                 let is_known = is_empty || assignment.is_some();
                 let lag = |one| lag(group, one, ends.get(&(*at, one.partition)).copied());
-                let lags = read.iter().map(lag).sum::<Option<i64>>();
+                let lags = read.iter().map(lag).map(|lag| Some(lag?.max(0))).sum::<Option<i64>>();
+                let beyond_end = read.iter().map(lag).filter(|lag| lag.is_some_and(|lag| lag < 0)).count();
                 TopicGroupRow {
                     group: Arc::clone(id),
                     lag: lags.filter(|_| is_known),
+                    beyond_end,
                     members: if is_empty { Some(0) } else { assignment.map(|found| found.members) },
                 }
             })
@@ -287,12 +291,12 @@ fn of_topics(
     topics
 }
 
-/// The lag of a group in a partition. An offset beyond the end counts as 0. A partition that never had a
+/// The lag of a group in a partition, negative for an offset beyond the end. A partition that never had a
 /// record needs no committed offset.
 fn lag(group: &GroupLine, read: &ReadPartition, end: Option<i64>) -> Option<i64> {
     match read.position {
         Some(position) if group.kind == "share" => position.share_lag,
-        Some(position) => Some((end? - position.offset.0).max(0)),
+        Some(position) => Some(end? - position.offset.0),
         None => end.filter(|end| *end == 0 && group.kind != "share"),
     }
 }

@@ -61,14 +61,17 @@ struct WatchedGroups {
     groups: Vec<String>,
     /// Watched groups whose offsets cannot be read.
     unknown: usize,
+    /// Groups beyond the first [`GROUPS_MAX`].
+    unwatched: usize,
 }
 
 impl WatchedGroups {
     /// The histories of groups whose lag has become unknown are no evidence.
-    fn of(watched: &[String], lags: &BTreeMap<String, GroupLag>) -> WatchedGroups {
+    fn of(watched: &[String], lags: &BTreeMap<String, GroupLag>, unwatched: usize) -> WatchedGroups {
         let known = lags.iter().filter(|(_, lag)| lag.records().is_some());
         WatchedGroups {
             unknown: watched.len().saturating_sub(lags.len()),
+            unwatched,
             groups: known.map(|(group, _)| group.clone()).collect(),
         }
     }
@@ -112,12 +115,19 @@ impl Lags {
             let points = histories.get(group)?.iter().map(|point| (point.at_ms, point.lag));
             GrowingLag::find(group, &points.collect::<Vec<_>>())
         });
-        Some(Ok(LagEvidence { growing: growing.collect(), unknown: watched.unknown }))
+        let WatchedGroups { unknown, unwatched, .. } = watched;
+        Some(Ok(LagEvidence { growing: growing.collect(), unknown, unwatched }))
     }
 
     /// Adds a point for a group, if it has a lag.
-    pub fn note(&self, group: &str, lag: GroupLag, at_ms: i64) {
-        let Some(lag) = lag.records() else { return };
+    pub fn note_known(&self, group: &str, lag: GroupLag, at_ms: i64) {
+        if let Some(lag) = lag.records() {
+            self.note(group, lag, at_ms);
+        }
+    }
+
+    /// Adds a point for a group.
+    pub fn note(&self, group: &str, lag: i64, at_ms: i64) {
         let now = LagPoint { at_ms, lag };
         let mut lags = self.histories.lock();
         if !lags.contains_key(group) && lags.len() >= GROUPS_MAX {
@@ -152,21 +162,27 @@ impl Lags {
     }
 }
 
-/// Notes the lags of the first groups. Share groups have none.
+/// Notes the lags of the first groups. Share groups have none. Without a view of all topics, no lag is known.
 async fn read(view: &View) -> Result<WatchedGroups, ClientError> {
-    let catalog = view.groups().await?;
-    let with_lag = catalog.groups.iter().filter(|group| group.kind != "share").take(GROUPS_MAX);
-    let with_lag: Vec<&GroupLine> = with_lag.collect();
+    let (catalog, partial) = tokio::join!(view.groups(), view.partial_view());
+    let catalog = catalog?;
+    let with_lag = catalog.groups.iter().filter(|group| group.kind != "share");
+    let mut with_lag: Vec<&GroupLine> = with_lag.collect();
+    let unwatched = with_lag.len().saturating_sub(GROUPS_MAX);
+    with_lag.truncate(GROUPS_MAX);
     let groups: Vec<String> = with_lag.iter().map(|group| group.group.clone()).collect();
+    if partial.is_some() {
+        return Ok(WatchedGroups::of(&groups, &BTreeMap::new(), unwatched));
+    }
     let members = view.group_members().of(view, &with_lag).await;
     // A coordinator that does not answer must not use up the time of the others.
     let admin = view.admin().clone().with_timeout(COORDINATOR_RETRY);
     let lags = admin.group_lags(members.iter().map(|(group, read)| (group.as_str(), &**read))).await;
     let at_ms = now_ms();
     for (group, lag) in &lags {
-        view.lags().note(group, *lag, at_ms);
+        view.lags().note_known(group, *lag, at_ms);
     }
-    Ok(WatchedGroups::of(&groups, &lags))
+    Ok(WatchedGroups::of(&groups, &lags, unwatched))
 }
 
 #[cfg(test)]
@@ -177,15 +193,15 @@ mod tests {
     fn a_history_is_bounded_and_in_order() {
         let lags = Lags::default();
         for number in 0..1000 {
-            lags.note("billing", GroupLag::Records(number), number * 1000);
+            lags.note("billing", number, number * 1000);
         }
         let history = lags.history("billing");
         assert_eq!((history.len(), history[POINTS_MAX - 1].lag), (POINTS_MAX, 998), "one in two seconds");
-        lags.note("billing", GroupLag::Records(7), 5);
-        lags.note("billing", GroupLag::Uncommitted, 9_000);
+        lags.note("billing", 7, 5);
+        lags.note_known("billing", GroupLag::Uncommitted, 9_000);
         assert_eq!(lags.history("billing"), [LagPoint { at_ms: 5, lag: 7 }], "the clock was set back");
         for number in 0..1000 {
-            lags.note(&format!("group-{number}"), GroupLag::Records(1), number + 10);
+            lags.note(&format!("group-{number}"), 1, number + 10);
         }
         assert_eq!(lags.histories.lock().len(), GROUPS_MAX);
         assert!(lags.history("billing").is_empty() && !lags.history("group-999").is_empty());
@@ -198,22 +214,23 @@ mod tests {
         let lags = Lags::default();
         assert_eq!(lags.evidence(), None, "nothing has been read");
         for number in 0..60 {
-            lags.note("billing", GroupLag::Records(11_000 + number * 2000), number * 5000);
-            lags.note("idle", GroupLag::Records(0), number * 5000);
+            lags.note("billing", 11_000 + number * 2000, number * 5000);
+            lags.note("idle", 0, number * 5000);
         }
         let groups = vec!["billing".to_owned(), "idle".to_owned()];
-        let lag = |group: &str, records| (group.to_owned(), GroupLag::Records(records));
+        let lag = |group: &str, lag| (group.to_owned(), GroupLag::Records { lag, beyond_end: 0 });
         let known = BTreeMap::from([lag("billing", 129_000), lag("idle", 0)]);
-        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &known)));
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &known, 7)));
         let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
+        assert_eq!(evidence.unwatched, 7, "there are more groups than histories");
         let [billing] = &evidence.growing[..] else { panic!("{evidence:?}") };
         assert_eq!((&*billing.group, billing.from, billing.to), ("billing", 11_000, 129_000));
-        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &BTreeMap::from([lag("idle", 0)]))));
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &BTreeMap::from([lag("idle", 0)]), 0)));
         let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
         assert_eq!((evidence.growing, evidence.unknown), (Vec::new(), 1), "the lag has become unknown");
         let mut uncommitted = known.clone();
         uncommitted.insert("billing".to_owned(), GroupLag::Uncommitted);
-        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &uncommitted)));
+        lags.end(Instant::now(), Ok(WatchedGroups::of(&groups, &uncommitted, 0)));
         let evidence = lags.evidence().expect("there was a reading").expect("it succeeded");
         assert_eq!((evidence.growing, evidence.unknown), (Vec::new(), 0), "no commit is no fault");
         lags.end(Instant::now(), Err(Absence::silent("no answer")));

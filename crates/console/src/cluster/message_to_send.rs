@@ -198,6 +198,17 @@ fn not_stored(error: ProduceError) -> Problem {
         ProduceError::Delivery(DeliveryError::Refused(refused)) => {
             Problem::refused(refused.error_code, refused.to_string())
         }
+        // The message never left: the partition has no leader, or the leader cannot be reached.
+        ProduceError::Delivery(DeliveryError::TimedOut(late)) if late.attempts == 0 => Problem {
+            status: StatusCode::SERVICE_UNAVAILABLE,
+            kind: "not sent".to_owned(),
+            message: format!(
+                "no leader of {}-{} was reached within {} s",
+                late.topic,
+                late.partition,
+                SEND_MAX.as_secs()
+            ),
+        },
         ProduceError::Delivery(error) => Problem {
             status: StatusCode::GATEWAY_TIMEOUT,
             kind: "timed out".to_owned(),
@@ -211,6 +222,7 @@ fn not_stored(error: ProduceError) -> Problem {
 mod tests {
     use super::*;
     use crate::cluster::testing::message;
+    use thalweg_client::DeliveryTimedOut;
 
     fn content(bytes: &[u8]) -> Option<Content> {
         Some(Content { bytes: bytes.to_vec().into(), whole_bytes: bytes.len(), schema: None })
@@ -272,6 +284,19 @@ mod tests {
         let config = config(&ConnectionOptions::default());
         let all = config.delivery_timeout + config.max_block + config.connection.request_timeout;
         assert!(all < Duration::from_secs(60), "the HTTP server would close the connection: {all:?}");
+    }
+
+    #[test]
+    fn a_message_that_never_left_was_not_stored() {
+        let late = |attempts| {
+            let (topic, partition, timeout_ms, last) = ("orders".into(), 3, 10_000, None);
+            let late = DeliveryTimedOut { topic, partition, timeout_ms, attempts, last };
+            not_stored(ProduceError::Delivery(late.into()))
+        };
+        let unsent = late(0);
+        assert_eq!(unsent.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(unsent.message.starts_with("no leader of orders-3 was reached"), "{}", unsent.message);
+        assert_eq!(late(1).status, StatusCode::GATEWAY_TIMEOUT, "it may have been stored");
     }
 
     #[test]

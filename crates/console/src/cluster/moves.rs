@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use thalweg_client::{
-    ClientError, PlannedMove, PlannedMoves, ReplicaAssignment, TopicPartition, UsableBroker, planned_moves,
-    spread,
+    ClientError, ClusterDescription, PlannedMove, PlannedMoves, ReplicaAssignment, TopicPartition,
+    UsableBroker, planned_moves, spread,
 };
 use utoipa::{IntoParams, ToSchema};
 
-use super::View;
+use super::{BROKER_WAIT, View};
 use crate::format;
 use crate::problem::Problem;
 
@@ -142,7 +142,7 @@ pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePla
     let moves = planned_moves(&current, planned);
     unless_running(view, &moves).await?;
     let partitions: Vec<TopicPartition> = moves.keys().cloned().collect();
-    let sizes = view.admin().replica_bytes(Some(&partitions)).await.unwrap_or_default();
+    let sizes = view.prompt_admin().replica_bytes(Some(&partitions)).await.unwrap_or_default();
     let bytes = |at: &TopicPartition, one: &PlannedMove| {
         let sizes = one.from.iter().filter_map(|id| sizes.get(&(at.clone(), *id)));
         Some(sizes.max()?.unsigned_abs().saturating_mul(one.adding().len() as u64))
@@ -160,9 +160,14 @@ pub async fn plan(view: &View, topic: &str, query: &MoveQuery) -> Result<MovePla
     Ok(MovePlan { moves: lines, bytes })
 }
 
+async fn described(view: &View) -> Result<ClusterDescription, Problem> {
+    let described = tokio::time::timeout(BROKER_WAIT, view.admin().describe_cluster()).await;
+    Ok(described.map_err(|_| Problem::late("The brokers of the cluster", BROKER_WAIT))??)
+}
+
 /// The running brokers, restricted to `only` if not empty, except `without`.
 async fn usable_brokers(view: &View, only: &[i32], without: &[i32]) -> Result<Vec<UsableBroker>, Problem> {
-    let cluster = view.admin().describe_cluster().await?;
+    let cluster = described(view).await?;
     let known: BTreeMap<i32, Option<String>> =
         cluster.running().map(|broker| (broker.id, broker.rack.clone())).collect();
     if let Some(missing) = only.iter().find(|id| !known.contains_key(id)) {
@@ -177,7 +182,7 @@ async fn usable_brokers(view: &View, only: &[i32], without: &[i32]) -> Result<Ve
 
 /// Refuses new replicas on stopped brokers: such a move would not end.
 async fn unless_running(view: &View, moves: &PlannedMoves) -> Result<(), Problem> {
-    let cluster = view.admin().describe_cluster().await?;
+    let cluster = described(view).await?;
     let running: Vec<i32> = cluster.running().map(|broker| broker.id).collect();
     for (at, one) in moves {
         if let Some(id) = one.adding().into_iter().find(|id| !running.contains(id)) {
@@ -229,14 +234,15 @@ async fn going(
     topic: &str,
 ) -> Result<BTreeMap<TopicPartition, thalweg_client::PartitionReassignment>, Problem> {
     let partitions: Vec<TopicPartition> = current(view, topic).await?.into_keys().collect();
-    Ok(view.admin().list_reassignments(Some(&partitions)).await?)
+    // Without an active controller, a broker holds the request.
+    Ok(view.forwarded.clone().with_timeout(BROKER_WAIT).list_reassignments(Some(&partitions)).await?)
 }
 
 /// The partitions that move, with their progress.
 pub async fn progress(view: &View, topic: &str) -> Result<Vec<MoveProgress>, Problem> {
     let going = going(view, topic).await?;
     let partitions: Vec<TopicPartition> = going.keys().cloned().collect();
-    let sizes = view.admin().replica_bytes(Some(&partitions)).await.unwrap_or_default();
+    let sizes = view.prompt_admin().replica_bytes(Some(&partitions)).await.unwrap_or_default();
     let lines = going.into_iter().map(|(at, one)| MoveProgress {
         partition: at.partition,
         replicas: one.target(),
@@ -263,7 +269,7 @@ pub async fn cancel(view: &View, topic: &str) -> Result<usize, Problem> {
 /// True if a throttle of the topic or of a running broker is left, by the readings of the overview. False if
 /// the login may not read it, and thus may not remove it.
 pub async fn is_throttled(view: &View, topic: &str) -> bool {
-    let is_set = view.admin().is_topic_throttled(topic).await;
+    let is_set = view.prompt_admin().is_topic_throttled(topic).await;
     if is_set.unwrap_or_default() {
         return true;
     }
@@ -290,7 +296,7 @@ pub fn throttle_ended(kept: &[i32]) -> String {
     match kept.is_empty() {
         true => "The throttle was removed.".to_owned(),
         false => format!(
-            "The throttle was removed, except on brokers that do not run: {}. Remove it again when they are back.",
+            "The throttle was removed. These brokers do not run, and keep theirs if they have one: {}. Remove it again when they are back.",
             format::ids(kept)
         ),
     }

@@ -174,12 +174,11 @@ impl Readings {
 
     /// The state of each placement.
     fn states(&self) -> Vec<PartitionState> {
-        let answers = |id: i32| self.catalog.brokers.contains_key(&id) && !self.is_silent(id);
-        self.catalog.placements.iter().map(|placement| placement.state(answers)).collect()
+        self.catalog.states(|id| self.is_silent(id))
     }
 
     fn is_silent(&self, broker: i32) -> bool {
-        self.disks.unknown.get(&broker).is_some_and(|absence| absence.cause == Cause::Silent)
+        self.disks.is_silent(broker)
     }
 
     fn partitions(&self) -> PartitionCounts {
@@ -233,7 +232,7 @@ impl Readings {
     fn is_partial(&self) -> bool {
         match &self.hidden_topics {
             Ok(hidden) => *hidden > 0,
-            Err(absence) => absence.cause == Cause::Denied,
+            Err(absence) => absence.cause != Cause::NotServed,
         }
     }
 

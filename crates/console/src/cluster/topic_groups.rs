@@ -53,6 +53,13 @@ pub struct TopicReaders {
     pub read_at_ms: i64,
 }
 
+impl TopicReader {
+    /// Number of partitions whose offset is beyond the end, which count as 0 in the lag.
+    pub fn beyond_end(&self) -> usize {
+        self.partitions.iter().filter(|found| found.lag.is_some_and(|lag| lag < 0)).count()
+    }
+}
+
 impl TopicReaders {
     /// True if a group that reads the topic cannot be missing.
     pub fn is_whole(&self) -> bool {

@@ -95,9 +95,10 @@ pub struct TopicRow {
     pub partitions: usize,
     /// Number of replicas of a partition.
     pub replicas: u32,
-    /// Partitions with fewer replicas in sync than assigned.
+    /// Partitions with fewer replicas in sync than assigned. Those of brokers that do not answer do not
+    /// count.
     pub under_replicated: u32,
-    /// Partitions without a leader.
+    /// Partitions without a leader that answers.
     pub leaderless: u32,
     /// Bytes of all replicas; none if a broker with one of them does not report its log directories, or the
     /// login may not read them.
@@ -124,11 +125,14 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     let measured = view.rates();
     let (read, groups_missing) = read_groups(view).await;
     let filter = query.filter.trim().to_lowercase();
+    // A broker that does not answer may lead partitions until its session ends.
+    let states = catalog.states(|id| disks.is_silent(id));
+    let faults = |topic: &TopicLine| topic.faults(&states);
     let matches = |topic: &&TopicLine| {
         (!topic.is_internal || query.internal == "on")
             && match query.state.as_str() {
-                "under-replicated" => topic.under_replicated > 0,
-                "leaderless" => topic.leaderless > 0,
+                "under-replicated" => faults(topic).1 > 0,
+                "leaderless" => faults(topic).0 > 0,
                 _ => true,
             }
             && (filter.is_empty() || topic.name.to_lowercase().contains(&filter))
@@ -139,15 +143,12 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
     let size = |topic: &TopicLine| size(&catalog, &disks, &incomplete, topic);
     // The catalog is sorted by name, and the sort is stable.
     let direction = sorting.direction;
-    let by_key = |key: fn(&TopicLine) -> (u32, u32)| {
-        move |a: &&TopicLine, b: &&TopicLine| direction.compare(Some(key(a)), Some(key(b)), Ord::cmp)
-    };
     match sorting.column {
         "partitions" => {
             found.sort_by(|a, b| direction.compare(Some(a.leaders.len()), Some(b.leaders.len()), Ord::cmp))
         }
-        "replicas" => found.sort_by(by_key(|topic| (topic.replicas, 0))),
-        "state" => found.sort_by(by_key(|topic| (topic.leaderless, topic.under_replicated))),
+        "replicas" => found.sort_by(|a, b| direction.compare(Some(a.replicas), Some(b.replicas), Ord::cmp)),
+        "state" => found.sort_by(|a, b| direction.compare(Some(faults(a)), Some(faults(b)), Ord::cmp)),
         "size" => found.sort_by(|a, b| direction.compare(size(a), size(b), Ord::cmp)),
         "rate" => found.sort_by(|a, b| direction.compare(rate(a), rate(b), f64::total_cmp)),
         _ => found.sort_by(|a, b| direction.compare(Some(&a.name), Some(&b.name), |a, b| a.cmp(b))),
@@ -160,8 +161,8 @@ pub async fn list(view: &Arc<View>, query: &TopicQuery) -> Result<TopicList, Pro
             is_internal: topic.is_internal,
             partitions: topic.leaders.len(),
             replicas: topic.replicas,
-            under_replicated: topic.under_replicated,
-            leaderless: topic.leaderless,
+            under_replicated: faults(topic).1,
+            leaderless: faults(topic).0,
             bytes: size(topic),
             records_per_second: rate(topic),
             groups,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use thalweg_client::verdict::{Absence, Cause};
 use thalweg_client::{AbortTransaction, ActiveProducer, ClientError, TopicPartition, TransactionFilter};
 use utoipa::{IntoParams, ToSchema};
 
@@ -55,6 +54,8 @@ pub struct HangingQuery {
 pub struct HangingList {
     /// Open transactions that no coordinator will end.
     pub transactions: Vec<OpenTransaction>,
+    /// Open transactions that hang, or that belong to a transactional id that the login may not describe.
+    pub unclear: Vec<OpenTransaction>,
     /// Partitions, topics or brokers that could not be read, with the reason.
     pub missing: Vec<String>,
 }
@@ -78,7 +79,8 @@ pub struct OpenTransaction {
     pub last_timestamp_ms: i64,
     /// The transactional id, if a coordinator knows the producer.
     pub transactional_id: Option<String>,
-    /// Coordinators that did not answer, of which one may know the producer; none in a list.
+    /// The reasons why a coordinator may know the producer without its id here: coordinators that did not
+    /// answer, or a login that may not describe all transactional ids. None in a list.
     pub unanswered: Vec<String>,
 }
 
@@ -166,6 +168,9 @@ pub struct ProducerLine {
 /// Kafka's default of `transaction.max.timeout.ms`.
 const MAX_TRANSACTION_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
+/// Time limit of a search for hanging transactions, which asks leaders and coordinators.
+const SEARCH_WAIT: Duration = Duration::from_secs(5);
+
 /// Lists one page of transactional ids.
 pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<TransactionList, Problem> {
     let filter = TransactionFilter {
@@ -175,8 +180,9 @@ pub async fn list(view: &Arc<View>, query: &TransactionQuery) -> Result<Transact
         pattern: None,
     };
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    missing.extend(view.admin().missing_transaction_coordinators().await.map(|error| error.to_string()));
-    for listed in view.admin().list_transactions(&filter).await?.into_values() {
+    let admin = view.prompt_admin();
+    missing.extend(admin.missing_transaction_coordinators().await.map(|error| error.to_string()));
+    for listed in admin.list_transactions(&filter).await?.into_values() {
         match listed {
             Ok(states) => found.extend(states.into_iter().map(|state| TransactionLine {
                 transactional_id: state.transactional_id,
@@ -241,11 +247,11 @@ pub async fn fence(view: &View, id: &str) -> Result<(), Problem> {
 pub async fn producers(view: &View, topic: &str) -> Result<TopicProducers, Problem> {
     let LedPartitions { led, leaderless } = partitions(view, topic).await?;
     let (mut lines, mut missing) = (Vec::new(), Vec::from_iter(without_leader(&leaderless)));
-    for (at, producers) in view.admin().describe_producers(&led).await? {
+    for (at, producers) in view.prompt_admin().describe_producers(&led).await? {
         let producers = match producers {
             Ok(producers) => producers,
             // A login without the right, or a topic that was deleted, has no answer at all.
-            Err(error) if !error.is_retriable() => return Err(error.into()),
+            Err(error) if error.error_code().is_some() && !error.is_retriable() => return Err(error.into()),
             Err(error) => {
                 missing.push(error.to_string());
                 continue;
@@ -302,8 +308,7 @@ pub async fn hanging(view: &View, query: &HangingQuery) -> Result<HangingList, P
     let mut missing = Vec::new();
     let LedPartitions { led: partitions, leaderless } = match query.topic.trim() {
         "" => {
-            let (catalog, disks) = (view.catalog().await?, view.disks().await?);
-            missing.extend(hidden(view.hidden_topics(&catalog, &disks).await));
+            let catalog = view.catalog().await?;
             let mut all = LedPartitions::default();
             for topic in &catalog.topics {
                 let partitions = (0..).zip(topic.leaders.iter());
@@ -316,21 +321,22 @@ pub async fn hanging(view: &View, query: &HangingQuery) -> Result<HangingList, P
     };
     missing.extend(without_leader(&leaderless));
     let before = now_ms().saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
-    let found = view.admin().find_hanging_transactions(&partitions, before).await?;
+    let admin = view.prompt_admin();
+    let search = admin.find_hanging_transactions(&partitions, before);
+    let of_all = async {
+        match query.topic.trim() {
+            "" => view.partial_view().await,
+            _ => None,
+        }
+    };
+    let (found, partial) = tokio::join!(tokio::time::timeout(SEARCH_WAIT, search), of_all);
+    missing.extend(partial);
+    let found = found.map_err(|_| Problem::late("The search for hanging transactions", SEARCH_WAIT))??;
     missing.extend(found.errors.iter().map(ToString::to_string));
-    let transactions = found.found.iter().map(|(at, producer)| open_line(at, producer, None)).collect();
-    Ok(HangingList { transactions, missing })
-}
-
-/// The sentence about topics that the login may not describe; none if it may describe all.
-fn hidden(topics: Result<usize, Absence>) -> Option<String> {
-    match topics {
-        Ok(0) => None,
-        Ok(1) => Some("1 topic is hidden from this login".to_owned()),
-        Ok(count) => Some(format!("{} topics are hidden from this login", format::count(count))),
-        Err(absence) if absence.cause == Cause::NotServed => None,
-        Err(_) => Some("topics may be hidden from this login".to_owned()),
-    }
+    let lines = |open: &[thalweg_client::OpenTransaction]| {
+        open.iter().map(|(at, producer)| open_line(at, producer, None)).collect()
+    };
+    Ok(HangingList { transactions: lines(&found.found), unclear: lines(&found.unclear), missing })
 }
 
 fn open_line(
@@ -353,7 +359,7 @@ fn open_line(
 
 async fn producer_of(view: &View, topic: &str, abortion: &Abortion) -> Result<ActiveProducer, Problem> {
     let at = TopicPartition::new(topic, abortion.partition);
-    let producers = view.admin().describe_producers(std::slice::from_ref(&at)).await?.remove(&at);
+    let producers = view.prompt_admin().describe_producers(std::slice::from_ref(&at)).await?.remove(&at);
     let producers = producers.transpose()?.unwrap_or_default();
     let found = producers.into_iter().find(|producer| producer.transaction_start == Some(abortion.start));
     found.ok_or_else(|| {
@@ -367,12 +373,21 @@ pub async fn open(view: &View, topic: &str, abortion: &Abortion) -> Result<OpenT
     let producer = producer_of(view, topic, abortion).await?;
     let filter = TransactionFilter { producer_ids: vec![producer.producer_id], ..Default::default() };
     let (mut known, mut unanswered) = (None, Vec::new());
-    unanswered.extend(view.admin().missing_transaction_coordinators().await.map(|error| error.to_string()));
-    for listed in view.admin().list_transactions(&filter).await?.into_values() {
+    let admin = view.prompt_admin();
+    let (missing, listed, sees_all) = tokio::join!(
+        admin.missing_transaction_coordinators(),
+        admin.list_transactions(&filter),
+        view.describes_all_transactional_ids()
+    );
+    unanswered.extend(missing.map(|error| error.to_string()));
+    for listed in listed?.into_values() {
         match listed {
             Ok(listed) => known = known.or(listed.into_iter().next()),
             Err(error) => unanswered.push(error.to_string()),
         }
+    }
+    if known.is_none() && !sees_all {
+        unanswered.push("This login may not describe all transactional ids".to_owned());
     }
     let at = TopicPartition::new(topic, abortion.partition);
     let open = open_line(&at, &producer, known.map(|known| known.transactional_id));
@@ -403,9 +418,5 @@ mod tests {
         assert_eq!(without_leader(&[at(3)]).as_deref(), Some("orders-3 has no leader"));
         let several = without_leader(&[at(3), at(4)]);
         assert_eq!(several.as_deref(), Some("2 partitions have no leader, such as orders-3"));
-        let absent = |cause| Err(Absence { cause, why: "refused".to_owned() });
-        assert_eq!((hidden(Ok(0)), hidden(absent(Cause::NotServed))), (None, None));
-        assert_eq!(hidden(Ok(2)).as_deref(), Some("2 topics are hidden from this login"));
-        assert_eq!(hidden(absent(Cause::Denied)).as_deref(), Some("topics may be hidden from this login"));
     }
 }

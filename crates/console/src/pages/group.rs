@@ -15,7 +15,7 @@ use thalweg_client::TopicPartition;
 
 use super::history;
 use crate::chart::{Sample, chart};
-use crate::cluster::group::{self, AssignmentPart, Group, GroupOffset, ResetTarget, Scope, Step};
+use crate::cluster::group::{self, AssignmentPart, Group, GroupOffset, ResetPlan, ResetTarget, Scope};
 use crate::cluster::lags::LagPoint;
 use crate::confirm::{Confirmation, Removal, is_name, visible_form};
 use crate::format;
@@ -51,22 +51,27 @@ pub fn state(state: &str) -> Markup {
 /// Shows the group.
 pub async fn show(shell: Shell, Query(named): Query<GroupIdQuery>) -> Response {
     let group = group::read(shell.view(), &named.id).await;
-    let uncommitted = group.as_ref().map_or(0, |group| group::uncommitted(&group.offsets));
-    let hour = history::of_group(&shell, &named.id, uncommitted).await;
+    let hour = match &group {
+        Ok(group) => history::of_group(&shell, group).await,
+        Err(_) => html! {},
+    };
     shell.answer(Section::Groups, format::id(&named.id), group.map(|group| body(&shell, &group, &hour)))
 }
 
 fn body(shell: &Shell, group: &Group, hour: &Markup) -> Markup {
-    let lag = group::lag(&group.offsets);
+    let lag = group::lag_of(group);
     html! {
         div id="group" data-live {
+            @if let Some(partial) = &group.partial {
+                p class="note warn" { "Offsets of the group may be missing, and its lag is not known: " (partial) "." }
+            }
             dl class="figures" {
                 div class="figure" { dt { "State" } dd { (state(&group.state)) } }
                 (figure("Type", &group.kind, None))
                 (figure("Members", &format::count(group.members.len()), None))
                 @if group.offsets_problem.is_none() {
                     @let beyond = beyond_end(&group.offsets);
-                    @let note = group::lag_unknown(&group.offsets).or(beyond).or_else(|| lag_time(group));
+                    @let note = group::lag_unknown(&group.offsets, group.partial.as_deref()).or(beyond).or_else(|| lag_time(group));
                     (figure("Lag", &lag.map_or_else(|| "–".to_owned(), format::count), note.as_deref()))
                 }
                 @if !group.assignor.is_empty() { (figure("Assignor", &group.assignor, None)) }
@@ -107,6 +112,14 @@ pub fn lag(lag: Option<i64>) -> Markup {
             Some(lag @ ..0) => span title=(format::count(lag)) { "beyond the end" },
             lag => (or_dash(lag.map(format::count))),
         }
+    }
+}
+
+/// The lag of a group, with the number of partitions whose offset is beyond the end, which count as 0.
+pub fn sum_of_lags(lag: Option<i64>, beyond_end: usize) -> Markup {
+    html! {
+        (or_dash(lag.map(format::count)))
+        @if beyond_end > 0 { " (" (format::count(beyond_end)) " beyond the end)" }
     }
 }
 
@@ -183,7 +196,7 @@ fn offsets(shell: &Shell, group: &Group) -> Markup {
     let may_delete = !shell.is_read_only() && group.kind != "share";
     html! {
         @if group.offsets.is_empty() {
-            @if group.offsets_problem.is_none() { p class="quiet" { "The group has no offsets, and reads nothing." } }
+            @if group.offsets_problem.is_none() { p class="quiet" { (without_offsets(group)) } }
         } @else {
             div class="table" tabindex="0" role="region" aria-label="Partitions" {
                 table {
@@ -197,6 +210,14 @@ fn offsets(shell: &Shell, group: &Group) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The sentence for a group without rows.
+fn without_offsets(group: &Group) -> &'static str {
+    match group.partial {
+        None => "The group has no offsets, and reads nothing.",
+        Some(_) => "The group has no offsets in the topics that this login may describe.",
     }
 }
 
@@ -298,17 +319,20 @@ pub async fn reset_page(shell: Shell, Query(query): Query<ResetQuery>) -> Respon
         group::plan(shell.view(), &query.id, &query.scope()?, ResetTarget::read(&query.to, &query.value)?)
             .await
     };
-    let plan = plan.await.map(|steps| plan_page(&query.id, &steps));
+    let plan = plan.await.map(|plan| plan_page(&query.id, &plan));
     shell.answer(Section::Groups, &format!("Reset offsets of {}", format::id(&query.id)), plan)
 }
 
-fn plan_page(group: &str, steps: &[Step]) -> Markup {
+fn plan_page(group: &str, ResetPlan { steps, partial }: &ResetPlan) -> Markup {
     let changed = steps.iter().filter(|step| step.from != Some(step.to)).count();
     let has_notes = steps.iter().any(|step| step.note.is_some());
     let lines: Vec<String> =
         steps.iter().map(|step| format!("{} {} {}", step.topic, step.partition, step.to)).collect();
     html! {
         p { "Nothing has changed yet. " (format::counted(changed, "offset")) " would change." }
+        @if let Some(partial) = partial {
+            p class="note warn" { "Offsets of the group in other topics may exist, and would stay: " (partial) "." }
+        }
         div class="table" tabindex="0" role="region" aria-label="Plan" {
             table {
                 thead { tr {
@@ -468,6 +492,10 @@ mod tests {
         assert_eq!(lag(Some(-40)).0, "<span title=\"-40\">beyond the end</span>");
         assert_eq!((lag(Some(0)).0, lag(Some(1234)).0), ("0".to_owned(), "1,234".to_owned()));
         assert!(lag(None).0.contains("not known"));
+        assert_eq!(
+            (sum_of_lags(Some(3), 0).0, sum_of_lags(Some(0), 1).0),
+            ("3".into(), "0 (1 beyond the end)".into())
+        );
         let offset = |lag| GroupOffset {
             topic: "orders".to_owned(),
             partition: 0,

@@ -5,7 +5,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::group::{path, state};
+use super::group::{path, state, sum_of_lags as lag};
 use crate::cluster::groups::{self, COLUMNS, GroupList, GroupQuery, READ_COLUMNS, READ_MAX};
 use crate::format;
 use crate::page::{Section, Shell, or_dash, pager, read_at};
@@ -22,6 +22,7 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
         (filter(query))
         div id="groups" data-live {
             @for missing in &list.missing { p class="note warn" { (missing) "." } }
+            @if let Some(why) = &list.lag_unknown { p class="note warn" { "The lag of the groups is not known: " (why) "." } }
             p class="quiet" { (extent(list)) }
             div class="table" tabindex="0" role="region" aria-label="Groups" {
                 table {
@@ -34,7 +35,7 @@ fn body(uri: &Uri, query: &GroupQuery, list: &GroupList) -> Markup {
                                 td { (state(&group.state)) }
                                 td { (group.protocol) }
                                 td class="number" { (or_dash(group.members.map(format::count))) }
-                                td class="number lag" { (or_dash(group.lag.map(format::count))) }
+                                td class="number lag" { (lag(group.lag, group.beyond_end)) }
                             }
                         }
                     }
@@ -102,7 +103,8 @@ mod tests {
     fn a_number_of_groups_is_not_that_of_the_cluster_if_some_are_missing() {
         let extent = |matched, total| {
             let (groups, missing) = (Vec::new(), Vec::new());
-            extent(&GroupList { groups, matched, total, page: 1, pages: 1, missing, read_at_ms: 0 })
+            let (page, pages, lag_unknown) = (1, 1, None);
+            extent(&GroupList { groups, matched, total, page, pages, missing, lag_unknown, read_at_ms: 0 })
         };
         assert_eq!(
             (extent(3, Some(3)), extent(1, Some(3))),

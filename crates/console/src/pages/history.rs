@@ -4,6 +4,7 @@
 use maud::{Markup, html};
 
 use super::{group, topic};
+use crate::cluster::group::Group;
 use crate::format;
 use crate::history::chart::{ChartTimes, Line, chart};
 use crate::history::{
@@ -47,10 +48,10 @@ pub async fn of_topic(shell: &Shell, name: &str) -> Markup {
     section(&title(source), body)
 }
 
-/// The hour of a group, which reads some partitions without a committed offset.
-pub async fn of_group(shell: &Shell, id: &str, uncommitted: usize) -> Markup {
+/// The hour of a group.
+pub async fn of_group(shell: &Shell, group: &Group) -> Markup {
     let Some(source) = shell.history() else { return html! {} };
-    let hour = history::group(Some(source), shell.view(), id, uncommitted).await;
+    let hour = history::group(source, shell.view(), group).await;
     let body = hour.map(|hour| group_body(&hour, &source.span_words()));
     section(&title(source), body)
 }
@@ -158,7 +159,8 @@ fn broker_body(hour: &BrokerHistory, span: &str) -> Markup {
             div class="charts" {
                 (charts.traffic(total))
                 (charts.figures(figures))
-                (charts.lag("Lag of its groups", lag))
+                @let is_partial = unknown.is_some_and(|unknown| unknown > 0);
+                (charts.lag(if is_partial { "Partial lag of its groups" } else { "Lag of its groups" }, lag))
             }
             p class="quiet" { "Partitions without a committed offset are not in the lag." }
             @if let Some(unknown) = unknown.filter(|unknown| *unknown > 0) {
@@ -219,19 +221,19 @@ fn topics(hour: &BrokerHistory, span: &str) -> Markup {
 }
 
 fn groups(hour: &BrokerHistory) -> Markup {
-    let behind = hour.groups.iter().filter(|line| line.lag != Some(0)).take(TOPICS_LISTED);
-    let behind: Vec<_> = behind.collect();
+    let behind = hour.groups.iter().filter_map(|line| Some((line, line.lag.filter(|lag| *lag > 0)?)));
+    let behind: Vec<_> = behind.take(TOPICS_LISTED).collect();
+    let unknown = hour.groups.iter().filter(|line| line.lag.is_none()).take(TOPICS_LISTED);
+    let unknown: Vec<_> = unknown.collect();
+    let link = |id: &str| html! { a href=(group::path(id)) { (format::id(id)) } };
     html! {
         @if !behind.is_empty() {
             h3 { "Groups that are behind" }
-            ul {
-                @for line in behind {
-                    li {
-                        a href=(group::path(&line.group)) { (format::id(&line.group)) } ": "
-                        @match line.lag { Some(lag) => (format::counted(lag, "record")), None => "not known" }
-                    }
-                }
-            }
+            ul { @for (line, lag) in behind { li { (link(&line.group)) ": " (format::counted(lag, "record")) } } }
+        }
+        @if !unknown.is_empty() {
+            h3 { "Groups whose lag is not known" }
+            ul { @for line in unknown { li { (link(&line.group)) } } }
         }
         @if let Some(others) = hour.other_groups.as_ref().filter(|others| others.groups > 0) {
             p class="quiet" { (format::counted(others.groups, "other group")) " in the sum, without a series that this login sees. Ids of more than " (thalweg_history::NAME_BYTES_MAX) " bytes have none." }
@@ -296,6 +298,7 @@ mod tests {
     use thalweg_history::History;
 
     use super::*;
+    use crate::history::GroupLagLine;
 
     #[test]
     fn the_chart_of_a_group_is_named_by_its_span_and_by_what_it_lacks() {
@@ -314,6 +317,28 @@ mod tests {
         assert!(!page(0).contains("artial") && !page(0).contains("Without"), "{}", page(0));
         assert!(page(2).contains("<figcaption>Partial lag in the last 12 minutes: "), "{}", page(2));
         assert!(page(2).contains("Without 2 partitions that the group reads without a committed offset."));
+    }
+
+    #[test]
+    fn a_group_of_unknown_lag_is_not_among_those_behind() {
+        let line = |group: &str, lag| GroupLagLine { group: group.to_owned(), lag };
+        let hour = BrokerHistory {
+            broker: 1,
+            times: SampleTimes { interval_ms: 2_000, at_ms: Vec::new(), after_gap: Vec::new() },
+            sample_us: 1,
+            total: None,
+            other_topics: None,
+            figures: None,
+            lag: None,
+            other_groups: None,
+            topics: Vec::new(),
+            groups: vec![line("late", Some(3)), line("quiet", Some(0)), line("away", None)],
+            events: Vec::new(),
+        };
+        let page = groups(&hour).0;
+        let (behind, unknown) = page.split_once("Groups whose lag is not known").expect("two lists");
+        assert!(behind.contains(">late</a>: 3 records") && !behind.contains("away"), "{page}");
+        assert!(unknown.contains(">away</a>") && !page.contains("quiet"), "{page}");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use thalweg_security::visible::visible;
 
-use super::group::{path as group_path, state};
+use super::group::{path as group_path, state, sum_of_lags};
 use super::topic::{path, tabs};
 use crate::cluster::purge::{self, PurgeEnd, PurgePlan};
 use crate::cluster::topic_groups::TopicReaders;
@@ -37,7 +37,7 @@ async fn page(shell: &Shell, name: &str, problem: Option<&str>) -> Result<Markup
                     Ok(readers) => (groups(readers)),
                     Err(problem) => p class="note warn" { "The groups that read this topic are unknown: " (problem.message) },
                 }
-                @if !shell.is_read_only() { (form(name, &plan, problem)) }
+                @if !shell.is_read_only() && !plan.partitions.is_empty() { (form(name, &plan, problem)) }
             }
         }
     })
@@ -45,6 +45,11 @@ async fn page(shell: &Shell, name: &str, problem: Option<&str>) -> Result<Markup
 
 fn consequences(plan: &PurgePlan) -> Markup {
     let bytes = plan.bytes.map_or_else(|| "an unknown number of bytes".to_owned(), format::bytes);
+    if plan.partitions.is_empty() {
+        return html! {
+            p class="note warn" { "No partition has a leader that answers: nothing can be deleted now, and the number of messages is not known." }
+        };
+    }
     html! {
         p class="note warn" {
             "Up to " (format::counted(plan.messages, "message")) " (" (bytes) ", and as much on each further replica) would be deleted. There is no way back. "
@@ -96,7 +101,7 @@ fn groups(readers: &TopicReaders) -> Markup {
                                 th scope="row" { a href=(group_path(&group.group)) { bdi { (format::id(&group.group)) } } }
                                 td { (state(&group.state)) }
                                 td class="number" { (format::count(group.members)) }
-                                td class="number" { (or_dash(group.lag.map(format::count))) }
+                                td class="number" { (sum_of_lags(group.lag, group.beyond_end())) }
                             }
                         }
                     }
@@ -147,7 +152,7 @@ pub async fn purge(
             Err(problem) => shell.answer::<Problem>(Section::Topics, &name, Err(problem)),
         };
     }
-    let purged = async { purge::purge(shell.view(), &name, Some(&form.topic_id), &ends(&form.until)?).await };
+    let purged = async { purge::purge(shell.view(), &name, &form.topic_id, &ends(&form.until)?).await };
     let note = match purged.await {
         Ok(outcome) => Note { is_error: !outcome.failed.is_empty(), ..Note::done(outcome.words(&name)) },
         Err(problem) => Note::error(format!("Nothing was deleted: {}", problem.message)),
@@ -184,13 +189,16 @@ mod tests {
 
     #[test]
     fn the_form_deletes_what_the_page_shows() {
+        let partitions = || {
+            vec![
+                PurgedPartition { partition: 0, start: 5, end: 1205, bytes: Some(2048) },
+                PurgedPartition { partition: 1, start: 0, end: 0, bytes: Some(0) },
+            ]
+        };
         let plan = PurgePlan {
             topic_id: "b3JkZXJz".to_owned(),
             refused: None,
-            partitions: vec![
-                PurgedPartition { partition: 0, start: 5, end: 1205, bytes: Some(2048) },
-                PurgedPartition { partition: 1, start: 0, end: 0, bytes: Some(0) },
-            ],
+            partitions: partitions(),
             messages: 1200,
             bytes: Some(2048),
             unreachable: vec![2],
@@ -199,6 +207,10 @@ mod tests {
         for part in ["Up to 1,200 messages (2.00 KiB", "keep their messages: 2.", "There is no way back"] {
             assert!(page.contains(part), "{part}: {page}");
         }
+        let none = PurgePlan { partitions: Vec::new(), ..plan };
+        let page = consequences(&none).0;
+        assert!(page.contains("nothing can be deleted now") && !page.contains("Up to 0"), "{page}");
+        let plan = PurgePlan { partitions: partitions(), ..none };
         let page = form("orders", &plan, Some("Nothing was deleted.")).0;
         for part in [
             "name=\"topic_id\" value=\"b3JkZXJz\"",

@@ -5,7 +5,7 @@ use axum::http::Uri;
 use axum::response::Response;
 use maud::{Markup, html};
 
-use super::group::path as group_path;
+use super::group::{path as group_path, sum_of_lags};
 use crate::cluster::groups_by_topic::TopicGroupRow;
 use crate::cluster::topics::{self, COLUMNS, TopicList, TopicQuery, TopicRow};
 use crate::format;
@@ -98,7 +98,7 @@ fn groups(topic: &TopicRow, path: &str) -> Markup {
 fn group(group: &TopicGroupRow) -> Markup {
     html! {
         a href=(group_path(&group.group)) { bdi { (format::id(&group.group)) } } " "
-        (or_dash(group.lag.map(format::count)))
+        (sum_of_lags(group.lag, group.beyond_end))
         @if group.members == Some(0) { " " span class="quiet" { "no members" } }
     }
 }
@@ -169,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_topic_has_links_to_its_groups_and_messages() {
-        let group = |group: &str, lag, members| TopicGroupRow { group: group.into(), lag, members };
+        let group =
+            |group: &str, lag, members| TopicGroupRow { group: group.into(), lag, beyond_end: 0, members };
         let mut topic = TopicRow {
             name: "orders".to_owned(),
             is_internal: false,

@@ -159,12 +159,27 @@ fn hanging_form(query: &HangingQuery) -> Markup {
 fn hanging_list(shell: &Shell, found: &HangingList) -> Markup {
     html! {
         @for missing in &found.missing { p class="note warn" { "Not everything could be looked at: " (missing) } }
-        @if found.transactions.is_empty() && found.missing.is_empty() {
+        @if found.transactions.is_empty() && found.missing.is_empty() && found.unclear.is_empty() {
             p class="note good" role="status" { "No transaction hangs." }
-        } @else if found.transactions.is_empty() {
+        } @else if found.transactions.is_empty() && found.unclear.is_empty() {
             p class="note" role="status" { "No transaction hangs in what could be looked at." }
-        } @else {
-            div class="table" tabindex="0" role="region" aria-label="Hanging transactions" {
+        } @else if !found.transactions.is_empty() {
+            (hanging_table(shell, &found.transactions, "Hanging transactions"))
+        }
+        @if !found.unclear.is_empty() {
+            h2 { "Open transactions" }
+            p class="note warn" {
+                "Whether these hang is not known: this login may not describe all transactional ids, and coordinators leave those out. "
+                "A producer may be at work in them, and an abort would break its transaction."
+            }
+            (hanging_table(shell, &found.unclear, "Open transactions"))
+        }
+    }
+}
+
+fn hanging_table(shell: &Shell, transactions: &[OpenTransaction], label: &str) -> Markup {
+    html! {
+            div class="table" tabindex="0" role="region" aria-label=(label) {
                 table {
                     thead { tr {
                         th scope="col" { "Topic" } th scope="col" class="number" { "Partition" } th scope="col" class="number" { "From offset" }
@@ -172,7 +187,7 @@ fn hanging_list(shell: &Shell, found: &HangingList) -> Markup {
                         @if !shell.is_read_only() { th scope="col" { "Change" } }
                     } }
                     tbody {
-                        @for one in &found.transactions {
+                        @for one in transactions {
                             tr {
                                 th scope="row" { a href=(super::topic::path(&one.topic)) { (one.topic) } }
                                 td class="number" { (one.partition) } td class="number" { (format::count(one.start)) }
@@ -185,7 +200,6 @@ fn hanging_list(shell: &Shell, found: &HangingList) -> Markup {
                     }
                 }
             }
-        }
     }
 }
 

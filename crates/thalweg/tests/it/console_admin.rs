@@ -169,7 +169,7 @@ fn transactions_are_found_and_aborted_and_levels_are_changed_and_audited() {
     assert_eq!(ask(at, "GET", "/api/v1/transactions?producer=x", &Value::Null).0, 400);
     // Its coordinator knows it, so it does not hang, old as its record is.
     let hanging = done(at, "GET", "/api/v1/hanging-transactions?minutes=0", &Value::Null);
-    assert_eq!(hanging, json!({ "transactions": [], "missing": [] }));
+    assert_eq!(hanging, json!({ "transactions": [], "unclear": [], "missing": [] }));
     assert!(node.get("/hanging-transactions?minutes=0").body.contains("No transaction hangs."));
     let open = done(at, "GET", "/api/v1/topics/paid/producers", &Value::Null);
     assert_eq!(open["producers"][0]["transaction_start"], 0, "{open}");

@@ -101,11 +101,16 @@ fn a_purge_deletes_what_its_page_has_shown() {
     node.tool("topic create state --config cleanup.policy=compact", "");
     let page = browser.get("/topics/state/purge").body;
     assert!(page.contains("keeps the newest message of each key") && !page.contains("data-expect"), "{page}");
-    let order = json!({ "until": [{ "partition": 0, "offset": 0 }] }).to_string();
-    let refused = node::ask(&node.http, "POST", "/api/v1/topics/state/purge", JSON, &order);
+    let purge = |topic: &str, partition: i32, id: &Value| {
+        let order = json!({ "topic_id": id, "until": [{ "partition": partition, "offset": 0 }] }).to_string();
+        node::ask(&node.http, "POST", &format!("/api/v1/topics/{topic}/purge"), JSON, &order)
+    };
+    let refused = purge("state", 0, &browser.json("/api/v1/topics/state/purge")["topic_id"]);
     assert!(refused.status == 400, "the cluster refuses it, too: {}", refused.body);
-    let order = json!({ "until": [{ "partition": 9, "offset": 0 }] }).to_string();
-    assert_eq!(node::ask(&node.http, "POST", "/api/v1/topics/orders/purge", JSON, &order).status, 404);
+    assert_eq!(purge("orders", 9, &plan["topic_id"]).status, 404);
+    let order = json!({ "until": [{ "partition": 0, "offset": 0 }] }).to_string();
+    let refused = node::ask(&node.http, "POST", "/api/v1/topics/orders/purge", JSON, &order);
+    assert!(refused.status == 400 && refused.body.contains("topic_id"), "{}", refused.body);
 }
 
 #[test]
@@ -342,7 +347,7 @@ fn the_list_of_topics_has_the_groups_and_messages_of_each() {
     node.tool("consume orders --group audit --from-beginning --until-end", "");
     let (row, missing) = with_groups(&browser, "orders");
     assert_eq!(missing, json!([]));
-    let group = |group: &str, lag| json!({ "group": group, "lag": lag, "members": 0 });
+    let group = |group: &str, lag| json!({ "group": group, "lag": lag, "beyond_end": 0, "members": 0 });
     assert_eq!(
         (&row["group_count"], &row["groups"]),
         (&json!(2), &json!([group("billing", 2), group("audit", 0)]))
@@ -393,7 +398,7 @@ fn the_groups_of_a_topic_are_unknown_to_a_login_that_may_not_describe_them() {
     );
     assert!(!page.contains("secret") && !page.contains(">none<"), "{page}");
     node.tool("security acl add User:ann --group billing --allow describe", "");
-    let billing = json!([{ "group": "billing", "lag": 0, "members": 0 }]);
+    let billing = json!([{ "group": "billing", "lag": 0, "beyond_end": 0, "members": 0 }]);
     until("the group that ann may describe now", || with_groups(&browser, "orders").0["groups"] == billing);
     assert_eq!(with_groups(&browser, "orders").0["group_count"], Value::Null, "others may exist");
 }

@@ -49,7 +49,7 @@ fn golden() -> Vec<(&'static str, Value)> {
     }]);
     let group = json!([{
         "group": "text", "state": "text", "type": "text", "protocol": "text", "members": [], "coordinator": "text",
-        "group_epoch": "null", "assignment_epoch": "null",
+        "group_epoch": "null", "assignment_epoch": "null", "problem": "null",
         "partitions": [{
             "topic": "text", "partition": "number", "current_offset": "number", "log_end_offset": "number", "lag": "number",
             "lag_seconds": "number", "member_id": "null", "client_id": "null", "host": "null", "readers": "number",
@@ -97,7 +97,7 @@ fn golden() -> Vec<(&'static str, Value)> {
             "group list",
             json!([{
                 "group": "text", "state": "text", "type": "text", "protocol_type": "text", "members": "number", "lag": "number",
-                "problem": "null",
+                "beyond_end": "number", "problem": "null",
             }]),
         ),
         ("group list --quiet", json!(["text"])),
@@ -148,7 +148,7 @@ fn the_short_form_and_yaml_mean_the_same() {
         assert_eq!((code, error.as_str()), (Some(0), ""), "{line}");
         out
     };
-    let group = "- group: billing\n  lag: 1\n  members: 0\n  problem: null\n  \
+    let group = "- beyond_end: 0\n  group: billing\n  lag: 1\n  members: 0\n  problem: null\n  \
                  protocol_type: consumer\n  state: Empty\n  type: classic\n";
     assert_eq!(yaml("group list"), group);
     assert_eq!(yaml("topic create no"), "- outcome: created\n  topic: \"no\"\n");

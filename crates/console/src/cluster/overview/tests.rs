@@ -197,6 +197,16 @@ fn a_part_of_the_topics_is_marked_as_one() {
 }
 
 #[test]
+fn a_topic_in_a_list_has_the_faults_of_the_overview() {
+    let catalog = catalog(&[1, 2], vec![topic("orders", &[&[1, 2], &[2, 1]])]);
+    let line = catalog.topic("orders").expect("a topic");
+    assert_eq!(line.faults(&catalog.states(|_| false)), (0, 0));
+    assert_eq!(line.faults(&catalog.states(|id| id == 2)), (1, 2), "broker 2 hangs, and leads one of them");
+    let overview = silent_broker();
+    assert_eq!((overview.leaderless, overview.under_replicated), (Some(1), Some(2)));
+}
+
+#[test]
 fn partitions_below_the_minimum_are_critical() {
     let short =
         || Readings { catalog: catalog(&[1, 2], vec![topic("orders", &[&[1, 2], &[1]])]), ..in_order() };
@@ -339,7 +349,7 @@ fn controllers_disks_and_lags_are_judged() {
     );
     assert_eq!(
         with(&|readings| {
-            readings.lags = Some(Ok(LagEvidence { growing: Vec::new(), unknown: 1 }));
+            readings.lags = Some(Ok(LagEvidence { unknown: 1, ..LagEvidence::default() }));
         }),
         (vec!["lags-unknown"], "healthy")
     );
