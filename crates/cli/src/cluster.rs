@@ -10,7 +10,9 @@ mod up;
 mod views;
 
 use clap::Subcommand;
-pub(crate) use status::state;
+pub(crate) use nodes::is_throttled;
+pub(crate) use state::Reassignment;
+pub(crate) use status::{min_isr, quorum, reassignments, state};
 
 use crate::CommandFuture;
 

@@ -40,6 +40,7 @@ pub mod security;
 pub mod signals;
 pub mod stream;
 mod table;
+pub mod top;
 pub mod topic;
 pub mod transaction;
 mod yaml;

@@ -1,32 +1,41 @@
 //! The signals that end a command cleanly: SIGINT from Ctrl-C, and SIGTERM from a service manager or
 //! container.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::EXIT_KILLED;
 
-/// Both signals. Neither ends the process directly from [`EndSignals::listen`] on.
-pub struct EndSignals {
-    interrupted: Signal,
-    terminated: Signal,
-}
+/// The signals. None of them ends the process directly from [`EndSignals::listen`] on.
+pub struct EndSignals(Vec<Signal>);
 
 impl EndSignals {
     pub fn listen() -> std::io::Result<EndSignals> {
-        Ok(EndSignals {
-            interrupted: signal(SignalKind::interrupt())?,
-            terminated: signal(SignalKind::terminate())?,
-        })
+        EndSignals::of(&[SignalKind::interrupt(), SignalKind::terminate()])
+    }
+
+    /// The signals and those of a terminal, SIGQUIT from Ctrl-\ and SIGHUP, for a command that has changed the
+    /// terminal's modes and must restore them.
+    pub(crate) fn of_terminal() -> std::io::Result<EndSignals> {
+        let all =
+            [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit(), SignalKind::hangup()];
+        EndSignals::of(&all)
+    }
+
+    fn of(kinds: &[SignalKind]) -> std::io::Result<EndSignals> {
+        Ok(EndSignals(kinds.iter().map(|kind| signal(*kind)).collect::<Result<_, _>>()?))
     }
 
     /// Waits for the next signal.
     pub async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupted.recv() => {}
-            _ = self.terminated.recv() => {}
-        }
+        poll_fn(|context| match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 }
 

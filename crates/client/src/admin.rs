@@ -17,7 +17,6 @@ mod hanging;
 mod listed_groups;
 mod log_dirs;
 mod nodes;
-mod parallel;
 mod partitions;
 mod placement;
 mod quorum;
@@ -31,6 +30,7 @@ mod transactions;
 mod users;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_dial::{ClientError, RefusedRequest, RequestOptions, Retry};
@@ -54,7 +54,6 @@ pub use groups::{
 pub use hanging::{HangingTransactions, OpenTransaction};
 pub use listed_groups::{ListedGroups, UnseenGroups};
 pub use log_dirs::{LogDir, LogDirReplica, Replica};
-pub use parallel::in_parallel;
 pub use partitions::Election;
 pub use placement::{
     PlannedMove, PlannedMoves, ReplicaAssignment, TooFewBrokers, UsableBroker, planned_moves, spread,
@@ -86,13 +85,17 @@ pub struct Admin {
     cluster: Cluster,
     timeout: Duration,
     answer_limit: Option<Duration>,
+    /// Brokers with a limit of their own.
+    answer_limits: Arc<BTreeMap<i32, Duration>>,
+    /// Time limit for a reading of many groups.
+    groups_limit: Option<Duration>,
 }
 
 impl Admin {
     /// An admin client of a cluster. A call takes up to the cluster's `request.timeout.ms`.
     pub fn new(cluster: Cluster) -> Admin {
         let timeout = cluster.options().request_timeout;
-        Admin { cluster, timeout, answer_limit: None }
+        Admin { cluster, timeout, answer_limit: None, answer_limits: Arc::default(), groups_limit: None }
     }
 
     /// Sets the maximum time of each call.
@@ -107,6 +110,22 @@ impl Admin {
     #[must_use]
     pub fn with_answer_limit(mut self, limit: Duration) -> Admin {
         self.answer_limit = Some(limit);
+        self
+    }
+
+    /// Sets smaller limits, like that of [`Admin::with_answer_limit`], for single brokers, such as those that
+    /// have not answered before.
+    #[must_use]
+    pub fn with_answer_limits(mut self, limits: BTreeMap<i32, Duration>) -> Admin {
+        self.answer_limits = Arc::new(limits);
+        self
+    }
+
+    /// Sets the maximum time of each reading of many groups. Groups that are not read by then are named as
+    /// such, and the others are not lost.
+    #[must_use]
+    pub fn with_groups_limit(mut self, limit: Duration) -> Admin {
+        self.groups_limit = Some(limit);
         self
     }
 

@@ -153,6 +153,7 @@ mod consumer;
 mod coordinator;
 mod metadata;
 mod offsets;
+mod parallel;
 mod partitioner;
 mod producer;
 mod share;
@@ -169,7 +170,7 @@ pub use admin::{
     QuotaFilter, QuotaMatch, Quotas, Replica, ReplicaAssignment, ReplicaBytes, SCRAM_ITERATIONS, ShareOffset,
     StreamsTask, StreamsTaskRole, Subtopology, TooFewBrokers, TopicGroup, TopicGroupPartition, TopicGroups,
     TransactionDescription, TransactionFilter, TransactionListing, UnseenGroups, UsableBroker,
-    UserCredentials, in_parallel, is_without_members, planned_moves, replica_bytes, spread, throttle_rates,
+    UserCredentials, is_without_members, planned_moves, replica_bytes, spread, throttle_rates,
 };
 pub use cluster::{Cluster, CoordinatorKind, WeakCluster};
 pub use consumer::{
@@ -179,8 +180,9 @@ pub use consumer::{
 };
 pub use metadata::{BrokerAddress, Metadata, NO_LEADER, PartitionMetadata, TopicMetadata};
 pub use offsets::{
-    CommittedOffset, GroupMetadata, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
+    CommittedOffset, GroupMetadata, LeaderAnswer, ListedOffset, OffsetSpec, TopicPartition, commit, committed,
 };
+pub use parallel::{in_parallel, in_parallel_with_patience};
 pub use partitioner::key_partition;
 pub use producer::{
     Acks, AppendOutcome, BatchRefused, BufferFull, Delivery, DeliveryError, DeliveryTimedOut,

@@ -20,14 +20,23 @@ use thalweg_wire::request::{
     ListOffsetsRequest, OffsetCommitRequest, OffsetCommitResponse, OffsetFetchRequest, OffsetFetchResponse,
 };
 use thalweg_wire::{ApiKey, ErrorCode, Uuid};
-use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use crate::cluster::Cluster;
+use crate::metadata::Metadata;
+use crate::parallel::in_parallel_with_patience;
 
 /// The last versions of OffsetCommit and OffsetFetch with topic names.
 pub(crate) const NAMES_UNTIL: i16 = 9;
 /// The first version of OffsetFetch for several groups.
 pub(crate) const FETCH_GROUPS_FROM: i16 = 8;
+
+/// Maximum number of partitions per ListOffsets request. Kafka has no limit, but a large answer delays the
+/// broker.
+const PARTITIONS_PER_REQUEST: usize = 4000;
+
+/// Leaders that do not answer delay the requests to others by this part of a time limit.
+const PATIENCE_SHARE: u32 = 10;
 
 /// A partition by topic id.
 pub(crate) type TopicIdPartition = (Uuid, i32);
@@ -159,6 +168,38 @@ impl CommittedOffset {
     }
 }
 
+/// A request's answer of a leader, or its failure, for the offsets of partitions.
+#[derive(Clone, Debug)]
+pub struct LeaderAnswer {
+    /// The leader; none for partitions without one.
+    pub leader: Option<i32>,
+    /// The time of the answer.
+    pub at: Instant,
+    pub found: BTreeMap<TopicPartition, Result<ListedOffset, ClientError>>,
+}
+
+/// The partitions of a request for offsets.
+type WantedOffsets = Vec<(TopicPartition, OffsetSpec)>;
+
+/// The requests for these partitions, each with its leader.
+fn by_leader(
+    metadata: &Metadata,
+    partitions: &[(TopicPartition, OffsetSpec)],
+) -> Vec<(Option<i32>, WantedOffsets)> {
+    let mut open: BTreeMap<Option<i32>, WantedOffsets> = BTreeMap::new();
+    let mut requests = Vec::new();
+    for (at, spec) in partitions {
+        let leader = metadata.leader(&at.topic, at.partition);
+        let of_leader = open.entry(leader).or_default();
+        of_leader.push((at.clone(), *spec));
+        if of_leader.len() == PARTITIONS_PER_REQUEST {
+            requests.push((leader, std::mem::take(of_leader)));
+        }
+    }
+    requests.extend(open.into_iter().filter(|(_, of_leader)| !of_leader.is_empty()));
+    requests
+}
+
 /// The outcome of partitions whose leader did not answer in time.
 fn late(
     leader: Option<i32>,
@@ -181,34 +222,41 @@ impl Cluster {
         self.list_offsets_within(partitions, read_committed, limit).await
     }
 
-    /// Requests offsets like [`Cluster::list_offsets`], with a time limit for each leader, the connection to
-    /// it included.
+    /// Requests offsets like [`Cluster::list_offsets`], with a time limit for each answer, the connection to
+    /// the leader included. Few leaders are asked at the same time, with a bounded number of partitions in a
+    /// request.
     pub async fn list_offsets_within(
         &self,
         partitions: &[(TopicPartition, OffsetSpec)],
         read_committed: bool,
         limit: Duration,
     ) -> BTreeMap<TopicPartition, Result<ListedOffset, ClientError>> {
-        let metadata = self.metadata();
-        let mut by_leader: BTreeMap<Option<i32>, Vec<(TopicPartition, OffsetSpec)>> = BTreeMap::new();
-        for (partition, spec) in partitions {
-            let leader = metadata.leader(&partition.topic, partition.partition);
-            by_leader.entry(leader).or_default().push((partition.clone(), *spec));
-        }
-        let mut requests = JoinSet::new();
-        for (leader, wanted) in by_leader {
-            let cluster = self.clone();
-            requests.spawn(async move {
+        let answers = self.answers_of_leaders(partitions, read_committed, |_| limit).await;
+        answers.into_iter().flat_map(|answer| answer.found).collect()
+    }
+
+    /// Requests offsets like [`Cluster::list_offsets_within`], with a time limit for each leader. Returns the
+    /// answers with their times.
+    pub async fn answers_of_leaders(
+        &self,
+        partitions: &[(TopicPartition, OffsetSpec)],
+        read_committed: bool,
+        limit: impl Fn(i32) -> Duration,
+    ) -> Vec<LeaderAnswer> {
+        let mut patience = Duration::ZERO;
+        let asked = by_leader(&self.metadata(), partitions).into_iter().map(|(leader, wanted)| {
+            let (cluster, limit) = (self.clone(), limit(leader.unwrap_or(-1)));
+            patience = patience.max(limit / PATIENCE_SHARE);
+            async move {
                 let partitions: Vec<TopicPartition> = wanted.iter().map(|(at, _)| at.clone()).collect();
                 let answer = cluster.list_offsets_of(leader, wanted, read_committed);
-                tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| late(leader, partitions, limit))
-            });
-        }
-        let mut found = BTreeMap::new();
-        while let Some(answered) = requests.join_next().await {
-            found.append(&mut answered.expect("a request neither panics nor is cancelled"));
-        }
-        found
+                let found = tokio::time::timeout(limit, answer).await;
+                let found = found.unwrap_or_else(|_| late(leader, partitions, limit));
+                LeaderAnswer { leader, at: Instant::now(), found }
+            }
+        });
+        let asked = asked.collect();
+        in_parallel_with_patience(asked, patience).await
     }
 
     /// Requests offsets from one leader. Errors are per partition, also without a leader or its answer.
@@ -439,4 +487,43 @@ fn version_by_name(connection: &Connection, api: ApiKey) -> Result<i16, VersionM
     let versions = connection.versions();
     let ours = (api.versions().0, NAMES_UNTIL);
     versions.newest(api, NAMES_UNTIL).ok_or_else(|| versions.mismatch(connection.peer(), api, ours))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::{PartitionMetadata, TopicMetadata};
+
+    #[test]
+    fn a_request_for_offsets_has_a_bounded_number_of_partitions() {
+        let partition = |index: i32| PartitionMetadata {
+            index,
+            error: None,
+            leader: (index > 0).then_some(index % 2),
+            leader_epoch: LeaderEpoch(0),
+            replicas: Vec::new(),
+            isr: Vec::new(),
+            offline: Vec::new(),
+        };
+        let count = 3 * PARTITIONS_PER_REQUEST as i32;
+        let topic = TopicMetadata {
+            name: "t".into(),
+            id: Uuid(1),
+            internal: false,
+            error: None,
+            partitions: (0..count).map(partition).collect(),
+        };
+        let topics = BTreeMap::from([("t".to_owned(), topic)]);
+        let metadata = Metadata { topics, ..Metadata::default() };
+        let wanted = (0..count).map(|index| (TopicPartition::new("t", index), OffsetSpec::Latest));
+        let wanted: Vec<_> = wanted.collect();
+        let requests = by_leader(&metadata, &wanted);
+        let sizes: Vec<_> = requests.iter().map(|(leader, partitions)| (*leader, partitions.len())).collect();
+        let (whole, half) = (PARTITIONS_PER_REQUEST, PARTITIONS_PER_REQUEST / 2);
+        let expected = [(Some(1), whole), (Some(0), whole), (None, 1), (Some(0), half - 1), (Some(1), half)];
+        assert_eq!(sizes, expected);
+        let all: std::collections::BTreeSet<_> =
+            requests.iter().flat_map(|(_, partitions)| partitions).map(|(at, _)| at).collect();
+        assert_eq!(all.len(), wanted.len(), "each partition is in one request");
+    }
 }

@@ -11,7 +11,7 @@
 //! - [`result`] is the output; [`report`] shows it in a browser, [`terminal`] on a terminal.
 //! - `cgroup` reads the limits on this process, and sets those of its children.
 //! - [`sample`] observes processes and machine, [`machine`] describes it, [`warm`] reserves memory. `profile`
-//!   looks inside processes.
+//!   looks inside processes. [`live`] is all of these from moment to moment, for `thalweg top`.
 //! - [`doctor`] examines a host and its brokers.
 //! - [`null_server`] is the reference for calibrating the lab.
 //! - [`evidence`] proves that acknowledged records are in the log.
@@ -23,6 +23,7 @@ pub mod doctor;
 pub mod evidence;
 pub mod figures;
 pub mod histogram;
+pub mod live;
 pub mod machine;
 pub mod null_server;
 mod pacer;

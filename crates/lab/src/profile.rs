@@ -11,7 +11,7 @@ mod cpu;
 mod dump;
 mod locks;
 mod stacks;
-mod threads;
+pub(crate) mod threads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -6,12 +6,13 @@
 
 mod counters;
 mod rates;
-mod readings;
+pub(crate) mod readings;
 mod series;
 mod totals;
 
 pub(crate) use counters::growth;
 pub(crate) use readings::whole_disks;
+pub(crate) use series::{Series, Units};
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -19,7 +20,6 @@ use std::time::Duration;
 
 use crate::result::{AgentUse, HostUse, ProcessUse, Profile, Sample};
 use crate::worker::clock::Clock;
-use series::{Series, Units};
 
 /// The sampling interval.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -107,12 +107,8 @@ impl Drop for Sampler {
 
 /// Samples until stopped, and once more at the end.
 fn watch(shared: &SamplerState) -> Series {
-    let units = Units {
-        ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
-        page_bytes: rustix::param::page_size() as u64,
-    };
     let clock = Clock::of_process();
-    let mut series = Series::new(units, whole_disks());
+    let mut series = Series::new(Units::of_kernel(), whole_disks());
     let mut watched: Vec<SampledProcess> = Vec::new();
     let mut interval = INTERVAL;
     let mut number = 0;

@@ -13,7 +13,7 @@ use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::MultiProgress;
 use thalweg_cli::{
     CommandFuture, broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab,
-    man, perf, produce, profile, profile_command, quorum, quota, security, topic, transaction,
+    man, perf, produce, profile, profile_command, quorum, quota, security, top, topic, transaction,
 };
 use tokio::runtime::Builder;
 
@@ -64,6 +64,7 @@ enum Command {
     Serve(serve::Serve),
     #[command(subcommand)]
     Cluster(cluster::Cluster),
+    Top(top::Top),
     #[command(subcommand)]
     Topic(topic::Topic),
     #[command(subcommand)]
@@ -138,6 +139,7 @@ impl Cli {
             Command::Stream(stream) => return stream.run(bars),
             Command::Lab(lab) => return lab.run(|tool| run_beside_tasks(bars, tool)),
             Command::Cluster(cluster) => cluster.run(),
+            Command::Top(top) => top.run(),
             Command::Topic(topic) => topic.run(),
             Command::Group(group) => group.run(),
             Command::Console(console) => Box::pin(console.run()),

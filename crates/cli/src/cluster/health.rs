@@ -92,7 +92,7 @@ impl BrokerStatus {
 }
 
 impl Quorum {
-    fn evidence(&self) -> QuorumEvidence {
+    pub(crate) fn evidence(&self) -> QuorumEvidence {
         let silent = self.nodes.iter().filter(|node| self.is_silent(node));
         QuorumEvidence {
             leader: (self.leader >= 0).then_some(self.leader),

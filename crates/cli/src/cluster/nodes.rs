@@ -122,7 +122,8 @@ async fn directories(
     Ok((directories, topics))
 }
 
-async fn is_throttled(broker: &Connection, id: i32) -> Result<bool, ClientError> {
+/// True if a limit of replication was set for this broker at run time.
+pub(crate) async fn is_throttled(broker: &Connection, id: i32) -> Result<bool, ClientError> {
     let resources = vec![DescribeConfigsResource {
         resource_type: BROKER_RESOURCE,
         resource_name: id.to_string(),

@@ -181,7 +181,7 @@ async fn request_status(
 }
 
 /// `min.insync.replicas` of each topic; none of a topic whose configuration the login may not see.
-async fn min_isr(
+pub(crate) async fn min_isr(
     broker: &Connection,
     topics: impl Iterator<Item = &String>,
 ) -> Result<BTreeMap<String, usize>, ClientError> {
@@ -206,7 +206,8 @@ async fn min_isr(
     Ok(found)
 }
 
-async fn reassignments(broker: &Connection) -> Result<Vec<Reassignment>, ClientError> {
+/// The reassignments in progress, by this broker.
+pub(crate) async fn reassignments(broker: &Connection) -> Result<Vec<Reassignment>, ClientError> {
     let timeout_ms = i32::try_from(CONTROLLERS_WAIT.as_millis()).expect("a few seconds");
     let request = ListPartitionReassignmentsRequest { timeout_ms, topics: None };
     let answer = broker.send(&request).await?;
@@ -227,7 +228,8 @@ async fn reassignments(broker: &Connection) -> Result<Vec<Reassignment>, ClientE
         .collect())
 }
 
-async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
+/// The controllers' quorum, by this broker.
+pub(crate) async fn quorum(broker: &Connection) -> Result<Quorum, ClientError> {
     let request = DescribeQuorumRequest {
         topics: vec![TopicData {
             topic_name: METADATA_TOPIC.to_owned(),

@@ -13,8 +13,8 @@ use thalweg_wire::request::{
 };
 
 use super::nodes::connect_within;
-use super::parallel::in_parallel;
 use super::{Admin, Outcomes, refused};
+use crate::parallel::in_parallel;
 
 /// A resource with a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -7,8 +7,8 @@ use thalweg_dial::{ApiVersions, ClientError, RefusedRequest};
 use thalweg_wire::request::update_features_request::FeatureUpdateKey;
 use thalweg_wire::request::{ApiVersionsRequest, UpdateFeaturesRequest};
 
-use super::parallel::in_parallel;
 use super::{Admin, Outcomes, refused};
+use crate::parallel::in_parallel;
 
 /// A feature, such as `metadata.version`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

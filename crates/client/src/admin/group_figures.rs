@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use thalweg_record::Offset;
+
 use super::{Admin, GroupDescription, GroupKind};
 use crate::metadata::Metadata;
-use crate::offsets::{CommittedOffset, OffsetSpec, TopicPartition};
+use crate::offsets::{OffsetSpec, TopicPartition};
 
 /// Groups per request for offsets. The limit bounds the memory of a list.
 const LAGS_AT_ONCE: usize = 100;
@@ -48,6 +50,26 @@ impl GroupLag {
             GroupLag::Uncommitted => 0,
         }
     }
+
+    /// The lag of a group with these committed offsets, whose members read the partitions of `read`; `None`
+    /// if the end of a partition is unknown. A partition that never had a record has no lag.
+    pub fn of<'a>(
+        offsets: &BTreeMap<TopicPartition, Offset>,
+        read: impl Iterator<Item = &'a TopicPartition>,
+        end: impl Fn(&TopicPartition) -> Option<i64>,
+    ) -> Option<GroupLag> {
+        let of_each = offsets.iter().map(|(at, offset)| Some(end(at)? - offset.0));
+        let of_each = of_each.collect::<Option<Vec<i64>>>()?;
+        let uncommitted = read.filter(|at| !offsets.contains_key(*at));
+        let uncommitted: Vec<i64> = uncommitted.map(&end).collect::<Option<_>>()?;
+        let lag = of_each.iter().map(|lag| (*lag).max(0)).sum();
+        let beyond_end = of_each.iter().filter(|lag| **lag < 0).count();
+        let is_without_offsets = offsets.is_empty() && uncommitted.is_empty();
+        Some(match is_without_offsets || uncommitted.iter().any(|end| *end > 0) {
+            true => GroupLag::Uncommitted,
+            false => GroupLag::Records { lag, beyond_end },
+        })
+    }
 }
 
 impl Admin {
@@ -62,8 +84,11 @@ impl Admin {
         let mut lags = BTreeMap::new();
         for names in names.chunks(LAGS_AT_ONCE) {
             let read = self.list_offsets_of_groups(names, None).await;
-            let offsets: Vec<_> =
-                read.into_iter().filter_map(|(group, found)| Some((group, found.ok()?))).collect();
+            let offsets = read.into_iter().filter_map(|(group, found)| {
+                let found = found.ok()?.into_iter().map(|(at, committed)| (at, committed.offset));
+                Some((group, found.collect()))
+            });
+            let offsets: Vec<(String, BTreeMap<TopicPartition, Offset>)> = offsets.collect();
             let mut partitions: BTreeSet<&TopicPartition> =
                 offsets.iter().flat_map(|(_, found)| found.keys()).collect();
             partitions.extend(names.iter().flat_map(|group| &groups[group.as_str()].partitions));
@@ -72,7 +97,7 @@ impl Admin {
                 let read = groups.get(group.as_str())?.partitions.iter();
                 // Tasks of a streams group may name more partitions than a topic has.
                 let read = read.filter(|at| exists(&metadata, at));
-                let lag = lag(&found, read, &ends)?;
+                let lag = GroupLag::of(&found, read, |at| ends.get(at).copied())?;
                 Some((group, lag))
             });
             lags.extend(known);
@@ -121,45 +146,24 @@ fn exists(metadata: &Metadata, at: &TopicPartition) -> bool {
     topic.is_none_or(|topic| topic.partition(at.partition).is_some())
 }
 
-/// The lag of a group; `None` if the end of a partition is unknown. A partition that never had a record has
-/// no lag.
-fn lag<'a>(
-    offsets: &BTreeMap<TopicPartition, CommittedOffset>,
-    read: impl Iterator<Item = &'a TopicPartition>,
-    ends: &BTreeMap<TopicPartition, i64>,
-) -> Option<GroupLag> {
-    let of_each = offsets.iter().map(|(at, committed)| Some(ends.get(at)? - committed.offset.0));
-    let of_each = of_each.collect::<Option<Vec<i64>>>()?;
-    let uncommitted = read.filter(|at| !offsets.contains_key(*at));
-    let uncommitted: Vec<i64> = uncommitted.map(|at| ends.get(at).copied()).collect::<Option<_>>()?;
-    let lag = of_each.iter().map(|lag| (*lag).max(0)).sum();
-    let beyond_end = of_each.iter().filter(|lag| **lag < 0).count();
-    let is_without_offsets = offsets.is_empty() && uncommitted.is_empty();
-    Some(match is_without_offsets || uncommitted.iter().any(|end| *end > 0) {
-        true => GroupLag::Uncommitted,
-        false => GroupLag::Records { lag, beyond_end },
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use thalweg_record::Offset;
-
     use super::*;
 
     #[test]
     fn a_lag_is_unknown_without_the_end_of_a_partition() {
         let at = |partition| TopicPartition::new("orders", partition);
-        let committed = |offset| CommittedOffset::new(Offset(offset));
-        let lag = |offsets: &BTreeMap<_, _>, ends: &BTreeMap<_, _>| lag(offsets, [].iter(), ends);
-        let mut offsets = BTreeMap::from([(at(0), committed(100))]);
+        let lag = |offsets: &BTreeMap<_, _>, ends: &BTreeMap<_, i64>| {
+            GroupLag::of(offsets, [].iter(), |at| ends.get(at).copied())
+        };
+        let mut offsets = BTreeMap::from([(at(0), Offset(100))]);
         assert_eq!(lag(&offsets, &BTreeMap::new()), None, "the partition has no leader");
         let ends = BTreeMap::from([(at(0), 130)]);
         let records = |lag| Some(GroupLag::Records { lag, beyond_end: 0 });
         assert_eq!(lag(&offsets, &ends), records(30));
         let beyond = BTreeMap::from([(at(0), 60)]);
         assert_eq!(lag(&offsets, &beyond), Some(GroupLag::Records { lag: 0, beyond_end: 1 }));
-        offsets.insert(at(1), committed(5));
+        offsets.insert(at(1), Offset(5));
         assert_eq!(lag(&offsets, &ends), None, "a part of the lag is not the lag");
         let uncommitted = Some(GroupLag::Uncommitted);
         assert_eq!(lag(&BTreeMap::new(), &ends), uncommitted, "the group has committed nothing");
@@ -168,9 +172,11 @@ mod tests {
     #[test]
     fn a_lag_is_unknown_without_a_commit_in_a_partition_that_the_group_reads() {
         let at = |partition| TopicPartition::new("orders", partition);
-        let offsets = BTreeMap::from([(at(0), CommittedOffset::new(Offset(100)))]);
+        let offsets = BTreeMap::from([(at(0), Offset(100))]);
         let ends = BTreeMap::from([(at(0), 130), (at(1), 7), (at(2), 0)]);
-        let lag = |offsets: &BTreeMap<_, _>, read: &[TopicPartition]| lag(offsets, read.iter(), &ends);
+        let lag = |offsets: &BTreeMap<_, _>, read: &[TopicPartition]| {
+            GroupLag::of(offsets, read.iter(), |at| ends.get(at).copied())
+        };
         assert_eq!(lag(&offsets, &[at(0), at(1)]), Some(GroupLag::Uncommitted));
         let records = |lag| Some(GroupLag::Records { lag, beyond_end: 0 });
         let whole = records(30);

@@ -53,6 +53,17 @@ impl Admin {
     ) -> BTreeSet<&'a str> {
         GroupReading::new(self).positions(None, listed, take).await
     }
+
+    /// The descriptions of the listed groups that may have members, within limits of number and time, those
+    /// with offsets first. The second part has the groups that were not described for the same reasons as
+    /// those of [`Admin::positions_of_groups`].
+    pub async fn descriptions_of_groups<'a>(
+        &self,
+        listed: &'a [GroupListing],
+        has_offsets: impl Fn(&str) -> bool,
+    ) -> (BTreeMap<&'a str, GroupDescription>, BTreeSet<&'a str>) {
+        GroupReading::new(self).assignments(has_offsets, listed).await
+    }
 }
 
 /// Requests to the coordinators of many groups, with a common time limit.
@@ -67,7 +78,7 @@ impl GroupReading {
         let limit = admin.answer_limit.map_or(COORDINATOR_WAIT, |limit| limit.min(COORDINATOR_WAIT));
         GroupReading {
             admin: admin.clone().with_timeout(retry).with_answer_limit(limit),
-            deadline: Instant::now() + READING_MAX,
+            deadline: Instant::now() + admin.groups_limit.map_or(READING_MAX, |limit| limit.min(READING_MAX)),
         }
     }
 
@@ -204,5 +215,15 @@ mod tests {
         assert!(reading.in_time(silent).await.is_empty());
         assert!(begun.elapsed() >= READING_MAX);
         assert!(reading.in_time(std::future::ready(failed())).await.is_empty(), "it is too late");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reading_may_have_less_time() {
+        let cluster = Cluster::unconnected(&[], &ConnectionOptions::default());
+        let limit = Duration::from_secs(2);
+        let mut reading = GroupReading::new(&Admin::new(cluster).with_groups_limit(limit));
+        let begun = Instant::now();
+        assert!(reading.in_time(std::future::pending::<Outcomes<String>>()).await.is_empty());
+        assert_eq!(begun.elapsed(), limit);
     }
 }

@@ -73,13 +73,11 @@ impl Admin {
         }
         let admin = self.clone().with_timeout(RIGHT_WAIT).with_answer_limit(RIGHT_WAIT);
         for described in admin.describe_transactions(&ANY_IDS.map(str::to_owned)).await.into_values() {
-            match described {
-                Err(error) => match error.error_code() {
-                    Some(ErrorCode::TransactionalIdNotFound) => {}
-                    Some(ErrorCode::TransactionalIdAuthorizationFailed) => return Ok(false),
-                    _ => return Err(error),
-                },
-                Ok(_) => {}
+            let Err(error) = described else { continue };
+            match error.error_code() {
+                Some(ErrorCode::TransactionalIdNotFound) => {}
+                Some(ErrorCode::TransactionalIdAuthorizationFailed) => return Ok(false),
+                _ => return Err(error),
             }
         }
         Ok(true)

@@ -11,11 +11,11 @@ use thalweg_dial::{
 use thalweg_wire::{ErrorCode, Request};
 use tokio::time::Instant;
 
-use super::parallel::in_parallel;
 use super::{Admin, GRACE, Outcomes};
 use crate::cluster::{Cluster, CoordinatorKind};
 use crate::coordinator::version_up_to;
 use crate::offsets::TopicPartition;
+use crate::parallel::in_parallel;
 
 /// Maximum number of groups or transactional ids per request. Kafka has no limit, but a large answer delays
 /// the broker.
@@ -92,6 +92,15 @@ fn left_out(what: String) -> ClientError {
 }
 
 impl Admin {
+    /// The time limit for the answer of a broker.
+    fn limit_of(&self, node: &Node) -> Option<Duration> {
+        let own = match node {
+            Node::Id(id) => self.answer_limits.get(id).copied(),
+            Node::Address(_) => None,
+        };
+        own.into_iter().chain(self.answer_limit).min()
+    }
+
     /// Sends requests at versions up to `newest`, many at the same time. Returns the answers with their
     /// labels.
     async fn send_all<L, R>(
@@ -104,9 +113,9 @@ impl Admin {
         R: Request + Send + Sync + 'static,
         R::Response: Send + 'static,
     {
-        let (timeout, limit) = (self.timeout + GRACE, self.answer_limit);
+        let timeout = self.timeout + GRACE;
         let sending = requests.into_iter().map(|(label, node, request)| {
-            let cluster = self.cluster.clone();
+            let (cluster, limit) = (self.cluster.clone(), self.limit_of(&node));
             async move {
                 let answer = async {
                     let name = || node.to_string();
@@ -330,5 +339,15 @@ mod tests {
         let error = failed.expect_err("there is no connection");
         assert_eq!(error.to_string(), "Cannot connect to broker 2 within 3000 ms");
         assert!(begun.elapsed() < Duration::from_secs(4));
+    }
+
+    #[test]
+    fn a_silent_broker_has_a_limit_of_its_own() {
+        let cluster = Cluster::unconnected(&[], &thalweg_dial::ConnectionOptions::default());
+        let [short, long] = [500, 5000].map(Duration::from_millis);
+        let admin = Admin::new(cluster);
+        assert_eq!(admin.limit_of(&Node::Id(2)), None);
+        let admin = admin.with_answer_limit(long).with_answer_limits([(2, short)].into());
+        assert_eq!([1, 2].map(|id| admin.limit_of(&Node::Id(id))), [Some(long), Some(short)]);
     }
 }

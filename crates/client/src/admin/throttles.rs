@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_dial::ClientError;
 
-use super::parallel::in_parallel;
 use super::placement::PlannedMoves;
 use super::{
     Admin, ConfigChange, ConfigEntry, ConfigOperation, ConfigResource, DescribeConfigs, LogDir, Outcomes,
     PartitionReassignment,
 };
 use crate::offsets::TopicPartition;
+use crate::parallel::in_parallel;
 
 const LEADER_RATE: &str = "leader.replication.throttled.rate";
 const FOLLOWER_RATE: &str = "follower.replication.throttled.rate";

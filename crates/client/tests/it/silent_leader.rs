@@ -361,3 +361,20 @@ async fn all_topics_come_from_another_broker_if_the_first_is_silent() {
     cluster.first_metadata(MetadataRequest::default()).await.expect("metadata");
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_of_leaders_have_their_own_limits_and_times() {
+    let pair = Pair::new();
+    let cluster = pair.cluster().await;
+    cluster.refresh(&[TOPIC.to_owned()], false).await.expect("metadata");
+    pair.silence(2);
+    let wanted = [0, 1].map(|index| (TopicPartition::new(TOPIC, index), OffsetSpec::Latest));
+    let began = Instant::now();
+    let limit = |leader| Duration::from_millis(if leader == 2 { 500 } else { 3000 });
+    let answers = cluster.answers_of_leaders(&wanted, false, limit).await;
+    let found: Vec<_> = answers
+        .iter()
+        .map(|one| (one.leader, (one.at - began).as_millis() / 100, one.found.values().all(Result::is_ok)))
+        .collect();
+    assert_eq!(found, [(Some(1), 0, true), (Some(2), 5, false)]);
+}

@@ -25,6 +25,11 @@ impl Mount {
         holding(&std::fs::read_to_string("/proc/self/mountinfo").ok()?, &real)
     }
 
+    /// The mount of a process with a path of the process, which is without links.
+    pub(crate) fn of_process(pid: u32, path: &Path) -> Option<Mount> {
+        holding(&std::fs::read_to_string(format!("/proc/{pid}/mountinfo")).ok()?, path)
+    }
+
     /// The kernel's name of the whole disk, such as `vda`; `None` for file systems without a disk.
     pub(crate) fn disk(&self) -> Option<String> {
         let device = Path::new("/sys/dev/block").join(&self.device).canonicalize().ok()?;

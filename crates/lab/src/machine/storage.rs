@@ -12,14 +12,23 @@ const LAYERS_MAX: usize = 12;
 
 /// The chain below a directory; `None` if its mount is unknown.
 pub(crate) fn chain(directory: &Path) -> Option<StorageChain> {
-    let mount = Mount::of(directory)?;
-    Some(StorageChain {
+    Some(chain_of_mount(directory, Mount::of(directory)?))
+}
+
+/// The chain below a directory of a process that may have mounts of its own; `None` if its mount is unknown.
+/// The path is without links.
+pub(crate) fn chain_of_process(pid: u32, directory: &Path) -> Option<StorageChain> {
+    Some(chain_of_mount(directory, Mount::of_process(pid, directory)?))
+}
+
+fn chain_of_mount(directory: &Path, mount: Mount) -> StorageChain {
+    StorageChain {
         directory: directory.display().to_string(),
         layers: mounted(&mount, Path::new("/sys"))
             .map(|names| layers(names, Path::new("/sys")))
             .unwrap_or_default(),
         filesystem: mount.kind,
-    })
+    }
 }
 
 /// The name given to a device by an administrator, or the level of an array.

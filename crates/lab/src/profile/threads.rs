@@ -16,7 +16,7 @@ type Counters = [u64; 5];
 
 /// The threads of a process.
 #[derive(Debug)]
-pub(super) struct Threads {
+pub(crate) struct Threads {
     pid: u32,
     /// The process's start time in ticks: another process with the same id has another one.
     began: Option<u64>,
@@ -39,7 +39,7 @@ struct Thread {
 }
 
 impl Threads {
-    pub(super) fn new(pid: u32) -> Threads {
+    pub(crate) fn new(pid: u32) -> Threads {
         Threads {
             pid,
             began: None,
@@ -54,7 +54,7 @@ impl Threads {
 
     /// Samples all threads now, unless a long run needs fewer samples; always at the end of a run. A process
     /// that has ended has none.
-    pub(super) fn sample(&mut self, at_us: u64, is_last: bool) {
+    pub(crate) fn sample(&mut self, at_us: u64, is_last: bool) {
         self.skipped += 1;
         if self.skipped < self.every && !is_last {
             return;
@@ -122,6 +122,16 @@ impl Threads {
         }
     }
 
+    /// Drops all samples before a time, and threads without a later one.
+    pub(crate) fn forget_before(&mut self, at_us: u64) {
+        self.times_us.retain(|seen_us| *seen_us >= at_us);
+        self.process.retain(|(seen_us, _)| *seen_us >= at_us);
+        self.threads.retain(|_, thread| {
+            thread.readings.retain(|(seen_us, _)| *seen_us >= at_us);
+            !thread.readings.is_empty()
+        });
+    }
+
     /// The longest time between two samples of an interval, or without a sample at its start or end.
     pub(super) fn gap_us(&self, from_us: u64, to_us: u64) -> u64 {
         let mut times_us = self.times_us.clone();
@@ -138,7 +148,7 @@ impl Threads {
 
     /// The use between two times by kind of thread, the busiest first, and the processor seconds of the
     /// process beyond those of its threads. `names` are better names of threads, by id.
-    pub(super) fn used(
+    pub(crate) fn used(
         &self,
         from_us: u64,
         to_us: u64,

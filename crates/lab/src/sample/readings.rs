@@ -6,7 +6,7 @@ use crate::proc::{self, CpuTicks, Disk, Interface, Stat};
 
 /// A sample of the machine. All but `dirty_bytes` are counters.
 #[derive(Clone, Debug, Default)]
-pub(super) struct HostReading {
+pub(crate) struct HostReading {
     pub cpu: CpuTicks,
     pub loopback_bytes: u64,
     pub received_bytes: u64,
@@ -19,7 +19,7 @@ pub(super) struct HostReading {
 
 /// A sample of a process. All but `resident_bytes` are counters.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ProcessReading {
+pub(crate) struct ProcessReading {
     pub stat: Stat,
     /// Bytes read from and written to disks; `None` if unknown.
     pub disk: Option<(u64, u64)>,
@@ -56,7 +56,7 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 /// Samples the machine.
-pub(super) fn host() -> HostReading {
+pub(crate) fn host() -> HostReading {
     let text = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let interfaces = proc::interfaces(&text("/proc/net/dev"));
     let network = proc::network(&interfaces);
@@ -77,7 +77,7 @@ pub(super) fn host() -> HostReading {
 }
 
 /// Samples a process; `None` if it has exited.
-pub(super) fn process(pid: u32) -> Option<ProcessReading> {
+pub(crate) fn process(pid: u32) -> Option<ProcessReading> {
     let stat = proc::stat(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
     let disk = std::fs::read_to_string(format!("/proc/{pid}/io")).ok().and_then(|text| proc::io(&text));
     Some(ProcessReading { stat, disk })

@@ -19,13 +19,23 @@ const SAMPLES_MAX: usize = 300;
 
 /// The kernel's unit of processor time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Units {
+pub(crate) struct Units {
     pub ticks_per_s: f64,
     pub page_bytes: u64,
 }
 
+impl Units {
+    /// The units of this machine's kernel.
+    pub(crate) fn of_kernel() -> Units {
+        Units {
+            ticks_per_s: rustix::param::clock_ticks_per_second() as f64,
+            page_bytes: rustix::param::page_size() as u64,
+        }
+    }
+}
+
 #[derive(Debug)]
-pub(super) struct Series {
+pub(crate) struct Series {
     units: Units,
     /// The names of whole disks, in order.
     whole_disks: Vec<String>,
@@ -49,16 +59,16 @@ struct Process {
 }
 
 impl Series {
-    pub(super) fn new(units: Units, whole_disks: Vec<String>) -> Series {
+    pub(crate) fn new(units: Units, whole_disks: Vec<String>) -> Series {
         Series { units, whole_disks, host: Vec::new(), totals: Totals::default(), processes: Vec::new() }
     }
 
-    pub(super) fn push_host(&mut self, at_us: u64, mut reading: HostReading) {
+    pub(crate) fn push_host(&mut self, at_us: u64, mut reading: HostReading) {
         self.totals.apply(&mut reading);
         self.host.push((at_us, reading));
     }
 
-    pub(super) fn push_process(&mut self, name: &str, pid: u32, at_us: u64, reading: ProcessReading) {
+    pub(crate) fn push_process(&mut self, name: &str, pid: u32, at_us: u64, reading: ProcessReading) {
         self.process(name, pid).readings.push((at_us, reading));
     }
 
@@ -102,6 +112,16 @@ impl Series {
         true
     }
 
+    /// Drops all samples before a time, and processes without a later one.
+    pub(crate) fn forget_before(&mut self, at_us: u64) {
+        self.host.retain(|(seen_us, _)| *seen_us >= at_us);
+        for process in &mut self.processes {
+            process.readings.retain(|(seen_us, _)| *seen_us >= at_us);
+            process.threads.values_mut().for_each(|seen| seen.retain(|(seen_us, _)| *seen_us >= at_us));
+        }
+        self.processes.retain(|process| !process.readings.is_empty());
+    }
+
     fn process(&mut self, name: &str, pid: u32) -> &mut Process {
         let known = self.processes.iter().position(|known| known.pid == pid && known.name == name);
         let index = known.unwrap_or_else(|| {
@@ -119,7 +139,7 @@ impl Series {
     }
 
     /// The usage between two times, as far as there are samples.
-    pub(super) fn usage(&self, from_us: u64, to_us: u64) -> Usage {
+    pub(crate) fn usage(&self, from_us: u64, to_us: u64) -> Usage {
         let seen_us =
             self.host.first().zip(self.host.last()).map_or((0, 0), |(first, last)| (first.0, last.0));
         let from_us = from_us.clamp(seen_us.0, seen_us.1);

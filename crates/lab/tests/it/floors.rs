@@ -25,6 +25,7 @@ const FLOORS: &[&str] = &[
     "machine",
     "sample",
     "profile",
+    "live",
     "warm",
     "evidence",
     "agent",

@@ -105,6 +105,11 @@ pub fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
+#[expect(clippy::disallowed_methods, reason = "a process is waited for in real time")]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
 /// A broker, killed when dropped.
 pub struct Broker {
     process: Child,
@@ -134,6 +139,10 @@ impl Broker {
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.restart();
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     pub fn kill(&mut self) {

@@ -18,7 +18,7 @@ use crate::node::ask;
 /// A generous timeout for busy machines.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-fn signal(pid: u32, signal: Signal) {
+pub fn signal(pid: u32, signal: Signal) {
     let pid = Pid::from_raw(i32::try_from(pid).expect("a process id")).expect("not zero");
     kill_process(pid, signal).expect("it is ours");
 }
@@ -33,7 +33,7 @@ pub struct Node {
     name: String,
     pub clients: String,
     controller: String,
-    pid: u32,
+    pub pid: u32,
 }
 
 /// A running cluster, which ends with the test: its processes have a guard.
@@ -120,7 +120,7 @@ impl ClusterProcess {
     }
 
     /// Waits until the status meets a condition.
-    fn status_where(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub fn status_where(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let started = now();
         loop {
             let status = self.status();
@@ -161,7 +161,7 @@ fn pause() {
     std::thread::sleep(Duration::from_millis(50));
 }
 
-fn is_whole(status: &Value) -> bool {
+pub fn is_whole(status: &Value) -> bool {
     let brokers = status["brokers"].as_array().expect("a list");
     brokers.iter().all(|broker| broker["fenced"] == false) && status["offline"] == Value::Array(Vec::new())
 }

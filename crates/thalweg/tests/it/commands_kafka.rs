@@ -10,6 +10,7 @@ use thalweg_ports::free_port;
 
 use crate::binary::{Broker, run, until};
 use crate::commands::{self, output_of, produce};
+use crate::top;
 
 /// Kafka's jars, or a line in the summary of all tests.
 fn jars() -> Option<String> {
@@ -87,6 +88,7 @@ fn commands_administer_apache_kafka() {
     commands::a_share_group_is_consumed_reset_and_deleted(at);
     commands::transactions_are_listed_and_fenced(at);
     commands::loggers_have_levels(at);
+    top::figures_are_those_of_the_log(at);
     resets_are_those_of_kafkas_tool(&jars, at);
 }
 

@@ -36,7 +36,7 @@ fn offered(line: &str, variables: &[(&str, &str)]) -> Vec<String> {
 
 #[test]
 fn bash_completes_commands_and_options() {
-    let commands = offered("thalweg top", &[]);
+    let commands = offered("thalweg topi", &[]);
     assert_eq!(commands, ["topic"]);
     let below = offered("thalweg topic ", &[]);
     assert!(

@@ -56,3 +56,4 @@ mod streams_exactly_once;
 mod streams_guarantees;
 mod streams_kafka;
 mod tools;
+mod top;

@@ -124,6 +124,7 @@ fn users_may_do_what_the_administrator_lets_them() {
     let unknown =
         "The health of the cluster is unknown: Topics that this login may not describe are not counted.";
     is_refused(&mut secured.command(&alice, "cluster status"), unknown);
+    figures_without_rights_are_unknown(&secured, &alice);
 
     let listed = succeeds(&mut secured.admin("security acl list --topic orders --json"));
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
@@ -139,6 +140,7 @@ fn users_may_do_what_the_administrator_lets_them() {
     let wrong = secured.settings_of("alice", "wrong");
     is_refused(&mut secured.command(&wrong, "topic list"), "rejects this client by SCRAM-SHA-512");
     is_refused(&mut secured.command(&wrong, "cluster status"), "rejects this client by SCRAM-SHA-512");
+    is_refused(&mut secured.command(&wrong, "top --once"), "rejects this client by SCRAM-SHA-512");
     succeeds(&mut secured.admin("security user remove alice"));
     let gone = secured.settings_of("alice", password.trim());
     is_refused(&mut secured.command(&gone, "topic list"), "rejects this client by SCRAM-SHA-512");
@@ -159,6 +161,28 @@ fn users_may_do_what_the_administrator_lets_them() {
         until(message, || trail().contains(message));
     }
     assert!(!trail().contains(password.trim()), "no event has a password");
+}
+
+/// A user with rights on one topic sees it in `top`; the rest is unknown, not zero.
+fn figures_without_rights_are_unknown(secured: &SecuredNode, user: &Path) {
+    let top = succeeds(&mut secured.command(user, "top --once --json --interval 200ms"));
+    let top: Value = serde_json::from_str(&top).expect("JSON");
+    let cluster = &top["cluster"];
+    assert_eq!((&cluster["health"], &cluster["controller"]), (&"unknown".into(), &Value::Null), "{top:#}");
+    assert_eq!(cluster["brokers_up"], 1, "{top:#}");
+    let topics = top["topics"].as_array().expect("a list");
+    assert_eq!(topics.len(), 1, "{top:#}");
+    assert_eq!((&topics[0]["topic"], &topics[0]["messages_per_s"]), (&"orders".into(), &0.0.into()));
+    assert_eq!((&topics[0]["bytes_per_s"], &topics[0]["log_bytes"]), (&Value::Null, &Value::Null));
+    assert_eq!((&top["brokers"][0]["log_bytes"], &top["groups"]), (&Value::Null, &serde_json::json!([])));
+    let notes = top["notes"].to_string();
+    for note in [
+        "Log directories of broker 1: not visible to this login",
+        "Controller: not visible to this login",
+        "Groups that the login may not describe are not listed",
+    ] {
+        assert!(notes.contains(note), "{note}: {notes}");
+    }
 }
 
 #[test]
