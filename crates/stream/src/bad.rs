@@ -2,18 +2,29 @@
 //!
 //! A dead letter is as durable as any message: the source gets the acknowledgement once the file or topic has
 //! the dead letter.
+//!
+//! A source whose senders wait for an answer, such as `http`, returns a bad message to its sender, with the
+//! reason, as soon as a dead letter is stored. Such a message does not fail the stream, whatever the policy,
+//! unless its sender already has another answer.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, sleep};
 
 use crate::disk::Appender;
 use crate::kafka::{Cluster, TopicWriter};
 use crate::message::{BatchBuilder, Header, Message};
 use crate::reach::Reach;
+use crate::retry::Retry;
 use crate::sink;
-use crate::stage::{BadMessage, Refusals, StageError};
+use crate::stage::{BadMessage, IoFailed, Refusals, StageError};
 use crate::topics::is_topic;
 
 /// Maximum bytes of a bad message in an error text.
@@ -32,6 +43,12 @@ pub enum OnError {
     /// Send the message unchanged to a topic, with the reason in its headers, and count it.
     DeadLetterTopic(String),
 }
+
+/// Time for which writes to a file of dead letters are retried.
+const RETRY_FOR: Duration = Duration::from_secs(300);
+
+/// The same when the stream was stopped.
+const STOPPED_RETRY_FOR: Duration = Duration::from_secs(1);
 
 /// Dead letter header: the reason.
 const REASON: &str = "thalweg.error.reason";
@@ -75,13 +92,93 @@ pub struct BadMessages {
     stream: Arc<str>,
     stage: Arc<str>,
     count: Arc<AtomicU64>,
+    /// Bad messages that the source returns to their senders; `None` if it has no senders that wait.
+    returned: Option<Vec<ReturnedMessage>>,
+    /// True if the messages of the current stage have the sequences of the source.
+    is_traceable: bool,
+}
+
+/// A bad message on its way back to its sender.
+pub struct ReturnedMessage {
+    pub sequence: u64,
+    pub stage: Arc<str>,
+    /// The reason, and the place of a dead letter.
+    pub reason: String,
+    /// The beginning of the message.
+    excerpt: String,
 }
 
 enum Policy {
     Fail,
     Skip,
-    DeadLetter(Appender),
+    DeadLetter(Box<DeadLetterFile>),
     DeadLetterTopic(Box<DeadLetters>),
+}
+
+/// A file of dead letters, and its failed writes.
+struct DeadLetterFile {
+    file: Appender,
+    retry: Retry,
+}
+
+impl DeadLetterFile {
+    fn append(&mut self, line: &Map<String, Value>) {
+        // A map of strings and numbers has a text.
+        let line = serde_json::to_vec(line).unwrap_or_default();
+        self.file.append(&[&line, b"\n"]);
+    }
+
+    /// Writes all lines. The medium may be full for a while.
+    async fn flush(&mut self) -> Result<(), IoFailed> {
+        while let Err(error) = self.file.flush() {
+            let Some(pause) = self.retry.failed(Instant::now()) else {
+                // Another error would hide the first one.
+                let _ = self.file.take_back();
+                return Err(error);
+            };
+            if self.retry.tries() == 1 {
+                tracing::warn!(%error, "Failed to write dead letters, retrying");
+            }
+            sleep(pause).await;
+        }
+        self.retry.succeeded();
+        Ok(())
+    }
+}
+
+/// Adds bytes to a line: as text, or in base64 under another name if they are not text.
+fn add(line: &mut Map<String, Value>, name: &str, bytes: Option<&[u8]>) {
+    match bytes.map(|bytes| std::str::from_utf8(bytes).map_err(|_| bytes)) {
+        None => line.insert(name.to_owned(), Value::Null),
+        Some(Ok(text)) => line.insert(name.to_owned(), text.into()),
+        Some(Err(bytes)) => line.insert(format!("{name}_base64"), STANDARD.encode(bytes).into()),
+    };
+}
+
+/// A dead letter as a line of JSON.
+fn letter(stream: &str, stage: &str, reason: &str, message: &Message<'_>) -> Map<String, Value> {
+    let mut line = Map::new();
+    for (name, text) in [("stream", stream), ("stage", stage), ("reason", reason)] {
+        line.insert(name.to_owned(), text.into());
+    }
+    line.insert("sequence".to_owned(), message.sequence.into());
+    line.insert("time_ms".to_owned(), message.time_ms.into());
+    add(&mut line, "key", message.key);
+    add(&mut line, "value", (!message.is_null).then_some(message.value));
+    let headers: Vec<Value> = message
+        .headers
+        .iter()
+        .map(|header| {
+            let mut fields = Map::new();
+            fields.insert("name".to_owned(), header.name.into());
+            add(&mut fields, "value", header.value);
+            fields.into()
+        })
+        .collect();
+    if !headers.is_empty() {
+        line.insert("headers".to_owned(), headers.into());
+    }
+    line
 }
 
 /// Dead letters in flight to a topic.
@@ -102,20 +199,54 @@ impl BadMessages {
         let policy = match policy {
             OnError::Fail => Policy::Fail,
             OnError::Skip => Policy::Skip,
-            OnError::DeadLetter(path) => Policy::DeadLetter(Appender::open(&reach.file(path)?)?),
+            OnError::DeadLetter(path) => Policy::DeadLetter(Box::new(DeadLetterFile {
+                file: Appender::open(&reach.file(path)?, b"\n")?,
+                retry: Retry::within(RETRY_FOR),
+            })),
             OnError::DeadLetterTopic(topic) => Policy::DeadLetterTopic(Box::new(DeadLetters {
-                topic: TopicWriter::open(&cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]))?,
+                topic: TopicWriter::open(
+                    &cluster.settings(&sink::kafka::MODULE, &[("topic", topic)]),
+                    false,
+                )?,
                 waiting: BatchBuilder::default(),
             })),
         };
-        Ok(BadMessages { policy, stage: stream.clone(), stream, count })
+        let stage = stream.clone();
+        Ok(BadMessages { policy, stage, stream, count, returned: None, is_traceable: false })
     }
 
-    /// Sets the stage of the next messages.
-    pub fn enter(&mut self, stage: &Arc<str>) {
+    /// Keeps bad messages for [`BadMessages::take_returned`], where they can be traced to the source.
+    pub fn return_to_senders(&mut self) {
+        self.returned = Some(Vec::new());
+    }
+
+    /// The bad messages since the last call, in order of their refusal, when their dead letters are stored.
+    pub async fn take_returned(&mut self) -> Result<Vec<ReturnedMessage>, StageError> {
+        match self.returned.as_mut().map(std::mem::take) {
+            Some(returned) if !returned.is_empty() => {
+                self.flush().await?;
+                Ok(returned)
+            }
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Applies the policy to a message whose sender already has another answer.
+    pub fn keep(&self, returned: ReturnedMessage) -> Result<(), StageError> {
+        let ReturnedMessage { sequence, reason, excerpt, .. } = returned;
+        match self.policy {
+            Policy::Fail => Err(BadMessage { reason, sequence, excerpt }.into()),
+            // The message is skipped, or a dead letter already.
+            Policy::Skip | Policy::DeadLetter(_) | Policy::DeadLetterTopic(_) => Ok(()),
+        }
+    }
+
+    /// Sets the stage of the next messages. They are traceable if they have the sequences of the source.
+    pub fn enter(&mut self, stage: &Arc<str>, is_traceable: bool) {
         if !Arc::ptr_eq(&self.stage, stage) {
             self.stage = stage.clone();
         }
+        self.is_traceable = is_traceable;
     }
 
     /// The stage of the latest messages.
@@ -123,13 +254,26 @@ impl BadMessages {
         self.stage.clone()
     }
 
-    /// Waits until dead letters no longer occupy unbounded memory. Call it after every few batches.
+    /// Limits the time for which writes are retried, since the stream was stopped.
+    pub fn stop(&mut self) {
+        if let Policy::DeadLetter(letters) = &mut self.policy {
+            letters.retry.limit(STOPPED_RETRY_FOR);
+        }
+    }
+
+    /// Waits until dead letters no longer occupy unbounded memory. Call it after every few batches. Cancel
+    /// safe.
     pub async fn hand_over(&mut self) -> Result<(), StageError> {
         match &mut self.policy {
-            Policy::DeadLetterTopic(letters) if !letters.waiting.is_empty() => {
-                letters.topic.take(&letters.waiting.take())?;
+            Policy::DeadLetterTopic(letters) => {
+                if !letters.waiting.is_empty() {
+                    // A batch that is still waiting comes first.
+                    letters.topic.hand_over_rest().await?;
+                    letters.topic.take(&letters.waiting.take())?;
+                }
                 letters.topic.hand_over_rest().await
             }
+            Policy::DeadLetter(letters) => Ok(letters.flush().await?),
             _ => Ok(()),
         }
     }
@@ -156,19 +300,8 @@ impl BadMessages {
                 let value = (!message.is_null).then_some(message.value);
                 letters.waiting.push(value, message.key, headers, message.time_ms, message.sequence);
             }
-            Policy::DeadLetter(file) => {
-                let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                let line = serde_json::json!({
-                    "stream": &*self.stream,
-                    "stage": &*self.stage,
-                    "reason": reason,
-                    "sequence": message.sequence,
-                    "time_ms": message.time_ms,
-                    "key": message.key.map(text),
-                    "value": text(message.value),
-                });
-                file.append(format!("{line}\n").as_bytes());
-                file.flush()?;
+            Policy::DeadLetter(letters) => {
+                letters.append(&letter(&self.stream, &self.stage, reason, message));
             }
         }
         Ok(true)
@@ -177,7 +310,19 @@ impl BadMessages {
 
 impl Refusals for BadMessages {
     fn take(&mut self, message: &Message<'_>, reason: &str) -> Result<(), StageError> {
-        if !self.bury(message, reason)? && matches!(self.policy, Policy::Fail) {
+        let is_buried = self.bury(message, reason)?;
+        if let Some(returned) = self.returned.as_mut().filter(|_| self.is_traceable) {
+            // One answer is enough for all parts of a message.
+            if returned.last().is_none_or(|last| last.sequence != message.sequence) {
+                let buried = if is_buried { "; it is a dead letter" } else { "" };
+                returned.push(ReturnedMessage {
+                    sequence: message.sequence,
+                    stage: self.stage.clone(),
+                    reason: format!("{reason}{buried}"),
+                    excerpt: excerpt(message.value),
+                });
+            }
+        } else if !is_buried && matches!(self.policy, Policy::Fail) {
             let reason = reason.to_owned();
             return Err(
                 BadMessage { reason, sequence: message.sequence, excerpt: excerpt(message.value) }.into()
@@ -218,6 +363,47 @@ mod tests {
             let error = wrong.parse::<OnError>().expect_err(wrong);
             assert!(error.to_string().contains("or dead-letter:topic:NAME"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_dead_letter_has_all_of_its_message() {
+        let mut builder = BatchBuilder::default();
+        let headers = [("kind", Some(&b"x"[..])), ("none", None), ("bytes", Some(b"\xff\x00"))]
+            .map(|(name, value)| Header { name, value });
+        builder.push(Some(b"\xfe"), Some(b"\xff"), headers, 7, 3);
+        builder.push(None, None, [], 8, 4);
+        let batch = builder.take();
+        let letters: Vec<Value> =
+            batch.messages().map(|message| letter("s", "filter", "bad", &message).into()).collect();
+        let common = |sequence: u64, time_ms: i64| serde_json::json!({"stream": "s", "stage": "filter", "reason": "bad", "sequence": sequence, "time_ms": time_ms});
+        let mut expected = common(3, 7);
+        expected["key_base64"] = "/w==".into();
+        expected["value_base64"] = "/g==".into();
+        expected["headers"] = serde_json::json!([
+            {"name": "kind", "value": "x"}, {"name": "none", "value": null}, {"name": "bytes", "value_base64": "/wA="}
+        ]);
+        assert_eq!(letters[0], expected);
+        let mut expected = common(4, 8);
+        (expected["key"], expected["value"]) = (Value::Null, Value::Null);
+        assert_eq!(letters[1], expected);
+    }
+
+    #[tokio::test]
+    async fn a_stopped_stream_does_not_wait_for_a_full_medium() {
+        let policy = OnError::DeadLetter(PathBuf::from("/dev/full"));
+        let cluster = Cluster { bootstrap: "localhost:9092".to_owned(), properties: None };
+        let bad = BadMessages::new(&policy, &cluster, &Reach::everything(), "s".into(), Arc::default());
+        let mut bad = bad.expect("the file opens");
+        let mut builder = BatchBuilder::default();
+        builder.push(Some(b"x"), None, [], 0, 0);
+        let batch = builder.take();
+        batch.messages().for_each(|message| bad.take(&message, "bad").expect("it is buffered"));
+        let waiting = tokio::time::timeout(Duration::from_millis(50), bad.hand_over());
+        assert!(waiting.await.is_err(), "the medium may have room soon");
+        bad.stop();
+        let begun = Instant::now();
+        let error = bad.hand_over().await.expect_err("the medium is full").to_string();
+        assert!(begun.elapsed() < 2 * STOPPED_RETRY_FOR && error.contains("No space left"), "{error}");
     }
 
     #[test]

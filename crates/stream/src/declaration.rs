@@ -91,6 +91,9 @@ pub struct Site {
     pub guarantee: Guarantee,
     /// True if this stream and all downstream streams end in a sink that stores messages.
     pub is_stored: bool,
+    /// True if a sink should give back messages that are refused for good, since the stream continues without
+    /// them.
+    pub gives_refused_back: bool,
     /// The transactional id of this instance, if the stream runs exactly once.
     pub transactional_id: Option<Arc<str>>,
     /// The sources whose messages reach this stage, as far as they are known.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_types, reason = "files of streams are not broker data")]
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
@@ -171,19 +172,37 @@ pub fn sync_directory(path: &Path) -> Result<(), IoFailed> {
 /// The fill level at which an [`Appender`] must be flushed.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A file written at its end, through a buffer. Bytes that could not be written stay in the buffer, so a
-/// flush can be retried.
+/// A file of records that is written at its end, through a buffer. Bytes that could not be written stay in
+/// the buffer, so a flush can be retried. A record is written as a whole, or taken back: see
+/// [`Appender::take_back`].
 pub struct Appender {
     file: File,
     path: PathBuf,
+    /// The unwritten bytes, from the beginning of a record.
     buffer: BytesMut,
-    len: u64,
+    /// The ends of the records in the buffer, counted by all bytes ever appended.
+    ends: VecDeque<u64>,
+    /// The number of bytes ever appended, and of those that have left the buffer.
+    appended: u64,
+    left: u64,
+    /// The number of bytes at the beginning of the buffer that are in the file: a torn record.
+    torn: usize,
+    /// The size of the file without the bytes of other writers.
+    written: u64,
 }
 
 impl Appender {
-    /// Opens or creates a file.
-    pub fn open(path: &Path) -> Result<Appender, IoFailed> {
-        Appender::open_by(path, OpenOptions::new().create(true).append(true))
+    /// Opens or creates a file. If its last record is torn, because it does not end with the delimiter, the
+    /// next one begins behind a delimiter.
+    pub fn open(path: &Path, delimiter: &[u8]) -> Result<Appender, IoFailed> {
+        let mut appender = Appender::open_by(path, OpenOptions::new().create(true).append(true))?;
+        let failed = |error| IoFailed::file("read", path, error);
+        // A device has no end to read.
+        let is_regular = appender.file.metadata().map_err(failed)?.is_file();
+        if is_regular && appender.written > 0 && !appender.ends_with(delimiter).map_err(failed)? {
+            appender.append(&[delimiter]);
+        }
+        Ok(appender)
     }
 
     /// Creates a file, replacing an existing one.
@@ -205,19 +224,46 @@ impl Appender {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidInput, reason)));
         }
         let file = options.open(path).map_err(failed)?;
-        let len = file.metadata().map_err(failed)?.len();
-        Ok(Appender { file, path: path.to_owned(), buffer: BytesMut::with_capacity(BUFFER_BYTES), len })
+        let written = file.metadata().map_err(failed)?.len();
+        Ok(Appender {
+            file,
+            path: path.to_owned(),
+            buffer: BytesMut::with_capacity(BUFFER_BYTES),
+            ends: VecDeque::new(),
+            appended: 0,
+            left: 0,
+            torn: 0,
+            written,
+        })
+    }
+
+    fn ends_with(&self, delimiter: &[u8]) -> io::Result<bool> {
+        let mut end = vec![0; delimiter.len()];
+        let Some(at) = self.written.checked_sub(delimiter.len() as u64) else { return Ok(false) };
+        match File::open(&self.path).and_then(|file| file.read_exact_at(&mut end, at)) {
+            Ok(()) => Ok(end == delimiter),
+            // The end of a file that may only be written is unknown, and a delimiter more does no harm.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Size including buffered bytes.
     pub fn len(&self) -> u64 {
-        self.len
+        self.written + (self.buffer.len() - self.torn) as u64
     }
 
-    /// Appends to the buffer.
-    pub fn append(&mut self, bytes: &[u8]) {
-        self.buffer.extend_from_slice(bytes);
-        self.len += bytes.len() as u64;
+    /// Appends a record, in parts, to the buffer.
+    pub fn append(&mut self, parts: &[&[u8]]) {
+        // Without a byte there is nothing to write, and no flush would end the record.
+        if parts.iter().all(|part| part.is_empty()) {
+            return;
+        }
+        for part in parts {
+            self.buffer.extend_from_slice(part);
+            self.appended += part.len() as u64;
+        }
+        self.ends.push_back(self.appended);
     }
 
     /// True if the buffer must be flushed before the next append.
@@ -227,13 +273,13 @@ impl Appender {
 
     /// Writes the buffer to the file. After a failure, the rest stays in the buffer.
     pub fn flush(&mut self) -> Result<(), IoFailed> {
-        while !self.buffer.is_empty() {
-            match self.file.write(&self.buffer) {
+        while self.torn < self.buffer.len() {
+            match self.file.write(&self.buffer[self.torn..]) {
                 Ok(0) => {
                     let error = io::ErrorKind::WriteZero.into();
                     return Err(IoFailed::file("write", &self.path, error));
                 }
-                Ok(count) => self.buffer.advance(count),
+                Ok(count) => self.has_written(count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(IoFailed::file("write", &self.path, error)),
             }
@@ -241,8 +287,109 @@ impl Appender {
         Ok(())
     }
 
+    /// Removes whole records from the buffer.
+    fn has_written(&mut self, count: usize) {
+        self.torn += count;
+        self.written += count as u64;
+        let reached = self.left + self.torn as u64;
+        let mut whole = self.left;
+        while let Some(end) = self.ends.pop_front_if(|end| *end <= reached) {
+            whole = end;
+        }
+        let count = (whole - self.left) as usize;
+        self.buffer.advance(count);
+        self.left = whole;
+        self.torn -= count;
+    }
+
+    /// Removes a torn record from the end of the file, for example when the medium is full and the program
+    /// gives up. The record stays in the buffer. Returns false if it cannot be removed: another program has
+    /// appended to the file.
+    pub fn take_back(&mut self) -> Result<bool, IoFailed> {
+        if self.torn == 0 {
+            return Ok(true);
+        }
+        let failed = |error| IoFailed::file("cut", &self.path, error);
+        if self.file.metadata().map_err(failed)?.len() != self.written {
+            return Ok(false);
+        }
+        let whole = self.written - self.torn as u64;
+        self.file.set_len(whole).map_err(failed)?;
+        // A file that is not opened for appending has a position.
+        self.file.seek(SeekFrom::Start(whole)).map_err(failed)?;
+        (self.written, self.torn) = (whole, 0);
+        Ok(true)
+    }
+
     /// Syncs all flushed bytes to the medium.
     pub fn sync(&mut self) -> Result<(), IoFailed> {
         self.file.sync_data().map_err(|error| IoFailed::file("write", &self.path, error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(path: &Path) -> String {
+        std::fs::read_to_string(path).expect("it is there")
+    }
+
+    #[test]
+    fn a_torn_record_is_taken_back_and_written_again_as_a_whole() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("out");
+        let mut appender = Appender::open(&path, b"\n").expect("it opens");
+        for record in ["one", "two", "three"] {
+            appender.append(&[record.as_bytes(), b"\n"]);
+        }
+        // As a full medium does.
+        let written = appender.file.write(b"one\ntw").expect("it is written");
+        appender.has_written(written);
+        assert_eq!((appender.torn, &*appender.buffer, appender.len()), (2, &b"two\nthree\n"[..], 14));
+        assert!(appender.take_back().expect("it can be cut"));
+        assert_eq!(text(&path), "one\n");
+        appender.flush().expect("there is room");
+        assert_eq!((text(&path).as_str(), appender.len()), ("one\ntwo\nthree\n", 14));
+    }
+
+    #[test]
+    fn empty_records_take_no_memory() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut appender = Appender::open(&dir.path().join("out"), b"").expect("it opens");
+        (0..1000).for_each(|_| appender.append(&[b"", b""]));
+        assert_eq!((appender.ends.len(), appender.len()), (0, 0));
+    }
+
+    #[test]
+    fn bytes_of_others_are_not_taken_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("out");
+        let mut appender = Appender::open(&path, b"\n").expect("it opens");
+        appender.append(&[b"two\n"]);
+        let written = appender.file.write(b"tw").expect("it is written");
+        appender.has_written(written);
+        std::fs::write(&path, "twother\n").expect("it is written");
+        assert!(!appender.take_back().expect("it can be looked at"));
+        assert_eq!(text(&path), "twother\n");
+    }
+
+    #[test]
+    fn nothing_is_glued_to_a_torn_record() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("out");
+        for (before, delimiter, after) in [
+            ("", "\n", "new\n"),
+            ("whole\n", "\n", "whole\nnew\n"),
+            ("whole\nto", "\n", "whole\nto\nnew\n"),
+            ("a--b-", "--", "a--b---new--"),
+            ("x", "", "xnew"),
+        ] {
+            std::fs::write(&path, before).expect("it is written");
+            let mut appender = Appender::open(&path, delimiter.as_bytes()).expect("it opens");
+            appender.append(&[b"new", delimiter.as_bytes()]);
+            appender.flush().expect("it is written");
+            assert_eq!(text(&path), after);
+        }
     }
 }

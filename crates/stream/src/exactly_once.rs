@@ -32,8 +32,11 @@ impl Guarantee {
     /// Checks that all streams of a plan, with their topics between stages in place, can have the guarantee.
     pub fn check(self, plan: &Plan, on_error: &OnError) -> Result<(), NotGuaranteed> {
         match self {
-            Guarantee::AtMostOnce => return Ok(()),
-            Guarantee::AtLeastOnce => return check_at_least_once(plan),
+            Guarantee::AtMostOnce => return check_replaced(plan, "at most once"),
+            Guarantee::AtLeastOnce => {
+                check_replaced(plan, "at least once")?;
+                return check_at_least_once(plan);
+            }
             Guarantee::ExactlyOnce => {}
         }
         for stream in &plan.streams {
@@ -80,6 +83,21 @@ fn check_at_least_once(plan: &Plan) -> Result<(), NotGuaranteed> {
     })
 }
 
+/// A group does not send messages again whose offsets are committed.
+fn check_replaced(plan: &Plan, guarantee: &'static str) -> Result<(), NotGuaranteed> {
+    let Some(replaced) = at_least_once::replaced(plan) else { return Ok(()) };
+    Err(NotGuaranteed {
+        stream: plan.streams[replaced.stream].name.clone(),
+        guarantee,
+        reason: format!(
+            "{} empties its file at each start (--mode=replace), and the consumer group does not send the lost \
+             messages again",
+            describe(replaced.stage)
+        ),
+        right: "use --mode=append".to_owned(),
+    })
+}
+
 /// The reason and the remedy.
 type Wrong = (String, String);
 
@@ -98,6 +116,17 @@ fn check(stream: &StreamPlan, on_error: &OnError) -> Result<(), Wrong> {
         let reason = format!("{} keeps state in memory", describe(stage));
         let right = format!("use only {} between source and sink", WITHOUT_MEMORY.join(", "));
         return Err((reason, right));
+    }
+    let mut behind_splitter = stream.processors.iter().skip_while(|stage| stage.module.name != "splitter");
+    if let Some(splitter) = behind_splitter.next()
+        && let Some(limit) = behind_splitter.find(|stage| stage.module.name == "rate-limit")
+    {
+        let (splitter, limit) = (describe(splitter), describe(limit));
+        let reason = format!(
+            "{splitter} makes several messages of one, which are written in one transaction, and {limit} may delay \
+             them for longer than a transaction may take"
+        );
+        return Err((reason, format!("put {limit} before {splitter}")));
     }
     match on_error {
         OnError::Fail | OnError::Skip => Ok(()),
@@ -171,6 +200,8 @@ mod tests {
             Guarantee::ExactlyOnce.check(&plan, &on_error).err().map(|error| error.to_string())
         };
         assert_eq!(rejection(moved, OnError::Skip), None);
+        let limited = "kafka --topics=a --group=g | rate-limit --rate=1 | splitter | kafka --topic=b";
+        assert_eq!(rejection(limited, OnError::Skip), None);
         for (text, reason, right) in [
             ("time | kafka --topic=b", "its source is time", "--group=NAME"),
             ("kafka --topics=a | kafka --topic=b", "has no consumer group", "--group=NAME"),
@@ -181,6 +212,12 @@ mod tests {
                 "filter, rate-limit",
             ),
             ("kafka --topics=a --group=g | kafka --topic=b --bootstrap=x:1", "x:1", "same --bootstrap"),
+            (
+                "kafka --topics=a --group=g | splitter | filter --expression=true | slow: rate-limit --rate=1 \
+                 | kafka --topic=b",
+                "slow (rate-limit) may delay them",
+                "put slow (rate-limit) before splitter",
+            ),
             (
                 "kafka --topics=a --group=g | topic:t\ntopic:t > kafka --topic=b",
                 "writes topic:t in memory",
@@ -218,6 +255,25 @@ mod tests {
                 let error = error.to_string();
                 assert!(error.contains("at least once: exec does not tell"), "{error}");
                 assert!(error.contains("use --replies=each") && error.contains("at-most-once"), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_is_not_emptied_behind_a_group() {
+        let file = "file --path=x --mode=replace";
+        for guarantee in [Guarantee::AtLeastOnce, Guarantee::AtMostOnce] {
+            let check = |text: String| guarantee.check(&plan(&text), &OnError::Fail);
+            assert_eq!(check(format!("kafka --topics=a | {file}")), Ok(()));
+            for text in [
+                format!("kafka --topics=a --group=g | {file}"),
+                format!("kafka --topics=a --group=g | topic:t\ntopic:t > {file}"),
+            ] {
+                let error = check(text).expect_err("it would lose messages").to_string();
+                assert!(
+                    error.contains("file empties its file") && error.contains("--mode=append"),
+                    "{error}"
+                );
             }
         }
     }

@@ -162,6 +162,12 @@ impl<'a> Raw<'a> {
         Ok(serde_json::Deserializer::from_str(text).deserialize_seq(Each(|_, value| f(value)))?)
     }
 
+    /// The text of an array behind its opening bracket.
+    pub fn inside_of_array(self) -> Option<&'a str> {
+        let Raw::Array(text) = self else { return None };
+        Some(&text[1..])
+    }
+
     /// The members of an object.
     pub fn members(self) -> Result<Vec<(Cow<'a, str>, Raw<'a>)>> {
         let mut members = Vec::new();
@@ -227,6 +233,19 @@ impl<'a> Raw<'a> {
         }
         Ok(())
     }
+}
+
+/// The next element of an array whose text was checked, and the end of the element in the text; `None` at the
+/// end of the array. The text begins behind the opening bracket or an element.
+pub fn next_element(text: &[u8]) -> Result<Option<(Raw<'_>, usize)>> {
+    let rest = text.trim_ascii_start();
+    let rest = match rest.first() {
+        Some(b']') | None => return Ok(None),
+        Some(b',') => rest[1..].trim_ascii_start(),
+        Some(_) => rest,
+    };
+    let raw = <&RawValue>::deserialize(&mut serde_json::Deserializer::from_slice(rest))?.get();
+    Ok(Some((Raw::of(raw), text.len() - rest.len() + raw.len())))
 }
 
 /// Unescapes a string.

@@ -2,6 +2,7 @@
 //! Kafka's own clients or of librdkafka.
 
 mod clusters;
+mod copies;
 mod opening;
 mod outlet;
 mod reports;

@@ -20,6 +20,9 @@ pub const BATCH_BYTES_MAX: usize = 128 << 10;
 /// The largest message that any source accepts.
 pub const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
+/// The longest key that a stage remembers, so that a limited number of keys needs limited memory.
+pub const KEY_BYTES_MAX: usize = 4 << 10;
+
 /// One message of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
@@ -254,15 +257,45 @@ impl Batch {
         &mut self,
         mut f: impl FnMut(Message<'_>, &mut Emitter<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.rewrite_some(|message, emit| f(message, emit).map(|()| true)).map(drop)
+    }
+
+    /// The same until `f` returns false. The rest, from that message on, is returned as a batch that shares
+    /// the buffers.
+    pub fn rewrite_some<E>(
+        &mut self,
+        mut f: impl FnMut(Message<'_>, &mut Emitter<'_>) -> Result<bool, E>,
+    ) -> Result<Option<Batch>, E> {
         std::mem::swap(&mut self.slots, &mut self.spare);
         self.slots.clear();
         let mut written = BytesMut::new();
         let next = self.buffers.len() as u32;
+        let mut stopped_at = None;
         // New extras follow the existing ones.
         let extras = &mut self.extras;
-        for slot in &self.spare {
+        for (index, slot) in self.spare.iter().enumerate() {
             let message = message(slot, extras, &self.buffers);
-            f(message, &mut Emitter { slot, slots: &mut self.slots, extras, written: &mut written, next })?;
+            let begun = (self.slots.len(), written.len());
+            let mut emit =
+                Emitter { slot, slots: &mut self.slots, extras, written: &mut written, next, begun };
+            if !f(message, &mut emit)? {
+                stopped_at = Some(index);
+                break;
+            }
+        }
+        let rest = stopped_at.map(|index| Batch {
+            buffers: self.buffers.clone(),
+            slots: self.spare[index..].to_vec(),
+            extras: self.extras.clone(),
+            spare: Vec::new(),
+            origin: self.origin,
+            is_stamped: self.is_stamped,
+            provenance: self.provenance.clone(),
+        });
+        if rest.is_some()
+            && let Some(provenance) = &mut self.provenance
+        {
+            provenance.is_at_end = false;
         }
         self.spare.clear();
         if !written.is_empty() {
@@ -270,7 +303,7 @@ impl Batch {
         }
         // Add the buffer even if it is empty: an empty value may refer to it.
         self.buffers.push(written.freeze());
-        Ok(())
+        Ok(rest)
     }
 
     /// Renumbers the messages from a start.
@@ -280,6 +313,57 @@ impl Batch {
         for (slot, sequence) in self.slots.iter_mut().zip(first_sequence..) {
             slot.sequence = sequence;
         }
+    }
+
+    /// Copies of the messages, which do not keep the buffers alive. Adjacent messages that share a key,
+    /// headers or a value share the copy.
+    pub fn compact(&self) -> Batch {
+        let mut copies = PartCopies { from: &self.buffers, buffers: Vec::new(), written: Vec::new() };
+        let (mut slots, mut extras) = (Vec::<Slot>::with_capacity(self.slots.len()), Vec::new());
+        let mut before: Option<&Slot> = None;
+        for slot in &self.slots {
+            let copied = before.zip(slots.last().copied());
+            let extra = match (copied, self.extras.get(slot.extra as usize)) {
+                (Some((before, copy)), _) if before.extra == slot.extra => copy.extra,
+                (_, None) => NO_EXTRA,
+                (_, Some(extra)) => {
+                    let (key, headers) = (copies.add(extra.key), copies.add(extra.headers));
+                    add_extra(&mut extras, Extra { key, headers })
+                }
+            };
+            let value = match copied {
+                Some((before, copy)) if before.value == slot.value => copy.value,
+                _ => copies.add(slot.value),
+            };
+            slots.push(Slot { value, extra, ..*slot });
+            before = Some(slot);
+        }
+        Batch { buffers: copies.finish(), slots, extras, ..Batch::default() }
+    }
+
+    /// The message at an index alone. It shares the buffers with its bytes.
+    pub fn single(&self, index: usize) -> Batch {
+        let mut alone = Batch::new();
+        let slot = self.slots[index];
+        let mut share = |part: Part| match self.buffers.get(part.buffer as usize) {
+            Some(buffer) => {
+                alone.buffers.push(buffer.clone());
+                Part { buffer: alone.buffers.len() as u32 - 1, ..part }
+            }
+            None => Part::NONE,
+        };
+        let value = share(slot.value);
+        let extra = self.extras.get(slot.extra as usize).copied().unwrap_or(Extra::NONE);
+        let extra = Extra { key: share(extra.key), headers: share(extra.headers) };
+        let extra = add_extra(&mut alone.extras, extra);
+        alone.slots.push(Slot { value, extra, ..slot });
+        alone
+    }
+
+    /// The memory of a batch that owns its buffers.
+    pub fn held_bytes(&self) -> u64 {
+        let slots = size_of::<Slot>() * self.slots.len() + size_of::<Extra>() * self.extras.len();
+        self.buffers.iter().map(|buffer| buffer.len() as u64).sum::<u64>() + slots as u64
     }
 
     /// Appends messages of another batch from an index on, with new values.
@@ -319,6 +403,36 @@ impl Batch {
             extra: if slot.extra == NO_EXTRA { NO_EXTRA } else { slot.extra + extras },
             ..*slot
         }));
+    }
+}
+
+/// Copies of parts, in buffers of at most [`BATCH_BYTES_MAX`] or one part.
+struct PartCopies<'a> {
+    from: &'a [Bytes],
+    buffers: Vec<Bytes>,
+    written: Vec<u8>,
+}
+
+impl PartCopies<'_> {
+    fn add(&mut self, part: Part) -> Part {
+        let Some(bytes) = part.of_some(self.from) else { return Part::NONE };
+        if !self.written.is_empty() && self.written.len() + bytes.len() > BATCH_BYTES_MAX {
+            self.end_buffer();
+        }
+        let start = self.written.len() as u32;
+        self.written.extend_from_slice(bytes);
+        Part { buffer: self.buffers.len() as u32, start, len: part.len }
+    }
+
+    fn end_buffer(&mut self) {
+        // Without the spare capacity.
+        self.buffers.push(std::mem::take(&mut self.written).into_boxed_slice().into());
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        // An empty value may refer to an empty buffer.
+        self.end_buffer();
+        self.buffers
     }
 }
 
@@ -401,9 +515,18 @@ pub struct Emitter<'a> {
     extras: &'a mut Vec<Extra>,
     written: &'a mut BytesMut,
     next: u32,
+    /// The numbers of messages and of written bytes before this message.
+    begun: (usize, usize),
 }
 
 impl Emitter<'_> {
+    /// Takes back all output for the message.
+    pub fn take_back(&mut self) {
+        let (messages, bytes) = self.begun;
+        self.slots.truncate(messages);
+        self.written.truncate(bytes);
+    }
+
     /// Emits the message unchanged.
     pub fn keep(&mut self) {
         self.slots.push(*self.slot);
@@ -593,6 +716,32 @@ mod tests {
         assert_eq!(values(&batch), ["aa", "bb", "cc", "cc"]);
         assert_eq!(batch.messages().map(|m| m.sequence).collect::<Vec<_>>(), [5, 6, 7, 8]);
         assert_eq!((batch.value_bytes(), batch.last_sequence()), (8, Some(8)));
+    }
+
+    #[test]
+    fn copies_of_parts_share_the_copy_of_their_key() {
+        let mut batch = Batch::new();
+        batch.push(vec![b'v'; 4096].into(), Some(vec![b'k'; 1 << 16].into()), 7, 5);
+        batch.push(Bytes::from_static(b"last"), None, 8, 6);
+        let rewritten: Result<(), ()> = batch.rewrite(|message, emit| {
+            (0..message.value.len()).for_each(|at| emit.part(at..at + 1));
+            Ok(())
+        });
+        assert_eq!(rewritten, Ok(()));
+        let copies = batch.compact();
+        assert!(copies.messages().eq(batch.messages()));
+        assert!(copies.held_bytes() < 1 << 20, "{}", copies.held_bytes());
+        for index in [0, 4095, 4096, 4099] {
+            assert!(copies.single(index).messages().eq(batch.messages().skip(index).take(1)));
+            assert!(batch.single(index).messages().eq(batch.messages().skip(index).take(1)));
+        }
+        // Nulls, and values of an empty buffer.
+        let mut gather = BatchBuilder::default();
+        gather.push(None, None, [], 0, 0);
+        gather.push(Some(b""), Some(b""), [], 0, 1);
+        let batch = gather.take();
+        assert!(batch.compact().messages().eq(batch.messages()));
+        assert!(batch.single(1).messages().eq(batch.messages().skip(1)));
     }
 
     #[test]

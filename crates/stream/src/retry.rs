@@ -32,6 +32,11 @@ impl Retry {
         (now - first + pause <= self.limit).then_some(pause)
     }
 
+    /// Retries for at most this long after the first failure.
+    pub fn limit(&mut self, limit: Duration) {
+        self.limit = self.limit.min(limit);
+    }
+
     /// Records a success. Returns true if failures came before.
     pub fn succeeded(&mut self) -> bool {
         let had_failed = self.tries > 0;

@@ -142,6 +142,7 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<RunningStreams, Stream
                 origins: &origins,
                 index,
                 instance,
+                gives_refused_back: options.on_error != OnError::Fail,
             };
             chains.push((index, builder.chain(plan, &mut joints, &stop)?));
             meters.push(meter);
@@ -195,6 +196,7 @@ struct Builder<'a> {
     /// The number of the stream.
     index: usize,
     instance: usize,
+    gives_refused_back: bool,
 }
 
 impl Builder<'_> {
@@ -215,6 +217,7 @@ impl Builder<'_> {
             stream: self.stream.clone(),
             guarantee: self.options.guarantee,
             is_stored: self.is_stored,
+            gives_refused_back: self.gives_refused_back,
             sources: match place {
                 0 => self.provenance(0).into_iter().map(|provenance| provenance.source).collect(),
                 place => self.origins.reaching(self.index, place - 1).into_iter().collect(),
@@ -248,9 +251,14 @@ impl Builder<'_> {
         let index = self.index;
         let stream = &plan.streams[index];
         let RunOptions { on_error, cluster, reach, .. } = self.options;
-        let bad = BadMessages::new(on_error, cluster, reach, stream.name.clone(), self.meter.bad.clone())
+        let mut bad = BadMessages::new(on_error, cluster, reach, stream.name.clone(), self.meter.bad.clone())
             .map_err(|error| self.failed(&stream.name, error))?;
         let source = self.source(stream, joints)?;
+        if source.answers_senders() {
+            bad.return_to_senders();
+            self.gives_refused_back = true;
+        }
+        let mut is_traceable = true;
         let mut links = Vec::new();
         for (place, (stage, meter)) in (1..).zip(stream.processors.iter().zip(&self.meter.stages[1..])) {
             let StageMaker::Processor(make) = stage.module.make else {
@@ -259,7 +267,9 @@ impl Builder<'_> {
             let processor = make(&stage.settings, &self.site(place, &meter.findings));
             let processor = processor.map_err(|error| self.failed(&stage.label, error))?;
             let (meter, provenance) = (meter.clone(), self.provenance(place));
-            links.push(Link { processor, meter, provenance, is_announced: false });
+            let keeps_sequences = processor.keeps_sequences();
+            links.push(Link { processor, meter, provenance, is_announced: false, is_traceable });
+            is_traceable &= keeps_sequences;
         }
         let last: &Arc<StageMeter> = self.meter.stages.last().expect("a stream has two ends");
         let sink = match &stream.output {

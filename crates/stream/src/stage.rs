@@ -108,6 +108,17 @@ pub trait Source: Send {
         false
     }
 
+    /// True if senders wait for an answer to each message, so that a bad message is returned to its sender.
+    fn answers_senders(&self) -> bool {
+        false
+    }
+
+    /// Returns a bad message to its sender, before the message is acknowledged. Returns false if the sender
+    /// already has another answer.
+    fn return_bad(&mut self, _sequence: u64, _reason: &str) -> bool {
+        false
+    }
+
     /// Acknowledges all messages up to this sequence: the sink has accepted them.
     fn acknowledge(&mut self, _through: u64) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
@@ -129,6 +140,11 @@ pub trait Source: Send {
     /// sequence, for a transaction of the sink. Each message is reported once.
     fn progress(&mut self, _through: u64) -> Result<Progress, StageError> {
         Ok(Progress::None)
+    }
+
+    /// True if [`Source::progress`] has a position behind records that are no messages.
+    fn has_passed(&self) -> bool {
+        false
     }
 
     /// Emits the messages since the last committed transaction again, after an abort.
@@ -208,9 +224,25 @@ pub trait Processor: Send {
         Ok(())
     }
 
-    /// Puts the remaining messages into the empty batch at the end.
+    /// While the stream drains: makes room for more messages, by putting some of those that wait into the
+    /// empty batch at once. Called until the processor is no longer full.
+    fn relieve<'a>(&'a mut self, _batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Puts the remaining messages into the empty batch at the end, or some of them.
     fn finish<'a>(&'a mut self, _batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// False if [`Processor::finish`] has to be called again for more messages.
+    fn has_finished(&self) -> bool {
+        true
+    }
+
+    /// True if each message has the sequence of the one message from which it is made.
+    fn keeps_sequences(&self) -> bool {
+        true
     }
 
     /// The first message held by the processor. Later messages have not passed either.
@@ -246,6 +278,11 @@ pub trait Sink: Send {
     /// Waits until everything written is delivered, except for messages reported by [`Sink::held_since`].
     fn flush(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// Treats messages that the receiver refused for good as bad messages. Until then they are undelivered.
+    fn give_back(&mut self, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+        Ok(())
     }
 
     /// The first undelivered message held by other streams, which a flush does not wait for.

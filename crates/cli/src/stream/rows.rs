@@ -8,6 +8,9 @@ use thalweg_stream::runtime::Latency;
 
 use crate::table::row;
 
+/// The states of streams that have ended, but still have figures.
+const OVER: [&str; 2] = ["complete", "failed"];
+
 /// The key of a stage: stream, part, index. Sorts by stream name and stage order.
 type StageKey = (String, usize, usize);
 
@@ -96,8 +99,15 @@ impl Sample {
     pub fn since(&self, before: &Sample) -> Vec<Row> {
         let nothing = Counts::default();
         let rows = self.stages.iter().map(|(place, now)| {
-            let before = before.stages.get(place).filter(|before| before.elapsed_s < now.elapsed_s);
-            let before = before.unwrap_or(&nothing);
+            let is_over = self.states.get(&place.0).is_some_and(|state| OVER.contains(&state.as_str()));
+            let before = match is_over {
+                // A stream that has ended does nothing.
+                true => now,
+                false => {
+                    let before = before.stages.get(place);
+                    before.filter(|before| before.elapsed_s < now.elapsed_s).unwrap_or(&nothing)
+                }
+            };
             let seconds = (now.elapsed_s - before.elapsed_s).max(1e-6);
             let rate = |count: fn(&Counts) -> f64| (count(now) - count(before)).max(0.0) / seconds;
             let instances = now.instances.max(1) as f64;
@@ -270,6 +280,19 @@ mod tests {
         assert_eq!(now.others(), BTreeMap::from([("undeployed", 1)]));
         assert_eq!(cells(&rows, Basis::Rates).len(), 5);
         assert_eq!((rows[0].messages, &*cells(&rows, Basis::Totals)[1][3]), (600, "600"));
+    }
+
+    #[test]
+    fn a_stream_that_has_ended_is_not_busy() {
+        for state in OVER {
+            let mut ended = answer(10.0, 100);
+            ended["streams"][0]["state"] = state.into();
+            let ended = Sample::of(&ended);
+            for row in ended.since(&Sample::default()).iter().chain(&ended.since(&ended)) {
+                assert_eq!((row.messages_per_s, row.busy, row.waited), (0.0, 0.0, 0.0));
+                assert_eq!(row.messages % 100, 0);
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Streams of this node: the list, an editor with live checks, and one stream with its stages.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use axum::Form;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use thalweg_stream::host::recorder::{Action, Change, Recorder};
 use thalweg_stream::host::rest;
 use thalweg_stream::host::{Host, HostError, State as StreamState, StreamStatus};
-use thalweg_stream::language;
+use thalweg_stream::{language, without_passwords};
 
 use crate::format;
 use crate::page::{self, Section, Shell, encode, figure, see_other};
@@ -83,7 +84,7 @@ fn table(console: &Console, streams: &[StreamStatus]) -> Markup {
                         tr {
                             th scope="row" { a href=(path(&stream.name)) { (stream.name) } }
                             td { (state(stream)) }
-                            td class="value" { (stream.definition.as_ref().map_or("", |definition| definition.text.as_str())) }
+                            td class="value" { (stream.definition.as_ref().map_or(Cow::Borrowed(""), |definition| without_passwords(&definition.text))) }
                             td class="number" { (page::or_dash(rate.map(format::rate))) }
                         }
                     }
@@ -247,7 +248,7 @@ fn overview(status: &StreamStatus) -> Markup {
                 (figure("Bad messages", &format::count(figures.streams.iter().map(|part| part.bad).sum::<u64>()), None))
             }
         }
-        @if let Some(definition) = &status.definition { pre class="card mono" { (definition.text) } }
+        @if let Some(definition) = &status.definition { pre class="card mono" { (without_passwords(&definition.text)) } }
         @if let Some(reason) = &status.reason { p class="note bad" role="alert" { (reason) } }
     }
 }

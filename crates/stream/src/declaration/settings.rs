@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::Uri;
+use axum::http::uri::Authority;
 use chrono::format::{Item, StrftimeItems};
 use thalweg_client::bootstrap_servers;
 
@@ -169,7 +170,8 @@ impl OptionType {
             OptionType::Url => {
                 let uri: Option<Uri> = text.parse().ok();
                 let is_whole = uri.is_some_and(|uri| {
-                    matches!(uri.scheme_str(), Some("http" | "https")) && uri.authority().is_some()
+                    matches!(uri.scheme_str(), Some("http" | "https"))
+                        && uri.authority().is_some_and(has_port)
                 });
                 is_whole.then(|| Value::Text(text.to_owned()))
             }
@@ -252,6 +254,16 @@ impl OptionType {
     }
 }
 
+/// True if the port of a URL is a number, or the default. A password that is not percent-encoded may look like
+/// a port.
+fn has_port(authority: &Authority) -> bool {
+    let text = authority.as_str();
+    let server = text.rsplit_once('@').map_or(text, |(_, server)| server);
+    let (host, port) = server.rsplit_once(':').unwrap_or((server, "80"));
+    let is_in_brackets = host.starts_with('[') && server.ends_with(']');
+    is_in_brackets || port.parse::<u16>().is_ok()
+}
+
 fn split_unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     (&text[..end], text[end..].trim())
@@ -285,4 +297,27 @@ fn size(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_of_a_url_is_a_number() {
+        for url in
+            ["http://h/", "https://h:1/a:b", "http://ann:p%40ss@h:65535", "http://[::1]/", "http://[::1]:9/"]
+        {
+            assert!(OptionType::Url.read(url).is_ok(), "{url}");
+        }
+        for url in [
+            "http://ann:pa/ss@h/",
+            "http://ann:pa?ss@h/",
+            "http://ann:pa#ss@h/",
+            "http://h:65536/",
+            "http://h:/",
+        ] {
+            assert!(OptionType::Url.read(url).is_err(), "{url}");
+        }
+    }
 }

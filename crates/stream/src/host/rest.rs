@@ -45,6 +45,7 @@ use utoipa_axum::routes;
 use super::definition::properties;
 use super::recorder::{Action, Change, Recorder};
 use super::{Host, HostError, StreamReport, StreamStatus};
+use crate::passwords;
 
 /// Maximum size of a body: a definition of maximum length, escaped.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -337,7 +338,10 @@ where
 {
     let recorded = async move {
         let outcome = verb.await;
-        let failure = outcome.as_ref().err().map(|error| (error.kind().to_owned(), error.to_string()));
+        let failure = outcome.as_ref().err().map(|error| {
+            // An error may show the definition.
+            (error.kind().to_owned(), passwords::hidden(&error.to_string()).into_owned())
+        });
         recorder.record(Change { failure, ..change });
         outcome
     };

@@ -7,6 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::definition::Definition;
+use crate::passwords;
 use crate::runtime::{Figures, PartReport, StreamEnd};
 
 /// The state of a stream.
@@ -108,7 +109,10 @@ impl StreamStatus {
         let figures = self.figures.as_ref().filter(|_| with_figures);
         StreamReport {
             name: self.name.to_string(),
-            definition: self.definition.as_ref().map(|definition| definition.text.clone()),
+            definition: self
+                .definition
+                .as_ref()
+                .map(|definition| passwords::hidden(&definition.text).into_owned()),
             principal: self.definition.as_ref().and_then(|definition| definition.principal.clone()),
             node: deployed.map(|deployed| deployed.node),
             properties: deployed.map(|deployed| deployed.properties.clone()),

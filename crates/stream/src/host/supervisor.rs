@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::rights::{MissingRight, Right};
 use super::{Host, INSTANCE, State, StreamStatus, rights};
 use crate::deployment::Deployment;
+use crate::passwords;
 use crate::runtime::{self, Meters, RunOptions, RunningStreams};
 
 /// Interval of checks of the principal's rights while a stream runs.
@@ -253,6 +254,8 @@ impl Work {
     }
 
     fn failed(&self, reason: String, meters: Option<Meters>) {
+        // The reason may show the definition.
+        let reason = passwords::hidden(&reason).into_owned();
         tracing::error!(stream = &*self.name, reason, "The stream failed; deploy it again to restart it");
         self.status.send_replace(Status { state: State::Failed, reason: Some(reason), meters });
     }

@@ -25,6 +25,13 @@ impl PendingMessages {
     pub fn new(batch: Batch, number: u64) -> PendingMessages {
         PendingMessages { batch, from: 0, number }
     }
+
+    /// Removes the first message. Returns it with its number.
+    pub fn pop(&mut self) -> (u64, Batch) {
+        let (number, message) = (self.number + self.from as u64, self.batch.single(self.from));
+        self.from += 1;
+        (number, message)
+    }
 }
 
 /// A producer for a topic.

@@ -18,7 +18,7 @@ use crate::declaration::{
 };
 use crate::expression::Expression;
 use crate::figures::{Figure, figures};
-use crate::message::{Batch, Message, Provenance, SourceId};
+use crate::message::{Batch, KEY_BYTES_MAX, Message, Provenance, SourceId};
 use crate::stage::{Processor, StageError, Turn, Wait};
 
 pub const MODULE: Module = Module {
@@ -246,6 +246,9 @@ impl Aggregate {
             Some(expression) => expression.write(message, key).map_err(bad)?.then_some(&key[..]),
             None => None,
         };
+        if key.is_some_and(|key| key.len() > KEY_BYTES_MAX) {
+            return Err("its key is longer than 4 KiB".to_owned());
+        }
         let added = self.windows.add(time_ms, key, value, message.sequence, from.revocable());
         self.marks.observe(from, time_ms);
         self.windows.advance(self.marks.watermark_ms());
@@ -350,6 +353,10 @@ impl Processor for Aggregate {
     /// the source has read ahead would be late.
     fn releases_by(&self) -> Option<Instant> {
         None
+    }
+
+    fn keeps_sequences(&self) -> bool {
+        false
     }
 
     fn held_since(&self) -> Option<u64> {

@@ -124,6 +124,10 @@ impl Processor for Joiner {
         })
     }
 
+    fn keeps_sequences(&self) -> bool {
+        false
+    }
+
     fn held_since(&self) -> Option<u64> {
         self.first.map(|(_, _, sequence)| sequence)
     }

@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 const ERROR: f64 = 0.01;
 /// Smaller magnitudes count as zero.
 const LEAST: f64 = 1e-9;
+/// Maximum number of buckets of either sign, enough for numbers between 1 and 10^17. Beyond it, the smallest
+/// magnitudes are counted together, and their quantiles are less exact.
+const BUCKETS_MAX: usize = 2048;
 
 /// The distribution of added numbers.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +33,16 @@ fn middle(bucket: i32) -> f64 {
     2.0 * factor().powi(bucket) / (factor() + 1.0)
 }
 
+/// Counts the smallest magnitudes together if there are too many buckets.
+fn limit(side: &mut BTreeMap<i32, u64>) {
+    while side.len() > BUCKETS_MAX
+        && let Some((_, count)) = side.pop_first()
+        && let Some(mut next) = side.first_entry()
+    {
+        *next.get_mut() += count;
+    }
+}
+
 impl Quantiles {
     /// Adds a number.
     pub fn add(&mut self, value: f64) {
@@ -39,6 +52,7 @@ impl Quantiles {
         } else {
             let side = if value < 0.0 { &mut self.negative } else { &mut self.positive };
             *side.entry(bucket(value.abs().min(f64::MAX))).or_default() += 1;
+            limit(side);
         }
     }
 
@@ -49,6 +63,7 @@ impl Quantiles {
         let sides = [(&mut self.negative, &other.negative), (&mut self.positive, &other.positive)];
         for (side, other) in sides {
             other.iter().for_each(|(bucket, count)| *side.entry(*bucket).or_default() += count);
+            limit(side);
         }
     }
 
@@ -68,6 +83,21 @@ impl Quantiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_all_magnitudes_need_bounded_memory() {
+        let mut quantiles = Quantiles::default();
+        let mut value = 1e-9;
+        let mut count = 0;
+        while value < 1e300 {
+            value *= 1.01;
+            count += 1;
+            quantiles.add(value);
+        }
+        assert_eq!((quantiles.positive.len(), quantiles.count), (BUCKETS_MAX, count));
+        let highest = quantiles.at(1.0).expect("there are numbers");
+        assert!((highest / value - 1.0).abs() < 0.02, "{highest} for {value}");
+    }
 
     #[test]
     fn quantiles_are_within_a_percent() {

@@ -131,6 +131,10 @@ impl Processor for RateLimit {
         Ok(())
     }
 
+    fn relieve<'a>(&'a mut self, batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
+        self.finish(batch)
+    }
+
     fn finish<'a>(&'a mut self, batch: &'a mut Batch) -> Wait<'a, Result<(), StageError>> {
         Box::pin(async {
             let len = self.waiting.len();

@@ -42,6 +42,8 @@ pub struct Link {
     pub provenance: Option<Provenance>,
     /// True if later stages know of this provenance.
     pub is_announced: bool,
+    /// True if the messages that reach the processor have the sequences of the source.
+    pub is_traceable: bool,
 }
 
 /// A stream, ready to run.
@@ -124,6 +126,7 @@ impl Chain {
             let _ = self.flush().await;
             let mut turn = turn(&mut self.bad, flow.source, Instant::now());
             let _ = self.sink.finish(&mut turn);
+            let _ = self.flush_bad().await;
             return over;
         }
         self.drain(flow).await?;
@@ -135,13 +138,19 @@ impl Chain {
         let mut over = None;
         let mut since = Instant::now();
         loop {
+            // Read first: the deadline of a processor that is due at once is the current time.
+            let deadline = self.deadline();
             let now = Instant::now();
             if over.is_none() && !self.source.is_fed() && self.stop.is_given() {
                 self.source.close();
                 over = Some(StopReason::Stopped);
             }
-            if self.deadline().is_some_and(|deadline| deadline <= now) {
+            if deadline.is_some_and(|deadline| deadline <= now) {
                 self.tick(flow, now).await?;
+                // A splitter may have completed a message, and split the next one in part after this.
+                if self.is_exactly_once() {
+                    self.acknowledge_if_due(flow, now).await?;
+                }
             }
             if let Some(until) = self.source.losing()
                 && !self.lets_go(until, now)
@@ -152,6 +161,7 @@ impl Chain {
             if is_full && over == Some(StopReason::Stopped) {
                 return Ok(StopReason::Stopped);
             }
+            self.return_bad().await?;
             let filled = if is_full { FillResult::Pending } else { self.fill(flow, now)? };
             match filled {
                 FillResult::Ready => {
@@ -168,11 +178,13 @@ impl Chain {
                     if !is_full {
                         self.announce_end(flow).await?;
                     }
-                    self.wait(flow, now).await?;
-                    since = Instant::now();
+                    if !self.is_due() {
+                        self.wait(flow, now).await?;
+                        since = Instant::now();
+                    }
                 }
             }
-            self.bad.hand_over().await.map_err(|error| (self.bad.stage(), error))?;
+            self.hand_over_bad().await?;
             if now.duration_since(since) > TURN {
                 tokio::task::yield_now().await;
                 since = Instant::now();
@@ -196,18 +208,32 @@ impl Chain {
         self.links.iter().any(|link| link.processor.is_full())
     }
 
+    /// The first processor whose output can go on. Output of earlier ones would pile up in front of the last
+    /// full processor.
+    fn open_from(&self) -> usize {
+        self.links.iter().rposition(|link| link.processor.is_full()).unwrap_or(0)
+    }
+
+    /// True if the last full processor has more output at once.
+    fn is_due(&self) -> bool {
+        let full = self.links.iter().rfind(|link| link.processor.is_full());
+        full.and_then(|link| link.processor.deadline()).is_some_and(|at| at <= Instant::now())
+    }
+
     /// The time of the next due timer.
     fn deadline(&self) -> Option<Instant> {
-        let processors = self.links.iter().filter_map(|link| link.processor.deadline());
+        let open = &self.links[self.open_from()..];
+        let processors = open.iter().filter_map(|link| link.processor.deadline());
         processors.chain(self.sink.deadline()).min()
     }
 
     /// Waits for a message, the stop signal, or a timer.
     async fn wait(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
-        let is_full = self.is_full();
+        let (is_full, open_from) = (self.is_full(), self.open_from());
+        let full = is_full.then(|| self.links[open_from].meter.clone());
         let since = Instant::now();
         let mut deadline = self.deadline();
-        if self.source.wants_acknowledgement() && flow.acknowledged < flow.seen {
+        if self.wants_acknowledgement(flow) {
             deadline =
                 Some(deadline.map_or(flow.next_acknowledgement, |at| at.min(flow.next_acknowledgement)));
         }
@@ -230,17 +256,24 @@ impl Chain {
                 false => self.stop.given().await,
             }
         };
-        let mut wakes: Vec<_> = self.links.iter_mut().filter_map(|link| link.processor.wake()).collect();
+        let open = &mut self.links[open_from..];
+        let mut wakes: Vec<_> = open.iter_mut().filter_map(|link| link.processor.wake()).collect();
         let woken = poll_fn(|context| {
             let is_ready = wakes.iter_mut().any(|wake| wake.as_mut().poll(context).is_ready());
             if is_ready { Poll::Ready(()) } else { Poll::Pending }
         });
-        let is_woken = tokio::select! {
-            biased;
-            () = stopped => false,
-            () = woken => true,
-            () = ready => false,
-            () = due => false,
+        let event = async {
+            tokio::select! {
+                biased;
+                () = stopped => false,
+                () = woken => true,
+                () = ready => false,
+                () = due => false,
+            }
+        };
+        let is_woken = match full {
+            Some(meter) => meter.waited_for(event).await,
+            None => event.await,
         };
         drop(wakes);
         if !is_full {
@@ -254,7 +287,7 @@ impl Chain {
 
     fn fill(&mut self, flow: &mut Flow, now: Instant) -> Result<FillResult> {
         let meter = &self.meter.stages[0];
-        self.bad.enter(&meter.label);
+        self.bad.enter(&meter.label, true);
         let mut turn = turn(&mut self.bad, flow.source, now);
         let filled = self.source.fill(&mut flow.batch, &mut turn);
         let filled = filled.map_err(|error| (meter.label.clone(), error))?;
@@ -308,7 +341,7 @@ impl Chain {
             meter = &link.meter;
             let now = Instant::now();
             let (came, first_ms) = (batch.len(), batch.first_time_ms());
-            self.bad.enter(&meter.label);
+            self.bad.enter(&meter.label, link.is_traceable);
             let mut turn = turn(&mut self.bad, flow.source, now);
             let processed = link.processor.process(batch, &mut turn);
             processed.map_err(|error| (meter.label.clone(), error))?;
@@ -337,9 +370,10 @@ impl Chain {
     }
 
     async fn write(&mut self, flow: &mut Flow) -> Result<()> {
+        let is_traceable = self.is_sink_traceable();
         let meter = self.meter.stages.last().expect("a stream has two ends");
         let now = Instant::now();
-        self.bad.enter(&meter.label);
+        self.bad.enter(&meter.label, is_traceable);
         let mut turn = turn(&mut self.bad, flow.source, now);
         let written = self.sink.write(&flow.batch, &mut turn);
         written.map_err(|error| (meter.label.clone(), error))?;
@@ -353,22 +387,57 @@ impl Chain {
         meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), worked - now);
         meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), done));
         flow.written = flow.batch.last_sequence().or(flow.written);
-        Ok(())
+        self.give_back(flow)
     }
 
     /// Runs all due timers.
     async fn tick(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
         for index in 0..self.links.len() {
+            if index < self.open_from() {
+                continue;
+            }
             flow.batch.clear();
             let link = &mut self.links[index];
-            self.bad.enter(&link.meter.label);
+            self.bad.enter(&link.meter.label, link.is_traceable);
             let ticked = link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.source, now));
             ticked.map_err(|error| (link.meter.label.clone(), error))?;
             self.push_from_link(index, flow).await?;
         }
         flow.batch.clear();
-        let label = &self.meter.stages.last().expect("a stream has two ends").label;
-        self.sink.tick(&mut turn(&mut self.bad, flow.source, now)).map_err(|error| (label.clone(), error))
+        let (label, is_traceable) = (self.sink_label(), self.is_sink_traceable());
+        self.bad.enter(&label, is_traceable);
+        let ticked = self.sink.tick(&mut turn(&mut self.bad, flow.source, now));
+        ticked.map_err(|error| (label.clone(), error))?;
+        if let Some(settled) = self.sink.settle() {
+            settled.await.map_err(|error| (label, error))?;
+        }
+        self.give_back(flow)
+    }
+
+    /// True if the messages that reach the sink have the sequences of the source.
+    fn is_sink_traceable(&self) -> bool {
+        self.links.last().is_none_or(|link| link.is_traceable && link.processor.keeps_sequences())
+    }
+
+    /// Treats messages that the receiver of the sink refused as bad messages.
+    fn give_back(&mut self, flow: &Flow) -> Result<()> {
+        let (label, is_traceable) = (self.sink_label(), self.is_sink_traceable());
+        self.bad.enter(&label, is_traceable);
+        let given_back = self.sink.give_back(&mut turn(&mut self.bad, flow.source, Instant::now()));
+        given_back.map_err(|error| (label, error))
+    }
+
+    /// Returns bad messages to their senders, when their dead letters are stored.
+    async fn return_bad(&mut self) -> Result<()> {
+        let returned = self.bad.take_returned().await.map_err(|error| (self.bad.stage(), error))?;
+        for returned in returned {
+            let (stage, reason) =
+                (returned.stage.clone(), format!("{}: {}", returned.stage, returned.reason));
+            if !self.source.return_bad(returned.sequence, &reason) {
+                self.bad.keep(returned).map_err(|error| (stage, error))?;
+            }
+        }
+        Ok(())
     }
 
     /// Passes the messages of a processor's tick on to the sink.
@@ -396,14 +465,21 @@ impl Chain {
 
     /// Flushes messages still held by stages after the last message, and waits for delivery.
     async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
+        self.relieve(0, flow).await?;
         self.announce_over(0, self.source_id, flow).await?;
         for index in 0..self.links.len() {
-            flow.batch.clear();
-            let link = &mut self.links[index];
-            let finished = link.processor.finish(&mut flow.batch).await;
-            finished.map_err(|error| (link.meter.label.clone(), error))?;
-            let source = link.provenance.as_ref().map(|provenance| provenance.source);
-            self.push_from_link(index, flow).await?;
+            let mut has_finished = false;
+            while !has_finished {
+                flow.batch.clear();
+                let link = &mut self.links[index];
+                let finished = link.processor.finish(&mut flow.batch).await;
+                finished.map_err(|error| (link.meter.label.clone(), error))?;
+                has_finished = link.processor.has_finished();
+                self.push_from_link(index, flow).await?;
+                self.relieve(index + 1, flow).await?;
+                self.hand_over_bad().await?;
+            }
+            let source = self.links[index].provenance.as_ref().map(|provenance| provenance.source);
             self.announce_over(index + 1, source, flow).await?;
         }
         let label = self.sink_label();
@@ -412,7 +488,9 @@ impl Chain {
             self.transact(flow).await?;
         }
         self.flush().await?;
+        self.give_back(flow)?;
         self.sink.finish(&mut turn(&mut self.bad, flow.source, Instant::now())).map_err(failed)?;
+        self.flush_bad().await?;
         // Close the taps before the first wait.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
@@ -422,20 +500,52 @@ impl Chain {
         self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
+    /// Empties full processors from a place on.
+    async fn relieve(&mut self, from: usize, flow: &mut Flow) -> Result<()> {
+        let full = |chain: &Chain| {
+            (from..chain.links.len()).rev().find(|index| chain.links[*index].processor.is_full())
+        };
+        while let Some(index) = full(self) {
+            let now = Instant::now();
+            flow.batch.clear();
+            let link = &mut self.links[index];
+            let relieved = match link.processor.deadline().is_some_and(|at| at <= Instant::now()) {
+                true => {
+                    self.bad.enter(&link.meter.label, link.is_traceable);
+                    link.processor.tick(&mut flow.batch, &mut turn(&mut self.bad, flow.source, now))
+                }
+                false => link.processor.relieve(&mut flow.batch).await,
+            };
+            relieved.map_err(|error| (link.meter.label.clone(), error))?;
+            self.push_from_link(index, flow).await?;
+            self.hand_over_bad().await?;
+        }
+        Ok(())
+    }
+
+    fn wants_acknowledgement(&self, flow: &Flow) -> bool {
+        self.source.wants_acknowledgement() && (flow.acknowledged < flow.seen || self.source.has_passed())
+    }
+
     async fn acknowledge_if_due(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
-        if !self.source.wants_acknowledgement()
-            || now < flow.next_acknowledgement
-            || flow.acknowledged >= flow.seen
-        {
+        if !self.wants_acknowledgement(flow) || now < flow.next_acknowledgement {
             return Ok(());
         }
         if self.is_exactly_once() {
+            // A message with one part written and another held waits for the next transaction.
+            if self.has_divided(flow) {
+                return Ok(());
+            }
             flow.next_acknowledgement = now + COMMIT_EVERY;
             return self.transact(flow).await;
         }
         flow.next_acknowledgement =
             now + if self.has_waiting_clients { ANSWER_EVERY } else { ACKNOWLEDGE_EVERY };
-        match self.sink.reports_delivery().map_err(|error| (self.sink_label(), error))? {
+        let reports_delivery = self.sink.reports_delivery().map_err(|error| (self.sink_label(), error))?;
+        if reports_delivery {
+            self.give_back(flow)?;
+        }
+        match reports_delivery {
             true => self.flush_bad().await?,
             false => self.flush().await?,
         }
@@ -449,7 +559,25 @@ impl Chain {
         self.flush_bad().await
     }
 
+    /// Waits until dead letters occupy little memory. A stopped stream does not wait long.
+    async fn hand_over_bad(&mut self) -> Result<()> {
+        let handed_over = tokio::select! {
+            biased;
+            handed_over = self.bad.hand_over() => Some(handed_over),
+            () = self.stop.given() => None,
+        };
+        let handed_over = match handed_over {
+            Some(handed_over) => handed_over,
+            None => {
+                self.bad.stop();
+                self.bad.hand_over().await
+            }
+        };
+        handed_over.map_err(|error| (self.bad.stage(), error))
+    }
+
     async fn flush_bad(&mut self) -> Result<()> {
+        self.hand_over_bad().await?;
         self.bad.flush().await.map_err(|error| (self.bad.stage(), error))
     }
 
@@ -490,12 +618,13 @@ impl Chain {
     /// Commits the output and the source's offsets as a transaction. If that is impossible, aborts; the
     /// messages are read again.
     async fn transact(&mut self, flow: &mut Flow) -> Result<()> {
-        let held = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        // A message with one part written and another held waits for the next transaction.
-        if held.is_some_and(|held| flow.written >= Some(held)) {
+        if self.has_divided(flow) {
             return Ok(());
         }
-        let Some(through) = held.map_or(flow.seen, |held| held.checked_sub(1)) else { return Ok(()) };
+        let held = self.held_in_links();
+        // Before the first message, the position can have passed other records.
+        let seen = Some(flow.seen.unwrap_or_default());
+        let Some(through) = held.map_or(seen, |held| held.checked_sub(1)) else { return Ok(()) };
         let progress = self.source.progress(through);
         let transacted = match progress.map_err(|error| (self.meter.stages[0].label.clone(), error))? {
             Progress::None => return Ok(()),
@@ -506,7 +635,7 @@ impl Chain {
             }
         };
         match transacted {
-            TransactionOutcome::Committed => flow.acknowledged = Some(through),
+            TransactionOutcome::Committed => flow.acknowledged = flow.seen.map(|_| through),
             TransactionOutcome::Refused => {
                 self.forget(flow).await?;
                 self.source.rewind();
@@ -523,15 +652,25 @@ impl Chain {
         Ok(())
     }
 
+    /// The first message that a processor holds.
+    fn held_in_links(&self) -> Option<u64> {
+        self.links.iter().filter_map(|link| link.processor.held_since()).min()
+    }
+
+    /// True if a part of a message is written, and a processor holds another part.
+    fn has_divided(&self, flow: &Flow) -> bool {
+        self.held_in_links().is_some_and(|held| flow.written >= Some(held))
+    }
+
     /// The first undelivered message: a processor holds it, or streams behind a named destination do. Taps do
     /// not count.
     fn held_since(&mut self) -> Option<u64> {
-        let links = self.links.iter().filter_map(|link| link.processor.held_since()).min();
-        links.into_iter().chain(self.sink.held_since()).min()
+        self.held_in_links().into_iter().chain(self.sink.held_since()).min()
     }
 
     /// Acknowledges to the source everything before the first message still held.
     async fn acknowledge_source(&mut self, flow: &mut Flow, held_since: u64) -> Result<()> {
+        self.return_bad().await?;
         let through = match (flow.seen, held_since.checked_sub(1)) {
             (Some(seen), Some(before_held)) => seen.min(before_held),
             _ => return Ok(()),
@@ -575,3 +714,6 @@ impl Flow {
 fn turn(bad: &mut BadMessages, source: SourceWatch, now: Instant) -> Turn<'_> {
     Turn { now, time_ms: clock::time_ms(), source, bad }
 }
+
+#[cfg(test)]
+mod tests;

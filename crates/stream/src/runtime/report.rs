@@ -72,10 +72,12 @@ impl StageMeter {
         waited
     }
 
-    fn figures(&self) -> StageFigures {
+    /// The current figures. A stream that does not run waits for nothing.
+    fn figures(&self, is_running: bool) -> StageFigures {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let waited = get(&self.waited_ns)
             + match get(&self.waiting_since_ns) {
+                _ if !is_running => 0,
                 0 => 0,
                 since => (self.started.elapsed().as_nanos() as u64).saturating_sub(since),
             };
@@ -100,7 +102,8 @@ pub struct StreamMeter {
     instance: usize,
     pub stages: Vec<Arc<StageMeter>>,
     pub bad: Arc<AtomicU64>,
-    ended: OnceLock<StreamEnd>,
+    started: Instant,
+    ended: OnceLock<(StreamEnd, Instant)>,
 }
 
 /// The end of a stream.
@@ -136,20 +139,26 @@ impl StreamMeter {
             instance,
             stages,
             bad: Arc::default(),
+            started,
             ended: OnceLock::new(),
         }
     }
 
     /// Sets the end of the stream.
     pub fn end(&self, ended: StreamEnd) {
-        let _ = self.ended.set(ended);
+        let _ = self.ended.set((ended, Instant::now()));
+    }
+
+    /// The time from the start to the end, if the stream has ended.
+    fn ended_after(&self) -> Option<Duration> {
+        self.ended.get().map(|(_, at)| at.duration_since(self.started))
     }
 }
 
 /// A snapshot of all streams.
 #[derive(Clone, Debug)]
 pub struct Figures {
-    /// Time since the start.
+    /// Time since the start, or from the start to the end of the last stream.
     pub elapsed: Duration,
     /// The streams, in text order.
     pub streams: Vec<StreamFigures>,
@@ -170,6 +179,8 @@ pub struct StreamFigures {
     pub bad: u64,
     /// The end of the stream; `None` while it runs.
     pub ended: Option<StreamEnd>,
+    /// Time from the start to the end.
+    pub ended_after: Option<Duration>,
 }
 
 /// A snapshot of a stage.
@@ -200,10 +211,14 @@ impl Figures {
             name: meter.name.clone(),
             stream: meter.stream.clone(),
             instance: meter.instance,
-            stages: meter.stages.iter().map(|stage| stage.figures()).collect(),
+            stages: meter.stages.iter().map(|stage| stage.figures(meter.ended.get().is_none())).collect(),
             bad: meter.bad.load(Ordering::Relaxed),
-            ended: meter.ended.get().cloned(),
+            ended: meter.ended.get().map(|(ended, _)| ended.clone()),
+            ended_after: meter.ended_after(),
         };
+        // The time behind the last message is not part of any rate.
+        let ends: Option<Vec<Duration>> = meters.iter().map(|meter| meter.ended_after()).collect();
+        let elapsed = ends.and_then(|ends| ends.into_iter().max()).unwrap_or(elapsed);
         Figures { elapsed, streams: meters.iter().map(stream).collect() }
     }
 
@@ -227,6 +242,7 @@ impl StreamFigures {
             Some(StreamEnd::Stopped) => ("stopped", None),
             Some(StreamEnd::Failed(error)) => ("failed", Some(error.clone())),
         };
+        let elapsed = self.ended_after.unwrap_or(elapsed);
         let first = self.stages.first().map_or(0.0, |stage| stage.messages_out as f64);
         PartReport {
             name: self.name.to_string(),

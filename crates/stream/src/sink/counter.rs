@@ -11,7 +11,7 @@ use crate::declaration::{
     self, Findings, Module, OptionDefault, OptionSpec, OptionType, StageMaker, StageOutput,
 };
 use crate::expression::Expression;
-use crate::message::Batch;
+use crate::message::{Batch, KEY_BYTES_MAX};
 use crate::stage::{Sink, StageError, Turn};
 
 /// Maximum number of keys printed at the end.
@@ -145,6 +145,9 @@ impl Sink for Counter {
             }
             if let Some(count) = self.counts.get_mut(&key[..]) {
                 *count += 1;
+            } else if key.len() > KEY_BYTES_MAX {
+                turn.bad.take(&message, "its key is longer than 4 KiB")?;
+                continue;
             } else if self.counts.len() < self.keys_max {
                 self.counts.insert(key.to_vec(), 1);
             } else {

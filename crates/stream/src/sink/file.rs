@@ -4,7 +4,8 @@
 //! `orders.log` begins. Rolling never overwrites an existing file.
 //!
 //! Failed writes are retried with the rest of the batch: the disk may be full for a while, or a folder
-//! missing. A failed sync is not retried, because the state of the disk is then unknown.
+//! missing. When the time for retries is over, a message that is written in part is removed from the file. A
+//! failed sync is not retried, because the state of the disk is then unknown.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,7 +28,10 @@ pub const MODULE: Module = Module {
     summary: "writes messages to a file, which is rolled by size or age",
     about: "A full file is renamed: `orders.log` becomes `orders.1.log`, the next one `orders.2.log`, and a new `orders.log` \
             begins. Failed writes, for example to a full medium, are retried with growing pauses for as long as `--retryFor` \
-            allows.",
+            allows; after that, a message that is written in part is removed from the file. If an existing file does not end with \
+            the delimiter, as after a loss of power, the first message begins behind a delimiter. With `--sync=true`, the directory is \
+            synced, too, when a file is created or rolled. At most 256 KiB wait in memory, and a batch. `--mode=replace` empties \
+            the file at each start: it is refused behind a consumer group, which does not send the lost messages again.",
     options: &[
         OptionSpec {
             name: "path",
@@ -79,7 +83,7 @@ pub const MODULE: Module = Module {
         let file = match settings.text("mode") {
             "replace" => Appender::replace(&path)?,
             "fail" => Appender::create(&path)?,
-            _ => Appender::open(&path)?,
+            _ => Appender::open(&path, settings.text("delimiter").as_bytes())?,
         };
         if settings.flag("sync") {
             disk::sync_directory(&path)?;
@@ -134,8 +138,7 @@ impl File {
                 self.file.flush().map_err(|error| (index, error))?;
             }
             self.begun.get_or_insert(now);
-            self.file.append(message.value);
-            self.file.append(&self.delimiter);
+            self.file.append(&[message.value, &self.delimiter]);
         }
         self.flush_at.get_or_insert(now + FLUSH_EVERY);
         Ok(())
@@ -166,7 +169,7 @@ impl File {
             std::fs::rename(&self.path, to).map_err(failed)?;
             self.is_renamed = true;
         }
-        self.file = Appender::open(&self.reach.file(&self.path)?)?;
+        self.file = Appender::open(&self.reach.file(&self.path)?, &self.delimiter)?;
         if self.sync {
             self.sync_directory()?;
         }
@@ -190,6 +193,10 @@ impl File {
         let pause = self.retry.failed(Instant::now());
         if pause.is_some() && self.retry.tries() == 1 {
             tracing::warn!(error = %error, "Failed to write a file, retrying");
+        }
+        if pause.is_none() {
+            // Another error would hide the first one.
+            let _ = self.file.take_back();
         }
         pause.ok_or(error)
     }

@@ -1,12 +1,15 @@
 //! `http`: posts each message to a server and waits for the answer. Transient failures are retried with
-//! growing pauses.
+//! growing pauses. A message that the server refuses is a bad message.
 
 use std::io;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::{Method, Request, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::client::legacy;
 use rustls::pki_types::CertificateDer;
@@ -21,6 +24,7 @@ use crate::disk;
 use crate::guarantee::Guarantee;
 use crate::https::{self, NoAuthority, Trust, with_causes};
 use crate::message::Batch;
+use crate::passwords;
 use crate::reach::Reach;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
@@ -34,9 +38,12 @@ pub const MODULE: Module = Module {
     about: "A status of 200 to 299 accepts the message. Connection failures, timeouts, and the statuses 408, 425, 429 and 500 to 599 \
             are retried with growing pauses for as long as `--retryFor` allows. With `--guarantee=at-most-once`, only failures \
             that certainly did not deliver the message are retried: connection failures, and the statuses 408, 425, 429 and 503. \
-            Any other status fails the stream at once. With one request at a time messages arrive in order; with more \
+            The statuses 400, 409, 413, 415 and 422 refuse the message: it is a bad message, for which `--on-error` decides. Any \
+            other status, such as 401 and 404, fails the stream at once. With one request at a time messages arrive in order; with more \
             they may overtake each other. The certificate of an https server must be signed by an authority that the system trusts, or by one \
-            in `--caFile`.",
+            in `--caFile`.\n\n\
+            `http://USER:PASSWORD@HOST/` logs in to the server (basic authentication). Percent-encode special characters. The \
+            login is not shown: not in logs, and not in the lists of hosted streams. It is readable in the topic of their definitions.",
     options: &[
         OptionSpec {
             name: "url",
@@ -128,15 +135,18 @@ fn trust(settings: &Settings, reach: &Reach) -> Result<Trust, StageError> {
 
 fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     let url = settings.text("url");
-    let uri: Uri = url.parse().map_err(|error| IoFailed {
+    let wrong = |error: String| IoFailed {
         action: "post to",
-        what: url.to_owned(),
-        source: io::Error::new(io::ErrorKind::InvalidInput, format!("{error}")),
-    })?;
+        what: passwords::hidden(url).into_owned(),
+        source: io::Error::new(io::ErrorKind::InvalidInput, error),
+    };
+    let (uri, login) = without_login(url).map_err(wrong)?;
     Ok(Box::new(Http {
         poster: Poster {
             client: https::client(trust(settings, &site.reach)?),
+            shown: passwords::hidden(&uri.to_string()).into_owned(),
             uri,
+            login,
             method: if settings.text("method") == "PUT" { Method::PUT } else { Method::POST },
             content_type: settings.text("contentType").to_owned(),
             timeout: settings.duration("timeout"),
@@ -144,20 +154,47 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
             guarantee: site.guarantee,
         },
         concurrency: settings.integer("concurrency") as usize,
-        waiting: Vec::new(),
+        batch: Batch::new(),
+        refused: Vec::new(),
     }))
+}
+
+/// A URL without its user and password, and the header that logs in.
+fn without_login(url: &str) -> Result<(Uri, Option<HeaderValue>), String> {
+    let uri: Uri = url.parse().map_err(|error| format!("{error}"))?;
+    let Some(authority) = uri.authority() else { return Ok((uri, None)) };
+    let Some((login, host)) = authority.as_str().rsplit_once('@') else { return Ok((uri, None)) };
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let decoded =
+        |text: &str| passwords::percent_decoded(text).ok_or("its login has an invalid percent-encoding");
+    let login = [&decoded(user)?[..], b":", &decoded(password)?].concat();
+    let mut header = HeaderValue::from_str(&format!("Basic {}", STANDARD.encode(login)))
+        .map_err(|error| error.to_string())?;
+    header.set_sensitive(true);
+    let host = host.parse().map_err(|error| format!("{error}"))?;
+    let mut parts = uri.into_parts();
+    parts.authority = Some(host);
+    let uri = Uri::from_parts(parts).map_err(|error| error.to_string())?;
+    Ok((uri, Some(header)))
 }
 
 struct Http {
     poster: Poster,
     concurrency: usize,
-    waiting: Vec<Bytes>,
+    /// The messages to be posted.
+    batch: Batch,
+    /// The indexes of refused messages, and the reasons.
+    refused: Vec<(usize, String)>,
 }
 
 #[derive(Clone)]
 struct Poster {
     client: https::Client,
     uri: Uri,
+    /// The URL in texts for people.
+    shown: String,
+    /// The Authorization header.
+    login: Option<HeaderValue>,
     method: Method,
     content_type: String,
     timeout: Duration,
@@ -172,28 +209,37 @@ enum PostOutcome {
     NotTaken(String),
     /// Possibly delivered: a retry may deliver twice.
     Unknown(String),
-    /// A retry cannot succeed.
+    /// A retry cannot succeed: the message is at fault.
     Refused(String),
+    /// A retry cannot succeed, nor can any other message.
+    Failed(String),
 }
 
+/// A message that the server refused, and the reason.
+type Refusal = Option<(usize, String)>;
+
 impl Poster {
-    async fn deliver(self, body: Bytes) -> Result<(), NotDelivered> {
+    /// Posts a message. Returns it if the server refuses it.
+    async fn deliver(self, index: usize, body: Bytes) -> Result<Refusal, NotDelivered> {
         let mut retry = Retry::within(self.retry_for);
         loop {
             let (reason, may_be_tried) = match self.post(body.clone()).await {
-                PostOutcome::Taken => return Ok(()),
+                PostOutcome::Taken => return Ok(None),
+                PostOutcome::Refused(reason) => {
+                    return Ok(Some((index, format!("{}: {reason}", self.shown))));
+                }
                 PostOutcome::NotTaken(reason) => (reason, true),
                 PostOutcome::Unknown(reason) => (reason, self.guarantee != Guarantee::AtMostOnce),
-                PostOutcome::Refused(reason) => (reason, false),
+                PostOutcome::Failed(reason) => (reason, false),
             };
             let now = Instant::now();
             let pause = retry.failed(now).filter(|_| may_be_tried);
             let Some(pause) = pause else {
                 let seconds = retry.elapsed(now).as_secs_f64();
-                return Err(NotDelivered { to: self.uri.to_string(), tries: retry.tries(), seconds, reason });
+                return Err(NotDelivered { to: self.shown, tries: retry.tries(), seconds, reason });
             };
             if retry.tries() == 1 {
-                tracing::warn!(url = %self.uri, reason, "Failed to post a message, retrying");
+                tracing::warn!(url = self.shown, reason, "Failed to post a message, retrying");
             }
             sleep(pause).await;
         }
@@ -205,10 +251,13 @@ impl Poster {
             .uri(self.uri.clone())
             .header(header::CONTENT_TYPE, &self.content_type)
             .body(Full::new(body));
-        let request = match request {
+        let mut request = match request {
             Ok(request) => request,
-            Err(error) => return PostOutcome::Refused(error.to_string()),
+            Err(error) => return PostOutcome::Failed(error.to_string()),
         };
+        if let Some(login) = &self.login {
+            request.headers_mut().insert(header::AUTHORIZATION, login.clone());
+        }
         let answered = timeout(self.timeout, async {
             let answer = self.client.request(request).await?;
             let status = answer.status();
@@ -224,40 +273,75 @@ impl Poster {
                 200..=299 => PostOutcome::Taken,
                 408 | 425 | 429 | 503 => PostOutcome::NotTaken(format!("it answers {status}")),
                 500..=599 => PostOutcome::Unknown(format!("it answers {status}")),
-                _ => PostOutcome::Refused(format!("it answers {status}")),
+                400 | 409 | 413 | 415 | 422 => PostOutcome::Refused(format!("it answers {status}")),
+                _ => PostOutcome::Failed(format!("it answers {status}")),
             },
         }
     }
 }
 
+impl Http {
+    async fn deliver_all(&mut self) -> Result<(), NotDelivered> {
+        let bodies = (0..self.batch.len()).map(|index| (index, self.batch.value(index)));
+        if self.concurrency == 1 {
+            for (index, body) in bodies {
+                self.refused.extend(self.poster.clone().deliver(index, body).await?);
+            }
+            return Ok(());
+        }
+        let mut tasks = JoinSet::new();
+        for (index, body) in bodies {
+            if tasks.len() == self.concurrency
+                && let Some(done) = tasks.join_next().await
+            {
+                self.refused.extend(done.unwrap_or_else(|error| resume_unwind(error.into_panic()))?);
+            }
+            tasks.spawn(self.poster.clone().deliver(index, body));
+        }
+        while let Some(done) = tasks.join_next().await {
+            self.refused.extend(done.unwrap_or_else(|error| resume_unwind(error.into_panic()))?);
+        }
+        Ok(())
+    }
+}
+
 impl Sink for Http {
     fn write(&mut self, batch: &Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
-        self.waiting.extend((0..batch.len()).map(|index| batch.value(index)));
+        self.batch = batch.clone();
         Ok(())
     }
 
     fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {
-        let waiting = std::mem::take(&mut self.waiting);
-        Some(Box::pin(async move {
-            if self.concurrency == 1 {
-                for body in waiting {
-                    self.poster.clone().deliver(body).await?;
-                }
-                return Ok(());
+        Some(Box::pin(async { Ok(self.deliver_all().await?) }))
+    }
+
+    fn give_back(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        let batch = std::mem::take(&mut self.batch);
+        self.refused.sort_unstable();
+        for (index, reason) in self.refused.drain(..) {
+            if let Some(message) = batch.messages().nth(index) {
+                turn.bad.take(&message, &reason)?;
             }
-            let mut tasks = JoinSet::new();
-            for body in waiting {
-                if tasks.len() == self.concurrency
-                    && let Some(done) = tasks.join_next().await
-                {
-                    done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
-                }
-                tasks.spawn(self.poster.clone().deliver(body));
-            }
-            while let Some(done) = tasks.join_next().await {
-                done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
-            }
-            Ok(())
-        }))
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_in_the_url_is_a_header() {
+        let login = |url: &str| {
+            let (uri, login) = without_login(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+            (uri.to_string(), login.map(|login| login.to_str().expect("text").to_owned()))
+        };
+        assert_eq!(login("http://h:1/a?b"), ("http://h:1/a?b".to_owned(), None));
+        // printf 'ann:p@ss:w' | base64
+        let expected = ("https://h/a".to_owned(), Some("Basic YW5uOnBAc3M6dw==".to_owned()));
+        assert_eq!(login("https://ann:p%40ss:w@h/a"), expected);
+        assert_eq!(login("http://ann@h/").1.as_deref(), Some("Basic YW5uOg=="));
+        assert!(without_login("http://ann:%zz@h/").is_err());
     }
 }

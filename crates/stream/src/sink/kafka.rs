@@ -40,7 +40,9 @@ pub const MODULE: Module = Module {
     about: "An idempotent producer waits for all in-sync replicas: messages keep their order and are delivered at least once, \
             without duplicates unless the stream itself restarts. With `--guarantee=exactly-once`, the output and the source's \
             offsets form one transaction, ten times a second. Failed writes are retried for as long as `--deliveryTimeout` \
-            allows. A slow cluster slows the stream down; at most `--buffer` bytes wait in memory.",
+            allows. A message that the cluster refuses for good, because it is too large, is a bad message: `--on-error` skips it or makes \
+            it a dead letter, unless the stream runs exactly once. Messages in a batch with it are sent again, behind later ones. A slow cluster slows the stream down; at most `--buffer` bytes wait in \
+            memory, and with `--on-error`, or behind an `http` source, as many in copies.",
     options: &[
         OptionSpec {
             name: "topic",
@@ -106,7 +108,7 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
             (Way::ExactlyOnce(Box::new(transacting)), acknowledged)
         }
         None => {
-            let writer = TopicWriter::open(settings)?;
+            let writer = TopicWriter::open(settings, site.gives_refused_back)?;
             let acknowledged = writer.acknowledged();
             (Way::AtLeastOnce(Box::new(writer)), acknowledged)
         }
@@ -265,7 +267,7 @@ impl Sink for Kafka {
 
     fn settle(&mut self) -> Option<Wait<'_, Result<(), StageError>>> {
         let is_waiting = match &self.way {
-            Way::AtLeastOnce(writer) => writer.has_waiting(),
+            Way::AtLeastOnce(writer) => writer.has_waiting() || writer.has_apart(),
             Way::ExactlyOnce(transacting) => transacting.waiting.is_some(),
         };
         is_waiting.then(|| -> Wait<'_, _> { Box::pin(self.hand_over_rest()) })
@@ -275,9 +277,24 @@ impl Sink for Kafka {
         Box::pin(self.arrive())
     }
 
+    fn give_back(&mut self, turn: &mut Turn<'_>) -> Result<(), StageError> {
+        let Way::AtLeastOnce(writer) = &self.way else { return Ok(()) };
+        for refused in writer.take_refused() {
+            for message in refused.message.messages() {
+                turn.bad.take(&message, &refused.reason)?;
+            }
+            writer.settle(&refused);
+        }
+        Ok(())
+    }
+
     fn reports_delivery(&mut self) -> Result<bool, StageError> {
         self.check()?;
-        Ok(true)
+        // A flush sends the messages of a refused batch again.
+        Ok(match &self.way {
+            Way::AtLeastOnce(writer) => !writer.has_apart(),
+            Way::ExactlyOnce(_) => true,
+        })
     }
 
     fn held_since(&mut self) -> Option<u64> {

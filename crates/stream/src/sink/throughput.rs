@@ -84,6 +84,7 @@ pub const MODULE: Module = Module {
             },
             name: settings.optional_text("logger").unwrap_or(&site.stream).to_owned(),
             started: None,
+            last: None,
             all: Counts::default(),
             interval: Counts::default(),
             interval_started: None,
@@ -120,6 +121,8 @@ struct Throughput {
     form: Form,
     name: String,
     started: Option<Instant>,
+    /// The time of the last message: the time behind it is not part of the total rate.
+    last: Option<Instant>,
     all: Counts,
     interval: Counts,
     interval_started: Option<Instant>,
@@ -170,7 +173,8 @@ impl Throughput {
 
     fn print(&mut self, now: Instant) {
         let (Some(started), Some(interval_started)) = (self.started, self.interval_started) else { return };
-        let (in_interval, in_all) = (now - interval_started, now - started);
+        let in_interval = now - interval_started;
+        let in_all = self.last.unwrap_or(now).saturating_duration_since(started);
         let lines = self.form.lines((self.interval, in_interval), (self.all, in_all));
         for line in lines {
             self.console.line(&format!("{}: {line}", self.name));
@@ -201,6 +205,7 @@ impl Sink for Throughput {
             counts.messages += batch.len() as u64;
             counts.bytes += bytes;
         }
+        self.last = Some(Instant::now());
         if self.is_due(turn.now) {
             self.print(turn.now);
         }

@@ -2,21 +2,25 @@
 //!
 //! If the stream ends in a sink that stores messages, a request is answered when its message is stored: the
 //! sink has acknowledged the message, and the figures of every stage include it. Otherwise the answer is 202,
-//! when the message has passed the stream. Clients of a slow stream wait, for a bounded time. The total size
-//! of pending bodies and the number of pending requests are bounded, for any number of clients.
+//! when the message has passed the stream. A message that a stage refuses goes back to its client, with the
+//! reason, and does not stop the stream. Clients of a slow stream wait, for a bounded time. The total size of
+//! pending bodies and the number of connections are bounded, for any number of clients.
+
+mod server;
 
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::post;
+use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -25,18 +29,18 @@ use crate::declaration::{
     Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
 };
 use crate::message::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, Batch, MESSAGE_BYTES_MAX};
+use crate::passwords::percent_decoded;
 use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
 
 /// Messages queued for the stream.
 const WAITING_MAX: usize = 256;
-/// Maximum number of requests in progress, including those whose messages are not stored yet.
-const REQUESTS_MAX: usize = 4096;
-/// Total bytes of bodies that are queued or being received.
+/// Total bytes of bodies that are queued or being received, without the body beyond the limit.
 const WAITING_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+/// Number of bodies that may be received beyond the limit. Without one, bodies that are received in part could
+/// wait for each other.
+const BODIES_BEYOND: usize = 1;
 /// Maximum time for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// Maximum time for sending answers when the stream ends.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub const MODULE: Module = Module {
     name: "http",
@@ -49,14 +53,23 @@ pub const MODULE: Module = Module {
             `file` or `http`, also behind `topic:NAME`. |\n\
             | 202 | The message has passed a stream that does not guarantee storage: it ends in another sink, or `aggregate` or \
             `exec` holds messages. |\n\
-            | 400 | The key in the query has an invalid percent-encoding. The message is not stored. |\n\
+            | 400 | The parameter `key` of the query has an invalid percent-encoding. The message is not stored. |\n\
             | 408 | The body did not arrive within a minute. |\n\
             | 413 | The body is larger than `--maxSize`. |\n\
+            | 422 | A stage refused the message: it is a bad message, for the reason in the answer. It is not stored, unless as a dead \
+            letter. It does not stop the stream, also without `--on-error`: only for a message that was already answered with 202 or 504 \
+            `--on-error` decides. Of several parts that `splitter` made of the \
+            message, others may be stored. |\n\
             | 500 | The stream failed after accepting the message, which may or may not be stored. |\n\
-            | 503 | The stream did not accept the message within `--timeout`, or is stopping. The message is not stored. |\n\
+            | 503 | The stream did not accept the message within `--timeout`, or is stopping, or there are too many connections. The \
+            message is not stored. |\n\
             | 504 | The stream accepted the message, but did not store it within `--timeout`. It may still be stored. |\n\n\
             A stage that holds messages back, such as `batch`, delays the answer. `file` stores in the page cache, or with \
-            `--sync=true` on the medium.",
+            `--sync=true` on the medium. Messages that `batch`, `aggregate` or `exec` have combined, or that continue through \
+            `topic:NAME`, cannot be traced to a request: if a later stage refuses one, `--on-error` decides, as for other \
+            sources.\n\n\
+            A connection is closed when the head of a request does not arrive within 30 seconds, or when no request follows the last \
+            answer for as long. All `http` sources of a process together take at most a quarter of the process's file descriptors.",
     options: &[
         OptionSpec {
             name: "port",
@@ -88,6 +101,12 @@ pub const MODULE: Module = Module {
             default: OptionDefault::Value("30s"),
             summary: "How long a request waits for its message to be accepted and stored; then it gets 503 or 504.",
         },
+        OptionSpec {
+            name: "connections",
+            takes: OptionType::Integer(1, 10_000),
+            default: OptionDefault::Value("256"),
+            summary: "The maximum number of open connections; more get 503 and are closed.",
+        },
     ],
     examples: &[
         ("http --port=9000 | log", "prints posted messages"),
@@ -108,18 +127,53 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 struct PostedMessage {
     body: Bytes,
     key: Option<Vec<u8>>,
-    /// Set by the first of two events: the stream accepts the message, or the request times out.
-    is_decided: Arc<AtomicBool>,
-    answer: oneshot::Sender<StatusCode>,
-    _bytes: OwnedSemaphorePermit,
+    state: Arc<RequestState>,
+    answer: oneshot::Sender<Answer>,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+/// The state of a request: waiting, until the stream accepts its message or its time is over.
+#[derive(Default)]
+struct RequestState(AtomicU8);
+
+impl RequestState {
+    const ACCEPTED: u8 = 1;
+    const TIMED_OUT: u8 = 2;
+
+    /// Accepts the message. Returns false if the client has received 503, so that the message must not be
+    /// stored.
+    fn accept(&self) -> bool {
+        self.0.fetch_or(RequestState::ACCEPTED, Ordering::AcqRel) & RequestState::TIMED_OUT == 0
+    }
+
+    /// Ends the time of the request. Returns true if the stream has accepted the message.
+    fn time_out(&self) -> bool {
+        self.0.fetch_or(RequestState::TIMED_OUT, Ordering::AcqRel) & RequestState::ACCEPTED != 0
+    }
+
+    fn is_accepted(&self) -> bool {
+        self.0.load(Ordering::Acquire) & RequestState::ACCEPTED != 0
+    }
+
+    fn is_timed_out(&self) -> bool {
+        self.0.load(Ordering::Acquire) & RequestState::TIMED_OUT != 0
+    }
+}
+
+/// A request whose message the stream has accepted.
+struct AcceptedRequest {
+    sequence: u64,
+    state: Arc<RequestState>,
+    /// `None` if the message has gone back to its client. Other parts of the message may still be in the
+    /// stream.
+    answer: Option<oneshot::Sender<Answer>>,
 }
 
 /// The state of the server.
 #[derive(Clone)]
 struct Door {
     sender: mpsc::Sender<PostedMessage>,
-    requests: Arc<Semaphore>,
-    bytes: Arc<Semaphore>,
+    room: BodyRoom,
     size_max: usize,
     timeout: Duration,
 }
@@ -139,19 +193,17 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let door = Door {
         sender,
-        requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
-        bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
+        room: BodyRoom {
+            bytes: Arc::new(Semaphore::new(WAITING_BYTES_MAX)),
+            beyond: Arc::new(Semaphore::new(BODIES_BEYOND)),
+        },
         size_max: (settings.integer("maxSize") as usize).min(MESSAGE_BYTES_MAX),
         timeout: settings.duration("timeout"),
     };
     let router = Router::new().route(&path, post(take)).with_state(door);
     let (closing, closed) = oneshot::channel::<()>();
-    let server = tokio::spawn(async move {
-        let served = axum::serve(listener, router).with_graceful_shutdown(async {
-            let _ = closed.await;
-        });
-        let _ = served.await;
-    });
+    let connections_max = settings.integer("connections") as usize;
+    let server = tokio::spawn(server::serve(listener, router, connections_max, closed));
     site.console.line(&format!("{}: listening on http://{bound}{path}", site.stream));
     Ok(Box::new(Http {
         posted,
@@ -168,26 +220,9 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
 /// The decoded key in a query, if there is one; an error if it cannot be decoded.
 fn key(query: &str) -> Result<Option<Vec<u8>>, ()> {
     match query.split('&').find_map(|part| part.strip_prefix("key=")) {
-        Some(value) => decoded(value).map(Some).ok_or(()),
+        Some(value) => percent_decoded(&value.replace('+', " ")).map(Some).ok_or(()),
         None => Ok(None),
     }
-}
-
-/// The bytes of a percent-encoded value.
-fn decoded(value: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(match byte {
-            b'+' => b' ',
-            b'%' => {
-                let mut digit = || char::from(rest.next()?).to_digit(16);
-                (digit()? * 16 + digit()?) as u8
-            }
-            _ => byte,
-        });
-    }
-    Some(bytes)
 }
 
 /// A status and an explanation.
@@ -197,36 +232,93 @@ fn not_taken(why: &str) -> Answer {
     (StatusCode::SERVICE_UNAVAILABLE, format!("The message was not accepted: {why}\n"))
 }
 
-async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, body: Body) -> Answer {
-    let too_large =
-        || (StatusCode::PAYLOAD_TOO_LARGE, format!("The body is larger than {} bytes\n", door.size_max));
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    let length: usize = length.unwrap_or(door.size_max);
-    if length > door.size_max {
-        return too_large();
+/// The room for bodies.
+#[derive(Clone)]
+struct BodyRoom {
+    bytes: Arc<Semaphore>,
+    /// The bodies beyond the limit.
+    beyond: Arc<Semaphore>,
+}
+
+/// The reason why a body is not received.
+enum BodyRefusal {
+    TooLarge,
+    NoRoom,
+    /// The client has disconnected, or violates the protocol.
+    Broken,
+}
+
+impl Door {
+    /// Receives a body, and takes its room as its bytes arrive: a slow client takes no more than it has sent.
+    async fn receive(
+        &self,
+        mut body: Body,
+        length: Option<usize>,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), BodyRefusal> {
+        let length_max = length.unwrap_or(self.size_max);
+        if length_max > self.size_max {
+            return Err(BodyRefusal::TooLarge);
+        }
+        let mut received = Vec::new();
+        let mut room: Option<OwnedSemaphorePermit> = None;
+        let mut is_beyond = false;
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(|_| BodyRefusal::Broken)?.into_data() else { continue };
+            let left = length_max - received.len();
+            if data.len() > left {
+                return Err(BodyRefusal::TooLarge);
+            }
+            if !is_beyond {
+                let (bytes, beyond) = (self.room.bytes.clone(), self.room.beyond.clone());
+                let more = async {
+                    tokio::select! {
+                        biased;
+                        more = bytes.acquire_many_owned(data.len() as u32) => (more, false),
+                        beyond = beyond.acquire_owned() => (beyond, true),
+                    }
+                };
+                let Ok((Ok(more), goes_beyond)) = timeout(self.timeout, more).await else {
+                    return Err(BodyRefusal::NoRoom);
+                };
+                is_beyond = goes_beyond;
+                match &mut room {
+                    // The whole body stands for its bytes within the limit, which become free.
+                    Some(room) if !is_beyond => room.merge(more),
+                    room => *room = Some(more),
+                }
+            }
+            if received.capacity() - received.len() < data.len() {
+                received.reserve_exact(data.len().max(received.len()).min(left));
+            }
+            received.extend_from_slice(&data);
+        }
+        Ok((received.into(), room))
     }
-    let admitted = async {
-        let request = door.requests.clone().acquire_owned().await.ok()?;
-        Some((request, door.bytes.clone().acquire_many_owned(length as u32).await.ok()?))
+}
+
+async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, body: Body) -> Answer {
+    let Ok(key) = key(query.0.as_deref().unwrap_or_default()) else {
+        let text =
+            "The message was not accepted: the parameter key of the query has an invalid percent-encoding\n";
+        return (StatusCode::BAD_REQUEST, text.to_owned());
     };
-    let Ok(Some((_request, bytes))) = timeout(door.timeout, admitted).await else {
-        return not_taken("too many requests are waiting");
-    };
-    let body = match timeout(BODY_TIMEOUT, to_bytes(body, length)).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(_)) => return too_large(),
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let (body, room) = match timeout(BODY_TIMEOUT, door.receive(body, length)).await {
+        Ok(Ok(received)) => received,
+        Ok(Err(BodyRefusal::TooLarge)) => {
+            let text = format!("The body is larger than {} bytes\n", door.size_max);
+            return (StatusCode::PAYLOAD_TOO_LARGE, text);
+        }
+        Ok(Err(BodyRefusal::NoRoom)) => return not_taken("too many requests are waiting"),
+        Ok(Err(BodyRefusal::Broken)) => return not_taken("its body is incomplete"),
         Err(_elapsed) => {
             let text = format!("The body did not arrive within {} s\n", BODY_TIMEOUT.as_secs());
             return (StatusCode::REQUEST_TIMEOUT, text);
         }
     };
-    let Ok(key) = key(query.0.as_deref().unwrap_or_default()) else {
-        let text = "The key in the query has an invalid percent-encoding; the message was not accepted\n";
-        return (StatusCode::BAD_REQUEST, text.to_owned());
-    };
     let (answer, answered) = oneshot::channel();
-    let is_decided = Arc::new(AtomicBool::new(false));
-    let posted = PostedMessage { body, key, is_decided: is_decided.clone(), answer, _bytes: bytes };
+    let state = Arc::<RequestState>::default();
+    let posted = PostedMessage { body, key, state: state.clone(), answer, _room: room };
     let by = Instant::now() + door.timeout;
     match timeout_at(by, door.sender.send(posted)).await {
         Ok(Ok(())) => {}
@@ -234,14 +326,14 @@ async fn take(State(door): State<Door>, query: RawQuery, headers: HeaderMap, bod
         Err(_elapsed) => return not_taken("the stream is busy"),
     }
     match timeout_at(by, answered).await {
-        Ok(Ok(status)) => (status, String::new()),
+        Ok(Ok(answer)) => answer,
         // Dropped without an answer: the stream failed, or ended before accepting the message.
-        Ok(Err(_gone)) if is_decided.load(Ordering::Acquire) => {
+        Ok(Err(_gone)) if state.is_accepted() => {
             let text = "The stream failed after accepting the message, which may or may not be stored\n";
             (StatusCode::INTERNAL_SERVER_ERROR, text.to_owned())
         }
         Ok(Err(_gone)) => not_taken("the stream is stopping"),
-        Err(_elapsed) if is_decided.swap(true, Ordering::AcqRel) => {
+        Err(_elapsed) if state.time_out() => {
             let ms = door.timeout.as_millis();
             let text = format!("The message was not stored within {ms} ms; it may still be stored\n");
             (StatusCode::GATEWAY_TIMEOUT, text)
@@ -258,7 +350,7 @@ struct Http {
     /// True if the stream ends in a sink that stores messages.
     is_stored: bool,
     /// The accepted requests, in order.
-    unanswered: VecDeque<(u64, oneshot::Sender<StatusCode>)>,
+    unanswered: VecDeque<AcceptedRequest>,
     /// Stops the server.
     closing: Option<oneshot::Sender<()>>,
     server: JoinHandle<()>,
@@ -267,11 +359,23 @@ struct Http {
 impl Http {
     fn answer(&mut self, through: u64) {
         let status = if self.is_stored { StatusCode::OK } else { StatusCode::ACCEPTED };
-        while self.unanswered.front().is_some_and(|(sequence, _)| *sequence <= through) {
-            if let Some((_, answer)) = self.unanswered.pop_front() {
+        while self.unanswered.front().is_some_and(|request| request.sequence <= through) {
+            if let Some(AcceptedRequest { answer: Some(answer), .. }) = self.unanswered.pop_front() {
                 // The client may have disconnected.
-                let _ = answer.send(status);
+                let _ = answer.send((status, String::new()));
             }
+        }
+    }
+
+    /// Closes the server, and waits until all answers are sent. Requests that wait for their acceptance get
+    /// 503, and accepted ones without an answer 500.
+    async fn close_server(&mut self) {
+        self.posted = mpsc::channel(1).1;
+        self.next = None;
+        self.unanswered.clear();
+        if self.closing.take().is_some() {
+            // The server bounds the time of its end.
+            let _ = (&mut self.server).await;
         }
     }
 
@@ -291,13 +395,17 @@ impl Source for Http {
         let mut bytes = 0;
         while batch.len() < BATCH_MESSAGES_MAX && bytes < BATCH_BYTES_MAX {
             let Some(posted) = self.next.take().or_else(|| self.posted.try_recv().ok()) else { break };
-            if posted.is_decided.swap(true, Ordering::AcqRel) {
-                // The client has received 503, so the message must not be stored.
+            if !posted.state.accept() {
                 continue;
             }
             bytes += posted.body.len();
             batch.push(posted.body, posted.key.map(Bytes::from), turn.time_ms, self.sequence);
-            self.unanswered.push_back((self.sequence, posted.answer));
+            let PostedMessage { state, answer, .. } = posted;
+            self.unanswered.push_back(AcceptedRequest {
+                sequence: self.sequence,
+                state,
+                answer: Some(answer),
+            });
             self.sequence += 1;
         }
         match (batch.is_empty(), self.has_ended) {
@@ -329,6 +437,23 @@ impl Source for Http {
         self.is_stored
     }
 
+    fn answers_senders(&self) -> bool {
+        true
+    }
+
+    fn return_bad(&mut self, sequence: u64, reason: &str) -> bool {
+        let index = self.unanswered.binary_search_by_key(&sequence, |request| request.sequence);
+        let Some(request) = index.ok().and_then(|index| self.unanswered.get_mut(index)) else {
+            // The answer was 202.
+            return false;
+        };
+        let Some(answer) = request.answer.take() else { return true };
+        let text = format!("The message was refused: {reason}\n");
+        // A client that has disconnected has no answer, and must not fail the stream. The answer 504 leaves
+        // the message to the stream.
+        answer.send((StatusCode::UNPROCESSABLE_ENTITY, text)).is_ok() || !request.state.is_timed_out()
+    }
+
     fn acknowledge(&mut self, through: u64) -> Wait<'_, Result<(), StageError>> {
         self.answer(through);
         Box::pin(async { Ok(()) })
@@ -336,17 +461,14 @@ impl Source for Http {
 
     fn finish(&mut self) -> Wait<'_, Result<(), StageError>> {
         self.answer_passed();
-        drop(self.closing.take());
         Box::pin(async {
-            // Completes when all answers are sent, or at the timeout if a client keeps its connection busy.
-            let _ = timeout(CLOSE_TIMEOUT, &mut self.server).await;
+            self.close_server().await;
             Ok(())
         })
     }
-}
 
-impl Drop for Http {
-    fn drop(&mut self) {
-        self.server.abort();
+    /// Also after a failure, all clients get an answer.
+    fn leave(&mut self) -> Wait<'_, ()> {
+        Box::pin(self.close_server())
     }
 }

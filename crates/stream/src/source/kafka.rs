@@ -3,13 +3,15 @@
 //!
 //! A commit covers the partitions that this member owns at that time; the new owners of lost partitions read
 //! uncommitted records again. So each record is delivered at least once. In an exactly-once stream, the
-//! source commits nothing: the sink's transactions include its offsets ([`Source::progress`]).
+//! source commits nothing: the sink's transactions include its offsets ([`Source::progress`]). They have the
+//! position, as those of Kafka Streams: markers of transactions and aborted records are behind it.
 
 mod ends;
 mod membership;
 mod partitions;
 mod reader;
 mod runs;
+mod skipped;
 mod tracking;
 
 use std::sync::Arc;
@@ -33,6 +35,7 @@ use membership::{CommitVerdict, Membership};
 use partitions::ReadSettings;
 use reader::{Command, PendingCommit, PolledBatch, Reader};
 use runs::Runs;
+use skipped::SharedSkippedRecords;
 use tracking::Tracking;
 
 /// Maximum number of batches queued for the stream.
@@ -192,7 +195,10 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let tracking = site.sources.first().filter(|_| site.tracks_partitions);
     let repeats = in_group && site.guarantee == Guarantee::AtLeastOnce;
     let tracking = tracking.map(|source| Tracking::new(*source, repeats));
-    let reader = Reader::new(consumer, wanted, Arc::clone(&membership), tracking).run(sender, obeyed);
+    let skipped = SharedSkippedRecords::default();
+    let shared = (Arc::clone(&membership), skipped.clone());
+    let reader = Reader::new(consumer, wanted, shared, tracking, exactly_once);
+    let reader = reader.run(sender, obeyed);
     Ok(Box::new(Kafka {
         commands: Some(commands),
         reader: Some(tokio::spawn(reader)),
@@ -203,6 +209,8 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         unacknowledged: Runs::default(),
         committing: None,
         membership,
+        skipped,
+        is_transacted: exactly_once,
     }))
 }
 
@@ -219,6 +227,8 @@ struct Kafka {
     unacknowledged: Runs,
     committing: Option<PendingCommit>,
     membership: Arc<Membership>,
+    skipped: SharedSkippedRecords,
+    is_transacted: bool,
 }
 
 impl Kafka {
@@ -355,14 +365,29 @@ impl Source for Kafka {
         })
     }
 
+    fn has_passed(&self) -> bool {
+        // Before the reader has rewound, the position is that of an aborted transaction.
+        self.is_transacted
+            && self.membership.losing().is_none()
+            && !self.membership.wants_rewind()
+            && self.skipped.lock().is_due()
+    }
+
     fn progress(&mut self, through: u64) -> Result<Progress, StageError> {
         // Output for records that will be read again must not be in a transaction, committed or aborted.
+        let has_passed = self.has_passed();
         let group = match self.membership.judge(self.unacknowledged.iter()) {
-            _ if self.unacknowledged.is_empty() => return Ok(Progress::None),
+            _ if self.unacknowledged.is_empty() && !has_passed => return Ok(Progress::None),
             CommitVerdict::Void => return Ok(Progress::Void),
             CommitVerdict::Sound(group) => group,
         };
-        let offsets = self.unacknowledged.take_through(through).offsets();
+        let mut offsets = self.unacknowledged.take_through(through).offsets();
+        let mut skipped = self.skipped.lock();
+        skipped.commit(&mut offsets);
+        if has_passed {
+            offsets.extend(skipped.take());
+        }
+        drop(skipped);
         match offsets.is_empty() {
             true => Ok(Progress::None),
             false => Ok(Progress::Group(GroupOffsets { offsets, group })),

@@ -1,6 +1,8 @@
 //! Streams through the public interface, in this process: combinations of stages.
 
 mod aggregates;
+mod exec;
+mod http_sink;
 mod http_source;
 mod secure;
 mod wrong;
@@ -109,6 +111,24 @@ fn a_topic_in_memory_gives_every_message_to_every_reader() {
         run("load-generator --messageCount=5000 | topic:t\nload-generator --messageCount=3000 | topic:t\n\
                             topic:t > throughput\ntopic:t > batch --size=1000 --timeout=1h | null");
     assert_eq!((out(&figures, 2, 0), out(&figures, 3, 0), out(&figures, 3, 1)), (8000, 8000, 8));
+}
+
+#[test]
+fn keys_that_are_too_long_to_be_remembered_are_bad_messages() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("in");
+    std::fs::write(&path, format!("short\n{}\n", "x".repeat(5000))).expect("written");
+    let plan = |stage: &str| format!("file --path={} | {stage}", path.display());
+    for text in [plan("counter --by=text"), plan("aggregate --key=text | null")] {
+        let plan = Plan::read(&text, None, "s").unwrap_or_else(|error| panic!("{error}"));
+        let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+        let error = runtime.block_on(async {
+            let mut running =
+                start(&plan, &options(Arc::default())).unwrap_or_else(|error| panic!("{error}"));
+            running.ended().await.expect_err("a key is too long").to_string()
+        });
+        assert!(error.contains("its key is longer than 4 KiB"), "{error}");
+    }
 }
 
 #[test]

@@ -190,6 +190,7 @@ async fn work(module: &'static Module, options: &[(&str, String)], random: &mut 
         stream: "s".into(),
         guarantee: Guarantee::AtLeastOnce,
         is_stored: true,
+        gives_refused_back: false,
         transactional_id: None,
         sources: [].into(),
         tracks_partitions: true,

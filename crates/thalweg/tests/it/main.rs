@@ -52,6 +52,7 @@ mod serve_for_programs;
 mod stream_hosting;
 mod streams;
 mod streams_aggregates;
+mod streams_bounds;
 mod streams_exactly_once;
 mod streams_guarantees;
 mod streams_kafka;

@@ -244,6 +244,44 @@ fn after_a_kill_streams_restart_and_deliver_pending_records() {
 }
 
 #[test]
+fn a_malformed_message_goes_back_and_does_not_end_the_stream() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    let port = free_port();
+    host.create(
+        "orders",
+        &format!("http --port={port} | filter --expression='payload.x > 0' | topic:orders"),
+    );
+    for (body, status) in [("no JSON", 422), ("{\"x\": 1}", 200), ("{}", 422), ("{\"x\": 2}", 200)] {
+        let answer = node::ask(&format!("127.0.0.1:{port}"), "POST", "/", "", body);
+        assert_eq!(answer.status, status, "{}", answer.body);
+    }
+    assert_eq!(host.state("orders"), "deployed");
+}
+
+#[test]
+fn passwords_in_definitions_are_not_shown() {
+    let (dir, _) = dir_and("");
+    let host = Host::start(dir.path());
+    let text =
+        format!("time --initialDelay=1h | http --url=http://ann:hidden-word@127.0.0.1:{}/", free_port());
+    host.create("calls", &text);
+    let shown = |arguments: &[&str]| {
+        let (code, out, error) = host.stream(arguments);
+        assert_eq!(code, Some(0), "{error}");
+        assert!(out.contains("http://***@127.0.0.1") && !out.contains("hidden-word"), "{out}");
+    };
+    for arguments in
+        [&["list"][..], &["list", "--json"], &["status", "calls"], &["status", "calls", "--json"]]
+    {
+        shown(arguments);
+    }
+    // The stream itself keeps its password.
+    assert_eq!(host.done("POST", "/api/v1/streams/calls/undeploy", json!({}))["state"], "undeployed");
+    assert_eq!(host.done("POST", "/api/v1/streams/calls/deploy", json!({}))["state"], "deployed");
+}
+
+#[test]
 fn a_posted_message_is_in_its_topic_and_counted_when_it_is_answered() {
     let (dir, _) = dir_and("");
     let host = Host::start(dir.path());

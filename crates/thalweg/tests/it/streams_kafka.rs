@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use thalweg_ports::free_port;
 
 use super::binary::{self, RunningProcess, until};
+use super::node;
 
 fn run(command: &mut Command, input: &[u8]) -> (Option<i32>, String, String) {
     binary::run_with_input(command, input)
@@ -74,6 +75,131 @@ pub fn stream(address: &str, text: &str) -> Command {
 /// The contents of a file; empty if it is missing.
 pub fn text(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn a_message_that_is_too_large_for_the_topic_is_a_bad_message() {
+    let broker = Broker::start();
+    let create = format!(
+        "topic create small --config max.message.bytes=2000 --bootstrap-server {}",
+        broker.broker.address
+    );
+    let (code, _, error) = run(&mut binary::thalweg(&create), b"");
+    assert_eq!(code, Some(0), "{error}");
+    let large = "x".repeat(3000);
+    let lines: String = (0..50).map(|number| format!("{number}\n")).collect();
+    let lines = format!("{lines}{large}\n{lines}");
+    // The topic refuses one message, and the settings of the producer another.
+    let settings = broker.dir.path().join("client.properties");
+    std::fs::write(&settings, "max.request.size=2500\n").expect("it can be written");
+    for more in [String::new(), format!("--properties={}", settings.display())] {
+        let text = format!("stdin | kafka --topic=small {more}");
+        let (code, _, error) = run(&mut broker.stream(&text), lines.as_bytes());
+        assert_eq!(code, Some(1), "{error}");
+        let letters = broker.dir.path().join("letters");
+        let _ = std::fs::remove_file(&letters);
+        let policy = format!("dead-letter:{}", letters.display());
+        let (code, _, error) = run(broker.stream(&text).args(["--on-error", &policy]), lines.as_bytes());
+        assert_eq!(code, Some(0), "{error}");
+        let letters = self::text(&letters);
+        let letter: serde_json::Value = serde_json::from_str(&letters).expect("one line of JSON");
+        assert_eq!((letter["value"].as_str(), letter["sequence"].as_u64()), (Some(&*large), Some(50)));
+        assert_eq!(letter["stage"], "kafka");
+    }
+    let (code, out, error) = run(&mut broker.stream("kafka --topics=small --untilEnd=true | stdout"), b"");
+    assert_eq!(code, Some(0), "{error}");
+    assert!(numbers(&out).len() >= 200, "the others are stored: {}", out.len());
+}
+
+#[test]
+fn only_the_messages_of_a_batch_that_are_at_fault_are_bad() {
+    let broker = Broker::start();
+    let create =
+        format!("topic create state --config cleanup.policy=compact --bootstrap-server {}", broker.address());
+    let (code, _, error) = run(&mut binary::thalweg(&create), b"");
+    assert_eq!(code, Some(0), "{error}");
+    let letters = broker.dir.path().join("letters");
+    let text = "stdin | transform --expression=text --key='text.startsWith(\"x\") ? null : text' \
+                | kafka --topic=state --linger=300ms";
+    let policy = format!("dead-letter:{}", letters.display());
+    // A compacted topic refuses messages without a key, and the whole batch with them.
+    let (code, _, error) = run(broker.stream(text).args(["--on-error", &policy]), b"1\nx1\n2\nx2\nx3\n3\n");
+    assert_eq!(code, Some(0), "{error}");
+    let letters = self::text(&letters);
+    let bad = letters.lines().map(|line| {
+        let letter: serde_json::Value = serde_json::from_str(line).expect("a line of JSON");
+        letter["value"].as_str().expect("a text").to_owned()
+    });
+    assert_eq!(bad.collect::<Vec<_>>(), ["x1", "x2", "x3"]);
+    let (code, out, error) = run(&mut broker.stream("kafka --topics=state --untilEnd=true | stdout"), b"");
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(numbers(&out), [1, 2, 3]);
+    // Without a policy, the first one fails the stream.
+    let (code, _, error) = run(&mut broker.stream(text), b"x1\nx2\n");
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("Bad message"), "{error}");
+}
+
+#[test]
+fn a_sender_is_answered_when_the_topic_has_the_dead_letter() {
+    let broker = Broker::start();
+    let create = format!(
+        "topic create letters --config max.message.bytes=2000 --bootstrap-server {}",
+        broker.address()
+    );
+    let (code, _, error) = run(&mut binary::thalweg(&create), b"");
+    assert_eq!(code, Some(0), "{error}");
+    let mut stream = broker.stream("http --port=0 | filter --expression='payload.x > 0' | null");
+    let options = ["--on-error", "dead-letter:topic:letters", "--bootstrap-server", broker.address()];
+    let mut stream = RunningProcess::start(stream.args(options));
+    let line = stream.lines().find(|line| line.contains("http://")).expect("it names its address");
+    let address =
+        line.split_once("http://").and_then(|(_, rest)| rest.split_once('/')).expect("an address").0;
+    let post = |body: &str| node::ask(address, "POST", "/", "", body);
+    let answer = post("no JSON");
+    assert_eq!(answer.status, 422, "{}", answer.body);
+    assert!(answer.body.contains("it is a dead letter"), "{}", answer.body);
+    let answer = post(&"x".repeat(3000));
+    assert_eq!(answer.status, 500, "the topic refuses it: {}", answer.body);
+    assert_eq!(stream.exit_code(), Some(1));
+}
+
+#[test]
+fn the_lag_behind_a_topic_of_transactions_reaches_zero() {
+    let broker = Broker::start();
+    broker.produce(0..30);
+    let mut moving = broker.stream("kafka --topics=in --group=moving | kafka --topic=out");
+    let mut moving = RunningProcess::start(moving.args(["--guarantee", "exactly-once"]));
+    let mut reading = RunningProcess::start(&mut broker.stream("kafka --topics=out --group=reading | null"));
+    let create = format!("topic create out-again --bootstrap-server {}", broker.address());
+    let (code, _, error) = run(&mut binary::thalweg(&create), b"");
+    assert_eq!(code, Some(0), "{error}");
+    let mut again = broker.stream("kafka --topics=out --group=again | kafka --topic=out-again");
+    let mut again = RunningProcess::start(again.args(["--guarantee", "exactly-once"]));
+    let lags = |group: &str| {
+        let describe = format!("group describe {group} --json --bootstrap-server {}", broker.address());
+        let (_, out, _) = run(&mut binary::thalweg(&describe), b"");
+        let described: serde_json::Value = serde_json::from_str(&out).unwrap_or_default();
+        let partitions = described[0]["partitions"].as_array().cloned().unwrap_or_default();
+        let of = |partition: &serde_json::Value, name: &str| partition[name].as_i64();
+        let lags =
+            partitions.iter().map(|partition| of(partition, "lag").zip(of(partition, "current_offset")));
+        lags.collect::<Option<Vec<_>>>().unwrap_or_default()
+    };
+    let is_read = |group: &str| {
+        let lags = lags(group);
+        // All three partitions have messages, and a marker behind the last of them.
+        lags.len() == 3
+            && lags.iter().all(|(lag, _)| *lag == 0)
+            && lags.iter().map(|(_, at)| at).sum::<i64>() > 30
+    };
+    for group in ["reading", "again"] {
+        until(&format!("the end of each partition in {group}"), || is_read(group));
+    }
+    for running in [&mut moving, &mut reading, &mut again] {
+        running.interrupt();
+        assert_eq!(running.exit_code(), Some(0));
+    }
 }
 
 #[test]

@@ -106,6 +106,11 @@ impl Membership {
         Some(until)
     }
 
+    /// Notes that the position has passed records that are no messages.
+    pub fn passed(&self) {
+        self.changed.notify_one();
+    }
+
     /// Notes that partitions were lost without notice.
     pub fn lost(&self, partitions: Vec<TopicPartition>) {
         self.state().void(partitions);

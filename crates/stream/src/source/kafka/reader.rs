@@ -22,6 +22,7 @@ use super::ends::Ends;
 use super::membership::Membership;
 use super::partitions::{self, ReadSettings};
 use super::runs::Runs;
+use super::skipped::SharedSkippedRecords;
 use super::tracking::Tracking;
 use crate::clock;
 use crate::kafka;
@@ -34,6 +35,8 @@ const POLL: Duration = Duration::from_secs(3600);
 const COMMITTED_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before a retry.
 const ASKED_AGAIN: Duration = Duration::from_millis(200);
+/// Interval of commits behind records that are no messages.
+const COMMIT_SKIPPED_EVERY: Duration = Duration::from_secs(1);
 /// Interval at which partitions without records are sought, for stages that track partitions.
 const SEEK_EMPTY_EVERY: Duration = Duration::from_secs(1);
 /// Timeout of each broker for the ends of its partitions.
@@ -96,6 +99,12 @@ pub struct Reader {
     seeking: JoinSet<ListedOffsets>,
     /// The end of the last search.
     sought: Option<Instant>,
+    /// Records that are no messages, in a group.
+    skipped: SharedSkippedRecords,
+    /// True if transactions of the sink have the offsets, and the reader commits none.
+    is_transacted: bool,
+    /// The time of the next commit behind them.
+    skip_at: Instant,
 }
 
 impl Reader {
@@ -103,8 +112,9 @@ impl Reader {
     pub fn new(
         consumer: Consumer,
         wanted: ReadSettings,
-        membership: Arc<Membership>,
+        (membership, skipped): (Arc<Membership>, SharedSkippedRecords),
         tracking: Option<Tracking>,
+        is_transacted: bool,
     ) -> Reader {
         Reader {
             consumer,
@@ -120,6 +130,9 @@ impl Reader {
             tracking,
             seeking: JoinSet::new(),
             sought: None,
+            skipped,
+            is_transacted,
+            skip_at: Instant::now(),
         }
     }
 
@@ -206,6 +219,10 @@ impl Reader {
                     self.found_ends(&found.and_then(Result::ok).unwrap_or_default());
                     continue;
                 }
+                () = sleep_until(self.skip_at), if !self.is_transacted && self.skipped.lock().is_due() => {
+                    self.commit_skipped();
+                    continue;
+                }
                 () = hand_over(batches.as_ref(), &mut self.ready), if !self.ready.is_empty() => continue,
                 happened = poll(&mut self.consumer, room, wait), if !self.has_failed => happened,
             };
@@ -281,9 +298,11 @@ impl Reader {
             }
             PollEvent::Revoked(partitions) => {
                 Box::pin(self.hand_back(partitions.clone(), commands)).await;
+                self.skipped.lock().forget(&partitions);
                 self.announce(|tracking| tracking.revoke(&partitions));
             }
             PollEvent::Lost(partitions) => {
+                self.skipped.lock().forget(&partitions);
                 self.first.retain(|at, _| !partitions.contains(at));
                 self.announce(|tracking| tracking.revoke(&partitions));
                 self.membership.lost(partitions);
@@ -303,7 +322,9 @@ impl Reader {
         let generation = self.membership.generation();
         let before = ready.len();
         let (mut gather, mut runs) = (BatchBuilder::default(), Runs::default());
+        let mut last = None;
         let walked = chunk.for_each(buffer, |record| {
+            last = Some(record.offset.0);
             let time_ms = if record.timestamp < 0 { clock::time_ms() } else { record.timestamp };
             let headers = record.headers.filter(|_| wanted.with_headers);
             let headers: Vec<(Cow<'_, str>, Option<&[u8]>)> =
@@ -322,6 +343,13 @@ impl Reader {
             ready.push_back(Ok(PolledBatch { batch: gather.take(), runs }));
         }
         walked.map_err(|error| kafka::failed("Reading", error))?;
+        if self.wanted.group.is_some() {
+            let mut skipped = self.skipped.lock();
+            skipped.read(&chunk.at, chunk.start, last, chunk.next);
+            if self.is_transacted && skipped.is_due() {
+                self.membership.passed();
+            }
+        }
         self.ends.read(&chunk.at, chunk.next);
         self.track(chunk, before);
         Ok(())
@@ -346,12 +374,22 @@ impl Reader {
         }
     }
 
+    /// Commits behind markers of transactions and aborted records. The next commit covers one that fails.
+    fn commit_skipped(&mut self) {
+        self.skip_at = Instant::now() + COMMIT_SKIPPED_EVERY;
+        let offsets = self.skipped.lock().take();
+        if !offsets.is_empty() {
+            drop(self.consumer.commit_async(offsets));
+        }
+    }
+
     fn obey(&mut self, command: Command) {
         match command {
             Command::Commit { mut runs, started } => {
                 // Offsets of lost partitions are committed by their new owners.
                 let is_whole = runs.split_off(|run| !self.membership.is_void(run)).is_empty();
-                let offsets = runs.offsets();
+                let mut offsets = runs.offsets();
+                self.skipped.lock().commit(&mut offsets);
                 let commit = match offsets.is_empty() {
                     true => None,
                     false => self.consumer.commit_async(offsets).ok(),
@@ -452,6 +490,7 @@ impl Reader {
                 self.consumer.seek_to(&at, StartAt::Offset(offset));
             }
         }
+        self.skipped.lock().forget_all();
         self.membership.has_rewound();
         true
     }
