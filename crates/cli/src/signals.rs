@@ -17,8 +17,8 @@ impl EndSignals {
         EndSignals::of(&[SignalKind::interrupt(), SignalKind::terminate()])
     }
 
-    /// The signals and those of a terminal, SIGQUIT from Ctrl-\ and SIGHUP, for a command that has changed the
-    /// terminal's modes and must restore them.
+    /// The signals and those of a terminal, SIGQUIT from Ctrl-\ and SIGHUP, for a command that has changed
+    /// the terminal's modes and must restore them.
     pub(crate) fn of_terminal() -> std::io::Result<EndSignals> {
         let all =
             [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit(), SignalKind::hangup()];

@@ -40,8 +40,8 @@ impl Pacer {
         self.start += now.saturating_duration_since(self.due(n)).saturating_sub(most);
     }
 
-    /// Waits until record `n` is due, by a precise timer, and returns the time. Records of some microseconds are
-    /// sent together.
+    /// Waits until record `n` is due, by a precise timer, and returns the time. Records of some microseconds
+    /// are sent together.
     pub(crate) async fn wait_precisely(&self, n: u64, timer: &mut Timer) -> Instant {
         let due = self.due(n);
         loop {

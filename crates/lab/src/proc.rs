@@ -226,12 +226,12 @@ pub(crate) fn name(stat: &str) -> Option<&str> {
     Some(rest.rsplit_once(')')?.0)
 }
 
-/// The thread with which OpenJDK's serial collector collects garbage. Under other collectors it does other work,
-/// such as thread dumps.
+/// The thread with which OpenJDK's serial collector collects garbage. Under other collectors it does other
+/// work, such as thread dumps.
 pub(crate) const SERIAL_COLLECTOR: &str = "VM Thread";
 
-/// True for the names of threads with which OpenJDK's other collectors (Parallel, G1, ZGC, Shenandoah) collect
-/// garbage.
+/// True for the names of threads with which OpenJDK's other collectors (Parallel, G1, ZGC, Shenandoah)
+/// collect garbage.
 pub(crate) fn is_collector(name: &str) -> bool {
     const COLLECTORS: [&str; 9] = [
         "GC Thread#",

@@ -1,5 +1,5 @@
-//! A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which would
-//! dominate short latencies.
+//! A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which
+//! would dominate short latencies.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -10,18 +10,18 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
 /// Time limit for a sample before it is called late.
-const SAMPLE_WAIT: Duration = Duration::from_secs(3);
+const SAMPLE_WAIT: Duration = Duration::from_secs(6);
 
 /// The result of a sample; none for the first one.
-type Sampled = Option<MachineUse>;
+type MachineSample = Option<MachineUse>;
 
 /// Samples this machine when asked.
 pub(super) struct Sampler {
     ask: SyncSender<()>,
-    samples: mpsc::Receiver<Sampled>,
+    samples: mpsc::Receiver<MachineSample>,
     /// The begin of the sample that is not there yet.
     began: Option<Instant>,
-    last: Sampled,
+    last: MachineSample,
 }
 
 impl Sampler {
@@ -41,7 +41,7 @@ impl Sampler {
     }
 
     /// Takes samples by `sample`. The thread ends with the sampler, or with the process.
-    fn run(mut sample: impl FnMut() -> Sampled + Send + 'static) -> io::Result<Sampler> {
+    fn run(mut sample: impl FnMut() -> MachineSample + Send + 'static) -> io::Result<Sampler> {
         let (ask, asked) = sync_channel(1);
         let (sender, samples) = mpsc::channel(1);
         std::thread::Builder::new().name("machine".to_owned()).spawn(move || {
@@ -115,7 +115,7 @@ mod tests {
         let began = Instant::now();
         sampler.sample().await;
         assert!((SAMPLE_WAIT..2 * SAMPLE_WAIT).contains(&began.elapsed()), "{:?}", began.elapsed());
-        assert!(sampler.notes()[0].contains("has not ended for 3 s"), "{:?}", sampler.notes());
+        assert!(sampler.notes()[0].contains("has not ended for 6 s"), "{:?}", sampler.notes());
         drop(end);
         sampler.sampled().await;
         assert!(sampler.notes().is_empty());

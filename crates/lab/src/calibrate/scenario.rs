@@ -11,8 +11,8 @@ const FLOOR_SHARE: f64 = 0.01;
 const RECORDS_PER_S: f64 = 640.0;
 /// Seconds before the measurement: whole rounds of drawn service times.
 const WARM_UP_S: f64 = 3.125;
-/// Seconds of a reduced measurement: whole rounds of drawn service times and whole periods of stalls, because a
-/// part of either has other quantiles than the whole.
+/// Seconds of a reduced measurement: whole rounds of drawn service times and whole periods of stalls, because
+/// a part of either has other quantiles than the whole.
 const REDUCED_S: f64 = 7.8125;
 /// Length of the full measurement, in reduced ones.
 const FULL: f64 = 4.0;

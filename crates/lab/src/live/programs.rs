@@ -91,8 +91,8 @@ impl Program {
     }
 }
 
-/// The text of a small regular file that this user or root owns. Opening and reading it do not wait: a process
-/// of any user may lay a pipe, a link or a device at its place.
+/// The text of a small regular file that this user or root owns. Opening and reading it do not wait: a
+/// process of any user may lay a pipe, a link or a device at its place.
 fn text_of(path: &Path, user: u32) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty())?;

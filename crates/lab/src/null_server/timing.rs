@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Settings, lock};
 
-/// Number of service times in a round: random numbers are stratified, with one in each of as many equal parts,
-/// so that the quantiles of a round are those of the distribution.
+/// Number of service times in a round: random numbers are stratified, with one in each of as many equal
+/// parts, so that the quantiles of a round are those of the distribution.
 pub const DRAWS_PER_ROUND: u32 = 1000;
 
 /// The service time of a request.

@@ -69,7 +69,8 @@ pub(super) fn values(
     values
 }
 
-/// True if a published rate is that of a chart. A rate that was carried is that of producers and of consumers.
+/// True if a published rate is that of a chart. A rate that was carried is that of producers and of
+/// consumers.
 fn is_same(published: &str, charted: &str) -> bool {
     fn parts(figure: &str) -> (&str, &str) {
         let prefixes = ["carried_", "produced_", "consumed_"];

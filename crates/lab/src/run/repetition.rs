@@ -273,8 +273,8 @@ impl Observers {
         let brokers = &setting.cluster.processes;
         Observers {
             sampler: Sampler::start(brokers.clone()),
-            // In the repetition that does not count, too: a JVM's first recording changes classes, whose code is then
-            // compiled again. The look itself is not kept.
+            // In the repetition that does not count, too: a JVM's first recording changes classes, whose code
+            // is then compiled again. The look itself is not kept.
             profiler: setting.look_inside.then(|| Profiler::start(brokers)),
         }
     }

@@ -20,8 +20,8 @@
 //!   if that speed is unknown, as that of bonds, whose members are judged instead.
 //! - one partition: the topics have one partition, and nothing else is saturated.
 //!
-//! Garbage collection takes the place of broker CPU and machine CPU, or of no limit, if a broker's JVM spent at
-//! least 20 % of its processor time on it.
+//! Garbage collection takes the place of broker CPU and machine CPU, or of no limit, if a broker's JVM spent
+//! at least 20 % of its processor time on it.
 //!
 //! With agents, clients are elsewhere: generator CPU is also an agent whose processors are busy for at least
 //! 92 % of the time, and network an interface of an agent with at least 90 % of its speed.

@@ -379,8 +379,8 @@ pub(super) fn tail(log: &Path) -> String {
     last_lines(&String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(TAIL_BYTES)..]))
 }
 
-/// The last lines of a text, without stack frames, each shortened. If there is an error, its line comes first,
-/// because earlier lines are harmless and later ones mostly consequences.
+/// The last lines of a text, without stack frames, each shortened. If there is an error, its line comes
+/// first, because earlier lines are harmless and later ones mostly consequences.
 pub(super) fn last_lines(text: &str) -> String {
     let is_place = |line: &str| line.starts_with(char::is_whitespace) && line.trim_start().starts_with("at ");
     let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty() && !is_place(line)).collect();

@@ -279,9 +279,9 @@ impl ProducerState {
         overdue
     }
 
-    /// The time at which the open batch is finished. As by Pulsar's Java client, the delay counts from the last
-    /// finished batch if that is less than a delay before the first message, so that messages of a steady flow wait
-    /// half of it on average.
+    /// The time at which the open batch is finished. As by Pulsar's Java client, the delay counts from the
+    /// last finished batch if that is less than a delay before the first message, so that messages of a
+    /// steady flow wait half of it on average.
     fn batch_due(&self, options: &ProducerOptions) -> Option<Instant> {
         let opened_at = self.open.as_ref()?.opened_at;
         let delay = options.batch_delay;

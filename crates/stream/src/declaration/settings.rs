@@ -254,8 +254,8 @@ impl OptionType {
     }
 }
 
-/// True if the port of a URL is a number, or the default. A password that is not percent-encoded may look like
-/// a port.
+/// True if the port of a URL is a number, or the default. A password that is not percent-encoded may look
+/// like a port.
 fn has_port(authority: &Authority) -> bool {
     let text = authority.as_str();
     let server = text.rsplit_once('@').map_or(text, |(_, server)| server);

@@ -137,9 +137,11 @@ impl Reports {
         match failure {
             Some(failure) => {
                 let numbers = sent.iter().flat_map(|run| run.number..run.number + u64::from(run.records));
-                let copies: Option<Vec<_>> = match failure.is_of_record {
-                    true => numbers.map(|number| state.take_copy(number)).collect(),
-                    false => None,
+                let copies: Option<Vec<_>> = match (failure.is_of_record, count) {
+                    (false, _) => None,
+                    (true, 1) => numbers.map(|number| state.take_copy(number)).collect(),
+                    // The copies stay: a message that is sent again may be refused again.
+                    (true, _) => numbers.map(|number| state.copy(number)).collect(),
                 };
                 match copies {
                     Some(copies) if count == 1 => {
@@ -225,13 +227,19 @@ impl Reports {
 }
 
 impl State {
+    /// The copy of a message, with its number.
+    fn copy(&self, number: u64) -> Option<(u64, Batch)> {
+        let place = self.parts.partition_point(|part| part.end <= number);
+        let part = self.parts.get(place)?;
+        Some((number, part.copies.as_ref()?.get(number - part.first)?))
+    }
+
     /// Takes the copy of a message, with its number.
     fn take_copy(&mut self, number: u64) -> Option<(u64, Batch)> {
+        let message = self.copy(number)?;
         let place = self.parts.partition_point(|part| part.end <= number);
-        let first = self.parts.get(place)?.first;
-        let message = self.parts[place].copies.as_ref()?.get(number - first)?;
         self.drop_copies(place, number..number + 1);
-        Some((number, message))
+        Some(message)
     }
 
     /// Drops copies of the part at a place, by the numbers of the messages.

@@ -31,7 +31,7 @@ const UNANSWERED_MAX: usize = 100_000;
 const UNANSWERED_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64;
 /// Maximum time that the program may run after it closes its output or its input.
 const END_WAITED: Duration = Duration::from_secs(2);
-/// SIGKILL.
+/// The number of SIGKILL, which a killed program has as its status.
 const KILLED: i32 = 9;
 
 pub const MODULE: Module = Module {

@@ -36,8 +36,8 @@ use crate::stage::{FillResult, IoFailed, Source, StageError, Turn, Wait};
 const WAITING_MAX: usize = 256;
 /// Total bytes of bodies that are queued or being received, without the body beyond the limit.
 const WAITING_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
-/// Number of bodies that may be received beyond the limit. Without one, bodies that are received in part could
-/// wait for each other.
+/// Number of bodies that may be received beyond the limit. Without one, bodies that are received in part
+/// could wait for each other.
 const BODIES_BEYOND: usize = 1;
 /// Maximum time for receiving a body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);

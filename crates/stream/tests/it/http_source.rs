@@ -404,7 +404,7 @@ fn clients_that_disconnect_do_not_stop_the_stream() {
 }
 
 #[test]
-fn a_dead_letter_is_stored_before_its_sender_is_told() {
+fn a_dead_letter_is_stored_before_its_sender_has_an_answer() {
     let plan = "http --port=0 --timeout=1s | filter --expression='payload.x > 0' | null";
     // Port 1 takes no connections.
     let cluster = Cluster { bootstrap: "127.0.0.1:1".to_owned(), properties: None };

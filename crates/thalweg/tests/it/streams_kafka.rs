@@ -137,7 +137,7 @@ fn only_the_messages_of_a_batch_that_are_at_fault_are_bad() {
     // Without a policy, the first one fails the stream.
     let (code, _, error) = run(&mut broker.stream(text), b"x1\nx2\n");
     assert_eq!(code, Some(1), "{error}");
-    assert!(error.contains("Bad message"), "{error}");
+    assert!(error.contains("INVALID_RECORD"), "{error}");
 }
 
 #[test]

@@ -10,10 +10,10 @@ use thalweg_client::{
 };
 use tokio::time::Instant;
 
-use super::super::reading::{
+use super::LogEnds;
+use crate::top::reading::{
     BrokerReading, GroupReading, GroupsReading, PartitionReading, Reading, TopicReading,
 };
-use super::LogEnds;
 
 /// The log directories of a broker. Old brokers report none to a login without rights.
 pub(super) fn known(directories: Outcomes<String, LogDir>) -> Result<Outcomes<String, LogDir>, Absence> {

@@ -3,8 +3,8 @@
 use super::{BROKERS, Finding, is_one_of};
 use crate::result::{ProcessUse, Repetition};
 
-/// The share of a JVM's processor time that goes to garbage, from which on it is the limit. Brokers with enough
-/// heap are below 10 %.
+/// The share of a JVM's processor time that goes to garbage, from which on it is the limit. Brokers with
+/// enough heap are at about 4 %.
 const SHARE_MIN: f64 = 0.2;
 /// Minimum processors in use for garbage: a JVM that does nothing else is idle.
 const PROCESSORS_MIN: f64 = 0.1;
