@@ -281,7 +281,8 @@ fn unfinished_requests_leave_descriptors_to_the_process() {
     }
     served.runtime.block_on(async { tokio::time::sleep(Duration::from_secs(3)).await });
     let taken = descriptors() - before - clients.len();
-    assert!(taken <= 256 + 16, "{taken} of 400");
+    // Other tests of this process open files meanwhile.
+    assert!(taken <= 256 + 100, "{taken} of 400");
 }
 
 #[test]
