@@ -110,6 +110,7 @@ pub(super) struct GroupFigures {
 
 pub(super) const NOT_READ: &str = "its offsets were not read";
 pub(super) const NO_COMMIT: &str = "it has committed nothing, or nothing in a partition that it reads";
+pub(super) const HIDDEN: &str = "its topics may be hidden from this login";
 pub(super) const NO_ENDS: &str = "the ends of its partitions are unknown";
 
 impl Sum {
@@ -361,13 +362,15 @@ fn lag(reading: &Reading, group: &GroupReading) -> Result<Sum, &'static str> {
         read()
             .filter(|at| reading.topics.get(&at.topic).is_none_or(|it| it.partition(at.partition).is_some()))
     };
+    // Brokers leave hidden topics out of a group's offsets silently.
+    let sees_all = matches!(reading.facts.hidden_topics, Ok(0));
     let of = |offsets: &BTreeMap<_, _>, is_whole| match GroupLag::of(offsets, read(), |at| reading.end(at)) {
         Some(GroupLag::Records { lag, .. }) => Some(Ok(Sum { value: lag as f64, is_whole })),
-        Some(GroupLag::Uncommitted) => Some(Err(NO_COMMIT)),
+        Some(GroupLag::Uncommitted) => Some(Err(if sees_all { NO_COMMIT } else { HIDDEN })),
         None => None,
     };
     // Members that were not described may read more partitions than the committed ones.
-    if let Some(known) = of(&offsets, group.members.is_some()) {
+    if let Some(known) = of(&offsets, group.members.is_some() && sees_all) {
         return known;
     }
     offsets.retain(|at, _| reading.end(at).is_some());

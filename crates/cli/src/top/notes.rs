@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use thalweg_client::verdict::{Reach, counted};
 
-use super::figures::{Figures, NO_COMMIT, NOT_READ, Sum};
+use super::figures::{Figures, HIDDEN, NO_COMMIT, NOT_READ, Sum};
 use super::reading::Reading;
 
 /// Brokers that are named with their own reason.
@@ -90,8 +90,8 @@ fn groups(now: &Reading, figures: &Figures) -> Vec<String> {
              beyond the limits of a reading."
         ));
     }
-    if count(NO_COMMIT) > 0 {
-        notes.push(format!("A group without a lag: {NO_COMMIT}."));
+    for why in [NO_COMMIT, HIDDEN].into_iter().filter(|why| count(why) > 0) {
+        notes.push(format!("A group without a lag: {why}."));
     }
     notes
 }

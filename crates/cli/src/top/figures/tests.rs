@@ -171,6 +171,18 @@ fn a_login_without_rights_sees_no_zeros() {
 }
 
 #[test]
+fn the_lag_of_visible_topics_is_a_part_if_others_may_be_hidden() {
+    let (_, mut now) = two();
+    add_topic(&mut now, "orders", &[(Some(300), None)]);
+    add_group(&mut now, "seen in part", "orders", Some(200));
+    add_group(&mut now, "without a visible offset", "orders", None);
+    now.facts.hidden_topics = Ok(1);
+    let groups = Figures::of(None, &now).groups.expect("groups");
+    assert_eq!((groups[0].lag, groups[1].lag), (Some(Sum { value: 100.0, is_whole: false }), None));
+    assert_eq!(groups[1].problem, Some(HIDDEN));
+}
+
+#[test]
 fn bytes_beside_deleted_segments_are_a_part() {
     let (mut before, mut now) = two();
     for name in ["kept", "trimmed", "unknown"] {
