@@ -429,7 +429,7 @@ mod tests {
         // Stacks depend on the machine.
         assert_eq!(profile.missing[0], "locks of broker-1: only those of JVMs are seen");
         match &broker.cpu {
-            Some(cpu) => assert!(cpu.samples > 5 && cpu.folded().starts_with("sh;"), "{profile:?}"),
+            Some(cpu) => assert!(cpu.samples > 0 && cpu.folded().starts_with("sh;"), "{profile:?}"),
             None => assert!(profile.missing[1].starts_with("stacks of broker-1: "), "{profile:?}"),
         }
         let gap = profile.missing.last().expect("the end is missing");
