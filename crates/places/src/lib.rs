@@ -1,7 +1,8 @@
 //! Fair shares of limited resources: places, limited in total and per principal; and tables in which entries
-//! of the principal with the most give way first.
+//! of the principal with the most give way first; and parts of the descriptors of the process.
 
 mod counts;
+mod descriptors;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,6 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use counts::{Counts, fairly, gives_way};
+pub use descriptors::{DescriptorPart, DescriptorPlace};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

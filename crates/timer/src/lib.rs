@@ -1,19 +1,13 @@
 //! A timer with a precision of some microseconds. The runtime's own timers tick once per millisecond, which
 //! would dominate short latencies.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use rustix::process::{Resource, getrlimit};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
+use thalweg_places::{DescriptorPart, DescriptorPlace};
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
-/// Maximum number of kernel timers of the process.
-const KERNEL_TIMERS_MAX: u64 = 4096;
-/// The part of the process's descriptors that kernel timers may take.
-const DESCRIPTORS_PART: u64 = 4;
-
-static KERNEL_TIMERS: AtomicUsize = AtomicUsize::new(0);
+/// The kernel timers of the process: a quarter of its descriptors at most.
+static KERNEL_TIMERS: DescriptorPart = DescriptorPart::new(4, 4096);
 
 /// A kernel timer (timerfd); the runtime's timer if there is none, or beside many others.
 #[derive(Debug)]
@@ -22,30 +16,7 @@ pub struct Timer(Option<KernelTimer>);
 #[derive(Debug)]
 struct KernelTimer {
     fd: AsyncFd<rustix::fd::OwnedFd>,
-    _place: Place,
-}
-
-/// A place among the kernel timers of the process.
-#[derive(Debug)]
-struct Place;
-
-impl Place {
-    fn take() -> Option<Place> {
-        let taken = KERNEL_TIMERS.fetch_add(1, Ordering::Relaxed);
-        let place = Place;
-        (taken < kernel_timers_max()).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        KERNEL_TIMERS.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-fn kernel_timers_max() -> usize {
-    let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    usize::try_from((descriptors / DESCRIPTORS_PART).min(KERNEL_TIMERS_MAX)).unwrap_or(usize::MAX)
+    _place: DescriptorPlace,
 }
 
 impl Default for Timer {
@@ -81,7 +52,7 @@ impl Timer {
 
 impl KernelTimer {
     fn new() -> Option<KernelTimer> {
-        let place = Place::take()?;
+        let place = KERNEL_TIMERS.take()?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
         #[expect(
@@ -126,7 +97,7 @@ mod tests {
     /// One test, because the number of kernel timers is that of the process.
     #[tokio::test]
     async fn it_is_finer_than_a_millisecond_and_their_number_is_bounded() {
-        let mut timers: Vec<Timer> = (0..kernel_timers_max() + 2).map(|_| Timer::new()).collect();
+        let mut timers: Vec<Timer> = (0..KERNEL_TIMERS.places() + 2).map(|_| Timer::new()).collect();
         let last = timers.last_mut().expect("there are some");
         assert!(last.0.is_none());
         last.wait(Instant::now() + Duration::from_millis(2)).await;

@@ -126,8 +126,8 @@ const LAW: &[(&str, &[&str])] = &[
         "thalweg-sim",
         &["broker", "client", "config", "hash", "ids", "log", "net", "record", "replica", "wire"],
     ),
-    ("thalweg-stream", &["client", "record", "wire"]),
-    ("thalweg-timer", &[]),
+    ("thalweg-stream", &["client", "places", "record", "wire"]),
+    ("thalweg-timer", &["places"]),
     (
         "thalweg-transactions",
         &[

@@ -12,7 +12,7 @@ use axum::response::Response;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use rustix::process::{Resource, getrlimit};
+use thalweg_places::DescriptorPart;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -35,33 +35,8 @@ const NOTED_EVERY: Duration = Duration::from_secs(60);
 /// Maximum time for sending answers after the server is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The share of the process's descriptors that connections of all `http` sources may take together.
-const DESCRIPTORS_PART: u64 = 4;
-
-/// The connections of all `http` sources of this process.
-static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
-
-/// A connection's place among all of the process.
-struct Place;
-
-impl Place {
-    /// A place, unless all are taken.
-    fn take() -> Option<Place> {
-        let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let most = usize::try_from(files / DESCRIPTORS_PART).unwrap_or(usize::MAX);
-        if CONNECTIONS.fetch_add(1, Ordering::AcqRel) < most {
-            return Some(Place);
-        }
-        CONNECTIONS.fetch_sub(1, Ordering::AcqRel);
-        None
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        CONNECTIONS.fetch_sub(1, Ordering::AcqRel);
-    }
-}
+/// The connections of all `http` sources of this process: a quarter of its descriptors at most.
+static CONNECTIONS: DescriptorPart = DescriptorPart::new(4, u64::MAX);
 
 /// A server of these routes, until it is closed. Open requests are answered then, within [`CLOSE_TIMEOUT`].
 pub async fn serve(
@@ -82,7 +57,7 @@ pub async fn serve(
             _ = closed.as_mut() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => match (slots.clone().try_acquire_owned(), Place::take()) {
+                Ok((stream, _)) => match (slots.clone().try_acquire_owned(), CONNECTIONS.take()) {
                     (Ok(slot), Some(place)) => {
                         let (router, stop) = (router.clone(), stop.clone());
                         connections.spawn(async move {
