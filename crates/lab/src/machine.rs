@@ -1,5 +1,6 @@
 //! The description of the machine, for judging a figure and for the checks of `lab compare`.
 
+pub(crate) mod data_directory;
 pub(crate) mod interfaces;
 pub(crate) mod mount;
 pub(crate) mod storage;

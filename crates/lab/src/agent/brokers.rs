@@ -13,6 +13,7 @@ use tokio::time::timeout;
 
 use super::listeners;
 use super::own_addresses::own_addresses;
+use crate::machine::data_directory::{LOCK_FILE, PROPERTIES_FILE, held_by, node_id};
 use crate::machine::line;
 use crate::machine::storage::chain;
 use crate::proc;
@@ -27,8 +28,6 @@ pub(super) const PARTITIONS_MAX: usize = 20_000;
 const ENTRIES_MAX: usize = 1 << 20;
 /// Programs of brokers: the JVM of Apache Kafka, and Thalweg.
 const PROGRAMS: [&str; 2] = ["java", "thalweg"];
-/// The file in a data directory that its broker has open.
-const LOCK: &str = ".lock";
 /// Maximum number of processes in the reason of an unknown one.
 const LISTENING_MAX: usize = 3;
 
@@ -126,7 +125,7 @@ fn broker_among(listening: Vec<u32>) -> Result<u32, String> {
         None => format!("process {pid}"),
     });
     Err(format!(
-        "{} listens on its port, but runs neither java nor thalweg and has no {LOCK} of a data directory open: it may \
+        "{} listens on its port, but runs neither java nor thalweg and has no {LOCK_FILE} of a data directory open: it may \
          forward the port to a broker elsewhere",
         named.collect::<Vec<String>>().join(", ")
     ))
@@ -134,20 +133,12 @@ fn broker_among(listening: Vec<u32>) -> Result<u32, String> {
 
 /// True for a program that brokers run as, or that has a data directory open.
 fn is_broker(pid: u32) -> bool {
-    program(pid).is_some_and(|name| PROGRAMS.contains(&&*name)) || has_data_directory(pid)
+    let has_directory = || held_by(pid, ENTRIES_MAX).is_some_and(|mut held| held.next().is_some());
+    program(pid).is_some_and(|name| PROGRAMS.contains(&&*name)) || has_directory()
 }
 
 fn program(pid: u32) -> Option<String> {
     line(&format!("/proc/{pid}/comm"))
-}
-
-/// True if a process has the lock file of a broker's data directory open.
-fn has_data_directory(pid: u32) -> bool {
-    let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    files.flatten().take(ENTRIES_MAX).any(|file| {
-        let path = std::fs::read_link(file.path()).unwrap_or_default();
-        path.file_name().is_some_and(|name| name == LOCK)
-    })
 }
 
 fn start_ticks(pid: u32) -> Option<u64> {
@@ -196,12 +187,7 @@ pub(super) fn logs(dirs: &[PathBuf], topics: &BTreeSet<String>) -> Result<Vec<Da
 
 /// The id of the broker that owns a data directory.
 fn broker_of(dir: &Path) -> Option<i32> {
-    let text = std::fs::read_to_string(dir.join("meta.properties")).ok()?;
-    let value = |key: &str| {
-        let mut pairs = text.lines().filter_map(|line| line.split_once('='));
-        pairs.find(|(name, _)| name.trim() == key).and_then(|(_, value)| value.trim().parse().ok())
-    };
-    value("node.id").or_else(|| value("broker.id"))
+    node_id(&std::fs::read_to_string(dir.join(PROPERTIES_FILE)).ok()?)
 }
 
 fn partitions_of(dir: &Path, topics: &BTreeSet<String>) -> std::io::Result<Vec<PartitionFiles>> {
@@ -245,7 +231,7 @@ mod tests {
 
     /// A data directory's open lock.
     fn lock_in(data: &Path) -> tempfile::NamedTempFile {
-        tempfile::Builder::new().prefix(LOCK).rand_bytes(0).tempfile_in(data).expect("made")
+        tempfile::Builder::new().prefix(LOCK_FILE).rand_bytes(0).tempfile_in(data).expect("made")
     }
 
     #[tokio::test]

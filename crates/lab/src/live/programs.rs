@@ -7,18 +7,14 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, fstat};
 
+use crate::machine::data_directory::{PROPERTIES_FILE, cluster_id, held_by, node_id};
 use crate::machine::storage;
 use crate::result::StorageChain;
 
 /// Maximum number of open files of a process that are searched for data directories. Brokers open the locks
 /// of their directories before their logs.
 const FILES_MAX: usize = 4096;
-/// The file that a broker holds open in each data directory.
-const LOCK_FILE: &str = ".lock";
-
-/// The file with the ids of a node in each data directory.
-const PROPERTIES_FILE: &str = "meta.properties";
-/// Maximum size of that file, and of a command line. A process of any user may have larger ones.
+/// Maximum size of `meta.properties`, and of a command line. A process of any user may have larger ones.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 /// The program of a broker.
@@ -46,8 +42,7 @@ pub(super) struct Program {
     pub kind: BrokerKind,
     pub directories: Vec<PathBuf>,
     pub node: Option<(i32, String)>,
-    /// True if the process has mounts of its own, such as in a container: its paths are not those of this
-    /// process.
+    /// True if the process has other mounts than this one, as in a container: a path then means another file.
     pub has_own_mounts: bool,
 }
 
@@ -60,10 +55,8 @@ impl Program {
 
     /// Finds the data directories in which the process holds a lock.
     pub(super) fn find_directories(&mut self, pid: u32) {
-        let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { return };
-        let links = files.flatten().take(FILES_MAX).filter_map(|file| std::fs::read_link(file.path()).ok());
-        let locks = links.filter(|path| path.file_name().is_some_and(|name| name == LOCK_FILE));
-        self.directories = locks.filter_map(|lock| lock.parent().map(Path::to_owned)).collect();
+        let Some(held) = held_by(pid, FILES_MAX) else { return };
+        self.directories = held.collect();
         self.directories.sort();
         self.directories.dedup();
         let mounts = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
@@ -151,15 +144,13 @@ fn kind(line: &[u8]) -> Option<BrokerKind> {
 
 /// Node id and cluster id in the text of a `meta.properties`.
 fn node(text: &str) -> Option<(i32, String)> {
-    let value = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix('=')).map(str::trim)
-    };
-    Some((value("node.id").or_else(|| value("broker.id"))?.parse().ok()?, value("cluster.id")?.to_owned()))
+    Some((node_id(text)?, cluster_id(text)?.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::data_directory::LOCK_FILE;
 
     #[test]
     fn brokers_are_known_by_their_command_lines() {
