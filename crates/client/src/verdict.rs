@@ -15,7 +15,7 @@ pub use controllers::{ControllerFailure, answer_of_controllers};
 pub use evidence::{
     Absence, BrokerEvidence, Cause, DirectoryEvidence, Evidence, LagEvidence, QuorumEvidence, Reach,
 };
-pub use hidden::{StoredTopics, gap, hidden_topics, partial_view, unknown_directories};
+pub use hidden::{StoredTopics, directory_gap, gap, hidden_topics, partial_view, unknown_directories};
 pub use lag::{GrowingLag, LAG_WINDOW};
 pub use partitions::{PartitionCounts, PartitionState};
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence, gap, hidden_topics, unknown_directories};
+use thalweg_client::verdict::{Absence, Cause, DirectoryEvidence, directory_gap, gap, hidden_topics};
 use thalweg_client::{
     ClientError, Connection, LogDir, Metadata, RefusedRequest, in_parallel, throttle_rates,
 };
@@ -91,20 +91,9 @@ impl NodeAnswers {
         brokers: impl IntoIterator<Item = i32>,
     ) -> Result<usize, Absence> {
         let names = self.topics.iter().filter(|name| !seen.topics.contains_key(*name));
-        let gap = gap(brokers.into_iter().filter_map(|id| self.gap(id)));
+        let gap = gap(brokers.into_iter().filter_map(|id| directory_gap(id, self.directories.get(&id))));
         hidden_topics(names.cloned().collect(), gap, |request| async move { broker.send(&request).await })
             .await
-    }
-
-    /// The reason why topics of a broker may be missing; none if it has reported all its directories.
-    fn gap(&self, broker: i32) -> Option<Absence> {
-        match self.directories.get(&broker) {
-            Some(Ok(directories)) => {
-                directories.iter().any(|directory| directory.has_failed).then(|| unknown_directories(broker))
-            }
-            Some(Err(absence)) => Some(absence.clone()),
-            None => Some(unknown_directories(broker)),
-        }
     }
 }
 

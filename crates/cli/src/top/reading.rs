@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use thalweg_client::verdict::{
     Absence, BrokerEvidence, Cause, DirectoryEvidence, Evidence, PartitionCounts, PartitionState, Reach,
-    Verdict, unknown_directories,
+    Verdict, directory_gap,
 };
 use thalweg_client::{GroupKind, GroupPositions, TopicPartition};
 use thalweg_wire::Uuid;
@@ -108,13 +108,8 @@ pub(super) struct GroupReading {
 impl BrokerReading {
     /// The reason why topics of the broker may be missing; none if it has reported all its directories.
     pub(super) fn gap(&self, id: i32) -> Option<Absence> {
-        match &self.directories {
-            Ok(directories) => {
-                let has_failed = directories.iter().any(|directory| directory.has_failed);
-                (has_failed || !self.answers()).then(|| unknown_directories(id))
-            }
-            Err(absence) => Some(absence.clone()),
-        }
+        let is_known = self.answers() || self.directories.is_err();
+        directory_gap(id, is_known.then_some(&self.directories))
     }
 
     /// True if the broker answers.

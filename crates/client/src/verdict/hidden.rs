@@ -11,7 +11,7 @@ use thalweg_wire::ErrorCode;
 use thalweg_wire::request::metadata_request::MetadataRequestTopic;
 use thalweg_wire::request::{MetadataRequest, MetadataResponse};
 
-use super::{Absence, Cause, counted};
+use super::{Absence, Cause, DirectoryEvidence, counted};
 use crate::admin::{Admin, LogDir, Outcomes};
 use crate::metadata::Metadata;
 
@@ -68,6 +68,21 @@ impl StoredTopics {
     ) -> Result<usize, Absence> {
         let names: Vec<String> = self.names.into_iter().filter(|name| !is_listed(name)).collect();
         hidden_topics(names, self.gap, ask).await
+    }
+}
+
+/// The gap in the directories of a broker; none if it has reported all of them. Those of a broker that gave
+/// no answer are `None`.
+pub fn directory_gap(
+    broker: i32,
+    directories: Option<&Result<Vec<DirectoryEvidence>, Absence>>,
+) -> Option<Absence> {
+    match directories {
+        Some(Ok(directories)) => {
+            directories.iter().any(|directory| directory.has_failed).then(|| unknown_directories(broker))
+        }
+        Some(Err(absence)) => Some(absence.clone()),
+        None => Some(unknown_directories(broker)),
     }
 }
 
