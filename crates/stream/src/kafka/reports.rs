@@ -227,18 +227,21 @@ impl Reports {
 }
 
 impl State {
+    /// The place of the part with a message in flight.
+    fn place_of(&self, number: u64) -> usize {
+        self.parts.partition_point(|part| part.end <= number)
+    }
+
     /// The copy of a message, with its number.
     fn copy(&self, number: u64) -> Option<(u64, Batch)> {
-        let place = self.parts.partition_point(|part| part.end <= number);
-        let part = self.parts.get(place)?;
+        let part = self.parts.get(self.place_of(number))?;
         Some((number, part.copies.as_ref()?.get(number - part.first)?))
     }
 
     /// Takes the copy of a message, with its number.
     fn take_copy(&mut self, number: u64) -> Option<(u64, Batch)> {
         let message = self.copy(number)?;
-        let place = self.parts.partition_point(|part| part.end <= number);
-        self.drop_copies(place, number..number + 1);
+        self.drop_copies(self.place_of(number), number..number + 1);
         Some(message)
     }
 
@@ -254,7 +257,7 @@ impl State {
     /// Marks messages with consecutive numbers as delivered.
     fn arrive(&mut self, first: u64, count: u64) {
         let (mut number, end) = (first, first + count);
-        let mut place = self.parts.partition_point(|part| part.end <= first);
+        let mut place = self.place_of(first);
         while number < end {
             let part = self.parts.get_mut(place).expect("messages in flight are in a part");
             let until = end.min(part.end);
