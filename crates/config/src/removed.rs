@@ -51,8 +51,8 @@ pub(crate) fn advice(name: &str) -> Option<&'static str> {
 }
 
 const ZOOKEEPER: &str = "zookeeper.connect";
-/// Refuses a node whose cluster was in ZooKeeper, unless it says where the controllers are: such a
-/// node would form a cluster of its own, and several nodes as many clusters.
+/// Refuses a node whose cluster was in ZooKeeper, unless its file names the controllers: it would be a
+/// cluster alone, and several such nodes would be as many clusters.
 pub(crate) fn check_zookeeper(properties: &BTreeMap<String, String>) -> Result<(), InvalidValue> {
     let is_set = |name: &str| properties.get(name).is_some_and(|value| !value.trim().is_empty());
     let controllers = [

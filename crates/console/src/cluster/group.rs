@@ -20,7 +20,7 @@ use super::{BROKER_RETRY, BROKER_WAIT, PART_WAIT, View, now_ms};
 use crate::format;
 use crate::problem::Problem;
 
-/// Time limit for the list of groups, which tells the type of a group: the other brokers list theirs sooner.
+/// Time limit for the list of groups, which has the type of each group. Brokers that answer do so sooner.
 const LIST_WAIT: Duration = Duration::from_secs(1);
 /// Partitions listed in the line of a member.
 const NAMED_MAX: usize = 200;

@@ -15,7 +15,7 @@ pub(crate) fn chain(directory: &Path) -> Option<StorageChain> {
     Some(chain_of_mount(directory, Mount::of(directory)?))
 }
 
-/// The chain below a directory of a process that may have mounts of its own; `None` if its mount is unknown.
+/// The chain below a directory of a process that may have other mounts; `None` if the mount is unknown.
 /// The path is without links.
 pub(crate) fn chain_of_process(pid: u32, directory: &Path) -> Option<StorageChain> {
     Some(chain_of_mount(directory, Mount::of_process(pid, directory)?))

@@ -25,8 +25,8 @@ fn run(text: &str, on_error: OnError) -> Result<Figures, String> {
     })
 }
 
-/// A server that answers each request, on a connection of its own, with the status that its body names.
-/// Returns the address, and the heads of the requests.
+/// A server with a connection for each request, which is answered with the status in its body. Returns the
+/// address, and the heads of the requests.
 fn server() -> (String, std::sync::mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();

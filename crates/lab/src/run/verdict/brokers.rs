@@ -49,7 +49,7 @@ fn used(repetition: &Repetition, machine: &BrokerMachineUse) -> Processors {
     Processors::new(&machine.host, machine.cpus, of_them(&CLIENTS), of_them(&BROKERS))
 }
 
-/// True if usage by processes outside the run can be told from that of the brokers.
+/// True if usage by processes outside the run is known, as the rest beside all brokers.
 pub(super) fn has_all_brokers(machine: &BrokerMachineUse) -> bool {
     !machine.brokers.is_empty() && machine.has_all_processes()
 }
