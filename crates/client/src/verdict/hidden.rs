@@ -5,6 +5,7 @@
 //! unknown may be hidden, unless the login may describe topics of any name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use thalweg_dial::ClientError;
 use thalweg_wire::ErrorCode;
@@ -17,6 +18,9 @@ use crate::metadata::Metadata;
 
 /// Names of topics that do not exist. Only a right on all topics is one on both: no other prefix fits.
 const ANY_NAMES: [&str; 2] = ["__thalweg-no-such-topic", "0-thalweg-no-such-topic"];
+
+/// Maximum time of attempts to reach a broker for its directories, beside figures that do not need them.
+const VIEW_RETRY: Duration = Duration::from_secs(1);
 
 /// The topics in the log directories of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -148,8 +152,10 @@ impl Admin {
 
     /// The reason why figures over all topics of a group are not known; see [`partial_view`].
     pub async fn partial_view(&self) -> Option<String> {
-        let hidden = match self.cluster().refresh_all().await {
-            Ok(listed) => self.hidden_topics(&listed).await,
+        // Figures do not wait for a dead broker: its directories are a gap.
+        let admin = self.clone().with_timeout(VIEW_RETRY);
+        let hidden = match admin.cluster().refresh_all().await {
+            Ok(listed) => admin.hidden_topics(&listed).await,
             Err(error) => Err(Absence::of(&error)),
         };
         partial_view(&hidden)
