@@ -182,9 +182,11 @@ fn failures_have_exit_codes() {
 }
 
 /// A command on a terminal of 80 columns, which `script` of util-linux makes; `keys` are typed after a while.
+/// Ctrl-C and Ctrl-\ reach the shell, too, which is the user's or `/bin/sh`: it must outlive the command.
 fn on_a_terminal(line: &str, keys: &str) -> Option<(Option<i32>, String)> {
+    let thalweg = env!("CARGO_BIN_EXE_thalweg");
     let command =
-        format!("stty cols 80 rows 24; {} {line}; echo \"code $?\"; stty -a", env!("CARGO_BIN_EXE_thalweg"));
+        format!("trap : INT QUIT; stty cols 80 rows 24; {thalweg} {line}; echo \"code $?\"; stty -a");
     let script = Command::new("script")
         .args(["-qefc", &command, "/dev/null"])
         .env("TERM", "xterm")
