@@ -18,7 +18,7 @@ use thalweg_membership::{Peers, RegisteredBroker};
 use thalweg_metadata::{BrokerId, Delta, Image, ImageCell};
 use thalweg_net::Holder;
 use thalweg_net::{AnswerMemory, Connections, FrameMemory};
-use thalweg_places::Places;
+use thalweg_places::FairSemaphore;
 use thalweg_replica::partition::Partitions;
 use thalweg_replica::replication::Replication;
 use thalweg_replica::upkeep::{Upkeep, UpkeepSettings};
@@ -65,7 +65,7 @@ pub struct Broker {
     /// Connections to other brokers.
     pub peers: Arc<Peers>,
     /// Slots for large requests, which are served outside the runtime's workers.
-    pub large_requests: Places<Holder>,
+    pub large_requests: FairSemaphore<Holder>,
     /// Incremental fetch sessions.
     pub fetch_sessions: FetchSessions,
     /// The allocator of producer ids.
@@ -84,7 +84,7 @@ pub struct Broker {
     /// Verifies transactions that write to partitions here.
     pub verifier: Verifier,
     /// Permits to validate large batches outside the tasks of their connections.
-    pub decompressions: Places<Holder>,
+    pub decompressions: FairSemaphore<Holder>,
     /// State of automatic topic creation.
     pub auto_topics: AutoTopics,
     /// Writes markers into partitions here.
@@ -216,7 +216,7 @@ impl Broker {
             slow_request: config.log_lines.slow_request,
             peers,
             quotas: ClientQuotas::new(config.network.quota_samples, config.network.quota_sample),
-            large_requests: Places::in_turn(LARGE_REQUESTS_MAX),
+            large_requests: FairSemaphore::in_turn(LARGE_REQUESTS_MAX),
             fetch_sessions: FetchSessions::new(config.network.fetch_session_slots),
             groups,
             transactions,
@@ -225,7 +225,7 @@ impl Broker {
             share_groups,
             share_partitions: Arc::new(share_partitions),
             verifier,
-            decompressions: Places::in_turn(DECOMPRESSIONS_MAX),
+            decompressions: FairSemaphore::in_turn(DECOMPRESSIONS_MAX),
             auto_topics: AutoTopics::default(),
             markers,
             marker_sender: Arc::new(marker_sender),

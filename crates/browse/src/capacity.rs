@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use thalweg_client::{AnswerBudget, AnswerPlace, AnswerPlaceFuture};
-use thalweg_places::{Place, Places};
+use thalweg_places::{FairPermit, FairSemaphore};
 use thalweg_stream::expression::{Expression, NoExpression};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -48,9 +48,9 @@ const NICE: i32 = 19;
 /// The capacity shared by all searches.
 #[derive(Debug)]
 pub struct Capacity {
-    turns: Places<Arc<str>>,
-    large: Places<Arc<str>>,
-    fetched: Places<Arc<str>>,
+    turns: FairSemaphore<Arc<str>>,
+    large: FairSemaphore<Arc<str>>,
+    fetched: FairSemaphore<Arc<str>>,
 }
 
 /// A principal's access to the capacity.
@@ -70,8 +70,8 @@ impl Default for Capacity {
 
 impl Capacity {
     fn with_turns(turns: usize) -> Capacity {
-        let fetched = Places::new(FETCHED_BYTES / FETCHED_UNIT, FETCHED_BYTES_OF_ONE / FETCHED_UNIT);
-        Capacity { turns: Places::new(turns, 1), large: Places::new(LARGE, 1), fetched }
+        let fetched = FairSemaphore::new(FETCHED_BYTES / FETCHED_UNIT, FETCHED_BYTES_OF_ONE / FETCHED_UNIT);
+        Capacity { turns: FairSemaphore::new(turns, 1), large: FairSemaphore::new(LARGE, 1), fetched }
     }
 }
 
@@ -99,7 +99,7 @@ impl Share {
     }
 
     /// Waits for a place to decompress a large batch, for a short time.
-    pub fn large(&self, runtime: &Handle) -> Option<Place> {
+    pub fn large(&self, runtime: &Handle) -> Option<FairPermit> {
         let place = self.capacity.large.take(&self.principal);
         runtime.block_on(async { tokio::time::timeout(LARGE_PATIENCE, place).await }).ok()
     }
@@ -167,7 +167,7 @@ impl Drop for WaitingAnswer {
 pub struct Turns {
     share: Share,
     runtime: Handle,
-    place: Option<Place>,
+    place: Option<FairPermit>,
     until: Instant,
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::Value;
-use thalweg_places::Places;
+use thalweg_places::FairSemaphore;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ pub struct InvalidRegistry {
 pub struct Registry {
     http: Http,
     schemas: Mutex<Schemas>,
-    fetches: Places<Arc<str>>,
+    fetches: FairSemaphore<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -123,7 +123,7 @@ impl Registry {
         Ok(Registry {
             http: Http::new(url, login)?,
             schemas: Mutex::default(),
-            fetches: Places::new(FETCHES_MAX, FETCHES_OF_PRINCIPAL_MAX),
+            fetches: FairSemaphore::new(FETCHES_MAX, FETCHES_OF_PRINCIPAL_MAX),
         })
     }
 

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use thalweg_browse::show::{PortableText, headers_to_json, portable, to_json};
 use thalweg_browse::{Content, Message};
-use thalweg_places::Place;
+use thalweg_places::FairPermit;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -184,7 +184,7 @@ struct Download {
     bytes: u64,
     /// The partitions that could not be read, with the reason.
     unreadable: BTreeMap<i32, String>,
-    _place: Place,
+    _place: FairPermit,
 }
 
 /// The connection is closed.

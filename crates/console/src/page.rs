@@ -42,10 +42,10 @@ pub enum Section {
 }
 
 /// A section with its title and path.
-type Place = (Section, &'static str, &'static str);
+type NavigationEntry = (Section, &'static str, &'static str);
 
 /// The navigation: groups of sections.
-const NAVIGATION: [(&str, &[Place]); 3] = [
+const NAVIGATION: [(&str, &[NavigationEntry]); 3] = [
     (
         "Data",
         &[
@@ -77,8 +77,8 @@ const NAVIGATION: [(&str, &[Place]); 3] = [
 
 impl Section {
     /// The place of the section that a path belongs to.
-    fn of(path: &str) -> Option<Place> {
-        let is_of = |place: &&Place| {
+    fn of(path: &str) -> Option<NavigationEntry> {
+        let is_of = |place: &&NavigationEntry| {
             path.strip_prefix(place.2).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
         NAVIGATION.iter().flat_map(|(_, places)| *places).find(is_of).copied()

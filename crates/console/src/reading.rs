@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use thalweg_browse::{Capacity, Masking, Registry, Share};
-use thalweg_places::{Place, Places, ReachedLimit};
+use thalweg_places::{FairPermit, FairSemaphore, ReachedLimit};
 
 use crate::problem::Problem;
 
@@ -28,10 +28,10 @@ const TAPS_OF_USER_MAX: usize = 4;
 pub struct ReadingRules {
     pub masking: Masking,
     pub registry: Option<Arc<Registry>>,
-    searches: Places<Arc<str>>,
-    tails: Places<Arc<str>>,
-    downloads: Places<Arc<str>>,
-    taps: Places<Arc<str>>,
+    searches: FairSemaphore<Arc<str>>,
+    tails: FairSemaphore<Arc<str>>,
+    downloads: FairSemaphore<Arc<str>>,
+    taps: FairSemaphore<Arc<str>>,
     capacity: Arc<Capacity>,
 }
 
@@ -45,7 +45,7 @@ pub struct Reader {
 impl ReadingRules {
     /// Limits per user apply only with logins. Without logins, all people share the total.
     pub fn new(masking: Masking, registry: Option<Arc<Registry>>, has_login: bool) -> Arc<ReadingRules> {
-        let shares = |all, of_user| Places::new(all, if has_login { of_user } else { all });
+        let shares = |all, of_user| FairSemaphore::new(all, if has_login { of_user } else { all });
         Arc::new(ReadingRules {
             masking,
             registry,
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// Waits for a place to search, up to `patience`.
-    pub async fn search_place(&self, patience: Duration) -> Result<Place, Problem> {
+    pub async fn search_place(&self, patience: Duration) -> Result<FairPermit, Problem> {
         let searches = &self.reading.searches;
         let place = tokio::time::timeout(patience, searches.take(&self.user)).await;
         place.map_err(|_| match searches.full(&self.user) {
@@ -89,7 +89,7 @@ impl Reader {
     }
 
     /// Takes a place for a live tail if one is free.
-    pub fn tail(&self) -> Result<Place, Problem> {
+    pub fn tail(&self) -> Result<FairPermit, Problem> {
         self.reading.tails.try_take(&self.user).map_err(|full| match full {
             ReachedLimit::Share(most) => {
                 busy(format!("You have {most} live tails, the most of one user: close one"))
@@ -99,7 +99,7 @@ impl Reader {
     }
 
     /// Takes a place for a download if one is free.
-    pub fn download(&self) -> Result<Place, Problem> {
+    pub fn download(&self) -> Result<FairPermit, Problem> {
         self.reading.downloads.try_take(&self.user).map_err(|full| match full {
             ReachedLimit::Share(most) => busy(format!(
                 "You have {most} downloads going on, the most of one user: wait for the end of one"
@@ -111,7 +111,7 @@ impl Reader {
     }
 
     /// Takes a place to watch a stage of a stream if one is free.
-    pub fn tap(&self) -> Result<Place, Problem> {
+    pub fn tap(&self) -> Result<FairPermit, Problem> {
         self.reading.taps.try_take(&self.user).map_err(|full| {
             let looked = match full {
                 ReachedLimit::Share(most) => {
@@ -135,7 +135,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    async fn searches(reader: &Reader, most: usize) -> Vec<Place> {
+    async fn searches(reader: &Reader, most: usize) -> Vec<FairPermit> {
         let mut places = Vec::new();
         while places.len() < most
             && let Ok(place) = reader.search_place(SOON).await
@@ -151,14 +151,14 @@ mod tests {
         let [eve, ann] = ["eve", "ann"].map(|user| reading.of(Some(user)));
         for (take, share, words) in [
             (
-                Reader::tail as fn(&Reader) -> Result<Place, Problem>,
+                Reader::tail as fn(&Reader) -> Result<FairPermit, Problem>,
                 TAILS_OF_USER_MAX,
                 "You have 8 live tails",
             ),
             (Reader::download, DOWNLOADS_OF_USER_MAX, "You have 2 downloads"),
             (Reader::tap, TAPS_OF_USER_MAX, "You look at 4 stages"),
         ] {
-            let held: Vec<Place> = std::iter::from_fn(|| take(&eve).ok()).collect();
+            let held: Vec<FairPermit> = std::iter::from_fn(|| take(&eve).ok()).collect();
             let of_ann = take(&ann);
             assert!(of_ann.is_ok(), "eve has {} places: {of_ann:?}", held.len());
             let refused = take(&eve).expect_err("it has its share");
@@ -176,7 +176,7 @@ mod tests {
     #[tokio::test]
     async fn without_logins_all_places_are_everyones() {
         let everyone = ReadingRules::new(Masking::default(), None, false).of(None);
-        let tails: Vec<Place> = std::iter::from_fn(|| everyone.tail().ok()).collect();
+        let tails: Vec<FairPermit> = std::iter::from_fn(|| everyone.tail().ok()).collect();
         assert_eq!((tails.len(), searches(&everyone, 100).await.len()), (TAILS_MAX, SEARCHES_MAX));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::HeaderMap;
 use parking_lot::Mutex;
 use thalweg_client::{Admin, ClientError, Cluster, InvalidSetting, Properties};
-use thalweg_places::{Places, network};
+use thalweg_places::{FairSemaphore, network};
 
 use crate::arrival::Arrival;
 use crate::cluster::View;
@@ -41,8 +41,8 @@ struct ConsoleState {
     served_by: Mutex<VecDeque<(String, Mechanism)>>,
     /// The only person of a console without logins.
     everyone: OnceLock<Arc<Person>>,
-    /// Places for logins, shared among addresses and users.
-    logins: Places<LoginOrigin>,
+    /// Permits for logins, shared among addresses and users.
+    logins: FairSemaphore<LoginOrigin>,
     notes: Mutex<VecDeque<(String, Note)>>,
     stream_rates: streams::Rates,
     reading: Arc<ReadingRules>,
@@ -113,7 +113,7 @@ impl Console {
             settings,
             reading,
             everyone: OnceLock::new(),
-            logins: Places::new(LOGINS_MAX, LOGINS_FROM_ONE_MAX),
+            logins: FairSemaphore::new(LOGINS_MAX, LOGINS_FROM_ONE_MAX),
             notes: Mutex::default(),
             stream_rates: streams::Rates::default(),
             taps: Taps::default(),

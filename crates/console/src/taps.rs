@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_browse::{Masking, TopicMasks};
-use thalweg_places::Place;
+use thalweg_places::FairPermit;
 use thalweg_stream::host::onlooking::{Cut, Look, MESSAGES_MAX, TappedMessage};
 use thalweg_stream::host::rest::Hide;
 use thalweg_stream::host::{Host, HostError};
@@ -35,7 +35,7 @@ struct Tap {
     passed: Mutex<VecDeque<TappedMessage>>,
     looked: Mutex<Instant>,
     arrived: Notify,
-    _place: Place,
+    _place: FairPermit,
 }
 
 /// The reason for a failed request.

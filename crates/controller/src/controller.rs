@@ -6,7 +6,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use thalweg_log::disk::Disk;
 use thalweg_metadata::{Image, TopicIdPartition, VersionedRecord};
-use thalweg_places::{Place, Places};
+use thalweg_places::{FairPermit, FairSemaphore};
 use thalweg_security::Principal;
 use thalweg_wire::frame;
 use thalweg_wire::request::{EnvelopeRequest, EnvelopeResponse};
@@ -31,11 +31,11 @@ const COMMANDS_OF_ONE_MAX: usize = 256;
 /// Maximum number of concurrent large requests, because each may use much memory.
 const LARGE_AT_ONCE: usize = 4;
 
-/// A place for a principal's request; `None` for this process, which needs no place.
-async fn place(places: &Places<Principal>, requester: &Requester) -> Option<Place> {
+/// A permit for a principal's request; `None` for this process, which needs no permit.
+async fn permit(semaphore: &FairSemaphore<Principal>, requester: &Requester) -> Option<FairPermit> {
     match requester {
         Requester::ThisProcess => None,
-        Requester::Peer { principal, .. } => Some(places.take(principal).await),
+        Requester::Peer { principal, .. } => Some(semaphore.take(principal).await),
     }
 }
 
@@ -48,9 +48,9 @@ pub struct Controller {
     cluster_id: Arc<str>,
     published: Arc<PublishedState>,
     disk: Disk,
-    /// Places in the queue of commands, and among large requests, for principals other than this process.
-    waiting: Places<Principal>,
-    large: Places<Principal>,
+    /// Permits for the queue of commands, and for large requests, for principals other than this process.
+    waiting: FairSemaphore<Principal>,
+    large: FairSemaphore<Principal>,
     /// True if the witness notes permissions.
     notes_permissions: bool,
 }
@@ -79,8 +79,8 @@ impl Controller {
             cluster_id,
             published,
             disk,
-            waiting: Places::new(COMMANDS_MAX, of_one),
-            large: Places::in_turn(LARGE_AT_ONCE),
+            waiting: FairSemaphore::new(COMMANDS_MAX, of_one),
+            large: FairSemaphore::in_turn(LARGE_AT_ONCE),
             notes_permissions,
         })
     }
@@ -121,11 +121,11 @@ impl Controller {
     }
 
     async fn handle_plain(&self, frame: Bytes, requester: &Requester) -> Result<Bytes, HandleError> {
-        let _place = place(&self.waiting, requester).await;
+        let _waiting = permit(&self.waiting, requester).await;
         if !dispatch::is_large(&frame) {
             return self.answer(dispatch::parse(frame, requester, self.notes_permissions)?).await;
         }
-        let _large = place(&self.large, requester).await;
+        let _large = permit(&self.large, requester).await;
         let parsed = self.disk.work_in_place(|| dispatch::parse(frame, requester, self.notes_permissions))?;
         self.answer(parsed).await
     }

@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
-use thalweg_places::{Places, network};
+use thalweg_places::{FairSemaphore, network};
 use thalweg_security::tls::{ServerTls, ServerTlsSession, TlsHandshakeFault};
 use thalweg_watch as watch;
 use tokio::net::TcpStream;
@@ -36,14 +36,14 @@ const LOGGED_WITHIN: Duration = Duration::from_secs(10);
 /// a worker, and established connections are served in between. Networks take turns: a flood from one network
 /// delays only itself.
 #[derive(Clone, Debug)]
-pub struct HandshakeTurns(Arc<Places<IpAddr>>);
+pub struct HandshakeTurns(Arc<FairSemaphore<IpAddr>>);
 
 impl Default for HandshakeTurns {
     /// Half of the processors, shared by all listeners of the process.
     fn default() -> Self {
         static OF_PROCESS: LazyLock<HandshakeTurns> = LazyLock::new(|| {
             let processors = std::thread::available_parallelism().map_or(1, usize::from);
-            HandshakeTurns(Arc::new(Places::in_turn((processors / 2).max(1))))
+            HandshakeTurns(Arc::new(FairSemaphore::in_turn((processors / 2).max(1))))
         });
         OF_PROCESS.clone()
     }

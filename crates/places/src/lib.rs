@@ -1,5 +1,5 @@
-//! Fair shares of limited resources: places, limited in total and per principal; and tables in which entries
-//! of the principal with the most give way first; and parts of the descriptors of the process.
+//! Fair shares of limited resources: semaphores with a limit per principal; tables in which entries of the
+//! principal with the most give way first; and parts of the descriptors of the process.
 
 mod counts;
 mod descriptors;
@@ -10,24 +10,24 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 pub use counts::{Counts, fairly, gives_way};
-pub use descriptors::{DescriptorPart, DescriptorPlace};
+pub use descriptors::{DescriptorPart, DescriptorPermit};
 
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A bounded number of places, with a limit per principal, such as a user or an address. A principal at its
-/// limit waits in its own queue.
-pub struct Places<K> {
-    places: usize,
+/// A semaphore with a limit per principal, such as a user or an address. A principal at its limit waits in its
+/// own queue.
+pub struct FairSemaphore<K> {
+    permits: usize,
     of_one: usize,
     all: Arc<Semaphore>,
-    /// Shares of principals that hold or await a place.
+    /// Shares of principals that hold or await a permit.
     shares: Mutex<BTreeMap<K, Arc<Semaphore>>>,
 }
 
-/// A place, or several at once, released on drop.
+/// One permit, or several at once, released on drop.
 #[derive(Debug)]
-pub struct Place {
+pub struct FairPermit {
     _of_one: OwnedSemaphorePermit,
     _of_all: OwnedSemaphorePermit,
 }
@@ -44,52 +44,52 @@ pub fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The reason why no place is free.
+/// The reason why no permit is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachedLimit {
-    /// The principal holds its maximum number of places.
+    /// The principal holds its maximum number of permits.
     Share(usize),
-    /// All places are taken; the number is the total.
+    /// All permits are taken; the number is the total.
     All(usize),
 }
 
-impl<K: Clone + Ord> Places<K> {
-    /// Creates `places` places, of which one principal may hold at most `of_one`.
-    pub fn new(places: usize, of_one: usize) -> Places<K> {
-        Places { places, of_one, all: Arc::new(Semaphore::new(places)), shares: Mutex::default() }
+impl<K: Clone + Ord> FairSemaphore<K> {
+    /// Creates `permits` permits, of which one principal may hold at most `of_one`.
+    pub fn new(permits: usize, of_one: usize) -> FairSemaphore<K> {
+        FairSemaphore { permits, of_one, all: Arc::new(Semaphore::new(permits)), shares: Mutex::default() }
     }
 
-    /// Creates places without a limit per principal. Waiting principals are served in turn.
-    pub fn in_turn(places: usize) -> Places<K> {
-        Places::new(places, places)
+    /// Creates permits without a limit per principal. Waiting principals are served in turn.
+    pub fn in_turn(permits: usize) -> FairSemaphore<K> {
+        FairSemaphore::new(permits, permits)
     }
 
-    /// Takes a place if one is free.
-    pub fn try_take(&self, principal: &K) -> Result<Place, ReachedLimit> {
+    /// Takes a permit if one is free.
+    pub fn try_take(&self, principal: &K) -> Result<FairPermit, ReachedLimit> {
         let share = self.share(principal).try_acquire_owned();
         let of_one = share.map_err(|_| ReachedLimit::Share(self.of_one))?;
-        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| ReachedLimit::All(self.places))?;
-        Ok(Place { _of_one: of_one, _of_all: of_all })
+        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| ReachedLimit::All(self.permits))?;
+        Ok(FairPermit { _of_one: of_one, _of_all: of_all })
     }
 
-    /// Waits for a place, first in the principal's share, then among all places.
-    pub async fn take(&self, principal: &K) -> Place {
+    /// Waits for a permit, first in the principal's share, then among all permits.
+    pub async fn take(&self, principal: &K) -> FairPermit {
         self.take_many(principal, 1).await
     }
 
-    /// Waits for a number of places at once, at most the whole share of the principal.
-    pub async fn take_many(&self, principal: &K, count: usize) -> Place {
-        let count = u32::try_from(count.min(self.of_one).min(self.places)).unwrap_or(u32::MAX);
+    /// Waits for a number of permits at once, at most the whole share of the principal.
+    pub async fn take_many(&self, principal: &K, count: usize) -> FairPermit {
+        let count = u32::try_from(count.min(self.of_one).min(self.permits)).unwrap_or(u32::MAX);
         let of_one = self.share(principal).acquire_many_owned(count).await.expect("it is never closed");
         let of_all = Arc::clone(&self.all).acquire_many_owned(count).await.expect("it is never closed");
-        Place { _of_one: of_one, _of_all: of_all }
+        FairPermit { _of_one: of_one, _of_all: of_all }
     }
 
-    /// The limit that blocks a principal without a place.
+    /// The limit that blocks a principal without a permit.
     pub fn full(&self, principal: &K) -> ReachedLimit {
         match self.share(principal).available_permits() {
             0 => ReachedLimit::Share(self.of_one),
-            _ => ReachedLimit::All(self.places),
+            _ => ReachedLimit::All(self.permits),
         }
     }
 
@@ -98,7 +98,7 @@ impl<K: Clone + Ord> Places<K> {
         if let Some(share) = shares.get(principal) {
             return Arc::clone(share);
         }
-        // Held places and waiting principals keep a reference to their share.
+        // Held permits and waiting principals keep a reference to their share.
         shares.retain(|_, share| Arc::strong_count(share) > 1);
         let share = Arc::new(Semaphore::new(self.of_one));
         shares.insert(principal.clone(), Arc::clone(&share));
@@ -106,9 +106,9 @@ impl<K: Clone + Ord> Places<K> {
     }
 }
 
-impl<K> fmt::Debug for Places<K> {
+impl<K> fmt::Debug for FairSemaphore<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} places are free", self.all.available_permits(), self.places)
+        write!(f, "{} of {} permits are free", self.all.available_permits(), self.permits)
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_principal_takes_no_more_than_its_share() {
-        let (shares, [eve, ann]) = (Places::<Arc<str>>::new(3, 2), names());
+        let (shares, [eve, ann]) = (FairSemaphore::<Arc<str>>::new(3, 2), names());
         let [first, _second] = [0; 2].map(|_| shares.try_take(&eve).expect("a share of two"));
         assert_eq!(shares.try_take(&eve).err(), Some(ReachedLimit::Share(2)));
         assert_eq!(shares.full(&eve), ReachedLimit::Share(2));
@@ -137,8 +137,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn places_are_taken_together_up_to_the_share() {
-        let (memory, [eve, ann]) = (Places::<Arc<str>>::new(10, 6), names());
+    async fn permits_are_taken_together_up_to_the_share() {
+        let (memory, [eve, ann]) = (FairSemaphore::<Arc<str>>::new(10, 6), names());
         let held = memory.take_many(&eve, 1000).await;
         assert_eq!(memory.full(&eve), ReachedLimit::Share(6));
         let of_ann = memory.take_many(&ann, 4).await;
@@ -149,14 +149,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_principal_waits_for_one_turn_of_another_that_has_a_hundred_to_wait_for() {
-        let (turns, [eve, ann]) = (Arc::new(Places::in_turn(1)), names());
+        let (turns, [eve, ann]) = (Arc::new(FairSemaphore::in_turn(1)), names());
         let (taken, mut turn) = tokio::sync::mpsc::channel(200);
         let wait = |principal: &Arc<str>| {
             let (turns, taken, principal) = (Arc::clone(&turns), taken.clone(), Arc::clone(principal));
             tokio::spawn(async move {
-                let place = turns.take(&principal).await;
+                let permit = turns.take(&principal).await;
                 taken.send(principal).await.expect("it is received");
-                drop(place);
+                drop(permit);
             })
         };
         let first = turns.take(&eve).await;
@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_for_its_share_is_in_nobodys_way() {
-        let (shares, [eve, ann]) = (Arc::new(Places::new(3, 2)), names());
+        let (shares, [eve, ann]) = (Arc::new(FairSemaphore::new(3, 2)), names());
         let held = [shares.take(&eve).await, shares.take(&eve).await];
         let waiting = tokio::spawn({
             let (shares, eve) = (Arc::clone(&shares), Arc::clone(&eve));
@@ -195,6 +195,6 @@ mod tests {
         drop(held);
         waiting.await.expect("there is room");
         shares.try_take(&Arc::from("bob")).expect("all are free");
-        assert_eq!(shares.shares.lock().len(), 1, "shares of principals without places are forgotten");
+        assert_eq!(shares.shares.lock().len(), 1, "shares of principals without permits are forgotten");
     }
 }

@@ -2,7 +2,7 @@
 //! would dominate short latencies.
 
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
-use thalweg_places::{DescriptorPart, DescriptorPlace};
+use thalweg_places::{DescriptorPart, DescriptorPermit};
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ pub struct Timer(Option<KernelTimer>);
 #[derive(Debug)]
 struct KernelTimer {
     fd: AsyncFd<rustix::fd::OwnedFd>,
-    _place: DescriptorPlace,
+    _permit: DescriptorPermit,
 }
 
 impl Default for Timer {
@@ -52,7 +52,7 @@ impl Timer {
 
 impl KernelTimer {
     fn new() -> Option<KernelTimer> {
-        let place = KERNEL_TIMERS.take()?;
+        let permit = KERNEL_TIMERS.take()?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let fd = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).ok()?;
         #[expect(
@@ -60,7 +60,7 @@ impl KernelTimer {
             reason = "it is unsound for what may change its descriptor; an OwnedFd does not, and the successor is unsafe"
         )]
         let fd = AsyncFd::new(fd).ok()?;
-        Some(KernelTimer { fd, _place: place })
+        Some(KernelTimer { fd, _permit: permit })
     }
 
     /// Waits until this time; for ever if the timer fails.
@@ -97,7 +97,7 @@ mod tests {
     /// One test, because the number of kernel timers is that of the process.
     #[tokio::test]
     async fn it_is_finer_than_a_millisecond_and_their_number_is_bounded() {
-        let mut timers: Vec<Timer> = (0..KERNEL_TIMERS.places() + 2).map(|_| Timer::new()).collect();
+        let mut timers: Vec<Timer> = (0..KERNEL_TIMERS.permits() + 2).map(|_| Timer::new()).collect();
         let last = timers.last_mut().expect("there are some");
         assert!(last.0.is_none());
         last.wait(Instant::now() + Duration::from_millis(2)).await;

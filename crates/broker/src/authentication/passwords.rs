@@ -10,7 +10,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_places::{Places, network};
+use thalweg_places::{FairSemaphore, network};
 use thalweg_security::sasl::scram::{Credential, Hash, VerifiedPasswords};
 use thalweg_security::sasl::{Mechanism, plain};
 
@@ -25,7 +25,7 @@ const LENGTH_MAX: usize = 1024;
 pub struct Passwords {
     authenticator: Arc<Authenticator>,
     verified: Mutex<VerifiedPasswords>,
-    turns: Places<IpAddr>,
+    turns: FairSemaphore<IpAddr>,
 }
 
 impl fmt::Debug for Passwords {
@@ -40,7 +40,7 @@ impl Passwords {
         let mut secret = [0; 32];
         random(&mut secret);
         let verified = Mutex::new(VerifiedPasswords::new(&secret, VERIFIED_MAX));
-        Passwords { authenticator, verified, turns: Places::in_turn(TURNS) }
+        Passwords { authenticator, verified, turns: FairSemaphore::in_turn(TURNS) }
     }
 
     /// Delay of the answer to a failed login.

@@ -11,7 +11,7 @@ use thalweg_browse::{
     TextTest,
 };
 use thalweg_client::ConsumerError;
-use thalweg_places::Place;
+use thalweg_places::FairPermit;
 use thalweg_record::Offset;
 use tokio::time::Instant;
 use utoipa::IntoParams;
@@ -317,7 +317,7 @@ fn start(
     view: &View,
     query: Query,
     share: Share,
-    place: Box<Place>,
+    place: Box<FairPermit>,
     is_decoded: bool,
 ) -> Result<Search, Problem> {
     let (cluster, reading) = (view.cluster().clone(), view.reader().reading());

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use thalweg_broker::metrics::{Exposition, Form, PART_BYTES};
-use thalweg_places::{Place, Places, ReachedLimit};
+use thalweg_places::{FairPermit, FairSemaphore, ReachedLimit};
 use tokio::sync::mpsc;
 
 /// Concurrent pages, in total and per user or network: each page holds the figures of all partitions.
@@ -38,13 +38,13 @@ pub type Source = Box<dyn Fn() -> Writer + Send + Sync>;
 
 /// The route, with the families of all sources one after another.
 pub fn routes(sources: Vec<Source>) -> Router {
-    let scrapes = Scrapes { sources, turns: Places::new(SCRAPES_MAX, SCRAPES_OF_ONE_MAX) };
+    let scrapes = Scrapes { sources, turns: FairSemaphore::new(SCRAPES_MAX, SCRAPES_OF_ONE_MAX) };
     Router::new().route("/metrics", get(expose)).with_state(Arc::new(scrapes))
 }
 
 struct Scrapes {
     sources: Vec<Source>,
-    turns: Places<Owner>,
+    turns: FairSemaphore<Owner>,
 }
 
 /// A page that is being written.
@@ -54,7 +54,7 @@ struct Page {
     /// The writer of the current source, once begun; `source` is the index of that source.
     writer: Option<Writer>,
     source: usize,
-    _turn: Place,
+    _turn: FairPermit,
 }
 
 impl Page {

@@ -70,16 +70,16 @@ fn typed(message: MessageToSend) -> MessageToSend {
     MessageToSend { value, headers: message.headers.replace("\r\n", "\n"), ..message }
 }
 
-/// The place of a stored message.
+/// The partition and offset of a stored message.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Place {
+pub struct MessagePosition {
     partition: i32,
     offset: i64,
 }
 
 /// The form with a copy of a stored message.
-pub async fn again(shell: Shell, Path(name): Path<String>, Query(place): Query<Place>) -> Response {
+pub async fn again(shell: Shell, Path(name): Path<String>, Query(place): Query<MessagePosition>) -> Response {
     let copy = message_to_send::copy(shell.view(), &name, place.partition, place.offset).await;
     let body = copy.map(|copy| {
         html! {
