@@ -68,7 +68,8 @@ impl<K: Clone + Ord> FairSemaphore<K> {
     pub fn try_take(&self, principal: &K) -> Result<FairPermit, ReachedLimit> {
         let share = self.share(principal).try_acquire_owned();
         let of_one = share.map_err(|_| ReachedLimit::Share(self.of_one))?;
-        let of_all = Arc::clone(&self.all).try_acquire_owned().map_err(|_| ReachedLimit::All(self.permits))?;
+        let of_all =
+            Arc::clone(&self.all).try_acquire_owned().map_err(|_| ReachedLimit::All(self.permits))?;
         Ok(FairPermit { _of_one: of_one, _of_all: of_all })
     }
 

@@ -21,26 +21,26 @@ const REPORTED_MAX: usize = 3;
 /// A session of a member: member, life, and number of the session.
 pub(crate) type Holder = (u32, u32, u64);
 
-/// A member's verdict on records.
+/// The acknowledgement type of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Verdict {
+pub(crate) enum AcknowledgeType {
     Accept,
     Release,
     Reject,
 }
 
-impl Verdict {
+impl AcknowledgeType {
     /// Kafka's type code of the acknowledgement.
     pub(crate) fn code(self) -> i8 {
         match self {
-            Verdict::Accept => 1,
-            Verdict::Release => 2,
-            Verdict::Reject => 3,
+            AcknowledgeType::Accept => 1,
+            AcknowledgeType::Release => 2,
+            AcknowledgeType::Reject => 3,
         }
     }
 
     fn is_final(self) -> bool {
-        self != Verdict::Release
+        self != AcknowledgeType::Release
     }
 }
 
@@ -78,7 +78,7 @@ struct Claim {
     holder: Holder,
     from: Instant,
     to: Instant,
-    verdict: Verdict,
+    acknowledge_type: AcknowledgeType,
 }
 
 #[derive(Debug, Default)]
@@ -174,11 +174,11 @@ impl ShareLedger {
             .then(|| format!("partition {partition}: {first} to {last} were delivered {count} times"))
     }
 
-    /// Records that a member is about to send a verdict on records.
-    pub(crate) fn sends(&mut self, held: &AcquiredRecords, verdict: Verdict) {
+    /// Records that a member is about to acknowledge records.
+    pub(crate) fn sends(&mut self, held: &AcquiredRecords, acknowledge_type: AcknowledgeType) {
         let known = self.partition(held.partition);
         for offset in held.first.max(known.start)..=held.last {
-            known.records.entry(offset).or_default().finals += u32::from(verdict.is_final());
+            known.records.entry(offset).or_default().finals += u32::from(acknowledge_type.is_final());
         }
     }
 
@@ -187,17 +187,17 @@ impl ShareLedger {
         &mut self,
         holder: Holder,
         held: &AcquiredRecords,
-        verdict: Verdict,
+        acknowledge_type: AcknowledgeType,
         sent: Instant,
         outcome: AcknowledgementOutcome,
     ) -> Vec<String> {
         let AcquiredRecords { partition, first, last, .. } = *held;
-        tracing::debug!(?holder, partition, first, last, ?verdict, ?outcome, "Answered");
+        tracing::debug!(?holder, partition, first, last, ?acknowledge_type, ?outcome, "Answered");
         let known = self.partition(held.partition);
         let mut wrong = Vec::new();
         if matches!(outcome, AcknowledgementOutcome::NotTaken | AcknowledgementOutcome::NotAcquired) {
             for (_, record) in known.records.range_mut(held.first..=held.last) {
-                record.finals = record.finals.saturating_sub(u32::from(verdict.is_final()));
+                record.finals = record.finals.saturating_sub(u32::from(acknowledge_type.is_final()));
             }
         }
         match outcome {
@@ -211,7 +211,7 @@ impl ShareLedger {
                 }
             }
             AcknowledgementOutcome::Acknowledged => {
-                let claim = Claim { holder, from: held.received, to: sent, verdict };
+                let claim = Claim { holder, from: held.received, to: sent, acknowledge_type };
                 let is_current =
                     held.leader_epoch == known.leader_epoch && Instant::now() < held.locked_until;
                 let is_proof = is_current && (known.is_outdated || known.is_fresh(held.received));
@@ -268,7 +268,7 @@ impl std::hash::Hash for ShareLedger {
             (partition, known.start, known.lost, known.described, known.acknowledged).hash(state);
             for (offset, record) in &known.records {
                 (offset, record.deliveries, record.finals).hash(state);
-                record.claims.iter().for_each(|claim| (claim.holder, claim.verdict).hash(state));
+                record.claims.iter().for_each(|claim| (claim.holder, claim.acknowledge_type).hash(state));
             }
         }
     }
@@ -280,10 +280,10 @@ fn conflict(one: &Claim, other: &Claim) -> Option<String> {
     if second.from < first.to {
         return Some(format!("{:?} and {:?} had it at once", first.holder, second.holder));
     }
-    first.verdict.is_final().then(|| {
+    first.acknowledge_type.is_final().then(|| {
         format!(
             "{:?} by {:?} was acknowledged, and then {:?} by {:?}",
-            first.verdict, first.holder, second.verdict, second.holder
+            first.acknowledge_type, first.holder, second.acknowledge_type, second.holder
         )
     })
 }
@@ -315,32 +315,36 @@ mod tests {
         began: Instant,
         holder: Holder,
         times: (u64, u64),
-        verdict: Verdict,
+        acknowledge_type: AcknowledgeType,
     ) -> Vec<String> {
         let held = held(began, times.0);
         assert_eq!(ledger.acquired(holder, held, 1), None);
-        ledger.sends(&held, verdict);
+        ledger.sends(&held, acknowledge_type);
         let sent = began + Duration::from_millis(times.1);
-        ledger.answered(holder, &held, verdict, sent, AcknowledgementOutcome::Acknowledged)
+        ledger.answered(holder, &held, acknowledge_type, sent, AcknowledgementOutcome::Acknowledged)
     }
 
     #[tokio::test(start_paused = true)]
     async fn acknowledged_changes_of_a_record_follow_one_another_and_the_last_is_final() {
         let began = Instant::now();
-        for (first, second, verdict, is_wrong) in [
-            ((10, 20), (30, 40), Verdict::Release, false),
-            ((10, 20), (30, 40), Verdict::Accept, true),
-            ((10, 20), (30, 40), Verdict::Reject, true),
-            ((10, 20), (15, 40), Verdict::Release, true),
-            ((30, 40), (10, 20), Verdict::Release, true),
+        for (first, second, acknowledge_type, is_wrong) in [
+            ((10, 20), (30, 40), AcknowledgeType::Release, false),
+            ((10, 20), (30, 40), AcknowledgeType::Accept, true),
+            ((10, 20), (30, 40), AcknowledgeType::Reject, true),
+            ((10, 20), (15, 40), AcknowledgeType::Release, true),
+            ((30, 40), (10, 20), AcknowledgeType::Release, true),
         ] {
             for newer in [0, 1] {
                 let mut ledger = ShareLedger::default();
-                assert_eq!(acknowledges(&mut ledger, began, A, first, verdict), [""; 0]);
+                assert_eq!(acknowledges(&mut ledger, began, A, first, acknowledge_type), [""; 0]);
                 // Another leader acknowledges changes before the start offset.
                 ledger.knows_epoch(0, newer);
-                let wrong = acknowledges(&mut ledger, began, B, second, Verdict::Accept);
-                assert_eq!(!wrong.is_empty(), is_wrong && newer == 0, "{second:?} {verdict:?}: {wrong:?}");
+                let wrong = acknowledges(&mut ledger, began, B, second, AcknowledgeType::Accept);
+                assert_eq!(
+                    !wrong.is_empty(),
+                    is_wrong && newer == 0,
+                    "{second:?} {acknowledge_type:?}: {wrong:?}"
+                );
             }
         }
     }
@@ -356,7 +360,7 @@ mod tests {
             let wrong = ledger.answered(
                 A,
                 &held,
-                Verdict::Accept,
+                AcknowledgeType::Accept,
                 Instant::now(),
                 AcknowledgementOutcome::NotAcquired,
             );
@@ -368,10 +372,10 @@ mod tests {
     async fn a_record_that_is_given_up_is_found() {
         let began = Instant::now();
         let mut ledger = ShareLedger::default();
-        acknowledges(&mut ledger, began, A, (10, 20), Verdict::Accept);
+        acknowledges(&mut ledger, began, A, (10, 20), AcknowledgeType::Accept);
         ledger.begin_again(0, 5);
         assert_eq!(ledger.check(0, 6).len(), 1, "it was acknowledged before");
-        acknowledges(&mut ledger, began, A, (10, 20), Verdict::Release);
+        acknowledges(&mut ledger, began, A, (10, 20), AcknowledgeType::Release);
         assert_eq!(ledger.check(0, 6).len(), 1, "it was released");
         for _ in 1..DELIVERIES_MAX {
             assert_eq!(ledger.check(0, 6).len(), 1);

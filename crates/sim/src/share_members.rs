@@ -7,7 +7,7 @@
 use crate::chance::Chance;
 use crate::clients::{AGAIN, Clients};
 use crate::history::TOPIC;
-use crate::share_ledger::{AcknowledgementOutcome, AcquiredRecords, Holder, Verdict};
+use crate::share_ledger::{AcknowledgeType, AcknowledgementOutcome, AcquiredRecords, Holder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -83,10 +83,10 @@ impl Session {
     }
 }
 
-/// The verdict on records in a request.
-struct SentVerdict {
+/// An acknowledgement in a request.
+struct SentAcknowledgement {
     held: AcquiredRecords,
-    verdict: Verdict,
+    acknowledge_type: AcknowledgeType,
 }
 
 /// The life of a member.
@@ -390,8 +390,8 @@ impl Member<'_> {
         };
         let holder = (self.id, self.life, session.number);
         let said = if session.epoch == 0 { Vec::new() } else { self.decide(&mut session, chance) };
-        for SentVerdict { held, verdict } in &said {
-            self.clients.history.with(|known| known.queue.sends(held, *verdict));
+        for SentAcknowledgement { held, acknowledge_type } in &said {
+            self.clients.history.with(|known| known.queue.sends(held, *acknowledge_type));
         }
         let goes_on = if !said.is_empty() && chance.one_in(2) {
             self.acknowledge(&mut session, holder, said).await
@@ -404,14 +404,14 @@ impl Member<'_> {
     }
 
     /// Decides on the held records: some are kept for a while, and some forgotten.
-    fn decide(&self, session: &mut Session, chance: &mut Chance) -> Vec<SentVerdict> {
+    fn decide(&self, session: &mut Session, chance: &mut Chance) -> Vec<SentAcknowledgement> {
         let is_ending = self.clients.ending.load(Ordering::SeqCst);
         let (mut said, mut kept) = (Vec::new(), Vec::new());
         for held in std::mem::take(&mut session.held) {
-            let verdict = match chance.below(if is_ending { 1 } else { 20 }) {
-                0..=12 => Verdict::Accept,
-                13..=15 => Verdict::Release,
-                16 => Verdict::Reject,
+            let acknowledge_type = match chance.below(if is_ending { 1 } else { 20 }) {
+                0..=12 => AcknowledgeType::Accept,
+                13..=15 => AcknowledgeType::Release,
+                16 => AcknowledgeType::Reject,
                 17 => continue,
                 _ => {
                     kept.push(held);
@@ -422,26 +422,33 @@ impl Member<'_> {
             let len = u64::try_from(held.last - held.first + 1).unwrap_or(1);
             let some = i64::try_from(chance.between(1, len)).unwrap_or(1);
             let last = if chance.one_in(2) { held.last } else { held.first + some - 1 };
-            said.push(SentVerdict { held: AcquiredRecords { last, ..held }, verdict });
+            said.push(SentAcknowledgement { held: AcquiredRecords { last, ..held }, acknowledge_type });
             if last < held.last {
                 kept.push(AcquiredRecords { first: last + 1, ..held });
             }
         }
         session.held = kept;
         // A request lists offsets in order.
-        said.sort_by_key(|said: &SentVerdict| (said.held.partition, said.held.first));
+        said.sort_by_key(|said: &SentAcknowledgement| (said.held.partition, said.held.first));
         said
     }
 
     /// Sends acknowledgements without fetching. Returns true if the session continues.
-    async fn acknowledge(&mut self, session: &mut Session, holder: Holder, said: Vec<SentVerdict>) -> bool {
+    async fn acknowledge(
+        &mut self,
+        session: &mut Session,
+        holder: Holder,
+        said: Vec<SentAcknowledgement>,
+    ) -> bool {
         let partitions: BTreeSet<i32> = said.iter().map(|said| said.held.partition).collect();
         let partitions = partitions.into_iter().map(|partition_index| {
             let of_it = said.iter().filter(|said| said.held.partition == partition_index);
-            let batches = of_it.map(|SentVerdict { held, verdict }| acknowledge::AcknowledgementBatch {
-                first_offset: held.first,
-                last_offset: held.last,
-                acknowledge_types: vec![verdict.code()],
+            let batches = of_it.map(|SentAcknowledgement { held, acknowledge_type }| {
+                acknowledge::AcknowledgementBatch {
+                    first_offset: held.first,
+                    last_offset: held.last,
+                    acknowledge_types: vec![acknowledge_type.code()],
+                }
             });
             let acknowledgement_batches = batches.collect();
             acknowledge::AcknowledgePartition { partition_index, acknowledgement_batches }
@@ -476,7 +483,7 @@ impl Member<'_> {
         leader: i32,
         session: &mut Session,
         holder: Holder,
-        said: Vec<SentVerdict>,
+        said: Vec<SentAcknowledgement>,
         chance: &mut Chance,
     ) -> bool {
         let led =
@@ -514,16 +521,16 @@ impl Member<'_> {
         &self,
         session: &Session,
         wanted: &BTreeSet<i32>,
-        said: &[SentVerdict],
+        said: &[SentAcknowledgement],
         chance: &mut Chance,
     ) -> ShareFetchRequest {
         let mut batches: BTreeMap<i32, Vec<AcknowledgementBatch>> =
             wanted.difference(&session.partitions).map(|&new| (new, Vec::new())).collect();
-        for SentVerdict { held, verdict } in said {
+        for SentAcknowledgement { held, acknowledge_type } in said {
             batches.entry(held.partition).or_default().push(AcknowledgementBatch {
                 first_offset: held.first,
                 last_offset: held.last,
-                acknowledge_types: vec![verdict.code()],
+                acknowledge_types: vec![acknowledge_type.code()],
             });
         }
         let partitions = batches.into_iter().map(|(partition_index, acknowledgement_batches)| {
@@ -568,13 +575,19 @@ impl Member<'_> {
         self.clients.history.with(|known| known.queue.lost_answer(partition));
     }
 
-    fn all(&self, holder: Holder, said: &[SentVerdict], sent: Instant, outcome: AcknowledgementOutcome) {
+    fn all(
+        &self,
+        holder: Holder,
+        said: &[SentAcknowledgement],
+        sent: Instant,
+        outcome: AcknowledgementOutcome,
+    ) {
         // All acknowledgements of a partition take effect, or none: a late one, or one of a leader that does
         // not know the group's new offset, makes the rest fail.
         let locked_until = said.iter().map(|said| said.held.locked_until).min();
         let leader_epoch = said.iter().map(|said| said.held.leader_epoch).min();
         let received = said.iter().map(|said| said.held.received).min();
-        for SentVerdict { held, verdict } in said {
+        for SentAcknowledgement { held, acknowledge_type } in said {
             let held = match (locked_until, leader_epoch, received, outcome) {
                 (
                     Some(locked_until),
@@ -587,13 +600,13 @@ impl Member<'_> {
             let wrong = self
                 .clients
                 .history
-                .with(|known| known.queue.answered(holder, &held, *verdict, sent, outcome));
+                .with(|known| known.queue.answered(holder, &held, *acknowledge_type, sent, outcome));
             wrong.iter().for_each(|what| self.violation(what));
         }
     }
 
     /// Handles the results of the acknowledgements of each partition.
-    fn learn(&self, holder: Holder, said: &[SentVerdict], sent: Instant, codes: &BTreeMap<i32, i16>) {
+    fn learn(&self, holder: Holder, said: &[SentAcknowledgement], sent: Instant, codes: &BTreeMap<i32, i16>) {
         for one in said.chunk_by(|one, next| one.held.partition == next.held.partition) {
             let partition = one[0].held.partition;
             let code = codes.get(&partition).and_then(|&code| ErrorCode::from_i16(code));

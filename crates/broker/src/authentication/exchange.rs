@@ -34,8 +34,8 @@ const AGAIN_MIN: Duration = Duration::from_secs(1);
 /// Maximum wait for a provider's keys if a token names an unknown key.
 const KEYS_WITHIN: Duration = Duration::from_secs(5);
 
-/// The verdict on a frame.
-pub(super) enum Verdict {
+/// The outcome of a frame: a request to serve, or an answer of this exchange.
+pub(super) enum FrameOutcome {
     Serve,
     Answer(Reply),
 }
@@ -79,10 +79,10 @@ impl Exchange {
         self.identity.take()
     }
 
-    pub(super) fn receive(&mut self, frame: &Bytes, now: Instant) -> Verdict {
+    pub(super) fn receive(&mut self, frame: &Bytes, now: Instant) -> FrameOutcome {
         self.apply_awaited();
         match &self.state {
-            State::Established(AuthenticatedPeer { ends_at: None, .. }) => Verdict::Serve,
+            State::Established(AuthenticatedPeer { ends_at: None, .. }) => FrameOutcome::Serve,
             State::Established(AuthenticatedPeer { ends_at: Some(ends_at), .. }) => {
                 self.limited(frame, *ends_at, now)
             }
@@ -101,7 +101,7 @@ impl Exchange {
     }
 
     /// A request on a connection with a session lifetime.
-    fn limited(&mut self, frame: &Bytes, ends_at: Instant, now: Instant) -> Verdict {
+    fn limited(&mut self, frame: &Bytes, ends_at: Instant, now: Instant) -> FrameOutcome {
         let is_handshake =
             peek_request(frame).is_ok_and(|prefix| prefix.api_key == ApiKey::SaslHandshake as i16);
         let too_soon = self.began_again_at.is_some_and(|began_at| now.duration_since(began_at) < AGAIN_MIN);
@@ -118,10 +118,10 @@ impl Exchange {
             self.state = State::Failed;
             return close("the session has ended, and the client has not authenticated again");
         }
-        Verdict::Serve
+        FrameOutcome::Serve
     }
 
-    fn before_mechanism(&mut self, frame: &Bytes) -> Verdict {
+    fn before_mechanism(&mut self, frame: &Bytes) -> FrameOutcome {
         let is_first = matches!(self.state, State::Initial);
         let key = peek_request(frame).ok().and_then(|prefix| ApiKey::from_i16(prefix.api_key));
         match key {
@@ -130,7 +130,7 @@ impl Exchange {
                 if is_answered_with_versions(frame) {
                     self.state = State::Handshake;
                 }
-                Verdict::Serve
+                FrameOutcome::Serve
             }
             Some(key) => self.fail(&format!("{key:?} before authentication")),
             None => self.fail(
@@ -139,7 +139,7 @@ impl Exchange {
         }
     }
 
-    fn handshake(&mut self, frame: &Bytes) -> Verdict {
+    fn handshake(&mut self, frame: &Bytes) -> FrameOutcome {
         let (request, version, correlation_id) = match read::<SaslHandshakeRequest>(frame) {
             Ok(read) => read,
             Err(error) => return self.fail(&format!("SaslHandshake: {error}")),
@@ -156,13 +156,13 @@ impl Exchange {
         };
         self.state = State::Message(Talk { mechanism, is_framed: version > 0, step: Step::First });
         match encode::<SaslHandshakeRequest>(&response, version, correlation_id) {
-            Some(frame) => Verdict::Answer(Reply::Now(frame)),
+            Some(frame) => FrameOutcome::Answer(Reply::Now(frame)),
             None => self.fail("SaslHandshake could not be answered"),
         }
     }
 
     /// A message of the mechanism.
-    fn message(&mut self, frame: &Bytes, now: Instant) -> Verdict {
+    fn message(&mut self, frame: &Bytes, now: Instant) -> FrameOutcome {
         let State::Message(talk) = std::mem::replace(&mut self.state, State::Failed) else {
             return self.fail("no message is expected");
         };
@@ -204,14 +204,14 @@ impl Exchange {
         let (next, reply) = answering.finish(outcome, now);
         self.state = next.state;
         self.identity = next.identity;
-        Verdict::Answer(reply)
+        FrameOutcome::Answer(reply)
     }
 
     /// Waits for a new key of the provider, so that the client need not retry.
-    fn request_keys(&mut self, answering: Answering, first: FirstMessage) -> Verdict {
+    fn request_keys(&mut self, answering: Answering, first: FirstMessage) -> FrameOutcome {
         let slot = Arc::new(Mutex::new(None));
         self.state = State::Awaited(Arc::clone(&slot));
-        Verdict::Answer(Reply::Later(Box::pin(async move {
+        FrameOutcome::Answer(Reply::Later(Box::pin(async move {
             let authenticator = Arc::clone(&answering.authenticator);
             // Without new keys the token is refused as before.
             drop(tokio::time::timeout(KEYS_WITHIN, authenticator.read_keys_again()).await);
@@ -222,22 +222,22 @@ impl Exchange {
         })))
     }
 
-    fn fail(&mut self, reason: &str) -> Verdict {
+    fn fail(&mut self, reason: &str) -> FrameOutcome {
         self.fail_with(None, reason.to_owned())
     }
 
-    fn fail_with(&mut self, answer: Option<Frame>, reason: String) -> Verdict {
+    fn fail_with(&mut self, answer: Option<Frame>, reason: String) -> FrameOutcome {
         self.state = State::Failed;
         self.authenticator.login_failed();
         if let Some(audited) = &self.audited {
             audited.login_failed(None, None, self.before.is_some(), &reason);
         }
-        Verdict::Answer(delayed(self.authenticator.failure_delay(), answer, reason))
+        FrameOutcome::Answer(delayed(self.authenticator.failure_delay(), answer, reason))
     }
 }
 
-fn close(reason: &str) -> Verdict {
-    Verdict::Answer(Reply::Close(reason.to_owned()))
+fn close(reason: &str) -> FrameOutcome {
+    FrameOutcome::Answer(Reply::Close(reason.to_owned()))
 }
 
 /// True if the answer to ApiVersions has versions; otherwise the client may send it again.

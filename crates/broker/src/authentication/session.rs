@@ -1,7 +1,7 @@
 //! The session of a connection: peer, principal, state of authentication.
 
 use super::authenticator::Authenticator;
-use super::exchange::{Exchange, Verdict};
+use super::exchange::{Exchange, FrameOutcome};
 use super::identity::Identity;
 use crate::audit::{AuditedConnection, AuditedRequest};
 use bytes::Bytes;
@@ -118,7 +118,7 @@ impl Session {
     /// Admits a frame as a request, or answers it.
     pub fn admit(&mut self, frame: &Bytes) -> Admission {
         let Some(exchange) = &mut self.exchange else { return Admission::Serve };
-        let verdict = exchange.receive(frame, Instant::now());
+        let outcome = exchange.receive(frame, Instant::now());
         if let Some(identity) = exchange.take_identity() {
             if let Some(audited) = &mut self.audited {
                 let connection = audited.connection.of_principal(&identity.principal, identity.mechanism);
@@ -128,9 +128,9 @@ impl Session {
             self.peer.identified.get_or_init(|| Arc::clone(&identity.principal));
             self.identity = identity;
         }
-        match verdict {
-            Verdict::Serve => Admission::Serve,
-            Verdict::Answer(reply) => Admission::Answered(reply),
+        match outcome {
+            FrameOutcome::Serve => Admission::Serve,
+            FrameOutcome::Answer(reply) => Admission::Answered(reply),
         }
     }
 

@@ -34,7 +34,7 @@ pub struct EndRequest {
 }
 
 /// The outcome of an EndTxn request.
-enum Verdict {
+enum EndDecision {
     /// The transaction ends. `is_empty` is true if none is open, so that only the epoch is raised.
     Decide { is_empty: bool },
     /// The transaction has already ended with this outcome.
@@ -66,22 +66,24 @@ impl TransactionShard {
         };
         match judged {
             Err(error) => self.answer(ticket, refuse(error), basis),
-            Ok(Verdict::Again) => {
+            Ok(EndDecision::Again) => {
                 let producer = match has_own_epoch {
                     true => Producer { id: current.producer_id, epoch: current.producer_epoch },
                     false => Producer::NONE,
                 };
                 self.answer(ticket, TransactionAnswer::Producer(Ok(producer)), basis);
             }
-            Ok(Verdict::Decide { .. }) if has_own_epoch && turn.transaction_version < FLEXIBLE_RECORDS => {
+            Ok(EndDecision::Decide { .. })
+                if has_own_epoch && turn.transaction_version < FLEXIBLE_RECORDS =>
+            {
                 self.answer(ticket, refuse(TransactionError::LevelTooLow), basis);
             }
-            Ok(Verdict::Decide { .. })
+            Ok(EndDecision::Decide { .. })
                 if has_own_epoch && current.is_epoch_exhausted() && new_id.is_none() =>
             {
                 self.answer(ticket, TransactionAnswer::NeedsProducerId, basis);
             }
-            Ok(Verdict::Decide { is_empty }) => {
+            Ok(EndDecision::Decide { is_empty }) => {
                 let answer = Some((ticket, TransactionAnswer::Producer(Ok(Producer::NONE))));
                 let (outcome, version) = (request.outcome, request.client_version);
                 self.decide(&id, outcome, version, new_id, is_empty, false, answer, turn);
@@ -179,12 +181,12 @@ impl TransactionShard {
     }
 }
 
-/// The verdict on an EndTxn by state and epoch, as in the table above.
+/// The decision on an EndTxn by state and epoch, as in the table above.
 fn judge(
     current: &TransactionMetadata,
     is_busy: bool,
     request: &EndRequest,
-) -> Result<Verdict, TransactionError> {
+) -> Result<EndDecision, TransactionError> {
     let Producer { id, epoch } = request.producer;
     // The last epoch was used up: the lost answer had another producer id.
     let is_rotated =
@@ -207,16 +209,18 @@ fn judge(
         return Err(TransactionError::Fenced);
     }
     match (current.state, request.outcome) {
-        (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
+        (TransactionState::Ongoing, _) => Ok(EndDecision::Decide { is_empty: false }),
         (TransactionState::PrepareCommit, TransactionOutcome::Commit)
         | (TransactionState::PrepareAbort, TransactionOutcome::Abort) => Err(TransactionError::Busy),
-        (TransactionState::CompleteCommit, TransactionOutcome::Commit) if is_repeated => Ok(Verdict::Again),
-        (TransactionState::CompleteAbort, TransactionOutcome::Abort) if is_repeated => Ok(Verdict::Again),
+        (TransactionState::CompleteCommit, TransactionOutcome::Commit) if is_repeated => {
+            Ok(EndDecision::Again)
+        }
+        (TransactionState::CompleteAbort, TransactionOutcome::Abort) if is_repeated => Ok(EndDecision::Again),
         (
             TransactionState::Empty | TransactionState::CompleteCommit | TransactionState::CompleteAbort,
             TransactionOutcome::Abort,
         ) if !is_repeated || current.state == TransactionState::Empty => {
-            Ok(Verdict::Decide { is_empty: true })
+            Ok(EndDecision::Decide { is_empty: true })
         }
         _ => Err(TransactionError::InvalidState),
     }
@@ -227,7 +231,7 @@ fn judge_older(
     current: &TransactionMetadata,
     is_busy: bool,
     request: &EndRequest,
-) -> Result<Verdict, TransactionError> {
+) -> Result<EndDecision, TransactionError> {
     if current.producer_id != request.producer.id {
         return Err(TransactionError::UnknownProducer);
     }
@@ -238,9 +242,9 @@ fn judge_older(
         return Err(TransactionError::Busy);
     }
     match (current.state, request.outcome) {
-        (TransactionState::Ongoing, _) => Ok(Verdict::Decide { is_empty: false }),
+        (TransactionState::Ongoing, _) => Ok(EndDecision::Decide { is_empty: false }),
         (TransactionState::CompleteCommit, TransactionOutcome::Commit)
-        | (TransactionState::CompleteAbort, TransactionOutcome::Abort) => Ok(Verdict::Again),
+        | (TransactionState::CompleteAbort, TransactionOutcome::Abort) => Ok(EndDecision::Again),
         (TransactionState::PrepareCommit, TransactionOutcome::Commit)
         | (TransactionState::PrepareAbort, TransactionOutcome::Abort) => Err(TransactionError::Busy),
         _ => Err(TransactionError::InvalidState),
