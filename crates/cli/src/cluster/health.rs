@@ -84,7 +84,7 @@ impl BrokerStatus {
     fn evidence(&self) -> BrokerEvidence {
         BrokerEvidence {
             id: self.id,
-            reach: self.reach.as_evidence(),
+            reach: self.probe.as_evidence(),
             is_fenced: self.is_fenced,
             directories: self.directories.clone(),
         }

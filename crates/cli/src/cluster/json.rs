@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use thalweg_client::verdict::Health;
 
-use super::state::{BrokerStatus, PartitionStatus, Reach, Status};
+use super::state::{BrokerStatus, PartitionStatus, ProbeResult, Status};
 
 impl Status {
     /// The whole status. Only partitions with a problem are listed by name.
@@ -94,8 +94,8 @@ impl Status {
 impl BrokerStatus {
     fn to_json(&self, is_blind: bool) -> Value {
         let seen = |count: usize| (!is_blind).then_some(count);
-        let error = match &self.reach {
-            Reach::NotReached(why) => Some(why),
+        let error = match &self.probe {
+            ProbeResult::NotReached(why) => Some(why),
             _ => None,
         };
         json!({
@@ -104,7 +104,7 @@ impl BrokerStatus {
             "rack": self.rack,
             "state": self.state(),
             "fenced": self.is_fenced,
-            "reached": self.reach == Reach::Answers,
+            "reached": self.probe == ProbeResult::Answers,
             "error": error,
             "leaders": seen(self.leaders),
             "replicas": seen(self.replicas),

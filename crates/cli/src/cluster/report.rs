@@ -5,7 +5,7 @@ use thalweg_lab::terminal::wrapped;
 use unicode_width::UnicodeWidthStr;
 
 use super::health::{shown_health, shown_severity};
-use super::state::{DifferingBroker, PartitionStatus, Reach, Role, Status};
+use super::state::{DifferingBroker, PartitionStatus, ProbeResult, Role, Status};
 use crate::output::Style;
 use crate::table::{align, row};
 
@@ -83,8 +83,8 @@ impl Status {
 
     /// Unreachable addresses with reasons, and brokers with different metadata.
     fn reach_text(&self, health: Health) -> String {
-        let brokers = self.brokers.iter().filter_map(|broker| match &broker.reach {
-            Reach::NotReached(why) => Some(format!("  broker {}: {why}\n", broker.id)),
+        let brokers = self.brokers.iter().filter_map(|broker| match &broker.probe {
+            ProbeResult::NotReached(why) => Some(format!("  broker {}: {why}\n", broker.id)),
             _ => None,
         });
         let others = self.not_reached.iter().map(|(_, why)| format!("  {why}\n"));

@@ -30,7 +30,7 @@ pub(crate) struct Status {
 
 /// The result of a request to a broker's own listener.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum ProbeResult {
     /// The broker answers.
     Answers,
     /// The broker does not answer, for the given reason.
@@ -63,7 +63,7 @@ pub(crate) struct BrokerStatus {
     /// see it.
     pub is_fenced: bool,
     /// The result of a request to the broker's own listener.
-    pub reach: Reach,
+    pub probe: ProbeResult,
     /// Number of partitions that the broker leads.
     pub leaders: usize,
     /// Number of partitions with a replica on the broker.
@@ -75,16 +75,16 @@ pub(crate) struct BrokerStatus {
 impl BrokerStatus {
     /// The state in words.
     pub(super) fn state(&self) -> &'static str {
-        self.reach.as_evidence().state(self.is_fenced)
+        self.probe.as_evidence().state(self.is_fenced)
     }
 }
 
-impl Reach {
+impl ProbeResult {
     pub(super) fn as_evidence(&self) -> verdict::Reach {
         match self {
-            Reach::Answers => verdict::Reach::Answers,
-            Reach::NotReached(_) => verdict::Reach::Silent,
-            Reach::NoAddress => verdict::Reach::Unregistered,
+            ProbeResult::Answers => verdict::Reach::Answers,
+            ProbeResult::NotReached(_) => verdict::Reach::Silent,
+            ProbeResult::NoAddress => verdict::Reach::Unregistered,
         }
     }
 }

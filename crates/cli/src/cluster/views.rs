@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_client::PartitionMetadata;
 
 use super::nodes::NodeAnswers;
-use super::state::{BrokerStatus, DifferingBroker, PartitionStatus, Reach};
+use super::state::{BrokerStatus, DifferingBroker, PartitionStatus, ProbeResult};
 use crate::probe::{Answers, RegisteredBroker, View};
 
 /// The answers of one look at a cluster.
@@ -115,10 +115,10 @@ impl<'a> Views<'a> {
                 let address = broker.map(|broker| broker.address.clone());
                 BrokerStatus {
                     id,
-                    reach: match address.as_ref().and_then(|address| self.answers.get(address)) {
-                        Some(Ok(_)) => Reach::Answers,
-                        Some(Err(missing)) => Reach::NotReached(missing.why.clone()),
-                        None => Reach::NoAddress,
+                    probe: match address.as_ref().and_then(|address| self.answers.get(address)) {
+                        Some(Ok(_)) => ProbeResult::Answers,
+                        Some(Err(missing)) => ProbeResult::NotReached(missing.why.clone()),
+                        None => ProbeResult::NoAddress,
                     },
                     address,
                     rack: broker.and_then(|broker| broker.rack.clone()),

@@ -26,7 +26,7 @@ fn broker(id: i32) -> BrokerStatus {
         address: Some(format!("localhost:{}", 9091 + id)),
         rack: (id == 1).then(|| "a".to_owned()),
         is_fenced: false,
-        reach: Reach::Answers,
+        probe: ProbeResult::Answers,
         leaders: 1,
         replicas: 3,
         directories: Ok(Vec::new()),
@@ -158,7 +158,7 @@ fn a_leader_that_does_not_answer_is_none() {
     let mut lost = partition(0, Some(2), &[1, 2, 3], 2);
     (lost.leader_answers, lost.live_isr) = (false, vec![1, 3]);
     let mut status = status(vec![lost]);
-    status.brokers[1].reach = Reach::NotReached("Cannot connect to localhost:9093".to_owned());
+    status.brokers[1].probe = ProbeResult::NotReached("Cannot connect to localhost:9093".to_owned());
     let text = status.to_text(Style::PLAIN);
     for part in [
         "Health: unavailable\n  critical: 1 of 1 partitions has no leader that answers: ",
@@ -188,11 +188,11 @@ fn problems_hidden_from_clients_are_degraded() {
         "1 of 2 brokers is fenced (2): it leads nothing, and clients do not see it.",
     );
     degraded(
-        |s| s.brokers[1].reach = Reach::NotReached(String::new()),
+        |s| s.brokers[1].probe = ProbeResult::NotReached(String::new()),
         "1 of 2 brokers does not answer (2): its replicas do not count.",
     );
     degraded(
-        |s| s.brokers[1].reach = Reach::NoAddress,
+        |s| s.brokers[1].probe = ProbeResult::NoAddress,
         "1 of 2 brokers is not in the cluster (2): replicas are assigned to it.",
     );
     degraded(
