@@ -27,7 +27,7 @@ pub(crate) struct RegisteredBroker {
 
 /// One broker's view of its cluster.
 #[derive(Clone, Debug)]
-pub(crate) struct View {
+pub(crate) struct BrokerView {
     /// The connection to the broker.
     pub connection: Connection,
     /// The brokers that are not fenced, and the topics.
@@ -58,7 +58,7 @@ impl From<ClientError> for NoAnswer {
 }
 
 /// The answer of each address, or the reason for its absence.
-pub(crate) type Answers = BTreeMap<String, Result<View, NoAnswer>>;
+pub(crate) type Answers = BTreeMap<String, Result<BrokerView, NoAnswer>>;
 
 /// Asks `bootstrap` and every broker that an answer names.
 pub(crate) async fn probe(bootstrap: &[String], options: &ConnectionOptions, within: Duration) -> Answers {
@@ -117,7 +117,10 @@ async fn request_views(
 }
 
 /// Connects to one broker and returns its view.
-pub(crate) async fn request_view(address: &str, options: &ConnectionOptions) -> Result<View, ClientError> {
+pub(crate) async fn request_view(
+    address: &str,
+    options: &ConnectionOptions,
+) -> Result<BrokerView, ClientError> {
     let connection = Connection::connect(address, options).await?;
     let everything = MetadataRequest { topics: None, ..MetadataRequest::default() };
     let response = connection.send(&everything).await?;
@@ -138,7 +141,7 @@ pub(crate) async fn request_view(address: &str, options: &ConnectionOptions) -> 
             (broker.broker_id, RegisteredBroker { address, rack: broker.rack, is_fenced: broker.is_fenced })
         }));
     }
-    Ok(View { connection, metadata, brokers })
+    Ok(BrokerView { connection, metadata, brokers })
 }
 
 async fn describe(connection: &Connection) -> Result<DescribeClusterResponse, ClientError> {

@@ -81,9 +81,9 @@ impl OffsetAndMetadata {
     }
 }
 
-/// The state visible to a reader.
+/// The version of the committed offsets that a reader gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum View {
+pub(super) enum OffsetsVersion {
     /// The decided state.
     Latest,
     /// The acknowledged state.
@@ -115,29 +115,29 @@ impl OffsetStore {
     /// The offset committed for a partition.
     pub(super) fn get(
         &self,
-        view: View,
+        version: OffsetsVersion,
         group: &str,
         topic: &str,
         partition: PartitionIndex,
     ) -> Option<&OffsetAndMetadata> {
         let value = self.groups.get(group)?.get(topic)?.get(&partition)?;
-        match view {
-            View::Latest => value.latest(),
-            View::Acknowledged => value.acknowledged(),
+        match version {
+            OffsetsVersion::Latest => value.latest(),
+            OffsetsVersion::Acknowledged => value.acknowledged(),
         }
     }
 
     /// All offsets that a group committed, by topic and partition.
     pub(super) fn of_group(
         &self,
-        view: View,
+        version: OffsetsVersion,
         group: &str,
     ) -> impl Iterator<Item = (&str, PartitionIndex, &OffsetAndMetadata)> {
         self.groups.get(group).into_iter().flatten().flat_map(move |(topic, partitions)| {
             partitions.iter().filter_map(move |(&partition, value)| {
-                let value = match view {
-                    View::Latest => value.latest(),
-                    View::Acknowledged => value.acknowledged(),
+                let value = match version {
+                    OffsetsVersion::Latest => value.latest(),
+                    OffsetsVersion::Acknowledged => value.acknowledged(),
                 };
                 value.map(|value| (topic.as_str(), partition, value))
             })
@@ -159,7 +159,7 @@ impl OffsetStore {
         value: Option<OffsetAndMetadata>,
         at: Option<i64>,
     ) {
-        if value.is_none() && self.get(View::Latest, group, topic, partition).is_none() {
+        if value.is_none() && self.get(OffsetsVersion::Latest, group, topic, partition).is_none() {
             return;
         }
         let topics = self.groups.entry(group.clone()).or_default();
@@ -211,11 +211,11 @@ impl OffsetStore {
     /// Tombstones for all offsets of a group, including those of open transactions.
     pub(super) fn tombstones_of(&self, group: &str) -> Vec<CoordinatorRecord> {
         let mut records: Vec<CoordinatorRecord> = self
-            .of_group(View::Latest, group)
+            .of_group(OffsetsVersion::Latest, group)
             .map(|(topic, partition, _)| CoordinatorRecord::offset_tombstone(group, topic, partition))
             .collect();
         for (topic, partition) in self.transactions.open_of(group) {
-            if self.get(View::Latest, group, topic, partition).is_none() {
+            if self.get(OffsetsVersion::Latest, group, topic, partition).is_none() {
                 records.push(CoordinatorRecord::offset_tombstone(group, topic, partition));
             }
         }
@@ -250,7 +250,8 @@ impl OffsetStore {
 
     /// True if a group has no offsets and no open transaction commits one.
     pub(super) fn is_empty_for(&self, group: &str) -> bool {
-        !self.transactions.is_group_open(group) && self.of_group(View::Latest, group).next().is_none()
+        !self.transactions.is_group_open(group)
+            && self.of_group(OffsetsVersion::Latest, group).next().is_none()
     }
 
     /// Tombstones for all offsets of a deleted topic. Offsets of another topic with that name stay.
@@ -268,7 +269,10 @@ impl OffsetStore {
             }
         }
         for (group, partition) in self.transactions.open_for_topic(name, is_of_topic) {
-            if self.get(View::Latest, group, name, partition).is_none_or(|value| !is_of_topic(value)) {
+            if self
+                .get(OffsetsVersion::Latest, group, name, partition)
+                .is_none_or(|value| !is_of_topic(value))
+            {
                 records.push(CoordinatorRecord::offset_tombstone(group, name, partition));
             }
         }
@@ -305,7 +309,7 @@ impl OffsetStore {
     pub(super) fn end_transaction(&mut self, producer_id: i64, outcome: TransactionOutcome, at: Option<i64>) {
         for (group, topic, partition, value) in self.transactions.end(producer_id) {
             let is_newer = self
-                .get(View::Latest, &group, &topic, partition)
+                .get(OffsetsVersion::Latest, &group, &topic, partition)
                 .is_none_or(|current| value.record_offset > current.record_offset);
             if outcome == TransactionOutcome::Commit && is_newer {
                 self.put(&group, &topic, partition, Some(value), at);

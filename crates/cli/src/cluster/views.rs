@@ -9,15 +9,15 @@ use thalweg_client::PartitionMetadata;
 
 use super::nodes::NodeAnswers;
 use super::state::{BrokerStatus, DifferingBroker, PartitionStatus, ProbeResult};
-use crate::probe::{Answers, RegisteredBroker, View};
+use crate::probe::{Answers, BrokerView, RegisteredBroker};
 
 /// The answers of one look at a cluster.
 pub(crate) struct Views<'a> {
     answers: &'a Answers,
     /// The views of registered brokers that answered on their own listeners.
-    by_broker: BTreeMap<i32, &'a View>,
+    by_broker: BTreeMap<i32, &'a BrokerView>,
     /// The view with the newest state of most partitions.
-    newest: &'a View,
+    newest: &'a BrokerView,
 }
 
 /// The newest metadata of each partition, by topic and index.
@@ -28,12 +28,13 @@ impl<'a> Views<'a> {
     pub fn of(answers: &'a Answers) -> Option<Views<'a>> {
         let first = answers.values().flatten().next()?;
         let registered = answers.values().flatten().flat_map(|view| &view.brokers);
-        let by_broker: BTreeMap<i32, &View> = registered
+        let by_broker: BTreeMap<i32, &BrokerView> = registered
             .filter_map(|(id, broker)| Some((*id, answers.get(&broker.address)?.as_ref().ok()?)))
             .collect();
         let mut views = Views { answers, by_broker, newest: first };
         let all = views.newest_partitions();
-        let behind = |view: &View| all.iter().filter(|(at, newest)| is_behind(view, at, newest)).count();
+        let behind =
+            |view: &BrokerView| all.iter().filter(|(at, newest)| is_behind(view, at, newest)).count();
         if let Some((_, newest)) = views.by_broker.iter().min_by_key(|(_, view)| behind(view)) {
             views.newest = newest;
         }
@@ -41,12 +42,12 @@ impl<'a> Views<'a> {
     }
 
     /// The view with the newest metadata, best for further requests.
-    pub fn newest(&self) -> &'a View {
+    pub fn newest(&self) -> &'a BrokerView {
         self.newest
     }
 
     /// The brokers that answered on their own listeners.
-    pub fn nodes(&self) -> impl Iterator<Item = (i32, &'a View)> + '_ {
+    pub fn nodes(&self) -> impl Iterator<Item = (i32, &'a BrokerView)> + '_ {
         self.by_broker.iter().map(|(id, view)| (*id, *view))
     }
 
@@ -55,7 +56,7 @@ impl<'a> Views<'a> {
         self.by_broker.contains_key(&broker)
     }
 
-    fn all(&self) -> impl Iterator<Item = (Option<i32>, &'a View)> + '_ {
+    fn all(&self) -> impl Iterator<Item = (Option<i32>, &'a BrokerView)> + '_ {
         let named = self.by_broker.iter().map(|(id, view)| (Some(*id), *view));
         // If no broker is reachable at its advertised address, use the other answers.
         let fallback = self.by_broker.is_empty().then_some((None, self.newest));
@@ -134,7 +135,7 @@ impl<'a> Views<'a> {
     /// The brokers with older or different metadata.
     pub fn differing(&self) -> Vec<DifferingBroker> {
         let newest = self.newest_partitions();
-        let alive = |view: &View| -> BTreeSet<i32> {
+        let alive = |view: &BrokerView| -> BTreeSet<i32> {
             view.brokers.iter().filter(|(_, broker)| !broker.is_fenced).map(|(id, _)| *id).collect()
         };
         let expected = alive(self.newest);
@@ -153,7 +154,7 @@ impl<'a> Views<'a> {
 }
 
 /// True if a view lacks a partition, or has an outdated leader.
-fn is_behind(view: &View, (topic, index): &(&str, i32), newest: &PartitionMetadata) -> bool {
+fn is_behind(view: &BrokerView, (topic, index): &(&str, i32), newest: &PartitionMetadata) -> bool {
     let known = view.metadata.topics.get(*topic).and_then(|topic| topic.partition(*index));
     known.is_none_or(|known| known.leader_epoch < newest.leader_epoch)
 }

@@ -6,7 +6,7 @@ use crate::classic::GroupState;
 use crate::commits::{Commit, CommitPermission};
 use crate::error::{CommitError, MembershipError};
 use crate::kind::Group;
-use crate::offsets::{OffsetAndMetadata, TransactionOutcome, View};
+use crate::offsets::{OffsetAndMetadata, OffsetsVersion, TransactionOutcome};
 use crate::record::CoordinatorRecord;
 use thalweg_log::VerificationGuard;
 use thalweg_metadata::PartitionIndex;
@@ -246,7 +246,7 @@ impl GroupShard {
         &self,
         request: &OffsetFetchRequestGroup,
     ) -> OffsetFetchResponseGroup {
-        self.offsets_of(request, View::Acknowledged)
+        self.offsets_of(request, OffsetsVersion::Acknowledged)
     }
 
     /// Handles OffsetFetch after the acknowledgement of all earlier commits. If `is_stable`, offsets of open
@@ -257,12 +257,16 @@ impl GroupShard {
         is_stable: bool,
         ticket: Ticket,
     ) {
-        let view = if is_stable { View::Latest } else { View::Acknowledged };
-        let group = self.offsets_of(request, view);
+        let version = if is_stable { OffsetsVersion::Latest } else { OffsetsVersion::Acknowledged };
+        let group = self.offsets_of(request, version);
         self.release_after_writes(vec![(ticket, GroupAnswer::OffsetFetch(group))]);
     }
 
-    fn offsets_of(&self, request: &OffsetFetchRequestGroup, view: View) -> OffsetFetchResponseGroup {
+    fn offsets_of(
+        &self,
+        request: &OffsetFetchRequestGroup,
+        version: OffsetsVersion,
+    ) -> OffsetFetchResponseGroup {
         let group = request.group_id.as_str();
         let member_id = request.member_id.as_deref();
         let known = self.group(group);
@@ -272,7 +276,7 @@ impl GroupShard {
         }
         let mut topics: Vec<OffsetFetchResponseTopics> = Vec::new();
         let partition_of = |topic: &str, partition: PartitionIndex, value: Option<&OffsetAndMetadata>| {
-            if view == View::Latest && self.offsets.is_unstable(group, topic, partition) {
+            if version == OffsetsVersion::Latest && self.offsets.is_unstable(group, topic, partition) {
                 let error_code = ErrorCode::UnstableOffsetCommit.code();
                 OffsetFetchResponsePartitions { error_code, ..no_offset(partition) }
             } else {
@@ -287,7 +291,7 @@ impl GroupShard {
                 };
                 let value_of = |&index: &i32| {
                     let partition = PartitionIndex(index);
-                    let value = self.offsets.get(view, group, &topic.name, partition);
+                    let value = self.offsets.get(version, group, &topic.name, partition);
                     let value = value.filter(|value| is_same_topic(value.topic_id, id));
                     partition_of(&topic.name, partition, value)
                 };
@@ -299,7 +303,7 @@ impl GroupShard {
             }
         } else {
             let mut current = ("", Uuid::ZERO);
-            for (topic, partition, value) in self.offsets.of_group(view, group) {
+            for (topic, partition, value) in self.offsets.of_group(version, group) {
                 if current.0 != topic {
                     current = (topic, self.shared.topics.id(topic).unwrap_or_default());
                 }
@@ -334,8 +338,9 @@ impl GroupShard {
                     let mut partitions = Vec::with_capacity(topic.partitions.len());
                     for partition in &topic.partitions {
                         let index = PartitionIndex(partition.partition_index);
-                        let is_there = self.offsets.get(View::Latest, id, &topic.name, index).is_some()
-                            || self.offsets.is_unstable(id, &topic.name, index);
+                        let is_there =
+                            self.offsets.get(OffsetsVersion::Latest, id, &topic.name, index).is_some()
+                                || self.offsets.is_unstable(id, &topic.name, index);
                         if !is_read && is_there {
                             records.push(CoordinatorRecord::offset_tombstone(id, &topic.name, index));
                         }
