@@ -55,7 +55,7 @@ pub struct Capacity {
 
 /// A principal's access to the capacity.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct PrincipalCapacity {
     capacity: Arc<Capacity>,
     principal: Arc<str>,
 }
@@ -75,10 +75,10 @@ impl Capacity {
     }
 }
 
-impl Share {
+impl PrincipalCapacity {
     /// The share of a principal.
-    pub fn new(capacity: &Arc<Capacity>, principal: &Arc<str>) -> Share {
-        Share { capacity: Arc::clone(capacity), principal: Arc::clone(principal) }
+    pub fn new(capacity: &Arc<Capacity>, principal: &Arc<str>) -> PrincipalCapacity {
+        PrincipalCapacity { capacity: Arc::clone(capacity), principal: Arc::clone(principal) }
     }
 
     /// Compiles an expression within a turn, because deep expressions and long patterns take time.
@@ -118,14 +118,14 @@ impl Share {
 /// The budget of the fetched answers of one search.
 #[derive(Debug)]
 pub struct FetchedBytes {
-    share: Share,
+    share: PrincipalCapacity,
     /// The number of answers that wait for a place.
     waiting: Arc<AtomicUsize>,
 }
 
 impl FetchedBytes {
     /// The budget of a search within a share.
-    pub fn of(share: &Share) -> Arc<FetchedBytes> {
+    pub fn of(share: &PrincipalCapacity) -> Arc<FetchedBytes> {
         Arc::new(FetchedBytes { share: share.clone(), waiting: Arc::default() })
     }
 
@@ -165,7 +165,7 @@ impl Drop for WaitingAnswer {
 
 /// The turns of a scanning thread, which must not be a runtime thread.
 pub struct Turns {
-    share: Share,
+    share: PrincipalCapacity,
     runtime: Handle,
     place: Option<FairPermit>,
     until: Instant,
@@ -206,7 +206,7 @@ mod tests {
     fn threads_of_one_principal_have_one_turn_and_leave_one_to_others() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let capacity = Arc::new(Capacity::with_turns(2));
-        let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
+        let [eve, ann] = ["eve", "ann"].map(|name| PrincipalCapacity::new(&capacity, &Arc::from(name)));
         let (with_turn, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (is_over, laps) = (AtomicBool::new(false), [const { AtomicUsize::new(0) }; 4]);
         std::thread::scope(|scope| {
@@ -240,7 +240,7 @@ mod tests {
     fn one_principal_opens_one_large_batch_at_a_time() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let (runtime, capacity) = (runtime.expect("a runtime"), Arc::new(Capacity::default()));
-        let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
+        let [eve, ann] = ["eve", "ann"].map(|name| PrincipalCapacity::new(&capacity, &Arc::from(name)));
         let held = eve.large(runtime.handle()).expect("the first");
         assert!(eve.large(runtime.handle()).is_none());
         assert!(ann.large(runtime.handle()).is_some());
@@ -251,7 +251,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_answer_takes_the_share_of_its_principal_and_leaves_that_of_another() {
         let capacity = Arc::new(Capacity::default());
-        let [eve, ann] = ["eve", "ann"].map(|name| Share::new(&capacity, &Arc::from(name)));
+        let [eve, ann] = ["eve", "ann"].map(|name| PrincipalCapacity::new(&capacity, &Arc::from(name)));
         let (first, second, third) = (FetchedBytes::of(&eve), FetchedBytes::of(&eve), FetchedBytes::of(&ann));
         let held = first.place(100 << 20).await;
         let soon = Duration::from_millis(20);

@@ -10,11 +10,12 @@
 //! - [`JsonText`] finds fields of JSON by their paths.
 //! - [`Registry`] holds schemas, by which a [`Decoder`] converts Avro and Protobuf to JSON.
 //! - [`produce`] sends one message.
-//! - [`Capacity`] limits all searches of a process together, and [`Share`] is the part of one principal.
+//! - [`Capacity`] limits all searches of a process together, and [`PrincipalCapacity`] is the part of one
+//!   principal.
 //!
-//! All resources are bounded: matches, bytes per message and in total, time, threads; within a [`Share`] also
-//! the processors and the fetched bytes of all searches together. A dropped search ends within the scan of
-//! one record.
+//! All resources are bounded: matches, bytes per message and in total, time, threads; within a
+//! [`PrincipalCapacity`] also the processors and the fetched bytes of all searches together. A dropped search
+//! ends within the scan of one record.
 
 mod capacity;
 mod filter;
@@ -30,7 +31,7 @@ mod scan;
 mod search;
 pub mod show;
 
-pub use capacity::{Capacity, Share};
+pub use capacity::{Capacity, PrincipalCapacity};
 pub use filter::{Candidate, Filter, HeaderTest, MaskedHeader, Outcome, Scratch, TextTest};
 pub use json::fields::{FieldText, JsonText};
 pub use masking::{InvalidRule, Masking, TopicMasks};

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::capacity::{LARGE_RULE, OPENED_BYTES, OPENED_BYTES_MAX, Share, Turns, lower_priority};
+use crate::capacity::{LARGE_RULE, OPENED_BYTES, OPENED_BYTES_MAX, PrincipalCapacity, Turns, lower_priority};
 use crate::filter::{Candidate, Filter, MaskedHeader, Outcome, Scratch};
 use crate::masking::TopicMasks;
 use crate::message::{BatchFacts, Content, Message, SchemaNote};
@@ -44,7 +44,7 @@ pub struct Plan {
     /// The runtime for blocking waits of the threads.
     pub runtime: Handle,
     /// The share of the process's capacity; none in a process without other work.
-    pub share: Option<Share>,
+    pub share: Option<PrincipalCapacity>,
     /// Dropped when the last thread has ended.
     pub _held: Box<dyn Any + Send + Sync>,
 }

@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::capacity::{FetchedBytes, Share};
+use crate::capacity::{FetchedBytes, PrincipalCapacity};
 use crate::masking::Masking;
 use crate::merge::Merge;
 use crate::message::Message;
@@ -208,7 +208,7 @@ impl Search {
         query: Query,
         masking: &Masking,
         registry: Option<Arc<Registry>>,
-        share: Share,
+        share: PrincipalCapacity,
         held: Box<dyn Any + Send + Sync>,
     ) -> Result<Search, InvalidQuery> {
         Search::start_in(cluster, query, masking, registry, Some(share), held)
@@ -219,7 +219,7 @@ impl Search {
         query: Query,
         masking: &Masking,
         registry: Option<Arc<Registry>>,
-        share: Option<Share>,
+        share: Option<PrincipalCapacity>,
         held: Box<dyn Any + Send + Sync>,
     ) -> Result<Search, InvalidQuery> {
         query.check()?;

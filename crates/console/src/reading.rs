@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use thalweg_browse::{Capacity, Masking, Registry, Share};
+use thalweg_browse::{Capacity, Masking, PrincipalCapacity, Registry};
 use thalweg_places::{FairPermit, FairSemaphore, ReachedLimit};
 
 use crate::problem::Problem;
@@ -70,8 +70,8 @@ impl Reader {
     }
 
     /// The user's share of processors and memory.
-    pub fn share(&self) -> Share {
-        Share::new(&self.reading.capacity, &self.user)
+    pub fn share(&self) -> PrincipalCapacity {
+        PrincipalCapacity::new(&self.reading.capacity, &self.user)
     }
 
     /// Waits for a place to search, up to `patience`.

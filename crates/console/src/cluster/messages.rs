@@ -7,8 +7,8 @@ use serde::de::Error;
 use serde::de::value::{Error as ValueError, MapDeserializer};
 use serde::{Deserialize, Deserializer};
 use thalweg_browse::{
-    End, Event, Filter, Limits, Message, Order, Query, RangeError, Search, SearchError, Share, Start,
-    TextTest,
+    End, Event, Filter, Limits, Message, Order, PrincipalCapacity, Query, RangeError, Search, SearchError,
+    Start, TextTest,
 };
 use thalweg_client::ConsumerError;
 use thalweg_places::FairPermit;
@@ -156,7 +156,12 @@ impl MessageQuery {
     }
 
     /// The search that these parameters describe, in at most `time`.
-    async fn to_query(&self, topic: &str, time: Duration, share: &Share) -> Result<Query, Problem> {
+    async fn to_query(
+        &self,
+        topic: &str,
+        time: Duration,
+        share: &PrincipalCapacity,
+    ) -> Result<Query, Problem> {
         let number = |name: &str, text: &str| match text.trim().replace(',', "").parse::<i64>() {
             Ok(number @ 0..) => Ok(number),
             Ok(_) => Err(Problem::wrong(format!("{name}: {text:?} is negative: use 0 or more"))),
@@ -316,7 +321,7 @@ fn message_at(found: SearchResult, topic: &str, partition: i32, offset: i64) -> 
 fn start(
     view: &View,
     query: Query,
-    share: Share,
+    share: PrincipalCapacity,
     place: Box<FairPermit>,
     is_decoded: bool,
 ) -> Result<Search, Problem> {

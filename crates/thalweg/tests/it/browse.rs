@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thalweg_browse::{
     Capacity, ControlKind, End, EndReason, Event, Filter, HeaderTest, Limits, Masking, Message, NewMessage,
-    Order, Query, Search, SearchEnd, SearchError, Share, Start, TextTest, produce,
+    Order, PrincipalCapacity, Query, Search, SearchEnd, SearchError, Start, TextTest, produce,
 };
 use thalweg_client::{
     Cluster, ConnectionOptions, Producer, ProducerConfig, ProducerRecord, Properties, Waits,
@@ -188,7 +188,7 @@ fn searches_with_a_share_have_low_priority_and_open_batches_within_a_limit() {
             send(&mut producer, "bombs", 0, ["x".repeat(mib << 20)]).await;
         }
         producer.close().await;
-        let share = Share::new(&Arc::new(Capacity::default()), &Arc::from("eve"));
+        let share = PrincipalCapacity::new(&Arc::new(Capacity::default()), &Arc::from("eve"));
         let (cluster, masking) = (cluster(&broker).await, Masking::default());
         let start = |query: Query, held: Box<dyn std::any::Any + Send + Sync>| {
             Search::start_sharing(cluster.clone(), query, &masking, None, share.clone(), held)

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_browse::{
-    Capacity, EndReason, Limits, Masking, Message, NewMessage, Query, Registry, Search, Share, produce,
+    Capacity, EndReason, Limits, Masking, Message, NewMessage, PrincipalCapacity, Query, Registry, Search,
+    produce,
 };
 use thalweg_client::{Admin, Producer, TopicPartition};
 use thalweg_record::Offset;
@@ -24,7 +25,7 @@ fn a_search_ends_when_its_records_are_deleted() {
         send(&mut producer, "purged", 0, (0..60).map(|_| "x".repeat(900_000))).await;
         producer.close().await;
         let query = Query { limits: Limits { threads: 1, ..Limits::default() }, ..Query::new("purged") };
-        let share = Share::new(&Arc::new(Capacity::default()), &Arc::from("eve"));
+        let share = PrincipalCapacity::new(&Arc::new(Capacity::default()), &Arc::from("eve"));
         let search =
             Search::start_sharing(cluster.clone(), query, &Masking::default(), None, share, Box::new(()))
                 .expect("a query");
@@ -61,7 +62,7 @@ fn a_silent_schema_registry_delays_only_the_searches_that_use_it() {
         let registry = Arc::new(Registry::new(&url).expect("an address"));
         let (capacity, cluster) = (Arc::new(Capacity::default()), cluster(&broker).await);
         let start = |user: &str, topic: &str| {
-            let share = Share::new(&capacity, &Arc::from(user));
+            let share = PrincipalCapacity::new(&capacity, &Arc::from(user));
             let (masking, query) = (Masking::default(), Query::new(topic));
             Search::start_sharing(
                 cluster.clone(),
