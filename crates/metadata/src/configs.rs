@@ -1,7 +1,7 @@
 //! Dynamic configurations by resource.
 
 use crate::BrokerId;
-use crate::shards::Shards;
+use crate::cow_map::CowMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use thalweg_hash::HashMap;
@@ -108,7 +108,7 @@ pub fn edit_list(list: &str, named: &str, add: bool) -> String {
 /// All configurations. A clone shares them, and a change copies a small part of the map.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Configs {
-    resources: Shards<ConfigResource, Arc<ConfigMap>>,
+    resources: CowMap<ConfigResource, Arc<ConfigMap>>,
 }
 
 impl Configs {

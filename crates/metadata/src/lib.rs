@@ -19,6 +19,7 @@ mod broker;
 mod cell;
 mod changes;
 mod configs;
+mod cow_map;
 mod delta;
 mod error;
 mod features;
@@ -27,7 +28,6 @@ mod loader;
 mod partition;
 mod quotas;
 mod replay;
-mod shards;
 #[cfg(test)]
 mod tests;
 mod to_records;

@@ -1,6 +1,6 @@
 //! Topics and their partitions.
 
-use crate::shards::Shards;
+use crate::cow_map::CowMap;
 use crate::{PartitionIndex, PartitionRegistration, topic_name};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ impl Topic {
 /// All topics, by id and by name. A clone shares them, and a change copies a small part of the maps.
 #[derive(Clone, Debug, Default)]
 pub struct Topics {
-    by_id: Shards<Uuid, Arc<Topic>>,
-    by_name: Shards<Arc<str>, Uuid>,
+    by_id: CowMap<Uuid, Arc<Topic>>,
+    by_name: CowMap<Arc<str>, Uuid>,
 }
 
 impl PartialEq for Topics {

@@ -1,5 +1,5 @@
-//! A map in parts, for an image: a clone shares all parts, and a change copies one part. A cluster may have
-//! 100,000 topics, and a change per heartbeat.
+//! A copy-on-write map, for an image: a clone shares all parts, and a change copies one part. A cluster may
+//! have 100,000 topics, and a change per heartbeat.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher, Hash};
@@ -10,9 +10,9 @@ use thalweg_hash::{HashMap, HashState};
 /// With this number of parts, a part of the largest map is as cheap to copy as the list of parts.
 const PARTS: usize = 256;
 
-/// A map in parts with cheap clones.
+/// A copy-on-write map in parts.
 #[derive(Clone, Debug)]
-pub(crate) struct Shards<K, V> {
+pub(crate) struct CowMap<K, V> {
     /// The hash state that selects the part of a key, identical in all clones.
     state: HashState,
     /// None while the map is empty.
@@ -20,20 +20,20 @@ pub(crate) struct Shards<K, V> {
     len: usize,
 }
 
-impl<K, V> Default for Shards<K, V> {
-    fn default() -> Shards<K, V> {
-        Shards { state: HashState::default(), parts: Vec::new(), len: 0 }
+impl<K, V> Default for CowMap<K, V> {
+    fn default() -> CowMap<K, V> {
+        CowMap { state: HashState::default(), parts: Vec::new(), len: 0 }
     }
 }
 
 /// Equality of content, regardless of the parts.
-impl<K: Eq + Hash, V: PartialEq> PartialEq for Shards<K, V> {
-    fn eq(&self, other: &Shards<K, V>) -> bool {
+impl<K: Eq + Hash, V: PartialEq> PartialEq for CowMap<K, V> {
+    fn eq(&self, other: &CowMap<K, V>) -> bool {
         self.len == other.len && self.iter().all(|(key, value)| other.get(key) == Some(value))
     }
 }
 
-impl<K: Eq + Hash, V> Shards<K, V> {
+impl<K: Eq + Hash, V> CowMap<K, V> {
     fn part<Q: Hash + ?Sized>(&self, key: &Q) -> usize {
         usize::try_from(self.state.hash_one(key) % PARTS as u64).expect("it is below the number of parts")
     }
@@ -64,7 +64,7 @@ impl<K: Eq + Hash, V> Shards<K, V> {
     }
 }
 
-impl<K: Clone + Eq + Hash, V: Clone> Shards<K, V> {
+impl<K: Clone + Eq + Hash, V: Clone> CowMap<K, V> {
     pub fn insert(&mut self, key: K, value: V) {
         if self.parts.is_empty() {
             self.parts = vec![Arc::default(); PARTS];
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_change_copies_one_part() {
-        let mut map: Shards<u32, u32> = Shards::default();
+        let mut map: CowMap<u32, u32> = CowMap::default();
         assert!(map.get(&1).is_none() && map.remove(&1).is_none() && map.get_mut(&1).is_none());
         (0..10_000).for_each(|key| map.insert(key, key));
         let before = map.clone();
@@ -112,13 +112,13 @@ mod tests {
         map.insert(8, 9);
         assert!(map.since(&before).any(|entry| entry == (&8, &9)));
         assert!(map.since(&before).count() < map.len() / 50, "the parts that are shared are not walked");
-        assert_eq!(map.since(&Shards::default()).count(), map.len());
+        assert_eq!(map.since(&CowMap::default()).count(), map.len());
         assert_eq!(before.since(&before.clone()).count(), 0);
     }
 
     #[test]
     fn maps_with_other_parts_are_equal_by_content() {
-        let (mut one, mut other): (Shards<u32, u32>, Shards<u32, u32>) = Default::default();
+        let (mut one, mut other): (CowMap<u32, u32>, CowMap<u32, u32>) = Default::default();
         assert!(one == other);
         (0..500).for_each(|key| one.insert(key, key));
         (0..500).rev().for_each(|key| other.insert(key, key));
