@@ -9,22 +9,45 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// The binaries that take longest, longest first: they begin first, and the others fill the gaps.
-const LONGEST: [&str; 5] =
-    ["thalweg it", "thalweg-broker it", "thalweg-client it", "thalweg-log it", "thalweg-lab it"];
+const LONGEST: [&str; 7] = [
+    "thalweg it",
+    "thalweg-broker it",
+    "thalweg-stream it",
+    "thalweg-client it",
+    "thalweg-lab it",
+    "thalweg-log it",
+    "thalweg-sim it",
+];
 
-/// A test binary, and the environment that cargo would give it.
-#[derive(Debug, PartialEq, Eq)]
+/// A binary, and words of the paths of its patient tests. Measurements of the lab last as long as their load,
+/// two at a time, with little work for the processors; among other tests, those that wait for their turn would
+/// hold the threads of the harness.
+const PATIENT: (&str, [&str; 2]) = ("thalweg it", ["lab::", "lab_"]);
+
+/// A test binary or a part of its tests, and the environment that cargo would give it.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TestBinary {
-    /// Its package and target.
+    /// Its package and target, and its part.
     pub name: String,
     pub package: String,
     /// The directory of its package.
     pub directory: PathBuf,
     pub executable: PathBuf,
+    /// Arguments of the test harness that select the tests of this part; none for all tests.
+    pub selection: Vec<String>,
+}
+
+/// The test binaries of the workspace.
+#[derive(Debug)]
+pub struct TestBinaries {
+    /// The patient tests of [`PATIENT`], which run beside all others.
+    pub patient: TestBinary,
+    /// All other tests, in their order.
+    pub others: Vec<TestBinary>,
 }
 
 /// Builds the test binaries of the workspace.
-pub fn build(workspace: &Workspace) -> Result<Vec<TestBinary>> {
+pub fn build(workspace: &Workspace) -> Result<TestBinaries> {
     let names = packages(workspace)?;
     let mut child = cargo::command(workspace)
         .args(["test", "--workspace", "--locked", "--no-run", "--message-format", "json-render-diagnostics"])
@@ -42,7 +65,20 @@ pub fn build(workspace: &Workspace) -> Result<Vec<TestBinary>> {
     for name in LONGEST {
         ensure!(binaries.iter().any(|binary| binary.name == name), "{name} of LONGEST is no test binary");
     }
-    Ok(binaries)
+    divided(binaries)
+}
+
+/// Separates the patient tests of [`PATIENT`] from the rest of their binary.
+fn divided(mut binaries: Vec<TestBinary>) -> Result<TestBinaries> {
+    let (name, words) = PATIENT;
+    let whole = binaries.iter_mut().find(|binary| binary.name == name);
+    let whole = whole.with_context(|| format!("{name} of PATIENT is no test binary"))?;
+    let mut patient = whole.clone();
+    patient.name = format!("{name}, patient tests");
+    patient.selection = words.map(str::to_owned).to_vec();
+    whole.name = format!("{name}, other tests");
+    whole.selection = words.iter().flat_map(|word| ["--skip".to_owned(), (*word).to_owned()]).collect();
+    Ok(TestBinaries { patient, others: binaries })
 }
 
 /// The names of the packages, by their manifests.
@@ -78,11 +114,26 @@ impl TestBinary {
             package: package.clone(),
             directory: PathBuf::from(manifest).parent().context("a manifest without a directory")?.to_owned(),
             executable: executable.into(),
+            selection: Vec::new(),
         }))
     }
 
-    /// The command that runs all tests of the binary.
+    /// The command that runs the tests of this part.
     pub fn command(&self, workspace: &Workspace) -> Command {
+        let mut command = self.harness(workspace);
+        command.args(&self.selection);
+        command
+    }
+
+    /// The command that runs one test, by its whole path.
+    pub fn command_for(&self, workspace: &Workspace, test: &str) -> Command {
+        let mut command = self.harness(workspace);
+        command.args(["--exact", test]);
+        command
+    }
+
+    /// The test harness of the binary.
+    fn harness(&self, workspace: &Workspace) -> Command {
         let mut command = cargo::with_environment(workspace, Command::new(&self.executable));
         command.current_dir(&self.directory);
         command.env("CARGO_PKG_NAME", &self.package).env("CARGO_MANIFEST_DIR", &self.directory);
@@ -111,6 +162,28 @@ mod tests {
         let program = test.replace("true", "false");
         assert_eq!(read(&program).expect("a message"), None);
         assert_eq!(read(r#"{"reason":"build-finished","success":true}"#).expect("a message"), None);
+    }
+
+    #[test]
+    fn every_test_of_a_divided_binary_is_in_one_part() {
+        let binary = |name: &str| TestBinary {
+            name: name.to_owned(),
+            package: "thalweg".to_owned(),
+            directory: "/w/crates/thalweg".into(),
+            executable: "/w/target/debug/deps/it-1".into(),
+            selection: Vec::new(),
+        };
+        let divided = divided(vec![binary("thalweg it"), binary("thalweg-log it")]).expect("it is there");
+        assert_eq!(divided.patient.selection, ["lab::", "lab_"]);
+        let others = divided.others.iter().map(|part| (part.name.as_str(), part.selection.join(" ")));
+        let rest = "--skip lab:: --skip lab_".to_owned();
+        assert_eq!(
+            Vec::from_iter(others),
+            [("thalweg it, other tests", rest), ("thalweg-log it", String::new())]
+        );
+
+        let error = super::divided(vec![binary("thalweg-log it")]).expect_err("no such binary");
+        assert_eq!(error.to_string(), "thalweg it of PATIENT is no test binary");
     }
 
     #[test]

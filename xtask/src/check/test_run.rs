@@ -1,7 +1,8 @@
 //! Runs the tests without noise: passing tests are counted, other output is printed.
 //!
-//! Two test binaries run at a time, because many tests wait for timers and starting processes. The output of
-//! a binary is printed at its end, so that the lines of two binaries do not mix.
+//! Two test binaries run at a time, because many tests wait for timers and starting processes; beside them, the
+//! patient tests of a third. The output of a binary is printed at its end, so that the lines of two binaries
+//! do not mix.
 //!
 //! On request, a few failed tests run again, alone: a test with a time limit fails on a machine whose
 //! processors are busy with other tests. Each is in the summary as unstable, with its first failure above.
@@ -10,7 +11,7 @@
 //! A test that cannot run here prints a line `SKIPPED: NAME: HINT` to standard error, bypassing the test
 //! harness, and passes. The end of the run repeats these lines.
 
-use super::test_binary::{self, TestBinary};
+use super::test_binary::{self, TestBinaries, TestBinary};
 use super::{Workspace, cargo};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-/// Number of test binaries that run at a time.
+/// Number of test binaries that run at a time, besides the patient tests.
 const LANES: usize = 2;
 /// Shortest time of a test binary whose result is printed.
 const SLOW_S: f64 = 10.0;
@@ -53,23 +54,26 @@ struct Outcome {
 
 /// Runs the tests of the workspace; returns remarks on skipped and unstable tests.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
-    let binaries = test_binary::build(workspace)?;
+    let TestBinaries { patient, others } = test_binary::build(workspace)?;
     let mut documentation = cargo::command(workspace);
     documentation.args(["test", "--doc", "--workspace", "--locked", "--no-fail-fast"]);
     let documentation = ("the examples in the documentation", None, documentation);
-    let commands = binaries.iter().map(|one| (one.name.as_str(), Some(one), one.command(workspace)));
-
+    let commands = others.iter().map(|part| (part.name.as_str(), Some(part), part.command(workspace)));
     let waiting = Mutex::new(commands.chain([documentation]));
     let sum = Mutex::new(Outcome::default());
     let failures = Mutex::new(Vec::new());
+    let run = |(name, binary, command)| {
+        let outcome = run_and_print(name, command);
+        let failed = outcome.failed.iter().map(|test| (binary, test.clone()));
+        failures.lock().expect("no lane panics").extend(failed);
+        sum.lock().expect("no lane panics").add(outcome);
+    };
     std::thread::scope(|scope| {
+        scope.spawn(|| run((patient.name.as_str(), Some(&patient), patient.command(workspace))));
         for _ in 0..LANES {
             scope.spawn(|| {
-                while let Some((name, binary, command)) = next(&waiting) {
-                    let outcome = run_and_print(name, command);
-                    let failed = outcome.failed.iter().map(|test| (binary, test.clone()));
-                    failures.lock().expect("no lane panics").extend(failed);
-                    sum.lock().expect("no lane panics").add(outcome);
+                while let Some(next) = next(&waiting) {
+                    run(next);
                 }
             });
         }
@@ -103,8 +107,7 @@ fn passes_alone(workspace: &Workspace, binary: &TestBinary, test: &str) -> bool 
     if STRICT.contains(&binary.package.as_str()) {
         return false;
     }
-    let mut command = binary.command(workspace);
-    command.args(["--exact", test]);
+    let command = binary.command_for(workspace, test);
     let outcome = run_and_print(&format!("{test} of {} again, alone", binary.name), command);
     outcome.broken.is_empty() && outcome.failed.is_empty() && outcome.passed == 1
 }
@@ -309,7 +312,8 @@ mod tests {
         let passes = |package: &str, test: &str| {
             let executable = std::env::current_exe().expect("this binary");
             let (name, package) = ("xtask".to_owned(), package.to_owned());
-            let binary = TestBinary { name, package, directory: root.clone(), executable };
+            let (directory, selection) = (root.clone(), Vec::new());
+            let binary = TestBinary { name, package, directory, executable, selection };
             passes_alone(&workspace, &binary, test)
         };
         let passing = "check::test_run::tests::what_passes_is_counted_and_what_does_not_is_shown";
