@@ -169,11 +169,12 @@ fn run(mut command: Command, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Number of concurrent tests of a binary: four per core, because most tests wait most of the time.
+/// Number of concurrent tests of a binary: three per core, because most tests wait most of the time, and three
+/// binaries run at once.
 fn threads() -> String {
     std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        (4 * cores).to_string()
+        (3 * cores).to_string()
     })
 }
 
