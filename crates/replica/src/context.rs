@@ -25,6 +25,8 @@ pub struct ReplicaContext {
     pub follower_throttle: ReplicationThrottle,
     /// Durations of log syncs.
     pub flushes: Histogram,
+    /// Times that threads waited for the lock of a partition that another thread held.
+    pub lock_waits: Histogram,
     /// Partitions with leader epochs below those in their logs: the metadata is older than the logs, as after
     /// a controller's directory was replaced by an earlier copy.
     pub stale_epochs: PartitionReports,

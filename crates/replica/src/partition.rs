@@ -180,13 +180,14 @@ impl Partition {
             has_file_work: false,
         };
         let published = Arc::clone(state.log.published());
+        let state = StateLock::new(state, Arc::clone(&context));
         let partition = Self {
             topic,
             topic_id,
             index,
             node_id: context.node_id,
             context,
-            state: StateLock::new(state),
+            state,
             future: Mutex::new(None),
             moves_to: Mutex::new(None),
             claimed: AtomicBool::new(false),

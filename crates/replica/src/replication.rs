@@ -86,6 +86,7 @@ impl Replication {
             leader_throttle: throttle(settings.leader_throttled_rate),
             follower_throttle: throttle(settings.follower_throttled_rate),
             flushes: thalweg_histogram::Histogram::of_times(),
+            lock_waits: thalweg_histogram::Histogram::of_times(),
             stale_epochs: PartitionReports::default(),
             stuck_readers: PartitionReports::default(),
             damage_found: Notify::new(),

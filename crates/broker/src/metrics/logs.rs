@@ -75,6 +75,16 @@ pub(super) const FAMILIES: &[Family] = &[
             out.histogram(&[], &broker.replication.context.flushes.snapshot(), 1e6, &[]);
         },
     },
+    Family {
+        name: "thalweg_partition_lock_wait_seconds",
+        kind: MetricKind::Histogram,
+        help: "How long threads waited for the lock of a partition that another thread held. A lock that was free is not counted.",
+        labels: &[],
+        read: |figures, out| {
+            let Some(broker) = figures.broker() else { return };
+            out.histogram(&[], &broker.replication.context.lock_waits.snapshot(), 1e6, &[]);
+        },
+    },
 ];
 
 fn volumes(figures: &Figures, out: &mut Samples<'_>, read: fn((u64, u64)) -> u64) {

@@ -38,6 +38,7 @@ pub(crate) fn partition_as(log: PartitionLog, registration: &PartitionRegistrati
         leader_throttle: unlimited(),
         follower_throttle: unlimited(),
         flushes: thalweg_histogram::Histogram::of_times(),
+        lock_waits: thalweg_histogram::Histogram::of_times(),
         stale_epochs: PartitionReports::default(),
         stuck_readers: PartitionReports::default(),
         damage_found: tokio::sync::Notify::new(),
