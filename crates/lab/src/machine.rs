@@ -4,6 +4,7 @@ pub(crate) mod data_directory;
 pub(crate) mod interfaces;
 pub(crate) mod mount;
 pub(crate) mod storage;
+pub(crate) mod traffic_control;
 
 use crate::cgroup;
 use std::collections::BTreeMap;

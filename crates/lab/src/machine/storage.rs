@@ -1,5 +1,5 @@
 //! The chain of block devices below a directory: the mounted device, the devices that it is made of, and the
-//! disks, from `/sys`.
+//! disks, from `/sys`. A loop device is above the devices of its file.
 
 use std::path::Path;
 
@@ -80,15 +80,25 @@ fn layers(mounted: Vec<String>, sys: &Path) -> Vec<Vec<String>> {
     layers
 }
 
-/// The devices directly below a device: its slaves, or the disk of a partition.
+/// The devices directly below a device: its slaves, the disk of a partition, or the device of a loop
+/// device's file.
 fn below(device: &str, sys: &Path) -> Vec<String> {
     let Ok(dir) = sys.join("class/block").join(device).canonicalize() else { return Vec::new() };
     if dir.join("partition").exists() {
         let disk = dir.parent().and_then(Path::file_name).and_then(|name| name.to_str());
         return disk.map(str::to_owned).into_iter().collect();
     }
+    if let Some(file) = dir.join("loop/backing_file").to_str().and_then(line) {
+        return below_file(Path::new(&file), sys);
+    }
     let Ok(slaves) = std::fs::read_dir(dir.join("slaves")) else { return Vec::new() };
     slaves.filter_map(|slave| slave.ok()?.file_name().into_string().ok()).collect()
+}
+
+/// The devices that a file is on; none if they are unknown, as of a file of another container.
+fn below_file(file: &Path, sys: &Path) -> Vec<String> {
+    let mount = file.exists().then(|| Mount::of(file)).flatten();
+    mount.and_then(|mount| mounted(&mount, sys)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -129,6 +139,27 @@ mod tests {
         let chain = StorageChain { layers: layers(device, sys.path()), ..StorageChain::default() };
         assert_eq!(chain.to_string(), "dm-0 → vda2 + vdb1 → vda + vdb");
         assert!(chain.contains("vdb") && !chain.contains("vdc"));
+    }
+
+    #[test]
+    fn a_loop_device_is_on_the_device_of_its_file() {
+        let sys = sys();
+        let file = sys.path().join("image");
+        std::fs::write(&file, "").expect("written");
+        let loops = sys.path().join("class/block/loop0/loop");
+        std::fs::create_dir_all(&loops).expect("made");
+        let chain = |backing_file: &str| {
+            std::fs::write(loops.join("backing_file"), format!("{backing_file}\n")).expect("written");
+            let layers = layers(vec!["loop0".to_owned()], sys.path());
+            StorageChain { layers, ..StorageChain::default() }
+        };
+        let missing = chain("/no/such/image (deleted)");
+        assert_eq!((missing.to_string().as_str(), missing.is_known()), ("loop0", false));
+        let device = Mount::of(&file).expect("it is on some mount").device;
+        let to = sys.path().join("devices/vdb");
+        std::os::unix::fs::symlink(to, sys.path().join("dev/block").join(device)).expect("linked");
+        let found = chain(file.to_str().expect("UTF-8"));
+        assert_eq!((found.to_string().as_str(), found.is_known()), ("loop0 → vdb", true));
     }
 
     #[test]

@@ -85,13 +85,13 @@ impl StorageChain {
 
     /// True if these are all devices of the data: none for data in memory.
     pub fn is_known(&self) -> bool {
-        // Those of files and pools, and copies on other machines.
-        const OTHER: [&str; 3] = ["loop", "zd", "drbd"];
+        // Those of pools, and copies on other machines.
+        const OTHER: [&str; 2] = ["zd", "drbd"];
         let is_other = |name: &String| OTHER.iter().any(|other| name.starts_with(other));
-        match self.layers.is_empty() {
-            true => self.is_in_memory(),
-            false => !self.layers.iter().flatten().any(is_other),
-        }
+        let Some(last) = self.layers.last() else { return self.is_in_memory() };
+        // Below a loop device are the devices of its file, if they are known.
+        let has_file = |name: &String| name.starts_with("loop");
+        !self.layers.iter().flatten().any(is_other) && !last.iter().any(has_file)
     }
 
     fn is_in_memory(&self) -> bool {

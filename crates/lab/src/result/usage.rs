@@ -81,6 +81,9 @@ pub struct InterfaceUse {
     /// Speed in Mbit/s; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_mbit_per_s: Option<u64>,
+    /// Limit of traffic control (`tc`) on what the interface sends, in bits per second; `None` without a known one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent_limit_bit_per_s: Option<u64>,
     pub received_bytes: u64,
     pub sent_bytes: u64,
     /// Packets received; `None` if unknown, as in results of earlier versions.

@@ -34,21 +34,22 @@ pub(super) struct ThreadReading {
     pub is_collector: bool,
 }
 
-/// The block devices that are whole physical disks: not partitions, not composed of others, not in memory.
+/// The block devices that are whole physical disks: not partitions, not composed of others, neither files nor
+/// memory.
 pub(crate) fn whole_disks() -> Vec<String> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
     let mut names: Vec<String> = devices
         .filter_map(|device| device.ok()?.file_name().into_string().ok())
-        .filter(|name| !is_in_memory(name))
+        .filter(|name| !is_in_memory(name) && !name.starts_with("loop"))
         .filter(|name| is_empty(&Path::new("/sys/block").join(name).join("slaves")))
         .collect();
     names.sort();
     names
 }
 
-/// True for block devices that are files or memory.
+/// True for block devices in memory.
 fn is_in_memory(name: &str) -> bool {
-    ["loop", "ram", "zram"].iter().any(|memory| name.starts_with(memory))
+    ["ram", "zram"].iter().any(|memory| name.starts_with(memory))
 }
 
 fn is_empty(dir: &Path) -> bool {

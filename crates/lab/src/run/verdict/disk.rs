@@ -84,6 +84,9 @@ impl Machine<'_> {
             finding.reasons.extend(self.place(&disk.name));
             return Some(finding);
         }
+        if let Some(finding) = self.full_volume() {
+            return Some(finding);
+        }
         (self.has_waits() && !self.waits_are_elsewhere()).then(|| {
             let mut finding = Finding::new("disk", self.waits());
             if let Some(disk) = self.busiest() {
@@ -94,6 +97,29 @@ impl Machine<'_> {
             }
             finding
         })
+    }
+
+    /// A full device of the data that is no whole disk: a volume, an array or a loop device may make its
+    /// requests wait while no disk below it is busy.
+    fn full_volume(&self) -> Option<Finding> {
+        let host = self.host;
+        let holds_data = |name: &str| host.storage.iter().any(|chain| chain.contains(name));
+        let is_full = |device: &&DeviceUse| {
+            let mean = &device.mean;
+            mean.busy >= BUSY_MIN && mean.queue_length >= QUEUE_MIN && holds_data(&device.name)
+        };
+        let full = host.devices.iter().filter(is_full);
+        let device = full.max_by(|a, b| a.mean.busy.total_cmp(&b.mean.busy))?;
+        let written = device.mean.written_kb_per_s * 1024.0 / 1e6;
+        let busy = device.mean.busy * 100.0;
+        let of = &self.of;
+        let mut finding = Finding::new(
+            "disk",
+            format!("{}{of} was busy for {busy:.0} % of the time, writing {written:.0} MB/s", device.name),
+        );
+        finding.reasons.push(requests(device));
+        finding.reasons.extend(self.place(&device.name));
+        Some(finding)
     }
 
     fn remarks(&self) -> Vec<String> {
@@ -267,11 +293,34 @@ mod tests {
             assert_eq!(of.limit, "unknown");
             assert_eq!(of.reasons[1..], [busy, place, waits]);
         }
-        // The file of a loop device may be on any disk.
+        // The file of this loop device may be on any disk.
         assert_eq!(
             found(&StorageChain { layers: vec![vec!["loop3".to_owned()]], ..on(&[]) }, 0.0).limit,
             "disk"
         );
+    }
+
+    #[test]
+    fn a_full_volume_of_the_data_is_the_limit_though_its_disk_is_not_busy() {
+        let with = |queue_length: f64, volume: &str| {
+            limit(|one| {
+                one.host.disks = vec![DiskUse { name: "vda".to_owned(), busy: 0.2, ..DiskUse::default() }];
+                let mean = DeviceRates {
+                    busy: 0.97,
+                    queue_length,
+                    written_kb_per_s: 10_000.0,
+                    ..DeviceRates::default()
+                };
+                one.host.devices = vec![DeviceUse { name: volume.to_owned(), mean, ..DeviceUse::default() }];
+                one.host.storage = vec![on(&["vda"])];
+            })
+        };
+        let full = with(0.9, "dm-0");
+        assert_eq!(full.limit, "disk");
+        assert_eq!(full.reasons[0], "dm-0 was busy for 97 % of the time, writing 10 MB/s");
+        assert_eq!(full.reasons[2], "the brokers' data in /data is on dm-0 → vda");
+        assert_eq!(with(0.2, "dm-0").limit, "unknown", "it has no queue");
+        assert_eq!(with(0.9, "dm-1").limit, "unknown", "the data is elsewhere");
     }
 
     #[test]

@@ -32,18 +32,31 @@ fn finding(
     counts: impl Fn(&InterfaceUse) -> bool,
     owner: &str,
 ) -> Option<Finding> {
-    host.interfaces.iter().filter(|link| counts(link)).find_map(|link| {
-        let mbit_per_s = link.speed_mbit_per_s? as f64;
-        // The capacity of a link applies to each direction.
-        let (bytes, way) = (link.received_bytes, "received").max((link.sent_bytes, "sent"));
-        let carried = bytes as f64 * 8.0 / 1e6 / measured_s.max(0.001);
-        (mbit_per_s > 0.0 && carried >= mbit_per_s * BUSY_MIN).then(|| {
-            let reason = format!(
-                "{carried:.0} Mbit/s were {way} over {}{owner}, a link of {mbit_per_s:.0} Mbit/s",
-                link.name
-            );
-            Finding::new("network", reason)
-        })
+    let mut links = host.interfaces.iter().filter(|link| counts(link));
+    links.find_map(|link| of_link(link, measured_s, owner))
+}
+
+fn of_link(link: &InterfaceUse, measured_s: f64, owner: &str) -> Option<Finding> {
+    let mbit_per_s = |bytes: u64| bytes as f64 * 8.0 / 1e6 / measured_s.max(0.001);
+    let is_full = |carried: f64, capacity: f64| capacity > 0.0 && carried >= capacity * BUSY_MIN;
+    let name = &link.name;
+    let sent = mbit_per_s(link.sent_bytes);
+    if let Some(limit) =
+        link.sent_limit_bit_per_s.map(|limit| limit as f64 / 1e6).filter(|limit| is_full(sent, *limit))
+    {
+        let reason = format!(
+            "{sent:.0} Mbit/s were sent over {name}{owner}, which traffic control (tc) limits to {limit:.0} Mbit/s"
+        );
+        return Some(Finding::new("network", reason));
+    }
+    let speed = link.speed_mbit_per_s? as f64;
+    // The capacity of a link applies to each direction.
+    let (bytes, way) = (link.received_bytes, "received").max((link.sent_bytes, "sent"));
+    let carried = mbit_per_s(bytes);
+    is_full(carried, speed).then(|| {
+        let reason =
+            format!("{carried:.0} Mbit/s were {way} over {name}{owner}, a link of {speed:.0} Mbit/s");
+        Finding::new("network", reason)
     })
 }
 
@@ -81,6 +94,25 @@ mod tests {
         assert_eq!(with(Some(10_000), SENT, 0).limit, "unknown");
         assert_eq!(with(Some(1000), SENT, 2_000_000_000).limit, "unknown");
         assert_eq!(with(Some(1000), SENT / 2, 0).limit, "unknown", "half of it");
+    }
+
+    #[test]
+    fn a_limit_of_traffic_control_is_one_of_what_is_sent() {
+        let with = |limit_bit_per_s: u64, received_bytes: u64, sent_bytes: u64| {
+            limit(|one| {
+                let link = link("veth0", None, sent_bytes);
+                let sent_limit_bit_per_s = Some(limit_bit_per_s);
+                one.host.interfaces = vec![InterfaceUse { received_bytes, sent_limit_bit_per_s, ..link }];
+            })
+        };
+        let found = with(1_000_000_000, 7, SENT);
+        assert_eq!(found.limit, "network");
+        assert_eq!(
+            found.reasons,
+            ["930 Mbit/s were sent over veth0, which traffic control (tc) limits to 1000 Mbit/s"]
+        );
+        assert_eq!(with(1_000_000_000, SENT, 7).limit, "unknown", "receiving has no limit");
+        assert_eq!(with(2_000_000_000, 7, SENT).limit, "unknown", "half of it");
     }
 
     #[test]
