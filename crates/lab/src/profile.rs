@@ -1,5 +1,5 @@
 //! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from
-//! thread dumps, and the processor time of brokers by stack.
+//! thread dumps, the waits in brokers of Thalweg from their metrics, and the processor time of brokers by stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
 //! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take
@@ -12,18 +12,20 @@ mod dump;
 mod locks;
 mod stacks;
 pub(crate) mod threads;
+mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::result::{CpuProfile, ProcessProfile, Profile};
+use crate::result::{CpuProfile, ProcessProfile, Profile, Waits};
 use crate::worker::clock::Clock;
 use attach::Jvm;
 use cpu::{Jfr, LEAD_US, Perf, Recorder};
 use dump::Dump;
 use threads::Threads;
+use waits::WaitCounters;
 
 /// The shortest time between two samples of the threads.
 const INTERVAL_US: u64 = 1_000_000;
@@ -66,8 +68,12 @@ struct ProfilerState {
 struct State {
     /// Processes to look into: name, id, and whether it is a broker.
     processes: Vec<(String, u32, bool)>,
+    /// The addresses of brokers' metrics, by name.
+    metrics: BTreeMap<String, String>,
     /// The start of the measurement, from which on JVMs give dumps.
     from_us: Option<u64>,
+    /// True after the measurement, before it is over for the profiler.
+    has_ended: bool,
     is_over: bool,
 }
 
@@ -91,6 +97,10 @@ struct ProfiledProcess {
     next_dump_us: u64,
     /// Why there are no dumps, or no more.
     no_dumps: Option<String>,
+    /// The address of the broker's metrics.
+    metrics: Option<String>,
+    /// The counters of waits at the start of the measurement, and at its end.
+    waits: Vec<(u64, Result<WaitCounters, String>)>,
     /// The recording of the broker's stacks; `None` before its start.
     recorder: Option<Result<Recorder, String>>,
     /// The start of a JVM's recording.
@@ -98,11 +108,15 @@ struct ProfiledProcess {
 }
 
 impl Profiler {
-    /// Starts to look into the processes of brokers.
-    pub(crate) fn start(brokers: &[(String, u32)]) -> Profiler {
+    /// Starts to look into the processes of brokers. `metrics` has the addresses of those of Thalweg, by name.
+    pub(crate) fn start(brokers: &[(String, u32)], metrics: &BTreeMap<String, String>) -> Profiler {
         let shared = Arc::new(ProfilerState::default());
         let processes = brokers.iter().map(|(name, pid)| (name.clone(), *pid, true));
-        shared.state().processes.extend(processes);
+        {
+            let mut state = shared.state();
+            state.processes.extend(processes);
+            state.metrics.clone_from(metrics);
+        }
         let watched = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("profiler".to_owned()).spawn(move || watch(&watched));
         if let Err(error) = &thread {
@@ -119,6 +133,12 @@ impl Profiler {
     /// Sets the start of the measurement, in microseconds since the Unix epoch.
     pub(crate) fn begin(&self, from_us: u64) {
         self.shared.state().from_us = Some(from_us);
+        self.shared.changed.notify_all();
+    }
+
+    /// Notes the end of the measurement, with which waits end.
+    pub(crate) fn note_end(&self) {
+        self.shared.state().has_ended = true;
         self.shared.changed.notify_all();
     }
 
@@ -151,12 +171,16 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
     let mut watched: Vec<ProfiledProcess> = Vec::new();
     let mut next_sample_us = 0;
     loop {
-        let (new, from_us, is_over) = {
+        let (new, from_us, has_ended, is_over) = {
             let state = shared.state();
-            (state.processes[watched.len()..].to_vec(), state.from_us, state.is_over)
+            let new = state.processes[watched.len()..].iter();
+            let with_metrics = new.map(|one| (one.clone(), state.metrics.get(&one.0).cloned()));
+            let has_ended = state.has_ended || state.is_over;
+            (with_metrics.collect::<Vec<_>>(), state.from_us, has_ended, state.is_over)
         };
-        watched
-            .extend(new.into_iter().map(|(name, pid, is_broker)| ProfiledProcess::new(name, pid, is_broker)));
+        watched.extend(new.into_iter().map(|((name, pid, is_broker), metrics)| {
+            ProfiledProcess::new(name, pid, is_broker, metrics.filter(|_| is_broker))
+        }));
         let brokers = watched.iter_mut().filter(|one| one.is_recorded());
         let began_us = clock.now_us();
         // Before the start, samples would fill the recording.
@@ -168,6 +192,8 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
             let interval_us = (own_cpu_us() - cpu_us) * SAMPLE_REST;
             next_sample_us = began_us + interval_us.clamp(INTERVAL_US, INTERVAL_US_MAX);
         }
+        let has_begun = from_us.is_some_and(|from_us| began_us >= from_us);
+        watched.iter_mut().filter(|_| has_begun).for_each(|one| one.read_waits(&clock, has_ended));
         if is_over {
             watched.iter_mut().for_each(ProfiledProcess::stop);
             return watched;
@@ -186,7 +212,7 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
 }
 
 impl ProfiledProcess {
-    fn new(name: String, pid: u32, is_broker: bool) -> ProfiledProcess {
+    fn new(name: String, pid: u32, is_broker: bool, metrics: Option<String>) -> ProfiledProcess {
         let jvm = if is_broker { Jvm::of(pid) } else { None };
         let mut watched = ProfiledProcess {
             threads: Threads::new(pid),
@@ -198,6 +224,8 @@ impl ProfiledProcess {
             owner_dumps: 0,
             next_dump_us: 0,
             no_dumps: None,
+            metrics,
+            waits: Vec::new(),
             recorder: None,
             starting: None,
         };
@@ -277,6 +305,31 @@ impl ProfiledProcess {
         }
     }
 
+    /// Reads the counters of waits, once at the start and once at the end.
+    fn read_waits(&mut self, clock: &Clock, has_ended: bool) {
+        let is_due = self.waits.is_empty() || has_ended && self.waits.len() == 1;
+        if let Some(address) = self.metrics.as_ref().filter(|_| is_due) {
+            let read = WaitCounters::read(address);
+            self.waits.push((clock.now_us(), read));
+        }
+    }
+
+    /// The waits between both readings.
+    fn waits(&self, missing: &mut BTreeSet<String>) -> Option<Waits> {
+        self.metrics.as_ref()?;
+        let mut unseen = |why: &str| {
+            missing.insert(format!("waits of {}: {why}", self.name));
+            None
+        };
+        match &self.waits[..] {
+            [(first_us, Ok(first)), .., (last_us, Ok(last))] => {
+                Some(last.since(first, last_us.saturating_sub(*first_us) as f64 / 1e6))
+            }
+            [(_, Err(why)), ..] | [.., (_, Err(why))] => unseen(why),
+            [] | [_] => unseen("the measurement was too short for two readings"),
+        }
+    }
+
     fn profile(&self, from_us: u64, to_us: u64, missing: &mut BTreeSet<String>) -> ProcessProfile {
         // The kernel's names of threads have 15 bytes, Java's are whole.
         let names: BTreeMap<u32, &str> = self
@@ -317,14 +370,15 @@ impl ProfiledProcess {
                     self.name
                 ));
             }
-            None if self.is_broker && !is_jvm => {
+            None if self.is_broker && !is_jvm && self.metrics.is_none() => {
                 missing.insert(format!("locks of {}: only those of JVMs are seen", self.name));
             }
             None => {}
         }
         let locks = (!within.is_empty()).then(|| locks::gather(&within));
         let cpu = self.is_recorded().then(|| self.cpu(from_us, to_us, missing)).flatten();
-        ProcessProfile { name: self.name.clone(), pid: self.pid, threads, unseen_cpu_s, locks, cpu }
+        let waits = self.waits(missing);
+        ProcessProfile { name: self.name.clone(), pid: self.pid, threads, unseen_cpu_s, locks, waits, cpu }
     }
 }
 
@@ -408,7 +462,7 @@ mod tests {
             .args(["-c", "while :; do :; done"])
             .spawn()
             .expect("a shell");
-        let profiler = Profiler::start(&[("broker-1".to_owned(), busy.id())]);
+        let profiler = Profiler::start(&[("broker-1".to_owned(), busy.id())], &BTreeMap::new());
         let clock = Clock::of_process();
         let from_us = clock.now_us();
         profiler.begin(from_us);
@@ -488,7 +542,7 @@ public class Contended {
                 std::thread::park_timeout(Duration::from_millis(50));
             }
         };
-        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())]);
+        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())], &BTreeMap::new());
         // The time of a preparation, in which the recording starts.
         wait_until(clock.now_us() + 5_000_000);
         let from_us = clock.now_us();
@@ -568,7 +622,7 @@ public class Contended {
         let socket = std::os::unix::net::UnixListener::bind(&path).expect("a free name");
         let answering = std::thread::spawn(move || answer(&socket));
 
-        let mut watched = ProfiledProcess::new("broker-1".to_owned(), java.id(), true);
+        let mut watched = ProfiledProcess::new("broker-1".to_owned(), java.id(), true, None);
         watched.record(0, false);
         let started = joined(watched.starting.take().expect("a JVM's recording starts"));
         watched.recorder = Some(started);
@@ -591,7 +645,7 @@ public class Contended {
     #[test]
     fn stacks_are_recorded_from_the_start_of_the_measurement_on() {
         let mut sleeping = std::process::Command::new("sleep").arg("60").spawn().expect("a program");
-        let profiler = Profiler::start(&[("broker-1".to_owned(), sleeping.id())]);
+        let profiler = Profiler::start(&[("broker-1".to_owned(), sleeping.id())], &BTreeMap::new());
         let clock = Clock::of_process();
         let until_us = clock.now_us() + 400_000;
         // The end of a warm-up.
@@ -607,7 +661,7 @@ public class Contended {
 
     #[test]
     fn a_missing_process_is_missing_from_the_profile_by_name() {
-        let profiler = Profiler::start(&[("broker-1".to_owned(), u32::MAX)]);
+        let profiler = Profiler::start(&[("broker-1".to_owned(), u32::MAX)], &BTreeMap::new());
         let profile = profiler.finish(0, Clock::of_process().now_us());
         assert!(profile.missing.iter().any(|text| text.starts_with("threads of broker-1: ")), "{profile:?}");
     }

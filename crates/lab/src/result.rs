@@ -37,7 +37,7 @@ pub use objection::Objection;
 pub(crate) use objection::{
     GENERATOR, ONCE, VARIATION_MAX, clock_unknown, clocks_unknown, consumers_fell_behind, varies,
 };
-pub use profile::{CpuProfile, Holder, Lock, LockUse, ProcessProfile, Profile, ThreadUse};
+pub use profile::{CpuProfile, Holder, Lock, LockUse, ProcessProfile, Profile, ThreadUse, Wait, Waits};
 pub use subject::Subject;
 pub use system::system;
 pub use usage::{DiskUse, HostUse, InterfaceUse, ProcessUse, Sample};

@@ -127,6 +127,9 @@ pub struct Cluster {
     pub security: Option<NegotiatedSecurity>,
     /// The brokers' processes by name (`broker-1`); empty if they are not on this machine.
     pub processes: Vec<(String, u32)>,
+    /// The addresses of the metrics of Thalweg's brokers, `host:port`, by the brokers' names; empty unless
+    /// [`StartOptions::has_metrics`] is set.
+    pub metrics: BTreeMap<String, String>,
     /// The data directory; `None` if it is not on this machine.
     pub data_dir: Option<PathBuf>,
     /// The target's description.
@@ -144,6 +147,8 @@ pub struct StartOptions {
     pub kafka: KafkaOptions,
     /// The binary of embedded brokers; `None` for the current program.
     pub binary: Option<PathBuf>,
+    /// True if embedded brokers serve their metrics on loopback.
+    pub has_metrics: bool,
     /// Maximum time for brokers to become ready.
     pub start_timeout: Duration,
 }
@@ -156,6 +161,7 @@ impl StartOptions {
             heap_mb: 1024,
             kafka: KafkaOptions::default(),
             binary: None,
+            has_metrics: false,
             start_timeout: Duration::from_secs(120),
         }
     }
@@ -185,6 +191,7 @@ impl RunningCluster {
             client_properties: BTreeMap::new(),
             security: None,
             processes: Vec::new(),
+            metrics: BTreeMap::new(),
             data_dir: None,
             info,
         };

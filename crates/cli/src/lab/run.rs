@@ -77,7 +77,8 @@ pub struct Run {
     #[command(flatten)]
     pub(crate) broker_agents: BrokerAgentArguments,
     /// Look inside the processes on this machine: threads and their context switches, the locks of brokers
-    /// that are JVMs, and flame graphs of brokers, which need `perf` or a JDK.
+    /// that are JVMs, the waits in brokers of Thalweg, and flame graphs of brokers, which need `perf` or a
+    /// JDK.
     #[arg(long)]
     pub(crate) look_inside: bool,
     #[command(flatten)]

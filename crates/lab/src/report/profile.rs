@@ -7,10 +7,10 @@ use super::text::{escape, folded, table};
 use super::timeline::typical;
 use crate::quantity;
 use crate::result::{
-    CpuProfile, Lock, LockUse, PointResult, ProcessProfile, Repetition, ThreadUse, WorkloadResult,
+    CpuProfile, Lock, LockUse, PointResult, ProcessProfile, Repetition, ThreadUse, Waits, WorkloadResult,
 };
 
-/// Kinds of threads with a row; the others share one.
+/// Kinds of threads with a row, of which the others share one, and places of waits.
 const ROWS_MAX: usize = 12;
 
 /// The tables; empty for runs without `--look-inside`.
@@ -62,6 +62,9 @@ fn of_point(point: &PointResult, repetition: &Repetition, processes: &[ProcessPr
     ];
     let mut markup = if rows.is_empty() { String::new() } else { table(&heads, 2, &rows) };
     for process in processes {
+        if let Some(waits) = &process.waits {
+            markup += &of_waits(&process.name, waits);
+        }
         if let Some(locks) = &process.locks {
             markup += &of_locks(&process.name, locks, &point.verdict.limit);
         }
@@ -115,6 +118,31 @@ fn thread_row(process: &str, title: &str, used: &ThreadUse, measured_s: f64) -> 
         number(used.involuntary_switches as f64 / measured_s),
         waited,
     ]
+}
+
+/// The waits in a broker, by place.
+fn of_waits(process: &str, waits: &Waits) -> String {
+    let head = format!("<h4>Waits in {}</h4>", escape(process));
+    if waits.places.is_empty() {
+        return format!("{head}<p>Nothing waited.</p>");
+    }
+    let rows: Vec<Vec<String>> = waits
+        .places
+        .iter()
+        .take(ROWS_MAX)
+        .map(|wait| {
+            let mean_us = wait.waited_s * 1e6 / (wait.count as f64).max(1.0);
+            vec![
+                escape(&wait.place),
+                quantity::number(wait.count as f64 / waits.seconds.max(0.001)),
+                quantity::time_us(mean_us),
+                quantity::number(waits.at_once(wait)),
+            ]
+        })
+        .collect();
+    let note = "<p class=\"dim\">From the broker's metrics at the start and the end of the measurement. A request passes \
+                through several stages; threads wait for locks and syncs while they serve it.</p>";
+    format!("{head}{note}{}", table(&["place", "waits/s", "mean", "waiting at once"], 1, &rows))
 }
 
 fn of_locks(process: &str, used: &LockUse, limit: &str) -> String {
@@ -171,7 +199,7 @@ fn stacks(lock: &Lock) -> String {
 mod tests {
     use super::*;
     use crate::report::testing;
-    use crate::result::{Holder, Profile};
+    use crate::result::{Holder, Profile, Wait};
 
     #[test]
     fn threads_and_locks_are_shown_with_both_stacks_and_what_is_missing() {
@@ -201,6 +229,10 @@ mod tests {
             name: "broker-1".to_owned(),
             threads: (0..ROWS_MAX + 2).map(|number| thread(&format!("kind {number}"))).collect(),
             unseen_cpu_s: 5.0,
+            waits: Some(Waits {
+                seconds: 10.0,
+                places: vec![Wait { place: "syncs of logs".to_owned(), count: 100, waited_s: 5.0 }],
+            }),
             locks: Some(LockUse { dumps: 10, waiting: 60, running: 40, locks: vec![lock] }),
             cpu: Some(CpuProfile {
                 method: "perf".to_owned(),
@@ -238,6 +270,8 @@ mod tests {
                      once; held by cleaner at Log.roll(Log.scala:9) (2 of 3 dumps)";
         assert!(page.contains(title), "{page}");
         assert!(page.contains("Log.append(Log.scala:7)\nThread.&lt;init&gt;</pre>"), "{page}");
+        let waits = "syncs of logs</th><td class=\"n\">10.0</td><td class=\"n\">50.0 ms</td><td class=\"n\">0.500</td>";
+        assert!(page.contains(waits), "{page}");
         assert!(page.contains("21 samples, by perf."), "those of three repetitions: {page}");
         assert!(page.contains(">unknown</span>"), "no time in run queues: {page}");
         assert!(!crate::report::html(&testing::run(&[("1 broker", 2.0)])).contains("Inside the processes"));

@@ -1,5 +1,5 @@
-//! A look inside the processes of a repetition: their threads, the locks of JVMs, and processor time by
-//! stack.
+//! A look inside the processes of a repetition: their threads, the locks of JVMs, the waits in brokers of
+//! Thalweg, and processor time by stack.
 
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +45,9 @@ pub struct ProcessProfile {
     /// The locks of a JVM; `None` for other processes, or if there was no thread dump.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locks: Option<LockUse>,
+    /// The waits in a broker of Thalweg; `None` for other processes, or if its metrics were not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits: Option<Waits>,
     /// Processor time by stack, of brokers; `None` if it was not recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu: Option<CpuProfile>,
@@ -123,6 +126,38 @@ impl LockUse {
     /// The share of the threads that were running or waiting for a lock, and waited for this one; 0 to 1.
     pub fn share(&self, lock: &Lock) -> f64 {
         lock.waiting as f64 / (self.waiting + self.running).max(1) as f64
+    }
+}
+
+/// Waits of threads and requests in a broker, between two readings of its metrics.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Time between both readings, in seconds.
+    pub seconds: f64,
+    /// The places with waits, the longest sum first.
+    pub places: Vec<Wait>,
+}
+
+/// The waits at a place.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    /// A lock, the syncs of logs, or an API with a stage of its requests.
+    pub place: String,
+    /// Number of waits that ended.
+    pub count: u64,
+    /// Their sum, in seconds.
+    pub waited_s: f64,
+}
+
+impl Wait {
+    /// The place of threads that wait for the lock of a partition.
+    pub const PARTITION_LOCK: &str = "the lock of a partition";
+}
+
+impl Waits {
+    /// How many waited at a place at once, in the mean.
+    pub fn at_once(&self, wait: &Wait) -> f64 {
+        wait.waited_s / self.seconds.max(0.001)
     }
 }
 

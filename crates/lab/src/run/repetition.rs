@@ -275,7 +275,7 @@ impl Observers {
             sampler: Sampler::start(brokers.clone()),
             // In the repetition that does not count, too: a JVM's first recording changes classes, whose code
             // is then compiled again. The look itself is not kept.
-            profiler: setting.look_inside.then(|| Profiler::start(brokers)),
+            profiler: setting.look_inside.then(|| Profiler::start(brokers, &setting.cluster.metrics)),
         }
     }
 
@@ -639,6 +639,7 @@ async fn run_workers(
         progress: setting.progress,
     };
     course.run().await?;
+    observers.profiler.iter().for_each(Profiler::note_end);
     let Course { producers, consumers, in_sync, backlog, .. } = course;
     Ok(WorkerResults { producers, consumers, in_sync, began_us: at_us, measure_from_us, backlog })
 }

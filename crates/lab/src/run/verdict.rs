@@ -6,18 +6,20 @@
 //! - asked rate: a rate was requested, and at least 98 % of it was accepted.
 //! - disk: a disk was busy for at least 90 % of the time, with a request in it for at least half of it, or
 //!   processors waited for disks for at least 20 % of theirs; never a disk that the brokers' data is not on.
-//!   The reason names the devices below the data.
+//!   The reason names the devices below the data. A volume or loop device of the data counts like a disk.
 //! - broker CPU: nodes are limited (`cluster.node_cpus`), and a node used at least 90 % of its limit.
 //! - machine CPU, generator CPU, broker CPU: at least 92 % of all processors were busy. Clients used more
 //!   than 60 % of the lab's part (generator), brokers did (broker), or neither (machine); also machine CPU if
 //!   other processes used more than the lab.
 //! - lock: with `--look-inside`, at least half of the threads of a broker's JVM that were running or waiting
-//!   for a lock waited for the same one, or for locks of one class at one place.
+//!   for a lock waited for the same one, or for locks of one class at one place; or at least as many threads
+//!   of a broker of Thalweg waited for the lock of a partition as ran.
 //! - generator CPU: a thread of a client was busy for at least 90 % of the time.
 //! - stream CPU: the same without a cluster, because the stream is measured.
 //! - broker CPU: a thread of a broker was busy for at least 90 % of the time.
 //! - network: an interface carried more than loopback, and at least 90 % of its speed in one direction; never
-//!   if that speed is unknown, as that of bonds, whose members are judged instead.
+//!   if that speed is unknown, as that of bonds, whose members are judged instead. A limit of traffic control
+//!   (`tc`) on what an interface sends counts like its speed.
 //! - one partition: the topics have one partition, and nothing else is saturated.
 //!
 //! Garbage collection takes the place of broker CPU and machine CPU, or of no limit, if a broker's JVM spent

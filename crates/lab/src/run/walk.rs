@@ -171,6 +171,7 @@ impl<'a> Walk<'a> {
         let mut start = StartOptions::new(&options.work_dir);
         start.kafka.clone_from(&options.kafka);
         start.binary = Some(options.binary.clone());
+        start.has_metrics = options.look_inside;
         Walk {
             options,
             interrupt,

@@ -117,6 +117,7 @@ async fn launch(
     let cluster = Cluster {
         name: KIND.to_owned(),
         processes: brokers.processes(),
+        metrics: BTreeMap::new(),
         data_dir: Some(brokers.dir().to_owned()),
         client_properties: secured.client,
         security: Some(negotiated),

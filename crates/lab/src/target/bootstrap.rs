@@ -147,6 +147,7 @@ pub(super) async fn find(
         client_properties: properties.clone(),
         security: Some(security),
         processes: Vec::new(),
+        metrics: BTreeMap::new(),
         data_dir: None,
         info: TargetInfo {
             kind: "bootstrap".to_owned(),

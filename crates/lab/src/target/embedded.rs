@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::TargetInfo;
-use super::error::{NotStarted, TargetError};
+use super::error::{DirectoryFailed, NotStarted, TargetError};
+use super::local::HTTP_LISTENER;
 use super::plan::{Node, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness, unused_jvm_options};
 use crate::workload::{ClusterSpec, SecurityProtocol};
+use thalweg_ports::Port;
 
 /// The name of the target.
 const KIND: &str = "embedded";
@@ -38,6 +40,7 @@ async fn launch(
 ) -> Result<(Cluster, Brokers), TargetError> {
     let (mut brokers, plan, secured) = launch::lay_out(KIND, Software::Thalweg, 1, spec, settings, options)?;
     brokers.limit(spec.node)?;
+    let metrics = metrics_ports(&plan.nodes, settings, options.has_metrics)?;
     let mut logs = Vec::new();
     let mut first = None;
     for node in &plan.nodes {
@@ -47,8 +50,9 @@ async fn launch(
             }
             _ => vec!["serve".to_owned(), node.properties_file().display().to_string()],
         };
+        let metrics = metrics.get(&node.name()).map(metrics_arguments).unwrap_or_default();
         let mut command = Command::new(program);
-        command.args(&arguments).current_dir(&node.dir);
+        command.args(&arguments).args(metrics).current_dir(&node.dir);
         if let Some(user) = secured.first_user.as_ref().filter(|_| node.controller.is_some()) {
             command.args(["--add-scram", user]);
         }
@@ -80,6 +84,7 @@ async fn launch(
         client_properties: secured.client,
         security: Some(negotiated),
         processes: brokers.processes(),
+        metrics: metrics.iter().map(|(name, port)| (name.clone(), loopback(port))).collect(),
         data_dir: Some(brokers.dir().to_owned()),
         pulsar_admin: None,
         info: TargetInfo {
@@ -93,6 +98,32 @@ async fn launch(
         },
     };
     Ok((cluster, brokers))
+}
+
+/// A port for the metrics of each broker, held until all brokers are ready; none if the workload has set the
+/// HTTP listener itself.
+fn metrics_ports(
+    nodes: &[Node],
+    settings: &BTreeMap<String, String>,
+    has_metrics: bool,
+) -> Result<BTreeMap<String, Port>, TargetError> {
+    if !has_metrics || settings.contains_key(HTTP_LISTENER) {
+        return Ok(BTreeMap::new());
+    }
+    let ports = nodes.iter().map(|node| Ok((node.name(), Port::reserve()?)));
+    let ports: std::io::Result<BTreeMap<String, Port>> = ports.collect();
+    ports.map_err(|source| DirectoryFailed { path: PathBuf::from("a port of 127.0.0.1"), source }.into())
+}
+
+fn loopback(port: &Port) -> String {
+    format!("127.0.0.1:{}", port.number())
+}
+
+/// The arguments by which a broker serves its metrics, and no console.
+fn metrics_arguments(port: &Port) -> Vec<String> {
+    let settings =
+        [format!("{HTTP_LISTENER}={}", loopback(port)), "thalweg.console.enabled=false".to_owned()];
+    settings.into_iter().flat_map(|setting| ["--set".to_owned(), setting]).collect()
 }
 
 /// The arguments of a single broker: its controller needs no listener.

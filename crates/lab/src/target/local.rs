@@ -27,7 +27,7 @@ const APACHE_CONTROLLERS: usize = 3;
 const CONTROLLER_HEAP_MB: u32 = 256;
 
 /// The setting of the HTTP listener, which serves the console.
-const HTTP_LISTENER: &str = "http.listener";
+pub(super) const HTTP_LISTENER: &str = "http.listener";
 /// The distance of the console's port below the first broker's, if the first port is given: 9090 for 9092.
 const CONSOLE_PORT_BELOW: u16 = 2;
 

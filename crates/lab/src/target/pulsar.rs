@@ -140,6 +140,7 @@ async fn launch(
         client_properties: BTreeMap::new(),
         security: Some(NegotiatedSecurity::plaintext()),
         processes: brokers.processes(),
+        metrics: BTreeMap::new(),
         data_dir: Some(brokers.dir().to_owned()),
         info: TargetInfo {
             kind: KIND.to_owned(),

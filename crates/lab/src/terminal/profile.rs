@@ -2,7 +2,7 @@
 
 use crate::quantity;
 use crate::report::clean;
-use crate::result::{PointResult, ProcessProfile, Repetition, system};
+use crate::result::{PointResult, ProcessProfile, Repetition, Wait, system};
 
 /// Kinds of threads in a line.
 const THREADS_MAX: usize = 3;
@@ -43,6 +43,14 @@ fn inside(repetition: &Repetition, broker: &ProcessProfile) -> String {
         format!("{} {processors} processors", used.name)
     });
     let mut parts: Vec<String> = threads.collect();
+    if let Some(waits) = &broker.waits {
+        let lock = waits.places.iter().find(|wait| wait.place == Wait::PARTITION_LOCK);
+        let waiting = lock.map_or(0.0, |wait| waits.at_once(wait));
+        parts.push(match waiting > 0.0 {
+            true => format!("{} threads wait for {}", quantity::number(waiting), Wait::PARTITION_LOCK),
+            false => format!("no thread waited for {}", Wait::PARTITION_LOCK),
+        });
+    }
     if let Some(locks) = &broker.locks {
         parts.push(match locks.locks.first() {
             Some(lock) => format!(

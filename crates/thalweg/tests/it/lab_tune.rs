@@ -71,11 +71,17 @@ fn a_look_inside_has_the_threads_of_broker_and_clients() {
         let busy: f64 = of_process.threads.iter().map(|thread| thread.user_s + thread.system_s).sum();
         assert!(busy > 0.0, "{name}: {of_process:?}");
     }
-    // Where stacks may not be recorded, the reason is in the result.
     let broker = &profile.processes[0];
+    let waits = broker.waits.as_ref().expect("the broker's metrics were read");
+    let served = waits.places.iter().find(|wait| wait.place == "Produce: served here");
+    assert!(served.is_some_and(|wait| wait.count > 0 && wait.waited_s > 0.0), "{waits:?}");
+    assert!((1.0..60.0).contains(&waits.seconds), "{waits:?}");
+    assert!(!profile.missing.iter().any(|what| what.contains("locks of broker-1")), "{profile:?}");
+    // Where stacks may not be recorded, the reason is in the result.
     assert!(broker.cpu.is_some() || !profile.missing.is_empty(), "{profile:?}");
     let page = std::fs::read_to_string(lab.out().join("report.html")).expect("a page");
     assert!(page.contains("gave up its processor"), "no section about threads");
+    assert!(page.contains("Waits in broker-1"), "no section about waits");
     lab.assert_nothing_is_left();
 }
 

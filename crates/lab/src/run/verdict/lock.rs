@@ -1,7 +1,9 @@
-//! A lock as the limit: the threads of a broker's JVM wait for each other.
+//! A lock as the limit: the threads of a broker wait for each other. Locks of JVMs are those of thread dumps;
+//! of Thalweg, the lock of a partition is timed by the broker.
 
 use super::Finding;
-use crate::result::{Lock, LockUse, ProcessProfile, Repetition};
+use crate::quantity;
+use crate::result::{Lock, LockUse, ProcessProfile, Repetition, Wait};
 
 /// The share of running and waiting threads that wait for a lock, from which on it is the limit.
 const SHARE_MIN: f64 = 0.5;
@@ -12,6 +14,33 @@ const WAITING_MIN: f64 = 1.0;
 const DUMPS_MIN: u32 = 5;
 
 pub(super) fn contended(repetition: &Repetition) -> Option<Finding> {
+    in_dumps(repetition).or_else(|| timed(repetition))
+}
+
+/// The lock of a partition for which at least as many threads of a broker waited as ran.
+fn timed(repetition: &Repetition) -> Option<Finding> {
+    let processes = repetition.profile.iter().flat_map(|profile| &profile.processes);
+    processes
+        .filter_map(|process| {
+            let waits = process.waits.as_ref()?;
+            let wait = waits.places.iter().find(|wait| wait.place == Wait::PARTITION_LOCK)?;
+            let cpu_s: f64 = process.threads.iter().map(|used| used.user_s + used.system_s).sum();
+            let (waiting, running) = (waits.at_once(wait), cpu_s / repetition.measured_s.max(0.001));
+            (waiting >= WAITING_MIN && waiting / (waiting + running) >= SHARE_MIN).then(|| {
+                let each_us = wait.waited_s * 1e6 / (wait.count as f64).max(1.0);
+                let reason = format!(
+                    "{waiting:.1} threads of {} waited for {} in the mean, {} each, while {running:.2} ran",
+                    process.name,
+                    wait.place,
+                    quantity::time_us(each_us)
+                );
+                Finding::new("lock", reason)
+            })
+        })
+        .next()
+}
+
+fn in_dumps(repetition: &Repetition) -> Option<Finding> {
     let processes = repetition.profile.iter().flat_map(|profile| &profile.processes);
     let locks = processes.filter_map(|process| Some((process, process.locks.as_ref()?)));
     let all = locks.flat_map(|(process, used)| used.locks.iter().map(move |lock| (process, used, lock)));
@@ -54,7 +83,7 @@ fn reasons(process: &ProcessProfile, used: &LockUse, lock: &Lock) -> Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Holder, Profile};
+    use crate::result::{Holder, Profile, ThreadUse, Waits};
     use crate::run::verdict::tests::limit;
 
     fn with(waiting: u64, running: u64, dumps: u32) -> crate::result::Verdict {
@@ -85,6 +114,32 @@ mod tests {
             };
             one.profile = Some(Profile { processes: vec![broker], missing: Vec::new() });
         })
+    }
+
+    #[test]
+    fn the_lock_of_a_partition_for_which_most_threads_wait_is_the_limit() {
+        let with = |waited_s: f64, user_s: f64| {
+            limit(|one| {
+                let wait = Wait { place: Wait::PARTITION_LOCK.to_owned(), count: 20_000, waited_s };
+                let broker = ProcessProfile {
+                    name: "broker-1".to_owned(),
+                    threads: vec![ThreadUse { user_s, ..ThreadUse::default() }],
+                    waits: Some(Waits { seconds: 10.0, places: vec![wait] }),
+                    ..ProcessProfile::default()
+                };
+                one.profile = Some(Profile { processes: vec![broker], missing: Vec::new() });
+            })
+        };
+        let found = with(40.0, 20.0);
+        assert_eq!(found.limit, "lock");
+        assert_eq!(
+            found.reasons,
+            [
+                "4.0 threads of broker-1 waited for the lock of a partition in the mean, 2.00 ms each, while 2.00 ran"
+            ]
+        );
+        assert_eq!(with(40.0, 60.0).limit, "unknown", "more run than wait");
+        assert_eq!(with(8.0, 1.0).limit, "unknown", "less than a thread waits");
     }
 
     #[test]

@@ -75,6 +75,7 @@ pub(in crate::target) async fn find(
         client_properties: BTreeMap::new(),
         security: Some(NegotiatedSecurity::plaintext()),
         processes: Vec::new(),
+        metrics: BTreeMap::new(),
         data_dir: None,
         info: TargetInfo {
             kind: "bootstrap".to_owned(),
