@@ -8,7 +8,7 @@
 use thalweg_lab::calibrate::{Calibration, ErrorTolerance, Extent, LatencyKind, Plan, run};
 use thalweg_lab::worker::Driver;
 
-use crate::lab::{LabDirectory, alone, assert_ends_with, ran, text};
+use crate::lab::{LabDirectory, alone, ran, text};
 use crate::lab_agents::{Agent, list, slow_path};
 
 /// Large, because a busy machine of two processors is imprecise. Coordinated omission would still show: it
@@ -83,32 +83,4 @@ fn percentiles_are_true_through_agents_with_a_wrong_clock_on_a_slow_path() {
         return;
     }
     panic!("{ATTEMPTS} calibrations were beyond the limits: {}", faults.join("; "));
-}
-
-/// A limit that is known: Kafka's log cleaner takes 128 MB of the heap, and 165 MB leave little for a load.
-#[test]
-#[ignore = "it measures, half a minute long: alone, in the nightly form of scripts/test"]
-fn a_heap_that_is_too_small_is_named_as_the_limit_and_a_larger_one_is_not() {
-    let _alone = alone();
-    if std::env::var_os("KAFKA_CLASSPATH").is_none() {
-        let how = "export KAFKA_CLASSPATH=\"$(compat/kafka-jars/fetch)\", with Java 17 or later";
-        eprintln!("SKIPPED: a heap that is too small: {how}");
-        return;
-    }
-    let limit = |heap: &str| {
-        let lab = LabDirectory::with(
-            "title = \"A heap\"\ndescription = \"A load of 1 GB a few seconds.\"\nlabel = \"only\"\n\
-             records.size_bytes = 1000\nproducers.properties = { \"batch.size\" = 65536, \"linger.ms\" = 5 }\n\
-             verify = \"off\"\nextent = { warm_up_s = 2, seconds = 5 }\n",
-        );
-        let options = format!("-Xms{heap} -Xmx{heap}");
-        let arguments = ["--target", "apache-kafka", "--repetitions", "1", "--jvm-options", &options];
-        assert_ends_with(&ran(lab.run(&arguments)), 0);
-        lab.point().verdict
-    };
-    let small = limit("165m");
-    assert_eq!(small.limit, "garbage collection", "{small:?}");
-    assert!(small.reasons[0].starts_with("the JVM of broker-1 used"), "{small:?}");
-    let enough = limit("1g");
-    assert_ne!(enough.limit, "garbage collection", "{enough:?}");
 }

@@ -7,13 +7,14 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use thalweg_lab::result::{PointResult, Repetition, State};
 
 use crate::lab::{LabDirectory, alone, assert_ends_with, end, place, ran, text, workload};
 use crate::lab_agents::{Agent, children};
+use crate::lab_limits::Spinning;
 use crate::node::Node;
 
 /// Maximum time for a run to start its workers.
@@ -112,25 +113,6 @@ fn the_machine_of_a_watched_broker_is_in_the_result_and_on_the_page() {
     assert!(text(&clients.stderr).contains("refused: it only watches brokers"), "{}", text(&clients.stderr));
     drop(agent);
     foreign.lab.assert_nothing_is_left();
-}
-
-/// Processes that use all processors.
-struct Spinning(Vec<Child>);
-
-impl Spinning {
-    fn start() -> Spinning {
-        let count = 2 * std::thread::available_parallelism().map_or(1, |count| count.get());
-        let spin = || Command::new("/bin/sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
-        Spinning((0..count).map(|_| spin()).collect())
-    }
-}
-
-impl Drop for Spinning {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill().and_then(|()| child.wait());
-        }
-    }
 }
 
 #[test]

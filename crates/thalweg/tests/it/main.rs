@@ -33,6 +33,7 @@ mod lab_broker_agents;
 mod lab_clean_up;
 mod lab_drain;
 mod lab_drivers;
+mod lab_limits;
 mod lab_pulsar;
 mod lab_secured;
 mod lab_tune;
