@@ -41,6 +41,8 @@ pub struct Claim<'a> {
     pub records: &'a RecordSpec,
     /// The seed of sent records.
     pub seed: u64,
+    /// True if the producers promise the order of a partition's records.
+    pub keeps_order: bool,
     /// The extent of reading back.
     pub read_back: &'a ReadBack,
     /// Observations of the replicas during the run.

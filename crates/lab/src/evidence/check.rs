@@ -75,7 +75,7 @@ pub(super) async fn read_back(
     drop(waiting);
     let read = checkers.iter().map(Checker::read).sum();
     let seen = Checker::seen(checkers);
-    let (mut check, mut faults) = compare(claim.producers, &seen, read, whole);
+    let (mut check, mut faults) = compare(claim.producers, &seen, read, whole, claim.keeps_order);
     if !whole {
         let in_log: u64 = partitions.iter().map(super::log::records).sum();
         check.lost = claim.acknowledged().saturating_sub(in_log);
@@ -170,12 +170,14 @@ impl Reading {
     }
 }
 
-/// Compares records with the producers' reports. Losses are known only if the whole log was read.
+/// Compares records with the producers' reports. Losses are known only if the whole log was read. Records out
+/// of order are counted, and a fault only where the producers promise their order.
 pub(super) fn compare(
     producers: &[Report],
     seen: &[SeenRecords],
     read: u64,
     whole: bool,
+    keeps_order: bool,
 ) -> (Check, Vec<String>) {
     let mut check = Check { read, whole, ..Check::default() };
     let mut faults = Vec::new();
@@ -218,7 +220,7 @@ pub(super) fn compare(
         if seen.duplicates > 0 {
             faults.push(format!("{} records {whose} are duplicated", seen.duplicates));
         }
-        if seen.reordered > 0 {
+        if seen.reordered > 0 && keeps_order {
             faults.push(format!("{} records {whose} are out of order in their partition", seen.reordered));
         }
         if seen.producer != FOREIGN && !known.contains(&seen.producer) {
@@ -304,7 +306,7 @@ mod tests {
         // 12..15 were not acknowledged but are present; 30..33 were but are not.
         let ranges = vec![(0, 10), (12, 15), (20, 30), (33, 90)];
         let seen = SeenRecords { producer: 4, ranges, ..SeenRecords::default() };
-        let (check, faults) = compare(&[report(order)], &[seen], 80, true);
+        let (check, faults) = compare(&[report(order)], &[seen], 80, true, true);
         assert_eq!(check, Check { read: 80, whole: true, lost: 3, unacknowledged: 3, ..Check::default() });
         assert_eq!(
             faults,
@@ -321,7 +323,7 @@ mod tests {
             duplicates: 1,
             ..SeenRecords::default()
         };
-        let (check, faults) = compare(&[report(order)], &[seen], 14, false);
+        let (check, faults) = compare(&[report(order)], &[seen], 14, false, true);
         assert_eq!(check, Check { read: 14, duplicated: 1, ..Check::default() });
         assert_eq!(faults, ["1 records of producer 4 are duplicated"]);
     }
@@ -345,7 +347,7 @@ mod tests {
     #[test]
     fn a_producer_of_which_nothing_is_there_lost_everything() {
         let (check, faults) =
-            compare(&[report(Order { producer: 0, sent: 7, ranges: Vec::new() })], &[], 0, true);
+            compare(&[report(Order { producer: 0, sent: 7, ranges: Vec::new() })], &[], 0, true, true);
         assert_eq!((check.lost, faults.len()), (7, 1));
     }
 
@@ -357,7 +359,8 @@ mod tests {
             SeenRecords { producer: 3, ranges: vec![(0, 2)], ..SeenRecords::default() },
             SeenRecords { producer: FOREIGN, damaged: 4, ..SeenRecords::default() },
         ];
-        let (check, faults) = compare(&[report(order)], &seen, 14, true);
+        let producers = [report(order)];
+        let (check, faults) = compare(&producers, &seen, 14, true, true);
         assert_eq!(
             check,
             Check {
@@ -371,5 +374,8 @@ mod tests {
             }
         );
         assert_eq!(faults.len(), 5, "{faults:?}");
+        // Producers that promise no order are not contradicted by another one.
+        let (same, fewer) = compare(&producers, &seen, 14, true, false);
+        assert_eq!((same.reordered, fewer.len()), (1, 4), "{fewer:?}");
     }
 }

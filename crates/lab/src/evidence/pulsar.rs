@@ -282,7 +282,7 @@ async fn read_back(
         checkers.push(reading.checker);
     }
     let read = checkers.iter().map(Checker::read).sum();
-    let (check, mut faults) = compare(claim.producers, &Checker::seen(checkers), read, whole);
+    let (check, mut faults) = compare(claim.producers, &Checker::seen(checkers), read, whole, true);
     faults.extend(broken);
     Ok((check, faults))
 }

@@ -1,5 +1,7 @@
-//! The extent of reading back the records of a repetition, given its point, driver and records.
+//! The extent of reading back the records of a repetition, given its point, driver and records, and the order
+//! that its producers promise.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::evidence::ReadBack;
@@ -48,6 +50,19 @@ pub(super) fn time_max(stamps: &Result<Verification, String>, measured: Duration
     }
 }
 
+/// True if producers with these settings promise the order of a partition's records: a retry reorders them if
+/// the producer is not idempotent and has several requests in flight.
+pub(super) fn keeps_order(producer: &BTreeMap<String, String>) -> bool {
+    let is =
+        |key: &str, values: &[&str]| producer.get(key).is_some_and(|value| values.contains(&value.trim()));
+    // Other acks than all turn the default off.
+    let is_idempotent = match producer.contains_key("enable.idempotence") {
+        true => is("enable.idempotence", &["true"]),
+        false => !is("acks", &["0", "1"]),
+    };
+    is_idempotent || is("max.in.flight.requests.per.connection", &["1"]) || is("retries", &["0"])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +96,18 @@ mod tests {
         assert_eq!(read_back(&Ok(Verification::Whole), minute), ReadBack::Whole);
         assert_eq!(time_max(&Ok(Verification::Whole), minute), None);
         assert_eq!(read_back(&Err("because".to_owned()), minute), ReadBack::No("because".to_owned()));
+    }
+
+    #[test]
+    fn producers_promise_an_order_unless_a_retry_may_change_it() {
+        let keeps = |pairs: &[(&str, &str)]| {
+            keeps_order(&pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect())
+        };
+        let off = ("enable.idempotence", "false");
+        assert!(keeps(&[]) && keeps(&[("acks", "all")]));
+        assert!(!keeps(&[("acks", "1")]) && !keeps(&[off]));
+        assert!(
+            keeps(&[off, ("max.in.flight.requests.per.connection", "1")]) && keeps(&[off, ("retries", "0")])
+        );
     }
 }

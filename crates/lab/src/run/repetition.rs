@@ -19,7 +19,7 @@ use super::fleet::{Fleet, RunningFleet, divide};
 use super::idle::IdleConnections;
 use super::memory::Memory;
 use super::plan::warm_up_s;
-use super::reading_back::{read_back, stamps};
+use super::reading_back::{keeps_order, read_back, stamps};
 use super::topic_churn::TopicChurn;
 use super::topics;
 use super::verdict::negative_latencies;
@@ -388,10 +388,21 @@ async fn evidence_of(
         consumers,
         records,
         seed,
+        keeps_order: keeps_order(&setting.point.producers.properties),
         read_back,
         watched,
     };
-    Ok((evidence::collect(claim).await?, Vec::new()))
+    let is_ordered = claim.keeps_order;
+    let evidence = evidence::collect(claim).await?;
+    let reordered = evidence.check.as_ref().map_or(0, |check| check.reordered);
+    let note = (reordered > 0 && !is_ordered).then(|| {
+        format!(
+            "{} records are out of order in their partition: producers without enable.idempotence and with several \
+             requests in flight promise no order after a retry",
+            quantity::count(reordered)
+        )
+    });
+    Ok((evidence, note.into_iter().collect()))
 }
 
 /// The measured role: producers or consumers, according to the point.

@@ -76,6 +76,7 @@ async fn evidence(server: &NullServer, producer: Report) -> Evidence {
         consumers: &[],
         records: &RECORDS,
         seed: SEED,
+        keeps_order: true,
         read_back: &ReadBack::Whole,
         watched: &watched,
     };

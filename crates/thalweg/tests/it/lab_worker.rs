@@ -98,6 +98,7 @@ impl Lab {
             consumers: &[],
             records,
             seed: SEED,
+            keeps_order: true,
             read_back: &match verify {
                 true => ReadBack::Whole,
                 false => ReadBack::No("nobody asked".to_owned()),
