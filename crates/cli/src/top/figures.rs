@@ -52,6 +52,10 @@ pub(super) struct ClusterFigures {
     /// None if the login sees no topic.
     pub partitions: Option<PartitionCounts>,
     pub topics: Option<usize>,
+    /// False if topics may be hidden from the login: all counts are those of visible ones.
+    pub has_all_topics: bool,
+    /// False if a broker did not list its groups, or the login may not describe all of them.
+    pub has_all_groups: bool,
     pub messages_per_s: Option<Sum>,
     pub bytes_per_s: Option<Sum>,
 }
@@ -166,6 +170,17 @@ impl Figures {
         // A cluster without topics has no messages.
         let is_empty = topics.is_empty() && !is_blind && interval.is_some();
         let nothing = is_empty.then_some(Sum { value: 0.0, is_whole: true });
+        let has_all_topics = now.has_all_topics();
+        // Messages of a topic that was deleted since the reading before are unknown.
+        let is_kept = |(name, topic): (&Arc<str>, &TopicReading)| {
+            now.topics.get(name).is_some_and(|now| now.id == topic.id)
+        };
+        let is_part = !has_all_topics || !before.is_none_or(|before| before.topics.iter().all(is_kept));
+        let all = |rate: fn(&TopicFigures) -> Option<Sum>| {
+            total(&topics, rate).or(nothing).map(|sum| sum.partial_if(is_part))
+        };
+        let (messages_per_s, bytes_per_s) =
+            (all(|topic| topic.messages_per_s), all(|topic| topic.bytes_per_s));
         let groups = now.groups.as_ref().ok();
         let groups = groups.map(|read| {
             let before = before.and_then(|before| Some((before, before.groups.as_ref().ok()?)));
@@ -191,8 +206,10 @@ impl Figures {
                 brokers_up: now.brokers.values().filter(|one| one.answers() && !one.is_fenced).count(),
                 partitions: (!is_blind).then(|| now.counts()),
                 topics: (!is_blind).then_some(now.topics.len()),
-                messages_per_s: total(&topics, |topic| topic.messages_per_s).or(nothing),
-                bytes_per_s: total(&topics, |topic| topic.bytes_per_s).or(nothing),
+                has_all_topics,
+                has_all_groups: now.has_all_groups(),
+                messages_per_s,
+                bytes_per_s,
             },
             verdicts,
             brokers: broker_figures(before, now),
@@ -363,7 +380,7 @@ fn lag(reading: &Reading, group: &GroupReading) -> Result<Sum, &'static str> {
             .filter(|at| reading.topics.get(&at.topic).is_none_or(|it| it.partition(at.partition).is_some()))
     };
     // Brokers leave hidden topics out of a group's offsets silently.
-    let sees_all = matches!(reading.facts.hidden_topics, Ok(0));
+    let sees_all = reading.has_all_topics();
     let of = |offsets: &BTreeMap<_, _>, is_whole| match GroupLag::of(offsets, read(), |at| reading.end(at)) {
         Some(GroupLag::Records { lag, .. }) => Some(Ok(Sum { value: lag as f64, is_whole })),
         Some(GroupLag::Uncommitted) => Some(Err(if sees_all { NO_COMMIT } else { HIDDEN })),

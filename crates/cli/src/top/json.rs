@@ -82,6 +82,7 @@ fn cluster(figures: &Figures) -> Value {
         "brokers": cluster.brokers,
         "brokers_up": cluster.brokers_up,
         "topics": cluster.topics,
+        "topics_partial": cluster.topics.map(|_| !cluster.has_all_topics),
         "partitions": partitions.map(|counts| counts.total),
         "under_replicated": partitions.map(|counts| counts.under_replicated),
         "offline": partitions.map(|counts| counts.offline),
@@ -90,6 +91,7 @@ fn cluster(figures: &Figures) -> Value {
         "bytes_per_s": value(cluster.bytes_per_s),
         "bytes_partial": is_partial(cluster.bytes_per_s),
         "groups": figures.groups.as_ref().map(Vec::len),
+        "groups_partial": figures.groups.as_ref().map(|_| !cluster.has_all_groups),
     })
 }
 

@@ -28,8 +28,8 @@ pub(super) fn of(now: &Reading, figures: &Figures) -> Vec<String> {
     notes.extend(groups(now, figures));
     if has_partial_sums(figures) {
         notes.push(format!(
-            "{MARK} marks sums without parts that are unknown, such as new partitions, deleted segments, failed \
-             log directories and brokers that do not answer."
+            "{MARK} marks sums without parts that are unknown, such as new partitions, deleted segments and topics, \
+             failed log directories, brokers that do not answer, and what this login may not see."
         ));
     }
     notes
@@ -98,6 +98,12 @@ fn groups(now: &Reading, figures: &Figures) -> Vec<String> {
 
 fn has_partial_sums(figures: &Figures) -> bool {
     let is_partial = |sum: Option<Sum>| sum.is_some_and(|sum| !sum.is_whole);
+    let cluster = &figures.cluster;
+    if cluster.topics.is_some() && !cluster.has_all_topics
+        || figures.groups.is_some() && !cluster.has_all_groups
+    {
+        return true;
+    }
     let topics = figures.topics.iter();
     let of_topic = topics.flat_map(|topic| [topic.messages_per_s, topic.bytes_per_s, topic.log_bytes]);
     let groups = figures.groups.iter().flatten();
@@ -105,5 +111,6 @@ fn has_partial_sums(figures: &Figures) -> bool {
     of_topic
         .chain(of_broker)
         .chain(groups.flat_map(|group| [group.lag, group.consumed_per_s]))
+        .chain([cluster.messages_per_s, cluster.bytes_per_s])
         .any(is_partial)
 }

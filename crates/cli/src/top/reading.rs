@@ -184,6 +184,16 @@ impl Reading {
         self.topics.is_empty() && hides
     }
 
+    /// True if no topic is hidden from the login.
+    pub(super) fn has_all_topics(&self) -> bool {
+        matches!(self.facts.hidden_topics, Ok(0))
+    }
+
+    /// True if every broker has listed its groups, and the login may describe all of them.
+    pub(super) fn has_all_groups(&self) -> bool {
+        self.groups.as_ref().is_ok_and(|read| read.gaps.is_empty())
+    }
+
     /// The verdicts on the cluster, the most severe first: those of `cluster status`.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         let brokers = self.brokers.iter().map(|(id, broker)| BrokerEvidence {

@@ -105,7 +105,7 @@ pub(super) fn cluster(figures: &Figures, notes: &[String], room: Room) -> Vec<Li
             _ => Line::plain(line),
         }));
     };
-    add(broker_table(&figures.brokers, brokers, room));
+    add(broker_table(figures, brokers, room));
     add(topic_table(&figures.topics, topics, room));
     add(match &figures.groups {
         Some(groups) => group_table(groups, in_groups, room),
@@ -130,9 +130,8 @@ pub(super) fn note_lines<'a>(notes: impl Iterator<Item = &'a String>, room: Room
 
 fn head(figures: &Figures, room: Room) -> Vec<Line> {
     let cluster = &figures.cluster;
-    let counted = |count: Option<usize>| count.map_or_else(dash, |count| quantity::count(count as u64));
     let partitions = |of: fn(&thalweg_client::verdict::PartitionCounts) -> usize| {
-        counted(cluster.partitions.as_ref().map(of))
+        counted(cluster.partitions.as_ref().map(of), cluster.has_all_topics)
     };
     let controller = cluster.controller.map_or_else(dash, |id| id.to_string());
     let brokers = format!(
@@ -147,8 +146,8 @@ fn head(figures: &Figures, room: Room) -> Vec<Line> {
         "Messages {}/s, {}/s; topics {}, groups {}",
         sum(cluster.messages_per_s, quantity::short),
         sum(cluster.bytes_per_s, quantity::bytes),
-        counted(cluster.topics),
-        counted(figures.groups.as_ref().map(Vec::len)),
+        counted(cluster.topics, cluster.has_all_topics),
+        counted(figures.groups.as_ref().map(Vec::len), cluster.has_all_groups),
     );
     let mut lines = vec![Line::plain(room.cut(&brokers)), Line::plain(room.cut(&rates))];
     let look = match figures.verdicts.first().map(|verdict| verdict.fault.severity()) {
@@ -182,6 +181,14 @@ fn sum(sum: Option<Sum>, format: fn(f64) -> String) -> String {
     }
 }
 
+/// A number of things, with a mark if there may be more.
+fn counted(count: Option<usize>, is_all: bool) -> String {
+    let Some(count) = count else { return dash() };
+    let mut text = quantity::count(count as u64);
+    text.extend((!is_all).then_some(MARK));
+    text
+}
+
 /// A number that may fall, with its sign.
 fn signed(value: Option<f64>, format: fn(f64) -> String) -> String {
     match value {
@@ -203,7 +210,8 @@ pub(super) fn title(noun: &str, shown: usize, all: usize) -> String {
     if shown < all { format!("{noun} {shown}/{all}") } else { noun.to_owned() }
 }
 
-fn broker_table(brokers: &[BrokerFigures], shown: usize, room: Room) -> Vec<String> {
+fn broker_table(figures: &Figures, shown: usize, room: Room) -> Vec<String> {
+    let brokers = &figures.brokers;
     let columns = [
         Column::number(&title("BROKER", shown, brokers.len())),
         Column::name("ENDPOINT", 10),
@@ -215,7 +223,7 @@ fn broker_table(brokers: &[BrokerFigures], shown: usize, room: Room) -> Vec<Stri
         Column::number("LOG"),
         Column::number("GROWTH/s"),
     ];
-    let count = |count: Option<usize>| count.map_or_else(dash, |count| count.to_string());
+    let count = |count: Option<usize>| counted(count, figures.cluster.has_all_topics);
     let row = |broker: &BrokerFigures| {
         vec![
             broker.id.to_string(),
@@ -367,6 +375,25 @@ mod tests {
         assert_eq!(lines.iter().filter(|line| line.text.starts_with("topic-")).count(), 4);
         let all = cluster(&figures(100), &[], PIPE);
         assert_eq!(all.iter().filter(|line| line.text.starts_with("topic-")).count(), 200);
+    }
+
+    #[test]
+    fn counts_of_which_parts_may_be_missing_are_marked() {
+        let mut now = reading(Instant::now(), 0.0);
+        add_topic(&mut now, "orders", &[(Some(1), Some(1))]);
+        let shown = |now: &_| texts(&cluster(&Figures::of(None, now), &[], PIPE)).join("\n");
+        let all = shown(&now);
+        assert!(all.contains("partitions 1, under-replicated 0, offline 0"), "{all}");
+        assert!(all.contains("topics 1, groups 0") && !all.contains("+ marks"), "{all}");
+        now.facts.hidden_topics = Ok(1);
+        now.groups.as_mut().expect("groups").gaps.push("Some groups are missing".to_owned());
+        let some = shown(&now);
+        assert!(some.contains("partitions 1+, under-replicated 0+, offline 0+"), "{some}");
+        assert!(some.contains("topics 1+, groups 0+") && some.contains("+ marks"), "{some}");
+        assert!(
+            some.lines().any(|line| line.split_whitespace().filter(|word| *word == "1+").count() >= 2),
+            "{some}"
+        );
     }
 
     #[test]

@@ -171,6 +171,44 @@ fn a_login_without_rights_sees_no_zeros() {
 }
 
 #[test]
+fn totals_are_parts_if_topics_are_hidden_or_were_deleted() {
+    let (mut before, mut now) = two();
+    for name in ["kept", "deleted", "again"] {
+        add_topic(&mut before, name, &[(Some(100), Some(1000))]);
+        add_topic(&mut now, name, &[(Some(300), Some(3000))]);
+    }
+    let messages = |now: &Reading| Figures::of(Some(&before), now).cluster.messages_per_s;
+    assert_eq!(messages(&now), whole(300.0));
+    now.facts.hidden_topics = Ok(1);
+    assert_eq!(messages(&now), partial(300.0));
+    now.facts.hidden_topics = Err(Absence { cause: Cause::Denied, why: "no right".to_owned() });
+    assert_eq!(messages(&now), partial(300.0));
+    now.facts.hidden_topics = Ok(0);
+    let deleted = now.topics.remove("deleted");
+    assert_eq!(messages(&now), partial(200.0), "records of it before its end are unknown");
+    now.topics.extend(deleted.map(|topic| ("deleted".into(), topic)));
+    now.topics.get_mut("again").expect("there").id = thalweg_wire::Uuid(2);
+    assert_eq!(messages(&now), partial(200.0));
+    // The last topic.
+    now.topics.clear();
+    let cluster = Figures::of(Some(&before), &now).cluster;
+    assert_eq!(
+        (cluster.messages_per_s, cluster.topics, cluster.has_all_topics),
+        (partial(0.0), Some(0), true)
+    );
+}
+
+#[test]
+fn the_groups_of_a_silent_broker_are_missing_from_their_number() {
+    let (_, mut now) = two();
+    assert!(Figures::of(None, &now).cluster.has_all_groups);
+    now.groups.as_mut().expect("groups").gaps.push("The groups of broker 2 are missing".to_owned());
+    let figures = Figures::of(None, &now);
+    assert_eq!((figures.groups.map(|groups| groups.len()), figures.cluster.has_all_groups), (Some(0), false));
+    assert!(figures.notes.iter().any(|note| note.starts_with("+ marks")), "{:?}", figures.notes);
+}
+
+#[test]
 fn the_lag_of_visible_topics_is_a_part_if_others_may_be_hidden() {
     let (_, mut now) = two();
     add_topic(&mut now, "orders", &[(Some(300), None)]);
