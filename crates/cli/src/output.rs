@@ -13,6 +13,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::Args;
 use serde::Serialize;
 use serde_json::Value;
+use thalweg_lab::terminal::can_redraw;
 use thalweg_security::visible::{escaped, in_json, is_unseen, visible, visible_lines};
 
 use super::format::{FORMATS, Format};
@@ -215,13 +216,14 @@ impl Style {
     #[cfg(test)]
     pub(crate) const NARROW: Style = Style { colours: false, columns: Some(80) };
 
-    /// The style of standard output: colours on a terminal, unless NO_COLOR is set (<https://no-color.org>).
+    /// The style of standard output: colours on a terminal, unless it is `dumb`, or NO_COLOR is set
+    /// (<https://no-color.org>).
     pub(crate) fn of_standard_output() -> Style {
         let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_terminal = io::stdout().is_terminal();
         let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|_| is_terminal);
         let columns = size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
-        Style { colours: is_terminal && !unwanted, columns }
+        Style { colours: can_redraw(&io::stdout()) && !unwanted, columns }
     }
 
     /// A text for people, in which invisible characters from other parties are escaped.

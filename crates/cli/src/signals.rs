@@ -48,14 +48,23 @@ pub(crate) async fn end() -> std::io::Result<()> {
 /// Exits at the second signal, or this long after the first one: a command whose output is blocked cannot end
 /// by itself. The task needs a thread that the output does not block.
 pub(crate) fn exit_when_blocked(within: Duration) -> std::io::Result<()> {
-    let mut signals = EndSignals::listen()?;
+    exit_when_blocked_by(EndSignals::listen()?, within, async {});
+    Ok(())
+}
+
+/// [`exit_when_blocked`] by these signals. `last` is done before the exit, which it may make unnecessary.
+pub(crate) fn exit_when_blocked_by(
+    mut signals: EndSignals,
+    within: Duration,
+    last: impl Future<Output = ()> + Send + 'static,
+) {
     tokio::spawn(async move {
         signals.next().await;
         tokio::select! {
             () = signals.next() => {}
             () = tokio::time::sleep(within) => {}
         }
+        last.await;
         std::process::exit(EXIT_KILLED);
     });
-    Ok(())
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use chrono::Utc;
 use clap::Args;
+use thalweg_lab::terminal::can_redraw;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -40,8 +41,10 @@ use crate::connect::Connect;
 use crate::failure::CommandExit;
 use crate::moment;
 use crate::output::{CommandOutput, Style};
-use crate::signals::EndSignals;
+use crate::signals::{self, EndSignals};
 
+/// Time for output that is blocked to be taken after a signal.
+const END_MAX: Duration = Duration::from_secs(1);
 /// Interval of redrawing the age of the last reading.
 const REDRAW: Duration = Duration::from_secs(1);
 /// Limits of the interval.
@@ -58,7 +61,8 @@ const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)
 /// parts.
 ///
 /// On a terminal the screen is updated in place. Keys: q quits, m shows this machine, c the cluster, s
-/// changes the order. Otherwise a block or a document follows at the end of each interval.
+/// changes the order. Otherwise, and with TERM=dumb, a block or a document follows at the end of each
+/// interval.
 ///
 /// Exit codes: 0 after q, Ctrl-C or the last update; 5 no broker answers, at the start or in the last
 /// interval; 6 the login is refused.
@@ -153,7 +157,7 @@ impl Top {
         let reader = Reader::connect(&bootstrap, &options, limit).await?;
         let (sender, readings) = mpsc::channel(1);
         let reading = tokio::spawn(read_all(reader, self.interval, sender));
-        let is_live = self.output.is_table() && !self.once && io::stdout().is_terminal();
+        let is_live = self.output.is_table() && !self.once && can_redraw(&io::stdout());
         let state = match is_live {
             true => self.live(readings).await,
             false => self.blocks(readings).await,
@@ -171,6 +175,7 @@ impl Top {
         mut readings: mpsc::Receiver<Result<Reading, ReadFailure>>,
     ) -> anyhow::Result<State> {
         let mut signals = EndSignals::listen()?;
+        signals::exit_when_blocked(END_MAX)?;
         let mut state = State::default();
         let mut machine = self.machine.then(Sampler::start).transpose()?;
         let mut left = if self.once { 1 } else { self.updates.unwrap_or(u64::MAX) };
@@ -242,6 +247,7 @@ impl Top {
         let mut signals = EndSignals::of_terminal()?;
         let mut resized = signal(SignalKind::window_change())?;
         let (terminal, mut keys) = Terminal::open()?;
+        signals::exit_when_blocked_by(EndSignals::of_terminal()?, END_MAX, terminal.unblock());
         let mut state = State::default();
         let mut machine = Sampler::start()?;
         let mut sampled_at = Instant::now();
@@ -269,13 +275,18 @@ impl Top {
             tokio::select! {
                 biased;
                 () = signals.next() => return Ok(State::default()),
-                Some(key) = keys.recv() => match key {
-                    b'q' | b'Q' => return Ok(State::default()),
-                    b'm' => shows_machine = !shows_machine,
-                    b'c' => shows_machine = false,
-                    b's' => sort = sort.next(),
-                    _ => {}
-                },
+                Some(key) = keys.recv() => {
+                    // Keys that were typed fast share a redraw.
+                    for key in std::iter::once(key).chain(std::iter::from_fn(|| keys.try_recv().ok())) {
+                        match key {
+                            b'q' | b'Q' => return Ok(State::default()),
+                            b'm' => shows_machine = !shows_machine,
+                            b'c' => shows_machine = false,
+                            b's' => sort = sort.next(),
+                            _ => {}
+                        }
+                    }
+                }
                 read = readings.recv() => {
                     let Some(read) = read else { return Ok(state) };
                     left -= u64::from(state.take(read));

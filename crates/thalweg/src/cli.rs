@@ -139,7 +139,7 @@ impl Cli {
             Command::Stream(stream) => return stream.run(bars),
             Command::Lab(lab) => return lab.run(|tool| run_beside_tasks(bars, tool)),
             Command::Cluster(cluster) => cluster.run(),
-            Command::Top(top) => top.run(),
+            Command::Top(top) => return run_beside_tasks(bars, top.run()),
             Command::Topic(topic) => topic.run(),
             Command::Group(group) => group.run(),
             Command::Console(console) => Box::pin(console.run()),
@@ -183,7 +183,7 @@ fn run_tool(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()>
 }
 
 /// Runs a command like [`run_tool`], and its tasks on another thread: a member of a group, or a worker on an
-/// agent, stays alive while the command waits for its output to be read.
+/// agent, stays alive, and signals are heeded, while the command waits for its output to be read.
 fn run_beside_tasks(bars: &MultiProgress, tool: CommandFuture<'_>) -> anyhow::Result<()> {
     let mut runtime = Builder::new_multi_thread();
     runtime.worker_threads(1);

@@ -1,11 +1,12 @@
 //! `stream top`: live figures of all stages.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
 use hyper::Method;
 use serde_json::{Value, json};
+use thalweg_lab::terminal::can_redraw;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::remote::RemoteHost;
@@ -84,14 +85,14 @@ impl Top {
 
 /// The output of tables.
 struct Screen {
-    is_terminal: bool,
+    can_redraw: bool,
     /// The height of the previous table, on a terminal.
     drawn: usize,
 }
 
 impl Screen {
     fn new() -> Screen {
-        Screen { is_terminal: std::io::stdout().is_terminal(), drawn: 0 }
+        Screen { can_redraw: can_redraw(&std::io::stdout()), drawn: 0 }
     }
 
     fn show(&mut self, rows: &[Row], sample: &Sample) -> std::io::Result<()> {
@@ -105,7 +106,7 @@ impl Screen {
             lines.push(format!("streams that do not run here: {}", elsewhere.join(", ")));
         }
         let mut out = std::io::stdout().lock();
-        if !self.is_terminal {
+        if !self.can_redraw {
             lines.push(String::new());
             return writeln!(out, "{}", lines.join("\n"));
         }

@@ -1,14 +1,17 @@
 //! The terminal of a live screen: the alternate screen, and keys. Both end with the value, so that the
-//! terminal is as before after errors and signals, too.
+//! terminal is as before after errors and signals, too, even if it takes no output, as after Ctrl-S.
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
+    Action, LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflow, tcflush,
+    tcgetattr, tcgetwinsize, tcsetattr,
 };
 use tokio::sync::mpsc;
+use tokio::time::sleep;
 
 use super::screen::{Line, Look};
 use crate::output::Style;
@@ -18,8 +21,16 @@ const SIZE: (usize, usize) = (80, 24);
 /// Keys that wait to be handled.
 const KEYS_MAX: usize = 16;
 
-const ENTER: &str = "\x1b[?1049h\x1b[?25l";
-const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
+/// Maximum bytes of keys that are read at once.
+const KEY_BYTES_MAX: usize = 256;
+/// The first byte of the bytes of a key without a character, such as F2.
+const ESCAPE: u8 = 0x1b;
+/// Time for the command to end after its output was unblocked.
+const UNBLOCKED_WAIT: Duration = Duration::from_millis(500);
+
+/// The alternate screen, without a cursor, whose lines end at its edge.
+const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 /// True while the alternate screen is shown.
 static IS_SHOWN: AtomicBool = AtomicBool::new(false);
@@ -61,6 +72,18 @@ impl Terminal {
         out.write_all(ENTER.as_bytes())?;
         out.flush()?;
         Ok((terminal, keys))
+    }
+
+    /// Ends a write that waits for a terminal which takes no output, and restores the terminal's modes.
+    pub(super) fn unblock(&self) -> impl Future<Output = ()> + Send + 'static {
+        let before = self.before.clone();
+        async move {
+            // Both fail for a terminal that is gone, where no write waits.
+            let _ = tcflush(io::stdout(), QueueSelector::OFlush);
+            let _ = tcflow(io::stdout(), Action::OOn);
+            sleep(UNBLOCKED_WAIT).await;
+            restore(before.as_ref());
+        }
     }
 
     /// Columns and lines.
@@ -112,21 +135,67 @@ fn leave() {
     }
 }
 
+/// Restores the modes of standard input, and drops unread keys. Waits for no output.
+fn restore(before: Option<&Termios>) {
+    if let Some(before) = before {
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        let _ = tcflush(io::stdin(), QueueSelector::IFlush);
+    }
+}
+
 impl Drop for Terminal {
     fn drop(&mut self) {
         leave();
-        if let Some(before) = &self.before {
-            let _ = tcsetattr(io::stdin(), OptionalActions::Flush, before);
-        }
+        restore(self.before.as_ref());
     }
 }
 
 /// Reads keys until the terminal or their receiver is gone.
 fn read_keys(keys: &mpsc::Sender<u8>) {
-    let mut key = [0];
-    while io::stdin().read(&mut key).is_ok_and(|read| read > 0) {
-        if keys.blocking_send(key[0]).is_err() {
-            return;
+    let mut bytes = [0; KEY_BYTES_MAX];
+    while let Ok(read @ 1..) = io::stdin().read(&mut bytes) {
+        for key in characters(&bytes[..read]) {
+            if keys.blocking_send(key).is_err() {
+                return;
+            }
         }
+    }
+}
+
+/// The characters in the bytes of keys that were read at once. Those of other keys begin with an escape and
+/// may contain letters, such as `ESC O Q` for F2.
+fn characters(bytes: &[u8]) -> Vec<u8> {
+    let mut characters = Vec::new();
+    let mut rest = bytes;
+    while let [first, after @ ..] = rest {
+        rest = match (*first, after) {
+            (ESCAPE, [b'[', parameters @ ..]) => {
+                let end = parameters.iter().position(|byte| matches!(byte, 0x40..=0x7e));
+                &parameters[end.map_or(parameters.len(), |end| end + 1)..]
+            }
+            (ESCAPE, [b'O', _, later @ ..]) => later,
+            // The key Alt with another one.
+            (ESCAPE, [key, later @ ..]) if *key != ESCAPE => later,
+            (ESCAPE, _) => after,
+            (key, _) => {
+                characters.push(key);
+                after
+            }
+        };
+    }
+    characters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters_in_the_bytes_of_other_keys_are_no_characters() {
+        let typed = |bytes: &[u8]| String::from_utf8(characters(bytes)).expect("letters");
+        assert_eq!(typed(b"smq"), "smq");
+        // F2, Shift-F2, up, Alt-q, Escape twice, and a sequence without its end.
+        assert_eq!(typed(b"s\x1bOQm\x1b[1;2Q\x1b[A\x1bqs\x1b\x1b\x1b[1;"), "sms");
+        assert_eq!((typed(b"\x1b"), typed(b"\x1bO")), (String::new(), String::new()));
     }
 }

@@ -1,12 +1,13 @@
 //! Progress of a run on standard error: the position, the current measurement, and figures every second.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressState, ProgressStyle};
 
+use super::can_redraw;
 use super::event::Event;
 use crate::quantity;
 use crate::result::system;
@@ -78,7 +79,7 @@ impl Progress {
     /// A display for a run with this total number of repetitions, on standard error.
     pub fn new(repetitions_total: u64) -> Progress {
         let stderr = std::io::stderr();
-        match stderr.is_terminal() {
+        match can_redraw(&stderr) {
             true => Progress::with(bars(repetitions_total), repetitions_total),
             false => Progress::lines(repetitions_total, stderr),
         }

@@ -184,12 +184,16 @@ fn failures_have_exit_codes() {
 /// A command on a terminal of 80 columns, which `script` of util-linux makes; `keys` are typed after a while.
 /// Ctrl-C and Ctrl-\ reach the shell, too, which is the user's or `/bin/sh`: it must outlive the command.
 fn on_a_terminal(line: &str, keys: &str) -> Option<(Option<i32>, String)> {
+    on_a_terminal_of("xterm", line, keys)
+}
+
+fn on_a_terminal_of(kind: &str, line: &str, keys: &str) -> Option<(Option<i32>, String)> {
     let thalweg = env!("CARGO_BIN_EXE_thalweg");
     let command =
         format!("trap : INT QUIT; stty cols 80 rows 24; {thalweg} {line}; echo \"code $?\"; stty -a");
     let script = Command::new("script")
         .args(["-qefc", &command, "/dev/null"])
-        .env("TERM", "xterm")
+        .env("TERM", kind)
         .env("THALWEG_CONFIG", "/nonexistent/config.toml")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -230,4 +234,31 @@ fn a_terminal_is_redrawn_and_restored() {
         let modes: Vec<&str> = after.split_whitespace().collect();
         assert!(modes.contains(&"icanon") && modes.contains(&"echo"), "{after}");
     }
+}
+
+#[test]
+fn a_terminal_that_only_prints_gets_blocks() {
+    let broker = Broker::start();
+    let line = format!("top --updates 2 --interval 300ms --bootstrap-server {}", broker.address);
+    let Some((_, shown)) = on_a_terminal_of("dumb", &line, "q") else { return };
+    assert!(shown.contains("code 0") && !shown.contains('\u{1b}'), "{shown}");
+    assert_eq!(shown.matches("Health: healthy").count(), 2, "{shown}");
+}
+
+#[test]
+fn a_signal_ends_a_screen_whose_terminal_takes_no_output() {
+    let broker = Broker::start();
+    // `timeout` sends the signal, and runs the command on its own terminal.
+    let thalweg = env!("CARGO_BIN_EXE_thalweg");
+    let line = format!(
+        "--version; timeout --foreground -k 30 6 {thalweg} top --interval 300ms --bootstrap-server {}",
+        broker.address
+    );
+    let began = binary::now();
+    // Ctrl-S.
+    let Some((_, shown)) = on_a_terminal(&line, "\u{13}") else { return };
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    let (_, after) = shown.rsplit_once("\u{1b}[?1049l").expect("the alternate screen ends");
+    let modes: Vec<&str> = after.split_whitespace().collect();
+    assert!(after.contains("code 124") && modes.contains(&"icanon") && modes.contains(&"echo"), "{after}");
 }
