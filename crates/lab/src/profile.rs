@@ -3,7 +3,8 @@
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
 //! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take
-//! at most a fiftieth of it. A process that ends meanwhile keeps its samples. Missing parts are named in
+//! at most a fiftieth of it. JVMs are asked on separate threads, because one that hangs would delay the
+//! samples of all processes. A process that ends meanwhile keeps its samples. Missing parts are named in
 //! [`Profile::missing`].
 
 mod attach;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use crate::result::{CpuProfile, ProcessProfile, Profile, Waits};
 use crate::worker::clock::Clock;
-use attach::Jvm;
+use attach::{AttachError, Jvm};
 use cpu::{Jfr, LEAD_US, Perf, Recorder};
 use dump::Dump;
 use threads::Threads;
@@ -103,8 +104,37 @@ struct ProfiledProcess {
     waits: Vec<(u64, Result<WaitCounters, String>)>,
     /// The recording of the broker's stacks; `None` before its start.
     recorder: Option<Result<Recorder, String>>,
-    /// The start of a JVM's recording.
-    starting: Option<JoinHandle<Result<Recorder, String>>>,
+    /// The command that the JVM executes: one after the other.
+    command: Option<JvmCommand>,
+}
+
+/// A command to a JVM, on a separate thread.
+#[derive(Debug)]
+enum JvmCommand {
+    /// Its socket, which the first command opens with a signal.
+    Open(JoinHandle<Result<(), AttachError>>),
+    /// The start of its recording.
+    Record(JoinHandle<Result<Recorder, String>>),
+    Dump(JoinHandle<Result<TimedDump, AttachError>>),
+}
+
+impl JvmCommand {
+    fn is_finished(&self) -> bool {
+        match self {
+            JvmCommand::Open(thread) => thread.is_finished(),
+            JvmCommand::Record(thread) => thread.is_finished(),
+            JvmCommand::Dump(thread) => thread.is_finished(),
+        }
+    }
+}
+
+/// A thread dump, with the times of its command.
+#[derive(Debug)]
+struct TimedDump {
+    began_us: u64,
+    ended_us: u64,
+    with_owners: bool,
+    dump: Dump,
 }
 
 impl Profiler {
@@ -181,6 +211,7 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
         watched.extend(new.into_iter().map(|((name, pid, is_broker), metrics)| {
             ProfiledProcess::new(name, pid, is_broker, metrics.filter(|_| is_broker))
         }));
+        watched.iter_mut().for_each(|one| one.take_finished(false));
         let brokers = watched.iter_mut().filter(|one| one.is_recorded());
         let began_us = clock.now_us();
         // Before the start, samples would fill the recording.
@@ -201,7 +232,7 @@ fn watch(shared: &ProfilerState) -> Vec<ProfiledProcess> {
         // A dump belongs to the measurement: the JVM's first one opens its socket, and takes longer.
         for one in &mut watched {
             if from_us.is_some_and(|from_us| clock.now_us() >= from_us.max(one.next_dump_us)) {
-                one.dump(&clock);
+                one.dump();
             }
         }
         let state = shared.state();
@@ -227,13 +258,30 @@ impl ProfiledProcess {
             metrics,
             waits: Vec::new(),
             recorder: None,
-            starting: None,
+            command: None,
         };
-        // Before the measurement: the first request opens the JVM's socket, with a signal.
-        if let Some(Err(error)) = watched.jvm.as_ref().map(Jvm::open) {
-            watched.give_up(error.to_string());
+        // Before the measurement.
+        if let Some(jvm) = watched.jvm.clone() {
+            watched.command = Some(JvmCommand::Open(std::thread::spawn(move || jvm.open())));
         }
         watched
+    }
+
+    /// Takes the result of the JVM's command, if it has ended; with `waits`, once it has.
+    fn take_finished(&mut self, waits: bool) {
+        let Some(command) = self.command.take_if(|command| waits || command.is_finished()) else { return };
+        match command {
+            JvmCommand::Record(started) => self.recorder = Some(joined(started)),
+            JvmCommand::Open(opened) => {
+                if let Err(why) = answered(opened) {
+                    self.no_dumps = Some(why);
+                }
+            }
+            JvmCommand::Dump(dumped) => match answered(dumped) {
+                Ok(dumped) => self.keep(dumped),
+                Err(why) => self.no_dumps = Some(why),
+            },
+        }
     }
 
     /// True if stacks are recorded: of brokers, and not of the controllers beside them.
@@ -241,17 +289,10 @@ impl ProfiledProcess {
         self.is_broker && !self.name.starts_with("controller")
     }
 
-    fn give_up(&mut self, why: String) {
-        self.no_dumps = Some(why);
-    }
-
     /// Starts to record stacks, of the first brokers only. A JVM records from the preparation on, because its
     /// first recording takes seconds to start; `perf` only when the measurement is due.
     fn record(&mut self, number: usize, is_due: bool) {
-        if let Some(started) = self.starting.take_if(|starting| starting.is_finished()) {
-            self.recorder = Some(joined(started));
-        }
-        if self.recorder.is_some() || self.starting.is_some() {
+        if self.recorder.is_some() || self.command.is_some() {
             return;
         }
         match (&self.jvm, &self.no_dumps) {
@@ -260,9 +301,9 @@ impl ProfiledProcess {
             }
             (_, Some(why)) => self.recorder = Some(Err(why.clone())),
             (Some(jvm), None) => {
-                // Threads are sampled meanwhile.
                 let jvm = jvm.clone();
-                self.starting = Some(std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr)));
+                let started = std::thread::spawn(move || Jfr::start(&jvm).map(Recorder::Jfr));
+                self.command = Some(JvmCommand::Record(started));
             }
             (None, None) if is_due => self.recorder = Some(Perf::start(self.pid).map(Recorder::Perf)),
             (None, None) => {}
@@ -271,9 +312,7 @@ impl ProfiledProcess {
 
     /// Ends the recording of stacks.
     fn stop(&mut self) {
-        if let Some(started) = self.starting.take() {
-            self.recorder = Some(joined(started));
-        }
+        self.take_finished(true);
         if let Some(Ok(recorder)) = &mut self.recorder
             && let Err(why) = recorder.stop(self.jvm.as_ref())
         {
@@ -281,22 +320,26 @@ impl ProfiledProcess {
         }
     }
 
-    /// Takes a thread dump of a JVM.
-    fn dump(&mut self, clock: &Clock) {
-        // A JVM executes one command after the other.
-        let is_able = self.starting.is_none() && self.no_dumps.is_none();
+    /// Begins a thread dump of a JVM.
+    fn dump(&mut self) {
+        let is_able = self.command.is_none() && self.no_dumps.is_none();
         let Some(jvm) = self.jvm.as_ref().filter(|_| is_able) else { return };
         // The owner of such a lock is known only to a walk through the heap.
         let waits = |(_, dump): &(u64, Dump)| dump.waits_for_unowned();
         let with_owners = self.owner_dumps < OWNER_DUMPS_MAX && self.dumps.last().is_some_and(waits);
-        let began_us = clock.now_us();
-        let text = match jvm.threads(with_owners) {
-            Ok(text) => text,
-            Err(error) => return self.give_up(error.to_string()),
-        };
-        let ended_us = clock.now_us();
+        let jvm = jvm.clone();
+        self.command = Some(JvmCommand::Dump(std::thread::spawn(move || {
+            let clock = Clock::of_process();
+            let began_us = clock.now_us();
+            let text = jvm.threads(with_owners)?;
+            Ok(TimedDump { began_us, ended_us: clock.now_us(), with_owners, dump: Dump::parse(&text) })
+        })));
+    }
+
+    /// Keeps a thread dump, and sets the time of the next one.
+    fn keep(&mut self, TimedDump { began_us, ended_us, with_owners, dump }: TimedDump) {
         self.owner_dumps += u32::from(with_owners);
-        self.dumps.push((ended_us, Dump::parse(&text)));
+        self.dumps.push((ended_us, dump));
         let (first_us, later_us) = DUMP_INTERVALS_US;
         let interval_us = if self.dumps.len() < DUMPS_FIRST { first_us } else { later_us };
         self.next_dump_us = ended_us + interval_us.max((ended_us - began_us) * DUMP_REST);
@@ -411,6 +454,12 @@ fn profile(watched: &[ProfiledProcess], from_us: u64, to_us: u64) -> Profile {
         missing.insert("brokers: they were not started by this lab".to_owned());
     }
     Profile { processes, missing: missing.into_iter().collect() }
+}
+
+/// The answer of a JVM to a command on a thread.
+fn answered<T>(thread: JoinHandle<Result<T, AttachError>>) -> Result<T, String> {
+    let answer = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    answer.map_err(|error| error.to_string())
 }
 
 /// The result of a thread that starts a recording.
@@ -623,13 +672,15 @@ public class Contended {
         let answering = std::thread::spawn(move || answer(&socket));
 
         let mut watched = ProfiledProcess::new("broker-1".to_owned(), java.id(), true, None);
+        watched.take_finished(true);
         watched.record(0, false);
-        let started = joined(watched.starting.take().expect("a JVM's recording starts"));
-        watched.recorder = Some(started);
+        watched.take_finished(true);
         assert!(matches!(watched.recorder, Some(Ok(_))), "{watched:?}");
-        watched.dump(&Clock::of_process());
+        watched.dump();
+        watched.take_finished(true);
         assert!(watched.no_dumps.as_ref().is_some_and(|why| why.contains("no memory")), "{watched:?}");
-        watched.dump(&Clock::of_process());
+        watched.dump();
+        assert!(watched.command.is_none(), "no dumps any more");
         // The end of a test whose recording is not stopped.
         let jvm = Jvm::of(java.id()).expect("its program is java");
         watched.stop();
@@ -640,6 +691,33 @@ public class Contended {
         assert_eq!(commands, ["jcmd JFR.start", "threaddump ", "jcmd JFR.stop"]);
         let why = watched.recorder.as_ref().and_then(|recorder| recorder.as_ref().err()).expect("no file");
         assert!(why.starts_with("JFR did not write its recording"), "{why}");
+    }
+
+    #[test]
+    fn a_jvm_that_cannot_be_asked_delays_no_samples_of_threads() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let program = dir.path().join("java");
+        let copied = std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status();
+        assert!(copied.expect("cp runs").success());
+        let mut java = std::process::Command::new(&program).arg("60").spawn().expect("it runs");
+        // A socket that takes a connection, and never answers.
+        let path = std::path::PathBuf::from(format!("/tmp/.java_pid{}", java.id()));
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("a free name");
+        let clock = Clock::of_process();
+        let profiler = Profiler::start(&[("broker-1".to_owned(), java.id())]);
+        let from_us = clock.now_us();
+        profiler.begin(from_us);
+        while clock.now_us() < from_us + 4_500_000 {
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        let to_us = clock.now_us();
+        drop(socket);
+        java.kill().and_then(|()| java.wait()).expect("ours to end");
+        std::fs::remove_file(&path).expect("ours to remove");
+        let profile = profiler.finish(from_us, to_us);
+        let of_threads = |text: &&String| text.starts_with("threads of");
+        assert_eq!(profile.missing.iter().find(of_threads), None, "{profile:?}");
+        assert!(profile.missing.iter().any(|text| text.starts_with("locks of broker-1: ")), "{profile:?}");
     }
 
     #[test]

@@ -322,7 +322,8 @@ impl Inner {
         let plain: Box<dyn ByteStream> = Box::new(stream);
         let wrapped = timeout(STEP_TIMEOUT, self.client.wrap(plain, agent)).await;
         let wrapped = wrapped.map_err(|_| unreachable(format!("no handshake within {STEP_TIMEOUT:?}")))?;
-        let mut channel = Channel::new(wrapped.map_err(|fault| unreachable(fault.to_string()))?);
+        let mut channel =
+            Channel::new(wrapped.map_err(|fault| unreachable(self.options.security.reason(&fault)))?);
         let identity = Identity { instance: Some(self.lab.clone()), boot_id: None };
         let own = Hello { identity, ..Hello::of(&self.options.version) };
         channel.write(&own, STEP_TIMEOUT).await.map_err(failed(agent, WHAT))?;

@@ -1,6 +1,7 @@
 //! The process behind a listening port, from `/proc/net/tcp` and the open files of processes.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 
@@ -80,9 +81,13 @@ fn holders(proc: &Path, inodes: &BTreeSet<u64>) -> Result<Vec<u32>, String> {
     pids.sort_unstable();
     let (mut seen, mut hidden, mut found) = (0, 0, Vec::new());
     for pid in pids {
-        let Ok(files) = std::fs::read_dir(proc.join(pid.to_string()).join("fd")) else {
-            hidden += 1;
-            continue;
+        let files = match std::fs::read_dir(proc.join(pid.to_string()).join("fd")) {
+            Ok(files) => files,
+            // Processes end meanwhile.
+            Err(error) => {
+                hidden += usize::from(error.kind() == ErrorKind::PermissionDenied);
+                continue;
+            }
         };
         for file in files.flatten() {
             seen += 1;
@@ -103,12 +108,23 @@ fn holders(proc: &Path, inodes: &BTreeSet<u64>) -> Result<Vec<u32>, String> {
     if !found.is_empty() {
         return Ok(found);
     }
-    Err(match hidden {
-        0 => "it belongs to no process that this machine lists".to_owned(),
-        _ => "it belongs to another user, whose processes the agent cannot see: start the agent as the \
-              broker's user, or as root"
-            .to_owned(),
-    })
+    Err(unknown_holder(hidden, rustix::process::geteuid().is_root()))
+}
+
+/// The reason why no process has a socket open, among which this many hide their open files.
+fn unknown_holder(hidden: usize, is_root: bool) -> String {
+    match (hidden, is_root) {
+        (0, _) => "it belongs to no process that this machine lists: it may just have ended",
+        (_, true) => {
+            "it belongs to a process that hides its open files even from this root: start the agent outside of \
+             its container, or with CAP_SYS_PTRACE"
+        }
+        (_, false) => {
+            "it belongs to another user, whose processes the agent cannot see: start the agent as the \
+             broker's user, or as root"
+        }
+    }
+    .to_owned()
 }
 
 #[cfg(test)]
@@ -147,9 +163,17 @@ mod tests {
 
     #[test]
     fn a_hidden_socket_of_another_user_has_its_reason() {
+        let why = unknown_holder(1, false);
+        assert!(why.contains("as the broker's user, or as root"), "{why}");
+        let why = unknown_holder(1, true);
+        assert!(why.contains("CAP_SYS_PTRACE") && !why.contains("as root"), "{why}");
+    }
+
+    #[test]
+    fn a_process_that_ended_meanwhile_is_not_that_of_another_user() {
         let dir = tempfile::tempdir().expect("a directory");
         std::fs::create_dir(dir.path().join("7")).expect("made");
-        let why = holders(dir.path(), &[11].into()).expect_err("its files cannot be read");
-        assert!(why.contains("as the broker's user, or as root"), "{why}");
+        let why = holders(dir.path(), &[11].into()).expect_err("it has no files any more");
+        assert!(why.contains("it may just have ended"), "{why}");
     }
 }

@@ -194,13 +194,23 @@ pub(super) enum ChannelError {
     #[error("nothing was heard for {0:?}")]
     Silent(Duration),
     #[error("{0}")]
-    Io(#[from] std::io::Error),
+    Io(std::io::Error),
     #[error("it closed the connection")]
     Closed,
     #[error("its line is longer than {0} bytes")]
     TooLong(u64),
     #[error("its line is invalid: {0}")]
     Invalid(#[from] serde_json::Error),
+}
+
+impl From<std::io::Error> for ChannelError {
+    fn from(error: std::io::Error) -> ChannelError {
+        match error.kind() {
+            // The end of a connection without close_notify, as of a killed process.
+            std::io::ErrorKind::UnexpectedEof => ChannelError::Closed,
+            _ => ChannelError::Io(error),
+        }
+    }
 }
 
 pub(super) type Stream = Box<dyn ByteStream>;
@@ -264,7 +274,7 @@ impl Channel {
         tokio::time::timeout(within, sent)
             .await
             .map_err(|_| ChannelError::Silent(within))?
-            .map_err(ChannelError::Io)
+            .map_err(ChannelError::from)
     }
 }
 
@@ -284,6 +294,12 @@ pub(super) fn tend(stream: &TcpStream) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_end_without_the_goodbye_of_tls_is_an_end() {
+        let torn = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "see the manual of the library");
+        assert_eq!(ChannelError::from(torn).to_string(), "it closed the connection");
+    }
 
     #[tokio::test]
     async fn lines_have_limits_of_length_and_time() {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use thalweg_authority::{Authority, Purpose, keystore, truststore};
-use thalweg_client::Properties;
+use thalweg_client::{Properties, TlsFault};
 use thalweg_security::tls::ServerTls;
 
 use super::error::AgentError;
@@ -124,6 +124,33 @@ impl Security {
     }
 }
 
+impl Security {
+    /// The reason for a failed handshake with an agent, in terms of the options of agents.
+    pub(super) fn reason(&self, fault: &TlsFault) -> String {
+        let (option, insecure) = (self.option, self.insecure);
+        let make = "`thalweg lab agent-certificates DIR`";
+        match fault {
+            TlsFault::UnknownIssuer => format!(
+                "its certificate is of another authority than that of {option}: copy ca.crt and agent.pem from there to \
+                 the agent's machine"
+            ),
+            TlsFault::NotTls => {
+                format!("it does not speak TLS: an agent that was started with --insecure needs {insecure}")
+            }
+            TlsFault::Closed => {
+                "it closed the connection in the handshake, as another program than an agent does".to_owned()
+            }
+            TlsFault::Expired => format!(
+                "its certificate has expired, or the clock of this machine is wrong: {make} signs it again"
+            ),
+            TlsFault::ClientCertificate => {
+                format!("it rejects the certificate of {option}: {make} signs it again")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 /// True for the distinguished name of the lab's certificate.
 pub(super) fn is_lab(distinguished_name: &str) -> bool {
     distinguished_name == format!("CN={LAB}")
@@ -169,5 +196,13 @@ mod tests {
         assert!(security.server().is_ok());
         let text = security.client().expect_err("it is gone").to_string();
         assert!(text.contains("lab.pem is missing") && text.contains("agent-certificates"), "{text}");
+        // Settings of brokers have no place in what a user of agents reads.
+        for fault in [TlsFault::UnknownIssuer, TlsFault::NotTls, TlsFault::Closed, TlsFault::Expired] {
+            let text = security.reason(&fault);
+            assert!(
+                !["ssl.", "security.protocol", "broker"].iter().any(|word| text.contains(word)),
+                "{text}"
+            );
+        }
     }
 }

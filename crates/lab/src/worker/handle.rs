@@ -285,9 +285,13 @@ impl Handle {
     /// Completes the partial line. The error is why that was impossible.
     async fn read_line(&mut self) -> Result<(), String> {
         loop {
-            let bytes = self.output.fill_buf().await.map_err(|error| error.to_string())?;
+            const CLOSED: &str = "it closed the connection";
+            let bytes = self.output.fill_buf().await.map_err(|error| match error.kind() {
+                io::ErrorKind::UnexpectedEof => CLOSED.to_owned(),
+                _ => error.to_string(),
+            })?;
             if bytes.is_empty() {
-                return Err("it closed the connection".to_owned());
+                return Err(CLOSED.to_owned());
             }
             let end = bytes.iter().position(|byte| *byte == b'\n');
             let count = end.map_or(bytes.len(), |end| end + 1);
