@@ -118,7 +118,7 @@ impl Accumulator {
     ) -> JoinOutcome {
         match self.partitions[partition].queue.back_mut() {
             Some(batch) if !batch.sealed => {
-                if batch.has_room(record, config.batch_bytes) {
+                if batch.has_room(record, config) {
                     batch.push(record);
                     return JoinOutcome::Yes;
                 }

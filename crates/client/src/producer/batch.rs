@@ -105,10 +105,12 @@ impl Batch {
 
     /// True if the record fits. The first record always fits.
     #[inline]
-    pub(super) fn has_room(&self, record: &ProducerRecord<'_>, batch_bytes: usize) -> bool {
+    pub(super) fn has_room(&self, record: &ProducerRecord<'_>, config: &ProducerConfig) -> bool {
+        let batch_bytes = config.batch_bytes;
         let bytes = self.record_bytes(record);
         self.builder.is_empty()
-            || (self.builder.size_estimate() + bytes <= batch_bytes
+            || (self.builder.record_count() < config.batch_records_max
+                && self.builder.size_estimate() + bytes <= batch_bytes
                 && self.builder.uncompressed_bytes() + bytes
                     <= batch_bytes.saturating_mul(UNCOMPRESSED_FACTOR))
     }

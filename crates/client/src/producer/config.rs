@@ -38,6 +38,8 @@ pub struct ProducerConfig {
     pub acks: Acks,
     /// `batch.size`: bytes after which a batch is full. A single record may be larger.
     pub batch_bytes: usize,
+    /// `batch.num.messages`, a name of librdkafka: records after which a batch is full.
+    pub batch_records_max: i32,
     /// `linger.ms`: time that a batch waits for more records.
     pub linger: Duration,
     /// `buffer.memory`: bytes of batches that wait or are in flight. The caller waits if it is used up.
@@ -80,6 +82,7 @@ impl Default for ProducerConfig {
         ProducerConfig {
             acks: Acks::All,
             batch_bytes: 16 << 10,
+            batch_records_max: i32::MAX,
             linger: Duration::from_millis(5),
             buffer_bytes: 32 << 20,
             in_flight_max: 5,
@@ -114,6 +117,7 @@ impl ProducerConfig {
         let mut config = ProducerConfig {
             acks: take_acks(properties)?,
             batch_bytes: properties.take_number("batch.size", default.batch_bytes, 0, int_max)?,
+            batch_records_max: properties.take_number("batch.num.messages", i32::MAX, 1, i32::MAX)?,
             linger: properties.take_ms("linger.ms", 5)?,
             buffer_bytes: properties.take_number("buffer.memory", default.buffer_bytes, 1, usize::MAX)?,
             in_flight_max: properties.take_number(
@@ -239,7 +243,7 @@ mod tests {
     fn librdkafkas_names_set_what_kafkas_set() {
         let mut properties = Properties::parse(
             "metadata.broker.list=a:1\nqueue.buffering.max.ms=7\nmessage.timeout.ms=9000\nqueue.buffering.max.kbytes=2048\n\
-             compression.codec=zstd\ncompression.level=5\nmax.in.flight=3\npartitioner=murmur2_random",
+             compression.codec=zstd\ncompression.level=5\nmax.in.flight=3\nbatch.num.messages=10000\npartitioner=murmur2_random",
         );
         properties.rename_librdkafka().expect("names of librdkafka");
         assert_eq!(properties.take_bootstrap_servers().expect("an address"), ["a:1"]);
@@ -247,6 +251,7 @@ mod tests {
         assert_eq!((config.linger.as_millis(), config.delivery_timeout.as_millis()), (7, 9000));
         assert_eq!((config.buffer_bytes, config.in_flight_max), (2 << 20, 3));
         assert_eq!((config.compression.name(), config.compression_level), ("zstd", Some(5)));
+        assert_eq!(config.batch_records_max, 10_000);
         assert_eq!(properties.rest().count(), 0);
     }
 

@@ -22,6 +22,8 @@ struct Reports {
     stored: u64,
     failed: Vec<(i32, u32, String)>,
     timed_out: u64,
+    /// The most records of a batch.
+    records_max: u32,
 }
 
 async fn producer(fake: &Fake, config: ProducerConfig) -> (Producer, TopicRef, Arc<Mutex<Reports>>) {
@@ -31,6 +33,7 @@ async fn producer(fake: &Fake, config: ProducerConfig) -> (Producer, TopicRef, A
         let mut reports = to.lock().unwrap_or_else(PoisonError::into_inner);
         let sent: u32 = delivery.sent.iter().map(|run| run.records).sum();
         assert_eq!(sent, delivery.records, "every record has its time");
+        reports.records_max = reports.records_max.max(delivery.records);
         match delivery.result {
             Ok(_) => reports.stored += u64::from(delivery.records),
             Err(error) => {
@@ -518,6 +521,21 @@ async fn requests_keep_to_their_bounds() {
     let state = fake.state();
     assert!(state.request_bytes_max <= 2500 + 200, "{} bytes", state.request_bytes_max);
     assert!((2..=3).contains(&state.unanswered_max), "{} at a time", state.unanswered_max);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_has_at_most_as_many_records_as_set() {
+    let fake = Fake::new(2, |_| Act::Store);
+    let config = ProducerConfig { batch_records_max: 7, ..ProducerConfig::default() };
+    let (mut producer, topic, reports) = producer(&fake, config).await;
+    let sent: Vec<StoredRecord> = (0..100).map(plain).collect();
+    for record in &sent {
+        send(&mut producer, topic, None, record).await;
+    }
+    producer.close().await;
+    assert_in_order(&fake, &sent);
+    let reports = reports.lock().expect("no panic");
+    assert_eq!((reports.stored, reports.records_max), (100, 7));
 }
 
 #[tokio::test(start_paused = true)]

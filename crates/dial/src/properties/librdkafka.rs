@@ -38,7 +38,7 @@ const RESETS: [(&str, &str); 5] = [
 /// Settings of the internals of librdkafka and Java's client that this client ignores: they change the way of
 /// working, not the result.
 const WITHOUT_EFFECT: &str = "\
-    api.version.fallback.ms api.version.request api.version.request.timeout.ms batch.num.messages broker.address.family \
+    api.version.fallback.ms api.version.request api.version.request.timeout.ms broker.address.family \
     broker.address.ttl broker.version.fallback client.dns.lookup connections.max.idle.ms coordinator.query.interval.ms debug \
     default.api.timeout.ms enable.auto.offset.store enable.metrics.push enable.partition.eof enable.random.seed \
     fetch.error.backoff.ms fetch.queue.backoff.ms interceptor.classes log.connection.close log.queue log.thread.name log_level \
@@ -53,8 +53,7 @@ const WITHOUT_EFFECT: &str = "\
     topic.metadata.refresh.sparse";
 
 /// Settings here that replace some of these.
-const INSTEAD: [(&str, &str); 4] = [
-    ("batch.num.messages", "batch.size"),
+const INSTEAD: [(&str, &str); 3] = [
     ("queue.buffering.max.messages", "buffer.memory"),
     ("queued.min.messages", "fetch.max.bytes"),
     ("sticky.partitioning.linger.ms", "batch.size"),
