@@ -37,6 +37,9 @@ Examples:
   thalweg consumer-perf-test --topic t --num-records 10000000 --threads 10 \\
       --bootstrap-server localhost:9092
 
+  # The ten figures below each other:
+  thalweg consumer-perf-test --topic t --num-records 10000000 --list
+
   # A line every second:
   thalweg consumer-perf-test --topic t --num-records 10000000 \\
       --bootstrap-server localhost:9092 \\
@@ -103,6 +106,9 @@ pub struct ConsumerPerformance {
     /// Omit the header line.
     #[arg(long)]
     hide_header: bool,
+    /// Print the figures as a list, one a line with its name, instead of one line with commas.
+    #[arg(long, conflicts_with_all = ["json", "show_detailed_stats", "hide_header"])]
+    list: bool,
     /// Print one JSON object at the end instead of lines. A run that timed out has "timed_out": true, is
     /// measured until its last record, and fails with exit code 1.
     #[arg(long)]
@@ -151,7 +157,7 @@ impl ConsumerPerformance {
             output.progress("Warning: --consumer.config is deprecated. Use --command-config instead.")?;
         }
         let (config, bootstrap) = self.settings()?;
-        if !self.hide_header && !self.json {
+        if !self.hide_header && !self.json && !self.list {
             output.result(self.header())?;
         }
         let mut consumer = Consumer::connect(&bootstrap, config.clone()).await?;
@@ -180,7 +186,11 @@ impl ConsumerPerformance {
             let measured = if run.timed_out() { run.last_record - start } else { elapsed };
             output.result(&run.json(start_ms, end_ms, measured).to_string())?;
         } else if !self.show_detailed_stats {
-            output.result(&run.total_line(start_ms, end_ms, elapsed))?;
+            let figures = run.total_figures(start_ms, end_ms, elapsed);
+            match self.list {
+                true => output.result(&listed(self.header(), &figures))?,
+                false => output.result(&figures.join(", "))?,
+            }
         }
         if self.print_metrics && !self.json {
             run.print_metrics()?;
@@ -255,6 +265,14 @@ impl ConsumerPerformance {
             "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
         }
     }
+}
+
+/// The figures below each other, behind the names of the header.
+fn listed(header: &str, figures: &[String]) -> String {
+    let names: Vec<&str> = header.split(", ").collect();
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    let lines = names.iter().zip(figures).map(|(name, figure)| format!("{name:<width$}  {figure}"));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Leaves the group, so that the next test need not wait for the end of sessions. The results are printed
@@ -343,22 +361,25 @@ impl Run<'_> {
         )
     }
 
-    fn total_line(&self, start_ms: i64, end_ms: i64, elapsed: Duration) -> String {
+    /// The figures of the whole run, in the order of the header.
+    fn total_figures(&self, start_ms: i64, end_ms: i64, elapsed: Duration) -> [String; 10] {
         let (mb, records) = (self.total.bytes as f64 / MB, self.total.records);
         let seconds = elapsed.as_secs_f64();
         let fetch = elapsed.saturating_sub(self.rebalance);
         let fetch_seconds = fetch.as_secs_f64().max(1e-6);
-        format!(
-            "{}, {}, {mb:.4}, {:.4}, {records}, {:.4}, {}, {}, {:.4}, {:.4}",
+        let number = |value: f64| format!("{value:.4}");
+        [
             self.options.date_format.format(start_ms),
             self.options.date_format.format(end_ms),
-            mb / seconds,
-            records as f64 / seconds,
-            self.rebalance.as_millis(),
-            fetch.as_millis(),
-            mb / fetch_seconds,
-            records as f64 / fetch_seconds,
-        )
+            number(mb),
+            number(mb / seconds),
+            records.to_string(),
+            number(records as f64 / seconds),
+            self.rebalance.as_millis().to_string(),
+            fetch.as_millis().to_string(),
+            number(mb / fetch_seconds),
+            number(records as f64 / fetch_seconds),
+        ]
     }
 
     fn json(&self, start_ms: i64, end_ms: i64, elapsed: Duration) -> serde_json::Value {
