@@ -2,7 +2,7 @@
 //! its help; the same options are accepted before the command. An option that the command would ignore is
 //! refused.
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 
@@ -64,19 +64,6 @@ pub fn uses_profile(matches: &ArgMatches) -> bool {
         })
     };
     !WITHOUT_PROFILE.into_iter().any(|path| chosen(matches, path))
-}
-
-/// An error of the parser, with advice about options of earlier releases of Kafka.
-pub fn with_advice(mut error: clap::Error) -> clap::Error {
-    let unknown = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-    if error.kind() == ErrorKind::UnknownArgument
-        && unknown.is_some_and(|name| name.starts_with("--zookeeper"))
-    {
-        let advice = "since Kafka 4.0 there is no ZooKeeper: the brokers are reached by --bootstrap-server HOST:PORT \
-                      (lab: --bootstrap)";
-        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
-    }
-    error
 }
 
 /// Fails if an option was given to a command without this option.

@@ -18,6 +18,7 @@ pub mod feature;
 mod format;
 pub mod global;
 pub mod group;
+pub mod kafka_names;
 pub mod lab;
 pub mod man;
 mod moment;

@@ -12,8 +12,9 @@ use std::ffi::OsString;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::MultiProgress;
 use thalweg_cli::{
-    CommandFuture, broker, cluster, completion, config, connect, consume, debug, feature, global, group, lab,
-    man, perf, produce, profile, profile_command, quorum, quota, security, top, topic, transaction,
+    CommandFuture, broker, cluster, completion, config, connect, consume, debug, feature, global, group,
+    kafka_names, lab, man, perf, produce, profile, profile_command, quorum, quota, security, top, topic,
+    transaction,
 };
 use tokio::runtime::Builder;
 
@@ -118,10 +119,10 @@ impl Cli {
         arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Cli, clap::Error> {
         let mut command = command();
-        let arguments = arguments.into_iter().map(Into::into);
+        let arguments = kafka_names::understood(arguments.into_iter().map(Into::into).collect());
         let matches = command
-            .try_get_matches_from_mut(thalweg_lab::perf::understood(arguments))
-            .map_err(global::with_advice)?;
+            .try_get_matches_from_mut(thalweg_lab::perf::understood(arguments.iter().cloned()))
+            .map_err(|error| kafka_names::with_advice(error, &arguments))?;
         global::refuse_without_effect(&mut command, &matches)?;
         let parsed = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))?;
         Ok(Cli { uses_profile: global::uses_profile(&matches), ..parsed })
@@ -331,6 +332,7 @@ mod tests {
         ] {
             let error = Cli::read(line.split_whitespace()).expect_err("no such option").to_string();
             assert!(error.contains("the brokers are reached by"), "{line}: {error}");
+            assert!(error.contains("use: thalweg "), "{line}: {error}");
         }
         let other = Cli::read(["thalweg", "topic", "list", "--zoo"]).expect_err("no such option").to_string();
         assert!(!other.contains("the brokers are reached by"), "{other}");

@@ -45,6 +45,7 @@ mod output;
 mod packaged;
 mod pages;
 mod profile;
+mod published;
 mod replicated;
 mod secure_node;
 mod secured;
