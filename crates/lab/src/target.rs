@@ -19,9 +19,9 @@ mod security;
 pub use bootstrap::{connect, reach};
 pub use error::{
     BrokerDied, BrokerNotReady, ConnectError, DirectoryFailed, FormatFailed, InvalidBrokers, JarsNotFetched,
-    JavaMissing, JavaTooOld, JavaWithoutHome, LimitsExceeded, MavenMissing, NoControlGroups, NotStarted,
-    PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing, PulsarPathUnserved,
-    PulsarSecurityUnserved, TargetError, TooFewBrokers,
+    JavaMissing, JavaTooNew, JavaTooOld, JavaWithoutHome, LimitsExceeded, MavenMissing, NoControlGroups,
+    NotStarted, PortTaken, PropertyOwned, PulsarClusterUnserved, PulsarMemoryTooSmall, PulsarMissing,
+    PulsarPathUnserved, PulsarSecurityUnserved, TargetError, TooFewBrokers, ZooKeeperLoginsUnserved,
 };
 pub(crate) use jars::add_jvm_options;
 pub use jars::{KafkaJars, KafkaOptions, KafkaVersion, kafka_jars};

@@ -221,6 +221,7 @@ fn document(node: &LocalNode, here: &Path) -> Value {
     let software = match node.software {
         Software::Thalweg => "",
         Software::ApacheKafka => " (Apache Kafka)",
+        Software::ZooKeeper => " (ZooKeeper)",
     };
     json!({
         "name": format!("{}{software}", node.name),

@@ -14,7 +14,7 @@ use thalweg_lab::workload::{self, STAMP_BYTES, Verification, Workload};
 
 use super::agents::{AgentArguments, BrokerAgentArguments, in_a_line};
 use super::result_directory::{ResultDirectory, WorkDir};
-use super::targets::{Drivers, RunTargets, SecurityArguments, Targets};
+use super::targets::{Drivers, NodeArguments, RunTargets, SecurityArguments, Targets};
 use super::{arguments, control, interrupt};
 use crate::failure::Usage;
 use crate::output::CommandOutput;
@@ -72,6 +72,8 @@ pub struct Run {
     points: Vec<String>,
     #[command(flatten)]
     security: SecurityArguments,
+    #[command(flatten)]
+    node: NodeArguments,
     #[command(flatten)]
     pub(crate) agents: AgentArguments,
     #[command(flatten)]
@@ -201,6 +203,7 @@ impl Run {
             end
         });
         self.security.check(&targets.specs)?;
+        self.node.check(&targets.specs)?;
         let kafka = self.targets.kafka(&targets.specs)?;
         measure(
             workloads,
@@ -257,6 +260,7 @@ impl Run {
             point.repetitions = self.repetitions.unwrap_or(point.repetitions);
             point.verify = self.verify.unwrap_or(point.verify);
             self.security.apply(point)?;
+            self.node.apply(point);
             if point.verify == Verification::Whole && point.records.size_bytes < STAMP_BYTES {
                 let message = format!(
                     "--verify whole needs values of at least {STAMP_BYTES} bytes: {name}, {}, has {}",

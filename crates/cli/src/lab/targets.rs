@@ -87,7 +87,7 @@ pub(crate) struct Targets {
 /// How Apache Kafka is started.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct KafkaArguments {
-    /// The release of the target apache-kafka, from 3.3.0 on [default: that of KAFKA_CLASSPATH, or else
+    /// The release of the target apache-kafka, from 2.1.0 on [default: that of KAFKA_CLASSPATH, or else
     /// 4.3.1].
     #[arg(long, value_name = "VERSION")]
     kafka_version: Option<KafkaVersion>,
@@ -168,6 +168,46 @@ impl SecurityArguments {
         cluster.security = ClusterSecurity::new(protocol, mechanism);
         Ok(())
     }
+}
+
+/// Limits of each node that the lab starts, like a provider's plan.
+#[derive(Args, Debug, Clone, Copy)]
+pub(crate) struct NodeArguments {
+    /// Processors that each broker that the lab starts may use, for example 4 or 0.5, by control groups
+    /// [default: set by the workload, or else all].
+    #[arg(long, value_name = "NUMBER", value_parser = node_cpus)]
+    node_cpus: Option<f64>,
+    /// Memory of each broker that the lab starts, in MB of 2^20 bytes, with the cached pages of its files
+    /// [default: set by the workload, or else all].
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(256..=16_777_216))]
+    node_memory_mb: Option<u32>,
+}
+
+impl NodeArguments {
+    /// Rejects these arguments if the lab starts no brokers.
+    pub fn check(&self, targets: &[TargetSpec]) -> anyhow::Result<()> {
+        let given = self.node_cpus.is_some() || self.node_memory_mb.is_some();
+        if given && !targets.iter().any(TargetSpec::is_started_by_lab) {
+            let why = "have no effect on a running cluster: limit its nodes where they run";
+            return Err(Usage(format!("--node-cpus and --node-memory-mb {why}")).into());
+        }
+        Ok(())
+    }
+
+    /// Applies these arguments to a point.
+    pub fn apply(&self, point: &mut Point) {
+        if point.cluster.brokers == 0 {
+            return;
+        }
+        let node = &mut point.cluster.node;
+        node.cpu_millis = self.node_cpus.map(|cpus| (cpus * 1000.0).round() as u32).or(node.cpu_millis);
+        node.memory_mb = self.node_memory_mb.or(node.memory_mb);
+    }
+}
+
+fn node_cpus(text: &str) -> Result<f64, String> {
+    let cpus = text.parse().ok().filter(|cpus| (0.01..=1024.0).contains(cpus));
+    cpus.ok_or_else(|| "use a number from 0.01 to 1024".to_owned())
 }
 
 impl Targets {
@@ -279,5 +319,28 @@ impl Drivers {
             }
         }
         drivers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use thalweg_lab::workload::load;
+
+    #[test]
+    fn limits_of_nodes_are_those_of_all_points_with_brokers() {
+        let limits = NodeArguments { node_cpus: Some(0.5), node_memory_mb: None };
+        for (name, expected) in [("ibm-fast", Some(500)), ("xd-direct", None)] {
+            let mut workload = load(name, None).expect("built in");
+            workload.points.iter_mut().for_each(|point| limits.apply(point));
+            assert!(workload.points.iter().all(|point| point.cluster.node.cpu_millis == expected), "{name}");
+        }
+        let running = TargetSpec::Bootstrap { servers: Vec::new(), properties: BTreeMap::new() };
+        assert!(limits.check(&[TargetSpec::Embedded]).is_ok());
+        let refused = limits.check(&[running]).expect_err("no node of the lab").to_string();
+        assert!(refused.contains("no effect on a running cluster"), "{refused}");
+        assert_eq!(node_cpus("0"), Err("use a number from 0.01 to 1024".to_owned()));
     }
 }

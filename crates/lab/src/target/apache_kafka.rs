@@ -1,5 +1,6 @@
 //! The target `apache-kafka`: 1 to 9 brokers of Apache Kafka as child JVMs, with KRaft. The first (one, or
-//! three from three brokers on) are also controllers.
+//! three from three brokers on) are also controllers. Releases before 3.3.0 have one ZooKeeper instead, from
+//! their own jars.
 //!
 //! The JVM's options are those of Kafka's start script, except for the heap size, which is an option of the
 //! lab, and the directory of temporary files: native libraries unpacked by a killed JVM are not removed, so
@@ -15,9 +16,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 use super::TargetInfo;
-use super::error::{DirectoryFailed, FormatFailed, TargetError};
+use super::error::{DirectoryFailed, FormatFailed, TargetError, ZooKeeperLoginsUnserved};
 use super::jars::{KafkaJars, KafkaOptions, is_collector, kafka_jars};
-use super::plan::{Node, Plan, Software};
+use super::plan::{Controllers, Node, Plan, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness};
 use crate::workload::ClusterSpec;
@@ -38,6 +39,9 @@ const JVM_OPTIONS: [&str; 7] = [
     "-XX:MaxInlineLevel=15",
     "-Djava.awt.headless=true",
 ];
+
+/// The heap of ZooKeeper in MiB: that of Kafka's start script.
+const ZOOKEEPER_HEAP_MB: u32 = 512;
 
 /// Minimum heap in MiB for Kafka to start.
 const HEAP_MB_MIN: u32 = 192;
@@ -89,7 +93,15 @@ async fn launch(
     settings: &BTreeMap<String, String>,
     jars: &KafkaJars,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    let controllers = if spec.brokers >= 3 { 3 } else { 1 };
+    let has_zookeeper = jars.release.has_zookeeper();
+    if has_zookeeper && spec.security.protocol.has_sasl() {
+        return Err(ZooKeeperLoginsUnserved { release: jars.release.to_string() }.into());
+    }
+    let controllers = match (has_zookeeper, spec.brokers) {
+        (true, _) => Controllers::ZooKeeper,
+        (false, 3..) => Controllers::Brokers(3),
+        (false, _) => Controllers::Brokers(1),
+    };
     let (mut brokers, plan, secured) =
         launch::lay_out(KIND, Software::ApacheKafka, controllers, spec, settings, options)?;
     let jvm = Jvm {
@@ -97,10 +109,16 @@ async fn launch(
         more: options.kafka.jvm_options.clone(),
         ..Jvm::new(jars, heap_mb(spec, options), brokers.dir())?
     };
-    let format_options = FormatOptions { id: None, first_user: secured.first_user.as_deref() };
-    format(&mut brokers, &plan.nodes, format_options, jars, options.start_timeout).await?;
+    if !has_zookeeper {
+        let format_options = FormatOptions { id: None, first_user: secured.first_user.as_deref() };
+        format(&mut brokers, &plan.nodes, format_options, jars, options.start_timeout).await?;
+    }
+    for node in plan.nodes.iter().filter(|node| node.software == Software::ZooKeeper) {
+        let jvm = Jvm::new(jars, ZOOKEEPER_HEAP_MB, brokers.dir())?;
+        brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("zookeeper.log"))?;
+    }
     brokers.limit(spec.node)?;
-    for node in &plan.nodes {
+    for node in plan.nodes.iter().filter(|node| node.software == Software::ApacheKafka) {
         brokers.spawn(&node.name(), jvm.command(node), &node.dir.join("broker.log"))?;
     }
     brokers.set_controllers(plan.controllers());
@@ -109,7 +127,7 @@ async fn launch(
     let held = brokers.hold()?;
 
     let heap = (!sets_heap(&options.kafka.jvm_options)).then(|| heap_mb(spec, options));
-    let first = &plan.nodes[0];
+    let first = plan.nodes.iter().find(|node| node.broker.is_some()).expect("a cluster has a broker");
     let mut command = vec![jars.java.display().to_string()];
     command.extend(jvm.options());
     command.extend([temporary(&first.dir), jvm.logging.clone(), "kafka.Kafka".to_owned()]);
@@ -178,7 +196,11 @@ impl<'a> Jvm<'a> {
     pub fn command(&self, node: &Node) -> Command {
         let mut command = Command::new(&self.jars.java);
         command.env("CLASSPATH", &self.jars.classpath).current_dir(&node.dir);
-        command.args(self.options()).arg(&self.logging).arg("kafka.Kafka").arg(node.properties_file());
+        let class = match node.software {
+            Software::ZooKeeper => "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            Software::ApacheKafka | Software::Thalweg => "kafka.Kafka",
+        };
+        command.args(self.options()).arg(&self.logging).arg(class).arg(node.properties_file());
         command
     }
 }
@@ -276,7 +298,9 @@ fn notes(
     heap_mb: Option<u32>,
 ) -> Vec<String> {
     let mut notes = properties::notes(&spec.properties, settings);
+    let has_zookeeper = plan.nodes.iter().any(|node| node.software == Software::ZooKeeper);
     notes.push(match (plan.nodes.len(), plan.controllers()) {
+        _ if has_zookeeper => "ZooKeeper: one process, which counts as a process of the cluster".to_owned(),
         (1, _) => "KRaft: one process is broker and controller".to_owned(),
         (count, 1) => format!("KRaft: {count} brokers; broker 1 is also the controller"),
         (count, controllers) => {

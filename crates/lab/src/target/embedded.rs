@@ -8,7 +8,7 @@ use std::process::Command;
 use super::TargetInfo;
 use super::error::{DirectoryFailed, NotStarted, TargetError};
 use super::local::HTTP_LISTENER;
-use super::plan::{Node, Software};
+use super::plan::{Controllers, Node, Software};
 use super::process::Brokers;
 use super::{Cluster, StartOptions, check_brokers, launch, properties, readiness, unused_jvm_options};
 use crate::workload::{ClusterSpec, SecurityProtocol};
@@ -38,7 +38,8 @@ async fn launch(
     settings: &BTreeMap<String, String>,
     program: &Path,
 ) -> Result<(Cluster, Brokers), TargetError> {
-    let (mut brokers, plan, secured) = launch::lay_out(KIND, Software::Thalweg, 1, spec, settings, options)?;
+    let (mut brokers, plan, secured) =
+        launch::lay_out(KIND, Software::Thalweg, Controllers::Brokers(1), spec, settings, options)?;
     brokers.limit(spec.node)?;
     let metrics = metrics_ports(&plan.nodes, settings, options.has_metrics)?;
     let mut logs = Vec::new();

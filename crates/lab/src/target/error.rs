@@ -32,6 +32,12 @@ pub enum TargetError {
     /// Java is too old.
     #[error(transparent)]
     JavaTooOld(#[from] JavaTooOld),
+    /// Java is too new for an old release.
+    #[error(transparent)]
+    JavaTooNew(#[from] JavaTooNew),
+    /// Logins at brokers with ZooKeeper.
+    #[error(transparent)]
+    ZooKeeperLoginsUnserved(#[from] ZooKeeperLoginsUnserved),
     /// Pulsar's script cannot be made to run this Java.
     #[error(transparent)]
     JavaWithoutHome(#[from] JavaWithoutHome),
@@ -185,6 +191,35 @@ pub struct JavaTooOld {
     pub program: PathBuf,
     /// The version line in the output of `java -version`, otherwise the first line.
     pub found: String,
+}
+
+/// The found Java is newer than an old release can run on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{system} runs on Java {least} to {most}, because its ZooKeeper resolves no addresses on later ones, but {program} is \
+     {found:?}. Name an older one by --java"
+)]
+pub struct JavaTooNew {
+    /// The system, with its release.
+    pub system: String,
+    /// The oldest Java that it supports.
+    pub least: u32,
+    /// The newest Java that it runs on.
+    pub most: u32,
+    /// The program that was tried.
+    pub program: PathBuf,
+    /// The version line in the output of `java -version`.
+    pub found: String,
+}
+
+/// Logins at brokers with ZooKeeper, where the first user cannot be made before the start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "Apache Kafka {release} has ZooKeeper, and the lab starts it without logins: use PLAINTEXT or SSL, or a release from 3.3.0 on"
+)]
+pub struct ZooKeeperLoginsUnserved {
+    /// The release.
+    pub release: String,
 }
 
 /// A Java that is no `bin/java` of a directory, which is all that Pulsar's script runs.

@@ -10,11 +10,19 @@ use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 use super::KAFKA_VERSION;
-use super::error::{DirectoryFailed, JarsNotFetched, JavaMissing, JavaTooOld, MavenMissing, TargetError};
+use super::error::{
+    DirectoryFailed, JarsNotFetched, JavaMissing, JavaTooNew, JavaTooOld, MavenMissing, TargetError,
+};
 use super::process::last_lines;
 
-/// The oldest release that the lab can start: the first with KRaft for production.
-const KAFKA_MIN: KafkaVersion = KafkaVersion(3, 3, 0);
+/// The oldest release that the lab can start: the oldest that its clients can talk to.
+const KAFKA_MIN: KafkaVersion = KafkaVersion(2, 1, 0);
+/// The first release with KRaft for production; earlier ones are started with ZooKeeper.
+const KAFKA_KRAFT: KafkaVersion = KafkaVersion(3, 3, 0);
+/// The first release for Scala 2.13.
+const KAFKA_SCALA_2_13: KafkaVersion = KafkaVersion(2, 4, 0);
+/// The first release whose ZooKeeper resolves addresses under Java 14 and later (ZOOKEEPER-3779).
+const KAFKA_JAVA_14: KafkaVersion = KafkaVersion(2, 6, 0);
 /// The first release with the second version of the logging framework.
 const KAFKA_LOG4J_2: KafkaVersion = KafkaVersion(4, 0, 0);
 
@@ -25,7 +33,26 @@ pub struct KafkaVersion(u32, u32, u32);
 impl KafkaVersion {
     /// The oldest Java that the release supports.
     fn java_min(self) -> u32 {
-        if self >= KAFKA_LOG4J_2 { 17 } else { 11 }
+        match self {
+            release if release >= KAFKA_LOG4J_2 => 17,
+            release if release >= KAFKA_KRAFT => 11,
+            _ => 8,
+        }
+    }
+
+    /// The newest Java that the release runs on, if it is an old one.
+    fn java_max(self) -> Option<u32> {
+        (self < KAFKA_JAVA_14).then_some(13)
+    }
+
+    /// True if the brokers need ZooKeeper.
+    pub(super) fn has_zookeeper(self) -> bool {
+        self < KAFKA_KRAFT
+    }
+
+    /// The artifact of the server.
+    fn server(self) -> &'static str {
+        if self >= KAFKA_SCALA_2_13 { "kafka_2.13" } else { "kafka_2.12" }
     }
 
     /// True if the release logs with the second version of the logging framework.
@@ -48,7 +75,9 @@ impl FromStr for KafkaVersion {
         match parts[..] {
             [Some(major), Some(minor), Some(patch)] => match KafkaVersion(major, minor, patch) {
                 version if version >= KAFKA_MIN => Ok(version),
-                _ => Err(format!("use {KAFKA_MIN} or later: the lab starts brokers with KRaft")),
+                _ => Err(format!(
+                    "use {KAFKA_MIN} or later: earlier brokers do not know the requests of the lab's clients"
+                )),
             },
             _ => Err(format!("use three numbers, such as {KAFKA_VERSION}")),
         }
@@ -88,7 +117,7 @@ const POM: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
   <version>1</version>
   <packaging>pom</packaging>
   <dependencies>
-    <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>@KAFKA@</version></dependency>
+    <dependency><groupId>org.apache.kafka</groupId><artifactId>@SERVER@</artifactId><version>@KAFKA@</version></dependency>
     <dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>@KAFKA@</version></dependency>
 @LOGGING@
   </dependencies>
@@ -164,8 +193,13 @@ fn java_program(named: Option<&Path>) -> PathBuf {
 fn find_java(named: Option<&Path>, release: KafkaVersion) -> Result<(PathBuf, String), TargetError> {
     let least = release.java_min();
     let (program, found) = java_version("Apache Kafka", least, named)?;
-    match java_release(&found) {
-        Some(java) if java >= least => Ok((program, found)),
+    // The first releases are called 1.8, and so on.
+    let java = java_release(&found).map(|java| if java == 1 { 8 } else { java });
+    match (java, release.java_max()) {
+        (Some(java), Some(most)) if java > most => {
+            Err(JavaTooNew { system: format!("Apache Kafka {release}"), least, most, program, found }.into())
+        }
+        (Some(java), _) if java >= least => Ok((program, found)),
         _ => Err(JavaTooOld { system: format!("Apache Kafka {release}"), least, program, found }.into()),
     }
 }
@@ -206,7 +240,9 @@ fn project(release: KafkaVersion) -> String {
             .join("\n"),
         false => dependency("org.slf4j", "slf4j-reload4j", RELOAD4J_VERSION),
     };
-    POM.replace("@KAFKA@", &release.to_string()).replace("@LOGGING@", &logging)
+    POM.replace("@SERVER@", release.server())
+        .replace("@KAFKA@", &release.to_string())
+        .replace("@LOGGING@", &logging)
 }
 
 /// The class path of a release from Maven, cached.
@@ -316,12 +352,17 @@ mod tests {
         let release = |text: &str| text.parse::<KafkaVersion>();
         let (old, new) = (release("3.9.1").expect("it has KRaft"), release("4.1.0").expect("it has KRaft"));
         assert_eq!((old.java_min(), new.java_min()), (11, 17));
+        let first = release("2.3.0").expect("it has ZooKeeper");
+        assert_eq!((first.java_min(), first.java_max(), old.java_max()), (8, Some(13), None));
+        assert!(first.has_zookeeper() && release("3.2.3").expect("known").has_zookeeper());
+        assert!(!old.has_zookeeper());
+        assert!(project(first).contains("<artifactId>kafka_2.12</artifactId><version>2.3.0</version>"));
         let projects = [project(old), project(new), project(default_version())];
         assert!(projects[0].contains("<artifactId>kafka_2.13</artifactId><version>3.9.1</version>"));
         assert!(projects[0].contains("slf4j-reload4j") && !projects[0].contains("log4j-core"));
         assert!(projects[1..].iter().all(|text| text.contains("log4j-core") && !text.contains('@')));
         for (text, why) in [
-            ("3.0.0", "use 3.3.0 or later: the lab starts brokers with KRaft"),
+            ("2.0.1", "use 2.1.0 or later: earlier brokers do not know the requests of the lab's clients"),
             ("4.1", "use three numbers, such as 4.3.1"),
             ("latest", "use three numbers, such as 4.3.1"),
         ] {

@@ -64,12 +64,11 @@ fn exceeds(spec: &ClusterSpec, cpus: u64, memory_mb: u64) -> Result<(), LimitsEx
     }
 }
 
-/// Creates the directories and properties files of brokers, the first `controllers` of which are also
-/// controllers. Starts none.
+/// Creates the directories and properties files of brokers and their controllers. Starts none.
 pub(super) fn lay_out(
     kind: &str,
     software: Software,
-    controllers: usize,
+    controllers: Controllers,
     spec: &ClusterSpec,
     settings: &BTreeMap<String, String>,
     options: &StartOptions,
@@ -79,7 +78,6 @@ pub(super) fn lay_out(
     for dir in properties::dirs_elsewhere(&spec.properties, brokers.dir()) {
         brokers.make_dir(dir)?;
     }
-    let controllers = Controllers::Brokers(controllers);
     let secured = SecuritySettings::make(spec.security, &spec.properties, brokers.dir())?;
     let mut plan = Plan::new(spec.brokers as usize, software, controllers, None, brokers.dir())?;
     plan.protocol = secured.protocol;
@@ -87,7 +85,7 @@ pub(super) fn lay_out(
     settings.extend(secured.node.clone());
     let of_node = |node: &Node| {
         let mut settings = settings.clone();
-        let rack = spec.rack(node.id as usize - 1);
+        let rack = node.broker.as_ref().and_then(|_| spec.rack(node.id as usize - 1));
         settings.extend(rack.map(|rack| (RACK.to_owned(), rack.to_owned())));
         settings
     };

@@ -27,6 +27,8 @@ pub enum Software {
     Thalweg,
     /// Apache Kafka, in a JVM.
     ApacheKafka,
+    /// ZooKeeper from Apache Kafka's jars, in a JVM, for releases before KRaft.
+    ZooKeeper,
 }
 
 /// The number of controllers, and their place.
@@ -36,6 +38,8 @@ pub(super) enum Controllers {
     Brokers(usize),
     /// This many dedicated nodes run Apache Kafka's controllers.
     Apart(usize),
+    /// One node is ZooKeeper.
+    ZooKeeper,
 }
 
 /// A node of a local cluster.
@@ -54,6 +58,9 @@ pub(super) struct Node {
 impl Node {
     /// The node's name, such as `broker-1`.
     pub fn name(&self) -> String {
+        if self.software == Software::ZooKeeper {
+            return "zookeeper".to_owned();
+        }
         format!("{}-{}", if self.broker.is_some() { "broker" } else { "controller" }, self.id)
     }
 
@@ -97,6 +104,11 @@ impl Plan {
         let (together, apart) = match controllers {
             Controllers::Brokers(count) => (count, 0),
             Controllers::Apart(count) => (0, count),
+            Controllers::ZooKeeper => (0, 1),
+        };
+        let of_controllers_software = match controllers {
+            Controllers::ZooKeeper => Software::ZooKeeper,
+            Controllers::Brokers(_) | Controllers::Apart(_) => Software::ApacheKafka,
         };
         let of_controllers = (0..together + apart).map(|index| match apart {
             0 => format!("the controller of broker-{}", index + 1),
@@ -109,7 +121,7 @@ impl Plan {
         let (for_brokers, for_controllers) = addresses.split_at(brokers);
         let mut nodes = Vec::with_capacity(brokers + apart);
         for (id, controller) in (CONTROLLER_ID..).zip(for_controllers.iter().take(apart)) {
-            let (software, controller) = (Software::ApacheKafka, Some(controller.clone()));
+            let (software, controller) = (of_controllers_software, Some(controller.clone()));
             nodes.push(Node { id, software, broker: None, controller, dir: PathBuf::new() });
         }
         for (index, broker) in for_brokers.iter().enumerate() {
@@ -146,6 +158,9 @@ impl Plan {
         settings: &BTreeMap<String, String>,
         data: &[PathBuf],
     ) -> BTreeMap<String, String> {
+        if let Some(zookeeper) = self.nodes.iter().find(|node| node.software == Software::ZooKeeper) {
+            return self.before_kraft(zookeeper, node, settings, data);
+        }
         let protocol = self.protocol.name();
         let listeners: Vec<String> = [(protocol, &node.broker), (CONTROLLER_LISTENER, &node.controller)]
             .into_iter()
@@ -172,13 +187,50 @@ impl Plan {
                 let voters: Vec<String> = controllers.map(|(id, at)| format!("{id}@{at}")).collect();
                 all.insert("controller.quorum.voters".to_owned(), voters.join(","));
             }
-            // An embedded controller is the only controller, and needs no address.
+            // An embedded controller is the only controller, and needs no address. ZooKeeper has none of these.
             Software::Thalweg if node.controller.is_some() => {}
+            Software::ZooKeeper => {}
             Software::Thalweg => {
                 let servers: Vec<String> = controllers.map(|(_, at)| at.clone()).collect();
                 all.insert("controller.quorum.bootstrap.servers".to_owned(), servers.join(","));
             }
         }
+        all
+    }
+
+    /// The properties of a broker with ZooKeeper, or those of ZooKeeper.
+    fn before_kraft(
+        &self,
+        zookeeper: &Node,
+        node: &Node,
+        settings: &BTreeMap<String, String>,
+        data: &[PathBuf],
+    ) -> BTreeMap<String, String> {
+        let data: Vec<String> = data.iter().map(|dir| dir.display().to_string()).collect();
+        let address = zookeeper.controller.clone().unwrap_or_default();
+        let protocol = self.protocol.name();
+        let text = |pairs: Vec<(&str, String)>| -> BTreeMap<String, String> {
+            pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+        };
+        let Some(broker) = &node.broker else {
+            let (host, port) = address.rsplit_once(':').unwrap_or_default();
+            return text(vec![
+                ("clientPortAddress", host.to_owned()),
+                ("clientPort", port.to_owned()),
+                ("dataDir", data.join(",")),
+                ("maxClientCnxns", "0".to_owned()),
+                ("admin.enableServer", "false".to_owned()),
+            ]);
+        };
+        let mut all = settings.clone();
+        all.extend(text(vec![
+            ("broker.id", node.id.to_string()),
+            ("listeners", format!("{protocol}://{broker}")),
+            ("inter.broker.listener.name", protocol.to_owned()),
+            ("listener.security.protocol.map", format!("{protocol}:{protocol}")),
+            ("log.dirs", data.join(",")),
+            ("zookeeper.connect", address),
+        ]));
         all
     }
 
@@ -268,6 +320,21 @@ mod tests {
         assert_eq!(properties["process.roles"], "broker");
         assert_eq!(properties["controller.quorum.bootstrap.servers"].split(',').count(), 3);
         assert_eq!(plan.broker_names(), ["broker-1", "broker-2"]);
+    }
+
+    #[test]
+    fn brokers_before_kraft_have_zookeeper() {
+        let plan = plan(2, Software::ApacheKafka, Controllers::ZooKeeper);
+        let names: Vec<String> = plan.nodes.iter().map(Node::name).collect();
+        assert_eq!(names, ["zookeeper", "broker-1", "broker-2"]);
+        let data = [PathBuf::from("/a")];
+        let settings = BTreeMap::from([("num.io.threads".to_owned(), "24".to_owned())]);
+        let of_zookeeper = plan.properties(&plan.nodes[0], &settings, &data);
+        let of_broker = plan.properties(&plan.nodes[2], &settings, &data);
+        let address = format!("{}:{}", of_zookeeper["clientPortAddress"], of_zookeeper["clientPort"]);
+        assert_eq!(of_broker["zookeeper.connect"], address);
+        assert_eq!((of_broker["broker.id"].as_str(), of_broker["num.io.threads"].as_str()), ("2", "24"));
+        assert!(!of_broker.contains_key("process.roles") && !of_zookeeper.contains_key("num.io.threads"));
     }
 
     #[test]
