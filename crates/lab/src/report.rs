@@ -9,8 +9,10 @@ mod agents;
 mod answer;
 mod broker_machines;
 mod chart;
+mod client_commands;
 mod condensed;
 mod devices;
+mod diagram;
 mod drivers;
 mod efficiency;
 mod flame;
@@ -83,7 +85,7 @@ pub fn html(run: &RunResult) -> String {
     }
     for (number, (workload, own)) in run.workloads.iter().zip(&own).enumerate() {
         let own = (names.len() > 1).then_some(own);
-        body += &section(number, workload, &palette.within(workload), own);
+        body += &section(run, (number, workload), &palette.within(workload), own);
     }
     body += &format!(
         "<section id=\"again\"><h2>Repeat it</h2>{}</section>\
@@ -219,8 +221,8 @@ fn reading() -> String {
 }
 
 fn section(
-    number: usize,
-    workload: &WorkloadResult,
+    run: &RunResult,
+    (number, workload): (usize, &WorkloadResult),
     palette: &Palette,
     headline: Option<&Headline>,
 ) -> String {
@@ -259,8 +261,10 @@ fn section(
     }
     markup += &tables::published(workload, palette);
     markup += &format!(
-        "<section><h3>Over time, and every setting</h3>{}{}</section></section>",
+        "<section><h3>Over time, and every setting</h3>{}{}{}{}</section></section>",
         timeline::markup(workload, palette),
+        diagram::markup(run, workload),
+        client_commands::markup(workload),
         settings::points(workload)
     );
     markup

@@ -8,7 +8,7 @@
 //! `[cluster]`, `[topics]`, `[records]`, `[producers]`, `[consumers]`, `[load]`, `[extent]`. Each `[[point]]`
 //! has the differences, with the same keys. Without a `[[point]]`, the top is the only point. A list in place
 //! of a value creates a point per value; several lists create all combinations. `published` in a point has
-//! published figures.
+//! published figures, and `[why]` the reasons for settings.
 //!
 //! ```toml
 //! title = "Two sizes, one and three partitions"
@@ -43,6 +43,7 @@ mod target_name;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 pub use builtin::{names, source};
@@ -51,7 +52,7 @@ pub use driver::{Driver, DriverNotBuilt};
 pub use mistake::{
     InvalidFile, InvalidScale, Mistake, Position, UnknownWorkload, UnreadableFile, WorkloadError,
 };
-pub use page::{describe, key_table, tables};
+pub use page::{SettingRow, describe, key_table, setting_rows, tables};
 pub use point::{
     Clients, ClusterSpec, Extent, Keys, Load, Measure, NodeLimits, Payload, Point, RecordSpec, Topics, Unit,
     Verification,
@@ -80,6 +81,9 @@ pub struct Workload {
     /// True if each point builds on the one above, as the steps of a tuning study do.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_steps: bool,
+    /// The reasons for settings, by name, such as `num.io.threads` or `topics.partitions`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub why: BTreeMap<String, String>,
     /// The factor applied to durations, records and rates; 1 for the workload as published.
     pub scale: f64,
     /// The points, in order.
@@ -103,6 +107,9 @@ pub struct PublishedFigure {
     /// The measured system, such as `Kafka 2.3.0`.
     pub system: String,
     pub hardware: String,
+    /// The price of the system, with currency, unit and date; empty if none is given.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub price: String,
     /// The figure: `records_per_s`, `mb_per_s`, `p99_us` and so on, a name of [`crate::figures::Figures`].
     pub figure: String,
     /// The number, in the figure's unit.

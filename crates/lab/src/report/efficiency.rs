@@ -220,6 +220,7 @@ mod tests {
         workload.workload.points = vec![on(3), on(6)];
         workload.workload.published = [("3 brokers", 1000.0), ("6 brokers", 1900.0)]
             .map(|(label, value)| PublishedFigure {
+                price: String::new(),
                 point: label.to_owned(),
                 system: "Kafka 2.3.0".to_owned(),
                 hardware: String::new(),

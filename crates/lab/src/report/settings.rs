@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use thalweg_security::shell::quoted;
 
-use super::text::{escape, facts, folded};
+use super::text::{escape, facts, folded, table};
 use crate::quantity;
 use crate::result::{Machine, RunResult, TargetInfo, WorkloadResult, system};
+use crate::workload::setting_rows;
 
 /// A machine and its system: the facts that a page shows of each.
 pub(super) fn hardware(machine: &Machine) -> Vec<(String, String)> {
@@ -86,7 +87,7 @@ fn target(name: &str, info: &TargetInfo, securities: &[String]) -> String {
 
 /// All settings of all points.
 pub(super) fn points(workload: &WorkloadResult) -> String {
-    let mut markup = String::new();
+    let mut markup = with_reasons(workload);
     for point in &workload.workload.points {
         let value = serde_json::to_value(point).expect("a point is plain data");
         let mut pairs = Vec::new();
@@ -94,6 +95,18 @@ pub(super) fn points(workload: &WorkloadResult) -> String {
         markup += &folded(&format!("Settings: {}", point.label), &facts(&pairs), false);
     }
     markup
+}
+
+/// The properties that differ from defaults, with their reasons; empty if the workload gives no reason.
+fn with_reasons(workload: &WorkloadResult) -> String {
+    if workload.workload.why.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<Vec<String>> = setting_rows(&workload.workload)
+        .into_iter()
+        .map(|row| vec![escape(row.section), escape(&row.setting), escape(&row.points), escape(&row.why)])
+        .collect();
+    folded("Changed settings, and why", &table(&["of", "setting", "points", "why"], usize::MAX, &rows), true)
 }
 
 /// Flattens a value into paths and leaves.

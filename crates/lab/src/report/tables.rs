@@ -337,8 +337,12 @@ pub(super) fn published(workload: &WorkloadResult, palette: &Palette) -> String 
         return String::new();
     }
     let measured = palette.series();
-    let heads: Vec<String> =
-        ["point", "figure", "published", "by", "on"].iter().map(|head| (*head).to_owned()).collect();
+    let has_prices = workload.workload.published.iter().any(|published| !published.price.is_empty());
+    let heads: Vec<String> = ["point", "figure", "published", "by", "on"]
+        .into_iter()
+        .chain(has_prices.then_some("price"))
+        .map(str::to_owned)
+        .collect();
     let heads: Vec<String> =
         heads.into_iter().chain(measured.iter().map(|series| format!("here: {}", series.name))).collect();
     let mut sources: Vec<&str> = Vec::new();
@@ -353,6 +357,7 @@ pub(super) fn published(workload: &WorkloadResult, palette: &Palette) -> String 
             escape(&published.system),
             escape(&published.hardware),
         ];
+        row.extend(has_prices.then(|| escape(&published.price)));
         row.extend(measured.iter().map(|series| here(workload, published, &series.target, series.driver)));
         row
     });

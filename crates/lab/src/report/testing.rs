@@ -52,6 +52,7 @@ pub(crate) fn run_of(results: Vec<PointResult>) -> RunResult {
                 drivers: Vec::new(),
                 targets: Vec::new(),
                 has_steps: false,
+                why: BTreeMap::new(),
                 scale: 1.0,
                 points: Vec::new(),
                 published: Vec::new(),

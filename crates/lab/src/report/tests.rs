@@ -177,6 +177,7 @@ fn cards_show_the_point_that_bounds_the_headline() {
 fn with_unreported() -> RunResult {
     let mut run = testing::run(&[("1 broker (not published)", 9.0), ("3 brokers", 2.0), ("6 brokers", 3.0)]);
     let published = |point: &str| crate::workload::PublishedFigure {
+        price: String::new(),
         point: point.to_owned(),
         system: String::new(),
         hardware: String::new(),

@@ -68,6 +68,7 @@ impl<'a> Duel<'a> {
             drivers: Vec::new(),
             targets: Vec::new(),
             has_steps: false,
+            why: BTreeMap::new(),
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

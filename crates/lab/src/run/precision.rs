@@ -41,6 +41,8 @@ fn is_precise(a: &Contender, b: &Contender, precision: Precision) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::result::testing::{point, repetition};
     use crate::result::{Figures, Repetition};
@@ -57,6 +59,7 @@ mod tests {
             drivers: Vec::new(),
             targets: Vec::new(),
             has_steps: false,
+            why: BTreeMap::new(),
             scale: 1.0,
             points: Vec::new(),
             published: Vec::new(),

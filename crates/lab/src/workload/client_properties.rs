@@ -70,6 +70,9 @@ const LIBRDKAFKA_CONSUMER: &str = "\
     offset.store.method offset.store.path offset.store.sync.interval.ms partition.assignment.strategy \
     queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode";
 
+/// Settings of librdkafka that the lab's own client has, too.
+const OWN_CLIENT: &str = "batch.num.messages";
+
 /// Topic properties of Kafka 4.3.
 const TOPIC: &str = "\
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level \
@@ -154,6 +157,7 @@ fn clients(
         let what = match (in_java, in_librdkafka) {
             (true, _) => continue,
             (false, true) if librdkafka_alone => continue,
+            (false, true) if has(OWN_CLIENT, key) => "Kafka's Java client has no setting with this name",
             (false, true) => "only librdkafka has a setting with this name",
             (false, false) => "no Kafka client has a setting with this name",
         };

@@ -18,6 +18,9 @@ use super::{
 };
 use crate::figures::FIGURES;
 
+/// The part of a publication that may be missing.
+const PRICE: &str = "price";
+
 /// Parses a workload file. `folder` is the base of relative paths.
 #[cfg(test)]
 pub(super) fn parse(name: &str, file: &str, text: &str, folder: &Path) -> Result<Workload, InvalidFile> {
@@ -49,6 +52,7 @@ pub(super) fn parse_for(
         drivers: listed(&top.text("drivers")).unwrap_or_default(),
         targets: listed(&top.text("targets")).unwrap_or_default(),
         has_steps: top.text("points") == "steps",
+        why: top.why.iter().map(|(name, (text, _))| (name.clone(), text.clone())).collect(),
         scale: 1.0,
         points: Vec::new(),
         published: Vec::new(),
@@ -69,12 +73,47 @@ pub(super) fn parse_for(
         }
         workload.points.push(point);
     }
+    for (name, (_, at)) in &top.why {
+        if !layers.iter().any(|layer| layer.sets(name)) {
+            mistakes.push(Mistake {
+                position: *at,
+                key: format!("why.{name}"),
+                problem: "no point has such a setting".to_owned(),
+                remedy: "use the name of a property, or of a key that the file sets".to_owned(),
+            });
+        }
+    }
     if mistakes.is_empty() { Ok(workload) } else { Err(invalid(mistakes)) }
+}
+
+/// Reads the table of reasons: by name, with the position of each. An unquoted dotted name is a table in TOML.
+fn read_why(
+    prefix: &str,
+    entries: &[Entry],
+    why: &mut BTreeMap<String, (String, Position)>,
+    mistakes: &mut Vec<Mistake>,
+) {
+    for entry in entries {
+        let name = format!("{prefix}{}", entry.name);
+        match &entry.node.value {
+            Value::Table(inner) => read_why(&format!("{name}."), inner, why, mistakes),
+            Value::Text(text) if !text.trim().is_empty() => {
+                why.insert(name, (text.trim().to_owned(), entry.node.at));
+            }
+            other => mistakes.push(Mistake {
+                position: entry.node.at,
+                key: format!("why.{name}"),
+                problem: format!("{} is invalid", other.describe()),
+                remedy: "use a quoted string".to_owned(),
+            }),
+        }
+    }
 }
 
 /// The parts of a file besides points.
 struct Top<'a> {
     texts: BTreeMap<&'static str, &'a str>,
+    why: BTreeMap<String, (String, Position)>,
     base: Layer,
     points: Vec<Layer>,
 }
@@ -83,6 +122,7 @@ impl<'a> Top<'a> {
     fn read(entries: &'a [Entry], mistakes: &mut Vec<Mistake>) -> Top<'a> {
         let mut texts = BTreeMap::new();
         let mut points = Vec::new();
+        let mut why = BTreeMap::new();
         let mut settings = Vec::new();
         for entry in entries {
             match (entry.name.as_str(), &entry.node.value) {
@@ -91,6 +131,13 @@ impl<'a> Top<'a> {
                         take_text(&format!("publication.{}", entry.name), entry, &mut texts, mistakes);
                     }
                 }
+                ("why", Value::Table(inner)) => read_why("", inner, &mut why, mistakes),
+                ("why", other) => mistakes.push(Mistake {
+                    position: entry.node.at,
+                    key: "why".to_owned(),
+                    problem: format!("{} is invalid", other.describe()),
+                    remedy: "use a table, [why], with a sentence for each setting".to_owned(),
+                }),
                 ("point", value) => points.extend(read_points(entry, value, mistakes)),
                 (name, _) if key::FILE.iter().any(|key| key.path.split('.').next() == Some(name)) => {
                     take_text(name, entry, &mut texts, mistakes);
@@ -109,7 +156,7 @@ impl<'a> Top<'a> {
             }
         }
         let base = Layer::read(Position::START, &settings, mistakes);
-        Top { texts, base, points }
+        Top { texts, why, base, points }
     }
 
     fn text(&self, key: &str) -> String {
@@ -192,7 +239,7 @@ impl<'a> Top<'a> {
             }
         }
         for (name, text) in &about {
-            if text.is_none() {
+            if text.is_none() && *name != PRICE {
                 mistakes.push(Mistake {
                     position: node.at,
                     key: format!("published.{name}"),
@@ -206,6 +253,7 @@ impl<'a> Top<'a> {
             point: point.to_owned(),
             system: about("system"),
             hardware: about("hardware"),
+            price: about(PRICE),
             figure,
             value,
             source: about("source"),

@@ -110,6 +110,12 @@ pub(super) fn of(path: &str) -> Option<&'static Key> {
     })
 }
 
+/// The property in a path of a table of properties: `linger.ms` of `producers.properties.linger.ms`.
+pub(super) fn property(path: &str) -> Option<&str> {
+    let key = of(path).filter(|key| matches!(key.kind, Kind::Properties))?;
+    path.strip_prefix(key.path)?.strip_prefix('.')
+}
+
 /// True if a path is a table that contains keys.
 pub(super) fn is_section(path: &str) -> bool {
     POINT.iter().any(|key| {
@@ -141,8 +147,10 @@ pub(super) const FILE: &[Key] = keys! {
     "drivers" Kind::Text, "\"thalweg\"", "", "The drivers if no `--driver` is given: `thalweg`, `librdkafka`, `java` or `stream`, separated by commas; they take turns.";
     "targets" Kind::Text, "\"embedded\"", "", "The targets if no `--target` or `--bootstrap` is given: `embedded`, `apache-kafka` or `pulsar`, separated by commas; they take turns. What is not installed is left out, with a message.";
     "points" Kind::Word(&["apart", "steps"]), "\"apart\"", "", "How the points stand to each other: `steps` if each builds on the one above, as in a tuning study. The report then has a chart of the gain of each step.";
+    "why" Kind::Properties, "empty", "", "The reasons for settings, which reports show beside them: the name of a property, such as `num.io.threads`, or a key of this file, such as `topics.partitions`, and a sentence.";
     "publication.system" Kind::Text, "none", "", "The system of all published figures.";
     "publication.hardware" Kind::Text, "none", "", "The hardware of all published figures.";
+    "publication.price" Kind::Text, "none", "", "The price of all published systems, with currency, unit and date; or that the source has none.";
     "publication.source" Kind::Text, "none", "", "The source of all published figures: title, publisher, date.";
 };
 

@@ -118,6 +118,13 @@ impl Layer {
         Layer { at: over.at, settings, published, varied: Vec::new() }
     }
 
+    /// True if a key or a property of this name is set.
+    pub(super) fn sets(&self, name: &str) -> bool {
+        self.settings
+            .keys()
+            .any(|path| path == name || key::property(path).is_some_and(|property| property == name))
+    }
+
     /// A layer for each combination of list values; the first list varies slowest. `None` if there are too
     /// many.
     pub(super) fn expand(self) -> Option<Vec<Layer>> {

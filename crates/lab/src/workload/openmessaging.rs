@@ -67,6 +67,7 @@ fn parse(stem: &str, file: &str, text: &str, driver: &Driver) -> Result<Workload
         drivers: Vec::new(),
         targets: Vec::new(),
         has_steps: false,
+        why: BTreeMap::new(),
         scale: 1.0,
         points: vec![point],
         published: Vec::new(),

@@ -28,7 +28,7 @@ pub fn key_table() -> String {
     let figures: Vec<String> = figures.iter().map(|name| format!("`{name}`")).collect();
     let _ = writeln!(
         out,
-        "Keys of `published`, a table (or a list of tables) in a point: `system`, `hardware`, `source`, if they differ \
+        "Keys of `published`, a table (or a list of tables) in a point: `system`, `hardware`, `price`, `source`, if they differ \
          from `[publication]`, and any of the lab's figures, under their names in results: {}.",
         figures.join(", ")
     );
@@ -172,8 +172,22 @@ fn security(security: ClusterSecurity) -> String {
     out
 }
 
-/// The properties, each once, with the points that have them unless all do.
-fn properties(workload: &Workload) -> String {
+/// A property of some points, or a key of the file for which there is a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingRow {
+    /// The part that has the property, such as `broker`; empty for a key of the file.
+    pub section: &'static str,
+    /// `key=value`, or the key of the file.
+    pub setting: String,
+    /// The points that have the property, or `all`.
+    pub points: String,
+    /// The reason; empty if none is given.
+    pub why: String,
+}
+
+/// The properties, each once, with the points that have them unless all do; then the keys of the file that
+/// have reasons.
+pub fn setting_rows(workload: &Workload) -> Vec<SettingRow> {
     let mut by_setting: BTreeMap<(&str, &String, &String), Vec<&str>> = BTreeMap::new();
     for point in &workload.points {
         let sections = [
@@ -191,16 +205,35 @@ fn properties(workload: &Workload) -> String {
             }
         }
     }
-    let mut out = String::new();
-    if !by_setting.is_empty() {
-        out.push_str("| property of | setting | points |\n|---|---|---|\n");
-    }
-    for ((section, key, value), labels) in by_setting {
-        let of = match labels.len() == workload.points.len() {
+    let why = |name: &str| workload.why.get(name).cloned().unwrap_or_default();
+    let of_points = by_setting.iter().map(|((section, key, value), labels)| SettingRow {
+        section,
+        setting: format!("{key}={value}"),
+        points: match labels.len() == workload.points.len() {
             true => "all".to_owned(),
             false => labels.join("; "),
-        };
-        let _ = writeln!(out, "| {section} | `{key}={value}` | {of} |");
+        },
+        why: why(key),
+    });
+    let of_file = workload.why.keys().filter(|name| key::of(name).is_some()).map(|name| SettingRow {
+        section: "",
+        setting: name.clone(),
+        points: String::new(),
+        why: why(name),
+    });
+    of_points.chain(of_file).collect()
+}
+
+fn properties(workload: &Workload) -> String {
+    let rows = setting_rows(workload);
+    let mut out = String::new();
+    let (head, rule) = if workload.why.is_empty() { ("", "") } else { (" why |", "---|") };
+    if !rows.is_empty() {
+        let _ = writeln!(out, "| property of | setting | points |{head}\n|---|---|---|{rule}");
+    }
+    for SettingRow { section, setting, points, why } in rows {
+        let why = if workload.why.is_empty() { String::new() } else { format!(" {why} |") };
+        let _ = writeln!(out, "| {section} | `{setting}` | {points} |{why}");
     }
     out
 }
@@ -208,9 +241,10 @@ fn properties(workload: &Workload) -> String {
 /// A row per published figure. Common parts precede the table.
 fn published(workload: &Workload) -> String {
     type Column = (&'static str, fn(&PublishedFigure) -> &str);
-    let about: [Column; 3] = [
+    let about: [Column; 4] = [
         ("system", |figure| &figure.system),
         ("hardware", |figure| &figure.hardware),
+        ("price", |figure| &figure.price),
         ("source", |figure| &figure.source),
     ];
     let differs = |of: fn(&PublishedFigure) -> &str| {
@@ -218,7 +252,7 @@ fn published(workload: &Workload) -> String {
     };
     let mut out = String::new();
     for (name, of) in about.iter().filter(|(_, of)| !differs(*of)) {
-        if let Some(figure) = workload.published.first() {
+        if let Some(figure) = workload.published.first().filter(|figure| !of(figure).is_empty()) {
             let _ = writeln!(out, "- {name}: {}", of(figure));
         }
     }

@@ -413,7 +413,7 @@ fn odd_settings_are_warned_of() {
                 acks = \"all\"\nlinger.msec = 5\nbatch.num.messages = 10\nssl.anything = 1\n";
     let message = warnings(&parse(text).expect("it is right"));
     let expected = [
-        "producers.properties.batch.num.messages: only librdkafka has a setting with this name",
+        "producers.properties.batch.num.messages: Kafka's Java client has no setting with this name",
         "producers.properties.linger.msec: no Kafka client has a setting with this name",
         "topics.properties.no.such: Kafka has no such topic property",
         "x: 3 consumers of a group share 1 partitions: 2 of them are idle",
@@ -443,7 +443,9 @@ fn built_in_workloads_are_whole() {
             "{name} has nothing for one broker"
         );
         let odd: Vec<_> = warnings(&workload);
-        assert!(odd.iter().all(|warning| warning.contains("only librdkafka")), "{name}: {odd:?}");
+        let is_librdkafkas =
+            |warning: &str| ["only librdkafka", "Java client"].iter().any(|of| warning.contains(of));
+        assert!(odd.iter().all(|warning| is_librdkafkas(warning)), "{name}: {odd:?}");
         let labels: BTreeSet<_> = workload.points.iter().map(|point| &point.label).collect();
         assert!(workload.published.iter().all(|published| labels.contains(&published.point)), "{name}");
     }
@@ -524,4 +526,24 @@ fn damaged_files_are_mistakes_with_a_place_and_never_a_panic() {
         }
     }
     assert!(refused > 1000, "only {refused} were refused");
+}
+
+#[test]
+fn reasons_belong_to_settings() {
+    let text = "cluster.brokers = 1\n[producers.properties]\nlinger.ms = 5\n[why]\nlinger.ms = \"Room for more.\"\n\
+                cluster.brokers = \"One is enough.\"\n";
+    let workload = parse(text).expect("it is right");
+    let rows = setting_rows(&workload);
+    let of = |setting: &str| rows.iter().find(|row| row.setting == setting).map(|row| row.why.as_str());
+    assert_eq!(of("linger.ms=5"), Some("Room for more."));
+    assert_eq!(of("cluster.brokers"), Some("One is enough."));
+    assert!(tables(&workload).contains("| producer | `linger.ms=5` | all | Room for more. |"));
+    for (text, told) in [
+        ("[why]\nlinger.ms = \"x\"\n", "why.linger.ms: no point has such a setting"),
+        ("[why]\nacks = 5\n", "why.acks: 5 is invalid"),
+        ("why = \"all\"\n", "why: \"all\" is invalid"),
+    ] {
+        let error = parse(text).expect_err("a mistake").to_string();
+        assert!(error.contains(told), "{error}");
+    }
 }
