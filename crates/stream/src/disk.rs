@@ -1,6 +1,9 @@
-//! File access for this crate: reading, appending, replacing. No other module opens files.
+//! File access for this crate: reading, appending, replacing, compressing. No other module opens files.
 
 #![expect(clippy::disallowed_types, reason = "files of streams are not broker data")]
+
+mod archive;
+mod content;
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -11,6 +14,9 @@ use std::path::{Path, PathBuf};
 use bytes::{Buf, BytesMut};
 
 use crate::stage::IoFailed;
+
+pub use archive::{Compression, compress};
+pub use content::FileContent;
 
 /// Identifies the file behind a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -141,17 +147,12 @@ fn open_regular(path: &Path) -> Result<File, IoFailed> {
     File::open(path).map_err(failed)
 }
 
-/// Reads a whole regular file, up to a limit.
-pub fn read_regular(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
-    read_to_end(open_regular(path)?, path, bytes_max)
-}
-
 /// Reads a path to its end, pipes included, up to a limit.
 pub fn read_whole(path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
     read_to_end(File::open(path).map_err(|error| IoFailed::file("read", path, error))?, path, bytes_max)
 }
 
-fn read_to_end(file: File, path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
+fn read_to_end(file: impl Read, path: &Path, bytes_max: usize) -> Result<Vec<u8>, IoFailed> {
     let failed = |error| IoFailed::file("read", path, error);
     let mut bytes = Vec::new();
     file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;

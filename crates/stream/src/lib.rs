@@ -13,6 +13,7 @@
 mod at_least_once;
 mod bad;
 mod clock;
+mod columns;
 mod declaration;
 pub mod deployment;
 mod disk;

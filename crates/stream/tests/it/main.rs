@@ -2,6 +2,7 @@
 
 mod aggregates;
 mod exec;
+mod files;
 mod http_sink;
 mod http_source;
 mod secure;
