@@ -18,6 +18,7 @@
 mod budget;
 mod direct;
 mod functions;
+mod library;
 mod needs;
 mod parse;
 mod view;
@@ -27,7 +28,7 @@ use std::sync::{Arc, LazyLock};
 
 use bytes::BytesMut;
 use cel::common::types::CelBool;
-use cel::extensions::strings;
+use cel::extensions::{encoders, lists, math, strings};
 use cel::{Context, Env, IdedExpr, Value};
 
 use crate::json::NotJson;
@@ -39,7 +40,9 @@ use view::View;
 /// The functions of the language, shared by all expressions.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
-    env.add_extension(strings).expect("the string functions clash with no other");
+    for extension in [strings, math, lists, encoders, library::extension] {
+        env.add_extension(extension).expect("the functions of the extensions have different names or types");
+    }
     env.add_extension(functions::extension).expect("no other functions begin with an @");
     Arc::new(env)
 });
@@ -100,7 +103,7 @@ pub enum NoValue {
 impl Expression {
     /// Compiles an expression.
     pub fn compile(text: &str) -> Result<Expression, NoExpression> {
-        let mut tree = parse::tree(text)?;
+        let mut tree = parse::tree(text, &ENVIRONMENT)?;
         let (needs, uses_headers) = Needs::of(&tree)?;
         let direct = Condition::of(&tree);
         let reads = budget::charged(&mut tree);

@@ -16,6 +16,8 @@ use cel::common::types::{CelBytes, CelInt, CelList, CelMap, CelOptional, CelStri
 use cel::common::value::Val;
 use cel::{ExecutionError, IdedExpr};
 
+use super::needs::NAMESPACES;
+
 /// Minimum budget of an evaluation: under a second, and 64 MiB.
 const UNITS: u64 = 4 << 20;
 /// Extra units per byte of the message, so that a pass over all its elements is always possible.
@@ -41,8 +43,24 @@ pub const UTC: &str = "@utc";
 /// Functions that are replaced by one with an `@` before the name.
 const REPLACED: [&str; 5] = ["indexOf", "join", "lastIndexOf", "matches", "replace"];
 /// Functions whose result is as large as their argument.
-const COPYING: [&str; 9] =
-    ["bytes", "format", "lowerAscii", "reverse", "split", "string", "substring", "trim", "upperAscii"];
+const COPYING: [&str; 16] = [
+    "bytes",
+    "decode",
+    "encode",
+    "flatten",
+    "format",
+    "lowerAscii",
+    "percentEncode",
+    "range",
+    "reverse",
+    "slice",
+    "sort",
+    "split",
+    "string",
+    "substring",
+    "trim",
+    "upperAscii",
+];
 
 thread_local! {
     static LEFT: Cell<u64> = const { Cell::new(0) };
@@ -163,9 +181,8 @@ impl TreeRewriter {
     /// Rewrites an operand that is copied or searched. The value of a loop variable is charged here, because
     /// reading it costs nothing.
     fn part(&mut self, tree: &mut IdedExpr, is_in_loop: bool) {
-        // `optional` starts the name of a function.
         let is_variable = match &tree.expr {
-            Expr::Ident(name) => name != "optional",
+            Expr::Ident(name) => !NAMESPACES.contains(&name.as_str()),
             Expr::Select(_) | Expr::Call(_) => true,
             _ => false,
         };

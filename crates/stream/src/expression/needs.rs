@@ -7,32 +7,34 @@ use crate::language::closest;
 
 /// The variables of a message.
 pub const VARIABLES: [&str; 8] = ["payload", "text", "raw", "key", "headers", "time", "time_ms", "sequence"];
-/// Names that can stand for a variable: types, and namespaces of functions.
-const TYPES: [&str; 13] = [
+/// Namespaces of functions, which stand in front of their names.
+pub const NAMESPACES: [&str; 4] = ["base64", "lists", "math", "optional"];
+/// Names that can stand for a variable: types.
+const TYPES: [&str; 12] =
+    ["bool", "bytes", "double", "dyn", "google", "int", "list", "map", "null_type", "string", "type", "uint"];
+/// The functions of the language, its extensions and this crate, plus operators and macro expansions. A name
+/// stands for the functions of all namespaces. `distinct` is left out: it compares all pairs of elements.
+const FUNCTIONS: [&str; 78] = [
+    "abs",
+    "bitAnd",
+    "bitNot",
+    "bitOr",
+    "bitShiftLeft",
+    "bitShiftRight",
+    "bitXor",
     "bool",
     "bytes",
-    "double",
-    "dyn",
-    "google",
-    "int",
-    "list",
-    "map",
-    "null_type",
-    "optional",
-    "string",
-    "type",
-    "uint",
-];
-/// The functions of the language and its string extension, plus operators and macro expansions.
-const FUNCTIONS: [&str; 46] = [
-    "bool",
-    "bytes",
+    "ceil",
     "charAt",
     "contains",
+    "decode",
     "double",
     "duration",
     "dyn",
+    "encode",
     "endsWith",
+    "flatten",
+    "floor",
     "format",
     "getDate",
     "getDayOfMonth",
@@ -44,33 +46,53 @@ const FUNCTIONS: [&str; 46] = [
     "getMinutes",
     "getMonth",
     "getSeconds",
+    "greatest",
     "hasValue",
     "indexOf",
     "int",
+    "isFinite",
+    "isInf",
+    "isNaN",
     "join",
     "lastIndexOf",
+    "least",
     "lowerAscii",
     "matches",
     "max",
     "min",
     "none",
+    "now",
     "of",
     "ofNonZeroValue",
+    "optFlatMap",
     "optMap",
     "or",
     "orValue",
+    "percentEncode",
+    "range",
     "replace",
     "reverse",
+    "round",
+    "sha256",
+    "sha512",
+    "sign",
     "size",
+    "slice",
+    "sort",
+    "sortBy",
     "split",
+    "sqrt",
     "startsWith",
     "string",
     "substring",
+    "sum",
     "timestamp",
     "trim",
+    "trunc",
     "type",
     "uint",
     "upperAscii",
+    "value",
 ];
 
 /// Maximum number of regular expressions in one expression: each occupies memory for the life of the
@@ -166,9 +188,10 @@ impl<'a> Search<'a> {
         self.is_payload(&select.operand).then_some(select.field.as_str())
     }
 
-    /// The member, if the expression is `payload["member"]`.
+    /// The member, if the expression is `payload["member"]`, `payload[?"member"]` or `payload.?member`.
     fn index_of_payload(&self, function: &str, arguments: &'a [IdedExpr]) -> Option<&'a str> {
-        let ([operand, index], true) = (arguments, function == operators::INDEX) else { return None };
+        let indexes = [operators::INDEX, operators::OPT_INDEX, operators::OPT_SELECT];
+        let ([operand, index], true) = (arguments, indexes.contains(&function)) else { return None };
         let Expr::Literal(LiteralValue::String(name)) = &index.expr else { return None };
         self.is_payload(operand).then(|| name.inner())
     }
@@ -187,7 +210,7 @@ impl<'a> Search<'a> {
     }
 
     fn variable(&mut self, name: &str) -> Result<(), String> {
-        if self.bound.contains(&name) || TYPES.contains(&name) {
+        if self.bound.contains(&name) || TYPES.contains(&name) || NAMESPACES.contains(&name) {
             return Ok(());
         }
         if name == "payload" {
@@ -204,7 +227,8 @@ impl<'a> Search<'a> {
 }
 
 fn check_function(name: &str) -> Result<(), String> {
-    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic());
+    // Macros expand to functions with an @, which no text can name.
+    let is_word = name.starts_with(|c: char| c.is_ascii_alphabetic()) && !name.contains('@');
     if !is_word || FUNCTIONS.contains(&name) {
         return Ok(());
     }

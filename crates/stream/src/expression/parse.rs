@@ -2,9 +2,8 @@
 //! aborts the process. Therefore a text is parsed on a stack that suffices for the longest text, and trees
 //! too deep for other stacks are rejected.
 
-use cel::IdedExpr;
 use cel::common::ast::{EntryExpr, Expr};
-use cel::parser::Parser;
+use cel::{Env, IdedExpr};
 
 use super::NoExpression;
 
@@ -16,7 +15,7 @@ const DEPTH_MAX: usize = 64;
 const STACK_BYTES: usize = 256 << 20;
 
 /// Parses an expression, or returns its error.
-pub fn tree(text: &str) -> Result<IdedExpr, NoExpression> {
+pub fn tree(text: &str, env: &Env) -> Result<IdedExpr, NoExpression> {
     if text.trim().is_empty() {
         return Err("it is empty".into());
     }
@@ -24,19 +23,25 @@ pub fn tree(text: &str) -> Result<IdedExpr, NoExpression> {
         return Err(format!("it has {} bytes; the limit is {TEXT_BYTES_MAX}", text.len()).into());
     }
     std::thread::scope(|scope| {
-        let parsing = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || parse(text));
+        let parsing =
+            std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || parse(text, env));
         let parsing = parsing.map_err(|error| format!("no thread could be started to parse it: {error}"))?;
         parsing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-fn parse(text: &str) -> Result<IdedExpr, NoExpression> {
-    let tree = Parser::default().parse(text).map_err(|errors| match errors.errors.first() {
-        Some(error) => {
-            let (line, column) = error.pos;
-            NoExpression { reason: reworded(&error.msg), at: byte_at(text, line as usize, column as usize) }
+fn parse(text: &str, env: &Env) -> Result<IdedExpr, NoExpression> {
+    let tree = env.parser().enable_optional_syntax(true).parse(text).map_err(|errors| {
+        match errors.errors.first() {
+            Some(error) => {
+                let (line, column) = error.pos;
+                NoExpression {
+                    reason: reworded(&error.msg),
+                    at: byte_at(text, line as usize, column as usize),
+                }
+            }
+            None => "it cannot be parsed".into(),
         }
-        None => "it cannot be parsed".into(),
     })?;
     // Dropping a tree recurses too, so a rejected tree is dropped on this stack.
     match depth(&tree) {
@@ -116,6 +121,10 @@ fn entries<'a>(entries: impl Iterator<Item = &'a EntryExpr>) -> usize {
 mod tests {
     use super::*;
 
+    fn tree(text: &str) -> Result<IdedExpr, NoExpression> {
+        super::tree(text, &Env::stdlib())
+    }
+
     #[test]
     fn expressions_nested_too_deep_are_rejected_without_overflow() {
         for (part, end) in [
@@ -128,6 +137,8 @@ mod tests {
             ("a.b(", ""),
             ("1+", "1"),
             ("a.", "b"),
+            ("a.?", "b"),
+            ("a[?0].", "b"),
             ("a[0].", "b"),
             ("a&&", "b"),
             ("a==", "b"),

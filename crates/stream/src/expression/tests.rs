@@ -345,3 +345,76 @@ fn the_deepest_expressions_are_evaluated_without_overflow() {
         assert_eq!(tested_on_a_thread(&text, "abc"), Ok(expected), "{text}");
     }
 }
+
+#[test]
+fn optional_members_have_a_value_or_not() {
+    for (expression, expected) in [
+        ("payload.?missing.orValue(7)", "7"),
+        ("payload.?id.orValue(0)", "7"),
+        ("payload.?customer.?name.orValue('nobody')", "J\u{f6}rg"),
+        ("payload.?missing.?name.orValue('nobody')", "nobody"),
+        ("payload.customer[?'missing'].hasValue()", "false"),
+        ("payload.?id.optMap(id, id + 1).orValue(0)", "8"),
+        (
+            "{?'id': payload.?id, ?'x': payload.?missing, 'y': 1, ?'n': payload.customer.?name}",
+            r#"{"id":7,"y":1,"n":"J\u00f6rg"}"#,
+        ),
+        ("{?'x': payload.?missing}", "{}"),
+    ] {
+        assert_eq!(written(expression, ORDER).as_deref(), Ok(expected), "{expression}");
+    }
+    let digits = written("{?'n': payload.?n}", r#"{"n": 0.12345678901234567890}"#);
+    assert_eq!(digits.as_deref(), Ok(r#"{"n":0.12345678901234567890}"#));
+    assert!(
+        written("{?'id': payload.id}", ORDER).expect_err("it is not optional").contains("an optional value")
+    );
+}
+
+#[test]
+fn numbers_are_rounded_and_added() {
+    for (expression, expected) in [
+        ("math.round(payload.amount)", "13"),
+        ("math.round(payload.id)", "7"),
+        ("math.round(2.345678, 2)", "2.35"),
+        ("math.round(7, 2)", "7"),
+        ("math.floor(payload.amount) + math.ceil(0.1)", "13"),
+        ("math.greatest(1, payload.amount, 3)", "12.5"),
+        ("math.abs(-3)", "3"),
+        ("sum([1, 2, 3])", "6"),
+        ("sum([1, payload.amount])", "13.5"),
+        ("sum([])", "0"),
+        ("sum([1, 2].map(x, x * 2))", "6"),
+        ("[3, 1, 2].sort()", "[1,2,3]"),
+        ("lists.range(3)", "[0,1,2]"),
+    ] {
+        assert_eq!(written(expression, ORDER).as_deref(), Ok(expected), "{expression}");
+    }
+    for (expression, reason) in [
+        ("sum(['a'])", "found string, expected a number"),
+        ("sum([9223372036854775807, 1])", "no 64-bit integer"),
+        ("math.round(1.5, 16)", "from 0 to 15"),
+        ("lists.range(1000000).map(x, lists.range(1000000))", "too much time or memory"),
+    ] {
+        let error = written(expression, ORDER).expect_err(expression);
+        assert!(error.contains(reason), "{expression}: {error}");
+    }
+}
+
+#[test]
+fn texts_are_hashed_and_encoded() {
+    // printf abc | sha256sum
+    let digest = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+    for (expression, expected) in [
+        ("sha256('abc')", digest),
+        ("sha256(b'abc')", digest),
+        ("sha512('abc').substring(0, 8)", "ddaf35a1"),
+        ("base64.encode(b'hello')", "aGVsbG8="),
+        ("string(base64.decode('aGVsbG8='))", "hello"),
+        ("base64.encode(raw).size() > 10", "true"),
+        ("percentEncode('a b/\u{e9}~')", "a%20b%2F%C3%A9~"),
+        ("[1].map(x, base64.encode(b'a'))", "[\"YQ==\"]"),
+        ("now() > timestamp('2026-01-01T00:00:00Z') && now() - time > duration('1h')", "true"),
+    ] {
+        assert_eq!(written(expression, ORDER).as_deref(), Ok(expected), "{expression}");
+    }
+}

@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
 use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
-use cel::common::types::{CelBool, CelInt, CelString};
+use cel::common::types::{CelBool, CelInt, CelOptional, CelString};
 use cel::objects::{Key, Map};
 use cel::{Context, IdedExpr, Value};
 
@@ -47,16 +47,24 @@ pub fn value(
     let json =
         |tree: &IdedExpr, out: &mut BytesMut| value(expression, tree, view, context, out, form.inside());
     match &tree.expr {
-        Expr::Map(map) if map.entries.iter().all(|entry| literal_key(&entry.expr).is_some()) => {
+        Expr::Map(map) if map.entries.iter().all(|entry| literal_member(&entry.expr).is_some()) => {
             out.extend_from_slice(b"{");
-            for (index, entry) in map.entries.iter().enumerate() {
-                let Some((key, entry)) = literal_key(&entry.expr) else { continue };
-                if index > 0 {
+            let begun = out.len();
+            for entry in &map.entries {
+                let Some(member) = literal_member(&entry.expr) else { continue };
+                let start = out.len();
+                if start > begun {
                     out.extend_from_slice(b",");
                 }
-                write_string(key, out);
+                write_string(member.key, out);
                 out.extend_from_slice(b":");
-                json(entry, out)?;
+                let is_there = match member.is_optional {
+                    true => optional(expression, member.value, view, context, out, form.inside())?,
+                    false => json(member.value, out).map(|_| true)?,
+                };
+                if !is_there {
+                    out.truncate(start);
+                }
             }
             out.extend_from_slice(b"}");
             return Ok(true);
@@ -105,6 +113,30 @@ pub fn value(
     Ok(!matches!(found, Value::Null))
 }
 
+/// Writes an optional value, such as `payload.?a` in `{?"a": payload.?a}`. Returns false if it is not there.
+fn optional(
+    expression: &Expression,
+    tree: &IdedExpr,
+    view: &View<'_>,
+    context: &Context<'_, '_>,
+    out: &mut BytesMut,
+    form: Form,
+) -> Result<bool, NoValue> {
+    let found = Value::resolve_val(tree, context).map_err(|error| expression.failed(error))?;
+    let optional = found.downcast_ref::<CelOptional<'_>>().ok_or_else(|| {
+        expression.of_another_kind(found.get_type().name(), "an optional value, such as payload.?member")
+    })?;
+    let Some(found) = optional.option() else { return Ok(false) };
+    if let Some(raw) = part_of_payload(tree, view)
+        && copy(raw, out, form)?
+    {
+        return Ok(true);
+    }
+    let found = Value::try_from(found).map_err(|error| expression.failed(error))?;
+    write(expression, &found, out, form)?;
+    Ok(true)
+}
+
 /// Copies a part of the message. Returns false if it cannot be read; the evaluator has the reason.
 fn copy(raw: Raw<'_>, out: &mut BytesMut, form: Form) -> Result<bool, NoValue> {
     match (raw, form) {
@@ -132,14 +164,27 @@ pub fn entries(expression: &Expression, map: &Map) -> Result<Vec<(String, Option
     written.collect()
 }
 
-/// Key and value of an entry with a literal key.
-fn literal_key(entry: &EntryExpr) -> Option<(&str, &IdedExpr)> {
+/// A member of a map literal.
+struct LiteralMember<'a> {
+    key: &'a str,
+    value: &'a IdedExpr,
+    /// True if its value is optional, as in `{?"a": payload.?a}`.
+    is_optional: bool,
+}
+
+/// An entry with a literal key.
+fn literal_member(entry: &EntryExpr) -> Option<LiteralMember<'_>> {
     let EntryExpr::MapEntry(entry) = entry else { return None };
     match &entry.key.expr {
-        Expr::Literal(LiteralValue::String(key)) if !entry.optional => Some((key.inner(), &entry.value)),
+        Expr::Literal(LiteralValue::String(key)) => {
+            Some(LiteralMember { key: key.inner(), value: &entry.value, is_optional: entry.optional })
+        }
         _ => None,
     }
 }
+
+/// The operators that take a part of a value. An optional part of a value that lacks it is no part.
+const PARTS: [&str; 3] = [operators::INDEX, operators::OPT_INDEX, operators::OPT_SELECT];
 
 /// The part of `payload` that an expression passes on, if it is only a path to this part.
 fn part_of_payload<'a>(tree: &IdedExpr, view: &View<'a>) -> Option<Raw<'a>> {
@@ -151,7 +196,7 @@ fn part_of_payload<'a>(tree: &IdedExpr, view: &View<'a>) -> Option<Raw<'a>> {
     match &tree.expr {
         _ if is_payload(tree) => view.whole_payload(),
         Expr::Select(select) if !select.test => member(&select.operand, &select.field),
-        Expr::Call(call) if call.func_name == operators::INDEX => match &call.args[..] {
+        Expr::Call(call) if PARTS.contains(&call.func_name.as_str()) => match &call.args[..] {
             [operand, IdedExpr { expr: Expr::Literal(LiteralValue::String(name)), .. }] => {
                 member(operand, name.inner())
             }
