@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::disk;
 use crate::stage::IoFailed;
+use crate::topics;
 
 /// Programs that stages run.
 pub const EXEC: &str = "exec";
@@ -20,6 +21,8 @@ const FILE: &str = "file";
 const HTTP: &str = "http";
 /// Other clusters, and files of client settings.
 const KAFKA: &str = "kafka";
+/// A table of a topic: as `kafka`, it reaches other clusters through its options.
+const ENRICH: &str = "enrich";
 /// The stages that reach outside the cluster. `kafka` reaches outside only through its options.
 pub const OUTSIDE: [&str; 4] = [EXEC, FILE, HTTP, KAFKA];
 
@@ -90,7 +93,7 @@ impl Reach {
 
     /// The reason why an option of an allowed stage is refused; `None` if allowed.
     pub fn refusal_of_option(&self, module: &str, option: &str, value: &str) -> Option<Refusal> {
-        if module == KAFKA && !self.allows(KAFKA) {
+        if matches!(module, KAFKA | ENRICH) && !self.allows(KAFKA) {
             match option {
                 "bootstrap" => {
                     let message = "--bootstrap names another cluster, which is not allowed on this host";
@@ -103,10 +106,23 @@ impl Reach {
                 _ => {}
             }
         }
-        let path = Path::new(value);
+        if (module, option) == (KAFKA, "topics") && topics::pattern(value).is_some() {
+            let message = "--topics=^... may find topics on which nobody has checked the rights";
+            return Some((message.to_owned(), "Name the topics: --topics=a,b.".to_owned()));
+        }
+        let is_secret = module == HTTP && matches!(option, "bearer" | "apiKey");
+        if is_secret && value.starts_with("env:") {
+            let message =
+                format!("--{option} reads the environment of the broker, which no stream of a host may");
+            let right = format!("Use file:PATH. {}", naming(PROPERTIES));
+            return Some((message, right));
+        }
+        let path = Path::new(value.strip_prefix("file:").filter(|_| is_secret).unwrap_or(value));
         let (file, setting) = match (module, option) {
             (FILE, "path") => (self.file(path), DIRECTORIES),
-            (HTTP, "caFile") | (KAFKA, "properties") => (self.properties(path), PROPERTIES),
+            (HTTP, "caFile" | "bearer" | "apiKey") | (KAFKA | ENRICH, "properties") => {
+                (self.properties(path), PROPERTIES)
+            }
             _ => return None,
         };
         // Other errors are reported at the start of the stream.
@@ -269,7 +285,9 @@ mod tests {
         }
         assert_eq!((none.refusal("kafka"), none.refusal("log")), (None, None));
         for option in ["bootstrap", "properties"] {
-            assert!(none.refusal_of_option("kafka", option, "/etc/passwd").is_some(), "{option}");
+            for module in ["kafka", "enrich"] {
+                assert!(none.refusal_of_option(module, option, "/etc/passwd").is_some(), "{module} {option}");
+            }
         }
         assert_eq!(none.refusal_of_option("kafka", "topic", "t"), None);
         let kafka_anywhere = Reach::of(named(&["kafka"]), Some(Vec::new()), Some(Vec::new()));
@@ -277,11 +295,17 @@ mod tests {
         for (stage, option, setting) in [
             ("kafka", "properties", "streams.properties.directories"),
             ("http", "caFile", "streams.properties.directories"),
+            ("http", "bearer", "streams.properties.directories"),
+            ("http", "apiKey", "streams.properties.directories"),
             ("file", "path", "streams.file.directories"),
         ] {
             let (_, right) = kafka_anywhere.refusal_of_option(stage, option, "/etc/passwd").expect(option);
             assert!(right.contains(setting), "{right}");
         }
+        assert!(Reach::everything().refusal_of_option("kafka", "topics", "^a.*").is_some());
+        let secret = |value: &str| Reach::everything().refusal_of_option("http", "bearer", value);
+        assert_eq!(secret("file:/etc/passwd"), None);
+        assert!(secret("env:HOME").expect("the environment is the broker's").1.starts_with("Use file:PATH."));
         assert!(none.refusal_of_dead_letters(Path::new("/tmp/x")).is_some());
         assert_eq!(Reach::everything().refusal_of_dead_letters(Path::new("/tmp/x")), None);
     }

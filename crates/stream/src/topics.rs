@@ -49,6 +49,12 @@ pub fn is_topic(name: &str) -> bool {
     (1..=249).contains(&name.len()) && name != "." && name != ".." && name.chars().all(is_letter)
 }
 
+/// The regular expression for the whole names of topics in a text such as `^orders-`, which is for their
+/// beginnings, as in librdkafka. `None` if the text has names.
+pub fn pattern(text: &str) -> Option<String> {
+    text.starts_with('^').then(|| format!("(?:{text}).*"))
+}
+
 /// Parses partition numbers.
 pub fn partitions(text: &str) -> Option<Vec<i32>> {
     text.split(',').map(|number| number.trim().parse().ok().filter(|number| *number >= 0)).collect()

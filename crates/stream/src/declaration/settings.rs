@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::http::Uri;
 use axum::http::uri::Authority;
 use chrono::format::{Item, StrftimeItems};
+use regex::Regex;
 use thalweg_client::bootstrap_servers;
 
 use super::{Module, OptionDefault, OptionSpec, OptionType};
@@ -179,7 +180,8 @@ impl OptionType {
             OptionType::Topic => topics::is_topic(text).then(|| Value::Text(text.to_owned())),
             OptionType::Topics => {
                 let names = text.split(',').all(|name| topics::is_topic(name.trim()));
-                names.then(|| Value::Text(text.to_owned()))
+                let is_pattern = topics::pattern(text).is_some_and(|pattern| Regex::new(&pattern).is_ok());
+                (names || is_pattern).then(|| Value::Text(text.to_owned()))
             }
             OptionType::TimeFormat => {
                 let is_read = StrftimeItems::new(text).all(|item| !matches!(item, Item::Error));
@@ -240,7 +242,9 @@ impl OptionType {
                 "The name of a topic (letters, digits, `.`, `_` and `-`, up to 249 of them)".to_owned()
             }
             OptionType::Brokers => "HOST:PORT of one or more brokers, separated by commas".to_owned(),
-            OptionType::Topics => "Topic names, separated by commas".to_owned(),
+            OptionType::Topics => {
+                "Topic names, separated by commas, or ^ and a regular expression".to_owned()
+            }
             OptionType::TimeFormat => "A strftime format, such as %H:%M:%S".to_owned(),
             OptionType::Begin => {
                 "earliest, latest, offset:N, offset:PARTITION=N,... or timestamp:MS".to_owned()

@@ -1,13 +1,16 @@
 //! `http`: posts each message to a server and waits for the answer. Transient failures are retried with
 //! growing pauses. A message that the server refuses is a bad message.
 
+mod credentials;
+mod request;
+
 use std::io;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use axum::http::{HeaderValue, Method, Request, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, Method, Request, StatusCode, Uri, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http_body_util::{BodyExt, Full, Limited};
@@ -28,20 +31,31 @@ use crate::passwords;
 use crate::reach::Reach;
 use crate::retry::Retry;
 use crate::stage::{IoFailed, NotDelivered, Sink, StageError, Turn, Wait};
+use request::RequestForm;
 
 /// Maximum bytes read of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// Maximum pause that a server can ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 
 pub const MODULE: Module = Module {
     name: "http",
     summary: "posts each message to a server, with retries",
     about: "A status of 200 to 299 accepts the message. Connection failures, timeouts, and the statuses 408, 425, 429 and 500 to 599 \
-            are retried with growing pauses for as long as `--retryFor` allows. With `--guarantee=at-most-once`, only failures \
+            are retried with growing pauses, or after the seconds of the answer's `Retry-After` (at most a minute), for as long as \
+            `--retryFor` allows. After that the stream fails, or with `--exhausted=bad` goes on, and the message is a bad message. With `--guarantee=at-most-once`, only failures \
             that certainly did not deliver the message are retried: connection failures, and the statuses 408, 425, 429 and 503. \
-            The statuses 400, 409, 413, 415 and 422 refuse the message: it is a bad message, for which `--on-error` decides. Any \
+            The statuses 400, 409, 413, 415 and 422 refuse the message: it is a bad message, for which `--on-error` decides; \
+            so do 404, 405 and 410 with `--address`. Any \
             other status, such as 401 and 404, fails the stream at once. With one request at a time messages arrive in order; with more \
             they may overtake each other. The certificate of an https server must be signed by an authority that the system trusts, or by one \
             in `--caFile`.\n\n\
+            `--headers` is a map, for example `{\"X-Key\": key}`; `headers` alone sends the headers of the message. `--address` is a path on the \
+            server of `--url`, such as `'/orders/' + percentEncode(key)`, or a whole URL. A message for which one of them has no valid value \
+            is a bad message.\n\n\
+            `--bearer=file:PATH` or `env:NAME` sends `Authorization: Bearer ...`, `--apiKey` a header of its own. The secret is read when the \
+            stream starts, is sent to the server of `--url` only, and is in no log and no list. Hosted streams read files in the broker's \
+            `streams.properties.directories`, and no environment.\n\n\
             `http://USER:PASSWORD@HOST/` logs in to the server (basic authentication). Percent-encode special characters. The \
             login is not shown: not in logs, and not in the lists of hosted streams. It is readable in the topic of their definitions.",
     options: &[
@@ -64,6 +78,36 @@ pub const MODULE: Module = Module {
             summary: "The Content-Type header.",
         },
         OptionSpec {
+            name: "headers",
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
+            summary: "A map of further headers; null leaves one out.",
+        },
+        OptionSpec {
+            name: "address",
+            takes: OptionType::Expression,
+            default: OptionDefault::None,
+            summary: "The target of each message: a path on the server of --url, or a URL.",
+        },
+        OptionSpec {
+            name: "bearer",
+            takes: OptionType::Name,
+            default: OptionDefault::None,
+            summary: "The place of a token, file:PATH or env:NAME, for the Authorization header.",
+        },
+        OptionSpec {
+            name: "apiKey",
+            takes: OptionType::Name,
+            default: OptionDefault::None,
+            summary: "The place of an API key, file:PATH or env:NAME.",
+        },
+        OptionSpec {
+            name: "apiKeyHeader",
+            takes: OptionType::Name,
+            default: OptionDefault::Value("X-API-Key"),
+            summary: "The header of the API key.",
+        },
+        OptionSpec {
             name: "concurrency",
             takes: OptionType::Integer(1, 256),
             default: OptionDefault::Value("1"),
@@ -82,21 +126,45 @@ pub const MODULE: Module = Module {
             summary: "How long a message is retried.",
         },
         OptionSpec {
+            name: "exhausted",
+            takes: OptionType::Choice(&["fail", "bad"]),
+            default: OptionDefault::Value("fail"),
+            summary: "After --retryFor: the stream fails, or the message is bad and the stream goes on.",
+        },
+        OptionSpec {
             name: "caFile",
             takes: OptionType::Name,
             default: OptionDefault::None,
             summary: "With https, a PEM file of trusted certificate authorities; by default those of the system.",
         },
     ],
-    examples: &[(
-        "stdin | http --url=http://127.0.0.1:9000/orders --contentType=application/json",
-        "a request per line",
-    )],
+    examples: &[
+        (
+            "stdin | http --url=http://127.0.0.1:9000/orders --contentType=application/json",
+            "a request per line",
+        ),
+        (
+            "kafka --topics=orders --group=push | http --url=https://api.example.com/ --bearer=file:/run/secrets/token --method=PUT --address=\"'/orders/' + percentEncode(key)\"",
+            "each record to the address of its key, with a token",
+        ),
+    ],
     check,
     make: StageMaker::Sink(make),
 };
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
+    credentials::check(settings)?;
+    let has_login = settings
+        .optional_text("url")
+        .is_some_and(|url| without_login(url).is_ok_and(|(_, login)| login.is_some()));
+    if HeaderValue::from_str(settings.text("contentType")).is_err() {
+        let message = "A header cannot have this value";
+        return Err(WrongMix::new("contentType", message, "Use a type such as application/json."));
+    }
+    if settings.optional_text("bearer").is_some() && has_login {
+        let message = "--url has a login, which takes the same header";
+        return Err(WrongMix::new("bearer", message, "Remove one of them."));
+    }
     match settings.optional_text("caFile").is_some() && !is_secure(settings) {
         true => {
             let message = "--caFile needs an https URL";
@@ -106,8 +174,10 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
     }
 }
 
+/// True if requests may go to a server with https.
 fn is_secure(settings: &Settings) -> bool {
-    settings.text("url").starts_with("https://")
+    settings.optional_text("url").is_some_and(|url| url.starts_with("https://"))
+        || settings.optional_expression("address").is_some()
 }
 
 /// Size limit of the certificates file.
@@ -141,20 +211,30 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
         source: io::Error::new(io::ErrorKind::InvalidInput, error),
     };
     let (uri, login) = without_login(url).map_err(wrong)?;
+    let mut secrets = credentials::headers(settings, &site.reach)?;
+    secrets.extend(login.map(|login| (header::AUTHORIZATION, login)));
+    let content_type = HeaderValue::from_str(settings.text("contentType"));
+    let content_type = content_type.map_err(|error| wrong(error.to_string()))?;
     Ok(Box::new(Http {
         poster: Poster {
             client: https::client(trust(settings, &site.reach)?),
-            shown: passwords::hidden(&uri.to_string()).into_owned(),
-            uri,
-            login,
             method: if settings.text("method") == "PUT" { Method::PUT } else { Method::POST },
-            content_type: settings.text("contentType").to_owned(),
             timeout: settings.duration("timeout"),
             retry_for: settings.duration("retryFor"),
+            gives_up: settings.text("exhausted") == "bad",
+            has_addresses: settings.optional_expression("address").is_some(),
             guarantee: site.guarantee,
+        },
+        form: RequestForm {
+            uri,
+            content_type,
+            secrets,
+            address: settings.optional_expression("address"),
+            headers: settings.optional_expression("headers"),
         },
         concurrency: settings.integer("concurrency") as usize,
         batch: Batch::new(),
+        posts: Vec::new(),
         refused: Vec::new(),
     }))
 }
@@ -180,33 +260,43 @@ fn without_login(url: &str) -> Result<(Uri, Option<HeaderValue>), String> {
 
 struct Http {
     poster: Poster,
+    form: RequestForm,
     concurrency: usize,
     /// The messages to be posted.
     batch: Batch,
+    /// The requests of the messages.
+    posts: Vec<Post>,
     /// The indexes of refused messages, and the reasons.
     refused: Vec<(usize, String)>,
+}
+
+/// The request of a message.
+struct Post {
+    /// The index of the message.
+    index: usize,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
 }
 
 #[derive(Clone)]
 struct Poster {
     client: https::Client,
-    uri: Uri,
-    /// The URL in texts for people.
-    shown: String,
-    /// The Authorization header.
-    login: Option<HeaderValue>,
     method: Method,
-    content_type: String,
     timeout: Duration,
     retry_for: Duration,
+    /// True if a message without success in time is refused, and the stream goes on.
+    gives_up: bool,
+    /// True if messages have addresses of their own, which they can have wrong.
+    has_addresses: bool,
     guarantee: Guarantee,
 }
 
 /// The outcome of an attempt.
 enum PostOutcome {
     Taken,
-    /// Not delivered; a retry may succeed.
-    NotTaken(String),
+    /// Not delivered; a retry may succeed, after the time that the server asks for.
+    NotTaken(String, Duration),
     /// Possibly delivered: a retry may deliver twice.
     Unknown(String),
     /// A retry cannot succeed: the message is at fault.
@@ -220,15 +310,18 @@ type Refusal = Option<(usize, String)>;
 
 impl Poster {
     /// Posts a message. Returns it if the server refuses it.
-    async fn deliver(self, index: usize, body: Bytes) -> Result<Refusal, NotDelivered> {
+    async fn deliver(self, post: Post) -> Result<Refusal, NotDelivered> {
         let mut retry = Retry::within(self.retry_for);
+        let shown = passwords::hidden(&post.uri.to_string()).into_owned();
         loop {
-            let (reason, may_be_tried) = match self.post(body.clone()).await {
+            let mut after = Duration::ZERO;
+            let (reason, may_be_tried) = match self.post(&post).await {
                 PostOutcome::Taken => return Ok(None),
-                PostOutcome::Refused(reason) => {
-                    return Ok(Some((index, format!("{}: {reason}", self.shown))));
+                PostOutcome::Refused(reason) => return Ok(Some((post.index, format!("{shown}: {reason}")))),
+                PostOutcome::NotTaken(reason, asked) => {
+                    after = asked;
+                    (reason, true)
                 }
-                PostOutcome::NotTaken(reason) => (reason, true),
                 PostOutcome::Unknown(reason) => (reason, self.guarantee != Guarantee::AtMostOnce),
                 PostOutcome::Failed(reason) => (reason, false),
             };
@@ -236,67 +329,78 @@ impl Poster {
             let pause = retry.failed(now).filter(|_| may_be_tried);
             let Some(pause) = pause else {
                 let seconds = retry.elapsed(now).as_secs_f64();
-                return Err(NotDelivered { to: self.shown, tries: retry.tries(), seconds, reason });
+                let failed = NotDelivered { to: shown, tries: retry.tries(), seconds, reason };
+                return match self.gives_up && may_be_tried {
+                    true => Ok(Some((post.index, failed.to_string()))),
+                    false => Err(failed),
+                };
             };
             if retry.tries() == 1 {
-                tracing::warn!(url = self.shown, reason, "Failed to post a message, retrying");
+                tracing::warn!(url = shown, reason, "Failed to post a message, retrying");
             }
-            sleep(pause).await;
+            sleep(pause.max(after)).await;
         }
     }
 
-    async fn post(&self, body: Bytes) -> PostOutcome {
-        let request = Request::builder()
-            .method(self.method.clone())
-            .uri(self.uri.clone())
-            .header(header::CONTENT_TYPE, &self.content_type)
-            .body(Full::new(body));
-        let mut request = match request {
-            Ok(request) => request,
-            Err(error) => return PostOutcome::Failed(error.to_string()),
-        };
-        if let Some(login) = &self.login {
-            request.headers_mut().insert(header::AUTHORIZATION, login.clone());
-        }
+    async fn post(&self, post: &Post) -> PostOutcome {
+        let mut request = Request::new(Full::new(post.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = post.uri.clone();
+        *request.headers_mut() = post.headers.clone();
         let answered = timeout(self.timeout, async {
             let answer = self.client.request(request).await?;
             let status = answer.status();
+            let after = retry_after(answer.headers());
             // Read the answer, so that the connection can be reused.
             let _ = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-            Ok::<StatusCode, legacy::Error>(status)
+            Ok::<_, legacy::Error>((status, after))
         });
         match answered.await {
             Err(_elapsed) => PostOutcome::Unknown(format!("no answer within {:?}", self.timeout)),
-            Ok(Err(error)) if error.is_connect() => PostOutcome::NotTaken(with_causes(&error)),
+            Ok(Err(error)) if error.is_connect() => {
+                PostOutcome::NotTaken(with_causes(&error), Duration::ZERO)
+            }
             Ok(Err(error)) => PostOutcome::Unknown(with_causes(&error)),
-            Ok(Ok(status)) => match status.as_u16() {
-                200..=299 => PostOutcome::Taken,
-                408 | 425 | 429 | 503 => PostOutcome::NotTaken(format!("it answers {status}")),
-                500..=599 => PostOutcome::Unknown(format!("it answers {status}")),
-                400 | 409 | 413 | 415 | 422 => PostOutcome::Refused(format!("it answers {status}")),
-                _ => PostOutcome::Failed(format!("it answers {status}")),
-            },
+            Ok(Ok((status, after))) => self.outcome(status, after),
+        }
+    }
+
+    fn outcome(&self, status: StatusCode, after: Duration) -> PostOutcome {
+        let reason = format!("it answers {status}");
+        match status.as_u16() {
+            200..=299 => PostOutcome::Taken,
+            408 | 425 | 429 | 503 => PostOutcome::NotTaken(reason, after),
+            500..=599 => PostOutcome::Unknown(reason),
+            400 | 409 | 413 | 415 | 422 => PostOutcome::Refused(reason),
+            404 | 405 | 410 if self.has_addresses => PostOutcome::Refused(reason),
+            _ => PostOutcome::Failed(reason),
         }
     }
 }
 
+/// The pause that a server asks for, in seconds. A date, the other form of the header, is not read.
+fn retry_after(headers: &HeaderMap) -> Duration {
+    let asked = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    asked.map_or(Duration::ZERO, Duration::from_secs).min(RETRY_AFTER_MAX)
+}
+
 impl Http {
     async fn deliver_all(&mut self) -> Result<(), NotDelivered> {
-        let bodies = (0..self.batch.len()).map(|index| (index, self.batch.value(index)));
+        let posts = std::mem::take(&mut self.posts);
         if self.concurrency == 1 {
-            for (index, body) in bodies {
-                self.refused.extend(self.poster.clone().deliver(index, body).await?);
+            for post in posts {
+                self.refused.extend(self.poster.clone().deliver(post).await?);
             }
             return Ok(());
         }
         let mut tasks = JoinSet::new();
-        for (index, body) in bodies {
+        for post in posts {
             if tasks.len() == self.concurrency
                 && let Some(done) = tasks.join_next().await
             {
                 self.refused.extend(done.unwrap_or_else(|error| resume_unwind(error.into_panic()))?);
             }
-            tasks.spawn(self.poster.clone().deliver(index, body));
+            tasks.spawn(self.poster.clone().deliver(post));
         }
         while let Some(done) = tasks.join_next().await {
             self.refused.extend(done.unwrap_or_else(|error| resume_unwind(error.into_panic()))?);
@@ -306,8 +410,14 @@ impl Http {
 }
 
 impl Sink for Http {
-    fn write(&mut self, batch: &Batch, _turn: &mut Turn<'_>) -> Result<(), StageError> {
+    fn write(&mut self, batch: &Batch, turn: &mut Turn<'_>) -> Result<(), StageError> {
         self.batch = batch.clone();
+        for (index, message) in batch.messages().enumerate() {
+            match self.form.of(&message) {
+                Ok((uri, headers)) => self.posts.push(Post { index, uri, headers, body: batch.value(index) }),
+                Err(reason) => turn.bad.take(&message, &reason)?,
+            }
+        }
         Ok(())
     }
 

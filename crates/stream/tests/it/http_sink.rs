@@ -107,6 +107,67 @@ fn a_login_in_the_url_is_used_and_never_shown() {
 }
 
 #[test]
+fn secrets_come_from_files_and_are_never_shown() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (address, heads) = server();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "s3cret\n").expect("it can be written");
+    for (status, is_right) in [("200", true), ("401", false)] {
+        let input = input(dir.path(), status);
+        let secrets = format!("--bearer=file:{0} --apiKey=file:{0} --apiKeyHeader=X-Token", token.display());
+        let text = format!("file --path={input} | http --url=http://{address}/a {secrets}");
+        let outcome = run(&text, OnError::Fail);
+        assert_eq!(outcome.is_ok(), is_right, "{outcome:?}");
+        let head = heads.recv_timeout(Duration::from_secs(10)).expect("a request");
+        assert!(
+            head.contains("authorization: Bearer s3cret\r\n") && head.contains("x-token: s3cret"),
+            "{head}"
+        );
+        assert!(!outcome.err().unwrap_or_default().contains("s3cret"));
+    }
+    let wrong = |option: &str| {
+        let text = format!("stdin | http --url=http://h/ {option}");
+        Plan::read(&text, None, "s").expect_err(option).to_string()
+    };
+    assert!(wrong("--bearer=s3cret").contains("Name its place: file:PATH or env:NAME."));
+    assert!(wrong("--bearer=env:A --url=http://a:b@h/").contains("--url is given twice"));
+}
+
+#[test]
+fn key_headers_and_address_come_from_the_message() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (address, heads) = server();
+    let input = input(dir.path(), "200\n404\n");
+    let text = format!(
+        "file --path={input} | transform --key='text + \" k\"' --headers='{{\"trace\": text}}' \
+         | http --url=http://{address}/base --headers='{{\"X-Key\": key, \"X-Trace\": headers.trace}}' \
+           --address=\"'/orders/' + percentEncode(key) + '?a=b'\""
+    );
+    let figures = run(&text, OnError::Skip).expect("the address of a message is wrong, not the stage");
+    assert_eq!(figures.streams[0].bad, 1);
+    let head = heads.recv_timeout(Duration::from_secs(10)).expect("a request");
+    assert!(head.starts_with("POST /orders/200%20k?a=b HTTP/1.1\r\n"), "{head}");
+    assert!(
+        head.contains("x-key: 200 k") && head.contains("x-trace: 200") && head.contains(&address),
+        "{head}"
+    );
+}
+
+#[test]
+fn a_message_without_success_in_time_is_a_bad_message_where_that_is_asked_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (address, heads) = server();
+    let input = input(dir.path(), "500\n200\n");
+    let text = format!("file --path={input} | http --url=http://{address}/ --retryFor=500ms");
+    let error = run(&text, OnError::Skip).expect_err("it fails");
+    assert!(error.contains("did not accept a message after"), "{error}");
+    let _ = heads.try_iter().count();
+    let figures = run(&format!("{text} --exhausted=bad"), OnError::Skip).expect("it goes on");
+    assert_eq!(figures.streams[0].bad, 1);
+    assert!(heads.try_iter().count() >= 3, "it was tried again");
+}
+
+#[test]
 fn dead_letters_wait_for_room_on_the_medium() {
     let dir = tempfile::tempdir().expect("a directory");
     let (out, full) = (dir.path().join("out"), "/dev/full");
