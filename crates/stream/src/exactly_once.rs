@@ -11,9 +11,9 @@ use crate::bad::OnError;
 use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 
-/// Processors whose output depends on one message alone. Processors that delay messages track and keep their
+/// Processors whose output depends on one message alone, and on a table of which the cluster has all. Processors that delay messages track and keep their
 /// order.
-const WITHOUT_MEMORY: [&str; 4] = ["filter", "rate-limit", "splitter", "transform"];
+const WITHOUT_MEMORY: [&str; 5] = ["enrich", "filter", "rate-limit", "splitter", "transform"];
 
 /// A stream that cannot have the guarantee of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

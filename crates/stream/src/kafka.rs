@@ -3,10 +3,13 @@
 
 mod clusters;
 mod copies;
+mod ends;
 mod opening;
 mod outlet;
+mod partitions;
 mod reports;
 mod settings;
+mod table;
 mod writer;
 
 use std::path::Path;
@@ -18,9 +21,12 @@ use crate::disk;
 use crate::stage::{KafkaFailed, StageError};
 
 pub use clusters::report_waits_to;
+pub use ends::Ends;
 pub use opening::Opening;
 pub use outlet::{PendingMessages, TopicProducer};
+pub use partitions::partitions_of;
 pub use settings::{ClientSettings, consumer, producer};
+pub use table::Table;
 pub use writer::TopicWriter;
 
 /// Size limit of a properties file.

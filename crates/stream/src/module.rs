@@ -2,6 +2,7 @@
 //! `docs/streams/` derive from the declarations.
 
 mod document;
+mod renamed;
 
 use crate::{processor, sink, source};
 
@@ -10,6 +11,7 @@ pub use crate::declaration::{
     StageOutput, Value, WrongMix, WrongValue, any,
 };
 pub use document::{page, summary, text};
+pub use renamed::replacement;
 
 /// A module of Spring XD that Thalweg lacks.
 pub struct MissingModule {
@@ -30,6 +32,7 @@ pub static MODULES: &[&Module] = &[
     &processor::aggregate::MODULE,
     &processor::batch::MODULE,
     &processor::dedup::MODULE,
+    &processor::enrich::MODULE,
     &processor::exec::MODULE,
     &processor::filter::MODULE,
     &processor::rate_limit::MODULE,
@@ -48,6 +51,14 @@ pub static MODULES: &[&Module] = &[
 
 /// Modules that users may look for, with a replacement each.
 pub static UNSERVED: &[MissingModule] = &[
+    MissingModule {
+        name: "aggregate-counter",
+        instead: "Use `aggregate --window=1h --key=...`, which counts by time, or `counter`.",
+    },
+    MissingModule {
+        name: "aggregator",
+        instead: "Use `batch --size=N`, which makes one message of several, or `aggregate` for figures.",
+    },
     MissingModule { name: "bridge", instead: "Remove it: `|` alone connects stages." },
     MissingModule {
         name: "field-value-counter",
@@ -57,14 +68,27 @@ pub static UNSERVED: &[MissingModule] = &[
         name: "gauge",
         instead: "Use `histogram --of=...`, which shows the distribution of a number.",
     },
+    MissingModule {
+        name: "hdfs",
+        instead: "Use `file --rollSize=...`, and a program that moves finished files.",
+    },
     MissingModule { name: "header-enricher", instead: "Use `transform --headers=...`, which sets headers." },
     MissingModule {
         name: "jdbc",
         instead: "Use `exec --command=...` to hand messages to a program that accesses the database.",
     },
     MissingModule {
+        name: "join",
+        instead: "Use `enrich --table=TOPIC --as=NAME`, which adds the value of a key in a topic.",
+    },
+    MissingModule {
         name: "json-to-tuple",
         instead: "Remove it: every expression sees the message as JSON, `payload`.",
+    },
+    MissingModule { name: "object-to-json", instead: "Remove it: messages are JSON, text or bytes already." },
+    MissingModule {
+        name: "rich-gauge",
+        instead: "Use `histogram --of=...`, which shows the distribution of a number.",
     },
     MissingModule {
         name: "router",

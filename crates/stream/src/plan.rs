@@ -408,14 +408,18 @@ impl PlanReader<'_> {
             let whole = option.name.span.start - 2..option.value.span.end;
             if !module.options.iter().any(|known| known.name == name) {
                 let names = || module.options.iter().map(|known| known.name);
-                let right = match closest(name, names()) {
-                    Some(meant) => format!("Did you mean --{meant}?"),
-                    None if module.options.is_empty() => format!("{} has no options.", module.name),
-                    None => {
-                        let names: Vec<String> = names().map(|name| format!("--{name}")).collect();
-                        format!("Use one of {}.", names.join(", "))
-                    }
-                };
+                let right =
+                    match (module::replacement(module.kind(), module.name, name), closest(name, names())) {
+                        (Some(instead), _) => instead.to_owned(),
+                        (None, Some(meant)) => format!("Did you mean --{meant}?"),
+                        (None, None) if module.options.is_empty() => {
+                            format!("{} has no options.", module.name)
+                        }
+                        (None, None) => {
+                            let names: Vec<String> = names().map(|name| format!("--{name}")).collect();
+                            format!("Use one of {}.", names.join(", "))
+                        }
+                    };
                 let span = option.name.span.start - 2..option.name.span.end;
                 self.complain(span, format!("{} has no option --{name}", module.name), right);
             } else if given.insert(name, option).is_some() {

@@ -3,6 +3,7 @@
 pub mod aggregate;
 pub mod batch;
 pub mod dedup;
+pub mod enrich;
 pub mod exec;
 pub mod filter;
 mod quantiles;

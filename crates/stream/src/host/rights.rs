@@ -122,6 +122,8 @@ pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: 
             let topics = stage.settings.optional_text("topics").unwrap_or_default();
             let topics = topics.split(',').map(str::trim).filter(|topic| !topic.is_empty());
             needed.extend(topics.map(|topic| right(Act::Read, Resource::Topic(topic.to_owned()))));
+            let table = stage.settings.optional_text("table");
+            needed.extend(table.map(|topic| right(Act::Read, Resource::Topic(topic.to_owned()))));
             let group = stage.settings.optional_text("group");
             needed.extend(group.map(|group| right(Act::Read, Resource::Group(group.to_owned()))));
             let topic = stage.settings.optional_text("topic");
@@ -157,7 +159,7 @@ fn is_of(cluster: &Cluster, stage: &StagePlan) -> bool {
         (Some(one), Some(other)) => one == other || is_same_file(Path::new(one), Path::new(other)),
         (one, other) => one == other,
     };
-    stage.module.name == "kafka" && is_same()
+    ["kafka", "enrich"].contains(&stage.module.name) && is_same()
 }
 
 fn is_same_file(one: &Path, other: &Path) -> bool {
@@ -187,6 +189,8 @@ mod tests {
     #[test]
     fn every_resource_that_a_stream_names_needs_a_right() {
         assert_eq!(of("time | log", ""), ["Alter Cluster"]);
+        let joined = of("time | enrich --table=t --as=a | log", "");
+        assert_eq!(joined, ["Alter Cluster", "Read Topic(\"t\")"]);
         assert_eq!(
             of("kafka --topics='a, b' --group=g | kafka --topic=c", "onError=dead-letter:topic:d"),
             [

@@ -65,7 +65,7 @@ fn values_are_read_and_refused() {
     assert_eq!(size, 65_536);
 }
 
-/// `docs/streams/` has a page for each name, and no other. UPDATE_DOCS=1 rewrites the pages.
+/// `docs/streams/` has a page for each name, and no other; the folder `jobs` has pages of another kind. UPDATE_DOCS=1 rewrites the pages.
 #[test]
 fn the_pages_are_fresh() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/streams");
@@ -79,6 +79,7 @@ fn the_pages_are_fresh() {
     let entries = std::fs::read_dir(&folder).expect("the folder is there");
     let pages: BTreeSet<String> = entries
         .map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned())
+        .filter(|name| name != "jobs")
         .collect();
     assert_eq!(pages, names.iter().map(|name| format!("{name}.md")).collect::<BTreeSet<_>>());
     for name in names {

@@ -6,7 +6,6 @@
 //! source commits nothing: the sink's transactions include its offsets ([`Source::progress`]). They have the
 //! position, as those of Kafka Streams: markers of transactions and aborted records are behind it.
 
-mod ends;
 mod membership;
 mod partitions;
 mod reader;
@@ -66,13 +65,14 @@ pub const MODULE: Module = Module {
             takes partitions away, their messages in flight are delivered and committed. Without `--group`, the source reads \
             all partitions, or `--partitions`, from `--from` on and commits nothing. Messages have the keys, timestamps and headers \
             of their records. A record with a null value (a tombstone) is empty to expressions, and stays null in a `kafka` sink \
-            unless a stage sets a value.",
+            unless a stage sets a value. New topics that match `--topics=^...` are found within five minutes. Hosts refuse patterns, \
+            because they check the rights on each topic by its name.",
     options: &[
         OptionSpec {
             name: "topics",
             takes: OptionType::Topics,
             default: OptionDefault::Required,
-            summary: "The topics, separated by commas.",
+            summary: "The topics, separated by commas; or, with --group, `^` and a regular expression: all topics whose names begin with a match.",
         },
         BOOTSTRAP,
         OptionSpec {
@@ -120,6 +120,10 @@ pub const MODULE: Module = Module {
     examples: &[
         ("kafka --topics=orders --untilEnd=true | counter", "counts the records of a topic"),
         (
+            "kafka --topics='^orders-' --group=all | counter --by=key",
+            "all topics whose names begin with orders-",
+        ),
+        (
             "kafka --topics=orders --group=large | filter --expression='payload.amount > 1000' | kafka --topic=big-orders",
             "from topic to topic, at least once",
         ),
@@ -129,6 +133,11 @@ pub const MODULE: Module = Module {
 };
 
 fn check(settings: &Settings) -> Result<(), WrongMix> {
+    let is_pattern = settings.optional_text("topics").is_some_and(|topics| topics::pattern(topics).is_some());
+    if is_pattern && settings.optional_text("group").is_none() {
+        let message = "A pattern is for the members of a group";
+        return Err(WrongMix::new("topics", message, "Add --group=NAME, or name the topics."));
+    }
     let begin = StartPosition::read(settings.text("from")).unwrap_or(StartPosition::Earliest);
     if settings.optional_text("group").is_some() {
         let wrong = |option, message| Err(WrongMix::new(option, message, "Remove it, or remove --group."));

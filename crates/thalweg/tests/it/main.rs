@@ -58,5 +58,6 @@ mod streams_bounds;
 mod streams_exactly_once;
 mod streams_guarantees;
 mod streams_kafka;
+mod streams_tables;
 mod tools;
 mod top;

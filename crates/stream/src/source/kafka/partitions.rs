@@ -1,25 +1,19 @@
 //! The partitions to read, matched with the cluster.
 
-use std::time::Duration;
-
-use thalweg_client::{ClientError, Cluster, OffsetSpec, StartAt, TopicPartition};
+use thalweg_client::{Cluster, OffsetSpec, StartAt, TopicPartition};
 use thalweg_record::Offset;
-use thalweg_wire::ErrorCode;
-use tokio::time::{Instant, sleep};
 
 use crate::declaration::Settings;
-use crate::kafka::{failed, with_grant, with_headers};
+use crate::kafka::{failed, partitions_of, with_headers};
 use crate::stage::StageError;
 use crate::topics::{self, StartPosition};
 
-/// Timeout for listing topics.
-const METADATA_TIMEOUT: Duration = Duration::from_secs(15);
-/// Pause before a retry.
-const ASKED_AGAIN: Duration = Duration::from_millis(200);
-
 /// The parameters of reading.
 pub struct ReadSettings {
+    /// The topics; none with a pattern.
     pub topics: Vec<String>,
+    /// The regular expression of the topics' names, for the group.
+    pub pattern: Option<String>,
     /// The group to join, which assigns partitions and start offsets.
     pub group: Option<String>,
     /// The start position without a group.
@@ -35,8 +29,13 @@ pub struct ReadSettings {
 impl ReadSettings {
     /// The parameters from the options.
     pub fn of(settings: &Settings) -> ReadSettings {
+        let pattern = topics::pattern(settings.text("topics"));
         ReadSettings {
-            topics: settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
+            topics: match pattern {
+                Some(_) => Vec::new(),
+                None => settings.text("topics").split(',').map(|topic| topic.trim().to_owned()).collect(),
+            },
+            pattern,
             group: settings.optional_text("group").map(str::to_owned),
             begin: StartPosition::read(settings.text("from")).unwrap_or(StartPosition::Earliest),
             chosen: settings.optional_text("partitions").and_then(topics::partitions),
@@ -75,40 +74,4 @@ pub async fn find(
         }
     }
     Ok(found)
-}
-
-async fn partitions_of(cluster: &Cluster, topic: &str) -> Result<Vec<i32>, StageError> {
-    let denied = |reason: String| {
-        let right = format!("--topic {topic} --allow read");
-        failed(format!("Topic {topic}"), with_grant(reason, cluster, &right))
-    };
-    let until = Instant::now() + METADATA_TIMEOUT;
-    loop {
-        let reason = match cluster.refresh(&[topic.to_owned()], false).await {
-            Ok(metadata) => {
-                let known = metadata.topics.get(topic);
-                match known.map_or(Some(ErrorCode::UnknownTopicOrPartition), |known| known.error) {
-                    None => {
-                        let partitions = known.map(|known| &*known.partitions).unwrap_or_default();
-                        return Ok(partitions.iter().map(|partition| partition.index).collect());
-                    }
-                    Some(ErrorCode::UnknownTopicOrPartition) => {
-                        return Err(failed(format!("Topic {topic}"), "there is no such topic"));
-                    }
-                    Some(code) if code.is_retriable() => code.to_string(),
-                    Some(code) => return Err(denied(code.to_string())),
-                }
-            }
-            Err(error) if !error.is_retriable() => return Err(denied(error.to_string())),
-            Err(error) => unreachable_broker(&error),
-        };
-        if Instant::now() >= until {
-            return Err(failed(format!("Topic {topic}"), reason));
-        }
-        sleep(ASKED_AGAIN).await;
-    }
-}
-
-fn unreachable_broker(error: &ClientError) -> String {
-    format!("no broker answers ({error})")
 }

@@ -18,14 +18,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::ends::Ends;
 use super::membership::Membership;
 use super::partitions::{self, ReadSettings};
 use super::runs::Runs;
 use super::skipped::SharedSkippedRecords;
 use super::tracking::Tracking;
 use crate::clock;
-use crate::kafka;
+use crate::kafka::{self, Ends};
 use crate::message::{Batch, BatchBuilder, Header, Provenance};
 use crate::stage::StageError;
 
@@ -160,6 +159,10 @@ impl Reader {
 
     /// Finds the partitions and starts reading.
     async fn begin(&mut self) -> Result<(), StageError> {
+        if let Some(pattern) = &self.wanted.pattern {
+            let subscribed = self.consumer.subscribe_pattern(pattern);
+            return subscribed.map_err(|error| kafka::failed("Subscribing", error));
+        }
         let found = partitions::find(self.consumer.cluster(), &self.wanted).await?;
         if self.wanted.group.is_some() {
             let subscribed = self.consumer.subscribe(self.wanted.topics.clone());
@@ -447,6 +450,8 @@ impl Reader {
             _ => {
                 let topics: Vec<String> =
                     self.wanted.topics.iter().map(|topic| format!("--topic {topic}")).collect();
+                // The error names a topic that a pattern has found.
+                let topics = if topics.is_empty() { vec!["--topic NAME".to_owned()] } else { topics };
                 format!("{} --allow read", topics.join(" "))
             }
         };
