@@ -53,7 +53,7 @@ background() {
   log=$(mktemp "$place/background.XXXX")
   bash -c "exec $1" >"$log" 2>&1 </dev/null &
   for _ in $(seq 900); do
-    if grep -qE 'listens on|Ctrl-C|Kafka Server started|Kafka MirrorMaker started' "$log"; then return; fi
+    if grep -qE 'listens on|listening on|Ctrl-C|Kafka Server started|Kafka MirrorMaker started' "$log"; then return; fi
     kill -0 $! || { echo "It ended: $1"; return 1; }
     sleep 0.1
   done
@@ -244,6 +244,22 @@ fn the_commands_of_the_migrate_page_work() {
 #[test]
 fn the_commands_of_the_clusters_page_work() {
     run_page("clusters.md");
+}
+
+/// The pages of the everyday jobs of streams.
+const JOBS: [&str; 5] = ["count-per-hour", "csv-to-topic", "enrich", "json-to-csv", "topic-to-http"];
+
+#[test]
+fn the_commands_of_the_pages_about_jobs_work() {
+    let mut pages: Vec<String> = fs::read_dir(Path::new(DOCS).join("streams/jobs"))
+        .expect("the folder exists")
+        .map(|entry| entry.expect("it can be read").file_name().to_string_lossy().into_owned())
+        .collect();
+    pages.sort();
+    assert_eq!(pages, JOBS.map(|job| format!("{job}.md")));
+    for job in JOBS {
+        run_page(&format!("streams/jobs/{job}.md"));
+    }
 }
 
 /// The row of the page about software, and the pinned version: the file, and the text before the version.
