@@ -1,6 +1,6 @@
 //! Command lines as they are typed for Kafka's own tools, behind the name of this program: `thalweg
-//! kafka-consumer-perf-test.sh --broker-list …`. The perf tools run, because their options are Kafka's. For other
-//! tools, and for options of ZooKeeper's time, the error shows the line that does the same here.
+//! kafka-consumer-perf-test.sh --broker-list …`. The perf tools run, because their options are Kafka's. For
+//! other tools, and for options of ZooKeeper's time, the error shows the line that does the same here.
 
 use std::ffi::OsString;
 
@@ -15,7 +15,8 @@ const PERF_TOOLS: [(&str, &[&str]); 4] = [
     ("e2e-latency", &["EndToEndLatency", "TestEndToEndLatency"]),
 ];
 
-/// Kafka's other tools, without `kafka-`, and the command for their work. That of `topics` depends on its action.
+/// Kafka's other tools, without `kafka-`, and the command for their work. That of `topics` depends on its
+/// action.
 const OTHERS: [(&str, &str); 21] = [
     ("acls", "security acl"),
     ("broker-api-versions", "broker api-versions"),
@@ -66,8 +67,8 @@ pub fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// An error of the parser, with the line of this program if the arguments are those of a tool of Kafka's, or of
-/// ZooKeeper's time.
+/// An error of the parser, with the line of this program if the arguments are those of a tool of Kafka's, or
+/// of ZooKeeper's time.
 pub fn with_advice(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let of = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let is_zookeeper =

@@ -177,48 +177,7 @@ fn draw(deployment: &Deployment) -> String {
             ),
         );
     }
-    let column = |svg: &mut String, x: f64, head: &str, places: &[Place]| {
-        put(svg, format_args!("<text class=\"name\" x=\"{x}\" y=\"28\">{head}</text>"));
-        for (number, (name, about)) in places.iter().enumerate() {
-            let y = HEAD + number as f64 * (BOX.1 + GAP);
-            put(
-                svg,
-                format_args!(
-                    "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
-                     <text class=\"name\" x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\">{}</text>",
-                    BOX.0,
-                    BOX.1,
-                    x + 12.0,
-                    y + 19.0,
-                    escape(&cut(name)),
-                    x + 12.0,
-                    y + 36.0,
-                    escape(&cut(about))
-                ),
-            );
-        }
-    };
-    let middle = |number: usize| HEAD + number as f64 * (BOX.1 + GAP) + BOX.1 / 2.0;
-    for client in 0..clients.len() {
-        for broker in 0..brokers.len() {
-            put(
-                &mut svg,
-                format_args!(
-                    "<line x1=\"{}\" y1=\"{}\" x2=\"{right}\" y2=\"{}\"/>",
-                    left + BOX.0,
-                    middle(client),
-                    middle(broker)
-                ),
-            );
-        }
-    }
-    if brokers.len() > 1 {
-        let edge = right + BOX.0;
-        put(
-            &mut svg,
-            format_args!("<path d=\"M{edge} {}h22V{}h-22\"/>", middle(0), middle(brokers.len() - 1)),
-        );
-    }
+    paths(&mut svg, (left, clients.len()), (right, brokers.len()));
     column(&mut svg, left, "clients", &clients);
     column(&mut svg, right, "brokers", &brokers);
     put(
@@ -232,6 +191,52 @@ fn draw(deployment: &Deployment) -> String {
         ),
     );
     svg + "</svg></figure>"
+}
+
+/// The path of each client to each broker, and that between the brokers. Columns are given by their left edge
+/// and length.
+fn paths(svg: &mut String, (left, clients): (f64, usize), (right, brokers): (f64, usize)) {
+    let middle = |number: usize| HEAD + number as f64 * (BOX.1 + GAP) + BOX.1 / 2.0;
+    for client in 0..clients {
+        for broker in 0..brokers {
+            put(
+                svg,
+                format_args!(
+                    "<line x1=\"{}\" y1=\"{}\" x2=\"{right}\" y2=\"{}\"/>",
+                    left + BOX.0,
+                    middle(client),
+                    middle(broker)
+                ),
+            );
+        }
+    }
+    if brokers > 1 {
+        let edge = right + BOX.0;
+        put(svg, format_args!("<path d=\"M{edge} {}h22V{}h-22\"/>", middle(0), middle(brokers - 1)));
+    }
+}
+
+/// A column of boxes below its name.
+fn column(svg: &mut String, x: f64, head: &str, places: &[Place]) {
+    put(svg, format_args!("<text class=\"name\" x=\"{x}\" y=\"28\">{head}</text>"));
+    for (number, (name, about)) in places.iter().enumerate() {
+        let y = HEAD + number as f64 * (BOX.1 + GAP);
+        put(
+            svg,
+            format_args!(
+                "<rect x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" rx=\"6\"/>\
+                 <text class=\"name\" x=\"{}\" y=\"{}\">{}</text><text x=\"{}\" y=\"{}\">{}</text>",
+                BOX.0,
+                BOX.1,
+                x + 12.0,
+                y + 19.0,
+                escape(&cut(name)),
+                x + 12.0,
+                y + 36.0,
+                escape(&cut(about))
+            ),
+        );
+    }
 }
 
 /// Appends formatted text; writing to a `String` cannot fail.

@@ -218,7 +218,7 @@ pub struct JavaTooNew {
     "Apache Kafka {release} has ZooKeeper, and the lab starts it without logins: use PLAINTEXT or SSL, or a release from 3.3.0 on"
 )]
 pub struct ZooKeeperLoginsUnserved {
-    /// The release.
+    /// The release of Apache Kafka.
     pub release: String,
 }
 

@@ -187,7 +187,7 @@ impl Plan {
                 let voters: Vec<String> = controllers.map(|(id, at)| format!("{id}@{at}")).collect();
                 all.insert("controller.quorum.voters".to_owned(), voters.join(","));
             }
-            // An embedded controller is the only controller, and needs no address. ZooKeeper has none of these.
+            // An embedded controller is the only controller, and needs no address.
             Software::Thalweg if node.controller.is_some() => {}
             Software::ZooKeeper => {}
             Software::Thalweg => {

@@ -86,7 +86,8 @@ pub(super) fn parse_for(
     if mistakes.is_empty() { Ok(workload) } else { Err(invalid(mistakes)) }
 }
 
-/// Reads the table of reasons: by name, with the position of each. An unquoted dotted name is a table in TOML.
+/// Reads the table of reasons: by name, with the position of each. An unquoted dotted name is a table in
+/// TOML.
 fn read_why(
     prefix: &str,
     entries: &[Entry],

@@ -1,5 +1,5 @@
-//! The command lines that five published reports print (`docs/reports.md`), typed behind the name of the binary:
-//! each runs, or is refused with the line that works, which then runs.
+//! The command lines that five published reports print (`docs/reports.md`), typed behind the name of the
+//! binary: each runs, or is refused with the line that works, which then runs.
 //!
 //! Counts of a million and more are 2,000 here, and three replicas are one, because the lines run on
 //! one broker of a debug build. Hosts are the broker's. Lines for Apache Pulsar are in `lab_pulsar`, those of
