@@ -52,6 +52,7 @@ fn used() -> MachineUse {
                 received: packets(2_000_000),
                 sent: packets(0),
                 speed_mbit_per_s: Some(25_000),
+                sent_limit_bit_per_s: None,
             }],
             ..HostUse::default()
         },
