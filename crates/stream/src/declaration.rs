@@ -94,8 +94,10 @@ pub struct Site {
     /// True if a sink should give back messages that are refused for good, since the stream continues without
     /// them.
     pub gives_refused_back: bool,
-    /// The transactional id of this instance, if the stream runs exactly once.
+    /// The transactional id of the sink, if its output and the source's offsets form transactions.
     pub transactional_id: Option<Arc<str>>,
+    /// True if the stages keep their state in the cluster, written in transactions with the source's offsets.
+    pub has_durable_state: bool,
     /// The sources whose messages reach this stage, as far as they are known.
     pub sources: Arc<[SourceId]>,
     /// True if some stage tracks the partitions of its messages.

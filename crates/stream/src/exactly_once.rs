@@ -1,8 +1,9 @@
 //! The check of guarantees. Exactly-once streams: their conditions, and their transactional ids.
 //!
-//! Exactly once means that the sink's output and the source's offsets form one transaction of the cluster.
-//! Source and sink must therefore use one Kafka cluster, and the stages between must not keep state that a
-//! failure would lose: aborted messages are read again and must give the same output.
+//! Exactly once means that the sink's output, the state of the stages and the source's offsets form one
+//! transaction of the cluster. Source and sink must therefore use one Kafka cluster, or the result is the
+//! state of the sink itself, as in `counter`. The stages between must not keep state that a failure would
+//! lose: aborted messages are read again and must give the same output.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use crate::at_least_once;
 use crate::bad::OnError;
 use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
+use crate::state::{StateKeeping, has_state, keeping};
 
 /// Processors whose output depends on one message alone, and on a table of which the cluster has all. Processors that delay messages track and keep their
 /// order.
@@ -50,20 +52,27 @@ impl Guarantee {
         Ok(())
     }
 
-    /// The transactional id of an instance of a stream: the group, whose members share the work; the stream
-    /// and its sink; the process; and the instance in it.
+    /// The transactional id of an instance of a stream, if it has transactions: the group, whose members share
+    /// the work; the stream and its sink, or `state` if the transactions have no output; the process; and the
+    /// instance in it.
     pub(crate) fn transactional_id(
         self,
         stream: &StreamPlan,
         process: &str,
         instance: usize,
     ) -> Option<Arc<str>> {
-        if self != Guarantee::ExactlyOnce {
-            return None;
-        }
-        let (source, sink) = (source(stream).ok()?, sink(stream).ok()?);
-        let group = source.settings.optional_text("group")?;
-        Some(format!("{group}-{}-{}-{process}.{instance}", stream.name, sink.label).into())
+        let writer = match self.sink_has_transactions(stream) {
+            true => &*kafka_sink(stream)?.label,
+            false if keeping(stream, self).is_durable() => "state",
+            false => return None,
+        };
+        let group = source(stream).ok()?.settings.optional_text("group")?;
+        Some(format!("{group}-{}-{writer}-{process}.{instance}", stream.name).into())
+    }
+
+    /// True if the output of the sink is part of transactions.
+    pub(crate) fn sink_has_transactions(self, stream: &StreamPlan) -> bool {
+        self == Guarantee::ExactlyOnce && kafka_sink(stream).is_some()
     }
 }
 
@@ -102,31 +111,44 @@ fn check_replaced(plan: &Plan, guarantee: &'static str) -> Result<(), NotGuarant
 type Wrong = (String, String);
 
 fn check(stream: &StreamPlan, on_error: &OnError) -> Result<(), Wrong> {
-    let (source, sink) = (source(stream)?, sink(stream)?);
+    let source = source(stream)?;
+    let kept = keeping(stream, Guarantee::ExactlyOnce);
+    if let StateKeeping::Memory { stage, reason, is_in_group: true } = &kept {
+        let stage = stream.stages().find(|with_state| with_state.label == *stage);
+        let reason = format!("{} keeps state in memory: {reason}", stage.map(describe).unwrap_or_default());
+        return Err((reason, "put no such stage between source and sink".to_owned()));
+    }
+    let sink = sink(stream)?;
     if source.settings.optional_text("group").is_none() {
         let reason = format!("{} has no consumer group to commit its offsets", source.label);
         return Err((reason, "use `kafka --topics=... --group=NAME`".to_owned()));
     }
-    let (from, to) = (source.settings.text("bootstrap"), sink.settings.text("bootstrap"));
-    if from != to {
+    let (from, to) = (source.settings.text("bootstrap"), sink.settings.optional_text("bootstrap"));
+    if let Some(to) = to.filter(|to| *to != from) {
         let reason = format!("a transaction cannot span two clusters, and its ends are at {from} and {to}");
         return Err((reason, "use the same --bootstrap for both".to_owned()));
     }
-    if let Some(stage) = stream.processors.iter().find(|stage| !WITHOUT_MEMORY.contains(&stage.module.name)) {
+    let is_sound = |stage: &&StagePlan| WITHOUT_MEMORY.contains(&stage.module.name) || has_state(stage);
+    if let Some(stage) = stream.processors.iter().find(|stage| !is_sound(stage)) {
         let reason = format!("{} keeps state in memory", describe(stage));
-        let right = format!("use only {} between source and sink", WITHOUT_MEMORY.join(", "));
+        let right =
+            format!("use only {}, aggregate and dedup between source and sink", WITHOUT_MEMORY.join(", "));
         return Err((reason, right));
     }
-    let mut behind_splitter = stream.processors.iter().skip_while(|stage| stage.module.name != "splitter");
-    if let Some(splitter) = behind_splitter.next()
-        && let Some(limit) = behind_splitter.find(|stage| stage.module.name == "rate-limit")
+    let joins = |stage: &StagePlan| stage.module.name == "splitter" || has_state(stage);
+    let mut behind = stream.processors.iter().skip_while(|stage| !joins(stage));
+    if let Some(first) = behind.next()
+        && let Some(limit) = behind.find(|stage| stage.module.name == "rate-limit")
     {
-        let (splitter, limit) = (describe(splitter), describe(limit));
+        let (first_name, limit) = (describe(first), describe(limit));
+        let effect = match first.module.name {
+            "splitter" => "makes several messages of one, which are written",
+            _ => "has state that is written with its output",
+        };
         let reason = format!(
-            "{splitter} makes several messages of one, which are written in one transaction, and {limit} may delay \
-             them for longer than a transaction may take"
+            "{first_name} {effect} in one transaction, and {limit} may delay them for longer than a transaction may take"
         );
-        return Err((reason, format!("put {limit} before {splitter}")));
+        return Err((reason, format!("put {limit} before {first_name}")));
     }
     match on_error {
         OnError::Fail | OnError::Skip => Ok(()),
@@ -162,7 +184,7 @@ fn source(stream: &StreamPlan) -> Result<&StagePlan, Wrong> {
 
 fn sink(stream: &StreamPlan) -> Result<&StagePlan, Wrong> {
     match &stream.output {
-        Output::Stage(stage) if stage.module.name == "kafka" => Ok(stage),
+        Output::Stage(stage) if stage.module.name == "kafka" || has_state(stage) => Ok(stage),
         Output::Stage(stage) => {
             let reason = format!("its sink is {}, which cannot abort a transaction", describe(stage));
             Err((reason, "use `kafka --topic=...`".to_owned()))
@@ -172,6 +194,11 @@ fn sink(stream: &StreamPlan) -> Result<&StagePlan, Wrong> {
             Err((reason, "use --transport=kafka, which puts topics between streams".to_owned()))
         }
     }
+}
+
+/// The sink, if it writes to a topic.
+fn kafka_sink(stream: &StreamPlan) -> Option<&StagePlan> {
+    sink(stream).ok().filter(|sink| sink.module.name == "kafka")
 }
 
 /// A stage's label, followed by its module if that differs.
@@ -200,8 +227,14 @@ mod tests {
             Guarantee::ExactlyOnce.check(&plan, &on_error).err().map(|error| error.to_string())
         };
         assert_eq!(rejection(moved, OnError::Skip), None);
-        let limited = "kafka --topics=a --group=g | rate-limit --rate=1 | splitter | kafka --topic=b";
-        assert_eq!(rejection(limited, OnError::Skip), None);
+        for sound in [
+            "kafka --topics=a --group=g | rate-limit --rate=1 | splitter | kafka --topic=b",
+            "kafka --topics=a --group=g | rate-limit --rate=1 | splitter | dedup | aggregate | kafka --topic=b",
+            "kafka --topics=a --group=g | dedup | counter",
+            "kafka --topics=a --group=g | histogram --of='1'",
+        ] {
+            assert_eq!(rejection(sound, OnError::Skip), None, "{sound}");
+        }
         for (text, reason, right) in [
             ("time | kafka --topic=b", "its source is time", "--group=NAME"),
             ("kafka --topics=a | kafka --topic=b", "has no consumer group", "--group=NAME"),
@@ -212,6 +245,16 @@ mod tests {
                 "filter, rate-limit",
             ),
             ("kafka --topics=a --group=g | kafka --topic=b --bootstrap=x:1", "x:1", "same --bootstrap"),
+            (
+                "kafka --topics=a --group=g | aggregate | w: aggregate | kafka --topic=b",
+                "aggregate keeps state in memory: w is behind aggregate",
+                "--transport=kafka",
+            ),
+            (
+                "kafka --topics=a --group=g | dedup | rate-limit --rate=1 | kafka --topic=b",
+                "rate-limit may delay them",
+                "put rate-limit before dedup",
+            ),
             (
                 "kafka --topics=a --group=g | splitter | filter --expression=true | slow: rate-limit --rate=1 \
                  | kafka --topic=b",
@@ -284,5 +327,10 @@ mod tests {
         let id = |guarantee: Guarantee| guarantee.transactional_id(stream, "left", 2);
         assert_eq!(id(Guarantee::ExactlyOnce).as_deref(), Some("g-s-out-left.2"));
         assert_eq!(id(Guarantee::AtLeastOnce), None);
+        let stream = &plan("kafka --topics=a --group=g | dedup | kafka --topic=b").streams[0];
+        let id = |guarantee: Guarantee| guarantee.transactional_id(stream, "left", 0);
+        assert_eq!(id(Guarantee::ExactlyOnce).as_deref(), Some("g-s-kafka-2-left.0"));
+        assert_eq!(id(Guarantee::AtLeastOnce).as_deref(), Some("g-s-state-left.0"));
+        assert_eq!(id(Guarantee::AtMostOnce), None);
     }
 }

@@ -10,6 +10,7 @@ mod partitions;
 mod reports;
 mod settings;
 mod table;
+mod transactions;
 mod writer;
 
 use std::path::Path;
@@ -27,6 +28,7 @@ pub use outlet::{PendingMessages, TopicProducer};
 pub use partitions::partitions_of;
 pub use settings::{ClientSettings, consumer, producer};
 pub use table::Table;
+pub use transactions::Transactions;
 pub use writer::TopicWriter;
 
 /// Size limit of a properties file.

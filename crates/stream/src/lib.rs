@@ -7,6 +7,7 @@
 //! - [`runtime`] runs a plan: adjacent stages call each other, bounded channels connect streams.
 //! - [`transport`] puts topics between stages, as [`deployment`] requires.
 //! - [`host`] runs streams as a service: created under a name, deployed, restarted with the process.
+//! - `state` keeps windows, counts and remembered messages in topics, so that they outlive the process.
 //! - [`message`] is the data, [`expression`] the language of filters and transforms.
 //! - [`https`] reaches servers outside the cluster. [`Reach`] limits the access of a stream.
 
@@ -37,6 +38,7 @@ pub mod runtime;
 pub mod sink;
 pub mod source;
 pub mod stage;
+mod state;
 mod topics;
 pub mod transport;
 

@@ -22,6 +22,7 @@ use crate::message::Provenance;
 use crate::plan::{Input, Output, Plan, StreamPlan};
 use crate::reach::Reach;
 use crate::stage::{Source, StageError};
+use crate::state::{StateKeeping, StateStore, StoreSettings, has_state, keeping};
 use crate::{Cluster, Guarantee};
 use chain::{Chain, Link};
 use channel::{ChannelSource, Outlet, Readers, TopicSink, channel};
@@ -133,11 +134,14 @@ pub fn start(plan: &Plan, options: &RunOptions) -> Result<RunningStreams, Stream
             let meter = Arc::new(StreamMeter::new(stream, instance));
             let transactional_id = options.guarantee.transactional_id(stream, &options.instance, instance);
             let is_stored = storage::stores(plan, index);
+            let kept = keeping(stream, options.guarantee);
             let mut builder = Builder {
                 options,
                 stream: &stream.name,
                 meter: &meter,
                 is_stored,
+                kept: &kept,
+                sink_has_transactions: options.guarantee.sink_has_transactions(stream),
                 transactional_id,
                 origins: &origins,
                 index,
@@ -191,6 +195,10 @@ struct Builder<'a> {
     stream: &'a Arc<str>,
     meter: &'a Arc<StreamMeter>,
     is_stored: bool,
+    /// Where the stages keep their state.
+    kept: &'a StateKeeping,
+    /// True if the output of the sink is part of transactions.
+    sink_has_transactions: bool,
     transactional_id: Option<Arc<str>>,
     origins: &'a Origins<'a>,
     /// The number of the stream.
@@ -211,6 +219,46 @@ impl Builder<'_> {
         Some(Provenance { has_ends: place == 0, ..Provenance::single(source) })
     }
 
+    fn tracks_partitions(&self) -> bool {
+        self.origins.are_tracked() || self.kept.is_durable()
+    }
+
+    /// The state of the stages, if it is durable. Otherwise, says so.
+    fn store(&self, stream: &StreamPlan) -> Result<Option<StateStore>, StageError> {
+        if let StateKeeping::Memory { stage, reason, is_in_group } = self.kept {
+            let (name, stage) = (&**self.stream, &**stage);
+            match is_in_group {
+                true => tracing::warn!(stream = name, stage, reason, "State is kept in memory"),
+                false => tracing::debug!(stream = name, stage, reason, "State is kept in memory"),
+            }
+            let sink = match &stream.output {
+                Output::Stage(stage) => Some(stage),
+                Output::Topic(_) => None,
+            };
+            let stages = stream.processors.iter().chain(sink);
+            for (meter, _) in self.meter.stages[1..].iter().zip(stages).filter(|(_, stage)| has_state(stage))
+            {
+                meter.findings.set("state", "in memory");
+            }
+        }
+        let (Input::Stage(source), Some(source_id)) = (&stream.input, self.provenance(0)) else {
+            return Ok(None);
+        };
+        if !self.kept.is_durable() {
+            return Ok(None);
+        }
+        for (place, topic) in self.kept.topics() {
+            self.meter.stages[*place].findings.set("state", &**topic);
+        }
+        let settings = StoreSettings {
+            source: &source.settings,
+            source_id: source_id.source,
+            topics: self.kept.topics().iter().map(|(_, topic)| topic.clone()).collect(),
+            transactional_id: self.transactional_id.clone().filter(|_| !self.sink_has_transactions),
+        };
+        StateStore::new(settings).map(Some)
+    }
+
     /// The site of a stage; places are counted from the source.
     fn site(&self, place: usize, findings: &Findings) -> Site {
         Site {
@@ -222,8 +270,9 @@ impl Builder<'_> {
                 0 => self.provenance(0).into_iter().map(|provenance| provenance.source).collect(),
                 place => self.origins.reaching(self.index, place - 1).into_iter().collect(),
             },
-            tracks_partitions: self.origins.are_tracked(),
-            transactional_id: self.transactional_id.clone(),
+            tracks_partitions: self.tracks_partitions(),
+            transactional_id: self.transactional_id.clone().filter(|_| self.sink_has_transactions),
+            has_durable_state: self.kept.is_durable(),
             console: self.options.console.clone(),
             findings: findings.clone(),
             reach: self.options.reach.clone(),
@@ -286,6 +335,7 @@ impl Builder<'_> {
         };
         let taps = (0..=links.len())
             .map(|stage| Outlet::to(joints.taps.get(&(index, stage)).cloned().unwrap_or_default()));
+        let state = self.store(stream).map_err(|error| self.failed(&self.meter.stages[0].label, error))?;
         let origin = &stream.origin;
         let points = (0..=links.len()).map(|place| {
             let stage = origin.stage(place);
@@ -294,12 +344,15 @@ impl Builder<'_> {
         Ok(Chain {
             source_id: self.origins.source(index, 0, self.instance),
             provenance: self.provenance(0).filter(|_| !source.has_provenance()),
-            announces: self.origins.are_tracked(),
+            announces: self.tracks_partitions(),
             is_piped: matches!(stream.output, Output::Topic(_)),
             reaches_windows: storage::reaches_windows(plan, index),
             points: points.collect(),
             taps: taps.collect(),
             source,
+            first_with_state: self.kept.topics().first().map(|(place, _)| place - 1),
+            has_transactions: self.transactional_id.is_some(),
+            state,
             links,
             sink,
             meter: self.meter.clone(),

@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::clock::ClockReading;
 use crate::message::{Batch, Message};
+use crate::state::{State, StateRecord};
 
 /// A future that the runtime awaits.
 pub type Wait<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -136,9 +137,10 @@ pub trait Source: Send {
         Box::pin(async { Ok(()) })
     }
 
-    /// For exactly-once streams, in place of an acknowledgement: the position after all messages up to this
-    /// sequence, for a transaction of the sink. Each message is reported once.
-    fn progress(&mut self, _through: u64) -> Result<Progress, StageError> {
+    /// For streams with transactions, in place of an acknowledgement: the position after all messages up to
+    /// this sequence, for the next transaction. Each message is reported once. With `is_due`, there is a
+    /// transaction even without a new position.
+    fn progress(&mut self, _through: u64, _is_due: bool) -> Result<Progress, StageError> {
         Ok(Progress::None)
     }
 
@@ -171,11 +173,12 @@ pub enum Progress {
     Void,
 }
 
-/// The next offsets of a group member's partitions.
+/// The next offsets of a group member's partitions, and the state of the stages at that position.
 pub struct GroupOffsets {
     pub offsets: BTreeMap<TopicPartition, CommittedOffset>,
     /// The member and its generation: the group rejects offsets of an old generation (KIP-447).
     pub group: GroupMetadata,
+    pub state: Vec<StateRecord>,
 }
 
 /// The outcome of a transaction.
@@ -250,9 +253,13 @@ pub trait Processor: Send {
         None
     }
 
-    /// Drops held messages, which will be redelivered. Called only on processors allowed in exactly-once
-    /// streams.
+    /// Drops held messages, which will be redelivered.
     fn forget(&mut self) {}
+
+    /// The state that outlives the process, if the site of the stage has durable state.
+    fn state(&mut self) -> Option<&mut dyn State> {
+        None
+    }
 }
 
 /// Takes the messages at the end of a stream.
@@ -308,6 +315,11 @@ pub trait Sink: Send {
         unreachable!("a stream that runs exactly once ends in a sink that has transactions")
     }
 
+    /// The time that a transaction of the sink may take, if it has transactions.
+    fn transaction_timeout(&self) -> Option<Duration> {
+        None
+    }
+
     /// For exactly-once streams: aborts everything written since the last commit.
     fn abort(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
@@ -316,6 +328,11 @@ pub trait Sink: Send {
     /// Waits for deliveries that a flush does not wait for. No more messages follow.
     fn arrive(&mut self) -> Wait<'_, Result<(), StageError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    /// The state that outlives the process, if the site of the stage has durable state.
+    fn state(&mut self) -> Option<&mut dyn State> {
+        None
     }
 
     /// Finishes the sink: no more messages follow, and all are delivered.

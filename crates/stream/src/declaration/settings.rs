@@ -132,6 +132,11 @@ impl Settings {
         self.optional_expression(name).unwrap_or_else(|| missing(name))
     }
 
+    /// The text of an expression; empty without one.
+    pub fn expression_text(&self, name: &str) -> String {
+        self.optional_expression(name).map_or_else(String::new, |expression| expression.text().to_owned())
+    }
+
     /// An optional expression.
     pub fn optional_expression(&self, name: &str) -> Option<Arc<Expression>> {
         match self.value(name)? {

@@ -17,6 +17,7 @@ use crate::bad::OnError;
 use crate::deployment::Deployment;
 use crate::disk;
 use crate::plan::{Input, Plan, StagePlan};
+use crate::state::keeping;
 
 /// The principal of a definition without one: a client without a name.
 const ANONYMOUS: &str = "User:ANONYMOUS";
@@ -129,6 +130,14 @@ pub fn needed(plan: &Plan, deployment: &Deployment, cluster: &Cluster, process: 
             let topic = stage.settings.optional_text("topic");
             needed.extend(topic.map(|topic| right(Act::Write, Resource::Topic(topic.to_owned()))));
         }
+        if let Input::Stage(source) = &stream.input
+            && is_of(cluster, source)
+        {
+            for (_, topic) in keeping(stream, deployment.guarantee).topics() {
+                let topic = Resource::Topic(topic.to_string());
+                needed.extend([Act::Read, Act::Write].map(|act| right(act, topic.clone())));
+            }
+        }
         let ids = (0..stream.instances)
             .filter_map(|instance| deployment.guarantee.transactional_id(stream, process, instance));
         needed.extend(ids.map(|id| right(Act::Write, Resource::TransactionalId(id.to_string()))));
@@ -210,6 +219,17 @@ mod tests {
                 "Read Group(\"s\")",
                 "Write Topic(\"b\")",
                 "Write TransactionalId(\"s-s-topic:b-hosted.0\")"
+            ]
+        );
+        assert_eq!(
+            of("kafka --topics=a --group=g | counter", ""),
+            [
+                "Alter Cluster",
+                "Read Topic(\"a\")",
+                "Read Topic(\"g-counter-changelog\")",
+                "Read Group(\"g\")",
+                "Write Topic(\"g-counter-changelog\")",
+                "Write TransactionalId(\"g-s-state-hosted.0\")"
             ]
         );
         let counted = of("time | filter --expression=true | log", "module.filter.count=2");

@@ -7,7 +7,9 @@ use thalweg_client::{
 use thalweg_record::Header;
 use tokio::time::Instant;
 
+use crate::clock;
 use crate::message::Batch;
+use crate::state::StateRecord;
 
 /// Maximum number of messages handed over while the senders pause.
 const MESSAGES_AT_ONCE: usize = 256;
@@ -34,7 +36,15 @@ impl PendingMessages {
     }
 }
 
-/// A producer for a topic.
+/// A record of a stage's state was not taken.
+#[derive(Debug, thiserror::Error)]
+#[error("the state was not taken by {topic}: {reason}")]
+pub struct StateNotSent {
+    topic: String,
+    reason: String,
+}
+
+/// A producer for a topic, and for the state of stages.
 pub struct TopicProducer {
     producer: Producer,
     topic: TopicRef,
@@ -58,6 +68,27 @@ impl TopicProducer {
     /// The underlying producer.
     pub fn producer(&mut self) -> &mut Producer {
         &mut self.producer
+    }
+
+    /// Sends records of state, waiting for room. Call it in a transaction, whose commit has the outcome.
+    pub async fn send_state(&mut self, records: &[StateRecord]) -> Result<(), StateNotSent> {
+        for StateRecord { topic, partition, key, value } in records {
+            let failed =
+                |error: &dyn ToString| StateNotSent { topic: topic.to_string(), reason: error.to_string() };
+            let topic = self.producer.topic(topic).await.map_err(|error| failed(&error))?;
+            let record = ProducerRecord {
+                topic,
+                partition: Some(*partition),
+                timestamp: clock::time_ms(),
+                key: Some(key),
+                value: value.as_deref(),
+                headers: &[],
+                sent_at: Instant::now(),
+                number: 0,
+            };
+            self.producer.send(&record).await.map_err(|error| failed(&error))?;
+        }
+        Ok(())
     }
 
     /// Hands messages over until the buffer is full. Returns true if all were handed over.

@@ -11,6 +11,9 @@ use crate::stage::StageError;
 /// `batch.size`: larger than Kafka's default, for less work per message in busy streams.
 const BATCH_BYTES: &str = "131072";
 
+/// The reason for settings that transactions fix.
+const TRANSACTED: &str = "--guarantee=exactly-once, or with state in the cluster";
+
 /// Settings that every stage fixes.
 const FIXED: [(&str, &str); 1] = [("enable.auto.commit", "false")];
 
@@ -100,7 +103,7 @@ fn client<C>(
         let instead = instead.map(|instead| format!("; use {instead} instead")).unwrap_or_default();
         tracing::warn!(path, "{key} has no effect in streams{instead}");
     }
-    for (pairs, with) in [(&FIXED[..], "a stream"), (fixed, "--guarantee=exactly-once")] {
+    for (pairs, with) in [(&FIXED[..], "a stream"), (fixed, TRANSACTED)] {
         for (key, right) in pairs {
             match properties.get(key) {
                 Some(value) if value != *right => {
@@ -183,7 +186,7 @@ mod tests {
             ),
             (
                 "isolation.level=read_uncommitted",
-                "isolation.level=read_uncommitted cannot be combined with --guarantee=exactly-once: use read_committed",
+                "isolation.level=read_uncommitted cannot be combined with --guarantee=exactly-once, or with state in the cluster: use read_committed",
             ),
         ] {
             write(text);

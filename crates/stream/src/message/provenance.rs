@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use thalweg_client::TopicPartition;
+
 /// The number of a source, or of a stage whose output is not its input, unique in the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(u64);
 
 impl SourceId {
@@ -17,10 +19,12 @@ impl SourceId {
 }
 
 /// A partition that a source reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignedPartition {
     /// The number of the partition in its source.
     pub partition: u32,
+    /// The partition in the cluster, if the source reads topics.
+    pub at: Option<TopicPartition>,
     /// True if the source has read everything in the partition.
     pub is_at_end: bool,
 }
@@ -48,7 +52,7 @@ pub type RevocablePartition = (SourceId, u32);
 impl Provenance {
     /// The provenance of messages of a source with a single partition, whose end is not told.
     pub fn single(source: SourceId) -> Provenance {
-        let assigned = Arc::new([AssignedPartition { partition: 0, is_at_end: false }]);
+        let assigned = Arc::new([AssignedPartition { partition: 0, at: None, is_at_end: false }]);
         Provenance { source, partition: Some(0), is_at_end: false, has_ends: false, assigned, revoked: None }
     }
 

@@ -2,36 +2,46 @@
 //! when windows close; this module reads messages and writes the results of closed windows.
 //!
 //! Windows close when every partition of the source has a later message or is idle, and at the end of the
-//! stream. Without `--time`, the clock stands for partitions that were read to the end.
+//! source. Without `--time`, the clock stands for partitions that were read to the end.
+//!
+//! The entries of durable state are the aggregates, whose key is `s`, the window's start in milliseconds since
+//! 1970 (eight bytes, big-endian), and then `k` and the key, if there is one; and `m`, the marks of the
+//! partition: the time of its latest message, and the time up to which its windows are closed, in milliseconds
+//! since 1970 (eight bytes each). Numbers in values are big-endian, too.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Buf, BufMut, BytesMut};
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::watermarks::Watermarks;
-use super::windows::{ClosedWindow, WindowRejection, WindowShape, Windows};
+use super::windows::{ClosedWindow, Sums, WindowRejection, WindowShape, Windows};
 use crate::declaration::{
     Findings, Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
 };
 use crate::expression::Expression;
 use crate::figures::{Figure, figures};
-use crate::message::{Batch, KEY_BYTES_MAX, Message, Provenance, SourceId};
+use crate::message::{Batch, KEY_BYTES_MAX, Message, Provenance, RevocablePartition, SourceId};
 use crate::stage::{Processor, StageError, Turn, Wait};
+use crate::state::{Change, Entries, State, UnknownEntry};
 
 pub const MODULE: Module = Module {
     name: "aggregate",
     summary: "counts, sums and quantiles over time windows, per key",
     about: "Emits a JSON object for each key of each closed window: `window_start` and `window_end` in milliseconds since \
             1970, `key` if there is one, and the figures. Messages are placed by their own timestamps, or by `--time`. A window \
-            closes when every partition of the source has a message later than its end plus `--lateness`, or when the stream \
+            closes when every partition of the source has a message later than its end plus `--lateness`, or when the source \
             ends. A partition with further messages is always waited for. A partition that was read to its end is idle after \
             `--idle` without a message, and not waited for; without `--time`, the clock minus `--idle` stands for its messages \
             while the stream keeps up with its source. After a pause of the stream, the messages of the pause come first. \
             Messages for closed windows are late: they are dropped with a warning and counted as `late`, or go to the \
-            dead letters, if there are any. Behind `batch`, `aggregate` and `exec`, partitions are not told apart.",
+            dead letters, if there are any. Behind `batch`, `aggregate` and `exec`, partitions are not told apart. \
+            Behind a `kafka` source with a group, open windows outlive the process: a stream that is stopped or killed goes \
+            on with them. They are in the topic `GROUP-LABEL-changelog`, and follow their partition to another instance. \
+            Elsewhere, open windows are in memory, and close when the stream is stopped.",
     options: &[
         OptionSpec {
             name: "window",
@@ -159,7 +169,22 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageErr
     let shape = shape(settings);
     let with_quantiles = figures.iter().any(|figure| matches!(figure, Figure::Quantile(..)));
     Ok(Box::new(Aggregate {
-        windows: Windows::new(shape, with_quantiles, settings.integer("keysMax") as usize),
+        windows: Windows::new(
+            shape,
+            with_quantiles,
+            settings.integer("keysMax") as usize,
+            site.has_durable_state,
+        ),
+        options: format!(
+            "window={} slide={} quantiles={with_quantiles} of={} key={} time={}",
+            shape.length_ms,
+            shape.slide_ms,
+            settings.expression_text("of"),
+            settings.expression_text("key"),
+            settings.expression_text("time")
+        ),
+        written: BTreeMap::new(),
+        last_sequence: 0,
         figures,
         of: settings.optional_expression("of"),
         key: settings.optional_expression("key"),
@@ -178,6 +203,13 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Processor>, StageErr
 
 struct Aggregate {
     windows: Windows,
+    /// The options that the aggregates depend on.
+    options: String,
+    /// The marks of the partitions in the state.
+    written: BTreeMap<RevocablePartition, Marks>,
+    /// The last message. If the state is durable, it stands for the results that it causes: earlier messages
+    /// may be committed.
+    last_sequence: u64,
     figures: Vec<Figure>,
     of: Option<Arc<Expression>>,
     key: Option<Arc<Expression>>,
@@ -189,6 +221,13 @@ struct Aggregate {
     own: Provenance,
     length_ms: i64,
     late: LateMessages,
+}
+
+/// The time of the latest message of a partition, and the time up to which its windows are closed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Marks {
+    latest_ms: i64,
+    closed_ms: i64,
 }
 
 /// The count of late messages, which is published and logged.
@@ -287,7 +326,8 @@ impl Aggregate {
             }
             let value = Value::Object(object).to_string();
             let key = closed.key.map(|key| bytes::Bytes::from(key.into_vec()));
-            batch.push(value.into(), key, end_ms, sums.first_sequence);
+            let sequence = if self.windows.is_durable() { self.last_sequence } else { sums.first_sequence };
+            batch.push(value.into(), key, end_ms, sequence);
         }
     }
 }
@@ -305,9 +345,11 @@ impl Processor for Aggregate {
         self.called = Some(turn.now);
         self.marks.enter(turn.source);
         if let Some(revoked) = from.revoked.as_ref().filter(|revoked| !revoked.is_empty()) {
+            // Durable state was removed before.
             self.windows.forget(|(source, partition)| source == from.source && revoked.contains(&partition));
         }
         self.marks.assign(&from);
+        self.last_sequence = batch.last_sequence().unwrap_or(self.last_sequence);
         for message in batch.messages() {
             match self.add(&message, &mut key, &from) {
                 Ok(true) => {}
@@ -360,6 +402,105 @@ impl Processor for Aggregate {
     }
 
     fn held_since(&self) -> Option<u64> {
-        self.windows.first_sequence()
+        if self.windows.is_durable() { None } else { self.windows.first_sequence() }
+    }
+
+    fn state(&mut self) -> Option<&mut dyn State> {
+        if self.windows.is_durable() { Some(self) } else { None }
+    }
+}
+
+impl State for Aggregate {
+    fn options(&self) -> String {
+        self.options.clone()
+    }
+
+    fn add(&mut self, of: RevocablePartition, entries: Entries) -> Result<(), UnknownEntry> {
+        let marks = match entries.get(MARKS).cloned() {
+            Some(mut marks) => Marks { latest_ms: marks.try_get_i64()?, closed_ms: marks.try_get_i64()? },
+            None => Marks { latest_ms: i64::MIN, closed_ms: i64::MIN },
+        };
+        self.windows.join(of, marks.closed_ms);
+        self.marks.join(of.0, of.1, marks.latest_ms);
+        self.written.insert(of, marks);
+        for (key, mut value) in entries.into_iter().filter(|(key, _)| key != MARKS) {
+            let (start_ms, key) = read_key(&key).ok_or(UnknownEntry)?;
+            self.windows.restore((start_ms, key.map(Into::into), of), Sums::read(&mut value)?);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, is_removed: &dyn Fn(RevocablePartition) -> bool) {
+        self.windows.forget(is_removed);
+        self.marks.leave_out(is_removed);
+        self.written.retain(|of, _| !is_removed(*of));
+    }
+
+    fn has_changed(&self) -> bool {
+        self.windows.has_changed()
+    }
+
+    fn take_changes(&mut self) -> Vec<Change> {
+        let changed = self.windows.take_changed().into_iter().map(|((start_ms, key, of), sums)| {
+            let value = sums.map(|sums| {
+                let mut value = Vec::new();
+                sums.write(&mut value);
+                value
+            });
+            Change { of, key: entry_key(start_ms, key.as_deref()), value }
+        });
+        let mut changes: Vec<Change> = changed.collect();
+        for (of, written) in &mut self.written {
+            let latest_ms = self.marks.latest_ms(*of);
+            let marks = Marks { latest_ms, closed_ms: self.windows.closed_ms(Some(*of)) };
+            // A partition without messages has no position, either.
+            if latest_ms > i64::MIN && marks != *written {
+                let mut value = Vec::new();
+                [marks.latest_ms, marks.closed_ms].into_iter().for_each(|time_ms| value.put_i64(time_ms));
+                changes.push(Change { of: *of, key: MARKS.to_vec(), value: Some(value) });
+                *written = marks;
+            }
+        }
+        changes
+    }
+}
+
+/// The key of the marks of a partition.
+const MARKS: &[u8] = b"m";
+
+/// The key of an aggregate's entry.
+fn entry_key(start_ms: i64, key: Option<&[u8]>) -> Vec<u8> {
+    let mut entry = vec![b's'];
+    entry.put_i64(start_ms);
+    if let Some(key) = key {
+        entry.put_u8(b'k');
+        entry.put_slice(key);
+    }
+    entry
+}
+
+/// The window and the key of an aggregate's entry.
+fn read_key(entry: &[u8]) -> Option<(i64, Option<&[u8]>)> {
+    let (start_ms, key) = entry.strip_prefix(b"s")?.split_first_chunk::<8>()?;
+    let key = match key {
+        [] => None,
+        [b'k', key @ ..] => Some(key),
+        _ => return None,
+    };
+    Some((i64::from_be_bytes(*start_ms), key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_names_the_window_and_the_key() {
+        for (start_ms, key) in [(0, None), (-60_000, Some(&b""[..])), (i64::MAX, Some(&b"k"[..]))] {
+            assert_eq!(read_key(&entry_key(start_ms, key)), Some((start_ms, key)));
+        }
+        for wrong in [&b""[..], b"s1234567", b"x12345678", b"s12345678x"] {
+            assert_eq!(read_key(wrong), None);
+        }
     }
 }

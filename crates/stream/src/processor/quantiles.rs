@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use bytes::{Buf, BufMut, TryGetError};
+
 /// The relative error.
 const ERROR: f64 = 0.01;
 /// Smaller magnitudes count as zero.
@@ -65,6 +67,32 @@ impl Quantiles {
             other.iter().for_each(|(bucket, count)| *side.entry(*bucket).or_default() += count);
             limit(side);
         }
+    }
+
+    /// Writes the counts: those of zero, and for each sign the number of buckets, and each bucket (four bytes)
+    /// with its count (eight bytes).
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.zero);
+        for side in [&self.negative, &self.positive] {
+            out.put_u32(side.len() as u32);
+            for (bucket, count) in side {
+                out.put_i32(*bucket);
+                out.put_u64(*count);
+            }
+        }
+    }
+
+    /// Reads the counts as written by [`Quantiles::write`].
+    pub fn read(bytes: &mut impl Buf) -> Result<Quantiles, TryGetError> {
+        let mut read = Quantiles { zero: bytes.try_get_u64()?, ..Quantiles::default() };
+        for side in [&mut read.negative, &mut read.positive] {
+            for _ in 0..bytes.try_get_u32()? {
+                let bucket = bytes.try_get_i32()?;
+                side.insert(bucket, bytes.try_get_u64()?);
+            }
+        }
+        read.count = read.zero + read.negative.values().chain(read.positive.values()).sum::<u64>();
+        Ok(read)
     }
 
     /// The quantile; `None` if no number was added.

@@ -34,6 +34,8 @@ pub struct Watermarks {
     /// The lowest time over all partitions but that of the current batch, which stays the same meanwhile.
     others: Others,
     watermark_ms: i64,
+    /// The times of the last messages of partitions that joined with the state of their windows.
+    joined: BTreeMap<(SourceId, u32), i64>,
 }
 
 #[derive(Debug)]
@@ -141,7 +143,37 @@ impl Watermarks {
             attention: Attention::default(),
             others: Others::Hold,
             watermark_ms: i64::MIN,
+            joined: BTreeMap::new(),
         }
+    }
+
+    /// Adds a partition before its messages, with the time of the last one that was processed. The watermark
+    /// begins again, because the partition may be behind the others.
+    pub fn join(&mut self, source: SourceId, partition: u32, latest_ms: i64) {
+        self.joined.insert((source, partition), latest_ms);
+        if let Some(Some(known)) = self.sources.get_mut(&source) {
+            known.lanes.remove(&partition);
+            known.assigned = std::sync::Arc::new([]);
+        }
+        self.watermark_ms = i64::MIN;
+    }
+
+    /// Forgets partitions, which are read elsewhere, or again.
+    pub fn leave_out(&mut self, is_left: impl Fn((SourceId, u32)) -> bool) {
+        self.joined.retain(|partition, _| !is_left(*partition));
+        for (source, known) in &mut self.sources {
+            if known.as_ref().is_some_and(|known| known.lanes.keys().all(|lane| is_left((*source, *lane)))) {
+                *known = None;
+            }
+            known.iter_mut().for_each(|known| known.lanes.retain(|lane, _| !is_left((*source, *lane))));
+        }
+    }
+
+    /// The time of the last message of a partition.
+    pub fn latest_ms(&self, (source, partition): (SourceId, u32)) -> i64 {
+        let lane = self.sources.get(&source).and_then(|known| known.as_ref()?.lanes.get(&partition));
+        let joined = self.joined.get(&(source, partition)).copied();
+        lane.map(|lane| lane.latest_ms).max(joined).unwrap_or(i64::MIN)
     }
 
     /// Interval at which to call the stage while windows are open.
@@ -163,7 +195,8 @@ impl Watermarks {
             let (mut lanes, last_heard) =
                 known.take().map_or((BTreeMap::new(), heard), |known| (known.lanes, known.heard));
             for assigned in &*provenance.assigned {
-                let fresh = Lane { latest_ms: i64::MIN, is_at_end: false, heard };
+                let joined = self.joined.remove(&(provenance.source, assigned.partition));
+                let fresh = Lane { latest_ms: joined.unwrap_or(i64::MIN), is_at_end: false, heard };
                 let lane = lanes.entry(assigned.partition).or_insert(fresh);
                 lane.is_at_end = assigned.is_at_end;
             }
@@ -279,6 +312,7 @@ mod tests {
             let all = partitions.iter();
             all.map(|(partition, is_at_end)| AssignedPartition {
                 partition: *partition,
+                at: None,
                 is_at_end: *is_at_end,
             })
             .collect()

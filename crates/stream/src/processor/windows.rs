@@ -1,6 +1,11 @@
 //! Open windows, and when windows close. Pure: driven by a watermark.
+//!
+//! A partition that joins later, as with a rebalance, may be behind the others: the watermark goes back for it.
+//! Windows that were closed for the other partitions stay closed for them, by the floor of each.
 
 use std::collections::BTreeMap;
+
+use bytes::{Buf, BufMut, TryGetError};
 
 use super::quantiles::Quantiles;
 use crate::message::RevocablePartition;
@@ -38,9 +43,41 @@ pub struct Sums {
     pub quantiles: Option<Quantiles>,
     /// The lowest sequence of the messages.
     pub first_sequence: u64,
+    /// True if the aggregate has changed since the last transaction.
+    is_changed: bool,
+    /// True if the aggregate is an entry of the state.
+    is_stored: bool,
 }
 
 impl Sums {
+    fn new(with_quantiles: bool, sequence: u64) -> Sums {
+        Sums {
+            count: 0,
+            sum: 0.0,
+            min: f64::INFINITY,
+            max: f64::NEG_INFINITY,
+            quantiles: with_quantiles.then(Quantiles::default),
+            first_sequence: sequence,
+            is_changed: false,
+            is_stored: false,
+        }
+    }
+
+    /// Writes the aggregate: count, sum, minimum and maximum in eight bytes each, and the quantiles, if any.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.count);
+        [self.sum, self.min, self.max].into_iter().for_each(|number| out.put_f64(number));
+        self.quantiles.iter().for_each(|quantiles| quantiles.write(out));
+    }
+
+    /// Reads an aggregate of the state as written by [`Sums::write`].
+    pub fn read(bytes: &mut impl Buf) -> Result<Sums, TryGetError> {
+        let count = bytes.try_get_u64()?;
+        let (sum, min, max) = (bytes.try_get_f64()?, bytes.try_get_f64()?, bytes.try_get_f64()?);
+        let quantiles = bytes.has_remaining().then(|| Quantiles::read(bytes)).transpose()?;
+        Ok(Sums { count, sum, min, max, quantiles, is_stored: true, ..Sums::new(false, u64::MAX) })
+    }
+
     fn merge(&mut self, other: Sums) {
         self.count += other.count;
         self.sum += other.sum;
@@ -82,7 +119,10 @@ pub enum WindowRejection {
 type Window = BTreeMap<(Key, Option<RevocablePartition>), Sums>;
 
 /// The key of an aggregate, if it has one.
-type Key = Option<Box<[u8]>>;
+pub type Key = Option<Box<[u8]>>;
+
+/// An aggregate of a partition in the window with this start.
+pub type WindowEntry = (i64, Key, RevocablePartition);
 
 /// The number of keys in a window.
 fn keys_of(window: &Window) -> usize {
@@ -100,12 +140,74 @@ pub struct Windows {
     keys: usize,
     /// The watermark minus the lateness: windows that end before are closed.
     watermark_ms: i64,
+    /// For partitions that joined with the state of their windows: the time up to which their windows are
+    /// closed, if the watermark is lower.
+    floors: BTreeMap<RevocablePartition, i64>,
+    /// Aggregates that have changed or closed since the last transaction, if the state is durable.
+    changed: Option<Vec<WindowEntry>>,
 }
 
 impl Windows {
     /// An empty set of windows.
-    pub fn new(shape: WindowShape, with_quantiles: bool, keys_max: usize) -> Windows {
-        Windows { shape, with_quantiles, keys_max, open: BTreeMap::new(), keys: 0, watermark_ms: i64::MIN }
+    pub fn new(shape: WindowShape, with_quantiles: bool, keys_max: usize, is_durable: bool) -> Windows {
+        Windows {
+            shape,
+            with_quantiles,
+            keys_max,
+            open: BTreeMap::new(),
+            keys: 0,
+            watermark_ms: i64::MIN,
+            floors: BTreeMap::new(),
+            changed: is_durable.then(Vec::new),
+        }
+    }
+
+    /// True if the state is durable.
+    pub fn is_durable(&self) -> bool {
+        self.changed.is_some()
+    }
+
+    /// The time up to which windows are closed for a partition.
+    pub fn closed_ms(&self, from: Option<RevocablePartition>) -> i64 {
+        let floor = from.and_then(|from| self.floors.get(&from)).copied().unwrap_or(i64::MIN);
+        self.watermark_ms.max(floor)
+    }
+
+    /// Adds a partition whose windows are closed up to a time. The watermark begins again.
+    pub fn join(&mut self, partition: RevocablePartition, closed_ms: i64) {
+        self.floors.values_mut().for_each(|floor| *floor = self.watermark_ms.max(*floor));
+        self.floors.insert(partition, closed_ms);
+        self.watermark_ms = i64::MIN;
+    }
+
+    /// Adds an aggregate of the state, even if there are too many keys.
+    pub fn restore(&mut self, (start_ms, key, of): WindowEntry, sums: Sums) {
+        if !self.has_key(start_ms, &key) {
+            self.keys += 1;
+        }
+        self.open.entry(start_ms).or_default().insert((key, Some(of)), sums);
+    }
+
+    /// True if aggregates have changed since the last call of [`Windows::take_changed`].
+    pub fn has_changed(&self) -> bool {
+        self.changed.as_ref().is_some_and(|changed| !changed.is_empty())
+    }
+
+    /// Takes the aggregates that have changed since the last call; without their sums if they have closed.
+    pub fn take_changed(&mut self) -> Vec<(WindowEntry, Option<&Sums>)> {
+        let changed = self.changed.as_mut().map(std::mem::take).unwrap_or_default();
+        for (start_ms, key, of) in &changed {
+            let sums =
+                self.open.get_mut(start_ms).and_then(|window| window.get_mut(&(key.clone(), Some(*of))));
+            if let Some(sums) = sums {
+                (sums.is_changed, sums.is_stored) = (false, true);
+            }
+        }
+        let sums = |(start_ms, key, of): WindowEntry| {
+            let sums = self.open.get(&start_ms).and_then(|window| window.get(&(key.clone(), Some(of))));
+            ((start_ms, key, of), sums)
+        };
+        changed.into_iter().map(sums).collect()
     }
 
     /// Adds a message to its open windows, or to none.
@@ -117,8 +219,8 @@ impl Windows {
         sequence: u64,
         from: Option<RevocablePartition>,
     ) -> Result<(), WindowRejection> {
-        let Windows { shape, watermark_ms, .. } = *self;
-        let is_open = move |start: &i64| start.saturating_add(shape.length_ms) > watermark_ms;
+        let (shape, closed_ms) = (self.shape, self.closed_ms(from));
+        let is_open = move |start: &i64| start.saturating_add(shape.length_ms) > closed_ms;
         let starts = || shape.starts(time_ms).filter(is_open);
         let count = starts().count();
         if count == 0 {
@@ -137,15 +239,12 @@ impl Windows {
             if !is_known && !self.has_key(start, &key) {
                 self.keys += 1;
             }
-            let quantiles = self.with_quantiles;
-            let sums = self.open.entry(start).or_default().entry(at).or_insert_with(|| Sums {
-                count: 0,
-                sum: 0.0,
-                min: f64::INFINITY,
-                max: f64::NEG_INFINITY,
-                quantiles: quantiles.then(Quantiles::default),
-                first_sequence: sequence,
-            });
+            let new = || Sums::new(self.with_quantiles, sequence);
+            let sums = self.open.entry(start).or_default().entry(at).or_insert_with(new);
+            if let (Some(changed), Some(of), false) = (&mut self.changed, from, sums.is_changed) {
+                changed.push((start, key.clone(), of));
+                sums.is_changed = true;
+            }
             sums.count += 1;
             sums.first_sequence = sums.first_sequence.min(sequence);
             sums.sum += value;
@@ -163,6 +262,8 @@ impl Windows {
 
     /// Drops the sums of partitions whose messages come again.
     pub fn forget(&mut self, is_revoked: impl Fn(RevocablePartition) -> bool) {
+        self.floors.retain(|partition, _| !is_revoked(*partition));
+        self.changed.iter_mut().for_each(|changed| changed.retain(|(_, _, of)| !is_revoked(*of)));
         self.open.retain(|_, window| {
             window.retain(|(_, from), _| !from.is_some_and(&is_revoked));
             !window.is_empty()
@@ -184,7 +285,12 @@ impl Windows {
             }
             let (start_ms, window) = first.remove_entry();
             self.keys -= keys_of(&window);
-            for ((key, _), sums) in window {
+            for ((key, from), sums) in window {
+                if let (Some(changed), Some(of), true) =
+                    (&mut self.changed, from, sums.is_stored && !sums.is_changed)
+                {
+                    changed.push((start_ms, key.clone(), of));
+                }
                 match closed.last_mut().filter(|last| last.start_ms == start_ms && last.key == key) {
                     Some(last) => last.sums.merge(sums),
                     None => closed.push(ClosedWindow { start_ms, key, sums }),
@@ -223,7 +329,7 @@ mod tests {
     }
 
     fn windows(length_ms: i64, slide_ms: i64, lateness_ms: i64) -> Windows {
-        Windows::new(WindowShape { length_ms, slide_ms, lateness_ms }, true, 4)
+        Windows::new(WindowShape { length_ms, slide_ms, lateness_ms }, true, 4, false)
     }
 
     /// Adds a message of a single partition in order.
@@ -325,6 +431,61 @@ mod tests {
         let expected = [(0, "a".to_owned(), 2, 18.0), (0, "c".to_owned(), 1, 8.0)];
         assert_eq!(listed(windows.close_all()), expected);
         assert_eq!(windows.keys, 0);
+    }
+
+    #[test]
+    fn a_partition_that_joins_brings_its_windows_and_opens_no_closed_ones() {
+        let shape = WindowShape { length_ms: 10, slide_ms: 10, lateness_ms: 0 };
+        let (source, mut windows) = (SourceId::unique(), Windows::new(shape, true, 9, true));
+        let at = |partition| (source, partition);
+        windows.join(at(0), i64::MIN);
+        for time_ms in [1, 12] {
+            windows.add(time_ms, None, 1.0, 0, Some(at(0))).expect("it is taken");
+        }
+        let mut stored = BTreeMap::new();
+        let mut store = |windows: &mut Windows| {
+            for (entry, sums) in windows.take_changed() {
+                let mut value = Vec::new();
+                match sums {
+                    Some(sums) => {
+                        sums.write(&mut value);
+                        stored.insert(entry, value);
+                    }
+                    None => drop(stored.remove(&entry)),
+                }
+            }
+            stored.clone()
+        };
+        assert_eq!(store(&mut windows).len(), 2);
+        windows.advance(10);
+        assert_eq!(listed(windows.close()), [(0, String::new(), 1, 1.0)]);
+        windows.add(13, None, 2.0, 1, Some(at(0))).expect("it is taken");
+        assert!(windows.has_changed());
+        let (kept, closed_ms) = (store(&mut windows), windows.closed_ms(Some(at(0))));
+        assert_eq!((kept.len(), closed_ms), (1, 10));
+        // Another instance is further, or behind.
+        for other_ms in [5, 50] {
+            let mut other = Windows::new(shape, true, 9, true);
+            other.join(at(1), i64::MIN);
+            other.advance(other_ms);
+            other.join(at(0), closed_ms);
+            for (entry, value) in &kept {
+                let sums = Sums::read(&mut &value[..]).expect("it was written");
+                other.restore(entry.clone(), sums);
+            }
+            assert_eq!(other.add(9, None, 1.0, 2, Some(at(0))), Err(WindowRejection::Late));
+            assert_eq!(other.add(14, None, 4.0, 2, Some(at(0))), Ok(()));
+            let is_late = other.add(14, None, 8.0, 2, Some(at(1))).is_err();
+            assert_eq!(is_late, other_ms == 50, "{other_ms}");
+            let expected = if is_late { (3, 7.0) } else { (4, 15.0) };
+            other.advance(20);
+            let closed = other.close();
+            let quantile = closed[0].sums.quantile(0.0);
+            assert_eq!(quantile, Some(1.0));
+            assert_eq!(listed(closed), [(10, String::new(), expected.0, expected.1)]);
+        }
+        windows.forget(|_| true);
+        assert!(!windows.has_changed() && !windows.is_open());
     }
 
     #[test]

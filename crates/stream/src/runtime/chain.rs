@@ -16,10 +16,12 @@ use super::tap::TapPoint;
 use crate::Guarantee;
 use crate::bad::BadMessages;
 use crate::clock::{self, ClockReading};
+use crate::kafka;
 use crate::message::{Batch, Provenance, SourceId};
 use crate::stage::{
     FillResult, Processor, Progress, Sink, Source, SourceWatch, StageError, TransactionOutcome, Turn,
 };
+use crate::state::{State, StateStore};
 
 /// Maximum time that a busy stream keeps its thread before it yields.
 const TURN: Duration = Duration::from_millis(2);
@@ -29,6 +31,9 @@ const ACKNOWLEDGE_EVERY: Duration = Duration::from_millis(500);
 const ANSWER_EVERY: Duration = Duration::from_millis(2);
 /// Commit interval of transactions, which delays readers; the value of Kafka Streams.
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
+/// Age of the last transaction at which the source waits until stages have released the messages that keep
+/// the next one from being whole.
+const BARRED_AFTER: Duration = Duration::from_secs(2);
 
 /// Time that a rebalance waits for streams with windows behind a named destination, which may keep messages
 /// for long.
@@ -59,6 +64,12 @@ pub struct Chain {
     pub is_piped: bool,
     /// True if a stream behind this destination has windows.
     pub reaches_windows: bool,
+    /// The first stage with durable state: a processor, or the sink, whose index is the number of processors.
+    pub first_with_state: Option<usize>,
+    /// True if the source's offsets are committed in transactions.
+    pub has_transactions: bool,
+    /// The state of the stages, if it outlives the process.
+    pub state: Option<StateStore>,
     pub links: Vec<Link>,
     pub sink: Box<dyn Sink>,
     /// The taps after the source and after each processor.
@@ -93,6 +104,7 @@ impl Chain {
             written: None,
             acknowledged: None,
             next_acknowledgement: Instant::now(),
+            divided: None,
             source: SourceWatch::new(Instant::now()),
             is_at_end: false,
         };
@@ -116,10 +128,14 @@ impl Chain {
     }
 
     async fn work(&mut self, flow: &mut Flow) -> Result<StopReason> {
-        let over = self.flow(flow).await;
+        let over = match self.open_state().await {
+            Ok(true) => self.flow(flow).await,
+            Ok(false) => Ok(StopReason::Stopped),
+            Err(error) => Err(error),
+        };
         if over.is_err() {
             if self.is_exactly_once() {
-                let _ = self.sink.abort().await;
+                let _ = self.abort().await;
                 return over;
             }
             // A failure must not lose earlier messages.
@@ -131,6 +147,20 @@ impl Chain {
         }
         self.drain(flow).await?;
         over
+    }
+
+    /// Finds or creates the topics of the state. Returns false if the stop signal arrives before.
+    async fn open_state(&mut self) -> Result<bool> {
+        let Some(state) = &mut self.state else { return Ok(true) };
+        let opened = tokio::select! {
+            biased;
+            () = self.stop.given() => {
+                self.source.close();
+                return Ok(false);
+            }
+            opened = state.open() => opened,
+        };
+        opened.map(|()| true).map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
     /// Processes all messages.
@@ -148,7 +178,7 @@ impl Chain {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 self.tick(flow, now).await?;
                 // A splitter may have completed a message, and split the next one in part after this.
-                if self.is_exactly_once() {
+                if self.has_transactions {
                     self.acknowledge_if_due(flow, now).await?;
                 }
             }
@@ -157,7 +187,7 @@ impl Chain {
             {
                 self.hand_back(flow, until).await?;
             }
-            let is_full = self.is_full();
+            let is_full = self.is_full() || self.is_barred(flow, now);
             if is_full && over == Some(StopReason::Stopped) {
                 return Ok(StopReason::Stopped);
             }
@@ -166,6 +196,9 @@ impl Chain {
             match filled {
                 FillResult::Ready => {
                     self.claim(flow).await?;
+                    if !self.restore(flow).await? {
+                        return Ok(StopReason::Stopped);
+                    }
                     self.push(0, flow).await?;
                     self.acknowledge_if_due(flow, now).await?;
                 }
@@ -190,6 +223,35 @@ impl Chain {
                 since = Instant::now();
             }
         }
+    }
+
+    /// Reads back the state of partitions before their first messages. Returns false if the stop signal
+    /// arrives meanwhile.
+    async fn restore(&mut self, flow: &mut Flow) -> Result<bool> {
+        let (Some(state), Some(provenance)) = (&mut self.state, &flow.batch.provenance) else {
+            return Ok(true);
+        };
+        let label = self.meter.stages[0].label.clone();
+        if let Some(revoked) = provenance.revoked.as_deref().filter(|revoked| !revoked.is_empty()) {
+            state.remove(Some(revoked), states(&mut self.links, &mut self.sink));
+        }
+        let missing = state.missing(provenance);
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        let read = tokio::select! {
+            biased;
+            () = self.stop.given() => None,
+            read = state.read(&missing) => Some(read),
+        };
+        let Some(read) = read else {
+            self.source.close();
+            self.forget(flow).await?;
+            self.source.rewind();
+            return Ok(false);
+        };
+        let added = read.and_then(|read| state.add(missing, read, states(&mut self.links, &mut self.sink)));
+        added.map(|()| true).map_err(|error| (label, error))
     }
 
     /// Announces that the source has no more messages for now, unless the source itself tells.
@@ -229,11 +291,12 @@ impl Chain {
 
     /// Waits for a message, the stop signal, or a timer.
     async fn wait(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
-        let (is_full, open_from) = (self.is_full(), self.open_from());
-        let full = is_full.then(|| self.links[open_from].meter.clone());
+        let (is_full, open_from) = (self.is_full() || self.is_barred(flow, now), self.open_from());
+        let full = self.links.get(open_from).filter(|_| is_full).map(|link| link.meter.clone());
         let since = Instant::now();
         let mut deadline = self.deadline();
-        if self.wants_acknowledgement(flow) {
+        // Without this, a divided message would have the stream look again at once.
+        if self.wants_acknowledgement(flow) && !self.has_divided(flow) {
             deadline =
                 Some(deadline.map_or(flow.next_acknowledgement, |at| at.min(flow.next_acknowledgement)));
         }
@@ -337,6 +400,9 @@ impl Chain {
             if !self.points[place].is_empty() && !batch.is_empty() {
                 meter.waited_for(self.points[place].send(batch)).await;
             }
+            if self.first_with_state == Some(place) {
+                flow.written = batch.last_sequence().max(flow.written);
+            }
             let Some(link) = self.links.get_mut(place) else { break };
             meter = &link.meter;
             let now = Instant::now();
@@ -386,7 +452,7 @@ impl Chain {
         }
         meter.worked(flow.batch.len(), flow.batch.len(), flow.batch.value_bytes(), worked - now);
         meter.reached(flow.batch.len(), flow.age(flow.batch.first_time_ms(), done));
-        flow.written = flow.batch.last_sequence().or(flow.written);
+        flow.written = flow.batch.last_sequence().max(flow.written);
         self.give_back(flow)
     }
 
@@ -463,12 +529,14 @@ impl Chain {
         self.push(from, flow).await
     }
 
-    /// Flushes messages still held by stages after the last message, and waits for delivery.
+    /// Flushes messages still held by stages after the last message, and waits for delivery. Durable state
+    /// stays as it is: the next process goes on with it.
     async fn drain(&mut self, flow: &mut Flow) -> Result<()> {
         self.relieve(0, flow).await?;
-        self.announce_over(0, self.source_id, flow).await?;
+        let is_durable = self.state.is_some();
+        self.announce_over(0, self.source_id.filter(|_| !is_durable), flow).await?;
         for index in 0..self.links.len() {
-            let mut has_finished = false;
+            let mut has_finished = self.links[index].processor.state().is_some();
             while !has_finished {
                 flow.batch.clear();
                 let link = &mut self.links[index];
@@ -480,11 +548,12 @@ impl Chain {
                 self.hand_over_bad().await?;
             }
             let source = self.links[index].provenance.as_ref().map(|provenance| provenance.source);
+            let source = source.filter(|_| !is_durable);
             self.announce_over(index + 1, source, flow).await?;
         }
         let label = self.sink_label();
         let failed = |error| (label.clone(), error);
-        if self.is_exactly_once() {
+        if self.has_transactions {
             self.transact(flow).await?;
         }
         self.flush().await?;
@@ -494,7 +563,7 @@ impl Chain {
         // Close the taps before the first wait.
         self.taps.iter_mut().for_each(Outlet::close);
         self.sink.arrive().await.map_err(failed)?;
-        if !self.is_exactly_once() {
+        if !self.has_transactions {
             self.acknowledge_source(flow, u64::MAX).await?;
         }
         self.source.finish().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
@@ -523,20 +592,36 @@ impl Chain {
         Ok(())
     }
 
-    fn wants_acknowledgement(&self, flow: &Flow) -> bool {
-        self.source.wants_acknowledgement() && (flow.acknowledged < flow.seen || self.source.has_passed())
+    fn wants_acknowledgement(&mut self, flow: &Flow) -> bool {
+        self.source.wants_acknowledgement()
+            && (flow.acknowledged < flow.seen || self.source.has_passed() || self.has_changed_state())
+    }
+
+    fn has_changed_state(&mut self) -> bool {
+        let Some(state) = &self.state else { return false };
+        state.has_changed(states(&mut self.links, &mut self.sink))
+    }
+
+    /// True if the source waits until the next transaction can be whole, because stages keep releasing parts
+    /// of messages.
+    fn is_barred(&self, flow: &Flow, now: Instant) -> bool {
+        let is_due = || now >= flow.next_acknowledgement + BARRED_AFTER && self.has_divided(flow);
+        let mut holding = self.links.iter().filter(|link| link.processor.held_since().is_some());
+        self.state.is_some() && is_due() && holding.all(|link| link.processor.releases_by().is_some())
     }
 
     async fn acknowledge_if_due(&mut self, flow: &mut Flow, now: Instant) -> Result<()> {
         if !self.wants_acknowledgement(flow) || now < flow.next_acknowledgement {
             return Ok(());
         }
-        if self.is_exactly_once() {
+        if self.has_transactions {
             // A message with one part written and another held waits for the next transaction.
             if self.has_divided(flow) {
-                return Ok(());
+                return self.check_divided(flow);
             }
-            flow.next_acknowledgement = now + COMMIT_EVERY;
+            flow.divided = None;
+            let every = if self.is_exactly_once() { COMMIT_EVERY } else { ACKNOWLEDGE_EVERY };
+            flow.next_acknowledgement = now + every;
             return self.transact(flow).await;
         }
         flow.next_acknowledgement =
@@ -600,7 +685,7 @@ impl Chain {
 
     /// Delivers the source's messages before its partitions are reassigned.
     async fn hand_back(&mut self, flow: &mut Flow, until: Instant) -> Result<()> {
-        if self.is_exactly_once() {
+        if self.has_transactions {
             self.transact(flow).await?;
             self.forget(flow).await?;
         } else {
@@ -615,22 +700,36 @@ impl Chain {
         self.source.hand_back().await.map_err(|error| (self.meter.stages[0].label.clone(), error))
     }
 
-    /// Commits the output and the source's offsets as a transaction. If that is impossible, aborts; the
-    /// messages are read again.
+    /// Commits the source's offsets and the state of the stages as a transaction, with the output if the stream
+    /// runs exactly once, and behind it otherwise. If that is impossible, aborts; the messages are read again.
     async fn transact(&mut self, flow: &mut Flow) -> Result<()> {
         if self.has_divided(flow) {
             return Ok(());
+        }
+        if !self.is_exactly_once() {
+            self.flush().await?;
+            self.give_back(flow)?;
+            self.flush_bad().await?;
         }
         let held = self.held_in_links();
         // Before the first message, the position can have passed other records.
         let seen = Some(flow.seen.unwrap_or_default());
         let Some(through) = held.map_or(seen, |held| held.checked_sub(1)) else { return Ok(()) };
-        let progress = self.source.progress(through);
+        let has_changed = self.has_changed_state();
+        let progress = self.source.progress(through, has_changed);
         let transacted = match progress.map_err(|error| (self.meter.stages[0].label.clone(), error))? {
             Progress::None => return Ok(()),
             Progress::Void => TransactionOutcome::Refused,
-            Progress::Group(offsets) => {
-                let committed = self.sink.commit(offsets).await;
+            Progress::Group(mut offsets) => {
+                let mut own = None;
+                if let Some(state) = &mut self.state {
+                    state.collect(&mut offsets, states(&mut self.links, &mut self.sink));
+                    own = state.transactions();
+                }
+                let committed = match own {
+                    Some(own) => own.commit(offsets).await,
+                    None => self.sink.commit(offsets).await,
+                };
                 committed.map_err(|error| (self.sink_label(), error))?
             }
         };
@@ -644,12 +743,50 @@ impl Chain {
         Ok(())
     }
 
-    /// Aborts: drops messages in the stages and in the sink.
+    /// Aborts: drops messages and state in the stages, and messages in the sink.
     async fn forget(&mut self, flow: &mut Flow) -> Result<()> {
-        self.sink.abort().await.map_err(|error| (self.sink_label(), error))?;
+        self.abort().await?;
         self.links.iter_mut().for_each(|link| link.processor.forget());
+        if let Some(state) = &mut self.state {
+            state.remove(None, states(&mut self.links, &mut self.sink));
+        }
         flow.acknowledged = flow.seen;
         Ok(())
+    }
+
+    async fn abort(&mut self) -> Result<()> {
+        let is_exactly_once = self.is_exactly_once();
+        let own = self.state.as_mut().and_then(StateStore::transactions);
+        let aborted = match own {
+            Some(own) => own.abort().await,
+            None if is_exactly_once => self.sink.abort().await,
+            None => Ok(()),
+        };
+        aborted.map_err(|error| (self.sink_label(), error))
+    }
+
+    /// Fails if the parts of one message take longer than a transaction: they would be written again and
+    /// again.
+    fn check_divided(&mut self, flow: &mut Flow) -> Result<()> {
+        let Some(held) = self.held_in_links() else { return Ok(()) };
+        let (divided, since) = *flow.divided.get_or_insert((held, Instant::now()));
+        if divided != held {
+            flow.divided = Some((held, Instant::now()));
+            return Ok(());
+        }
+        match self.sink.transaction_timeout() {
+            Some(timeout) if since.elapsed() > timeout => {
+                let reason = format!(
+                    "they must be written within one transaction, of {timeout:?}: use a longer transaction.timeout.ms \
+                     in the file of --properties, smaller messages, or --guarantee=at-least-once"
+                );
+                Err((
+                    self.sink_label(),
+                    kafka::failed(format!("Writing the parts of message {held}"), reason),
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The first message that a processor holds.
@@ -697,6 +834,8 @@ struct Flow {
     /// The last message acknowledged to the source.
     acknowledged: Option<u64>,
     next_acknowledgement: Instant,
+    /// The message of which a part is written and another held, and the time at which it was found so.
+    divided: Option<(u64, Instant)>,
     source: SourceWatch,
     /// True if later stages know that the source has no more messages for now.
     is_at_end: bool,
@@ -709,6 +848,11 @@ impl Flow {
         let before_ms = first_ms.map_or(0, |first_ms| self.came.time_ms.saturating_sub(first_ms));
         Duration::from_millis(u64::try_from(before_ms).unwrap_or(0)) + (at - self.came.at)
     }
+}
+
+/// The durable states of the stages, in the order of the stream.
+fn states<'a>(links: &'a mut [Link], sink: &'a mut Box<dyn Sink>) -> Vec<&'a mut dyn State> {
+    links.iter_mut().filter_map(|link| link.processor.state()).chain(sink.state()).collect()
 }
 
 fn turn(bad: &mut BadMessages, source: SourceWatch, now: Instant) -> Turn<'_> {

@@ -3,10 +3,8 @@
 //! because the producer has already retried for as long as allowed.
 //!
 //! In a stream that runs exactly once, everything written between two commits is a transaction that includes
-//! the source's offsets (`transactions`). On failure the transaction is aborted, and its messages are read
+//! the source's offsets. On failure the transaction is aborted, and its messages are read
 //! again.
-
-mod transactions;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,10 +15,9 @@ use tokio::time::{Instant, sleep};
 use crate::declaration::{
     Module, OptionDefault, OptionSpec, OptionType, Settings, Site, StageMaker, WrongMix,
 };
-use crate::kafka::{self, BOOTSTRAP, PROPERTIES, PendingMessages, TopicWriter};
+use crate::kafka::{self, BOOTSTRAP, PROPERTIES, PendingMessages, TopicWriter, Transactions};
 use crate::message::Batch;
 use crate::stage::{GroupOffsets, Sink, StageError, TransactionOutcome, Turn, Wait};
-use transactions::Transactions;
 
 /// Pause while the producer's buffer is full.
 const FULL_PAUSE: Duration = Duration::from_millis(2);
@@ -102,7 +99,7 @@ fn check(settings: &Settings) -> Result<(), WrongMix> {
 fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     let (way, acknowledged) = match &site.transactional_id {
         Some(id) => {
-            let (transactions, committed) = (open_transactional(settings, id)?, Arc::<AtomicU64>::default());
+            let (transactions, committed) = (Transactions::new(settings, id)?, Arc::<AtomicU64>::default());
             let acknowledged = Arc::clone(&committed);
             let transacting = TransactionalSink { transactions, waiting: None, committed, uncommitted: 0 };
             (Way::ExactlyOnce(Box::new(transacting)), acknowledged)
@@ -117,23 +114,6 @@ fn make(settings: &Settings, site: &Site) -> Result<Box<dyn Sink>, StageError> {
     // Report an authentication failure even if no message arrives.
     let look_at = Some(Instant::now() + LOOK_EVERY);
     Ok(Box::new(Kafka { topic: settings.text("topic").to_owned(), way, look_at }))
-}
-
-/// A message must be delivered within its transaction; `--deliveryTimeout` bounds how long transactions may
-/// fail.
-fn open_transactional(settings: &Settings, id: &Arc<str>) -> Result<Transactions, StageError> {
-    let fixed = [("transactional.id", &**id), ("enable.idempotence", "true")];
-    let timeout = transactions::TIMEOUT_MS;
-    let more = [
-        ("transaction.timeout.ms", timeout),
-        ("delivery.timeout.ms", timeout),
-        ("max.block.ms", timeout),
-        ("request.timeout.ms", timeout),
-    ];
-    let client = kafka::producer(settings, &fixed, &more)?;
-    let patience = settings.duration("deliveryTimeout");
-    let (topic, with_headers) = (settings.text("topic"), kafka::with_headers(settings));
-    Ok(Transactions::new(client, topic, with_headers, Arc::clone(id), patience))
 }
 
 /// The writer, per guarantee.
@@ -309,6 +289,13 @@ impl Sink for Kafka {
             let topic = self.topic.clone();
             self.transacting().commit(&topic, progress).await
         })
+    }
+
+    fn transaction_timeout(&self) -> Option<Duration> {
+        match &self.way {
+            Way::AtLeastOnce(_) => None,
+            Way::ExactlyOnce(transacting) => Some(transacting.transactions.timeout()),
+        }
     }
 
     fn abort(&mut self) -> Wait<'_, Result<(), StageError>> {

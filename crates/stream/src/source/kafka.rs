@@ -2,9 +2,10 @@
 //! only when the sink has acknowledged that message and all earlier ones.
 //!
 //! A commit covers the partitions that this member owns at that time; the new owners of lost partitions read
-//! uncommitted records again. So each record is delivered at least once. In an exactly-once stream, the
-//! source commits nothing: the sink's transactions include its offsets ([`Source::progress`]). They have the
-//! position, as those of Kafka Streams: markers of transactions and aborted records are behind it.
+//! uncommitted records again. So each record is delivered at least once. In a stream that runs exactly once
+//! or has durable state, the source commits nothing: transactions include its offsets ([`Source::progress`]).
+//! They have the position, as those of Kafka Streams: markers of transactions and aborted records are behind
+//! it.
 
 mod membership;
 mod partitions;
@@ -47,9 +48,9 @@ const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 const FETCH_WAIT_MS: &str = "5000";
 /// `fetch.max.bytes`: a source with a slow sink holds up to three responses per broker.
 const FETCH_BYTES_MAX: &str = "16777216";
-/// Required consumer settings for exactly once: an eager assignor, so that all partitions are assigned and
-/// revoked together, and committed records only.
-const EXACTLY_ONCE: [(&str, &str); 3] = [
+/// Required consumer settings for offsets in transactions: an eager assignor, so that all partitions are
+/// assigned and revoked together, and committed records only.
+const TRANSACTED: [(&str, &str); 3] = [
     ("isolation.level", "read_committed"),
     ("partition.assignment.strategy", "range,roundrobin"),
     ("group.protocol", "classic"),
@@ -176,6 +177,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     // Tolerate a lost heartbeat.
     let heartbeat_ms = (session_timeout / 3).min(HEARTBEAT_MAX).as_millis().max(1).to_string();
     let exactly_once = site.guarantee == Guarantee::ExactlyOnce;
+    let is_transacted = exactly_once || site.has_durable_state;
     let protocol = settings.text("groupProtocol");
     if exactly_once && protocol != "classic" {
         let reason = "it cannot be combined with --guarantee=exactly-once: use classic";
@@ -183,7 +185,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     }
     let client = kafka::consumer(
         settings,
-        if exactly_once { &EXACTLY_ONCE } else { &[] },
+        if is_transacted { &TRANSACTED } else { &[] },
         &[
             ("group.protocol", protocol),
             ("group.id", settings.optional_text("group").unwrap_or_default()),
@@ -202,11 +204,11 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
     let (sender, batches) = mpsc::channel(WAITING_MAX);
     let (commands, obeyed) = mpsc::channel(COMMANDS_MAX);
     let tracking = site.sources.first().filter(|_| site.tracks_partitions);
-    let repeats = in_group && site.guarantee == Guarantee::AtLeastOnce;
+    let repeats = in_group && (site.guarantee == Guarantee::AtLeastOnce || site.has_durable_state);
     let tracking = tracking.map(|source| Tracking::new(*source, repeats));
     let skipped = SharedSkippedRecords::default();
     let shared = (Arc::clone(&membership), skipped.clone());
-    let reader = Reader::new(consumer, wanted, shared, tracking, exactly_once);
+    let reader = Reader::new(consumer, wanted, shared, tracking, is_transacted);
     let reader = reader.run(sender, obeyed);
     Ok(Box::new(Kafka {
         commands: Some(commands),
@@ -219,7 +221,7 @@ fn start(settings: &Settings, site: &Site) -> Result<Box<dyn Source>, StageError
         committing: None,
         membership,
         skipped,
-        is_transacted: exactly_once,
+        is_transacted,
     }))
 }
 
@@ -286,8 +288,12 @@ impl Source for Kafka {
         }
         while let Some(polled) = self.next.take().or_else(|| self.batches.try_recv().ok()) {
             let mut polled = (*polled)?;
-            if self.in_group {
+            if self.in_group && !polled.runs.is_empty() {
                 polled = self.without_void(polled);
+                // The partition is read again: its end is not known.
+                if polled.runs.is_empty() {
+                    continue;
+                }
             }
             if polled.batch.is_empty() && polled.batch.provenance.is_none() {
                 continue;
@@ -382,11 +388,11 @@ impl Source for Kafka {
             && self.skipped.lock().is_due()
     }
 
-    fn progress(&mut self, through: u64) -> Result<Progress, StageError> {
+    fn progress(&mut self, through: u64, is_due: bool) -> Result<Progress, StageError> {
         // Output for records that will be read again must not be in a transaction, committed or aborted.
         let has_passed = self.has_passed();
         let group = match self.membership.judge(self.unacknowledged.iter()) {
-            _ if self.unacknowledged.is_empty() && !has_passed => return Ok(Progress::None),
+            _ if self.unacknowledged.is_empty() && !has_passed && !is_due => return Ok(Progress::None),
             CommitVerdict::Void => return Ok(Progress::Void),
             CommitVerdict::Sound(group) => group,
         };
@@ -397,9 +403,9 @@ impl Source for Kafka {
             offsets.extend(skipped.take());
         }
         drop(skipped);
-        match offsets.is_empty() {
+        match offsets.is_empty() && !is_due {
             true => Ok(Progress::None),
-            false => Ok(Progress::Group(GroupOffsets { offsets, group })),
+            false => Ok(Progress::Group(GroupOffsets { offsets, group, state: Vec::new() })),
         }
     }
 

@@ -58,6 +58,7 @@ mod streams_bounds;
 mod streams_exactly_once;
 mod streams_guarantees;
 mod streams_kafka;
+mod streams_state;
 mod streams_tables;
 mod tools;
 mod top;

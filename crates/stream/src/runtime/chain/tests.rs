@@ -11,6 +11,7 @@ use crate::reach::Reach;
 use crate::runtime::origins::Origins;
 use crate::runtime::{Builder, Joints, RunOptions, Taps, stop};
 use crate::stage::{GroupOffsets, Wait};
+use crate::state::StateKeeping;
 use crate::{Cluster, OnError};
 
 /// Maximum duration of a backlog.
@@ -60,16 +61,18 @@ impl Source for Backlog {
         true
     }
 
-    fn progress(&mut self, through: u64) -> std::result::Result<Progress, StageError> {
+    fn progress(&mut self, through: u64, _is_due: bool) -> std::result::Result<Progress, StageError> {
         self.commits.lock().expect("no test panics with the lock").through.push(through);
         let group = GroupMetadata::without_member("g");
-        Ok(Progress::Group(GroupOffsets { offsets: Default::default(), group }))
+        Ok(Progress::Group(GroupOffsets { offsets: Default::default(), group, state: Vec::new() }))
     }
 }
 
 /// A sink that counts.
 struct Counter {
     written: u64,
+    /// The time that a transaction may take.
+    timeout: Duration,
     commits: Arc<Mutex<Commits>>,
 }
 
@@ -77,6 +80,10 @@ impl Sink for Counter {
     fn write(&mut self, batch: &Batch, _turn: &mut Turn<'_>) -> std::result::Result<(), StageError> {
         self.written += batch.len() as u64;
         Ok(())
+    }
+
+    fn transaction_timeout(&self) -> Option<Duration> {
+        Some(self.timeout)
     }
 
     fn commit(
@@ -112,7 +119,9 @@ fn chain(text: &str, source: Box<dyn Source>, sink: Box<dyn Sink>) -> Chain {
         stream: &stream.name,
         meter: &Arc::new(StreamMeter::new(stream, 0)),
         is_stored: false,
-        transactional_id: None,
+        kept: &StateKeeping::None,
+        sink_has_transactions: true,
+        transactional_id: Some("s".into()),
         origins: &Origins::of(&plan),
         index: 0,
         instance: 0,
@@ -130,7 +139,7 @@ async fn transactions_end_in_a_backlog_between_split_messages() {
         let value = vec!["x"; parts].join(",");
         let ends_at = Instant::now() + BACKLOG;
         let source = Box::new(Backlog { messages, value, next: 0, ends_at, commits: commits.clone() });
-        let sink = Box::new(Counter { written: 0, commits: commits.clone() });
+        let sink = Box::new(Counter { written: 0, timeout: BACKLOG, commits: commits.clone() });
         let running = chain("time | splitter --delimiter=, | null", source, sink).run();
         running.await.unwrap_or_else(|error| panic!("{error}"));
         assert!(Instant::now() < ends_at, "no transaction has ended before the backlog: {parts} parts");
@@ -138,4 +147,15 @@ async fn transactions_end_in_a_backlog_between_split_messages() {
         let expected: Vec<u64> = commits.through.iter().map(|through| (through + 1) * parts as u64).collect();
         assert_eq!(commits.written, expected, "a transaction has all parts of its messages");
     }
+}
+
+#[tokio::test]
+async fn a_message_whose_parts_take_longer_than_a_transaction_is_named() {
+    let commits = Arc::<Mutex<Commits>>::default();
+    let (value, ends_at) = (vec!["x"; 20_000].join(","), Instant::now() + BACKLOG);
+    let source = Box::new(Backlog { messages: 1, value, next: 0, ends_at, commits: commits.clone() });
+    let sink = Box::new(Counter { written: 0, timeout: Duration::ZERO, commits });
+    let running = chain("time | splitter --delimiter=, | null", source, sink).run();
+    let error = running.await.expect_err("no transaction is long enough").to_string();
+    assert!(error.contains("the parts of message 0") && error.contains("transaction.timeout.ms"), "{error}");
 }

@@ -105,7 +105,10 @@ impl Tracking {
             self.states.iter().map(|(at, state)| (at.clone(), *state)).collect();
         self.assigned = states
             .into_iter()
-            .map(|(at, state)| AssignedPartition { partition: self.number(&at), is_at_end: state.is_at_end })
+            .map(|(at, state)| {
+                let partition = self.number(&at);
+                AssignedPartition { partition, at: Some(at), is_at_end: state.is_at_end }
+            })
             .collect();
         self.provenance()
     }

@@ -15,7 +15,7 @@ use thalweg_cli::stream::text::{Text, name};
 use thalweg_stream::host::{StreamStatus, metrics, rest};
 use thalweg_stream::module::{OptionType, Value};
 use thalweg_stream::runtime::{self, Figures, Meters, RunOptions, RunningStreams, Taps};
-use thalweg_stream::{Reach, STACK_BYTES, report_waits_to};
+use thalweg_stream::{Guarantee, Reach, STACK_BYTES, report_waits_to};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::console::Lines;
@@ -40,10 +40,11 @@ Examples:
 pub struct Run {
     #[command(flatten)]
     text: Text,
-    /// With --guarantee=exactly-once: a unique name among the processes that run the same streams. A process
-    /// restarted under the same name aborts its predecessor's open transactions at once.
-    #[arg(long, value_name = "NAME", default_value = "0", value_parser = name)]
-    instance: String,
+    /// A unique name among the processes that run the same streams. A process restarted under the same name
+    /// aborts its predecessor's open transactions at once, where others wait for up to ten seconds
+    /// [default: 0 with --guarantee=exactly-once, or else a random name].
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    instance: Option<String>,
     /// Serve the streams' figures over HTTP, for `thalweg stream top --server http://HOST:PORT` and
     /// Prometheus (/metrics).
     #[arg(long, value_name = "HOST:PORT", value_parser = http::address)]
@@ -68,6 +69,20 @@ fn every(text: &str) -> Result<Duration, String> {
 }
 
 impl Run {
+    /// The name of this process. With exactly once, a second process under the default name is fenced, so that
+    /// it gets a name.
+    fn instance(&self, guarantee: Guarantee) -> String {
+        match (&self.instance, guarantee) {
+            (Some(instance), _) => instance.clone(),
+            (None, Guarantee::ExactlyOnce) => "0".to_owned(),
+            (None, Guarantee::AtLeastOnce | Guarantee::AtMostOnce) => {
+                let mut random = [0; 8];
+                getrandom::fill(&mut random).expect("the system gives randomness");
+                format!("{:016x}", u64::from_be_bytes(random))
+            }
+        }
+    }
+
     /// Runs the streams.
     pub fn run(&self, bars: &MultiProgress) -> anyhow::Result<()> {
         if self.every.is_some() && self.output.is_table() {
@@ -91,7 +106,7 @@ impl Run {
                 on_error: deployment.on_error.clone(),
                 cluster: self.text.cluster(),
                 guarantee: deployment.guarantee,
-                instance: self.instance.clone(),
+                instance: self.instance(deployment.guarantee),
                 console,
                 taps: Taps::default(),
             };

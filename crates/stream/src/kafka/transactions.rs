@@ -1,5 +1,5 @@
-//! The transactions of a sink: each begins with the first message after a commit, and carries the offsets of
-//! the source.
+//! The transactions of a stream: each carries the offsets of the source, the state of stages, and the output of
+//! a sink that takes part. A transaction begins with the first message after a commit, or with the commit.
 //!
 //! Owns the producer, which may have to be replaced: when a transaction exceeds its timeout, the cluster
 //! aborts it and fences the producer, and a new producer with the same id continues. If the cluster fences
@@ -12,15 +12,17 @@ use thalweg_client::{Cluster, ProducerConfig, SendError, TransactionError};
 use thalweg_wire::ErrorCode;
 use tokio::time::{Instant, timeout_at};
 
-use crate::kafka::{ClientSettings, Opening, PendingMessages, TopicProducer, failed};
+use super::outlet::StateNotSent;
+use super::{Opening, PendingMessages, TopicProducer, failed, producer, with_headers};
+use crate::declaration::Settings;
 use crate::stage::{GroupOffsets, StageError, TransactionOutcome};
 
 /// Time after which the cluster aborts the transaction of a dead instance, as in Kafka Streams.
-pub const TIMEOUT_MS: &str = "10000";
+const TIMEOUT_MS: &str = "10000";
 /// Extra wait beyond a transaction's timeout, because the cluster checks timeouts periodically.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// The transactions of one instance of a sink.
+/// The transactions of one instance of a stream.
 pub struct Transactions {
     cluster: Cluster,
     config: ProducerConfig,
@@ -55,6 +57,13 @@ struct ProducerFailure {
     is_fenced: bool,
 }
 
+impl From<StateNotSent> for TransactionFailure {
+    fn from(error: StateNotSent) -> TransactionFailure {
+        // The commit has the reason for a transaction that takes no more records.
+        TransactionFailure::Over(ProducerFailure { reason: error.to_string(), is_fenced: false })
+    }
+}
+
 impl From<TransactionError> for ProducerFailure {
     fn from(error: TransactionError) -> ProducerFailure {
         ProducerFailure { reason: error.to_string(), is_fenced: error.is_fenced() }
@@ -72,29 +81,34 @@ impl From<TransactionError> for TransactionFailure {
 }
 
 impl Transactions {
-    /// Transactions with the configuration's transactional id. Initialises transactions at once, on the
-    /// current runtime: offsets left open by an earlier producer would keep the source from starting.
-    pub fn new(
-        settings: ClientSettings<ProducerConfig>,
-        topic: &str,
-        with_headers: bool,
-        id: Arc<str>,
-        patience: Duration,
-    ) -> Transactions {
-        let (cluster, config, topic) = (settings.cluster(), settings.config, Arc::<str>::from(topic));
-        Transactions {
+    /// Transactions with the options of a `kafka` sink and a transactional id. Initialises transactions at
+    /// once, on the current runtime: offsets left open by an earlier producer would keep the source from
+    /// starting. A message must be delivered within its transaction; `--deliveryTimeout` bounds how long
+    /// transactions may fail.
+    pub fn new(settings: &Settings, id: &Arc<str>) -> Result<Transactions, StageError> {
+        let fixed = [("transactional.id", &**id), ("enable.idempotence", "true")];
+        let more = [
+            ("transaction.timeout.ms", TIMEOUT_MS),
+            ("delivery.timeout.ms", TIMEOUT_MS),
+            ("max.block.ms", TIMEOUT_MS),
+            ("request.timeout.ms", TIMEOUT_MS),
+        ];
+        let client = producer(settings, &fixed, &more)?;
+        let (topic, with_headers) = (Arc::<str>::from(settings.text("topic")), with_headers(settings));
+        let (cluster, config) = (client.cluster(), client.config);
+        Ok(Transactions {
             opening: open(&cluster, &config, &topic, with_headers),
             cluster,
             config,
             topic,
-            id,
+            id: Arc::clone(id),
             with_headers,
-            patience,
+            patience: settings.duration("deliveryTimeout"),
             outlet: None,
             open_since: None,
             is_lost: false,
             refused_since: None,
-        }
+        })
     }
 
     /// The end of retries for a failure at this moment.
@@ -130,6 +144,11 @@ impl Transactions {
             self.outlet = Some(outlet);
         }
         Ok(())
+    }
+
+    /// The time that a transaction may take.
+    pub fn timeout(&self) -> Duration {
+        self.config.transaction_timeout
     }
 
     /// True if the producer is open.
@@ -192,9 +211,11 @@ impl Transactions {
         progress: &GroupOffsets,
         until: Instant,
     ) -> Result<(), TransactionFailure> {
-        let producer = self.outlet.as_mut().expect("a transaction is open").producer();
-        let GroupOffsets { offsets, group } = progress;
+        let outlet = self.outlet.as_mut().expect("a transaction is open");
+        let GroupOffsets { offsets, group, state } = progress;
         decided(until, async {
+            outlet.send_state(state).await?;
+            let producer = outlet.producer();
             while let Err(error) = producer.send_offsets_to_transaction(offsets, group).await {
                 retriable(error)?;
             }
@@ -271,10 +292,10 @@ fn open(cluster: &Cluster, config: &ProducerConfig, topic: &Arc<str>, with_heade
 /// usable.
 async fn decided(
     until: Instant,
-    calls: impl Future<Output = Result<(), TransactionError>>,
+    calls: impl Future<Output = Result<(), TransactionFailure>>,
 ) -> Result<(), TransactionFailure> {
     match timeout_at(until, calls).await {
-        Ok(ended) => ended.map_err(TransactionFailure::from),
+        Ok(ended) => ended,
         Err(_) => {
             let reason = "the cluster did not decide before the transaction's time was over".to_owned();
             Err(TransactionFailure::Over(ProducerFailure { reason, is_fenced: false }))
@@ -283,8 +304,8 @@ async fn decided(
 }
 
 /// `Ok` if the same call should be retried; else the error.
-fn retriable(error: TransactionError) -> Result<(), TransactionError> {
-    if error.is_retriable() { Ok(()) } else { Err(error) }
+fn retriable(error: TransactionError) -> Result<(), TransactionFailure> {
+    if error.is_retriable() { Ok(()) } else { Err(error.into()) }
 }
 
 /// True if the same messages will meet the same error.
