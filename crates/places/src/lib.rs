@@ -15,8 +15,8 @@ pub use descriptors::{DescriptorPart, DescriptorPermit};
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// A semaphore with a limit per principal, such as a user or an address. A principal at its limit waits in its
-/// own queue.
+/// A semaphore with a limit per principal, such as a user or an address. A principal at its limit waits in
+/// its own queue.
 pub struct FairSemaphore<K> {
     permits: usize,
     of_one: usize,

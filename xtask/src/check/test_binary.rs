@@ -20,8 +20,8 @@ const LONGEST: [&str; 7] = [
 ];
 
 /// A binary, and words of the paths of its patient tests. Measurements of the lab last as long as their load,
-/// two at a time, with little work for the processors; among other tests, those that wait for their turn would
-/// hold the threads of the harness.
+/// two at a time, with little work for the processors; among other tests, those that wait for their turn
+/// would hold the threads of the harness.
 const PATIENT: (&str, [&str; 2]) = ("thalweg it", ["lab::", "lab_"]);
 
 /// A test binary or a part of its tests, and the environment that cargo would give it.

@@ -1,8 +1,8 @@
 //! Runs the tests without noise: passing tests are counted, other output is printed.
 //!
-//! Two test binaries run at a time, because many tests wait for timers and starting processes; beside them, the
-//! patient tests of a third. The output of a binary is printed at its end, so that the lines of two binaries
-//! do not mix.
+//! Two test binaries run at a time, because many tests wait for timers and starting processes; beside them,
+//! the patient tests of a third. The output of a binary is printed at its end, so that the lines of two
+//! binaries do not mix.
 //!
 //! On request, a few failed tests run again, alone: a test with a time limit fails on a machine whose
 //! processors are busy with other tests. Each is in the summary as unstable, with its first failure above.
@@ -169,8 +169,8 @@ fn run(mut command: Command, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Number of concurrent tests of a binary: three per core, because most tests wait most of the time, and three
-/// binaries run at once.
+/// Number of concurrent tests of a binary: three per core, because most tests wait most of the time, and
+/// three binaries run at once.
 fn threads() -> String {
     std::env::var("RUST_TEST_THREADS").unwrap_or_else(|_| {
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
