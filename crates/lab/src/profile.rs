@@ -1,5 +1,6 @@
 //! A look inside processes on this machine during a repetition: threads from `/proc`, the locks of JVMs from
-//! thread dumps, the waits in brokers of Thalweg from their metrics, and the processor time of brokers by stack.
+//! thread dumps, the waits in brokers of Thalweg from their metrics, and the processor time of brokers by
+//! stack.
 //!
 //! The look is bounded: threads are sampled once a second, or less often where a sample would take more than
 //! a hundredth of the time, or after the first minutes; a JVM gives at most [`DUMPS_MAX`] dumps, which take
@@ -138,7 +139,7 @@ struct TimedDump {
 }
 
 impl Profiler {
-    /// Starts to look into the processes of brokers. `metrics` has the addresses of those of Thalweg, by name.
+    /// Starts to look into the processes of brokers. `metrics` has the addresses of Thalweg's, by name.
     pub(crate) fn start(brokers: &[(String, u32)], metrics: &BTreeMap<String, String>) -> Profiler {
         let shared = Arc::new(ProfilerState::default());
         let processes = brokers.iter().map(|(name, pid)| (name.clone(), *pid, true));

@@ -229,10 +229,6 @@ mod tests {
             name: "broker-1".to_owned(),
             threads: (0..ROWS_MAX + 2).map(|number| thread(&format!("kind {number}"))).collect(),
             unseen_cpu_s: 5.0,
-            waits: Some(Waits {
-                seconds: 10.0,
-                places: vec![Wait { place: "syncs of logs".to_owned(), count: 100, waited_s: 5.0 }],
-            }),
             locks: Some(LockUse { dumps: 10, waiting: 60, running: 40, locks: vec![lock] }),
             cpu: Some(CpuProfile {
                 method: "perf".to_owned(),
@@ -270,10 +266,17 @@ mod tests {
                      once; held by cleaner at Log.roll(Log.scala:9) (2 of 3 dumps)";
         assert!(page.contains(title), "{page}");
         assert!(page.contains("Log.append(Log.scala:7)\nThread.&lt;init&gt;</pre>"), "{page}");
-        let waits = "syncs of logs</th><td class=\"n\">10.0</td><td class=\"n\">50.0 ms</td><td class=\"n\">0.500</td>";
-        assert!(page.contains(waits), "{page}");
         assert!(page.contains("21 samples, by perf."), "those of three repetitions: {page}");
         assert!(page.contains(">unknown</span>"), "no time in run queues: {page}");
         assert!(!crate::report::html(&testing::run(&[("1 broker", 2.0)])).contains("Inside the processes"));
+    }
+
+    #[test]
+    fn waits_are_shown_by_place() {
+        let place = Wait { place: "syncs of logs".to_owned(), count: 100, waited_s: 5.0 };
+        let markup = of_waits("broker-<1>", &Waits { seconds: 10.0, places: vec![place] });
+        let row = "syncs of logs</th><td class=\"n\">10.0</td><td class=\"n\">50.0 ms</td><td class=\"n\">0.500</td>";
+        assert!(markup.contains(row) && markup.contains("Waits in broker-&lt;1&gt;"), "{markup}");
+        assert!(of_waits("broker-1", &Waits::default()).contains("Nothing waited."));
     }
 }

@@ -81,7 +81,8 @@ pub struct InterfaceUse {
     /// Speed in Mbit/s; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed_mbit_per_s: Option<u64>,
-    /// Limit of traffic control (`tc`) on what the interface sends, in bits per second; `None` without a known one.
+    /// Limit of traffic control (`tc`) on what the interface sends, in bits per second; `None` if none is
+    /// known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_limit_bit_per_s: Option<u64>,
     pub received_bytes: u64,
