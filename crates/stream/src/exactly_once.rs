@@ -13,8 +13,8 @@ use crate::guarantee::Guarantee;
 use crate::plan::{Input, Output, Plan, StagePlan, StreamPlan};
 use crate::state::{StateKeeping, has_state, keeping};
 
-/// Processors whose output depends on one message alone, and on a table of which the cluster has all. Processors that delay messages track and keep their
-/// order.
+/// Processors whose output depends on one message alone, and on a table of which the cluster has all.
+/// Processors that delay messages track and keep their order.
 const WITHOUT_MEMORY: [&str; 5] = ["enrich", "filter", "rate-limit", "splitter", "transform"];
 
 /// A stream that cannot have the guarantee of its run.

@@ -407,19 +407,7 @@ impl PlanReader<'_> {
             let name = option.name.text.as_str();
             let whole = option.name.span.start - 2..option.value.span.end;
             if !module.options.iter().any(|known| known.name == name) {
-                let names = || module.options.iter().map(|known| known.name);
-                let right =
-                    match (module::replacement(module.kind(), module.name, name), closest(name, names())) {
-                        (Some(instead), _) => instead.to_owned(),
-                        (None, Some(meant)) => format!("Did you mean --{meant}?"),
-                        (None, None) if module.options.is_empty() => {
-                            format!("{} has no options.", module.name)
-                        }
-                        (None, None) => {
-                            let names: Vec<String> = names().map(|name| format!("--{name}")).collect();
-                            format!("Use one of {}.", names.join(", "))
-                        }
-                    };
+                let right = instead_of(module, name);
                 let span = option.name.span.start - 2..option.name.span.end;
                 self.complain(span, format!("{} has no option --{name}", module.name), right);
             } else if given.insert(name, option).is_some() {
@@ -494,6 +482,20 @@ impl PlanReader<'_> {
         if let Some(second) = definition.streams.get(1) {
             let right = "Create each under its own name, and connect them by named destinations and taps.";
             self.complain(second.span.clone(), "A definition is one stream", right);
+        }
+    }
+}
+
+/// The remedy for an option that a module lacks.
+fn instead_of(module: &Module, name: &str) -> String {
+    let names = || module.options.iter().map(|known| known.name);
+    match (module::replacement(module.kind(), module.name, name), closest(name, names())) {
+        (Some(instead), _) => instead.to_owned(),
+        (None, Some(meant)) => format!("Did you mean --{meant}?"),
+        (None, None) if module.options.is_empty() => format!("{} has no options.", module.name),
+        (None, None) => {
+            let names: Vec<String> = names().map(|name| format!("--{name}")).collect();
+            format!("Use one of {}.", names.join(", "))
         }
     }
 }

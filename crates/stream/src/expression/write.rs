@@ -9,7 +9,7 @@ use std::fmt::Write;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::BytesMut;
-use cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
+use cel::common::ast::{EntryExpr, Expr, LiteralValue, MapExpr, operators};
 use cel::common::types::{CelBool, CelInt, CelOptional, CelString};
 use cel::objects::{Key, Map};
 use cel::{Context, IdedExpr, Value};
@@ -48,26 +48,7 @@ pub fn value(
         |tree: &IdedExpr, out: &mut BytesMut| value(expression, tree, view, context, out, form.inside());
     match &tree.expr {
         Expr::Map(map) if map.entries.iter().all(|entry| literal_member(&entry.expr).is_some()) => {
-            out.extend_from_slice(b"{");
-            let begun = out.len();
-            for entry in &map.entries {
-                let Some(member) = literal_member(&entry.expr) else { continue };
-                let start = out.len();
-                if start > begun {
-                    out.extend_from_slice(b",");
-                }
-                write_string(member.key, out);
-                out.extend_from_slice(b":");
-                let is_there = match member.is_optional {
-                    true => optional(expression, member.value, view, context, out, form.inside())?,
-                    false => json(member.value, out).map(|_| true)?,
-                };
-                if !is_there {
-                    out.truncate(start);
-                }
-            }
-            out.extend_from_slice(b"}");
-            return Ok(true);
+            return members(expression, map, view, context, out, form.inside()).map(|()| true);
         }
         Expr::List(list) if list.optional_indices.is_empty() => {
             out.extend_from_slice(b"[");
@@ -111,6 +92,37 @@ pub fn value(
     let found = Value::try_from(found.as_ref()).map_err(|error| expression.failed(error))?;
     write(expression, &found, out, form)?;
     Ok(!matches!(found, Value::Null))
+}
+
+/// Writes a map literal as an object, its members in order.
+fn members(
+    expression: &Expression,
+    map: &MapExpr,
+    view: &View<'_>,
+    context: &Context<'_, '_>,
+    out: &mut BytesMut,
+    form: Form,
+) -> Result<(), NoValue> {
+    out.extend_from_slice(b"{");
+    let begun = out.len();
+    for entry in &map.entries {
+        let Some(member) = literal_member(&entry.expr) else { continue };
+        let start = out.len();
+        if start > begun {
+            out.extend_from_slice(b",");
+        }
+        write_string(member.key, out);
+        out.extend_from_slice(b":");
+        let is_there = match member.is_optional {
+            true => optional(expression, member.value, view, context, out, form)?,
+            false => value(expression, member.value, view, context, out, form).map(|_| true)?,
+        };
+        if !is_there {
+            out.truncate(start);
+        }
+    }
+    out.extend_from_slice(b"}");
+    Ok(())
 }
 
 /// Writes an optional value, such as `payload.?a` in `{?"a": payload.?a}`. Returns false if it is not there.

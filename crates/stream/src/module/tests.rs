@@ -65,7 +65,8 @@ fn values_are_read_and_refused() {
     assert_eq!(size, 65_536);
 }
 
-/// `docs/streams/` has a page for each name, and no other; the folder `jobs` has pages of another kind. UPDATE_DOCS=1 rewrites the pages.
+/// `docs/streams/` has a page for each name, and no other; the folder `jobs` has pages of another kind.
+/// UPDATE_DOCS=1 rewrites the pages.
 #[test]
 fn the_pages_are_fresh() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/streams");

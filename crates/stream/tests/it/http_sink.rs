@@ -154,7 +154,7 @@ fn key_headers_and_address_come_from_the_message() {
 }
 
 #[test]
-fn a_message_without_success_in_time_is_a_bad_message_where_that_is_asked_for() {
+fn a_message_whose_retries_are_over_can_be_a_bad_message() {
     let dir = tempfile::tempdir().expect("a directory");
     let (address, heads) = server();
     let input = input(dir.path(), "500\n200\n");
