@@ -248,6 +248,7 @@ impl Top {
         let mut resized = signal(SignalKind::window_change())?;
         let (terminal, mut keys) = Terminal::open()?;
         signals::exit_when_blocked_by(EndSignals::of_terminal()?, END_MAX, terminal.unblock());
+        terminal.enter()?;
         let mut state = State::default();
         let mut machine = Sampler::start()?;
         let mut sampled_at = Instant::now();

@@ -43,7 +43,8 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal of standard output. Keys come from standard input, if that is a terminal, too.
+    /// Takes the terminal of standard output, which [`Terminal::enter`] changes. Keys come from standard
+    /// input, if that is a terminal, too.
     pub(super) fn open() -> io::Result<(Terminal, mpsc::Receiver<u8>)> {
         let (sender, keys) = mpsc::channel(KEYS_MAX);
         let mut terminal = Terminal { before: None, style: Style::of_standard_output() };
@@ -56,7 +57,8 @@ impl Terminal {
             modes.special_codes[SpecialCodeIndex::VSUSP] = 0;
             modes.special_codes[SpecialCodeIndex::VMIN] = 1;
             modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-            tcsetattr(io::stdin(), OptionalActions::Flush, &modes)?;
+            // Without a wait for output, which may be stopped.
+            tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
             terminal.before = Some(before);
             // The thread ends with the process: a read from a terminal cannot be interrupted.
             std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&sender))?;
@@ -67,11 +69,15 @@ impl Terminal {
             leave();
             message(panic);
         }));
+        Ok((terminal, keys))
+    }
+
+    /// Shows the alternate screen.
+    pub(super) fn enter(&self) -> io::Result<()> {
         let mut out = io::stdout().lock();
         IS_SHOWN.store(true, Ordering::SeqCst);
         out.write_all(ENTER.as_bytes())?;
-        out.flush()?;
-        Ok((terminal, keys))
+        out.flush()
     }
 
     /// Ends a write that waits for a terminal which takes no output, and restores the terminal's modes.
