@@ -100,6 +100,13 @@ impl Agent {
             if !real.is_dir() {
                 return Err(wrong("is no directory; use one of the broker's log.dirs".to_owned()).into());
             }
+            if !real.join("meta.properties").is_file() {
+                tracing::warn!(
+                    dir = %real.display(),
+                    "The directory of --data-dir has no meta.properties: it is none of the broker's log.dirs, or the broker \
+                     has not started yet"
+                );
+            }
             if !dirs.contains(&real) {
                 dirs.push(real);
             }
